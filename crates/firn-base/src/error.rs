@@ -1,0 +1,112 @@
+//! The one public error: a kind to branch on, a sentence that says what to do, and the cause underneath.
+//!
+//! An `Error` is cheap to clone (every member of a commit group gets the same one) and one word wide, so that
+//! `Result<()>` stays in a register on the hot paths.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// `Result` with FirnDB's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What sort of failure it was. Branch on this; print the error itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A file, database or pool that should be there is not.
+    NotFound,
+    /// Another process (or another handle of this one) has the database or pool open.
+    Locked,
+    /// The caller asked for something that cannot be done as asked. Nothing was written.
+    Invalid,
+    /// The files are intact but of another version, profile or pairing than this open can serve.
+    Incompatible,
+    /// Bytes read from media are not the bytes that were written. Names where, and what was expected.
+    Corruption,
+    /// The disk or pool is full. Writes resume by themselves once there is room.
+    NoSpace,
+    /// The operating system failed an operation.
+    Io,
+    /// An earlier sync failed, so nothing more may be acknowledged on this handle. Reads go on; reopen to recover.
+    Poisoned,
+}
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<io::Error>,
+}
+
+/// What went wrong, where, and what to do about it.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+impl Error {
+    /// An error of `kind` saying `message`.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+    }
+
+    /// The caller's request cannot be served; `message` says what to change.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// Damage at `offset` of `place` (a file or pool), with what was expected there.
+    pub fn corruption(place: impl fmt::Display, offset: u64, expected: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::Corruption, format!("{place} is damaged at byte {offset}: {expected}; run `firn verify`"))
+    }
+
+    /// An operating system error met while doing `verb` to `path`.
+    ///
+    /// A full disk becomes [`ErrorKind::NoSpace`], a missing file [`ErrorKind::NotFound`], and running out of file
+    /// handles says which knob to turn.
+    pub fn from_io(verb: &str, path: &Path, source: io::Error) -> Self {
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
+        let place = path.display();
+        let (kind, advice) = match (source.kind(), source.raw_os_error()) {
+            (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => {
+                (ErrorKind::NoSpace, "; free some space, writes resume by themselves")
+            }
+            (io::ErrorKind::NotFound, _) => (ErrorKind::NotFound, ""),
+            (_, Some(ENFILE | EMFILE)) => {
+                (ErrorKind::Io, "; raise `ulimit -n` or lower the option `max_open_files`")
+            }
+            _ => (ErrorKind::Io, ""),
+        };
+        let message = format!("cannot {verb} {place}: {source}{advice}");
+        Self(Arc::new(Inner { kind, message, source: Some(source) }))
+    }
+
+    /// The kind, to branch on.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The same error with `context` in front of its message.
+    #[must_use]
+    pub fn context(&self, context: impl fmt::Display) -> Self {
+        Self::new(self.0.kind, format!("{context}: {}", self.0.message))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.0.kind, self.0.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}

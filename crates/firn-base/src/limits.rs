@@ -1,0 +1,84 @@
+//! Every size in the engine that a test wants small, in one value.
+
+/// Sizes and counts that shape the engine, apart from what a user tunes. [`Limits::default`] is for production,
+/// [`Limits::tiny`] runs the same code at 64 KiB, so that a test crosses every border within milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Target size of a data block before compression, in bytes.
+    pub block_bytes: usize,
+    /// Entries between two restart points of a data block.
+    pub restart_interval: usize,
+    /// Target size of a table made by compaction, in bytes.
+    pub table_bytes: u64,
+    /// Target size of level 1, in bytes.
+    pub level_base_bytes: u64,
+    /// How many times larger each level is than the one above it.
+    pub level_fan_out: u64,
+    /// Number of levels, level 0 included.
+    pub levels: usize,
+    /// Level-0 tables at which compaction into level 1 starts.
+    pub level0_trigger: usize,
+    /// Level-0 tables at which writes begin to be slowed.
+    pub level0_slow: usize,
+    /// Level-0 tables at which writes run at their slowest.
+    pub level0_stop: usize,
+    /// Write buffers, the active one included, before writers wait for a flush.
+    pub write_buffers: usize,
+    /// Bytes of a commit group past which it takes no further member.
+    pub group_bytes: usize,
+    /// Each half of the persistent-memory log buffer, in bytes.
+    pub pm_log_buffer_bytes: usize,
+    /// Bytes read or written at once by flush and compaction.
+    pub io_bytes: usize,
+    /// Bytes of MANIFEST past which it is rewritten as a snapshot.
+    pub manifest_bytes: u64,
+    /// Positions kept per table between the seeks that charge it, for seek compaction: one seek allowed per this
+    /// many bytes of the table.
+    pub seek_charge_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            block_bytes: 4 << 10,
+            restart_interval: 16,
+            table_bytes: 64 << 20,
+            level_base_bytes: 256 << 20,
+            level_fan_out: 10,
+            levels: 7,
+            level0_trigger: 4,
+            level0_slow: 8,
+            level0_stop: 24,
+            write_buffers: 3,
+            group_bytes: 1 << 20,
+            pm_log_buffer_bytes: 1 << 20,
+            io_bytes: 1 << 20,
+            manifest_bytes: 4 << 20,
+            seek_charge_bytes: 16 << 10,
+        }
+    }
+}
+
+impl Limits {
+    /// The smallest sizes at which everything still happens: buffers and tables of 16 to 64 KiB.
+    pub fn tiny() -> Self {
+        Self {
+            block_bytes: 512,
+            restart_interval: 4,
+            table_bytes: 16 << 10,
+            level_base_bytes: 64 << 10,
+            level_fan_out: 4,
+            levels: 5,
+            level0_trigger: 3,
+            level0_slow: 5,
+            level0_stop: 10,
+            write_buffers: 3,
+            group_bytes: 4 << 10,
+            pm_log_buffer_bytes: 8 << 10,
+            io_bytes: 8 << 10,
+            manifest_bytes: 4 << 10,
+            seek_charge_bytes: 256,
+        }
+    }
+}
