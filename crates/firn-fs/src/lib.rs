@@ -1,1 +1,13 @@
-//! Being laid.
+//! Files as the engine sees them: [`Fs`] and [`File`] with two implementations.
+//!
+//! [`OsFs`] is the real thing: direct I/O, io_uring where the kernel allows it and a pread/pwrite pool where not.
+//! [`SimFs`] keeps everything in memory, forgets what was not synced when told to, and fails on demand.
+#![deny(unsafe_code)]
+
+mod buf;
+mod file;
+mod os;
+
+pub use buf::{BUFFER_ALIGN, IoBuf};
+pub use file::{File, Fs, Lock, OpenMode, Pending};
+pub use os::{IoBackend, OsFs};

@@ -1,0 +1,117 @@
+//! An aligned buffer for direct I/O, made without `unsafe`: a `Vec` with room to start at an aligned address.
+//!
+//! 1. `start` is aligned to [`BUFFER_ALIGN`] and never changes while the storage lives.
+//! 2. The bytes a caller sees are `view`, which lies within the storage behind `start`.
+
+use std::ops::Range;
+
+/// The alignment of every buffer's address, in bytes: a page, which satisfies every device.
+pub const BUFFER_ALIGN: usize = 4096;
+
+/// A reusable, page-aligned buffer. Grows, never shrinks.
+#[derive(Debug, Default)]
+pub struct IoBuf {
+    storage: Vec<u8>,
+    start: usize,
+    view: Range<usize>,
+}
+
+impl IoBuf {
+    /// An empty buffer with room for `capacity` bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        let mut buf = Self::default();
+        buf.ensure(capacity);
+        buf
+    }
+
+    /// Bytes it has room for without growing.
+    pub fn capacity(&self) -> usize {
+        self.storage.len() - self.start.min(self.storage.len())
+    }
+
+    /// The bytes read into it or pushed onto it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.storage[self.view.clone()]
+    }
+
+    /// How many bytes it holds.
+    pub fn len(&self) -> usize {
+        self.view.len()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.view.is_empty()
+    }
+
+    /// Empties it, keeping its storage.
+    pub fn clear(&mut self) {
+        self.view = self.start..self.start;
+    }
+
+    /// Appends `bytes`, growing if they do not fit.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let end = self.view.end + bytes.len();
+        if end > self.storage.len() {
+            let held = self.bytes().to_vec();
+            self.ensure((held.len() + bytes.len()).next_power_of_two());
+            self.storage[self.start..self.start + held.len()].copy_from_slice(&held);
+            self.view = self.start..self.start + held.len();
+        }
+        let at = self.view.end;
+        self.storage[at..at + bytes.len()].copy_from_slice(bytes);
+        self.view.end = at + bytes.len();
+    }
+
+    /// Appends zeros until the length is a multiple of `align`.
+    pub fn pad_to(&mut self, align: usize) {
+        const ZEROS: [u8; BUFFER_ALIGN] = [0; BUFFER_ALIGN];
+        let mut missing = self.len().next_multiple_of(align) - self.len();
+        while missing > 0 {
+            let step = missing.min(ZEROS.len());
+            self.push(&ZEROS[..step]);
+            missing -= step;
+        }
+    }
+
+    /// Room for `len` bytes at the aligned start, to be filled by a read.
+    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
+        self.ensure(len);
+        &mut self.storage[self.start..self.start + len]
+    }
+
+    /// The bytes at the aligned start, as a read left them, for `len` bytes.
+    pub(crate) fn set_view(&mut self, skip: usize, len: usize) {
+        self.view = self.start + skip..self.start + skip + len;
+    }
+
+    fn ensure(&mut self, capacity: usize) {
+        if self.capacity() >= capacity && !self.storage.is_empty() {
+            return;
+        }
+        self.storage = vec![0; capacity + BUFFER_ALIGN];
+        self.start = self.storage.as_ptr().align_offset(BUFFER_ALIGN);
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stays_aligned_and_keeps_bytes_while_growing() {
+        let mut buf = IoBuf::with_capacity(10);
+        let mut want = Vec::new();
+        for i in 0..3000u32 {
+            buf.push(&i.to_le_bytes());
+            want.extend_from_slice(&i.to_le_bytes());
+            assert_eq!(buf.bytes().as_ptr() as usize % BUFFER_ALIGN, 0);
+        }
+        assert_eq!(buf.bytes(), want);
+        buf.pad_to(4096);
+        assert_eq!(buf.len(), 12288);
+        buf.clear();
+        assert!(buf.is_empty());
+    }
+}

@@ -1,0 +1,11 @@
+//! The operating system's files: see [`OsFs`].
+
+mod direct;
+mod pool;
+#[cfg(target_os = "linux")]
+mod ring;
+mod system;
+#[cfg(test)]
+mod tests;
+
+pub use system::{IoBackend, OsFs};

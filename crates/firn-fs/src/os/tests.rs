@@ -1,0 +1,81 @@
+//! `OsFs` on a real directory: both backends, direct and buffered, must agree byte for byte.
+
+use crate::{Fs, IoBackend, IoBuf, OpenMode, OsFs};
+use firn_base::ErrorKind;
+use firn_base::seed::Seed;
+
+fn round_trip(fs: &OsFs) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let file = fs.open(&path, OpenMode::CreateDirect).unwrap();
+    let mut want = vec![0; 300 << 10];
+    Seed::new(1).fill(&mut want);
+    let mut pending = Vec::new();
+    for (i, chunk) in want.chunks(12 << 10).enumerate() {
+        let mut buf = IoBuf::with_capacity(chunk.len());
+        buf.push(chunk);
+        pending.push(file.submit_write((i * (12 << 10)) as u64, buf));
+    }
+    for one in pending {
+        one.wait().unwrap();
+    }
+    file.sync().unwrap();
+    fs.sync_dir(dir.path()).unwrap();
+
+    let file = fs.open(&path, OpenMode::ReadDirect).unwrap();
+    let mut seed = Seed::new(2);
+    let mut in_flight = Vec::new();
+    for _ in 0..200 {
+        let offset = seed.below(want.len() as u64) as usize;
+        let len = seed.below(9000) as usize;
+        in_flight.push((offset, len, file.submit_read(offset as u64, len, IoBuf::default())));
+    }
+    drop(in_flight.split_off(150));
+    for (offset, len, pending) in in_flight {
+        let got = pending.wait().unwrap();
+        let end = (offset + len).min(want.len());
+        assert_eq!(got.bytes(), &want[offset..end]);
+        let mut buf = IoBuf::default();
+        file.read(offset as u64, len, &mut buf).unwrap();
+        assert_eq!(buf.bytes(), &want[offset..end]);
+    }
+}
+
+#[test]
+fn ring_and_pool_agree() {
+    round_trip(&OsFs::new());
+    round_trip(&OsFs::with(IoBackend::Pool, true));
+    round_trip(&OsFs::with(IoBackend::Pool, false));
+}
+
+#[test]
+fn gathered_writes_cross_the_slice_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = OsFs::new();
+    let file = fs.open(&dir.path().join("log"), OpenMode::Create).unwrap();
+    let parts: Vec<Vec<u8>> = (0..1000u32).map(|i| i.to_le_bytes().to_vec()).collect();
+    let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    file.write(3, &slices).unwrap();
+    let mut buf = IoBuf::default();
+    file.read(3, 4000, &mut buf).unwrap();
+    assert_eq!(buf.bytes(), parts.concat());
+    assert_eq!(file.len().unwrap(), 4003);
+}
+
+#[test]
+fn the_second_locker_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = OsFs::new();
+    let path = dir.path().join("LOCK");
+    let held = fs.lock(&path).unwrap();
+    assert_eq!(fs.lock(&path).unwrap_err().kind(), ErrorKind::Locked);
+    drop(held);
+    fs.lock(&path).unwrap();
+}
+
+#[test]
+fn missing_files_are_not_found() {
+    let fs = OsFs::new();
+    let missing = std::path::Path::new("/nonexistent/file");
+    assert_eq!(fs.open(missing, OpenMode::Read).unwrap_err().kind(), ErrorKind::NotFound);
+}
