@@ -63,6 +63,11 @@ impl IoBuf {
         self.view.end = at + bytes.len();
     }
 
+    /// Keeps the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.view.end = self.view.end.min(self.view.start + len);
+    }
+
     /// Appends zeros until the length is a multiple of `align`.
     pub fn pad_to(&mut self, align: usize) {
         const ZEROS: [u8; BUFFER_ALIGN] = [0; BUFFER_ALIGN];

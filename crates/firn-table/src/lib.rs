@@ -1,1 +1,12 @@
-//! Being laid.
+//! What lies on media, one folder each, the same verbs in each: layout, write, read, iter, recover, verify.
+//!
+//! [`sst`] is the sorted string table on the SSD. [`Value`] is what every reader hands out: bytes pinned where they
+//! lie, not copied.
+#![forbid(unsafe_code)]
+
+mod cache;
+pub mod sst;
+mod value;
+
+pub use cache::BlockCache;
+pub use value::{Pin, Value};

@@ -1,0 +1,65 @@
+//! The block cache: decoded blocks by (file, offset), bounded by bytes.
+//!
+//! (file, offset) names a block for ever, because an append never reuses an offset; so an entry can be old but never
+//! wrong, and what a compaction leaves clean stays cached.
+
+use crate::sst::Block;
+use firn_base::count::Counter;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+
+/// Bytes that an entry costs besides its block's own.
+const ENTRY_OVERHEAD: u64 = 96;
+
+#[derive(Clone)]
+struct Weigh;
+
+impl Weighter<(u64, u64), Arc<Block>> for Weigh {
+    fn weight(&self, _: &(u64, u64), block: &Arc<Block>) -> u64 {
+        block.len() as u64 + ENTRY_OVERHEAD
+    }
+}
+
+/// Blocks shared by all readers of a database. Sharded; a hit takes one short read lock.
+pub struct BlockCache {
+    cache: Cache<(u64, u64), Arc<Block>, Weigh>,
+    hits: Counter,
+    misses: Counter,
+}
+
+impl BlockCache {
+    /// A cache of at most `bytes`, expecting blocks of about `block_bytes`.
+    pub fn new(bytes: u64, block_bytes: usize) -> Self {
+        let items = (bytes / (block_bytes as u64 + ENTRY_OVERHEAD)).max(16) as usize;
+        Self { cache: Cache::with_weighter(items, bytes, Weigh), hits: Counter::default(), misses: Counter::default() }
+    }
+
+    /// The block at `offset` of `file`, if it is here.
+    #[inline]
+    pub fn get(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
+        let found = self.cache.get(&(file, offset));
+        if found.is_some() { self.hits.add(1) } else { self.misses.add(1) }
+        found
+    }
+
+    /// Keeps `block`, dropping others if needed.
+    pub fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
+        self.cache.insert((file, offset), block);
+    }
+
+    /// Drops a block that nothing will ask for again. True if it was there.
+    pub fn remove(&self, file: u64, offset: u64) -> bool {
+        self.cache.remove(&(file, offset)).is_some()
+    }
+
+    /// (hits, misses) so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.hits.get(), self.misses.get())
+    }
+
+    /// Bytes held now.
+    pub fn bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+}

@@ -1,0 +1,95 @@
+//! Block compression. A block is stored compressed only if that saves at least an eighth of it.
+
+use firn_base::{Error, Result};
+
+/// How a block's bytes are stored. The numbers are on media.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Codec {
+    /// As they are.
+    #[default]
+    None = 0,
+    /// LZ4: fast, saves about half on text.
+    Lz4 = 1,
+    /// Zstandard, level 3: slower, saves more. Needs the feature `zstd`.
+    Zstd = 2,
+}
+
+impl Codec {
+    /// The codec with this number.
+    pub fn from_byte(byte: u8) -> Option<Codec> {
+        match byte {
+            0 => Some(Codec::None),
+            1 => Some(Codec::Lz4),
+            2 => Some(Codec::Zstd),
+            _ => None,
+        }
+    }
+
+    /// Refuses a codec that this build does not have.
+    ///
+    /// # Errors
+    /// `Invalid` for [`Codec::Zstd`] without the feature `zstd`.
+    pub fn check(self) -> Result<()> {
+        if self == Codec::Zstd && !cfg!(feature = "zstd") {
+            return Err(Error::invalid("this build has no zstd: build with the feature `zstd`, or choose lz4 or none"));
+        }
+        Ok(())
+    }
+
+    /// `raw` compressed into `out`, if that pays; returns the codec to store.
+    pub(super) fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> Codec {
+        out.clear();
+        let packed = match self {
+            Codec::None => return Codec::None,
+            Codec::Lz4 => {
+                out.resize(lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+                lz4_flex::block::compress_into(raw, out).ok()
+            }
+            Codec::Zstd => zstd_compress(raw, out),
+        };
+        match packed {
+            Some(len) if len < raw.len() - raw.len() / 8 => {
+                out.truncate(len);
+                self
+            }
+            _ => Codec::None,
+        }
+    }
+
+    /// `stored` as the `raw_len` bytes that it stands for; `None` if it is not what it should be.
+    pub(super) fn decompress(self, stored: &[u8], raw_len: usize) -> Option<Box<[u8]>> {
+        match self {
+            Codec::None => (stored.len() == raw_len).then(|| stored.into()),
+            Codec::Lz4 => {
+                let mut raw = vec![0; raw_len];
+                let len = lz4_flex::block::decompress_into(stored, &mut raw).ok()?;
+                (len == raw_len).then(|| raw.into_boxed_slice())
+            }
+            Codec::Zstd => zstd_decompress(stored, raw_len),
+        }
+    }
+}
+
+#[cfg(feature = "zstd")]
+fn zstd_compress(raw: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    const LEVEL: i32 = 3;
+    *out = zstd::bulk::compress(raw, LEVEL).ok()?;
+    Some(out.len())
+}
+
+#[cfg(not(feature = "zstd"))]
+fn zstd_compress(_: &[u8], _: &mut Vec<u8>) -> Option<usize> {
+    None
+}
+
+#[cfg(feature = "zstd")]
+fn zstd_decompress(stored: &[u8], raw_len: usize) -> Option<Box<[u8]>> {
+    let raw = zstd::bulk::decompress(stored, raw_len).ok()?;
+    (raw.len() == raw_len).then(|| raw.into_boxed_slice())
+}
+
+#[cfg(not(feature = "zstd"))]
+fn zstd_decompress(_: &[u8], _: usize) -> Option<Box<[u8]>> {
+    None
+}

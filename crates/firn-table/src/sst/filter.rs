@@ -1,0 +1,101 @@
+//! The filter of a table: a Bloom filter in cache lines, so that a probe costs one line.
+//!
+//! ```text
+//! lines    64 bytes each
+//! ```
+//! A key's hash picks one line and [`PROBES`] bits in it (register-blocked Bloom filters: Putze, Sanders, Singler 2007).
+//! The filter is sized for more keys than it holds when bits are reserved for later appends (BlockDB, IV-D).
+
+use xxhash_rust::xxh3::xxh3_64;
+
+const LINE_BYTES: usize = 64;
+const PROBES: u32 = 6;
+
+/// The hash that filters use; keys are hashed once for all the tables of a get.
+#[inline]
+pub fn hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+/// An immutable or growing set of key hashes that may say yes wrongly, never no.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    lines: Box<[u8]>,
+}
+
+impl Filter {
+    /// A filter with `bits_per_key` for `keys`; none at all (always "maybe") if `bits_per_key` is 0.
+    pub fn with_capacity(keys: usize, bits_per_key: u32) -> Filter {
+        if bits_per_key == 0 {
+            return Filter::default();
+        }
+        let lines = (keys * bits_per_key as usize).div_ceil(LINE_BYTES * 8).max(1);
+        Filter { lines: vec![0; lines * LINE_BYTES].into_boxed_slice() }
+    }
+
+    /// Takes stored bytes for a filter; `None` if they are not whole lines.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Filter> {
+        (bytes.len() % LINE_BYTES == 0).then(|| Filter { lines: bytes.into() })
+    }
+
+    /// The bytes to store.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.lines
+    }
+
+    fn line(&self, hash: u64) -> usize {
+        let lines = (self.lines.len() / LINE_BYTES) as u64;
+        (((hash >> 32) * lines) >> 32) as usize * LINE_BYTES
+    }
+
+    /// Adds a key by its [`hash`].
+    pub fn insert(&mut self, hash: u64) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let line = self.line(hash);
+        for bit in probes(hash) {
+            self.lines[line + bit / 8] |= 1 << (bit % 8);
+        }
+    }
+
+    /// Whether the key with this [`hash`] may be in the table.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        if self.lines.is_empty() {
+            return true;
+        }
+        let line = self.line(hash);
+        probes(hash).all(|bit| self.lines[line + bit / 8] & (1 << (bit % 8)) != 0)
+    }
+}
+
+/// The bits of a hash within its line: nine bits each from the top of a word that is remixed per probe.
+#[inline]
+fn probes(hash: u64) -> impl Iterator<Item = usize> {
+    let mut word = hash as u32;
+    (0..PROBES).map(move |_| {
+        word = word.wrapping_mul(0x9E37_79B9);
+        (word >> 23) as usize
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_false_no_and_few_false_yes() {
+        let mut filter = Filter::with_capacity(10_000, 10);
+        for i in 0..10_000u64 {
+            filter.insert(hash(&i.to_be_bytes()));
+        }
+        assert!((0..10_000u64).all(|i| filter.may_contain(hash(&i.to_be_bytes()))));
+        let wrong = (10_000..110_000u64).filter(|i| filter.may_contain(hash(&i.to_be_bytes()))).count();
+        assert!(wrong < 2_000, "{wrong} of 100,000 absent keys pass");
+        let copy = Filter::from_bytes(filter.as_bytes()).unwrap();
+        assert!(copy.may_contain(hash(&5u64.to_be_bytes())));
+        assert!(Filter::from_bytes(&[0; 63]).is_none());
+        assert!(Filter::with_capacity(10, 0).may_contain(1));
+    }
+}

@@ -1,0 +1,203 @@
+//! The index: both bounds of every data block, where it lies, and its checksum (bounds after BlockDB, III-B).
+//!
+//! ```text
+//! entry    shared with the largest key before: varint | rest: varint | rest of the largest user key
+//!          | shared of the smallest with the largest: varint | rest: varint | rest of the smallest user key
+//!          | offset: varint | stored length: varint | raw length: varint | codec: u8 | CRC-32C of the stored bytes: u32
+//! index    count: u32 | entry ...
+//! ```
+//! 1. Largest keys ascend; a block's smallest key is not below the largest key of the block before it. (It may equal
+//!    it: the versions of one user key can span blocks.)
+//! 2. A key between two blocks is in none, which a get learns without a read.
+
+use super::compress::Codec;
+use firn_base::coding::{Reader, put_bytes, put_varint};
+use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX, shared_prefix_len};
+
+/// The largest block that can be: one entry of the largest key and value, and its framing.
+pub(super) const BLOCK_BYTES_MAX: usize = VALUE_BYTES_MAX + KEY_BYTES_MAX + 64;
+
+/// Where a block lies and how it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BlockHandle {
+    pub(super) offset: u64,
+    pub(super) stored_len: u32,
+    pub(super) raw_len: u32,
+    pub(super) crc: u32,
+    pub(super) codec: Codec,
+}
+
+/// Builds the stored index.
+#[derive(Debug, Default)]
+pub(super) struct IndexBuilder {
+    bytes: Vec<u8>,
+    count: u32,
+    last_largest: Vec<u8>,
+}
+
+impl IndexBuilder {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() + 4
+    }
+
+    pub(super) fn add(&mut self, smallest: &[u8], largest: &[u8], handle: BlockHandle) {
+        let shared = shared_prefix_len(&self.last_largest, largest);
+        put_varint(&mut self.bytes, shared as u64);
+        put_bytes(&mut self.bytes, &largest[shared..]);
+        let shared = shared_prefix_len(smallest, largest);
+        put_varint(&mut self.bytes, shared as u64);
+        put_bytes(&mut self.bytes, &smallest[shared..]);
+        put_varint(&mut self.bytes, handle.offset);
+        put_varint(&mut self.bytes, u64::from(handle.stored_len));
+        put_varint(&mut self.bytes, u64::from(handle.raw_len));
+        self.bytes.push(handle.codec as u8);
+        self.bytes.extend_from_slice(&handle.crc.to_le_bytes());
+        self.last_largest.clear();
+        self.last_largest.extend_from_slice(largest);
+        self.count += 1;
+    }
+
+    pub(super) fn finish(self) -> Vec<u8> {
+        let mut out = self.count.to_le_bytes().to_vec();
+        out.extend_from_slice(&self.bytes);
+        out
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    handle: BlockHandle,
+    key_at: u32,
+    largest_len: u16,
+    smallest_shared: u16,
+    smallest_rest: u16,
+}
+
+/// The index in memory: flat, so that a search touches one array and the keys it compares.
+#[derive(Debug)]
+pub struct Index {
+    entries: Box<[Entry]>,
+    keys: Box<[u8]>,
+}
+
+impl Index {
+    /// Decodes a stored index whose blocks must lie below `data_end`; `None` if it is not one.
+    pub fn decode(bytes: &[u8], data_end: u64) -> Option<Index> {
+        let mut reader = Reader::new(bytes);
+        let count = reader.u32()? as usize;
+        // Each entry takes at least this many bytes, which bounds what a hostile count can allocate.
+        const ENTRY_BYTES_MIN: usize = 12;
+        if count > reader.remaining() / ENTRY_BYTES_MIN {
+            return None;
+        }
+        let mut entries = Vec::with_capacity(count);
+        let mut keys = Vec::with_capacity(reader.remaining());
+        let mut last: Option<(usize, usize)> = None;
+        for _ in 0..count {
+            let key_at = keys.len();
+            let shared = reader.varint_max(last.map_or(0, |(_, len)| len))?;
+            let rest = reader.bytes()?;
+            if let Some((at, _)) = last {
+                keys.extend_from_within(at..at + shared);
+            }
+            keys.extend_from_slice(rest);
+            let largest_len = keys.len() - key_at;
+            let smallest_shared = reader.varint_max(largest_len)?;
+            let smallest_rest = reader.bytes()?;
+            keys.extend_from_slice(smallest_rest);
+            let handle = decode_handle(&mut reader, data_end)?;
+            entries.push(Entry {
+                handle,
+                key_at: u32::try_from(key_at).ok()?,
+                largest_len: u16::try_from(largest_len).ok()?,
+                smallest_shared: smallest_shared as u16,
+                smallest_rest: u16::try_from(smallest_rest.len()).ok()?,
+            });
+            last = Some((key_at, largest_len));
+        }
+        let index = Index { entries: entries.into(), keys: keys.into() };
+        (reader.is_empty() && index.is_sorted()).then_some(index)
+    }
+
+    fn is_sorted(&self) -> bool {
+        (0..self.len()).all(|i| {
+            let bounded = self.compare_smallest(i, self.largest(i)).is_le();
+            let behind = i == 0 || self.compare_smallest(i, self.largest(i - 1)).is_ge();
+            bounded && behind
+        })
+    }
+
+    /// Blocks in the table.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the table has no block.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes held.
+    pub fn memory_bytes(&self) -> usize {
+        self.entries.len() * size_of::<Entry>() + self.keys.len()
+    }
+
+    pub(super) fn handle(&self, block: usize) -> BlockHandle {
+        self.entries[block].handle
+    }
+
+    /// The largest user key of a block.
+    pub(super) fn largest(&self, block: usize) -> &[u8] {
+        let entry = &self.entries[block];
+        let at = entry.key_at as usize;
+        &self.keys[at..at + entry.largest_len as usize]
+    }
+
+    /// The smallest user key of a block.
+    pub(super) fn smallest(&self, block: usize) -> Vec<u8> {
+        let entry = &self.entries[block];
+        let at = entry.key_at as usize;
+        let rest_at = at + entry.largest_len as usize;
+        let mut key = self.keys[at..at + entry.smallest_shared as usize].to_vec();
+        key.extend_from_slice(&self.keys[rest_at..rest_at + entry.smallest_rest as usize]);
+        key
+    }
+
+    /// How a block's smallest user key compares with `key`, without building it.
+    pub(super) fn compare_smallest(&self, block: usize, key: &[u8]) -> std::cmp::Ordering {
+        let entry = &self.entries[block];
+        let at = entry.key_at as usize;
+        let shared = &self.keys[at..at + entry.smallest_shared as usize];
+        let rest_at = at + entry.largest_len as usize;
+        let rest = &self.keys[rest_at..rest_at + entry.smallest_rest as usize];
+        match key.split_at_checked(shared.len()) {
+            Some((head, tail)) => shared.cmp(head).then_with(|| rest.cmp(tail)),
+            None => shared.cmp(key),
+        }
+    }
+
+    /// The first block whose largest key is not below `key`: the only one, with those that follow while they begin
+    /// with the same key, that can hold it. `len()` if there is none.
+    pub(super) fn find(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.entries.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.largest(middle) < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+fn decode_handle(reader: &mut Reader<'_>, data_end: u64) -> Option<BlockHandle> {
+    let offset = reader.varint()?;
+    let stored_len = reader.varint_max(BLOCK_BYTES_MAX)? as u32;
+    let raw_len = reader.varint_max(BLOCK_BYTES_MAX)? as u32;
+    let codec = Codec::from_byte(reader.u8()?)?;
+    let crc = reader.u32()?;
+    let end = offset.checked_add(u64::from(stored_len))?;
+    (end <= data_end).then_some(BlockHandle { offset, stored_len, raw_len, crc, codec })
+}

@@ -1,0 +1,278 @@
+//! A cursor over a table, both ways.
+//!
+//! Two ways to the blocks ([`Access`]): a reader goes through the block cache and, once it has read two blocks on end,
+//! reads some more ahead in the same request; a merge passes the cache by and keeps the next stretch in flight while it
+//! works on the present one.
+
+use super::block::Block;
+use super::block_iter::{BlockIter, Damaged};
+use super::read::Sst;
+use crate::value::Value;
+use firn_base::count::Cause;
+use firn_base::{Result, Tag};
+use firn_fs::{IoBuf, Pending};
+use std::sync::Arc;
+
+/// Blocks read ahead at most.
+const AHEAD_MAX: usize = 16;
+
+/// How a cursor gets its blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Through the block cache, reading ahead when it pays.
+    Cached,
+    /// Past the cache, in stretches of this many bytes, for merges that read all.
+    Streaming {
+        /// Bytes in one read.
+        bytes: usize,
+        /// Whom to count the bytes for.
+        cause: Cause,
+    },
+}
+
+/// A position in a table, or none. After an error it is on no entry.
+pub struct SstIter {
+    table: Arc<Sst>,
+    access: Access,
+    /// The block under the cursor; `index.len()` if none.
+    block: usize,
+    cursor: Option<BlockIter>,
+    /// Blocks read one behind the other, for reading ahead.
+    sequential: usize,
+    stream: Option<Stretch>,
+    next_stretch: Option<(Span, Pending)>,
+    spare: IoBuf,
+}
+
+/// A run of blocks that lie one behind the other.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: usize,
+    end: usize,
+    offset: u64,
+    len: usize,
+}
+
+struct Stretch {
+    span: Span,
+    buf: IoBuf,
+}
+
+impl SstIter {
+    pub(super) fn new(table: Arc<Sst>, access: Access) -> Self {
+        let block = table.index().len();
+        Self { table, access, block, cursor: None, sequential: 0, stream: None, next_stretch: None, spare: IoBuf::default() }
+    }
+
+    /// Whether the cursor is on an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.cursor.as_ref().is_some_and(BlockIter::valid)
+    }
+
+    /// The user key under the cursor. REQUIRES: `valid`.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.cursor.as_ref().map_or(&[], BlockIter::key)
+    }
+
+    /// The tag under the cursor. REQUIRES: `valid`.
+    #[inline]
+    pub fn tag(&self) -> Tag {
+        self.cursor.as_ref().map_or(Tag(0), BlockIter::tag)
+    }
+
+    /// The value under the cursor, in place. REQUIRES: `valid`.
+    pub fn value(&self) -> &[u8] {
+        self.cursor.as_ref().map_or(&[], |cursor| cursor.block().value(&cursor.value_range()))
+    }
+
+    /// The value under the cursor, pinned. REQUIRES: `valid`.
+    pub fn pinned(&self) -> Value {
+        match &self.cursor {
+            Some(cursor) => {
+                let range = cursor.value_range();
+                Value::pinned(cursor.block().clone(), range.start, range.len())
+            }
+            None => Value::owned(Vec::new()),
+        }
+    }
+
+    /// Goes to the first entry.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io`, as for every method that moves.
+    pub fn first(&mut self) -> Result<()> {
+        self.enter(0)?;
+        self.within(BlockIter::first)
+    }
+
+    /// Goes to the last entry.
+    ///
+    /// # Errors
+    /// See [`SstIter::first`].
+    pub fn last(&mut self) -> Result<()> {
+        let blocks = self.table.index().len();
+        self.enter(blocks.wrapping_sub(1))?;
+        self.within(BlockIter::last)
+    }
+
+    /// Goes to the first entry at or behind (key, tag).
+    ///
+    /// # Errors
+    /// See [`SstIter::first`].
+    pub fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        let block = self.table.index().find(key);
+        self.enter(block)?;
+        self.within(|cursor| cursor.seek(key, tag))?;
+        self.skip_forward()
+    }
+
+    /// Goes to the last entry in front of (key, tag).
+    ///
+    /// # Errors
+    /// See [`SstIter::first`].
+    pub fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        self.seek(key, tag)?;
+        if self.valid() { self.prev() } else { self.last() }
+    }
+
+    /// Goes to the next entry. REQUIRES: `valid`.
+    ///
+    /// # Errors
+    /// See [`SstIter::first`].
+    #[inline]
+    pub fn next(&mut self) -> Result<()> {
+        self.within(BlockIter::next)?;
+        self.skip_forward()
+    }
+
+    /// Goes to the entry before. REQUIRES: `valid`.
+    ///
+    /// # Errors
+    /// See [`SstIter::first`].
+    pub fn prev(&mut self) -> Result<()> {
+        self.within(BlockIter::prev)?;
+        if !self.valid() && self.block > 0 {
+            self.enter(self.block - 1)?;
+            self.within(BlockIter::last)?;
+        }
+        Ok(())
+    }
+
+    fn skip_forward(&mut self) -> Result<()> {
+        while !self.valid() && self.block < self.table.index().len() {
+            self.enter(self.block + 1)?;
+            self.within(BlockIter::first)?;
+        }
+        Ok(())
+    }
+
+    fn within(&mut self, step: impl FnOnce(&mut BlockIter) -> Result<(), Damaged>) -> Result<()> {
+        let Some(cursor) = &mut self.cursor else { return Ok(()) };
+        if step(cursor).is_err() {
+            self.cursor = None;
+            return Err(self.table.damaged(self.block, "entries in order"));
+        }
+        Ok(())
+    }
+
+    /// Puts the cursor on `block`, on none of its entries yet; on nothing if there is no such block.
+    fn enter(&mut self, block: usize) -> Result<()> {
+        let blocks = self.table.index().len();
+        if block >= blocks {
+            self.block = blocks;
+            self.cursor = None;
+            return Ok(());
+        }
+        if block == self.block && self.cursor.is_some() {
+            return Ok(());
+        }
+        let forward = block == self.block.wrapping_add(1);
+        let loaded = match self.access {
+            Access::Cached => self.load_cached(block, forward),
+            Access::Streaming { bytes, cause } => self.load_streaming(block, bytes, cause),
+        };
+        self.block = block;
+        match loaded {
+            Ok(loaded) => {
+                match &mut self.cursor {
+                    Some(cursor) => cursor.reset(loaded),
+                    None => self.cursor = Some(BlockIter::new(loaded)),
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.cursor = None;
+                Err(error)
+            }
+        }
+    }
+
+    fn load_cached(&mut self, block: usize, forward: bool) -> Result<Arc<Block>> {
+        let context = self.table.context();
+        self.sequential = if forward { self.sequential + 1 } else { 0 };
+        if self.sequential < 2 {
+            return self.table.load(block, Cause::UserRead);
+        }
+        if let Some(found) = context.cache.get(self.table.id(), self.table.index().handle(block).offset) {
+            return Ok(found);
+        }
+        let count = self.sequential.min(AHEAD_MAX).min(self.table.index().len() - block);
+        self.table.load_run(block, count)
+    }
+
+    fn load_streaming(&mut self, block: usize, bytes: usize, cause: Cause) -> Result<Arc<Block>> {
+        let held = self.stream.as_ref().is_some_and(|stretch| (stretch.span.first..stretch.span.end).contains(&block));
+        if !held {
+            let (span, buf) = self.take_stretch(block, bytes, cause)?;
+            // The stretch that was just used up gives its buffer to the next.
+            self.spare = self.stream.replace(Stretch { span, buf }).map(|used| used.buf).unwrap_or_default();
+            if span.end < self.table.index().len() {
+                let next = self.span(span.end, bytes);
+                self.next_stretch = Some((next, self.read_ahead(next, cause)));
+            }
+        }
+        let Some(stretch) = &self.stream else { return self.table.load(block, cause) };
+        let handle = self.table.index().handle(block);
+        let at = (handle.offset - stretch.span.offset) as usize;
+        let stored = stretch.buf.bytes().get(at..at + handle.stored_len as usize);
+        let stored = stored.ok_or_else(|| self.table.damaged(block, "a block; the file ends before it"))?;
+        self.table.decode(block, stored).map(Arc::new)
+    }
+
+    fn take_stretch(&mut self, block: usize, bytes: usize, cause: Cause) -> Result<(Span, IoBuf)> {
+        match self.next_stretch.take() {
+            Some((span, pending)) if span.first == block => Ok((span, pending.wait()?)),
+            _ => {
+                let span = self.span(block, bytes);
+                let pending = self.read_ahead(span, cause);
+                Ok((span, pending.wait()?))
+            }
+        }
+    }
+
+    fn read_ahead(&mut self, span: Span, cause: Cause) -> Pending {
+        self.table.context().counters.read(cause, span.len);
+        let buf = std::mem::take(&mut self.spare);
+        self.table.file().submit_read(span.offset, span.len, buf)
+    }
+
+    /// The blocks from `first` on that lie one behind the other and fit `bytes` (one at least).
+    fn span(&self, first: usize, bytes: usize) -> Span {
+        let index = self.table.index();
+        let handle = index.handle(first);
+        let offset = handle.offset;
+        let mut end = first + 1;
+        let mut len = handle.stored_len as usize;
+        while end < index.len() {
+            let next = index.handle(end);
+            if next.offset != offset + len as u64 || len + next.stored_len as usize > bytes {
+                break;
+            }
+            len += next.stored_len as usize;
+            end += 1;
+        }
+        Span { first, end, offset, len }
+    }
+}

@@ -1,0 +1,26 @@
+//! The sorted string table: an immutable run of entries in one file. Format: `docs/format/sst.md`.
+
+mod block;
+mod block_iter;
+mod compress;
+mod filter;
+mod index;
+mod iter;
+mod layout;
+mod properties;
+mod read;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod write;
+
+pub use block::{Block, Lookup};
+pub use compress::Codec;
+pub use filter::{Filter, hash};
+pub use index::Index;
+pub use iter::{Access, SstIter};
+pub use layout::FOOTER_BYTES;
+pub use properties::Properties;
+pub use read::{Extent, GetStep, PendingBlock, Sst, TableContext};
+pub use verify::SstReport;
+pub use write::{SstMeta, SstOptions, SstWriter};

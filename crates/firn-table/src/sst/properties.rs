@@ -1,0 +1,90 @@
+//! What a table says of itself: counts and bounds, as tagged fields so that later versions can add some.
+//!
+//! ```text
+//! field    tag: varint | value: varint, or length-prefixed bytes for keys
+//! ```
+
+use firn_base::SeqNo;
+use firn_base::coding::{Reader, put_bytes, put_varint};
+
+/// Counts and bounds of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Properties {
+    /// Entries, tombstones among them.
+    pub entries: u64,
+    /// Tombstones.
+    pub deletes: u64,
+    /// Bytes of user keys.
+    pub key_bytes: u64,
+    /// Bytes of values.
+    pub value_bytes: u64,
+    /// Keys that the filter has bits for; at least `entries`.
+    pub filter_capacity: u64,
+    /// The lowest sequence number.
+    pub seqno_min: SeqNo,
+    /// The highest sequence number.
+    pub seqno_max: SeqNo,
+    /// The smallest user key.
+    pub smallest: Vec<u8>,
+    /// The largest user key.
+    pub largest: Vec<u8>,
+}
+
+const NUMBERS: u64 = 7;
+const SMALLEST: u64 = 16;
+const LARGEST: u64 = 17;
+
+impl Properties {
+    fn numbers(&self) -> [u64; NUMBERS as usize] {
+        [
+            self.entries,
+            self.deletes,
+            self.key_bytes,
+            self.value_bytes,
+            self.filter_capacity,
+            self.seqno_min.0,
+            self.seqno_max.0,
+        ]
+    }
+
+    /// The bytes to store.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (tag, number) in self.numbers().into_iter().enumerate() {
+            put_varint(&mut out, tag as u64);
+            put_varint(&mut out, number);
+        }
+        put_varint(&mut out, SMALLEST);
+        put_bytes(&mut out, &self.smallest);
+        put_varint(&mut out, LARGEST);
+        put_bytes(&mut out, &self.largest);
+        out
+    }
+
+    /// Decodes stored properties; `None` if they are not.
+    pub fn decode(bytes: &[u8]) -> Option<Properties> {
+        let mut reader = Reader::new(bytes);
+        let mut numbers = [0; NUMBERS as usize];
+        let mut properties = Properties::default();
+        while !reader.is_empty() {
+            match reader.varint()? {
+                tag @ 0..NUMBERS => numbers[tag as usize] = reader.varint()?,
+                SMALLEST => properties.smallest = reader.bytes()?.to_vec(),
+                LARGEST => properties.largest = reader.bytes()?.to_vec(),
+                _ => return None,
+            }
+        }
+        let [entries, deletes, key_bytes, value_bytes, filter_capacity, seqno_min, seqno_max] = numbers;
+        let numbered = Properties {
+            entries,
+            deletes,
+            key_bytes,
+            value_bytes,
+            filter_capacity,
+            seqno_min: SeqNo(seqno_min),
+            seqno_max: SeqNo(seqno_max),
+            ..properties
+        };
+        (numbered.seqno_max <= SeqNo::MAX).then_some(numbered)
+    }
+}

@@ -1,0 +1,293 @@
+//! Opening a table and reading from it: index and filter stay in memory, so a get that finds its block uncached costs
+//! one read, and one that the filter or the bounds exclude costs none.
+//!
+//! 1. Nothing is trusted before its checksum matched, and no length from media is allocated before it was bounded.
+//! 2. A table is immutable: an append makes a new `Sst` over the same file, and readers keep the one they have.
+//!
+//! Thread safety: `Send + Sync`; readers share it without a lock.
+
+use super::block::{Block, Lookup};
+use super::filter::Filter;
+use super::index::{BlockHandle, Index};
+use super::iter::{Access, SstIter};
+use super::layout::{FOOTER_BYTES, Footer, Handle};
+use super::properties::Properties;
+use crate::cache::BlockCache;
+use crate::value::Value;
+use firn_base::checksum::crc32c;
+use firn_base::count::{Cause, IoCounters};
+use firn_base::{Error, Result, SeqNo, Tag};
+use firn_fs::{File, IoBuf, Pending};
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The most bytes an index, filter or properties section may have.
+const SECTION_BYTES_MAX: u32 = 1 << 30;
+
+thread_local! {
+    /// Where a block is read before it is checked and decoded.
+    static SCRATCH: RefCell<IoBuf> = RefCell::new(IoBuf::default());
+}
+
+/// Where a table lies in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extent {
+    /// Bytes of the file that belong to the table.
+    pub valid_len: u64,
+    /// Where its footer begins.
+    pub footer_offset: u64,
+}
+
+/// What all tables of a database share.
+#[derive(Clone)]
+pub struct TableContext {
+    /// Decoded blocks.
+    pub cache: Arc<BlockCache>,
+    /// Bytes read, by cause.
+    pub counters: Arc<IoCounters>,
+}
+
+/// An open table.
+pub struct Sst {
+    file: Arc<dyn File>,
+    id: u64,
+    extent: Extent,
+    index: Index,
+    filter: Filter,
+    properties: Properties,
+    context: TableContext,
+}
+
+/// How far a get came without waiting for the device.
+pub enum GetStep {
+    /// The answer: the entry, or that this table has none.
+    Done(Option<(Tag, Value)>),
+    /// A block is on its way; [`Sst::finish_get`] goes on.
+    Pending(PendingBlock),
+}
+
+/// A block read in flight.
+pub struct PendingBlock {
+    block: usize,
+    pending: Pending,
+}
+
+impl Sst {
+    /// Opens the table at `extent` of `file`, known as `id`.
+    ///
+    /// # Errors
+    /// `Corruption` if a checksum, bound or length does not hold; `Io` if the device fails.
+    pub fn open(file: Arc<dyn File>, id: u64, extent: Extent, context: TableContext) -> Result<Sst> {
+        let place = file.path().display().to_string();
+        let damaged = |offset: u64, what: &str| Error::corruption(&place, offset, format_args!("expected {what}"));
+        let footer_end = extent.footer_offset.checked_add(FOOTER_BYTES as u64);
+        if footer_end.is_none_or(|end| end > extent.valid_len) || file.len()? < extent.valid_len {
+            return Err(damaged(extent.footer_offset, "the table's footer; the file is shorter than the manifest says"));
+        }
+        let mut buf = IoBuf::default();
+        context.counters.read(Cause::Index, FOOTER_BYTES);
+        file.read(extent.footer_offset, FOOTER_BYTES, &mut buf)?;
+        let footer = Footer::decode(buf.bytes(), id, extent.footer_offset)
+            .map_err(|what| damaged(extent.footer_offset, what))?;
+        let mut section = |handle: Handle, what: &str| {
+            if handle.len > SECTION_BYTES_MAX {
+                return Err(damaged(handle.offset, what));
+            }
+            context.counters.read(Cause::Index, handle.len as usize);
+            file.read(handle.offset, handle.len as usize, &mut buf)?;
+            if buf.len() != handle.len as usize || crc32c(buf.bytes()) != handle.crc {
+                return Err(damaged(handle.offset, what));
+            }
+            Ok(buf.bytes().to_vec())
+        };
+        let filter = section(footer.filter, "a filter with its checksum")?;
+        let index = section(footer.index, "an index with its checksum")?;
+        let properties = section(footer.properties, "properties with their checksum")?;
+        let filter = Filter::from_bytes(&filter).ok_or_else(|| damaged(footer.filter.offset, "whole filter lines"))?;
+        let index = Index::decode(&index, footer.data_bytes.max(footer.filter.offset))
+            .ok_or_else(|| damaged(footer.index.offset, "sorted index entries within the file"))?;
+        let properties = Properties::decode(&properties)
+            .ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
+        Ok(Sst { file, id, extent, index, filter, properties, context })
+    }
+
+    /// The file's id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where it lies in its file.
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// Counts and bounds.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Bytes of memory that it holds open: index and filter.
+    pub fn memory_bytes(&self) -> usize {
+        self.index.memory_bytes() + self.filter.as_bytes().len() + size_of::<Sst>()
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(super) fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    pub(super) fn context(&self) -> &TableContext {
+        &self.context
+    }
+
+    pub(super) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// The error for damage in block `block`.
+    pub(super) fn damaged(&self, block: usize, expected: &str) -> Error {
+        let offset = self.index.handle(block).offset;
+        Error::corruption(self.file.path().display(), offset, format_args!("expected {expected}"))
+    }
+
+    /// A cursor over the table.
+    pub fn iter(self: &Arc<Self>, access: Access) -> SstIter {
+        SstIter::new(self.clone(), access)
+    }
+
+    /// The newest entry of `key` at or below `seqno`, if there is one. `hash` is [`super::filter::hash`] of the key.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io`, naming the file.
+    pub fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
+        let Some(block) = self.candidate(key, hash) else { return Ok(None) };
+        let found = self.load(block, Cause::UserRead)?;
+        self.search(block, found, key, seqno)
+    }
+
+    /// Like [`Sst::get`], but puts a read in flight instead of waiting for it.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub fn begin_get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<GetStep> {
+        let Some(block) = self.candidate(key, hash) else { return Ok(GetStep::Done(None)) };
+        let handle = self.index.handle(block);
+        if let Some(found) = self.context.cache.get(self.id, handle.offset) {
+            return self.search(block, found, key, seqno).map(GetStep::Done);
+        }
+        self.context.counters.read(Cause::UserRead, handle.stored_len as usize);
+        let pending = self.file.submit_read(handle.offset, handle.stored_len as usize, IoBuf::default());
+        Ok(GetStep::Pending(PendingBlock { block, pending }))
+    }
+
+    /// Ends what [`Sst::begin_get`] began.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub fn finish_get(&self, pending: PendingBlock, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
+        let handle = self.index.handle(pending.block);
+        let buf = pending.pending.wait()?;
+        let found = Arc::new(self.decode(pending.block, buf.bytes())?);
+        self.context.cache.insert(self.id, handle.offset, found.clone());
+        self.search(pending.block, found, key, seqno)
+    }
+
+    /// The first block that may hold `key`; `None` if the filter or the bounds say that none does.
+    fn candidate(&self, key: &[u8], hash: u64) -> Option<usize> {
+        if !self.filter.may_contain(hash) {
+            return None;
+        }
+        let block = self.index.find(key);
+        (block < self.index.len() && self.index.compare_smallest(block, key) != Ordering::Greater).then_some(block)
+    }
+
+    /// Searches `block`, and those behind it while the key's versions may go on there.
+    fn search(
+        &self,
+        mut number: usize,
+        mut block: Arc<Block>,
+        key: &[u8],
+        seqno: SeqNo,
+    ) -> Result<Option<(Tag, Value)>> {
+        loop {
+            let lookup = block.get(key, Tag::seek(seqno)).ok_or_else(|| self.damaged(number, "entries in order"))?;
+            match lookup {
+                Lookup::Found(tag, range) => {
+                    return Ok(Some((tag, Value::pinned(block, range.start, range.len()))));
+                }
+                Lookup::Absent => return Ok(None),
+                Lookup::PastEnd => {}
+            }
+            number += 1;
+            if number >= self.index.len() || self.index.compare_smallest(number, key) != Ordering::Equal {
+                return Ok(None);
+            }
+            block = self.load(number, Cause::UserRead)?;
+        }
+    }
+
+    /// The block, from the cache or the file.
+    pub(super) fn load(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
+        let handle = self.index.handle(block);
+        if let Some(found) = self.context.cache.get(self.id, handle.offset) {
+            return Ok(found);
+        }
+        self.context.counters.read(cause, handle.stored_len as usize);
+        let loaded = SCRATCH.with_borrow_mut(|scratch| {
+            self.file.read(handle.offset, handle.stored_len as usize, scratch)?;
+            self.decode(block, scratch.bytes()).map(Arc::new)
+        })?;
+        self.context.cache.insert(self.id, handle.offset, loaded.clone());
+        Ok(loaded)
+    }
+
+    /// Loads `count` blocks that lie one behind the other by one read, into the cache; returns the first.
+    pub(super) fn load_run(&self, first: usize, count: usize) -> Result<Arc<Block>> {
+        let start = self.index.handle(first).offset;
+        let last = self.index.handle(first + count - 1);
+        let Some(len) = (last.offset + u64::from(last.stored_len)).checked_sub(start) else {
+            return self.load(first, Cause::UserRead);
+        };
+        self.context.counters.read(Cause::UserRead, len as usize);
+        SCRATCH.with_borrow_mut(|scratch| {
+            self.file.read(start, len as usize, scratch)?;
+            let mut found = None;
+            for block in first..first + count {
+                let BlockHandle { offset, stored_len, .. } = self.index.handle(block);
+                let at = offset.wrapping_sub(start) as usize;
+                let stored = at.checked_add(stored_len as usize).and_then(|end| scratch.bytes().get(at..end));
+                let stored = stored.ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?;
+                let decoded = Arc::new(self.decode(block, stored)?);
+                self.context.cache.insert(self.id, offset, decoded.clone());
+                found.get_or_insert(decoded);
+            }
+            found.ok_or_else(|| self.damaged(first, "a block"))
+        })
+    }
+
+    /// Checks and decodes the stored bytes of a block.
+    pub(super) fn decode(&self, block: usize, stored: &[u8]) -> Result<Block> {
+        let handle = self.index.handle(block);
+        if stored.len() != handle.stored_len as usize {
+            return Err(self.damaged(block, "a block; the file ends before it"));
+        }
+        if crc32c(stored) != handle.crc {
+            return Err(self.damaged(block, &format!("a block with checksum {:#010x}", handle.crc)));
+        }
+        handle
+            .codec
+            .decompress(stored, handle.raw_len as usize)
+            .and_then(Block::new)
+            .ok_or_else(|| self.damaged(block, "a block that decompresses to its declared length"))
+    }
+}
+
+impl std::fmt::Debug for Sst {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sst({}, {} entries, {} blocks)", self.id, self.properties.entries, self.index.len())
+    }
+}

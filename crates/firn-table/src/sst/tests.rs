@@ -1,0 +1,206 @@
+//! Tables against a sorted vector: every way in, every codec, and every byte damaged.
+
+use super::*;
+use crate::cache::BlockCache;
+use firn_base::count::{Cause, IoCounters};
+use firn_base::key::{Kind, compare};
+use firn_base::seed::Seed;
+use firn_base::{ErrorKind, Limits, SeqNo, Tag};
+use firn_fs::{Fs, OpenMode, OsFs};
+use std::path::Path;
+use std::sync::Arc;
+
+type Entry = (Vec<u8>, Tag, Vec<u8>);
+
+fn entries(seed: u64, keys: u64) -> Vec<Entry> {
+    let mut seed = Seed::new(seed);
+    let mut all = Vec::new();
+    let mut seqno = 0;
+    for i in 0..keys {
+        let key = format!("key{:05}{}", i * 3, "x".repeat(seed.below(9) as usize)).into_bytes();
+        for _ in 0..1 + seed.below(20) / 16 * seed.below(8) {
+            seqno += 1;
+            let kind = if seed.one_in(10) { Kind::Delete } else { Kind::Put };
+            let mut value = vec![0; seed.below(200) as usize];
+            if seed.one_in(2) {
+                seed.fill(&mut value);
+            }
+            all.push((key.clone(), Tag::new(SeqNo(seqno), kind), value));
+        }
+    }
+    all.sort_by(|a, b| compare(&a.0, a.1, &b.0, b.1));
+    all
+}
+
+fn context() -> TableContext {
+    TableContext { cache: Arc::new(BlockCache::new(64 << 10, 512)), counters: Arc::new(IoCounters::default()) }
+}
+
+fn build(path: &Path, all: &[Entry], codec: Codec) -> (SstMeta, Arc<Sst>) {
+    let fs = OsFs::new();
+    let file = fs.open(path, OpenMode::CreateDirect).unwrap();
+    let options = SstOptions { codec, ..SstOptions::new(&Limits::tiny()) };
+    let mut writer = SstWriter::new(file, 7, options, Arc::new(IoCounters::default()), Cause::Flush);
+    for (key, tag, value) in all {
+        writer.add(key, *tag, value).unwrap();
+    }
+    let meta = writer.finish().unwrap();
+    let file = fs.open(path, OpenMode::ReadDirect).unwrap();
+    let table = Sst::open(file, 7, meta.extent, context()).unwrap();
+    (meta, Arc::new(table))
+}
+
+fn expect(all: &[Entry], key: &[u8], seqno: u64) -> Option<(Tag, Vec<u8>)> {
+    all.iter().find(|e| e.0 == key && e.1.seqno().0 <= seqno).map(|e| (e.1, e.2.clone()))
+}
+
+fn check(all: &[Entry], table: &Arc<Sst>, access: Access) {
+    let mut iter = table.iter(access);
+    iter.first().unwrap();
+    for (key, tag, value) in all {
+        assert_eq!((iter.key(), iter.tag(), iter.value()), (&key[..], *tag, &value[..]));
+        iter.next().unwrap();
+    }
+    assert!(!iter.valid());
+    iter.last().unwrap();
+    for (key, tag, value) in all.iter().rev() {
+        assert_eq!((iter.key(), iter.tag(), &*iter.pinned()), (&key[..], *tag, &value[..]));
+        iter.prev().unwrap();
+    }
+    assert!(!iter.valid());
+    let mut seed = Seed::new(5);
+    for _ in 0..300 {
+        let key = format!("key{:05}{}", seed.below(1600), "x".repeat(seed.below(9) as usize)).into_bytes();
+        let seqno = seed.below(900);
+        let at = all.partition_point(|e| compare(&e.0, e.1, &key, Tag::seek(SeqNo(seqno))).is_lt());
+        iter.seek(&key, Tag::seek(SeqNo(seqno))).unwrap();
+        assert_eq!(iter.valid().then(|| iter.key().to_vec()), all.get(at).map(|e| e.0.clone()));
+        iter.seek_before(&key, Tag::seek(SeqNo(seqno))).unwrap();
+        assert_eq!(iter.valid().then(|| iter.tag()), at.checked_sub(1).map(|at| all[at].1));
+    }
+}
+
+fn round_trip(codec: Codec) {
+    let dir = tempfile::tempdir().unwrap();
+    let all = entries(1, 500);
+    let (meta, table) = build(&dir.path().join("t"), &all, codec);
+    assert_eq!(meta.properties.entries, all.len() as u64);
+    assert_eq!(table.verify().unwrap().entries, all.len() as u64);
+    check(&all, &table, Access::Cached);
+    check(&all, &table, Access::Streaming { bytes: 4096, cause: Cause::Compaction });
+    let mut seed = Seed::new(9);
+    for _ in 0..2000 {
+        let key = format!("key{:05}{}", seed.below(1600), "x".repeat(seed.below(9) as usize)).into_bytes();
+        let seqno = seed.below(900);
+        let hash = filter::hash(&key);
+        let want = expect(&all, &key, seqno);
+        let got = table.get(&key, hash, SeqNo(seqno)).unwrap().map(|(tag, value)| (tag, value.to_vec()));
+        assert_eq!(got, want);
+        let got = match table.begin_get(&key, hash, SeqNo(seqno)).unwrap() {
+            GetStep::Done(got) => got,
+            GetStep::Pending(pending) => table.finish_get(pending, &key, SeqNo(seqno)).unwrap(),
+        };
+        assert_eq!(got.map(|(tag, value)| (tag, value.to_vec())), want);
+    }
+}
+
+#[test]
+fn tables_round_trip() {
+    round_trip(Codec::None);
+    round_trip(Codec::Lz4);
+    #[cfg(feature = "zstd")]
+    round_trip(Codec::Zstd);
+}
+
+#[test]
+fn zstd_is_refused_where_it_is_not_built() {
+    assert_eq!(Codec::Zstd.check().is_ok(), cfg!(feature = "zstd"));
+}
+
+#[test]
+fn an_empty_key_range_and_one_huge_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let huge = vec![7u8; 3 << 20];
+    let all = vec![
+        (b"a".to_vec(), Tag::new(SeqNo(1), Kind::Put), Vec::new()),
+        (vec![b'b'; 65_535], Tag::new(SeqNo(2), Kind::Put), huge),
+        (b"c".to_vec(), Tag::new(SeqNo(3), Kind::Delete), Vec::new()),
+    ];
+    let (_, table) = build(&dir.path().join("t"), &all, Codec::Lz4);
+    check(&all, &table, Access::Cached);
+    let key = vec![b'b'; 65_535];
+    assert_eq!(table.get(&key, filter::hash(&key), SeqNo::MAX).unwrap().unwrap().1.len(), 3 << 20);
+    table.verify().unwrap();
+}
+
+/// An uncached get costs one read, one between two blocks or past the filter none.
+#[test]
+fn reads_per_get() {
+    let dir = tempfile::tempdir().unwrap();
+    let all: Vec<Entry> = (0..1000u64)
+        .map(|i| (format!("{i:08}").into_bytes(), Tag::new(SeqNo(i + 1), Kind::Put), vec![1; 100]))
+        .collect();
+    let (meta, _) = build(&dir.path().join("t"), &all, Codec::None);
+    let file = OsFs::new().open(&dir.path().join("t"), OpenMode::ReadDirect).unwrap();
+    let context =
+        TableContext { cache: Arc::new(BlockCache::new(0, 512)), counters: Arc::new(IoCounters::default()) };
+    let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
+    for (key, _, value) in &all {
+        assert_eq!(*table.get(key, filter::hash(key), SeqNo::MAX).unwrap().unwrap().1, value[..]);
+    }
+    assert_eq!(context.counters.get(Cause::UserRead).1, 1000);
+}
+
+/// Every byte of a table, one bit flipped: a right answer or `Corruption`, never a wrong one and never a panic.
+#[test]
+fn every_byte_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t");
+    let all = entries(3, 60);
+    let (meta, _) = build(&path, &all, Codec::Lz4);
+    let clean = std::fs::read(&path).unwrap();
+    let fs = OsFs::with(firn_fs::IoBackend::Pool, false);
+    let mut caught = 0;
+    for at in 0..meta.extent.valid_len as usize {
+        let mut bytes = clean.clone();
+        bytes[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &bytes).unwrap();
+        let file = fs.open(&path, OpenMode::Read).unwrap();
+        let result = Sst::open(file, 7, meta.extent, context()).and_then(|table| Arc::new(table).verify());
+        assert_eq!(result.as_ref().unwrap_err().kind(), ErrorKind::Corruption, "byte {at}: {result:?}");
+        caught += 1;
+    }
+    assert_eq!(caught, meta.extent.valid_len);
+    for cut in 0..clean.len() {
+        std::fs::write(&path, &clean[..cut]).unwrap();
+        let file = fs.open(&path, OpenMode::Read).unwrap();
+        let result = Sst::open(file, 7, meta.extent, context()).and_then(|table| Arc::new(table).verify());
+        if (cut as u64) < meta.extent.valid_len {
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::Corruption);
+        }
+    }
+}
+
+proptest::proptest! {
+    /// Bytes that nobody wrote are refused or read in bounds.
+    #[test]
+    fn hostile_blocks_and_indexes(bytes: Vec<u8>, key: Vec<u8>, restarts in 1u32..4) {
+        let _index = Index::decode(&bytes, 1 << 20);
+        let _properties = Properties::decode(&bytes);
+        let mut framed = bytes.clone();
+        framed.extend_from_slice(&[0; 4]);
+        for _ in 1..restarts {
+            framed.extend_from_slice(&(bytes.len() as u32 / 2).to_le_bytes());
+        }
+        framed.extend_from_slice(&restarts.to_le_bytes());
+        if let Some(block) = Block::new(framed.into_boxed_slice()) {
+            let _found = block.get(&key, Tag::seek(SeqNo::MAX));
+            let mut iter = block_iter::BlockIter::new(Arc::new(block));
+            let _first = iter.first();
+            while iter.valid() && iter.next().is_ok() {}
+            let _last = iter.last();
+            while iter.valid() && iter.prev().is_ok() {}
+            let _sought = iter.seek(&key, Tag::seek(SeqNo::MAX));
+        }
+    }
+}

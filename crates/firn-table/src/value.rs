@@ -1,0 +1,68 @@
+//! A value as readers hand it out: pinned where it lies, so that a get copies and allocates nothing.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Something that holds immutable bytes while it is alive: a block, a write buffer's arena.
+pub trait Pin: Send + Sync {
+    /// The `len` bytes at `at`. Both came from this pin's owner, who vouches that they lie within and never change.
+    fn bytes(&self, at: usize, len: usize) -> &[u8];
+}
+
+/// A value. Derefs to its bytes, and keeps alive whatever holds them: drop it when done, or copy it out with
+/// `to_vec()` to keep it long.
+#[derive(Clone)]
+pub struct Value {
+    pin: Arc<dyn Pin>,
+    at: usize,
+    len: usize,
+}
+
+impl Value {
+    /// The `len` bytes at `at` of `pin`.
+    pub fn pinned(pin: Arc<dyn Pin>, at: usize, len: usize) -> Self {
+        Self { pin, at, len }
+    }
+
+    /// A value that owns its bytes.
+    pub fn owned(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        Self { pin: Arc::new(Owned(bytes)), at: 0, len }
+    }
+}
+
+struct Owned(Vec<u8>);
+
+impl Pin for Owned {
+    fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        &self.0[at..at + len]
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.pin.bytes(self.at, self.len)
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.escape_ascii())
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl Eq for Value {}
