@@ -1,0 +1,122 @@
+//! Memory for one write buffer: a region that is handed out from the front and freed as a whole.
+//!
+//! 1. `reserve` hands out disjoint ranges, so whoever holds a [`Space`] is the only writer of its bytes.
+//! 2. Bytes behind a published offset never change, but for atomic words ([`Arena::word32`], [`Arena::word64`]).
+//! 3. Every access is bounds-checked against the region.
+//!
+//! Thread safety: `Sync`. Writers write only through the `Space` they own; readers read only what was published to them
+//! by a release store that they loaded with acquire (the skiplist's links, or the queue's lock).
+#![expect(unsafe_code, reason = "shared memory for a lock-free structure; listed in UNSAFE.md")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+const ALIGN: usize = 64;
+
+/// A region of zeroed memory.
+pub(super) struct Arena {
+    base: NonNull<u8>,
+    capacity: usize,
+    used: AtomicUsize,
+}
+
+// SAFETY: invariants 1 and 2: shared bytes are immutable or atomic, others have one owner. Test: `tests::concurrent`.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+/// A range that its holder alone may write. Not `Clone`.
+#[derive(Debug)]
+pub(super) struct Space {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+impl Arena {
+    /// A region of `capacity` bytes (at most 4 GiB minus one line). The system gives pages as they are touched.
+    pub(super) fn new(capacity: usize) -> Arena {
+        assert!(capacity < u32::MAX as usize - ALIGN, "an arena is addressed by 32 bits");
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout's size is not zero.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        // Offset 0 means "none" in links, so the first line is not handed out.
+        Arena { base, capacity: layout.size(), used: AtomicUsize::new(ALIGN) }
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        let size = capacity.next_multiple_of(ALIGN).max(2 * ALIGN);
+        Layout::from_size_align(size, ALIGN).unwrap_or(Layout::new::<[u64; 16]>())
+    }
+
+    /// Hands out `bytes` (a multiple of 8), or nothing if they do not fit any more.
+    pub(super) fn reserve(&self, bytes: usize) -> Option<Space> {
+        debug_assert_eq!(bytes % 8, 0);
+        let mut used = self.used.load(Ordering::Relaxed);
+        loop {
+            let end = used.checked_add(bytes).filter(|&end| end <= self.capacity)?;
+            match self.used.compare_exchange_weak(used, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(Space { start: used as u32, end: end as u32 }),
+                Err(now) => used = now,
+            }
+        }
+    }
+
+    /// Bytes handed out.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes in all.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    #[inline]
+    fn check(&self, at: usize, len: usize) {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.capacity), "offset outside the arena");
+    }
+
+    /// Writes `bytes` at `at`, within `space`.
+    #[inline]
+    pub(super) fn write(&self, space: &Space, at: usize, bytes: &[u8]) {
+        assert!(at >= space.start as usize && at + bytes.len() <= space.end as usize, "a write outside its space");
+        self.check(at, bytes.len());
+        // SAFETY: in bounds (above), and invariant 1: nobody else reads or writes these bytes before they are published.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len()) }
+    }
+
+    /// The `len` bytes at `at`. REQUIRES: they were published to this thread (invariant 2).
+    #[inline]
+    pub(super) fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        self.check(at, len);
+        // SAFETY: in bounds; invariant 2: published bytes do not change while the arena lives.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
+    }
+
+    /// The atomic 32-bit word at `at`.
+    #[inline]
+    pub(super) fn word32(&self, at: usize) -> &AtomicU32 {
+        self.check(at, 4);
+        assert_eq!(at % 4, 0);
+        // SAFETY: in bounds and aligned (the base is); these words are accessed only as atomics once published.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) }
+    }
+
+    /// The atomic 64-bit word at `at`.
+    #[inline]
+    pub(super) fn word64(&self, at: usize) -> &AtomicU64 {
+        self.check(at, 8);
+        assert_eq!(at % 8, 0);
+        // SAFETY: as for `word32`.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from `alloc_zeroed` with this layout, whose size `capacity` is.
+        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.capacity)) }
+    }
+}

@@ -1,0 +1,9 @@
+//! The write buffer: a skiplist in an arena, in DRAM.
+
+mod arena;
+mod run;
+mod skiplist;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use run::{Buffer, BufferIter, Entry, Ticket};

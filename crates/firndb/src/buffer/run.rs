@@ -1,0 +1,219 @@
+//! A write buffer as the engine uses it: reserve, fill, link, freeze, read.
+//!
+//! 1. A [`Ticket`] is a batch's place in one buffer: its entries lie there one behind the other, filled but not linked,
+//!    seen by nobody. Dropped unlinked, it costs its space and nothing else.
+//! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible to readers whose read
+//!    point has reached those; the commit queue raises it.
+
+use super::arena::Space;
+use super::skiplist::{Node, Skiplist, VALUE_HEADER_BYTES, height, node_bytes};
+use firn_base::checksum::crc32c;
+use firn_base::key::Kind;
+use firn_base::{SeqNo, Tag};
+use firn_table::{Pin, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One operation of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+/// A write buffer, active or frozen.
+pub(crate) struct Buffer {
+    list: Skiplist,
+    /// Names the buffer, and the log that holds its entries.
+    pub(crate) log_id: u64,
+    /// The highest sequence number that belongs here, once frozen; until then `u64::MAX`.
+    last_seqno: AtomicU64,
+}
+
+/// A batch's filled entries in a buffer.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) buffer: Arc<Buffer>,
+    space: Space,
+    pub(crate) count: u64,
+}
+
+/// An entry as the log sees it.
+pub(crate) struct LogEntry<'a> {
+    pub(crate) kind: u8,
+    pub(crate) key: &'a [u8],
+    /// CRC and length, then the value.
+    pub(crate) framed_value: &'a [u8],
+}
+
+impl Buffer {
+    /// An empty buffer of `capacity` bytes, whose entries are in log `log_id`.
+    pub(crate) fn new(capacity: usize, log_id: u64) -> Buffer {
+        Buffer { list: Skiplist::new(capacity), log_id, last_seqno: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Bytes that `entries` take, at the heights that `seed` gives them.
+    pub(crate) fn bytes_for<'a>(entries: impl Iterator<Item = Entry<'a>>, seed: u64) -> usize {
+        entries.zip(0u64..).map(|(e, i)| node_bytes(height(seed, i), e.key.len(), e.value.len())).sum()
+    }
+
+    /// Copies `entries` in, unseen. `bytes` and `seed` as for [`Buffer::bytes_for`]. `None` if they do not fit.
+    pub(crate) fn reserve<'a>(
+        self: &Arc<Self>,
+        entries: impl Iterator<Item = Entry<'a>>,
+        bytes: usize,
+        seed: u64,
+    ) -> Option<Ticket> {
+        let space = self.list.arena.reserve(bytes)?;
+        let mut at = space.start;
+        let mut count = 0;
+        for entry in entries {
+            let crc = crc32c(entry.value);
+            let node = (entry.kind as u8, entry.key, entry.value, crc);
+            at = self.list.fill(&space, at, height(seed, count), node);
+            count += 1;
+        }
+        debug_assert_eq!(at, space.end);
+        Some(Ticket { buffer: self.clone(), space, count })
+    }
+
+    /// Bytes used.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.list.arena.used()
+    }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn capacity_bytes(&self) -> usize {
+        self.list.arena.capacity()
+    }
+
+    /// Says that nothing above `last` will be linked here.
+    pub(crate) fn freeze(&self, last: SeqNo) {
+        self.last_seqno.store(last.0, Ordering::Release);
+    }
+
+    /// The highest sequence number here, if frozen.
+    pub(crate) fn frozen_at(&self) -> Option<SeqNo> {
+        Some(self.last_seqno.load(Ordering::Acquire)).filter(|&last| last != u64::MAX).map(SeqNo)
+    }
+
+    /// Whether nothing was linked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.first().is_none()
+    }
+
+    /// The newest entry of `key` at or below `seqno`.
+    pub(crate) fn get(self: &Arc<Self>, key: &[u8], seqno: SeqNo) -> Option<(Tag, Value)> {
+        let node = self.list.seek(key, Tag::seek(seqno)).filter(|&node| self.list.key(node) == key)?;
+        Some((self.list.tag(node), self.value_of(node)))
+    }
+
+    fn value_of(self: &Arc<Self>, node: Node) -> Value {
+        Value::pinned(self.clone(), node.value_at(), node.value_len)
+    }
+
+    /// A cursor over what is linked.
+    pub(crate) fn iter(self: &Arc<Self>) -> BufferIter {
+        BufferIter { buffer: self.clone(), node: None }
+    }
+}
+
+impl Pin for Buffer {
+    fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        self.list.arena.bytes(at, len)
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({}, {} bytes)", self.log_id, self.used_bytes())
+    }
+}
+
+impl Ticket {
+    /// Bytes of arena taken.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.space.end - self.space.start) as usize
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = Node> {
+        let list = &self.buffer.list;
+        let mut at = self.space.start;
+        std::iter::from_fn(move || {
+            (at < self.space.end).then(|| {
+                let node = list.node(at);
+                at = node.end();
+                node
+            })
+        })
+    }
+
+    /// The entries, for the log.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = LogEntry<'_>> {
+        let list = &self.buffer.list;
+        self.nodes().map(move |node| LogEntry {
+            kind: list.tag(node).kind_byte(),
+            key: list.key(node),
+            framed_value: list
+                .arena
+                .bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES + node.value_len),
+        })
+    }
+
+    /// Links the entries under the sequence numbers from `first` on.
+    pub(crate) fn link(self, first: SeqNo) {
+        for (node, i) in self.nodes().zip(0u64..) {
+            let kind = self.buffer.list.tag(node).0 & 0xff;
+            self.buffer.list.link(node.at, Tag((first.0 + i) << 8 | kind));
+        }
+    }
+}
+
+/// A position in a buffer, or none.
+pub(crate) struct BufferIter {
+    buffer: Arc<Buffer>,
+    node: Option<Node>,
+}
+
+impl BufferIter {
+    pub(crate) fn valid(&self) -> bool {
+        self.node.is_some()
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.node.map_or(&[], |node| self.buffer.list.key(node))
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        self.node.map_or(Tag(0), |node| self.buffer.list.tag(node))
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        self.node.map_or(&[], |node| self.buffer.list.value(node))
+    }
+
+    pub(crate) fn first(&mut self) {
+        self.node = self.buffer.list.first();
+    }
+
+    pub(crate) fn last(&mut self) {
+        self.node = self.buffer.list.last();
+    }
+
+    pub(crate) fn next(&mut self) {
+        self.node = self.node.and_then(|node| self.buffer.list.after(node));
+    }
+
+    pub(crate) fn prev(&mut self) {
+        self.node = self.node.and_then(|node| self.buffer.list.seek_before(self.buffer.list.key(node), self.tag()));
+    }
+
+    pub(crate) fn seek(&mut self, key: &[u8], tag: Tag) {
+        self.node = self.buffer.list.seek(key, tag);
+    }
+
+    pub(crate) fn seek_before(&mut self, key: &[u8], tag: Tag) {
+        self.node = self.buffer.list.seek_before(key, tag);
+    }
+}

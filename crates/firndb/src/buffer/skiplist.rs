@@ -1,0 +1,246 @@
+//! A skiplist of entries in an arena: concurrent inserts, lock-free reads, no removal.
+//!
+//! ```text
+//! node     tag: u64 | value length: u32 | key length: u16 | height: u16 | next: u32 x height | key
+//!          | value's CRC-32C: u32 | value length: u32 | value | padding to 8
+//! ```
+//! The value lies behind the same eight bytes that precede it in the log, so that the log writes both from here by one
+//! slice: the arena holds the one copy of the value that a write makes.
+//!
+//! 1. Nodes are in internal key order at every level; a node is at level i only if it is at every level below.
+//! 2. All of a node but its links is written before the release store that links it at level 0.
+//! 3. A node is found by every reader that acquires a link to it; readers never wait.
+
+use super::arena::{Arena, Space};
+use firn_base::Tag;
+use firn_base::coding::{get_u32, get_u64};
+use firn_base::key::compare;
+use firn_base::seed::mix;
+use std::cmp::Ordering as Order;
+use std::sync::atomic::Ordering;
+
+/// The most levels: enough for four billion entries at one in four.
+pub(super) const HEIGHT_MAX: usize = 16;
+const TOWER_AT: usize = 16;
+/// CRC and length in front of a value.
+pub(super) const VALUE_HEADER_BYTES: usize = 8;
+/// The link that ends a level.
+const END: u32 = 0;
+
+/// A sorted set of nodes.
+pub(super) struct Skiplist {
+    pub(super) arena: Arena,
+    head: u32,
+}
+
+/// Where the parts of a node lie.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Node {
+    pub(super) at: u32,
+    pub(super) height: usize,
+    pub(super) key_len: usize,
+    pub(super) value_len: usize,
+}
+
+impl Node {
+    fn key_at(self) -> usize {
+        self.at as usize + TOWER_AT + 4 * self.height
+    }
+
+    pub(super) fn value_at(self) -> usize {
+        self.key_at() + self.key_len + VALUE_HEADER_BYTES
+    }
+
+    /// Where the node behind it in the same space begins.
+    pub(super) fn end(self) -> u32 {
+        (self.value_at() + self.value_len).next_multiple_of(8) as u32
+    }
+}
+
+/// Bytes that a node takes.
+pub(super) fn node_bytes(height: usize, key_len: usize, value_len: usize) -> usize {
+    (TOWER_AT + 4 * height + key_len + VALUE_HEADER_BYTES + value_len).next_multiple_of(8)
+}
+
+/// A height for the `i`-th entry drawn from `seed`: one in four nodes reaches each next level.
+pub(super) fn height(seed: u64, i: u64) -> usize {
+    let bits = mix(seed.wrapping_add(i.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    (1 + bits.trailing_zeros() as usize / 2).min(HEIGHT_MAX)
+}
+
+impl Skiplist {
+    /// An empty list over `capacity` bytes.
+    pub(super) fn new(capacity: usize) -> Skiplist {
+        let arena = Arena::new(capacity + 128 + node_bytes(HEIGHT_MAX, 0, 0));
+        let space = arena.reserve(node_bytes(HEIGHT_MAX, 0, 0));
+        let head = space.map_or(0, |space| space.start);
+        Skiplist { arena, head }
+    }
+
+    /// Writes a node's all but its links and its sequence number at `at` of `space`.
+    pub(super) fn fill(
+        &self,
+        space: &Space,
+        at: u32,
+        height: usize,
+        (kind, key, value, crc): (u8, &[u8], &[u8], u32),
+    ) -> u32 {
+        let node = Node { at, height, key_len: key.len(), value_len: value.len() };
+        let mut head = [0u8; TOWER_AT];
+        head[..8].copy_from_slice(&u64::from(kind).to_le_bytes());
+        head[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        head[12..14].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        head[14..16].copy_from_slice(&(height as u16).to_le_bytes());
+        self.arena.write(space, at as usize, &head);
+        self.arena.write(space, node.key_at(), key);
+        let mut header = [0u8; VALUE_HEADER_BYTES];
+        header[..4].copy_from_slice(&crc.to_le_bytes());
+        header[4..].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &header);
+        self.arena.write(space, node.value_at(), value);
+        node.end()
+    }
+
+    /// The node at `at`. REQUIRES: it was filled, and published to this thread.
+    #[inline]
+    pub(super) fn node(&self, at: u32) -> Node {
+        let head = self.arena.bytes(at as usize + 8, 8);
+        let sizes = get_u64(head, 0).unwrap_or(0);
+        Node {
+            at,
+            value_len: get_u32(head, 0).unwrap_or(0) as usize,
+            key_len: (sizes >> 32) as u16 as usize,
+            height: (sizes >> 48) as usize,
+        }
+    }
+
+    #[inline]
+    pub(super) fn key(&self, node: Node) -> &[u8] {
+        self.arena.bytes(node.key_at(), node.key_len)
+    }
+
+    #[inline]
+    pub(super) fn tag(&self, node: Node) -> Tag {
+        Tag(self.arena.word64(node.at as usize).load(Ordering::Relaxed))
+    }
+
+    pub(super) fn value(&self, node: Node) -> &[u8] {
+        self.arena.bytes(node.value_at(), node.value_len)
+    }
+
+    #[inline]
+    fn next(&self, at: u32, level: usize) -> u32 {
+        self.arena.word32(at as usize + TOWER_AT + 4 * level).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn is_before(&self, at: u32, key: &[u8], tag: Tag) -> bool {
+        let node = self.node(at);
+        compare(self.key(node), self.tag(node), key, tag) == Order::Less
+    }
+
+    /// Links the filled node at `at` under `tag`.
+    pub(super) fn link(&self, at: u32, tag: Tag) {
+        // Published by the release stores below.
+        self.arena.word64(at as usize).store(tag.0, Ordering::Relaxed);
+        let node = self.node(at);
+        let key = self.key(node);
+        let mut before = [self.head; HEIGHT_MAX];
+        let mut after = [END; HEIGHT_MAX];
+        self.splice(key, tag, &mut before, &mut after);
+        for level in 0..node.height {
+            loop {
+                let own = self.arena.word32(at as usize + TOWER_AT + 4 * level);
+                own.store(after[level], Ordering::Relaxed);
+                let link = self.arena.word32(before[level] as usize + TOWER_AT + 4 * level);
+                if link.compare_exchange(after[level], at, Ordering::Release, Ordering::Relaxed).is_ok() {
+                    break;
+                }
+                // Another insert came between: go on from where we were.
+                (before[level], after[level]) = self.neighbours(before[level], level, key, tag);
+            }
+        }
+    }
+
+    fn splice(&self, key: &[u8], tag: Tag, before: &mut [u32; HEIGHT_MAX], after: &mut [u32; HEIGHT_MAX]) {
+        let mut at = self.head;
+        let mut known_after = END;
+        for level in (0..HEIGHT_MAX).rev() {
+            loop {
+                let next = self.next(at, level);
+                // A node that was behind the target one level up is behind it here too.
+                if next == END || next == known_after || !self.is_before(next, key, tag) {
+                    before[level] = at;
+                    after[level] = next;
+                    known_after = next;
+                    break;
+                }
+                at = next;
+            }
+        }
+    }
+
+    fn neighbours(&self, mut at: u32, level: usize, key: &[u8], tag: Tag) -> (u32, u32) {
+        loop {
+            let next = self.next(at, level);
+            if next == END || !self.is_before(next, key, tag) {
+                return (at, next);
+            }
+            at = next;
+        }
+    }
+
+    /// The last node in front of (key, tag) and the first at or behind it.
+    #[inline]
+    fn around(&self, key: &[u8], tag: Tag) -> (u32, u32) {
+        let mut at = self.head;
+        let mut known_after = END;
+        for level in (0..HEIGHT_MAX).rev() {
+            loop {
+                let next = self.next(at, level);
+                if next == END || next == known_after || !self.is_before(next, key, tag) {
+                    known_after = next;
+                    break;
+                }
+                at = next;
+            }
+        }
+        (at, known_after)
+    }
+
+    fn some(&self, at: u32) -> Option<Node> {
+        (at != END && at != self.head).then(|| self.node(at))
+    }
+
+    /// The first node at or behind (key, tag).
+    pub(super) fn seek(&self, key: &[u8], tag: Tag) -> Option<Node> {
+        self.some(self.around(key, tag).1)
+    }
+
+    /// The last node in front of (key, tag).
+    pub(super) fn seek_before(&self, key: &[u8], tag: Tag) -> Option<Node> {
+        self.some(self.around(key, tag).0)
+    }
+
+    pub(super) fn first(&self) -> Option<Node> {
+        self.some(self.next(self.head, 0))
+    }
+
+    pub(super) fn after(&self, node: Node) -> Option<Node> {
+        self.some(self.next(node.at, 0))
+    }
+
+    pub(super) fn last(&self) -> Option<Node> {
+        let mut at = self.head;
+        for level in (0..HEIGHT_MAX).rev() {
+            loop {
+                let next = self.next(at, level);
+                if next == END {
+                    break;
+                }
+                at = next;
+            }
+        }
+        self.some(at)
+    }
+}

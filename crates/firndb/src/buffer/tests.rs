@@ -1,0 +1,117 @@
+//! The write buffer against a sorted map, alone and under concurrent inserts.
+
+use super::*;
+use firn_base::key::Kind;
+use firn_base::seed::Seed;
+use firn_base::{SeqNo, Tag};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn put(buffer: &Arc<Buffer>, seqno: u64, entries: &[Entry<'_>]) -> bool {
+    let bytes = Buffer::bytes_for(entries.iter().copied(), seqno);
+    match buffer.reserve(entries.iter().copied(), bytes, seqno) {
+        Some(ticket) => {
+            assert_eq!(ticket.count, entries.len() as u64);
+            ticket.link(SeqNo(seqno));
+            true
+        }
+        None => false,
+    }
+}
+
+#[test]
+fn agrees_with_a_map_both_ways() {
+    let buffer = Arc::new(Buffer::new(256 << 10, 1));
+    let mut model = BTreeMap::new();
+    let mut seed = Seed::new(1);
+    for seqno in 1..2000 {
+        let key = seed.below(300).to_be_bytes();
+        let value = vec![seqno as u8; seed.below(50) as usize];
+        let kind = if seed.one_in(5) { Kind::Delete } else { Kind::Put };
+        assert!(put(&buffer, seqno, &[Entry { kind, key: &key, value: &value }]));
+        model.insert((key, u64::MAX - seqno), (kind, value));
+    }
+    let mut iter = buffer.iter();
+    iter.first();
+    for ((key, seqno), (kind, value)) in &model {
+        assert_eq!((iter.key(), iter.tag()), (&key[..], Tag::new(SeqNo(u64::MAX - seqno), *kind)));
+        assert_eq!(iter.value(), value);
+        iter.next();
+    }
+    assert!(!iter.valid());
+    iter.last();
+    for (key, _) in model.keys().rev() {
+        assert_eq!(iter.key(), key);
+        iter.prev();
+    }
+    assert!(!iter.valid());
+    for _ in 0..1000 {
+        let (key, at) = (seed.below(310).to_be_bytes(), seed.below(2100));
+        let want = model.range((key, u64::MAX - at)..=(key, u64::MAX)).next();
+        let got = buffer.get(&key, SeqNo(at));
+        assert_eq!(got.map(|(_, value)| value.to_vec()), want.map(|(_, (_, value))| value.clone()));
+    }
+}
+
+#[test]
+fn a_full_buffer_refuses_and_stays_whole() {
+    let buffer = Arc::new(Buffer::new(1 << 10, 1));
+    let mut count = 0;
+    let value = [9; 100];
+    while put(&buffer, count + 1, &[Entry { kind: Kind::Put, key: &count.to_be_bytes(), value: &value }]) {
+        count += 1;
+    }
+    assert!((7..11).contains(&count), "{count}");
+    let mut iter = buffer.iter();
+    iter.first();
+    for i in 0..count {
+        assert_eq!(iter.key(), i.to_be_bytes());
+        iter.next();
+    }
+    assert!(!iter.valid());
+}
+
+#[test]
+fn concurrent() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 3000;
+    let buffer = Arc::new(Buffer::new(4 << 20, 1));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let buffer = &buffer;
+            scope.spawn(move || {
+                let mut seed = Seed::new(thread);
+                for i in 0..EACH {
+                    let seqno = 1 + thread * EACH + i;
+                    let key = seed.below(500).to_be_bytes();
+                    let value = seqno.to_be_bytes();
+                    assert!(put(buffer, seqno, &[Entry { kind: Kind::Put, key: &key, value: &value }]));
+                    assert_eq!(buffer.get(&key, SeqNo(seqno)).unwrap().0.seqno(), SeqNo(seqno));
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..50 {
+                let mut iter = buffer.iter();
+                iter.first();
+                let mut last: Option<(Vec<u8>, Tag)> = None;
+                while iter.valid() {
+                    if let Some((key, tag)) = &last {
+                        assert!(firn_base::key::compare(key, *tag, iter.key(), iter.tag()).is_lt());
+                    }
+                    last = Some((iter.key().to_vec(), iter.tag()));
+                    iter.next();
+                }
+            }
+        });
+    });
+    let mut iter = buffer.iter();
+    iter.first();
+    let mut count = 0;
+    while iter.valid() {
+        assert_eq!(iter.value(), iter.tag().seqno().0.to_be_bytes());
+        count += 1;
+        iter.next();
+    }
+    assert_eq!(count, THREADS * EACH);
+}

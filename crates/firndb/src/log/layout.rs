@@ -1,0 +1,162 @@
+//! The bytes of a log file: a header, then frames. One frame holds one commit group, so a group is there whole or not
+//! at all, and with it each of its batches.
+//!
+//! ```text
+//! file     header (64 bytes) | frame ...
+//! header   magic: u64 | version: u32 | 0: u32 | log id: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32
+//! frame    header (48 bytes) | key section | value section
+//! frame header
+//!          magic: u32 | CRC-32C of the rest: u32 | key section bytes: u32 | entries: u32 | value section bytes: u64
+//!          | first sequence number: u64 | synced through: u64 | CRC-32C of the key section: u32
+//!          | CRC-32C of the values' headers: u32
+//! key      kind: u8 | keyspace: varint | key: length-prefixed | value length: varint
+//! value    CRC-32C: u32 | length: u32 | bytes
+//! ```
+//! 1. Header checksums are salted with (log id, offset): a value that holds a copy of a frame is not taken for one.
+//! 2. The key section says how long each value is, so replay and dropped values cost no read of the value section.
+//! 3. `synced through` is a position in this file up to which everything had been synced when the frame was written: damage
+//!    in front of it is damage to what was acknowledged; behind it, it may be the torn end of the log.
+
+use firn_base::checksum::{crc32c, crc32c_salted};
+use firn_base::coding::{Reader, get_u32, put_bytes, put_varint};
+use firn_base::key::KEY_BYTES_MAX;
+use firn_base::{Error, Result, SeqNo};
+use firn_fs::{File, IoBuf};
+
+pub(super) const FILE_MAGIC: u64 = u64::from_le_bytes(*b"FIRNLOG\0");
+pub(super) const VERSION: u32 = 1;
+pub(super) const FILE_HEADER_BYTES: usize = 64;
+pub(super) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRM1");
+pub(super) const FRAME_HEADER_BYTES: usize = 48;
+pub(super) const VALUE_HEADER_BYTES: usize = 8;
+/// The only keyspace so far; the number is in every record so that more can come.
+const KEYSPACE: u64 = 0;
+
+const _: () = assert!(8 + 4 + 4 + 8 + 16 + 20 + 4 == FILE_HEADER_BYTES);
+const _: () = assert!(4 + 4 + 4 + 4 + 8 + 8 + 8 + 4 + 4 == FRAME_HEADER_BYTES);
+
+/// Where a value lies in a log, and how much to read to get it: its header and its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ValueAddress {
+    pub(crate) log_id: u64,
+    /// Where the value's header begins.
+    pub(crate) offset: u64,
+    /// Bytes of the value, without its header.
+    pub(crate) len: u32,
+}
+
+/// The first bytes of a log file.
+pub(super) fn file_header(log_id: u64, uuid: &[u8; 16]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
+    out.extend_from_slice(&FILE_MAGIC.to_le_bytes());
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&log_id.to_le_bytes());
+    out.extend_from_slice(uuid);
+    out.extend_from_slice(&[0; 20]);
+    let crc = crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// Whether `bytes` begin with this log's header.
+pub(super) fn is_file_header(bytes: &[u8], log_id: u64, uuid: &[u8; 16]) -> bool {
+    bytes.get(..FILE_HEADER_BYTES) == Some(&file_header(log_id, uuid)[..])
+}
+
+/// A frame's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FrameHeader {
+    pub(super) key_bytes: u32,
+    pub(super) entries: u32,
+    pub(super) value_bytes: u64,
+    pub(super) first_seqno: SeqNo,
+    pub(super) synced_through: u64,
+    pub(super) key_crc: u32,
+    pub(super) value_headers_crc: u32,
+}
+
+impl FrameHeader {
+    pub(super) fn encode(&self, log_id: u64, offset: u64) -> [u8; FRAME_HEADER_BYTES] {
+        let mut out = [0; FRAME_HEADER_BYTES];
+        out[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
+        out[8..12].copy_from_slice(&self.key_bytes.to_le_bytes());
+        out[12..16].copy_from_slice(&self.entries.to_le_bytes());
+        out[16..24].copy_from_slice(&self.value_bytes.to_le_bytes());
+        out[24..32].copy_from_slice(&self.first_seqno.0.to_le_bytes());
+        out[32..40].copy_from_slice(&self.synced_through.to_le_bytes());
+        out[40..44].copy_from_slice(&self.key_crc.to_le_bytes());
+        out[44..48].copy_from_slice(&self.value_headers_crc.to_le_bytes());
+        let crc = crc32c_salted(log_id, offset, &[&out[8..]]);
+        out[4..8].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The header in `bytes`, read at `offset` of log `log_id`; `None` if it is none of this place.
+    pub(super) fn decode(bytes: &[u8], log_id: u64, offset: u64) -> Option<FrameHeader> {
+        let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
+        let crc = crc32c_salted(log_id, offset, &[&bytes[8..]]);
+        if get_u32(bytes, 0)? != FRAME_MAGIC || get_u32(bytes, 4)? != crc {
+            return None;
+        }
+        let mut reader = Reader::new(&bytes[8..]);
+        Some(FrameHeader {
+            key_bytes: reader.u32()?,
+            entries: reader.u32()?,
+            value_bytes: reader.u64()?,
+            first_seqno: SeqNo(reader.u64()?),
+            synced_through: reader.u64()?,
+            key_crc: reader.u32()?,
+            value_headers_crc: reader.u32()?,
+        })
+    }
+
+    /// Bytes of the frame in all.
+    pub(super) fn frame_bytes(&self) -> u64 {
+        (FRAME_HEADER_BYTES as u64 + u64::from(self.key_bytes)).saturating_add(self.value_bytes)
+    }
+}
+
+/// Appends an entry's record to a key section.
+pub(super) fn put_key_record(out: &mut Vec<u8>, kind: u8, key: &[u8], value_len: usize) {
+    out.push(kind);
+    put_varint(out, KEYSPACE);
+    put_bytes(out, key);
+    put_varint(out, value_len as u64);
+}
+
+/// An entry's record in a key section.
+#[derive(Debug)]
+pub(super) struct KeyRecord<'a> {
+    pub(super) kind: u8,
+    pub(super) key: &'a [u8],
+    pub(super) value_len: u32,
+}
+
+/// The next record; `None` if there is no whole and known one.
+pub(super) fn key_record<'a>(reader: &mut Reader<'a>) -> Option<KeyRecord<'a>> {
+    let kind = reader.u8()?;
+    if reader.varint()? != KEYSPACE {
+        return None;
+    }
+    let key = reader.bytes()?;
+    let value_len = u32::try_from(reader.varint()?).ok()?;
+    (!key.is_empty() && key.len() <= KEY_BYTES_MAX).then_some(KeyRecord { kind, key, value_len })
+}
+
+/// Splits a value's header from its bytes and checks them; `None` if they do not match.
+pub(super) fn check_value(framed: &[u8], len: u32) -> Option<&[u8]> {
+    let value = framed.get(VALUE_HEADER_BYTES..)?;
+    let matches = get_u32(framed, 4)? == len && value.len() == len as usize && get_u32(framed, 0)? == crc32c(value);
+    matches.then_some(value)
+}
+
+/// Reads the value at `address` from its log file into `buf` and returns it.
+///
+/// # Errors
+/// `Corruption` if the bytes there are not that value.
+pub(crate) fn read_value<'a>(file: &dyn File, address: ValueAddress, buf: &'a mut IoBuf) -> Result<&'a [u8]> {
+    file.read(address.offset, VALUE_HEADER_BYTES + address.len as usize, buf)?;
+    check_value(buf.bytes(), address.len)
+        .ok_or_else(|| Error::corruption(file.path().display(), address.offset, "expected a value with its checksum"))
+}

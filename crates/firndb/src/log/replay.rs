@@ -1,0 +1,240 @@
+//! Reading a log back, frame by frame, to its end - and telling a torn end from damage.
+//!
+//! A log ends at the first place where no whole frame lies. That is its torn end, unless
+//! - a whole frame further on says that the log had been synced past this place, or
+//! - the manifest says that the log was synced past it;
+//! then what was acknowledged is damaged, which is `Corruption` (testing.md, I8).
+
+use super::layout::{
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, VALUE_HEADER_BYTES, check_value, is_file_header,
+    key_record,
+};
+use super::write::ValueHeaders;
+use super::ValueAddress;
+use firn_base::checksum::crc32c;
+use firn_base::coding::Reader;
+use firn_base::count::{Cause, IoCounters};
+use firn_base::key::Kind;
+use firn_base::{Error, Result, SeqNo, Tag};
+use firn_fs::{File, IoBuf};
+use std::sync::Arc;
+
+/// Bytes read at once while searching for frames behind a damaged place.
+const SEARCH_BYTES: usize = 1 << 20;
+
+/// The bytes of a log: its file, overlaid with what a persistent-memory buffer holds of it.
+pub(crate) struct LogSource {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) file_len: u64,
+    /// (offset in the log, bytes), in ascending order.
+    pub(crate) overlay: Vec<(u64, Vec<u8>)>,
+    pub(crate) counters: Arc<IoCounters>,
+}
+
+impl LogSource {
+    /// A log that lies in its file alone.
+    ///
+    /// # Errors
+    /// What asking for the length met.
+    pub(crate) fn new(file: Arc<dyn File>, counters: Arc<IoCounters>) -> Result<LogSource> {
+        Ok(LogSource { file_len: file.len()?, file, overlay: Vec::new(), counters })
+    }
+
+    /// Where the bytes end.
+    pub(crate) fn len(&self) -> u64 {
+        self.overlay.iter().map(|(at, bytes)| at + bytes.len() as u64).fold(self.file_len, u64::max)
+    }
+
+    /// Reads up to `len` bytes at `offset` into `out`.
+    fn read(&self, offset: u64, len: usize, buf: &mut IoBuf, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        if offset < self.file_len {
+            let from_file = len.min((self.file_len - offset) as usize);
+            self.counters.read(Cause::Recovery, from_file);
+            self.file.read(offset, from_file, buf)?;
+            out.extend_from_slice(buf.bytes());
+        }
+        for (at, bytes) in &self.overlay {
+            let (from, to) = ((*at).max(offset), (at + bytes.len() as u64).min(offset + len as u64));
+            if from < to {
+                let place = (from - offset) as usize;
+                let part = &bytes[(from - at) as usize..(to - at) as usize];
+                if out.len() < place + part.len() {
+                    out.resize(place + part.len(), 0);
+                }
+                out[place..place + part.len()].copy_from_slice(part);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a replay ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Where the last whole frame ends.
+    pub(crate) at: u64,
+    /// Whether bytes lie behind it.
+    pub(crate) torn: bool,
+}
+
+/// An entry that came back.
+pub(crate) struct Replayed<'a> {
+    pub(crate) tag: Tag,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) address: ValueAddress,
+}
+
+/// A replay in progress.
+pub(crate) struct Replay {
+    source: LogSource,
+    log_id: u64,
+    position: u64,
+    /// The largest `synced through` seen.
+    synced_through: u64,
+    buf: IoBuf,
+    keys: Vec<u8>,
+    values: Vec<u8>,
+}
+
+impl Replay {
+    /// A replay from the start of log `log_id` of the database `uuid`. A file without a whole header is an empty log:
+    /// nothing was acknowledged in it.
+    ///
+    /// # Errors
+    /// What reading met.
+    pub(crate) fn open(source: LogSource, log_id: u64, uuid: &[u8; 16]) -> Result<Replay> {
+        let mut replay = Replay {
+            source,
+            log_id,
+            position: 0,
+            synced_through: 0,
+            buf: IoBuf::default(),
+            keys: Vec::new(),
+            values: Vec::new(),
+        };
+        replay.source.read(0, FILE_HEADER_BYTES, &mut replay.buf, &mut replay.keys)?;
+        if is_file_header(&replay.keys, log_id, uuid) {
+            replay.position = FILE_HEADER_BYTES as u64;
+        }
+        Ok(replay)
+    }
+
+    fn corruption(&self, expected: &str) -> Error {
+        let place = self.source.file.path().display().to_string();
+        Error::corruption(place, self.position, format_args!("expected {expected}"))
+    }
+
+    /// The largest position that a frame says was synced.
+    pub(crate) fn synced_through(&self) -> u64 {
+        self.synced_through
+    }
+
+    /// Hands each entry of the next frame to `visit`. False at the end of the log.
+    ///
+    /// # Errors
+    /// What reading met, and what `visit` returns.
+    pub(crate) fn next(&mut self, mut visit: impl FnMut(Replayed<'_>) -> Result<()>) -> Result<bool> {
+        let Some(header) = self.read_frame()? else { return Ok(false) };
+        let values_at = self.position + FRAME_HEADER_BYTES as u64 + u64::from(header.key_bytes);
+        let mut reader = Reader::new(&self.keys);
+        let mut at = 0usize;
+        for i in 0..u64::from(header.entries) {
+            let record = key_record(&mut reader).ok_or_else(|| self.corruption("a known record in a whole frame"))?;
+            let kind = Kind::from_byte(record.kind).ok_or_else(|| self.corruption("a known kind in a whole frame"))?;
+            let end = at + VALUE_HEADER_BYTES + record.value_len as usize;
+            visit(Replayed {
+                tag: Tag::new(SeqNo(header.first_seqno.0 + i), kind),
+                key: record.key,
+                value: &self.values[at + VALUE_HEADER_BYTES..end],
+                address: ValueAddress { log_id: self.log_id, offset: values_at + at as u64, len: record.value_len },
+            })?;
+            at = end;
+        }
+        self.position += header.frame_bytes();
+        self.synced_through = self.synced_through.max(header.synced_through);
+        Ok(true)
+    }
+
+    /// Reads and checks the frame at `position` into `keys` and `values`; `None` if no whole frame lies there.
+    fn read_frame(&mut self) -> Result<Option<FrameHeader>> {
+        if self.position == 0 {
+            return Ok(None);
+        }
+        self.source.read(self.position, FRAME_HEADER_BYTES, &mut self.buf, &mut self.keys)?;
+        let Some(header) = FrameHeader::decode(&self.keys, self.log_id, self.position) else { return Ok(None) };
+        let end = self.position.checked_add(header.frame_bytes());
+        if end.is_none_or(|end| end > self.source.len()) || !seqnos_fit(&header) {
+            return Ok(None);
+        }
+        let keys_at = self.position + FRAME_HEADER_BYTES as u64;
+        self.source.read(keys_at, header.key_bytes as usize, &mut self.buf, &mut self.keys)?;
+        let values_at = keys_at + u64::from(header.key_bytes);
+        self.source.read(values_at, header.value_bytes as usize, &mut self.buf, &mut self.values)?;
+        Ok(self.is_whole(&header).then_some(header))
+    }
+
+    /// Whether `keys` and `values` are what `header` says.
+    fn is_whole(&self, header: &FrameHeader) -> bool {
+        if self.keys.len() != header.key_bytes as usize || crc32c(&self.keys) != header.key_crc {
+            return false;
+        }
+        let mut reader = Reader::new(&self.keys);
+        let mut values = Reader::new(&self.values);
+        let mut headers = ValueHeaders::default();
+        for _ in 0..header.entries {
+            let Some(record) = key_record(&mut reader) else { return false };
+            let framed = values.take(VALUE_HEADER_BYTES + record.value_len as usize);
+            let Some(framed) = framed.filter(|framed| check_value(framed, record.value_len).is_some()) else {
+                return false;
+            };
+            headers.add(&framed[..VALUE_HEADER_BYTES]);
+        }
+        reader.is_empty() && values.is_empty() && headers.finish() == header.value_headers_crc
+    }
+
+    /// Where the log ends, once `next` returned false; an error if that is not where it ended when it was written.
+    ///
+    /// # Errors
+    /// `Corruption` if a frame behind the end says that more had been synced, or if `known_synced` (from the manifest) does.
+    pub(crate) fn end(&mut self, known_synced: u64) -> Result<End> {
+        let torn = self.source.len() > self.position;
+        let mut synced = self.synced_through.max(known_synced);
+        if torn {
+            synced = synced.max(self.synced_behind()?);
+        }
+        if synced > self.position {
+            let expected = format!("a frame; the log had been synced through byte {synced}");
+            return Err(self.corruption(&expected));
+        }
+        Ok(End { at: self.position, torn })
+    }
+
+    /// The largest `synced through` of the frame headers behind `position`.
+    fn synced_behind(&mut self) -> Result<u64> {
+        let mut synced = 0;
+        let mut at = self.position;
+        let magic = FRAME_MAGIC.to_le_bytes();
+        while at < self.source.len() {
+            self.source.read(at, SEARCH_BYTES, &mut self.buf, &mut self.keys)?;
+            for i in 0..self.keys.len() {
+                if self.keys[i..].starts_with(&magic) {
+                    if let Some(header) = FrameHeader::decode(&self.keys[i..], self.log_id, at + i as u64) {
+                        synced = synced.max(header.synced_through);
+                    }
+                }
+            }
+            if self.keys.len() < SEARCH_BYTES {
+                break;
+            }
+            // Overlap, so that a header across the border is seen whole.
+            at += (SEARCH_BYTES - FRAME_HEADER_BYTES) as u64;
+        }
+        Ok(synced)
+    }
+}
+
+fn seqnos_fit(header: &FrameHeader) -> bool {
+    header.first_seqno.0.checked_add(u64::from(header.entries)).is_some_and(|end| end <= SeqNo::MAX.0)
+}

@@ -1,0 +1,230 @@
+//! Writing the log. One writer at a time; the commit queue sees to that.
+//!
+//! 1. A frame is written at `position`, which moves only when the write succeeded; a failed one is overwritten by the
+//!    next, whose checksums do not match the leftovers behind it.
+//! 2. After a failed sync nothing is known about the pages, so the log is poisoned: nothing is acknowledged any more.
+//! 3. A log's end is in the manifest before a later log acknowledges anything (the caller records [`LogEnd`]).
+//! 4. A sync of this log first syncs the sealed ones before it that were not: what is acknowledged has no hole in front.
+//!
+//! A crash leaves any number of whole frames and one that is cut; replay tells a cut one by its checksums.
+
+use super::layout::{
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, VALUE_HEADER_BYTES, file_header, put_key_record,
+};
+use super::sink::{PmLogBuffer, Sink};
+use super::ValueAddress;
+use crate::buffer::Ticket;
+use crate::files::Files;
+use firn_base::checksum::crc32c;
+use firn_base::count::{Cause, IoCounters};
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_fs::{File, OpenMode};
+use std::sync::Arc;
+
+/// Where a log ends, for the manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogEnd {
+    pub(crate) log_id: u64,
+    pub(crate) end: u64,
+    /// How far it was synced when it was sealed.
+    pub(crate) synced_through: u64,
+}
+
+/// Where a frame's values went.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogMark {
+    log_id: u64,
+    values_at: u64,
+}
+
+impl LogMark {
+    /// The addresses of values of these lengths, in the frame's order.
+    pub(crate) fn addresses(self, lens: impl Iterator<Item = u32>) -> impl Iterator<Item = ValueAddress> {
+        let mut offset = self.values_at;
+        lens.map(move |len| {
+            let address = ValueAddress { log_id: self.log_id, offset, len };
+            offset += VALUE_HEADER_BYTES as u64 + u64::from(len);
+            address
+        })
+    }
+}
+
+/// The log that is written now.
+pub(crate) struct LogWriter {
+    files: Arc<Files>,
+    counters: Arc<IoCounters>,
+    log_id: u64,
+    sink: Sink,
+    position: u64,
+    synced_through: u64,
+    /// Sealed logs whose last bytes were not synced.
+    unsynced: Vec<Arc<dyn File>>,
+    poison: Option<Error>,
+    /// Header and key section of the frame under construction.
+    head: Vec<u8>,
+}
+
+impl LogWriter {
+    /// Creates log `log_id`, durably as far as its name goes.
+    ///
+    /// # Errors
+    /// What creating the file met.
+    pub(crate) fn create(
+        files: Arc<Files>,
+        counters: Arc<IoCounters>,
+        log_id: u64,
+        pm: Option<PmLogBuffer>,
+    ) -> Result<LogWriter> {
+        let mut writer = LogWriter {
+            sink: Sink::new(create_file(&files, &counters, log_id)?, log_id, pm, counters.clone())?,
+            files,
+            counters,
+            log_id,
+            position: FILE_HEADER_BYTES as u64,
+            synced_through: 0,
+            unsynced: Vec::new(),
+            poison: None,
+            head: Vec::new(),
+        };
+        writer.head.reserve(4 << 10);
+        Ok(writer)
+    }
+
+    /// The log's id.
+    pub(crate) fn log_id(&self) -> u64 {
+        self.log_id
+    }
+
+    /// The error that ended this log, if one did.
+    pub(crate) fn poison(&self) -> Option<&Error> {
+        self.poison.as_ref()
+    }
+
+    /// Appends one frame with the entries of `group`, numbered from `first_seqno` on. With `power`, what is in the log is
+    /// durable when this returns; without, it has reached the operating system.
+    ///
+    /// # Errors
+    /// `NoSpace` and `Io`: nothing of the group is acknowledged and the log goes on. `Poisoned`: a sync failed.
+    pub(crate) fn append(&mut self, group: &[Ticket], first_seqno: SeqNo, power: bool) -> Result<LogMark> {
+        self.check_poison()?;
+        let mark = if group.iter().any(|ticket| ticket.count > 0) {
+            self.write_frame(group, first_seqno)?
+        } else {
+            LogMark { log_id: self.log_id, values_at: self.position }
+        };
+        if power {
+            self.sync()?;
+        }
+        Ok(mark)
+    }
+
+    fn write_frame(&mut self, group: &[Ticket], first_seqno: SeqNo) -> Result<LogMark> {
+        self.head.clear();
+        self.head.resize(FRAME_HEADER_BYTES, 0);
+        let entries: usize = group.iter().map(|ticket| ticket.count as usize).sum();
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(1 + entries);
+        parts.push(&[]);
+        let mut value_bytes = 0;
+        let mut headers = ValueHeaders::default();
+        for entry in group.iter().flat_map(Ticket::entries) {
+            put_key_record(&mut self.head, entry.kind, entry.key, entry.framed_value.len() - VALUE_HEADER_BYTES);
+            value_bytes += entry.framed_value.len() as u64;
+            headers.add(&entry.framed_value[..VALUE_HEADER_BYTES]);
+            parts.push(entry.framed_value);
+        }
+        let key_bytes = self.head.len() - FRAME_HEADER_BYTES;
+        let header = FrameHeader {
+            key_bytes: u32::try_from(key_bytes).map_err(|_| Error::invalid("a commit group's keys exceed 4 GiB"))?,
+            entries: entries as u32,
+            value_bytes,
+            first_seqno,
+            synced_through: self.synced_through,
+            key_crc: crc32c(&self.head[FRAME_HEADER_BYTES..]),
+            value_headers_crc: headers.finish(),
+        };
+        self.head[..FRAME_HEADER_BYTES].copy_from_slice(&header.encode(self.log_id, self.position));
+        parts[0] = &self.head;
+        self.sink.write(self.position, &parts)?;
+        let values_at = self.position + self.head.len() as u64;
+        self.position += header.frame_bytes();
+        Ok(LogMark { log_id: self.log_id, values_at })
+    }
+
+    /// Makes all that was appended durable, in this log and those before it.
+    fn sync(&mut self) -> Result<()> {
+        if self.synced_through == self.position && self.unsynced.is_empty() {
+            return Ok(());
+        }
+        let synced = self.unsynced.iter().try_for_each(|file| file.sync()).and_then(|()| self.sink.sync());
+        if let Err(error) = synced {
+            let message = format!("the log could not be synced ({error}); reads go on, reopen the database to recover");
+            self.poison = Some(Error::new(ErrorKind::Poisoned, message));
+            return self.check_poison();
+        }
+        self.unsynced.clear();
+        self.synced_through = self.position;
+        Ok(())
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        self.poison.clone().map_or(Ok(()), Err)
+    }
+
+    /// Ends this log and starts `log_id`. The caller records the returned end in the manifest before anything is
+    /// acknowledged in the new log.
+    ///
+    /// # Errors
+    /// What writing or creating a file met; the old log then goes on.
+    pub(crate) fn rotate(&mut self, log_id: u64) -> Result<LogEnd> {
+        self.check_poison()?;
+        let file = create_file(&self.files, &self.counters, log_id)?;
+        let old_file = self.sink.rotate(file, log_id)?;
+        let end = self.end();
+        if end.synced_through < end.end {
+            self.unsynced.push(old_file);
+        }
+        self.log_id = log_id;
+        self.position = FILE_HEADER_BYTES as u64;
+        self.synced_through = 0;
+        Ok(end)
+    }
+
+    /// Where the log ends now.
+    pub(crate) fn end(&self) -> LogEnd {
+        LogEnd { log_id: self.log_id, end: self.position, synced_through: self.synced_through }
+    }
+
+    /// Puts what is still in a buffer into the file, syncs it and says where it ends: for a clean close.
+    ///
+    /// # Errors
+    /// What writing or syncing met.
+    pub(crate) fn close(&mut self) -> Result<LogEnd> {
+        self.check_poison()?;
+        self.sink.drain()?;
+        self.sync()?;
+        Ok(self.end())
+    }
+}
+
+fn create_file(files: &Files, counters: &IoCounters, log_id: u64) -> Result<Arc<dyn File>> {
+    let file = files.fs.open(&files.log(log_id), OpenMode::Create)?;
+    let header = file_header(log_id, &files.uuid);
+    file.write(0, &[&header])?;
+    counters.wrote(Cause::Log, header.len());
+    files.sync_dir()?;
+    Ok(file)
+}
+
+/// The checksum over the headers of a frame's values, which covers the values through theirs.
+#[derive(Default)]
+pub(super) struct ValueHeaders(Vec<u8>);
+
+impl ValueHeaders {
+    pub(super) fn add(&mut self, header: &[u8]) {
+        self.0.extend_from_slice(header);
+    }
+
+    pub(super) fn finish(&self) -> u32 {
+        crc32c(&self.0)
+    }
+}
