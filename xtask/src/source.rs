@@ -231,7 +231,8 @@ mod tests {
 
     #[test]
     fn strings_comments_and_characters_are_not_code() {
-        let text = "let a = \"un\\\"safe\"; // unsafe\nlet b = r#\"unsafe \"quoted\"\"#; /* un /* safe */ */ let c = 'x';\n\
+        let text = "let a = \"un\\\"safe\"; // unsafe\n\
+                    let b = r#\"unsafe \"quoted\"\"#; /* un /* safe */ */ let c = 'x';\n\
                     fn f<'a>(x: &'a u8) { let q = '\\''; unsafe_code(b\"unsafe\"); }\n";
         let source = Source::scan(text);
         assert_eq!(source.code.len(), text.len());

@@ -3,18 +3,18 @@
 use super::Finding;
 use crate::tree::Tree;
 
-const ENGINE_AND_BELOW: [&str; 5] = ["firn-base", "firn-pm", "firn-fs", "firn-table", "firndb"];
+/// From the base upwards: a crate may depend on a first part of this list.
+const UPWARDS: [&str; 6] = ["firn-base", "firn-pm", "firn-fs", "firn-table", "firndb", "firn-bench"];
 
 /// The crates that `package` may depend on; `None` for a crate that the graph does not know.
 fn allowed(package: &str) -> Option<&'static [&'static str]> {
-    const WITH_BENCH: [&str; 6] = ["firn-base", "firn-pm", "firn-fs", "firn-table", "firndb", "firn-bench"];
     match package {
         "firn-base" | "xtask" => Some(&[]),
-        "firn-pm" | "firn-fs" => Some(&ENGINE_AND_BELOW[..1]),
-        "firn-table" => Some(&ENGINE_AND_BELOW[..3]),
-        "firndb" => Some(&ENGINE_AND_BELOW[..4]),
-        "firn-bench" | "firn-sim" => Some(&ENGINE_AND_BELOW),
-        "firn-cli" | "firn-peers" => Some(&WITH_BENCH),
+        "firn-pm" | "firn-fs" => Some(&UPWARDS[..1]),
+        "firn-table" => Some(&UPWARDS[..3]),
+        "firndb" => Some(&UPWARDS[..4]),
+        "firn-bench" | "firn-sim" => Some(&UPWARDS[..5]),
+        "firn-cli" | "firn-peers" => Some(&UPWARDS),
         _ => None,
     }
 }
