@@ -31,7 +31,7 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM
 
 # The same bytes on every run: a mebibyte from a Park-Miller generator, cut into files of 0 to 16 KiB. Some are empty,
-# some lie deep, some have names that are not ASCII, and one has 8 MiB.
+# some lie deep, some have names that are not ASCII, and one has 4 MiB.
 make_tree() {
   local tree=$1 files=$2
   mkdir -p "$tree"/plain "$tree"/deep/er/and/deeper "$tree/with space" "$tree"/ünïcode/日本
@@ -51,7 +51,7 @@ make_tree() {
         print substr(pool, next_number() % (length(pool) - 16384) + 1, size) > name
         close(name)
       }
-      for (n = 0; n < 8; n++) print substr(pool, n * 1000 + 1) substr(pool, 1, n * 1000) > (tree "/large")
+      for (n = 0; n < 4; n++) print substr(pool, n * 1000 + 1) substr(pool, 1, n * 1000) > (tree "/large")
     }' </dev/null
 }
 
