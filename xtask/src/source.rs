@@ -49,7 +49,7 @@ impl Source {
 pub(crate) fn word_offsets<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = code.as_bytes();
     let starts_in_name = word.bytes().next().is_some_and(is_name_byte);
-    let ends_in_name = word.bytes().last().is_some_and(is_name_byte);
+    let ends_in_name = word.bytes().next_back().is_some_and(is_name_byte);
     code.match_indices(word).map(|(at, _)| at).filter(move |&at| {
         let free_before = !starts_in_name || at == 0 || !is_name_byte(bytes[at - 1]);
         let after = bytes.get(at + word.len()).copied().unwrap_or(b' ');

@@ -84,7 +84,7 @@ mod tests {
     fn a_clean_file_passes() {
         let wide = format!("//! x\n// {}\n", "é".repeat(117));
         assert!(findings("crates/a/src/arena.rs", &wide).is_empty());
-        assert!(findings("docs/a.md", &"long ".repeat(40).trim_end().to_owned()).is_empty());
+        assert!(findings("docs/a.md", "long ".repeat(40).trim_end()).is_empty());
     }
 
     #[test]
