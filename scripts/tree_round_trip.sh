@@ -99,6 +99,6 @@ skipped=$(grep -oiE 'skipped[: ]+[0-9]+' "$work/second-load" | grep -oE '[0-9]+'
 [ "$skipped" -gt 0 ] || die "the second load skipped nothing: what was acknowledged before the kill is gone"
 
 "$firn" export "$db" --tree "$work/out" </dev/null || die "the export"
-diff -r "$tree" "$work/out" || die "what came back differs"
+diff -rq "$tree" "$work/out" || die "what came back differs"
 "$firn" verify "$db" </dev/null || die "verify"
 say "identical; $skipped records survived the kill"
