@@ -1,1 +1,40 @@
-fn main() {}
+//! `cargo xtask`: the chores of this repository, in plain `std` so that they build in a second.
+#![forbid(unsafe_code)]
+
+mod ci;
+mod source;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  tidy             check what the compiler cannot: crate arrows, lengths, the list of unsafe code, dead files,
+                   banned calls, text
+  tidy --update    the same, and rewrite xtask/ratchet.txt to the present lengths
+  ci               everything that must hold before a merge, ending in one line `N passed, N failed`
+  ci --quick       formatting, tidy, lints, the quick test tier and the documentation only";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let root = match tree::workspace_root() {
+        Ok(root) => root,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match words.as_slice() {
+        ["tidy"] => ExitCode::from(tidy::check(&root)),
+        ["tidy", "--update"] => ExitCode::from(tidy::update(&root)),
+        ["ci"] => ExitCode::from(ci::run(&root, ci::Extent::Full)),
+        ["ci", "--quick"] => ExitCode::from(ci::run(&root, ci::Extent::Quick)),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
