@@ -77,7 +77,11 @@ impl ExtentMap {
         }
         let at = extent.offset.get();
         if owner == Owner::Pool || !is_well_formed(extent, inner.pool_bytes) {
-            return Err(Error::corruption(&self.place, at, format!("{} to have an extent, not {extent}", owner.name())));
+            return Err(Error::corruption(
+                &self.place,
+                at,
+                format!("{} to have an extent, not {extent}", owner.name()),
+            ));
         }
         if let Some(other) = inner.overlapping(extent) {
             return Err(Error::corruption(
@@ -86,8 +90,7 @@ impl ExtentMap {
                 format!("one owner for each byte, but {extent} of {} overlaps {other}", owner.name()),
             ));
         }
-        let live =
-            Live { len: extent.len, owner, is_frozen: in_file, is_adopted: false, is_persisted: in_file };
+        let live = Live { len: extent.len, owner, is_frozen: in_file, is_adopted: false, is_persisted: in_file };
         inner.live.insert(at, live);
         inner.live_bytes[owner as usize] += extent.len;
         self.tags.set(at, extent.len, Some(owner), in_file);
@@ -181,7 +184,9 @@ impl ExtentMap {
         inner.refuse_while_recovering()?;
         let live = inner.exact(extent)?;
         if live.is_frozen && !frozen {
-            return Err(Error::invalid(format!("{extent} is frozen: free it by its Frozen, so that nobody still reads it")));
+            return Err(Error::invalid(format!(
+                "{extent} is frozen: free it by its Frozen, so that nobody still reads it"
+            )));
         }
         inner.live.remove(&extent.offset.get());
         inner.live_bytes[live.owner as usize] -= extent.len;

@@ -100,5 +100,5 @@ const _: () = {
     assert!(offset_of!(EntryBytes, len) == 24);
     assert!(ROOT_HEAD_BYTES + MAX_ROOT_ENTRIES * ENTRY_BYTES == PAGE_BYTES as usize);
     assert!(MIN_POOL_BYTES == 16 << 10);
-    assert!(GRANULE_BYTES.is_power_of_two() && GRANULE_BYTES % PAGE_BYTES == 0);
+    assert!(GRANULE_BYTES.is_power_of_two() && GRANULE_BYTES.is_multiple_of(PAGE_BYTES));
 };

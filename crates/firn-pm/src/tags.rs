@@ -64,8 +64,7 @@ impl Tags {
         let first = offset / GRANULE_BYTES;
         let last = offset.saturating_add(len.max(1) - 1) / GRANULE_BYTES;
         let tag = self.tag(first);
-        let mut range =
-            RangeTag { owner: tag & !FROZEN, has_free: tag == 0, has_frozen: tag & FROZEN != 0 };
+        let mut range = RangeTag { owner: tag & !FROZEN, has_free: tag == 0, has_frozen: tag & FROZEN != 0 };
         for granule in first + 1..=last {
             let tag = self.tag(granule);
             range.has_free |= tag == 0;

@@ -22,7 +22,9 @@ pub(crate) unsafe fn flush_line(line: *const u8, how: LineFlush) {
         LineFlush::None => {}
         // SAFETY: cleaning a mapped line changes no byte. Encoded by number, as older assemblers lack the name
         // (sys #3, c7, c12, #1). Test: none runs here; UNSAFE.md says so.
-        LineFlush::DcCvap => unsafe { asm!("sys #3, c7, c12, #1, {}", in(reg) line, options(nostack, preserves_flags)) },
+        LineFlush::DcCvap => unsafe {
+            asm!("sys #3, c7, c12, #1, {}", in(reg) line, options(nostack, preserves_flags))
+        },
     }
 }
 

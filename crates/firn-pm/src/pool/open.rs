@@ -1,6 +1,6 @@
 //! Opening and creating.
 //!
-//! 1. Creation is crash-safe: root slots and header without magic, fence; magic, fence. A cut creation has no magic
+//! 1. Creation is crash-safe: root slots and header without magic, fence; magic and session word, fence. A cut creation has no magic
 //!    and is created again; a header page that holds anything else is refused, not overwritten.
 //! 2. An open writes one word: that the session is not closed. Everything else was only read and checked.
 
@@ -198,9 +198,9 @@ fn create(region: &Region, uuid: &[u8; 16], bytes: u64) -> Result<(Session, Root
     region.sync(&[(0, DATA_START)])?;
 
     region.store_u64(MAGIC_AT, POOL_MAGIC)?;
+    // The fence (and sync) of the session word, which every open writes next, makes the magic durable too. A cut before
+    // it finds an unfinished creation.
     region.flush(MAGIC_AT, 8)?;
-    region.fence();
-    region.sync(&[(0, PAGE_BYTES)])?;
     Ok((session, root))
 }
 

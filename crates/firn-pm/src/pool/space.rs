@@ -154,7 +154,9 @@ impl Pool {
         let _one_at_a_time = self.committing.lock();
         let old = self.map.pool_bytes();
         if whole <= old {
-            return Err(Error::invalid(format!("the pool has {old} bytes: it grows to more than that, not to {whole}")));
+            return Err(Error::invalid(format!(
+                "the pool has {old} bytes: it grows to more than that, not to {whole}"
+            )));
         }
         self.region.grow(whole)?;
         let mut next = Root::clone(&self.root());

@@ -90,7 +90,9 @@ impl Pool {
     pub fn publish(&self, offset: PmOffset, word: u64, fenced: &Fenced) -> Result<Dirty> {
         assert!(fenced.span.pool == self.id || fenced.span == Span::NOTHING, "a token of another pool");
         if !offset.get().is_multiple_of(8) {
-            return Err(Error::invalid(format!("{offset} is not aligned: only a word at a multiple of 8 is published")));
+            return Err(Error::invalid(format!(
+                "{offset} is not aligned: only a word at a multiple of 8 is published"
+            )));
         }
         let span = self.writable_span(offset.get(), 8)?;
         self.region.store_u64(offset.get(), word)?;

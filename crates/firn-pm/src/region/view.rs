@@ -23,11 +23,8 @@ pub(crate) struct View {
 
 impl View {
     pub(crate) fn new(mapping: Mapping) -> Self {
-        let view = Self {
-            base: AtomicPtr::new(std::ptr::null_mut()),
-            len: AtomicU64::new(0),
-            kept: Mutex::new(Vec::new()),
-        };
+        let view =
+            Self { base: AtomicPtr::new(std::ptr::null_mut()), len: AtomicU64::new(0), kept: Mutex::new(Vec::new()) };
         view.replace(mapping);
         view
     }

@@ -80,15 +80,7 @@ impl fmt::Display for Failure {
 impl Explorer {
     /// ADR, crash points at fences and ends of operations, with the lint, from zeroes.
     pub fn new(bytes: u64) -> Self {
-        Self {
-            bytes,
-            mode: Mode::Adr,
-            seed: 1,
-            at_every_store: false,
-            lint: true,
-            mutation: None,
-            start: None,
-        }
+        Self { bytes, mode: Mode::Adr, seed: 1, at_every_store: false, lint: true, mutation: None, start: None }
     }
 
     /// Runs `script`, which calls [`SimRegion::end_operation`] after each operation, then `check` on every distinct

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::Backend;
+use crate::frozen::Frozen;
 use std::path::{Path, PathBuf};
 
 const KINDS: [Backend; 2] = [Backend::Emulated, Backend::File];
@@ -48,10 +49,7 @@ fn a_pool_survives_reopen_growth_and_another_address() {
         pool.close().unwrap();
         assert!(pool.commit_with(pool.fence([]), |_| Ok(())).is_err(), "closed");
         let address = pool.borrow(&Frozen { extent: first, pool: pool.id }, 0..1).unwrap().as_ptr();
-        // The old mapping lives on while the new one is made, so the new one is at another address. The lock is the
-        // file's, so it has to go first.
-        let in_the_way = open_again_elsewhere(pool, &config);
-        let (pool, old) = in_the_way;
+        let (pool, old) = open_again_elsewhere(pool, &config);
         assert!(pool.was_clean());
         assert_eq!((pool.unsafe_shutdowns(), pool.size_bytes()), (0, 1 << 18));
         assert_eq!(pool.root().applied_edit, 2);
@@ -67,9 +65,7 @@ fn a_pool_survives_reopen_growth_and_another_address() {
     }
 }
 
-use crate::frozen::Frozen;
-
-/// Opens `config` again while the mapping of `old` is still there.
+/// Opens the pool of `config` again while the mapping of `old` is still there.
 fn open_again_elsewhere(old: Pool, config: &PmConfig) -> (Pool, Pool) {
     let path = config.path.as_deref().unwrap();
     let moved = path.with_extension("moved");
@@ -155,7 +151,7 @@ fn the_file_backend_names_only_what_is_in_the_file() {
     let pool = open(&config(&dir, Backend::File));
     let extent = pool.alloc(G, Owner::Test).unwrap();
     let fenced = pool.write_durable(extent.offset, &[b"not yet"]).unwrap();
-    let error = pool.commit_with(fenced, |root| Ok(root.set(entry(1, extent)))).unwrap_err();
+    let error = pool.commit_with(fenced, naming(1, extent)).unwrap_err();
     assert!(error.to_string().contains("freeze and persist"), "{error}");
 }
 

@@ -12,7 +12,7 @@ fn golden() -> Vec<u8> {
     pool.finish_recovery().unwrap();
     for kind in 1..4 {
         let extent = pool.alloc(G, Owner::Test).unwrap();
-        pool.commit_with(pool.fence([]), |root| Ok(root.set(entry(kind, extent)))).unwrap();
+        pool.commit_with(pool.fence([]), naming(kind, extent)).unwrap();
     }
     sim.durable()
 }
@@ -92,7 +92,7 @@ proptest! {
     ) {
         let mut bytes = golden();
         let at = slot * 4096 + field;
-        let width = if field == 12 { 4 } else if field < 132 && field >= 128 { 2 } else { 8 };
+        let width = if field == 12 { 4 } else if (128..132).contains(&field) { 2 } else { 8 };
         bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
         refit(&mut bytes);
         open(bytes);
