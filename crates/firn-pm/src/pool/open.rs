@@ -54,11 +54,14 @@ impl Pool {
         lock_file(&file, path)?;
         let (len, is_device) = length(&file, path, config)?;
         let is_new = len == 0 && !is_device;
+        // The lock is the open file's: held by this copy until a refused file is removed again.
+        let lock = file.try_clone().map_err(|source| Error::from_io("open", path, source))?;
         let opened = Self::over_file(file, path, len, is_new, db_uuid, config);
         if opened.is_err() && is_new {
             // Not to leave a file behind that was asked for and then refused. Failing that, the next open creates.
             let _left_behind = std::fs::remove_file(path);
         }
+        drop(lock);
         opened
     }
 
@@ -166,6 +169,12 @@ impl Pool {
         }
         if !pool.is_read_only() {
             write_session(&pool.region, next, &uuid)?;
+        }
+        if pool.region.kind() == Kind::Emulated {
+            tracing::warn!(
+                place = pool.region.place(),
+                "EMULATED persistent memory: what survives a power loss is chance"
+            );
         }
         if pool.region.kind() != Kind::Simulated {
             tracing::info!(

@@ -51,7 +51,8 @@ impl Pool {
     }
 
     /// One fence for all of `flushed`: takes a [`Flushed`], or an array or `Vec` of them. DURABLE AFTER, where
-    /// [`Pool::durable_at`] is `Fence`: all they cover.
+    /// [`Pool::durable_at`] is `Fence`: all they cover. Without any (`fence([])`) the token says that nothing new is
+    /// reached by the commit it is for.
     ///
     /// # Panics
     /// If one is of another pool.

@@ -17,19 +17,30 @@ use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Takes the pool's lock, which the open file holds.
 pub(crate) fn lock_file(file: &File, path: &Path) -> Result<()> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
+        // Whoever held the lock before may have removed the file: then this handle is of a file without a name.
+        Ok(()) if is_still_named(file, path) => Ok(()),
+        Ok(()) => {
+            Err(Error::new(ErrorKind::Locked, format!("{} was removed while it was opened: try again", path.display())))
+        }
         Err(Errno::WOULDBLOCK) => Err(Error::new(
             ErrorKind::Locked,
             format!("{} is open already, here or in another process: close it there first", path.display()),
         )),
         Err(source) => Err(Error::from_io("lock", path, source.into())),
     }
+}
+
+fn is_still_named(file: &File, path: &Path) -> bool {
+    let same =
+        |named: std::fs::Metadata, held: std::fs::Metadata| (named.dev(), named.ino()) == (held.dev(), held.ino());
+    std::fs::metadata(path).is_ok_and(|named| file.metadata().is_ok_and(|held| same(named, held)))
 }
 
 /// Gives `file` space for `len` bytes.
@@ -85,7 +96,8 @@ impl Region {
 
     /// Maps the locked `file`, `len` bytes of it, as `dax` or `emulated`.
     pub(crate) fn mapped_file(kind: Kind, file: File, path: &Path, len: u64, writable: bool) -> Result<Self> {
-        Self::map(kind, path.display().to_string(), file.into(), len, writable)
+        let label = if kind == Kind::Emulated { " (EMULATED)" } else { "" };
+        Self::map(kind, format!("{}{label}", path.display()), file.into(), len, writable)
     }
 
     /// The `file` backend: an empty DRAM image of `len` bytes over the locked `file`.

@@ -153,3 +153,6 @@ pub fn explore(
 ) -> Result<Report, Box<Failure>> {
     Explorer::new(bytes).run(script, check)
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,24 @@ pub fn crash_images(point: &CrashPoint, mode: Mode, seed: u64, mut each: impl Fn
     }
 }
 
+impl CrashPoint {
+    /// One image that a cut here may leave, drawn by `seed`. Seeds 0 and 1 are nothing and everything.
+    pub fn image(&self, mode: Mode, seed: u64) -> Vec<u8> {
+        let units = units(self, mode);
+        let mut image = self.durable.clone();
+        let mut random = Seed::new(seed);
+        for unit in &units {
+            let chosen = match seed {
+                0 => 0,
+                1 => newest(self, unit),
+                _ => random.below(unit.values.len() as u64) as usize,
+            };
+            image[unit.at..unit.at + unit.values[chosen].len()].copy_from_slice(&unit.values[chosen]);
+        }
+        image
+    }
+}
+
 fn units(point: &CrashPoint, mode: Mode) -> Vec<Unit> {
     let size = if mode == Mode::TornAdr { 8 } else { LINE_BYTES as usize };
     let mut units = Vec::new();
@@ -148,3 +166,6 @@ fn bulk_runs(lines: &[PendingLine]) -> Vec<Vec<u64>> {
     }
     runs
 }
+
+#[cfg(test)]
+mod tests;

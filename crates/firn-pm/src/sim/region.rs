@@ -53,6 +53,17 @@ impl SimRegion {
         }
     }
 
+    /// What a cut now could leave: for a harness that cuts memory and files at one moment.
+    pub fn cut(&self) -> CrashPoint {
+        self.tracker.state.lock().point(Instruction::Asked)
+    }
+
+    /// Gives crash points to `observer` as they are met instead of keeping them, so that a harness can cut other media
+    /// at the same moment. It is called with the memory's lock held: it must not touch this memory.
+    pub fn observe(&self, observer: impl FnMut(CrashPoint) + Send + 'static) {
+        self.tracker.state.lock().observer = Some(Box::new(observer));
+    }
+
     /// The crash points so far, taken out.
     pub fn take_points(&self) -> Vec<CrashPoint> {
         std::mem::take(&mut self.tracker.state.lock().points)

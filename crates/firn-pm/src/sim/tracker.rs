@@ -10,6 +10,7 @@
 use crate::line::{LINE_BYTES, LineRange, line_range};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::thread::ThreadId;
 
 /// What a power cut does to caches.
@@ -42,6 +43,8 @@ pub enum Instruction {
     BeforeStore(u64),
     /// At the end of an operation.
     EndOfOperation,
+    /// Where the test said so.
+    Asked,
 }
 
 /// All that memory could be after a cut at one moment.
@@ -71,11 +74,15 @@ struct Line {
     is_streamed: bool,
 }
 
-#[derive(Debug, Default)]
+/// Gets each crash point as it is met.
+pub(crate) type Observer = Box<dyn FnMut(CrashPoint) + Send>;
+
+#[derive(Default)]
 pub(crate) struct State {
     durable: Vec<u8>,
     lines: BTreeMap<u64, Line>,
     pub(crate) points: Vec<CrashPoint>,
+    pub(crate) observer: Option<Observer>,
     pub(crate) is_recording: bool,
     pub(crate) at_every_store: bool,
     pub(crate) mutation: Option<Mutation>,
@@ -85,10 +92,15 @@ pub(crate) struct State {
     pub(crate) fences: u64,
 }
 
-#[derive(Debug)]
 pub(crate) struct Tracker {
     mode: Mode,
     pub(crate) state: Mutex<State>,
+}
+
+impl fmt::Debug for Tracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracker").field("mode", &self.mode).finish_non_exhaustive()
+    }
 }
 
 impl Tracker {
@@ -217,13 +229,22 @@ impl State {
     }
 
     pub(crate) fn record(&mut self, at: Instruction) {
+        let point = self.point(at);
+        match &mut self.observer {
+            Some(observer) => observer(point),
+            None => self.points.push(point),
+        }
+    }
+
+    /// What a cut now could leave.
+    pub(crate) fn point(&self, at: Instruction) -> CrashPoint {
         let lines = self.lines.iter().map(|(&line, state)| PendingLine {
             line,
             versions: state.versions.clone(),
             is_streamed: state.is_streamed,
         });
         let lines = lines.collect();
-        self.points.push(CrashPoint { at, operations: self.operations, durable: self.durable.clone(), lines });
+        CrashPoint { at, operations: self.operations, durable: self.durable.clone(), lines }
     }
 }
 
