@@ -4,6 +4,22 @@
 //! A [`Pool`] is opened with a [`PmConfig`]; its bytes are named by [`PmOffset`], its space is handed out as
 //! [`Extent`]s. Writers go `store -> flush -> fence` ([`Dirty`], [`Flushed`], [`Fenced`]) and end with
 //! [`Pool::commit`] or [`Pool::publish`]. The formats are in `docs/format/pool.md`.
+//!
+//! ```
+//! use firn_pm::{Owner, PmConfig, Pool, RootEntry};
+//!
+//! let pool = Pool::open_or_create(&PmConfig::volatile(1 << 20), [7; 16])?;
+//! // Here the owner of each structure claims the extents that its entry in `pool.root()` reaches.
+//! pool.finish_recovery()?;
+//! let extent = pool.alloc(64 << 10, Owner::LogBuffer)?;
+//! let fenced = pool.write_durable(extent.offset, &[b"frame header", b"frame body"])?;
+//! pool.commit_with(fenced, |root| {
+//!     root.set(RootEntry { owner: Owner::LogBuffer, kind: 0, word: 0, extent: Some(extent) });
+//!     Ok(())
+//! })?;
+//! pool.close()?;
+//! # Ok::<(), firn_base::Error>(())
+//! ```
 #![deny(unsafe_code)]
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -209,6 +209,13 @@ impl Region {
         }
     }
 
+    /// Refuses every later sync: what the file holds of the last one is not known.
+    pub(crate) fn poison(&self) {
+        if let Some(image) = &self.image {
+            image.poison();
+        }
+    }
+
     /// Brings a range of the file into the DRAM image. Elsewhere it is there already.
     pub(crate) fn load_from_file(&self, at: u64, len: u64) -> Result<()> {
         match (&self.image, &self.writes) {

@@ -1,4 +1,5 @@
-//! aarch64: dc cvap and dsb. UNPROVEN: no machine here runs it; it compiles, and follows the architecture manual.
+//! aarch64: dc cvap and dsb. UNPROVEN: no machine or compiler target here has built or run it; it
+//! follows the architecture manual.
 //!
 //! 1. `flush_line` is ordered only by a later `fence` of the same thread.
 //! 2. There is no portable way past the cache: `stream_lines` copies and then cleans each line.

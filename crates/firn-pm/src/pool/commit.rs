@@ -94,7 +94,12 @@ impl Pool {
         let record = next.encode(&self.uuid)?;
         self.region.stream(slot, &[&record])?;
         self.region.fence();
-        self.region.sync(&[(slot, PAGE_BYTES)])?;
+        if let Err(error) = self.region.sync(&[(slot, PAGE_BYTES)]) {
+            // The file may hold this root or not. Were the pool used on, what only this root names could be given to
+            // another, and a later open would find both.
+            self.region.poison();
+            return Err(error);
+        }
         let row = self.counters.row(Owner::Pool as u8);
         row.bytes_written.add(record.len() as u64);
         row.lines_stored.add(crate::line::line_range(slot, record.len() as u64).count_lines());

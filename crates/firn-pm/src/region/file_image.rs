@@ -17,14 +17,18 @@ const LOAD_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(crate) struct FileImage {
-    pub(crate) file: File,
-    pub(crate) path: PathBuf,
-    pub(crate) is_poisoned: AtomicBool,
+    file: File,
+    path: PathBuf,
+    is_poisoned: AtomicBool,
 }
 
 impl FileImage {
     pub(crate) fn new(file: File, path: PathBuf) -> Self {
         Self { file, path, is_poisoned: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn poison(&self) {
+        self.is_poisoned.store(true, Ordering::Release);
     }
 
     /// DURABLE AFTER: the ranges of the image are in the file.
@@ -41,7 +45,7 @@ impl FileImage {
             written.map_err(|source| Error::from_io("write", &self.path, source))?;
         }
         self.file.sync_data().map_err(|source| {
-            self.is_poisoned.store(true, Ordering::Release);
+            self.poison();
             Error::from_io("sync", &self.path, source)
         })
     }

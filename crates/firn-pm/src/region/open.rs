@@ -117,15 +117,14 @@ impl Region {
     pub(crate) fn simulated(tracker: Arc<Tracker>) -> Result<Self> {
         let bytes = tracker.durable();
         let len = bytes.len() as u64;
-        let mut region = Self::map(Kind::Simulated, "the simulated pool".to_owned(), anonymous(len)?, len, true)?;
-        region.how = LineFlush::None;
-        if let Some(writes) = &region.writes {
-            // Zero pages stay untouched: most of a small pool is empty, and a page touched is a page fault.
-            for (index, page) in bytes.chunks(4096).enumerate().filter(|(_, page)| page.iter().any(|&b| b != 0)) {
-                let stored = writes.store(index as u64 * 4096, page);
-                debug_assert!(stored.is_some(), "the image fits its own length");
-            }
+        let memory = anonymous(len)?;
+        // Zero pages stay untouched, the others are written by the kernel: page faults are what an image costs most.
+        for (index, page) in bytes.chunks(4096).enumerate().filter(|(_, page)| page.iter().any(|&b| b != 0)) {
+            let written = rustix::io::pwrite(&memory, page, index as u64 * 4096);
+            debug_assert_eq!(written, Ok(page.len()), "memory takes what fits");
         }
+        let mut region = Self::map(Kind::Simulated, "the simulated pool".to_owned(), memory, len, true)?;
+        region.how = LineFlush::None;
         region.tracker = Some(tracker);
         Ok(region)
     }

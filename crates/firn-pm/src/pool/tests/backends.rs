@@ -156,6 +156,44 @@ fn the_file_backend_names_only_what_is_in_the_file() {
 }
 
 #[test]
+fn after_a_failed_sync_nothing_is_acknowledged_until_a_reopen() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&dir, Backend::File);
+    let pool = open(&config);
+    let extent = keep(&pool, 1, b"before");
+    pool.region.poison();
+    let lost = pool.alloc(G, Owner::Test).unwrap();
+    let frozen = pool.freeze(lost, &pool.write_durable(lost.offset, &[b"after"]).unwrap()).unwrap();
+    assert_eq!(pool.persist(&[&frozen]).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(pool.commit_with(pool.fence([]), |_| Ok(())).unwrap_err().kind(), ErrorKind::Poisoned);
+    let mut bytes = [0; 6];
+    pool.read(extent.offset, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"before");
+    drop(pool);
+    let pool = open(&config);
+    assert_eq!(pool.root().applied_edit, 1);
+    keep(&pool, 2, b"again");
+}
+
+#[test]
+fn a_cut_file_image_creation_is_created_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&dir, Backend::File);
+    open(&config);
+    let path = config.path.clone().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[..8].fill(0);
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(open(&config).root().generation, 1);
+    // But not over a pool that was ever committed to.
+    keep(&open(&config), 1, b"kept");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[..8].fill(0);
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(refused(&config).kind(), ErrorKind::Corruption);
+}
+
+#[test]
 fn each_refusal_is_its_own() {
     for backend in KINDS {
         let dir = tempfile::tempdir().unwrap();
