@@ -235,3 +235,54 @@ fn instructions_per_operation_are_as_checked_in() {
     pool.close().unwrap();
     count("close", (1, 1), now);
 }
+
+/// Suite pm_align: every alignment times every payload, by each way of writing, is durable after its fence.
+#[test]
+fn every_alignment_and_payload_is_durable_after_its_fence() {
+    let sim = sim::SimRegion::new(20 << 10, sim::Mode::Adr);
+    let pool = Pool::open_simulated(&sim, UUID).unwrap();
+    pool.finish_recovery().unwrap();
+    let extent = pool.alloc(G, Owner::Test).unwrap();
+    let mut round = 0u8;
+    for alignment in 0..64u64 {
+        for len in 0..=192usize {
+            let at = extent.at(64 + alignment).unwrap();
+            for way in 0..2 {
+                round = round.wrapping_add(1);
+                let bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(13).wrapping_add(round)).collect();
+                let fenced = match way {
+                    0 => pool.flush_fence(pool.store(at, &bytes).unwrap()),
+                    _ => pool.write_durable(at, &[&bytes[..len / 2], &bytes[len / 2..]]).unwrap(),
+                };
+                assert_eq!(fenced.range(), (at.get(), at.get() + len as u64));
+                assert!(sim.pending_lines().is_empty(), "way {way}, alignment {alignment}, {len} bytes");
+                assert_eq!(&sim.durable()[at.get() as usize..][..len], bytes, "way {way}, {alignment}+{len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn commits_of_many_threads_lose_nothing() {
+    let pool = volatile(64);
+    std::thread::scope(|scope| {
+        for thread in 0..4u16 {
+            let pool = &pool;
+            scope.spawn(move || {
+                for step in 0..10u16 {
+                    let extent = pool.alloc(G, Owner::Test).unwrap();
+                    let fenced = pool.write_durable(extent.offset, &[&[thread as u8; 100]]).unwrap();
+                    let _root = pool.commit_with(fenced, naming(thread * 16 + step, extent)).unwrap();
+                }
+            });
+        }
+    });
+    let root = pool.root();
+    assert_eq!((root.entries.len(), root.generation), (40, 41));
+    for entry in &root.entries {
+        let mut bytes = [0; 100];
+        pool.read(entry.extent.unwrap().offset, &mut bytes).unwrap();
+        assert_eq!(bytes, [(entry.kind / 16) as u8; 100]);
+    }
+    pool.check().unwrap();
+}
