@@ -63,7 +63,7 @@ struct Job {
 impl Work for Inner {
     fn step(&self) -> bool {
         self.tick();
-        let cleaned = self.remove_obsolete();
+        let cleaned = self.drain_log() | self.remove_obsolete();
         match self.start(true) {
             Some(job) => {
                 self.perform(&job);
@@ -79,6 +79,19 @@ impl Work for Inner {
 }
 
 impl Inner {
+    /// Writes a full half of the persistent-memory log buffer to its file. True if there was one.
+    fn drain_log(&self) -> bool {
+        let Some(buffer) = self.pm_log.as_ref().filter(|buffer| buffer.has_full()) else { return false };
+        match buffer.drain_full() {
+            Ok(drained) => drained,
+            Err(error) => {
+                // The next writer that needs the half tries again and answers with the error.
+                tracing::warn!(%error, "the log buffer could not be drained");
+                false
+            }
+        }
+    }
+
     /// Picks the next action and marks what it takes. `compactions` says whether other than flushes are wanted.
     fn start(&self, compactions: bool) -> Option<Job> {
         if self.read_only || self.closed.load(Ordering::Acquire) {
@@ -150,6 +163,7 @@ impl Inner {
 
     /// Called at the yield points of a merge.
     fn flush_if_due(&self) {
+        self.drain_log();
         let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
         if due {
             if let Some(job) = self.start(false) {

@@ -16,6 +16,7 @@ use crate::snapshot::{Snapshot, Snapshots};
 use crate::sst_run::TableCache;
 use crate::stall::Stall;
 use crate::state::ReadState;
+use crate::stats::JobCounters;
 use arc_swap::ArcSwap;
 use firn_base::clock::Clock;
 use firn_base::count::{Counter, IoCounters};
@@ -35,6 +36,18 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Db {
     pub(crate) inner: Arc<Inner>,
+    _open: Arc<Open>,
+}
+
+/// Closes the database when the last handle, snapshot or cursor goes; workers hold only the `Inner`.
+struct Open(Arc<Inner>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.close() {
+            tracing::error!(%error, "the database was not closed cleanly");
+        }
+    }
 }
 
 /// What the handles share.
@@ -65,7 +78,10 @@ pub(crate) struct Inner {
     pub(crate) read_only: bool,
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: recover::Report,
+    pub(crate) log_name: String,
+    pub(crate) pm_log: Option<crate::log::PmLogBuffer>,
     pub(crate) pm: Option<Arc<firn_pm::Pool>>,
+    pub(crate) jobs_done: JobCounters,
     pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
 }
 
@@ -79,6 +95,10 @@ pub(crate) struct UserCounters {
 }
 
 impl Db {
+    pub(crate) fn new(inner: Arc<Inner>) -> Db {
+        Db { _open: Arc::new(Open(inner.clone())), inner }
+    }
+
     /// Opens the database in directory `path`, creating it if it is not there.
     ///
     /// # Errors
@@ -245,7 +265,7 @@ impl Db {
             Some(_) => return Err(Error::invalid("the snapshot is of another database")),
             None => self.inner.snapshots.register(&self.inner.commit.visible),
         };
-        Ok(Iter::new(self.inner.clone(), point, options))
+        Ok(Iter::new(self.clone(), point, options))
     }
 
     /// The database as it is now, to read later.
@@ -361,6 +381,7 @@ impl Inner {
         self.mill.stop.store(true, Ordering::Release);
         self.executor.stop();
         let result = if self.read_only { Ok(()) } else { self.close_log() };
+        let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));
         self.remove_obsolete();
         *self.lock.lock() = None;
         result
@@ -383,14 +404,6 @@ pub(crate) fn emit(listener: Option<&Arc<dyn EventListener>>, event: &Event) {
     tracing::debug!(?event);
     if let Some(listener) = listener {
         listener.on_event(event);
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if let Err(error) = self.close() {
-            tracing::error!(%error, "the database was not closed cleanly");
-        }
     }
 }
 

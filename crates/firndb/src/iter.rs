@@ -5,7 +5,7 @@
 //!    cursor that idles on an old state has them taken away, and seeks again when it is next moved.
 //! 3. After an error the cursor is on no entry.
 
-use crate::db::Inner;
+use crate::db::Db;
 use crate::options::ReadOptions;
 use crate::run_iter::{LevelIter, MergeIter, RunIter};
 use crate::snapshot::Point;
@@ -40,7 +40,7 @@ enum Direction {
 
 /// A cursor. Create with [`crate::Db::iter`] and its siblings; it is on no entry until positioned.
 pub struct Iter {
-    inner: Arc<Inner>,
+    db: Db,
     point: Arc<Point>,
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
@@ -53,11 +53,11 @@ pub struct Iter {
 }
 
 impl Iter {
-    pub(crate) fn new(inner: Arc<Inner>, point: Arc<Point>, options: ReadOptions) -> Iter {
+    pub(crate) fn new(db: Db, point: Arc<Point>, options: ReadOptions) -> Iter {
         let pins = Arc::new(Mutex::new(None));
-        inner.register_iter(&pins);
+        db.inner.register_iter(&pins);
         let ReadOptions { lower, upper, snapshot: _ } = options;
-        Iter { inner, point, lower, upper, pins, key: Vec::new(), value: Vec::new(), valid: false, scratch: Vec::new() }
+        Iter { db, point, lower, upper, pins, key: Vec::new(), value: Vec::new(), valid: false, scratch: Vec::new() }
     }
 
     /// Whether the cursor is on an entry.
@@ -204,14 +204,14 @@ impl Iter {
             Some(pins) => pins,
             None => self.pin(was_valid)?,
         };
-        pins.last_tick = self.inner.idle_ticks.load(Ordering::Relaxed);
+        pins.last_tick = self.db.inner.idle_ticks.load(Ordering::Relaxed);
         step(self, &mut pins)?;
         *slot = Some(pins);
         Ok(())
     }
 
     fn pin(&self, was_valid: bool) -> Result<Pins> {
-        let state = self.inner.state.load_full();
+        let state = self.db.inner.state.load_full();
         let mut merge = MergeIter::new(children(&state)?);
         if was_valid {
             merge.seek(&self.key, Tag::seek(SeqNo::MAX))?;

@@ -352,7 +352,7 @@ impl Recovery {
             return Ok(());
         }
         let merge = MergeIter::new(vec![RunIter::Buffer(buffer.iter())]);
-        let output = Output { level: 0, cause: Cause::Flush, split: false, seqno_max: SeqNo::MAX };
+        let output = Output { cause: Cause::Flush, split: false, seqno_max: SeqNo::MAX };
         let part = Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
         let below = Below::new(&part, 0);
         self.recovered.extend(block_on(write_tables(merge, &[SeqNo::MAX], below, output, &self.mill))?);
@@ -527,6 +527,6 @@ impl Recovery {
             executor.attach(work);
         }
         inner.update_stall();
-        Db { inner }
+        Db::new(inner)
     }
 }

@@ -42,13 +42,6 @@ pub(crate) struct Level {
     pub(crate) runs: Vec<Arc<SstRun>>,
 }
 
-/// Any run: the closed set of what can hold entries.
-#[derive(Debug, Clone)]
-pub(crate) enum Run {
-    Buffer(Arc<Buffer>),
-    Sst(Arc<SstRun>),
-}
-
 impl ReadState {
     /// The state of one partition.
     pub(crate) fn single(part: Part) -> ReadState {

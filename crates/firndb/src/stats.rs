@@ -7,7 +7,6 @@ use crate::stall;
 use firn_base::count::{Cause, Counter};
 use serde::Serialize;
 use std::fmt::Write;
-use std::sync::atomic::Ordering;
 
 /// What one medium moved for one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -243,6 +242,24 @@ impl Inner {
             }
         };
         state.parts[0].levels.iter().enumerate().map(level).collect()
+    }
+
+    fn pm_stats(&self) -> Vec<PmStats> {
+        let Some(pool) = &self.pm else { return Vec::new() };
+        let usage = pool.usage();
+        let owner = |owner: &firn_pm::Owner| {
+            let counts = pool.counts(*owner);
+            PmStats {
+                owner: owner.name().to_owned(),
+                live_bytes: usage.live(*owner),
+                lines_stored: counts.lines_stored,
+                lines_flushed: counts.flushes,
+                fences: counts.fences,
+                read_bytes: counts.bytes_read,
+                written_bytes: counts.bytes_written,
+            }
+        };
+        firn_pm::Owner::ALL.iter().map(owner).filter(|pm| pm.live_bytes + pm.written_bytes > 0).collect()
     }
 
     fn log_name(&self) -> String {

@@ -131,7 +131,11 @@ impl Inner {
             // The ends of earlier logs must be durable before anything behind them is acknowledged as such.
             self.sync_log_ends()?;
         }
-        log.append(&members.tickets, group.first_seqno(), members.power).map(drop)
+        log.append(&members.tickets, group.first_seqno(), members.power)?;
+        if self.pm_log.as_ref().is_some_and(|buffer| buffer.has_full()) {
+            self.executor.wake();
+        }
+        Ok(())
     }
 
     fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {

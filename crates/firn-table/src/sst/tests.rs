@@ -139,6 +139,22 @@ fn an_empty_key_range_and_one_huge_entry() {
     table.verify().unwrap();
 }
 
+/// The versions of one key span blocks: a seek between them must not stop at the first entry of the next block.
+#[test]
+fn seeks_within_the_versions_of_one_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let all: Vec<Entry> =
+        (1..100u64).rev().map(|i| (b"k".to_vec(), Tag::new(SeqNo(i), Kind::Put), vec![1; 100])).collect();
+    let (_, table) = build(&dir.path().join("t"), &all, Codec::None);
+    let mut iter = table.iter(Access::Cached);
+    for seqno in 1..100 {
+        iter.seek(b"k", Tag::seek(SeqNo(seqno))).unwrap();
+        assert_eq!(iter.tag().seqno(), SeqNo(seqno));
+    }
+    iter.seek_before(b"k", Tag(0)).unwrap();
+    assert_eq!(iter.tag().seqno(), SeqNo(1));
+}
+
 /// An uncached get costs one read, one between two blocks or past the filter none.
 #[test]
 fn reads_per_get() {

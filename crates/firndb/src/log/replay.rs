@@ -129,6 +129,17 @@ impl Replay {
         Ok(replay)
     }
 
+    /// Like [`Replay::open`] for a database whose uuid is not known: any log header will do.
+    ///
+    /// # Errors
+    /// What reading met.
+    pub(crate) fn open_any(source: LogSource, log_id: u64, uuid: &[u8; 16]) -> Result<Replay> {
+        let mut replay = Replay::open(source, log_id, uuid)?;
+        // Frames carry checksums of their own; the header only says whose they are.
+        replay.position = FILE_HEADER_BYTES as u64;
+        Ok(replay)
+    }
+
     fn corruption(&self, expected: &str) -> Error {
         let place = self.source.file.path().display().to_string();
         Error::corruption(place, self.position, format_args!("expected {expected}"))

@@ -17,7 +17,7 @@ use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, Result};
 use firn_fs::File;
-use firn_pm::{DurableAt, Extent, Owner, Pool, RootEntry};
+use firn_pm::{DurableAt, Extent, Owner, PmOffset, Pool, RootEntry};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ impl PmLogBuffer {
         let mut slot = self.full.lock();
         let Some(full) = &*slot else { return Ok(false) };
         let mut bytes = vec![0; full.len];
-        self.pool.read(self.data(full.half, 0), &mut bytes)?;
+        self.pool.read(self.data(full.half, 0)?, &mut bytes)?;
         full.file.write(full.base, &[&bytes])?;
         full.counters.wrote(Cause::Log, bytes.len());
         full.file.sync()?;
@@ -122,8 +122,9 @@ impl PmLogBuffer {
         self.full.try_lock().is_some_and(|full| full.is_some())
     }
 
-    fn data(&self, half: usize, at: usize) -> firn_pm::PmOffset {
-        self.halves[half].offset.plus((HALF_HEADER_BYTES + at) as u64)
+    fn data(&self, half: usize, at: usize) -> Result<PmOffset> {
+        let within = (HALF_HEADER_BYTES + at) as u64;
+        self.halves[half].at(within).ok_or_else(|| Error::invalid("a place outside the log buffer"))
     }
 }
 
@@ -223,7 +224,7 @@ impl PmStream {
     /// Makes the active half the place of log `log_id` from `base` on. REQUIRES: what it held is in its file.
     fn begin_half(&mut self, log_id: u64, base: u64) -> Result<()> {
         let header = encode_header(log_id, base, &self.buffer.uuid);
-        self.buffer.pool.write_durable(self.buffer.halves[self.active].offset, &[&header])?;
+        let _durable = self.buffer.pool.write_durable(self.buffer.halves[self.active].offset, &[&header])?;
         self.base = base;
         self.used = 0;
         Ok(())
@@ -258,7 +259,7 @@ impl PmStream {
         self.used = (position - self.base) as usize;
         let total: usize = parts.iter().map(|part| part.len()).sum();
         if self.used + total <= self.buffer.capacity(self.active) {
-            self.buffer.pool.write_durable(self.buffer.data(self.active, self.used), parts)?;
+            let _durable = self.buffer.pool.write_durable(self.buffer.data(self.active, self.used)?, parts)?;
             self.used += total;
             return Ok(());
         }
@@ -285,7 +286,7 @@ impl PmStream {
                 continue;
             }
             let (now, rest) = part.split_at(room.min(part.len()));
-            self.buffer.pool.write_durable(self.buffer.data(self.active, self.used), &[now])?;
+            let _durable = self.buffer.pool.write_durable(self.buffer.data(self.active, self.used)?, &[now])?;
             self.used += now.len();
             part = rest;
         }

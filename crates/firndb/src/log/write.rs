@@ -39,6 +39,7 @@ pub(crate) struct LogMark {
 }
 
 impl LogMark {
+    #[cfg_attr(not(test), expect(dead_code, reason = "see `LogMark`"))]
     /// The addresses of values of these lengths, in the frame's order.
     pub(crate) fn addresses(self, lens: impl Iterator<Item = u32>) -> impl Iterator<Item = ValueAddress> {
         let mut offset = self.values_at;
@@ -104,11 +105,6 @@ impl LogWriter {
     /// The log's id.
     pub(crate) fn log_id(&self) -> u64 {
         self.log_id
-    }
-
-    /// The error that ended this log, if one did.
-    pub(crate) fn poison(&self) -> Option<&Error> {
-        self.poison.as_ref()
     }
 
     /// Appends one frame with the entries of `group`, numbered from `first_seqno` on. With `power`, what is in the log is

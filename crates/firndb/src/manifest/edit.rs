@@ -49,11 +49,6 @@ impl TableMeta {
     pub(crate) fn bytes(&self) -> u64 {
         self.extent.valid_len
     }
-
-    /// Whether its keys meet those from `smallest` to `largest`, both included.
-    pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
-        self.smallest.as_slice() <= largest && self.largest.as_slice() >= smallest
-    }
 }
 
 /// The pool that belongs to this database, and the least generation its root must have.

@@ -66,7 +66,7 @@ pub(crate) async fn run(
     let part = &state.parts[plan.part];
     let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
     let merge = MergeIter::new(inputs(plan, context.stretch_bytes, cause)?);
-    let output = Output { level: plan.level, cause, split: plan.reason != Reason::Flush, seqno_max: SeqNo::MAX };
+    let output = Output { cause, split: plan.reason != Reason::Flush, seqno_max: SeqNo::MAX };
     let below = Below::new(part, plan.level);
     let metas = write_tables(merge, snapshots, below, output, context).await?;
     let created = metas.iter().map(|meta| meta.id).collect();
@@ -97,7 +97,6 @@ fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
 /// Where the tables go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
-    pub(crate) level: usize,
     pub(crate) cause: Cause,
     /// Whether to cut at the target size; a flush makes one table.
     pub(crate) split: bool,
@@ -107,6 +106,8 @@ pub(crate) struct Output {
 
 /// What lies below the output, walked along with the merge.
 pub(crate) struct Below {
+    /// Older tables of the output's own level may hold any key: level 0.
+    beside: bool,
     deeper: Vec<Vec<Arc<SstRun>>>,
     /// Per deeper level, the first table that does not end before the merge's key.
     at: Vec<usize>,
@@ -117,12 +118,12 @@ pub(crate) struct Below {
 impl Below {
     pub(crate) fn new(part: &Part, level: usize) -> Below {
         let deeper: Vec<_> = part.levels.iter().skip(level + 1).map(|level| level.runs.clone()).collect();
-        Below { at: vec![0; deeper.len()], deeper, overlapped: 0 }
+        Below { beside: level == 0, at: vec![0; deeper.len()], deeper, overlapped: 0 }
     }
 
     /// Nothing lies below.
     pub(crate) fn nothing() -> Below {
-        Below { deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
+        Below { beside: false, deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
     }
 
     fn walk(&mut self, key: &[u8]) {
@@ -141,7 +142,7 @@ impl Below {
         let holds = |(runs, &at): (&Vec<Arc<SstRun>>, &usize)| {
             runs.get(at).is_some_and(|run| run.meta.smallest.as_slice() <= key)
         };
-        !self.deeper.iter().zip(&self.at).any(holds)
+        !self.beside && !self.deeper.iter().zip(&self.at).any(holds)
     }
 }
 
