@@ -1,6 +1,7 @@
 //! How each backend gets its memory. `dax` and `emulated` differ by the flags of the `mmap` call alone.
 //!
-//! 1. A file gets all its space before it is mapped: a store into a hole of a full disk would be a signal, not an error.
+//! 1. A file gets all its space before it is mapped: a store into a hole of a full disk would be a signal, not an
+//!    error.
 //! 2. A file that is open for writing is locked; a second opener gets `Locked`.
 //! 3. What cannot be given is refused; nothing weaker is put in its place.
 
