@@ -58,7 +58,7 @@ impl Inner {
         let bytes = Buffer::bytes_for(entries, seed);
         if bytes > self.budget.batch_bytes_max {
             return Err(Error::invalid(format!(
-                "a batch of {bytes} bytes exceeds a quarter of memory_limit ({} bytes); split it, or raise memory_limit",
+                "a batch of {bytes} bytes exceeds a quarter of memory_limit ({} bytes); split it or raise the limit",
                 self.budget.batch_bytes_max
             )));
         }

@@ -144,7 +144,7 @@ fn refusal(kind: Kind, place: &str, source: Errno) -> Error {
         (Kind::Dax, Errno::OPNOTSUPP | Errno::INVAL | Errno::NODEV) => Error::new(
             ErrorKind::Incompatible,
             format!(
-                "{place} is not on a DAX file system, so it cannot be mapped with MAP_SYNC ({source}): put it on fs-DAX, \
+                "{place} is not on a DAX file system, so MAP_SYNC is refused ({source}): put it on fs-DAX, \
                  or say backend = \"file\" (durable at each sync) or backend = \"emulated\" (experiments, not durable)"
             ),
         ),
