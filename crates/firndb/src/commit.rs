@@ -1,14 +1,15 @@
 //! Group commit: the order of all writes.
 //!
-//! A write goes: reserve and fill space in the active buffer (any number at once) -> join the open group, which gives its
-//! sequence numbers -> the group's first member leads: it writes the group's frame, links its entries, raises `visible`
-//! -> all members return.
+//! A write goes: reserve and fill space in the active buffer (any number at once) -> join the open group, which gives
+//! its sequence numbers -> the group's first member leads: it writes the group's frame, links its entries, raises
+//! `visible` -> all members return.
 //!
-//! 1. Joining is under one lock, so sequence numbers, group order and buffer order agree: an entry in a newer buffer has
-//!    a higher number than any in an older one. A ticket for a buffer that was frozen meanwhile is refused.
+//! 1. Joining is under one lock, so sequence numbers, group order and buffer order agree: an entry in a newer buffer
+//!    has a higher number than any in an older one. A ticket for a buffer that was frozen meanwhile is refused.
 //! 2. A group belongs to one buffer, and so to one log. Groups take their turn at the log, and again at publishing, by
 //!    their number; the frame of one is written while the entries of the one before are linked.
-//! 3. `visible` is raised only after the frame is durable as promised, in order; so a reader sees a prefix of all writes.
+//! 3. `visible` is raised only after the frame is durable as promised, in order; so a reader sees a prefix of all
+//!    writes.
 //! 4. A group that failed is linked nowhere; its numbers stay unused.
 //!
 //! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held over I/O.
@@ -30,6 +31,8 @@ pub(crate) struct Commit {
     log: Turnstile<Option<LogWriter>>,
     publish: Turnstile<()>,
     pub(crate) visible: Arc<AtomicU64>,
+    /// Seeds the heights of entries, one batch after the other.
+    pub(crate) heights: AtomicU64,
     group_bytes_max: usize,
 }
 
@@ -104,6 +107,7 @@ impl Commit {
             log: Turnstile::new(log),
             publish: Turnstile::new(()),
             visible: Arc::new(AtomicU64::new(last.0)),
+            heights: AtomicU64::new(0),
             group_bytes_max,
         }
     }

@@ -86,7 +86,8 @@ impl Arena {
     pub(super) fn write(&self, space: &Space, at: usize, bytes: &[u8]) {
         assert!(at >= space.start as usize && at + bytes.len() <= space.end as usize, "a write outside its space");
         self.check(at, bytes.len());
-        // SAFETY: in bounds (above), and invariant 1: nobody else reads or writes these bytes before they are published.
+        // SAFETY: in bounds (above), and invariant 1: nobody else reads or writes these bytes before they are
+        // published.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len()) }
     }
 

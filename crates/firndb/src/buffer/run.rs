@@ -2,8 +2,8 @@
 //!
 //! 1. A [`Ticket`] is a batch's place in one buffer: its entries lie there one behind the other, filled but not linked,
 //!    seen by nobody. Dropped unlinked, it costs its space and nothing else.
-//! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible to readers whose read
-//!    point has reached those; the commit queue raises it.
+//! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible to readers whose
+//!    read point has reached those; the commit queue raises it.
 
 use super::arena::Space;
 use super::skiplist::{Node, Skiplist, VALUE_HEADER_BYTES, height, node_bytes};
@@ -153,9 +153,7 @@ impl Ticket {
         self.nodes().map(move |node| LogEntry {
             kind: list.tag(node).kind_byte(),
             key: list.key(node),
-            framed_value: list
-                .arena
-                .bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES + node.value_len),
+            framed_value: list.arena.bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES + node.value_len),
         })
     }
 
