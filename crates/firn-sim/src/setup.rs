@@ -48,6 +48,20 @@ impl Setup {
         }
     }
 
+    /// A fixed one for small databases: everything acknowledged with `Durability::Power`.
+    pub fn small() -> Setup {
+        Setup {
+            direct: true,
+            power_percent: 100,
+            keys: 60,
+            value_bytes_max: 300,
+            write_buffer_bytes: 6 << 10,
+            compression: Codec::Lz4,
+            filter_bits: 10,
+            max_open_files: 1000,
+        }
+    }
+
     /// The file system to begin with.
     pub fn file_system(&self, seed: u64) -> SimFs {
         if self.direct { SimFs::direct(seed) } else { SimFs::new(seed) }
