@@ -34,6 +34,8 @@ pub(crate) struct Jobs {
     /// A table that cost too many fruitless reads, and its level.
     seek: Mutex<Option<(usize, u64)>>,
     graveyard: Mutex<Vec<Dead>>,
+    /// A flushed buffer whose memory the next one takes.
+    spare: Mutex<Option<Buffer>>,
     /// Counts finished actions, and wakes those who wait for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
 }
@@ -230,11 +232,15 @@ impl Inner {
                 if graveyard[i].is_free() { ready.push(graveyard.swap_remove(i)) } else { i += 1 }
             }
         }
-        for dead in &ready {
+        let any = !ready.is_empty();
+        for dead in ready {
             let (path, id) = match dead {
                 Dead::Table(run) => (self.files.table(run.meta.id), run.meta.id),
-                Dead::Log(id) => (self.files.log(*id), *id),
-                Dead::Buffer(_) => continue,
+                Dead::Log(id) => (self.files.log(id), id),
+                Dead::Buffer(buffer) => {
+                    *self.jobs.spare.lock() = Arc::into_inner(buffer);
+                    continue;
+                }
             };
             match self.files.fs.remove(&path) {
                 Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
@@ -242,10 +248,23 @@ impl Inner {
                 Err(error) => tracing::warn!(%error, "an obsolete file stays"),
             }
         }
-        if !ready.is_empty() {
+        if any {
             self.tables.sweep();
         }
-        !ready.is_empty()
+        any
+    }
+
+    /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
+    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
+        let fits = |buffer: &mut Buffer| {
+            let bytes = buffer.capacity_bytes() - Buffer::EMPTY_BYTES;
+            // One that was made for a huge batch is not kept.
+            (capacity..capacity + capacity / 8 + 64).contains(&bytes)
+        };
+        match self.jobs.spare.lock().take_if(fits) {
+            Some(spare) => spare.recycle(log_id),
+            None => Buffer::new(capacity, log_id),
+        }
     }
 
     /// Once a second: takes the pins of cursors that idle on an old state.
