@@ -70,7 +70,7 @@ impl Work for Inner {
         let cleaned = self.drain_log() | self.remove_obsolete();
         match self.start(true) {
             Some(job) => {
-                self.perform(&job);
+                self.perform(job);
                 true
             }
             None => cleaned,
@@ -133,21 +133,25 @@ impl Inner {
         Job { plan, state }
     }
 
-    fn unmark(&self, plan: &Plan) {
+    /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind it.
+    fn unmark(&self, job: Job) {
+        let reason = job.plan.reason;
+        let ids: Vec<u64> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
+        drop(job);
         let mut jobs = self.jobs.state.lock();
-        match plan.reason {
+        match reason {
             Reason::Flush => jobs.flushing = false,
             _ => jobs.compacting -= 1,
         }
-        for (_, run) in &plan.tables {
-            jobs.busy.remove(&run.meta.id);
+        for id in ids {
+            jobs.busy.remove(&id);
         }
     }
 
     /// Runs an action and installs what it made.
-    fn perform(&self, job: &Job) {
-        let result = self.run_and_install(job);
-        self.unmark(&job.plan);
+    fn perform(&self, job: Job) {
+        let result = self.run_and_install(&job);
+        self.unmark(job);
         self.note(result.err());
         self.update_stall();
         self.executor.wake();
@@ -170,7 +174,7 @@ impl Inner {
         self.drain_log();
         let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
         if let Some(job) = due.then(|| self.start(false)).flatten() {
-            self.perform(&job);
+            self.perform(job);
         }
     }
 
@@ -360,7 +364,7 @@ impl Inner {
             while let Some(job) = self.start_manual(level, (from, to), after.as_deref()) {
                 after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
                 let result = self.run_and_install(&job);
-                self.unmark(&job.plan);
+                self.unmark(job);
                 result?;
                 if level == 0 {
                     break;
