@@ -68,7 +68,7 @@ pub trait Fs: Send + Sync + Debug {
     fn remove(&self, path: &Path) -> Result<()>;
     /// Gives a file a second name. DURABLE AFTER: [`Fs::sync_dir`].
     fn link(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Creates a directory and those above it.
+    /// Creates a directory and those above it. DURABLE AFTER: return.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// The names in a directory, sorted.
     fn list(&self, path: &Path) -> Result<Vec<String>>;

@@ -7,7 +7,9 @@
 mod buf;
 mod file;
 mod os;
+mod sim;
 
 pub use buf::{BUFFER_ALIGN, IoBuf};
 pub use file::{File, Fs, Lock, OpenMode, Pending};
 pub use os::{IoBackend, OsFs};
+pub use sim::{CrashPlan, Fault, FaultKind, Keep, OpKind, Operation, SECTOR, SimFs};

@@ -1,2 +1,19 @@
-//! Being laid.
+//! The whole engine under crashes and faults, from a seed: a reference that says what may come back, a session that runs
+//! random operations on a simulated file system, and the joint suite that cuts it anywhere.
+//!
+//! A failure prints its seed and the command that replays it. Docs: `testing.md`, sections 2 to 4.
 #![forbid(unsafe_code)]
+
+mod contents;
+mod joint;
+mod model;
+mod session;
+mod setup;
+mod tier;
+
+pub use contents::{Cursor, check_cursor, read_all};
+pub use joint::{Tally, fingerprint, joint};
+pub use model::{Change, Death, History, Map};
+pub use session::{Session, orphans};
+pub use setup::{Pool, Setup};
+pub use tier::{Tier, each_seed, replay};

@@ -17,7 +17,7 @@ use crate::commit::Commit;
 use crate::db::{Counts, Db, Inner, Logs, Readers, emit};
 use crate::event::Event;
 use crate::files::{self, FileName, Files};
-use crate::log::{End, LogEnd, LogSource, LogWriter, PmLogBuffer, Replay, Replayed};
+use crate::log::{End, FILE_HEADER_BYTES, LogEnd, LogSource, LogWriter, PmLogBuffer, Replay, Replayed};
 use crate::manifest::{self, Edit, ManifestWriter, PmPairing, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::{Options, Profile};
@@ -115,12 +115,19 @@ fn prepare(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Box<dyn Lock>> 
         if !options.create_if_missing {
             return Err(missing(dir));
         }
-        fs.create_dir_all(dir).map_err(|error| match error.kind() {
-            ErrorKind::Io => Error::invalid(format!("{} cannot be a database's directory: {error}", dir.display())),
-            _ => error,
+        fs.create_dir_all(dir).map_err(|error| match is_in_the_way(&error) {
+            true => Error::invalid(format!("{} cannot be a database's directory: {error}", dir.display())),
+            false => error,
         })?;
     }
     fs.lock(&files::lock(dir))
+}
+
+/// Whether a file stands where a directory should.
+fn is_in_the_way(error: &Error) -> bool {
+    use std::io::ErrorKind::{AlreadyExists, NotADirectory};
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|source| matches!(source.kind(), AlreadyExists | NotADirectory))
 }
 
 fn missing(dir: &Path) -> Error {
@@ -153,12 +160,13 @@ fn read_or_create(
     if read_only || !options.create_if_missing {
         return Err(missing(dir));
     }
-    let is_data = |name: &String| matches!(files::parse(name), FileName::Table(_) | FileName::Log(_));
-    let names = fs.list(dir)?;
-    // A crash while a database is created leaves a first log, empty but for its header, and no table.
-    if names.iter().any(|name| matches!(files::parse(name), FileName::Table(_)))
-        || names.iter().filter(|name| is_data(name)).count() > 1
-    {
+    // Crashes while a database is created leave logs, empty but for their headers, and no table.
+    let is_data = |name: &String| match files::parse(name) {
+        FileName::Table(_) => true,
+        FileName::Log(_) => fs.len(&dir.join(name)).map_or(true, |len| len > FILE_HEADER_BYTES as u64),
+        _ => false,
+    };
+    if fs.list(dir)?.iter().any(is_data) {
         let message = format!("{} holds tables or logs but no CURRENT; run `firn repair` on it", dir.display());
         return Err(Error::new(ErrorKind::Corruption, message));
     }
@@ -394,9 +402,10 @@ impl Recovery {
             (None, "none: read-only".to_owned(), manifest)
         } else {
             let (pm, log_name) = self.pm_log_buffer()?;
-            let log =
-                LogWriter::create(self.files.clone(), self.counters.clone(), log_id, log_floor.clone(), pm.clone())?;
+            let mut log = LogWriter::create(self.files.clone(), self.counters.clone(), log_id, log_floor.clone())?;
             let manifest = self.record(log_id)?;
+            // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's end.
+            pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer))?;
             self.sweep(&manifest);
             self.write_options();
             ((Some((log, pm))), log_name, manifest)

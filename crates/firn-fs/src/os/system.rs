@@ -137,7 +137,10 @@ impl Fs for OsFs {
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {
+        // A new directory is durable when the one above it is synced, and so on up to one that was there before.
+        let missing: Vec<&Path> = path.ancestors().take_while(|one| !one.is_dir()).collect();
         std::fs::create_dir_all(path).map_err(|error| Error::from_io("create directory", path, error))?;
+        missing.into_iter().try_for_each(|one| self.sync_dir(&parent(one)))?;
         self.sync_dir(&parent(path))
     }
 

@@ -79,3 +79,13 @@ fn missing_files_are_not_found() {
     let missing = std::path::Path::new("/nonexistent/file");
     assert_eq!(fs.open(missing, OpenMode::Read).unwrap_err().kind(), ErrorKind::NotFound);
 }
+
+#[test]
+fn nested_directories_are_made_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = OsFs::new();
+    let nested = dir.path().join("a/b/c");
+    fs.create_dir_all(&nested).unwrap();
+    fs.create_dir_all(&nested).unwrap();
+    assert_eq!(fs.list(&dir.path().join("a/b")).unwrap(), ["c"]);
+}

@@ -25,7 +25,7 @@ use firn_fs::{File, IoBuf};
 
 pub(super) const FILE_MAGIC: u64 = u64::from_le_bytes(*b"FIRNLOG\0");
 pub(super) const VERSION: u32 = 1;
-pub(super) const FILE_HEADER_BYTES: usize = 64;
+pub(crate) const FILE_HEADER_BYTES: usize = 64;
 pub(super) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRM1");
 pub(super) const FRAME_HEADER_BYTES: usize = 48;
 pub(super) const VALUE_HEADER_BYTES: usize = 8;

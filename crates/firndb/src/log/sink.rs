@@ -166,20 +166,16 @@ struct PmStream {
 }
 
 impl Sink {
-    pub(super) fn new(
-        file: Arc<dyn File>,
-        log_id: u64,
-        start: u64,
-        pm: Option<PmLogBuffer>,
-        counters: Arc<IoCounters>,
-    ) -> Result<Sink> {
-        let mut sink = Sink { file, log_id, counters, pm: None };
-        if let Some(buffer) = pm {
-            let mut stream = PmStream { buffer, active: 0, base: start, used: 0 };
-            stream.begin_half(log_id, start)?;
-            sink.pm = Some(stream);
-        }
-        Ok(sink)
+    pub(super) fn new(file: Arc<dyn File>, log_id: u64, counters: Arc<IoCounters>) -> Sink {
+        Sink { file, log_id, counters, pm: None }
+    }
+
+    /// Streams what comes through `buffer`, from offset `start` of the log on. What the buffer held is lost.
+    pub(super) fn go_through(&mut self, buffer: PmLogBuffer, start: u64) -> Result<()> {
+        let mut stream = PmStream { buffer, active: 0, base: start, used: 0 };
+        stream.begin_half(self.log_id, start)?;
+        self.pm = Some(stream);
+        Ok(())
     }
 
     /// Whether what was written is durable without a sync.

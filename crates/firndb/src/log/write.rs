@@ -79,16 +79,9 @@ impl LogWriter {
         counters: Arc<IoCounters>,
         log_id: u64,
         log_floor: Arc<AtomicU64>,
-        pm: Option<PmLogBuffer>,
     ) -> Result<LogWriter> {
         let mut writer = LogWriter {
-            sink: Sink::new(
-                create_file(&files, &counters, log_id)?,
-                log_id,
-                FILE_HEADER_BYTES as u64,
-                pm,
-                counters.clone(),
-            )?,
+            sink: Sink::new(create_file(&files, &counters, log_id)?, log_id, counters.clone()),
             files,
             counters,
             log_id,
@@ -101,6 +94,17 @@ impl LogWriter {
         };
         writer.head.reserve(4 << 10);
         Ok(writer)
+    }
+
+    /// From here on the log goes through `buffer`.
+    ///
+    /// REQUIRES: nothing was appended yet, and no log that the durable manifest names needs what the buffer holds.
+    ///
+    /// # Errors
+    /// What writing to the pool met.
+    pub(crate) fn go_through(&mut self, buffer: PmLogBuffer) -> Result<()> {
+        debug_assert_eq!(self.position, FILE_HEADER_BYTES as u64);
+        self.sink.go_through(buffer, self.position)
     }
 
     /// The log's id.

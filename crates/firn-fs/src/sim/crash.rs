@@ -1,0 +1,107 @@
+//! The two kinds of death, and what comes after them.
+
+use super::disk::Disk;
+use super::names::InodeId;
+use super::system::SimFs;
+use firn_base::seed::{Seed, mix};
+use std::collections::BTreeMap;
+
+/// How much of what was not synced survives a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Everything, as if the power had failed a minute later.
+    All,
+    /// Any part of it, as the seed says.
+    Some,
+    /// Nothing.
+    Nothing,
+}
+
+/// Which of the states that a power cut may leave is taken.
+#[derive(Debug, Clone, Copy)]
+pub struct CrashPlan {
+    /// Decides whatever the rest leaves open.
+    pub seed: u64,
+    /// What becomes of bytes.
+    pub data: Keep,
+    /// The pending directory operations that hold, bit `i` for the `i`-th; `None` lets the seed decide.
+    pub names: Option<u64>,
+}
+
+impl CrashPlan {
+    /// Everything by the seed: mostly any part, now and then all or nothing.
+    pub fn seeded(seed: u64) -> Self {
+        let (data, names) = match mix(seed) % 8 {
+            0 => (Keep::All, None),
+            1 => (Keep::Nothing, Some(0)),
+            2 => (Keep::Nothing, None),
+            3 => (Keep::Some, Some(u64::MAX)),
+            _ => (Keep::Some, None),
+        };
+        Self { seed, data, names }
+    }
+}
+
+impl SimFs {
+    /// The machine loses power; what the seed says survives. May be asked again with other seeds, for other states that
+    /// the same moment may leave.
+    pub fn power_cut(&self, seed: u64) -> SimFs {
+        self.power_cut_with(CrashPlan::seeded(seed))
+    }
+
+    /// The machine loses power; what the plan says survives.
+    pub fn power_cut_with(&self, plan: CrashPlan) -> SimFs {
+        let mut disk = self.disk.lock();
+        disk.dead = true;
+        disk.locks.clear();
+        let mut seed = Seed::new(mix(plan.seed));
+        let mut after = successor(&disk, seed.next_u64());
+        after.names = disk.names.survivor(|i| match plan.names {
+            Some(u64::MAX) => true,
+            Some(mask) => i < 64 && mask >> i & 1 == 1,
+            None => seed.one_in(2),
+        });
+        let named: BTreeMap<InodeId, ()> = after.names.seen.values().map(|id| (*id, ())).collect();
+        for id in named.into_keys() {
+            if let Some(inode) = disk.inodes.get(&id) {
+                let mut seed = Seed::new(mix(plan.seed) ^ mix(id));
+                after.inodes.insert(id, inode.survivor(plan.data, &mut seed));
+            }
+        }
+        SimFs::over(after)
+    }
+
+    /// The process ends; everything written is still there, and what was not synced is still not.
+    pub fn kill(&self) -> SimFs {
+        let mut disk = self.disk.lock();
+        disk.dead = true;
+        disk.locks.clear();
+        SimFs::over(duplicate(&disk))
+    }
+
+    /// Another file system with the same files, synced and not synced as they are here; this one goes on.
+    pub fn duplicate(&self) -> SimFs {
+        SimFs::over(duplicate(&self.disk.lock()))
+    }
+
+    /// Directory operations that a power cut may undo.
+    pub fn pending_names(&self) -> usize {
+        self.disk.lock().names.pending()
+    }
+}
+
+/// An empty disk of the same sort, without faults.
+fn successor(disk: &Disk, seed: u64) -> Disk {
+    Disk { direct: disk.direct, next_inode: disk.next_inode, cap_bytes: disk.cap_bytes, ..Disk::new(seed) }
+}
+
+fn duplicate(disk: &Disk) -> Disk {
+    let mut after = successor(disk, disk.seed.clone().next_u64());
+    after.names = disk.names.clone();
+    after.inodes = disk.inodes.clone();
+    for inode in after.inodes.values_mut() {
+        inode.handles = 0;
+    }
+    after.sweep();
+    after
+}

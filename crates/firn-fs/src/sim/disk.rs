@@ -1,0 +1,169 @@
+//! The state behind a [`SimFs`](super::SimFs): inodes, names, locks, faults, and the gate that every operation passes.
+//!
+//! 1. An operation passes the gate ([`Disk::admit`]) before it does anything, and is traced after; both happen under
+//!    one lock, so no operation is half done when a crash is taken.
+//! 2. A dead disk lets nothing pass.
+
+use super::fault::{Fault, FaultKind, OpKind};
+use super::inode::Inode;
+use super::names::{InodeId, Names};
+use firn_base::checksum::crc32c;
+use firn_base::seed::{Seed, mix};
+use firn_base::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One operation, as it is logged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// What it was.
+    pub kind: OpKind,
+    /// On what; the old name of a rename or link.
+    pub path: Arc<Path>,
+    /// Where in the file, for a read or write.
+    pub offset: u64,
+    /// How many bytes, for a read or write.
+    pub len: u64,
+    /// Whether it succeeded.
+    pub ok: bool,
+}
+
+/// What the gate says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Do it.
+    Pass,
+    /// Fail like this.
+    Fail(FaultKind),
+    /// The process ends in the middle of this one.
+    Die,
+}
+
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) seed: Seed,
+    pub(super) direct: bool,
+    pub(super) inodes: BTreeMap<InodeId, Inode>,
+    pub(super) next_inode: InodeId,
+    pub(super) names: Names,
+    pub(super) locks: BTreeSet<PathBuf>,
+    pub(super) faults: Vec<Fault>,
+    pub(super) cap_bytes: Option<u64>,
+    pub(super) crash_at: Option<u64>,
+    pub(super) dead: bool,
+    pub(super) mutations: u64,
+    pub(super) trace: u64,
+    pub(super) log: Vec<Operation>,
+}
+
+impl Disk {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            seed: Seed::new(seed),
+            direct: false,
+            inodes: BTreeMap::new(),
+            next_inode: 1,
+            names: Names::default(),
+            locks: BTreeSet::new(),
+            faults: Vec::new(),
+            cap_bytes: None,
+            crash_at: None,
+            dead: false,
+            mutations: 0,
+            trace: 0,
+            log: Vec::new(),
+        }
+    }
+
+    pub(super) fn admit(&mut self, kind: OpKind, path: &Path) -> Result<Verdict> {
+        if self.dead {
+            return Err(crashed(path));
+        }
+        if kind.mutates() {
+            self.mutations += 1;
+            if self.crash_at.is_some_and(|at| self.mutations >= at) {
+                return Ok(Verdict::Die);
+            }
+        }
+        let mut verdict = Verdict::Pass;
+        for fault in &mut self.faults {
+            if let Some(kind) = fault.strikes(kind, path)
+                && verdict == Verdict::Pass
+            {
+                verdict = Verdict::Fail(kind);
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// Passes the gate, for operations that happen or do not, with nothing between.
+    pub(super) fn admit_whole(&mut self, kind: OpKind, path: &Path, verb: &str) -> Result<()> {
+        let error = match self.admit(kind, path)? {
+            Verdict::Pass => return Ok(()),
+            Verdict::Fail(fault) => Error::from_io(verb, path, fault.error()),
+            Verdict::Die => self.die(path),
+        };
+        self.record(kind, path, 0, &[], false);
+        Err(error)
+    }
+
+    /// The end of the process: nothing passes from here on.
+    pub(super) fn die(&mut self, path: &Path) -> Error {
+        self.dead = true;
+        self.locks.clear();
+        crashed(path)
+    }
+
+    pub(super) fn record(&mut self, kind: OpKind, path: &Path, offset: u64, bytes: &[u8], ok: bool) {
+        let len = bytes.len() as u64;
+        let place = u64::from(crc32c(path.to_string_lossy().as_bytes()));
+        let words = [kind as u64, place, offset, len, u64::from(crc32c(bytes)), u64::from(ok)];
+        self.trace = words.iter().fold(self.trace, |hash, word| mix(hash ^ mix(*word)));
+        self.log.push(Operation { kind, path: path.into(), offset, len, ok });
+    }
+
+    /// The inode of an open handle. REQUIRES: the handle counts in [`Inode::handles`], so it is there.
+    pub(super) fn inode(&mut self, id: InodeId) -> &mut Inode {
+        self.inodes.entry(id).or_default()
+    }
+
+    pub(super) fn find(&self, path: &Path, verb: &str) -> Result<InodeId> {
+        let missing = || Error::from_io(verb, path, io::Error::from(io::ErrorKind::NotFound));
+        self.names.seen.get(path).copied().ok_or_else(missing)
+    }
+
+    pub(super) fn add_inode(&mut self, inode: Inode) -> InodeId {
+        let id = self.next_inode;
+        self.next_inode += 1;
+        self.inodes.insert(id, inode);
+        id
+    }
+
+    /// Bytes in files that have a name or an open handle.
+    pub(super) fn used(&self) -> u64 {
+        let named: BTreeSet<InodeId> = self.names.seen.values().copied().collect();
+        let live = self.inodes.iter().filter(|(id, inode)| inode.handles > 0 || named.contains(id));
+        live.map(|(_, inode)| inode.bytes().len() as u64).sum()
+    }
+
+    /// Of a write of `len` bytes at `offset`, how many the quota lets through.
+    pub(super) fn room(&self, id: InodeId, offset: usize, len: usize) -> usize {
+        let Some(cap) = self.cap_bytes else { return len };
+        let had = self.inodes.get(&id).map_or(0, |inode| inode.bytes().len());
+        let growth = (offset + len).saturating_sub(had) as u64;
+        let lacking = growth.saturating_sub(cap.saturating_sub(self.used()));
+        len.saturating_sub(lacking as usize)
+    }
+
+    /// Drops the inodes that nobody can reach any more.
+    pub(super) fn sweep(&mut self) {
+        let reachable = self.names.reachable();
+        self.inodes.retain(|id, inode| inode.handles > 0 || reachable.contains(id));
+    }
+}
+
+fn crashed(path: &Path) -> Error {
+    Error::from_io("reach", path, io::Error::other("simulated crash"))
+}

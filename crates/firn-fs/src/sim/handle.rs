@@ -1,0 +1,172 @@
+//! An open file and a held lock of the simulated file system.
+
+use super::disk::{Disk, Verdict};
+use super::fault::{FaultKind, OpKind};
+use super::inode::SECTOR;
+use super::names::InodeId;
+use crate::buf::IoBuf;
+use crate::file::{File, Lock, Pending};
+use firn_base::{Error, Result};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const PAGE: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct SimFile {
+    pub(super) disk: Arc<Mutex<Disk>>,
+    pub(super) path: PathBuf,
+    pub(super) inode: InodeId,
+    pub(super) alignment: usize,
+    pub(super) writable: bool,
+}
+
+impl SimFile {
+    fn error(&self, verb: &str, fault: FaultKind) -> Error {
+        Error::from_io(verb, &self.path, fault.error())
+    }
+
+    fn read_bytes(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let mut disk = self.disk.lock();
+        let verdict = disk.admit(OpKind::Read, &self.path)?;
+        let mut from = offset as usize;
+        if verdict == Verdict::Fail(FaultKind::MisplacedBlock) {
+            from += PAGE;
+        }
+        let all = disk.inode(self.inode).bytes();
+        let start = from.min(all.len());
+        let mut bytes = all[start..start.saturating_add(len).min(all.len())].to_vec();
+        let result = match verdict {
+            Verdict::Pass | Verdict::Die => Ok(()),
+            Verdict::Fail(FaultKind::MisplacedBlock) => {
+                bytes.resize(all.len().saturating_sub(offset as usize).min(len), 0);
+                Ok(())
+            }
+            Verdict::Fail(FaultKind::ShortRead) => {
+                bytes.truncate(disk.seed.below(bytes.len() as u64 + 1) as usize);
+                Ok(())
+            }
+            Verdict::Fail(FaultKind::FlippedBit) => {
+                if !bytes.is_empty() {
+                    let at = disk.seed.below(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << disk.seed.below(8);
+                }
+                Ok(())
+            }
+            Verdict::Fail(fault) => Err(self.error("read", fault)),
+        };
+        disk.record(OpKind::Read, &self.path, offset, &bytes, result.is_ok());
+        result.map(|()| bytes)
+    }
+
+    fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        assert!(self.writable, "write to {}, which was opened for reading", self.path.display());
+        let unit = self.alignment;
+        assert!(
+            offset.is_multiple_of(unit as u64) && bytes.len().is_multiple_of(unit),
+            "direct write of {} bytes at {offset} of {} is not aligned to {unit}",
+            bytes.len(),
+            self.path.display()
+        );
+        let mut disk = self.disk.lock();
+        let verdict = disk.admit(OpKind::Write, &self.path)?;
+        let (held, result) = match verdict {
+            Verdict::Pass => match disk.room(self.inode, offset as usize, bytes.len()) {
+                room if room < bytes.len() => (room, Err(self.error("write", FaultKind::Enospc))),
+                _ => (bytes.len(), Ok(())),
+            },
+            Verdict::Fail(FaultKind::ShortWrite) => {
+                (disk.seed.below(bytes.len() as u64 + 1) as usize, Err(self.error("write", FaultKind::Eio)))
+            }
+            Verdict::Fail(fault) => (0, Err(self.error("write", fault))),
+            // A process that is killed in a write leaves its first part.
+            Verdict::Die => (disk.seed.below(bytes.len() as u64 + 1) as usize, Err(disk.die(&self.path))),
+        };
+        let held = held - held % unit;
+        disk.inode(self.inode).write(offset as usize, &bytes[..held]);
+        disk.record(OpKind::Write, &self.path, offset, bytes, result.is_ok());
+        result
+    }
+}
+
+impl File for SimFile {
+    fn read(&self, offset: u64, len: usize, into: &mut IoBuf) -> Result<()> {
+        let bytes = self.read_bytes(offset, len)?;
+        into.clear();
+        into.push(&bytes);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        assert!(self.alignment == 1 || parts.len() == 1, "a direct write takes one part");
+        self.write_bytes(offset, &parts.concat())
+    }
+
+    fn submit_read(&self, offset: u64, len: usize, mut into: IoBuf) -> Pending {
+        Pending::done(self.read(offset, len, &mut into).map(|()| into))
+    }
+
+    fn submit_write(&self, offset: u64, buf: IoBuf) -> Pending {
+        Pending::done(self.write_bytes(offset, buf.bytes()).map(|()| buf))
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut disk = self.disk.lock();
+        let result = match disk.admit(OpKind::Sync, &self.path)? {
+            Verdict::Pass => {
+                disk.inode(self.inode).sync();
+                Ok(())
+            }
+            Verdict::Fail(fault) => {
+                let mut seed = disk.seed.clone();
+                disk.inode(self.inode).fail_sync(&mut seed);
+                disk.seed = seed;
+                Err(self.error("sync", fault))
+            }
+            Verdict::Die => Err(disk.die(&self.path)),
+        };
+        disk.record(OpKind::Sync, &self.path, 0, &[], result.is_ok());
+        result
+    }
+
+    fn len(&self) -> Result<u64> {
+        let mut disk = self.disk.lock();
+        disk.admit_whole(OpKind::Len, &self.path, "stat")?;
+        Ok(disk.inode(self.inode).bytes().len() as u64)
+    }
+
+    fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut disk = self.disk.lock();
+        let inode = disk.inode(self.inode);
+        inode.handles = inode.handles.saturating_sub(1);
+    }
+}
+
+/// A lock, released by its drop and by a crash.
+#[derive(Debug)]
+pub(super) struct SimLock {
+    pub(super) disk: Arc<Mutex<Disk>>,
+    pub(super) path: PathBuf,
+}
+
+impl Lock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.disk.lock().locks.remove(&self.path);
+    }
+}
+
+/// What transfers of a direct file must be aligned to.
+pub(super) const DIRECT_ALIGNMENT: usize = SECTOR;

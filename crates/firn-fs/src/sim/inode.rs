@@ -1,0 +1,194 @@
+//! The bytes of one file, and what a power cut may leave of them. This is the fault model for data:
+//!
+//! 1. What was synced, and not written since, survives as it was.
+//! 2. The length after a cut is any between the synced and the written one.
+//! 3. A sector (512 bytes) that held synced bytes and was written since is old or new, where new is any version it had
+//!    since the sync; never garbage, never a mixture. This is the one thing asked of the device.
+//! 4. A sector that held no synced byte is zero, any version it had, or garbage.
+//! 5. Unsynced pages (4 KiB) are kept or dropped, in any combination; a page may also be torn sector by sector.
+//! 6. Emptying a file that held synced bytes holds or does not; if it does not, no later unsynced write holds.
+//! 7. After a failed sync no page is dirty: each was written, or was not and is still seen until the cut, or was not
+//!    and its old bytes are seen again. A later sync that succeeds does not bring back what was lost.
+
+use super::crash::Keep;
+use firn_base::seed::Seed;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The unit that a device writes whole, in bytes.
+pub const SECTOR: usize = 512;
+const SECTORS_PER_PAGE: usize = 8;
+/// Versions remembered per dirty sector, besides the synced and the newest.
+const VERSIONS_MAX: usize = 6;
+
+type Sector = [u8; SECTOR];
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Inode {
+    /// What a read sees.
+    bytes: Vec<u8>,
+    /// What survives whatever happens; as long as the length that does.
+    durable: Vec<u8>,
+    /// Sectors written since the last sync, with the versions they had before their newest.
+    dirty: BTreeMap<usize, Vec<Sector>>,
+    /// The durable bytes before the file was emptied, if that is not synced yet.
+    emptied: Option<Vec<u8>>,
+    /// Open handles: an inode without a name lives as long as it has one.
+    pub(super) handles: usize,
+}
+
+impl Inode {
+    /// A file that is wholly durable.
+    pub(super) fn durable(bytes: Vec<u8>) -> Self {
+        Self { durable: bytes.clone(), bytes, ..Self::default() }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let end = offset + bytes.len();
+        for sector in offset / SECTOR..end.div_ceil(SECTOR) {
+            let now = load(&self.bytes, sector);
+            match self.dirty.get_mut(&sector) {
+                None => drop(self.dirty.insert(sector, Vec::new())),
+                Some(versions) if versions.len() < VERSIONS_MAX => versions.push(now),
+                Some(versions) => versions[sector % VERSIONS_MAX] = now,
+            }
+        }
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[offset..end].copy_from_slice(bytes);
+    }
+
+    pub(super) fn empty(&mut self) {
+        let durable = std::mem::take(&mut self.durable);
+        if self.emptied.is_none() && !durable.is_empty() {
+            self.emptied = Some(durable);
+        }
+        self.bytes.clear();
+        self.dirty.clear();
+    }
+
+    pub(super) fn sync(&mut self) {
+        self.durable.resize(self.bytes.len(), 0);
+        for (sector, _) in std::mem::take(&mut self.dirty) {
+            store(&mut self.durable, sector, &load(&self.bytes, sector));
+        }
+        self.emptied = None;
+    }
+
+    /// Rule 7.
+    pub(super) fn fail_sync(&mut self, seed: &mut Seed) {
+        let synced = self.durable.clone();
+        if seed.one_in(2) {
+            self.durable.resize(self.bytes.len(), 0);
+        }
+        for (_, sectors) in pages(&std::mem::take(&mut self.dirty)) {
+            let fate = seed.below(3);
+            for (sector, _) in sectors {
+                match fate {
+                    0 => store(&mut self.durable, sector, &load(&self.bytes, sector)),
+                    1 => {}
+                    _ => store(&mut self.bytes, sector, &load(&synced, sector)),
+                }
+            }
+        }
+    }
+
+    /// What a power cut leaves: rules 1 to 6.
+    pub(super) fn survivor(&self, keep: Keep, seed: &mut Seed) -> Inode {
+        let keep = match (keep, seed.below(6)) {
+            (Keep::Some, 0) => Keep::All,
+            (Keep::Some, 1) => Keep::Nothing,
+            (keep, _) => keep,
+        };
+        if let Some(before) = &self.emptied
+            && (keep == Keep::Nothing || keep == Keep::Some && seed.one_in(2))
+        {
+            return Inode::durable(before.clone());
+        }
+        match keep {
+            Keep::All => Inode::durable(self.bytes.clone()),
+            Keep::Nothing => Inode::durable(self.durable.clone()),
+            Keep::Some => Inode::durable(self.mixture(seed)),
+        }
+    }
+
+    fn mixture(&self, seed: &mut Seed) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        bytes.resize(length_between(self.durable.len(), self.bytes.len(), seed), 0);
+        for (_, sectors) in pages(&self.dirty) {
+            let fate = seed.below(4);
+            for (sector, versions) in sectors {
+                let newest = load(&self.bytes, sector);
+                let survived = match fate {
+                    0 => newest,
+                    1 => continue,
+                    _ => match self.torn(sector, &versions, newest, seed) {
+                        Some(survived) => survived,
+                        None => continue,
+                    },
+                };
+                store(&mut bytes, sector, &survived);
+            }
+        }
+        bytes
+    }
+
+    /// What one sector of a torn page holds; `None` for what it held at the last sync.
+    fn torn(&self, sector: usize, versions: &[Sector], newest: Sector, seed: &mut Seed) -> Option<Sector> {
+        let held_synced = sector * SECTOR < self.durable.len();
+        match seed.below(if held_synced { 3 } else { 4 }) {
+            0 => None,
+            1 => Some(newest),
+            2 if versions.is_empty() => None,
+            2 => Some(versions[seed.below(versions.len() as u64) as usize]),
+            _ => {
+                let mut garbage = [0; SECTOR];
+                seed.fill(&mut garbage);
+                Some(garbage)
+            }
+        }
+    }
+}
+
+/// The ends are as likely as all that lies between.
+fn length_between(low: usize, high: usize, seed: &mut Seed) -> usize {
+    match seed.below(4) {
+        0 => low,
+        1 => high,
+        _ => low + seed.below((high - low) as u64 + 1) as usize,
+    }
+}
+
+fn pages(dirty: &BTreeMap<usize, Vec<Sector>>) -> BTreeMap<usize, Vec<(usize, Vec<Sector>)>> {
+    let mut pages: BTreeMap<usize, Vec<(usize, Vec<Sector>)>> = BTreeMap::new();
+    for (&sector, versions) in dirty {
+        pages.entry(sector / SECTORS_PER_PAGE).or_default().push((sector, versions.clone()));
+    }
+    pages
+}
+
+/// The part of a sector that lies within `len` bytes.
+fn within(sector: usize, len: usize) -> Range<usize> {
+    (sector * SECTOR).min(len)..((sector + 1) * SECTOR).min(len)
+}
+
+fn load(bytes: &[u8], sector: usize) -> Sector {
+    let mut out = [0; SECTOR];
+    let range = within(sector, bytes.len());
+    out[..range.len()].copy_from_slice(&bytes[range]);
+    out
+}
+
+fn store(bytes: &mut [u8], sector: usize, from: &Sector) {
+    let range = within(sector, bytes.len());
+    let len = range.len();
+    bytes[range].copy_from_slice(&from[..len]);
+}

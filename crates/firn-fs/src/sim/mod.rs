@@ -1,0 +1,19 @@
+//! The simulated file system: see [`SimFs`]. What a crash may leave of a file is in `inode.rs`, of a directory in
+//! `names.rs`.
+
+mod crash;
+mod damage;
+mod disk;
+mod fault;
+mod handle;
+mod inode;
+mod names;
+mod system;
+#[cfg(test)]
+mod tests;
+
+pub use crash::{CrashPlan, Keep};
+pub use disk::Operation;
+pub use fault::{Fault, FaultKind, OpKind};
+pub use inode::SECTOR;
+pub use system::SimFs;

@@ -1,0 +1,238 @@
+//! [`SimFs`]: a file system in memory that forgets what was not synced when told to, and fails on demand.
+//!
+//! 1. Everything is a function of the seed and of the operations: the same run gives the same trace and survivors.
+//! 2. Operations in flight complete when they are submitted.
+//! 3. Clones are the same file system. [`SimFs::power_cut`] and [`SimFs::kill`] give another one that holds what
+//!    survived, and leave this one failing every operation.
+//!
+//! Thread safety: one lock around everything. With more than one thread the trace depends on who comes first.
+
+use super::disk::{Disk, Operation};
+use super::fault::{Fault, OpKind};
+use super::handle::{DIRECT_ALIGNMENT, SimFile, SimLock};
+use super::inode::Inode;
+use super::names::Change;
+use crate::file::{File, Fs, Lock, OpenMode, parent};
+use firn_base::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The simulated file system. See the module's files for its fault model.
+#[derive(Clone)]
+pub struct SimFs {
+    pub(super) disk: Arc<Mutex<Disk>>,
+}
+
+impl SimFs {
+    /// An empty one, whose direct modes go through the page cache.
+    pub fn new(seed: u64) -> Self {
+        Self::over(Disk::new(seed))
+    }
+
+    /// An empty one, whose direct files ask for writes aligned to a sector and panic at any other.
+    pub fn direct(seed: u64) -> Self {
+        let mut disk = Disk::new(seed);
+        disk.direct = true;
+        Self::over(disk)
+    }
+
+    pub(super) fn over(disk: Disk) -> Self {
+        Self { disk: Arc::new(Mutex::new(disk)) }
+    }
+
+    /// Adds a fault.
+    pub fn inject(&self, fault: Fault) {
+        self.disk.lock().faults.push(fault);
+    }
+
+    /// Forgets all faults.
+    pub fn heal(&self) {
+        self.disk.lock().faults.clear();
+    }
+
+    /// Limits the bytes in all files together; writes past it give ENOSPC. `None` lifts the limit.
+    pub fn set_cap(&self, bytes: Option<u64>) {
+        self.disk.lock().cap_bytes = bytes;
+    }
+
+    /// Bytes in all files together, those included that are open but have no name.
+    pub fn used(&self) -> u64 {
+        self.disk.lock().used()
+    }
+
+    /// Ends the process at the `count`-th mutating operation from now (from 1): a write leaves its first part, anything
+    /// else does not happen, and all later operations fail.
+    pub fn crash_after(&self, count: u64) {
+        let mut disk = self.disk.lock();
+        disk.crash_at = Some(disk.mutations + count);
+    }
+
+    /// Whether it is dead: every operation fails.
+    pub fn crashed(&self) -> bool {
+        self.disk.lock().dead
+    }
+
+    /// Mutating operations so far.
+    pub fn mutations(&self) -> u64 {
+        self.disk.lock().mutations
+    }
+
+    /// All operations so far.
+    pub fn operations(&self) -> u64 {
+        self.disk.lock().log.len() as u64
+    }
+
+    /// All operations so far, in order.
+    pub fn log(&self) -> Vec<Operation> {
+        self.disk.lock().log.clone()
+    }
+
+    /// A hash over all operations, their bytes and their outcomes.
+    pub fn trace_hash(&self) -> u64 {
+        self.disk.lock().trace
+    }
+
+    fn whole(&self, kind: OpKind, path: &Path, verb: &str, body: impl FnOnce(&mut Disk) -> Result<()>) -> Result<()> {
+        let mut disk = self.disk.lock();
+        disk.admit_whole(kind, path, verb)?;
+        let result = body(&mut disk);
+        disk.record(kind, path, 0, &[], result.is_ok());
+        result
+    }
+}
+
+fn failed(verb: &str, path: &Path, kind: io::ErrorKind) -> Error {
+    Error::from_io(verb, path, io::Error::from(kind))
+}
+
+fn in_directory(disk: &Disk, path: &Path, verb: &str) -> Result<()> {
+    match disk.names.is_directory(&parent(path)) {
+        true => Ok(()),
+        false => Err(failed(verb, path, io::ErrorKind::NotFound)),
+    }
+}
+
+fn open_or_create(disk: &mut Disk, path: &Path, empty: bool) -> Result<u64> {
+    in_directory(disk, path, "open")?;
+    if let Some(&id) = disk.names.seen.get(path) {
+        if empty {
+            disk.inode(id).empty();
+        }
+        return Ok(id);
+    }
+    let id = disk.add_inode(Inode::default());
+    disk.names.change(Change::Add { path: path.to_path_buf(), inode: id });
+    Ok(id)
+}
+
+impl Fs for SimFs {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let mut opened = (0, 1);
+        let creates = matches!(mode, OpenMode::Create | OpenMode::CreateDirect);
+        self.whole(if creates { OpKind::Create } else { OpKind::Open }, path, "open", |disk| {
+            let inode = if creates { open_or_create(disk, path, true)? } else { disk.find(path, "open")? };
+            disk.inode(inode).handles += 1;
+            let direct = disk.direct && matches!(mode, OpenMode::ReadDirect | OpenMode::CreateDirect);
+            opened = (inode, if direct { DIRECT_ALIGNMENT } else { 1 });
+            Ok(())
+        })?;
+        let (inode, alignment) = opened;
+        let writable = !matches!(mode, OpenMode::Read | OpenMode::ReadDirect);
+        Ok(Arc::new(SimFile { disk: self.disk.clone(), path: path.to_path_buf(), inode, alignment, writable }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.whole(OpKind::Rename, from, "rename", |disk| {
+            in_directory(disk, to, "rename")?;
+            let inode = disk.find(from, "rename")?;
+            disk.names.change(Change::Move { from: from.to_path_buf(), to: to.to_path_buf(), inode });
+            Ok(())
+        })
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.whole(OpKind::Remove, path, "remove", |disk| {
+            let inode = disk.find(path, "remove")?;
+            disk.names.change(Change::Remove { path: path.to_path_buf(), inode });
+            Ok(())
+        })
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.whole(OpKind::Link, from, "link", |disk| {
+            in_directory(disk, to, "link")?;
+            if disk.names.seen.contains_key(to) {
+                return Err(failed("link", to, io::ErrorKind::AlreadyExists));
+            }
+            let inode = disk.find(from, "link")?;
+            disk.names.change(Change::Add { path: to.to_path_buf(), inode });
+            Ok(())
+        })
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.whole(OpKind::CreateDir, path, "create directory", |disk| {
+            disk.names.make_directories(path);
+            Ok(())
+        })
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        self.whole(OpKind::List, path, "list", |disk| {
+            if !disk.names.is_directory(path) {
+                return Err(failed("list", path, io::ErrorKind::NotFound));
+            }
+            names = disk.names.list(path);
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.whole(OpKind::SyncDir, path, "sync directory", |disk| {
+            if !disk.names.is_directory(path) {
+                return Err(failed("sync directory", path, io::ErrorKind::NotFound));
+            }
+            disk.names.sync(path);
+            disk.sweep();
+            Ok(())
+        })
+    }
+
+    fn len(&self, path: &Path) -> Result<u64> {
+        let mut len = 0;
+        self.whole(OpKind::Len, path, "stat", |disk| {
+            let id = disk.find(path, "stat")?;
+            len = disk.inode(id).bytes().len() as u64;
+            Ok(())
+        })?;
+        Ok(len)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        self.whole(OpKind::Lock, path, "lock", |disk| {
+            let _inode = open_or_create(disk, path, false)?;
+            if !disk.locks.insert(path.to_path_buf()) {
+                let message = format!("{} is held: another handle has the database open", path.display());
+                return Err(Error::new(ErrorKind::Locked, message));
+            }
+            Ok(())
+        })?;
+        Ok(Box::new(SimLock { disk: self.disk.clone(), path: path.to_path_buf() }))
+    }
+
+    fn name(&self) -> String {
+        format!("simulated, {}", if self.disk.lock().direct { "direct" } else { "buffered" })
+    }
+}
+
+impl fmt::Debug for SimFs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let disk = self.disk.lock();
+        write!(f, "SimFs {{ {} files, {} mutations, dead: {} }}", disk.names.seen.len(), disk.mutations, disk.dead)
+    }
+}

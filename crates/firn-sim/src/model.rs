@@ -1,0 +1,202 @@
+//! The reference: every batch that was issued, in order, with what became of it; and from that, what may come back.
+//!
+//! 1. What comes back is the state after some prefix of the acknowledged batches, each whole or absent (I1, I2, I3).
+//! 2. The prefix has all that must survive: after a kill, all acknowledged; after a power cut, all acknowledged with
+//!    `Durability::Power` and what was acknowledged before such a one, or before a sync or flush that succeeded.
+//! 3. Behind the whole prefix one more batch may be there that was issued and not acknowledged: the one in flight at the
+//!    crash, or one that failed after the last success.
+//! 4. A batch that failed and was followed by a success is not there.
+
+use firndb::Durability;
+use std::collections::BTreeMap;
+
+/// Contents.
+pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+/// A key and its new value; `None` deletes.
+pub type Change = (Vec<u8>, Option<Vec<u8>>);
+
+/// How the process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// The process was killed.
+    Kill,
+    /// The machine lost power.
+    Power,
+}
+
+#[derive(Debug, Clone)]
+struct Batch {
+    changes: Vec<Change>,
+    acknowledged: bool,
+}
+
+/// What was issued since `base`, and what of it must survive.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    base: Map,
+    now: Map,
+    batches: Vec<Batch>,
+    survives_kill: usize,
+    survives_power: usize,
+}
+
+fn apply(map: &mut Map, changes: &[Change]) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => drop(map.insert(key.clone(), value.clone())),
+            None => drop(map.remove(key)),
+        }
+    }
+}
+
+impl History {
+    /// What a reader must see now: all that was acknowledged.
+    pub fn now(&self) -> &Map {
+        &self.now
+    }
+
+    /// Notes a batch that is about to be written. Until it is acknowledged it counts as failed.
+    pub fn issue(&mut self, changes: Vec<Change>) {
+        self.batches.push(Batch { changes, acknowledged: false });
+    }
+
+    /// The last batch was acknowledged.
+    pub fn acknowledge(&mut self, durability: Durability) {
+        if let Some(last) = self.batches.last_mut() {
+            last.acknowledged = true;
+            apply(&mut self.now, &last.changes);
+        }
+        self.survives_kill = self.batches.len();
+        if durability == Durability::Power {
+            self.survives_power = self.batches.len();
+        }
+    }
+
+    /// All that was acknowledged is durable now.
+    pub fn synced(&mut self) {
+        self.survives_power = self.survives_kill;
+    }
+
+    /// A sync failed: pages may hold old bytes even for a reader, so only what was durable before is sure.
+    pub fn doubt(&mut self) {
+        self.survives_kill = self.survives_power;
+    }
+
+    /// Whether a database must exist, in which all this is.
+    pub fn must_exist(&self, death: Death) -> bool {
+        !self.base.is_empty() || self.floor(death) > 0
+    }
+
+    fn floor(&self, death: Death) -> usize {
+        match death {
+            Death::Kill => self.survives_kill,
+            Death::Power => self.survives_power,
+        }
+    }
+
+    /// Checks that `got` may have come back after `death`; an account of what is wrong if not.
+    ///
+    /// # Errors
+    /// That account.
+    pub fn check(&self, got: &Map, death: Death) -> Result<(), String> {
+        let mut state = self.base.clone();
+        let floor = self.floor(death);
+        let mut matched = None;
+        for count in 0..=self.batches.len() {
+            if count > 0 && self.batches[count - 1].acknowledged {
+                apply(&mut state, &self.batches[count - 1].changes);
+            }
+            if state == *got {
+                matched = Some(count);
+                if count >= floor {
+                    return Ok(());
+                }
+            }
+        }
+        // `state` holds all that was acknowledged now.
+        for batch in self.batches.iter().rev().take_while(|batch| !batch.acknowledged) {
+            let mut state = state.clone();
+            apply(&mut state, &batch.changes);
+            if state == *got {
+                return Ok(());
+            }
+        }
+        Err(self.account(got, death, matched))
+    }
+
+    fn account(&self, got: &Map, death: Death, matched: Option<usize>) -> String {
+        let (floor, issued) = (self.floor(death), self.batches.len());
+        let head = format!("after {death:?}, {issued} issued of which the first {floor} must be there: ");
+        if let Some(count) = matched {
+            return format!("{head}only the first {count} are");
+        }
+        let mut differences = Vec::new();
+        for (key, value) in &self.now {
+            match got.get(key) {
+                None => differences.push(format!("{} missing", key.escape_ascii())),
+                Some(other) if other != value => differences.push(format!("{} differs", key.escape_ascii())),
+                _ => {}
+            }
+        }
+        let extra = got.keys().filter(|key| !self.now.contains_key(*key));
+        differences.extend(extra.map(|key| format!("{} came back", key.escape_ascii())));
+        differences.truncate(12);
+        format!("{head}no prefix gives what came back; against all acknowledged: {}", differences.join(", "))
+    }
+
+    /// Goes on from what came back.
+    pub fn restart(&mut self, got: Map) {
+        *self = History { base: got.clone(), now: got, ..History::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(n: u8) -> Vec<Change> {
+        vec![(vec![n], Some(vec![n])), (vec![0], Some(vec![n]))]
+    }
+
+    fn map(entries: &[(u8, u8)]) -> Map {
+        entries.iter().map(|(key, value)| (vec![*key], vec![*value])).collect()
+    }
+
+    #[test]
+    fn prefixes_pass_and_holes_do_not() {
+        let mut history = History::default();
+        for n in 1..=3 {
+            history.issue(put(n));
+            history.acknowledge(if n == 1 { Durability::Power } else { Durability::Process });
+        }
+        let all = map(&[(0, 3), (1, 1), (2, 2), (3, 3)]);
+        assert_eq!(history.now(), &all);
+        let two = map(&[(0, 2), (1, 1), (2, 2)]);
+        assert!(history.check(&all, Death::Kill).is_ok() && history.check(&two, Death::Power).is_ok());
+        assert!(history.check(&two, Death::Kill).unwrap_err().contains("only the first 2"));
+        assert!(history.check(&Map::new(), Death::Power).is_err());
+        let hole = map(&[(0, 3), (1, 1), (3, 3)]);
+        assert!(history.check(&hole, Death::Power).unwrap_err().contains("missing"));
+        let torn = map(&[(0, 2), (1, 1), (2, 2), (3, 3)]);
+        assert!(history.check(&torn, Death::Power).is_err());
+    }
+
+    #[test]
+    fn one_unacknowledged_batch_may_follow_but_none_in_the_middle() {
+        let mut history = History::default();
+        history.issue(put(1));
+        history.issue(put(2));
+        history.acknowledge(Durability::Power);
+        history.issue(put(3));
+        history.issue(put(4));
+        for (got, good) in [
+            (map(&[(0, 2), (2, 2)]), true),
+            (map(&[(0, 4), (2, 2), (4, 4)]), true),
+            (map(&[(0, 3), (2, 2), (3, 3)]), true),
+            (map(&[(0, 2), (1, 1), (2, 2)]), false),
+            (map(&[(0, 4), (2, 2), (3, 3), (4, 4)]), false),
+        ] {
+            assert_eq!(history.check(&got, Death::Power).is_ok(), good, "{got:?}");
+        }
+    }
+}

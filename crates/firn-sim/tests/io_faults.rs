@@ -1,0 +1,160 @@
+//! Operations that fail: what was acknowledged stays, the error has the right kind, reads go on, and writes resume or say
+//! that they will not.
+
+use firn_base::seed::Seed;
+use firn_fs::{Fault, FaultKind, OpKind, SimFs};
+use firn_sim::{Death, History, Session, Setup, Tier, each_seed, read_all};
+use firndb::{Durability, Error, ErrorKind};
+use std::time::Duration;
+
+/// Runs `count` operations, noting what failed; returns the errors. Between them every read must be right.
+fn run_on(session: &mut Session, count: u64, random: &mut Seed) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for _ in 0..count {
+        // Reads, snapshots and reopens are for the other suites: here only what changes something may fail.
+        let setup = session.setup.clone();
+        let outcome = match random.below(20) {
+            0 => session.db().flush().inspect(|()| session.history.synced()),
+            1 => session.db().sync().inspect(|()| session.history.synced()),
+            2 => session.db().compact_range(None, None).inspect(|()| session.history.synced()),
+            3..6 => {
+                session.clock.advance(Duration::from_millis(300));
+                session.inline.step();
+                Ok(())
+            }
+            6 | 7 => session.write(vec![(setup.key(random), None)], setup.durability(random)),
+            _ => {
+                let (key, value) = (setup.key(random), setup.value(random));
+                session.write(vec![(key, Some(value))], setup.durability(random))
+            }
+        };
+        if let Err(error) = outcome {
+            if error.kind() == ErrorKind::Poisoned {
+                session.history.doubt();
+            }
+            errors.push(error);
+        }
+        if random.one_in(10) {
+            let got = read_all(session.db()).expect("reads go on");
+            assert!(got == *session.history.now(), "contents differ while operations fail");
+        }
+    }
+    errors
+}
+
+fn recover_and_settle(setup: &Setup, fs: &SimFs, history: &History, death: Death, random: &mut Seed) {
+    let mut session = Session::open(setup, fs, None, history.clone()).expect("recovery");
+    let got = read_all(session.db()).unwrap();
+    history.check(&got, death).unwrap_or_else(|account| panic!("{account}"));
+    session.history.restart(got);
+    session.run(50, random).unwrap();
+    session.settle().unwrap();
+}
+
+/// `io_countdown`: the n-th operation of some kind fails, once or for ever.
+#[test]
+fn the_nth_operation_fails() {
+    each_seed("io_faults", Tier::get().scale(1000), |seed| {
+        let mut random = Seed::new(seed);
+        let setup = Setup { direct: random.one_in(2), ..Setup::small() };
+        let setup = if random.one_in(3) { Setup { power_percent: 20, ..setup } } else { setup };
+        let fs = setup.file_system(seed);
+        let kind =
+            [FaultKind::Eio, FaultKind::Enospc, FaultKind::Eintr, FaultKind::ShortWrite][random.below(4) as usize];
+        let fault = if random.one_in(3) { Fault::for_ever(kind) } else { Fault::once(kind) };
+        let reach = 8 << random.below(6);
+        fs.inject(fault.on_mutations().after(random.below(reach)));
+        let history = History::default();
+        let mut session = match Session::open(&setup, &fs, None, history.clone()) {
+            Ok(session) => session,
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Poisoned), "{error:?}");
+                fs.heal();
+                Session::open(&setup, &fs, None, history).expect("once the disk works")
+            }
+        };
+        let errors = run_on(&mut session, 120, &mut random);
+        for error in &errors {
+            let kind = error.kind();
+            assert!(matches!(kind, ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Poisoned), "{error:?}");
+        }
+        fs.heal();
+        let poisoned = errors.iter().any(|error| error.kind() == ErrorKind::Poisoned);
+        if !poisoned {
+            session.clock.advance(Duration::from_secs(2));
+            session.inline.run();
+            let late = run_on(&mut session, 30, &mut random);
+            // A sync that failed in the background poisons when it is next needed.
+            assert!(late.iter().all(|error| error.kind() == ErrorKind::Poisoned), "{late:?}");
+        }
+        let death = if random.one_in(2) { Death::Kill } else { Death::Power };
+        let after = if death == Death::Kill { fs.kill() } else { fs.power_cut(random.next_u64()) };
+        recover_and_settle(&setup, &after, &session.history, death, &mut random);
+    });
+}
+
+/// `fsync_fail`: a failed sync is never retried into silence.
+#[test]
+fn a_failed_sync_poisons_and_a_reopen_recovers() {
+    each_seed("io_faults", Tier::get().scale(300), |seed| {
+        let mut random = Seed::new(seed);
+        let setup = Setup::small();
+        let fs = setup.file_system(seed);
+        let mut session = Session::open(&setup, &fs, None, History::default()).unwrap();
+        assert!(run_on(&mut session, 40, &mut random).is_empty());
+        let log = random.one_in(2);
+        let fault = Fault::once(FaultKind::Eio).on(OpKind::Sync).after(random.below(3));
+        fs.inject(if log { fault.at(".log") } else { fault });
+        let errors = run_on(&mut session, 80, &mut random);
+        assert!(!log || !errors.is_empty(), "80 operations without a sync of the log");
+        if let Some(at) = errors.iter().position(|error| error.kind() == ErrorKind::Poisoned) {
+            let write = session.db().put(b"after", b"a failed sync").map_err(|error| error.kind());
+            assert!(!log || write == Err(ErrorKind::Poisoned), "{write:?} after {:?}", errors[at]);
+            if write.is_ok() {
+                session.history.issue(vec![(b"after".to_vec(), Some(b"a failed sync".to_vec()))]);
+                session.history.acknowledge(Durability::Power);
+            }
+        }
+        let now = read_all(session.db()).expect("reads go on");
+        assert!(now == *session.history.now());
+        match random.below(3) {
+            0 => {
+                // Closed and opened again in the same process.
+                let history = session.history.clone();
+                drop(session);
+                recover_and_settle(&setup, &fs, &history, Death::Kill, &mut random);
+            }
+            1 => recover_and_settle(&setup, &fs.kill(), &session.history, Death::Kill, &mut random),
+            _ => {
+                let after = fs.power_cut(random.next_u64());
+                recover_and_settle(&setup, &after, &session.history, Death::Power, &mut random);
+            }
+        }
+    });
+}
+
+/// `disk_cap`: the disk fills up in the middle of anything, then has room again: writes resume without a reopen.
+#[test]
+fn a_full_disk_passes() {
+    each_seed("io_faults", Tier::get().scale(200), |seed| {
+        let mut random = Seed::new(seed);
+        let setup = Setup { direct: random.one_in(2), ..Setup::small() };
+        let fs = setup.file_system(seed);
+        let mut session = Session::open(&setup, &fs, None, History::default()).unwrap();
+        assert!(run_on(&mut session, 30, &mut random).is_empty());
+        for _ in 0..4 {
+            fs.set_cap(Some(fs.used() + 4096 * random.below(12)));
+            let errors = run_on(&mut session, 60, &mut random);
+            assert!(errors.iter().all(|error| error.kind() == ErrorKind::NoSpace), "{errors:?}");
+            fs.set_cap(None);
+            session.clock.advance(Duration::from_secs(2));
+            session.inline.run();
+            let late = run_on(&mut session, 20, &mut random);
+            assert!(late.is_empty(), "there is room again: {late:?}");
+        }
+        session.come_to_rest().unwrap();
+        let death = if random.one_in(2) { Death::Kill } else { Death::Power };
+        let after = if death == Death::Kill { fs.kill() } else { fs.power_cut(random.next_u64()) };
+        recover_and_settle(&setup, &after, &session.history, death, &mut random);
+    });
+}

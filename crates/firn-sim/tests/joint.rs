@@ -1,0 +1,17 @@
+//! One cut anywhere through the whole engine, under every invariant of testing.md, section 3.
+
+use firn_sim::{Tally, Tier, each_seed, joint};
+use std::sync::{Arc, Mutex};
+
+#[test]
+fn a_cut_anywhere_loses_nothing_that_was_promised() {
+    let total = Arc::new(Mutex::new(Tally::default()));
+    let into = total.clone();
+    let seeds = Tier::get().scale(1000);
+    each_seed("joint", seeds, move |seed| {
+        let tally = joint(seed);
+        into.lock().unwrap().add(tally);
+    });
+    let total = total.lock().unwrap();
+    println!("joint: {} recoveries of {} distinct images", total.recoveries, total.images.len());
+}
