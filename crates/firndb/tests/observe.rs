@@ -41,11 +41,14 @@ fn fill(db: &Db, rounds: u32) {
 fn events_and_stats_add_up() {
     let dir = tempfile::tempdir().unwrap();
     let seen = Arc::new(Seen::default());
-    let options = Options { listener: Some(seen.clone()), ..Options::tiny() };
+    let inline = Arc::new(Inline::new());
+    let environment = Environment { executor: Some(inline.clone()), ..Environment::default() };
+    let options = Options { listener: Some(seen.clone()), environment, ..Options::tiny() };
     let db = Db::open(dir.path(), options).unwrap();
     fill(&db, 20);
     db.flush().unwrap();
     db.wait_idle().unwrap();
+    inline.run();
     let stats = db.stats();
     assert_eq!(stats.flushes as usize, seen.count(|e| matches!(e, Event::Flushed { .. })));
     let compactions: u64 = stats.levels.iter().map(|level| level.compactions + level.moves).sum();
