@@ -34,6 +34,8 @@ pub(crate) struct Jobs {
     /// A table that cost too many fruitless reads, and its level.
     seek: Mutex<Option<(usize, u64)>>,
     graveyard: Mutex<Vec<Dead>>,
+    /// A flushed buffer whose memory the next one takes.
+    spare: Mutex<Option<Buffer>>,
     /// Counts finished actions, and wakes those who wait for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
 }
@@ -68,7 +70,7 @@ impl Work for Inner {
         let cleaned = self.drain_log() | self.remove_obsolete();
         match self.start(true) {
             Some(job) => {
-                self.perform(&job);
+                self.perform(job);
                 true
             }
             None => cleaned,
@@ -131,21 +133,25 @@ impl Inner {
         Job { plan, state }
     }
 
-    fn unmark(&self, plan: &Plan) {
+    /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind it.
+    fn unmark(&self, job: Job) {
+        let reason = job.plan.reason;
+        let ids: Vec<u64> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
+        drop(job);
         let mut jobs = self.jobs.state.lock();
-        match plan.reason {
+        match reason {
             Reason::Flush => jobs.flushing = false,
             _ => jobs.compacting -= 1,
         }
-        for (_, run) in &plan.tables {
-            jobs.busy.remove(&run.meta.id);
+        for id in ids {
+            jobs.busy.remove(&id);
         }
     }
 
     /// Runs an action and installs what it made.
-    fn perform(&self, job: &Job) {
-        let result = self.run_and_install(job);
-        self.unmark(&job.plan);
+    fn perform(&self, job: Job) {
+        let result = self.run_and_install(&job);
+        self.unmark(job);
         self.note(result.err());
         self.update_stall();
         self.executor.wake();
@@ -168,7 +174,7 @@ impl Inner {
         self.drain_log();
         let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
         if let Some(job) = due.then(|| self.start(false)).flatten() {
-            self.perform(&job);
+            self.perform(job);
         }
     }
 
@@ -230,11 +236,15 @@ impl Inner {
                 if graveyard[i].is_free() { ready.push(graveyard.swap_remove(i)) } else { i += 1 }
             }
         }
-        for dead in &ready {
+        let any = !ready.is_empty();
+        for dead in ready {
             let (path, id) = match dead {
                 Dead::Table(run) => (self.files.table(run.meta.id), run.meta.id),
-                Dead::Log(id) => (self.files.log(*id), *id),
-                Dead::Buffer(_) => continue,
+                Dead::Log(id) => (self.files.log(id), id),
+                Dead::Buffer(buffer) => {
+                    *self.jobs.spare.lock() = Arc::into_inner(buffer);
+                    continue;
+                }
             };
             match self.files.fs.remove(&path) {
                 Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
@@ -242,10 +252,23 @@ impl Inner {
                 Err(error) => tracing::warn!(%error, "an obsolete file stays"),
             }
         }
-        if !ready.is_empty() {
+        if any {
             self.tables.sweep();
         }
-        !ready.is_empty()
+        any
+    }
+
+    /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
+    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
+        let fits = |buffer: &mut Buffer| {
+            let bytes = buffer.capacity_bytes() - Buffer::EMPTY_BYTES;
+            // One that was made for a huge batch is not kept.
+            (capacity..capacity + capacity / 8 + 64).contains(&bytes)
+        };
+        match self.jobs.spare.lock().take_if(fits) {
+            Some(spare) => spare.recycle(log_id),
+            None => Buffer::new(capacity, log_id),
+        }
     }
 
     /// Once a second: takes the pins of cursors that idle on an old state.
@@ -341,7 +364,7 @@ impl Inner {
             while let Some(job) = self.start_manual(level, (from, to), after.as_deref()) {
                 after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
                 let result = self.run_and_install(&job);
-                self.unmark(&job.plan);
+                self.unmark(job);
                 result?;
                 if level == 0 {
                     break;

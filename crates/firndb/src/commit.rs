@@ -22,8 +22,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Rounds that a follower looks again before it sleeps: a frame takes microseconds, waking a thread as many.
-const SPIN_ROUNDS: u32 = 40;
+/// Rounds that a waiter looks again, giving its time slice away, before it sleeps: a frame takes microseconds, waking a
+/// thread as many, and whoever gets the time slice may join the next group.
+const SPIN_ROUNDS: u32 = 64;
 
 /// The queue and what it feeds.
 pub(crate) struct Commit {
@@ -77,15 +78,23 @@ pub(crate) enum Joined {
 /// A lock that is taken in the order of numbers.
 struct Turnstile<T> {
     state: Mutex<(u64, T)>,
+    /// The number whose turn it is, to look at without the lock.
+    turn: AtomicU64,
     moved: Condvar,
 }
 
 impl<T> Turnstile<T> {
     fn new(value: T) -> Self {
-        Self { state: Mutex::new((0, value)), moved: Condvar::new() }
+        Self { state: Mutex::new((0, value)), turn: AtomicU64::new(0), moved: Condvar::new() }
     }
 
     fn wait(&self, number: u64) -> MutexGuard<'_, (u64, T)> {
+        for round in 0..SPIN_ROUNDS {
+            if self.turn.load(Ordering::Acquire) == number {
+                break;
+            }
+            relax(round);
+        }
         let mut state = self.state.lock();
         while state.0 != number {
             self.moved.wait(&mut state);
@@ -95,6 +104,7 @@ impl<T> Turnstile<T> {
 
     fn leave(&self, mut state: MutexGuard<'_, (u64, T)>) {
         state.0 += 1;
+        self.turn.store(state.0, Ordering::Release);
         drop(state);
         self.moved.notify_all();
     }

@@ -73,8 +73,22 @@ struct Recovery {
     last_seqno: SeqNo,
 }
 
+/// How often a read-only open begins again because a writer beside it removed a file under its feet.
+const READ_ONLY_TRIES: u32 = 8;
+
 /// Opens the database at `dir`.
 pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
+    let mut tries = if read_only { READ_ONLY_TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        match open_once(dir, options.clone(), read_only) {
+            Err(error) if tries > 0 && error.kind() == ErrorKind::Corruption => {}
+            other => return other,
+        }
+    }
+}
+
+fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
     let budget = Budget::new(&options)?;
     options.compression.check()?;
     let clock = options.environment.clock.clone().unwrap_or_else(Clock::system);
@@ -193,9 +207,14 @@ impl Recovery {
             stop: Arc::new(AtomicBool::new(false)),
         };
         let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
+        // A read-only open keeps every table open: a writer beside it may remove the files at any time.
+        let (tables_max, bytes_max) = match read_only {
+            true => (usize::MAX, u64::MAX),
+            false => (options.max_open_files.max(1), budget.open_tables_bytes),
+        };
         let bounds = TableCacheBounds {
-            tables_max: options.max_open_files.max(1),
-            bytes_max: budget.open_tables_bytes,
+            tables_max,
+            bytes_max,
             seek_charge_bytes: options.limits.seek_charge_bytes,
             direct: options.direct_io,
         };
@@ -325,10 +344,13 @@ impl Recovery {
             }
             _ => error,
         })?;
+        // The halves before the file's length: what a writer moves from there meanwhile is then seen twice, not never.
+        let overlay = match &self.pm {
+            Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
+            None => Vec::new(),
+        };
         let mut source = LogSource::new(file, self.counters.clone())?;
-        if let Some(pool) = &self.pm {
-            source.overlay = PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?;
-        }
+        source.overlay = overlay;
         if let Some(end) = sealed {
             source.cut(end.end);
         }
@@ -391,6 +413,11 @@ impl Recovery {
         self.step("record");
         let active = Arc::new(Buffer::new(self.budget.write_buffer_bytes, log_id));
         let mut part = Part::default().with_tables(manifest.version(), &self.tables, self.options.limits.levels);
+        if self.read_only {
+            for (_, run) in part.tables() {
+                run.table()?;
+            }
+        }
         part.buffers.push(active.clone());
         part.buffers.extend(self.kept.drain(..).rev());
         let (log, pm_buffer) = log.map_or((None, None), |(log, pm)| (Some(log), pm));

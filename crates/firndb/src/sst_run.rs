@@ -160,7 +160,7 @@ impl TableCache {
         let bytes = table.memory_bytes() as u64;
         let mut kept = self.kept.lock();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let mut looks = kept.len() * 2;
+        let mut looks = kept.len().min(1 << 20) * 2;
         while looks > 0 && (kept.len() >= self.tables_max || self.bytes.load(Ordering::Relaxed) > self.bytes_max) {
             looks -= 1;
             let Some(oldest) = kept.pop_front() else { break };

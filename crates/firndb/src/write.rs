@@ -112,7 +112,7 @@ impl Inner {
     pub(crate) fn switch_buffer(&self, queue: &mut Queue, bytes: usize) {
         let log_id = self.next_file_id();
         let capacity = self.budget.write_buffer_bytes.max(bytes);
-        let fresh = Arc::new(Buffer::new(capacity, log_id));
+        let fresh = Arc::new(self.fresh_buffer(capacity, log_id));
         self.state.rcu(|state| {
             let mut part = (*state.parts[0]).clone();
             part.buffers.insert(0, fresh.clone());

@@ -59,123 +59,162 @@ fn check_scans(db: &Db, snapshot: Option<&Snapshot>, model: &Model, seed: &mut S
     assert_eq!(iter.valid().then(|| iter.key().to_vec()), at.checked_sub(1).map(|at| want[at].0.to_vec()));
 }
 
+fn options(dir: &Path, pm: bool) -> Options {
+    let pm = pm.then(|| PmConfig::at(dir.with_extension("pool"), Backend::Emulated, 256 << 10));
+    Options { pm, ..Options::tiny() }
+}
+
 fn open(dir: &Path, pm: bool) -> Db {
-    let mut options = Options::tiny();
-    if pm {
-        options.pm = Some(PmConfig::at(dir.with_extension("pool"), Backend::Emulated, 256 << 10));
+    Db::open(dir, options(dir, pm)).unwrap()
+}
+
+/// A database and what it should hold.
+struct Session {
+    root: tempfile::TempDir,
+    pm: bool,
+    db: Option<Db>,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+    seed: Seed,
+}
+
+impl Session {
+    fn new(number: u64, pm: bool) -> Session {
+        let root = tempfile::tempdir().unwrap();
+        let db = Some(open(&root.path().join("db"), pm));
+        Session { root, pm, db, model: Model::new(), snapshots: Vec::new(), seed: Seed::new(number) }
     }
-    Db::open(dir, options).unwrap()
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn step(&mut self) {
+        match self.seed.below(100) {
+            0..65 => self.write(),
+            65..88 => self.read(),
+            88..94 => check_scans(self.db.as_ref().unwrap(), None, &self.model, &mut self.seed),
+            94 => self.snapshots.push((self.db().snapshot(), self.model.clone())),
+            95 => self.read_snapshot(),
+            96 => self.compact(),
+            97 => self.checkpoint(),
+            98 => self.read_only(),
+            _ => self.reopen(),
+        }
+    }
+
+    fn write(&mut self) {
+        let durability = if self.seed.one_in(10) { Durability::Power } else { Durability::Process };
+        let options = WriteOptions { durability };
+        let mut batch = WriteBatch::new();
+        let count = if self.seed.one_in(13) { self.seed.below(20) } else { 1 };
+        for _ in 0..count {
+            let (key, value) = (key(&mut self.seed), value(&mut self.seed));
+            if self.seed.one_in(5) {
+                batch.delete(&key);
+                self.model.remove(&key);
+            } else {
+                batch.put(&key, &value);
+                self.model.insert(key, value);
+            }
+        }
+        self.db().write(batch, &options).unwrap();
+    }
+
+    fn read(&mut self) {
+        if self.seed.one_in(6) {
+            let keys: Vec<_> = (0..self.seed.below(30)).map(|_| key(&mut self.seed)).collect();
+            let got = self.db().multi_get(&keys).unwrap();
+            for (key, value) in keys.iter().zip(got) {
+                assert_eq!(value.map(|v| v.to_vec()), self.model.get(key).cloned());
+            }
+            return;
+        }
+        let key = key(&mut self.seed);
+        assert_eq!(self.db().get(&key).unwrap().map(|v| v.to_vec()), self.model.get(&key).cloned());
+    }
+
+    fn read_snapshot(&mut self) {
+        if self.snapshots.is_empty() {
+            return;
+        }
+        let at = self.seed.below(self.snapshots.len() as u64) as usize;
+        let (snapshot, model) = self.snapshots.swap_remove(at);
+        check_scans(self.db.as_ref().unwrap(), Some(&snapshot), &model, &mut self.seed);
+        let key = key(&mut self.seed);
+        assert_eq!(snapshot.get(&key).unwrap().map(|v| v.to_vec()), model.get(&key).cloned());
+    }
+
+    fn compact(&mut self) {
+        let from = key(&mut self.seed);
+        match self.seed.below(4) {
+            0 => self.db().flush().unwrap(),
+            1 => self.db().compact_range(None, None).unwrap(),
+            2 => self.db().compact_range(Some(&from), None).unwrap(),
+            _ => self.db().sync().unwrap(),
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        let copy = self.root.path().join(format!("copy{}", self.seed.next_u64()));
+        self.db().checkpoint(&copy).unwrap();
+        let copy = Db::open(&copy, Options::tiny()).unwrap();
+        check_scans(&copy, None, &self.model, &mut self.seed);
+        copy.verify().unwrap();
+        copy.put(b"only here", b"1").unwrap();
+        assert!(self.db().get(b"only here").unwrap().is_none());
+    }
+
+    fn read_only(&mut self) {
+        let dir = self.root.path().join("db");
+        let reader = Db::open_read_only(&dir, options(&dir, self.pm)).unwrap();
+        check_scans(&reader, None, &self.model, &mut self.seed);
+        assert!(reader.put(b"k", b"v").is_err());
+    }
+
+    fn reopen(&mut self) {
+        self.snapshots.clear();
+        let db = self.db.take().unwrap();
+        if self.seed.one_in(2) {
+            db.close().unwrap();
+        } else {
+            drop(db);
+        }
+        self.db = Some(open(&self.root.path().join("db"), self.pm));
+        self.db().verify().unwrap();
+    }
+
+    fn finish(self) {
+        let db = self.db();
+        db.wait_idle().unwrap();
+        db.verify().unwrap();
+        let got: Vec<_> = db.iter().unwrap().entries().map(|e| e.map(|(k, v)| (k, v.to_vec())).unwrap()).collect();
+        assert_eq!(got, self.model.iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>());
+    }
 }
 
 fn run(number: u64, operations: u64, pm: bool) {
-    let mut seed = Seed::new(number);
-    let root = tempfile::tempdir().unwrap();
-    let dir = root.path().join("db");
-    let mut db = open(&dir, pm);
-    let mut model = Model::new();
-    let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
+    let mut session = Session::new(number, pm);
     for _ in 0..operations {
-        let durability = if seed.one_in(10) { Durability::Power } else { Durability::Process };
-        let options = WriteOptions { durability };
-        match seed.below(100) {
-            0..50 => {
-                let (key, value) = (key(&mut seed), value(&mut seed));
-                db.put_with(&key, &value, &options).unwrap();
-                model.insert(key, value);
-            }
-            50..60 => {
-                let key = key(&mut seed);
-                db.delete_with(&key, &options).unwrap();
-                model.remove(&key);
-            }
-            60..65 => {
-                let mut batch = WriteBatch::new();
-                for _ in 0..seed.below(20) {
-                    let (key, value) = (key(&mut seed), value(&mut seed));
-                    if seed.one_in(3) {
-                        batch.delete(&key);
-                        model.remove(&key);
-                    } else {
-                        batch.put(&key, &value);
-                        model.insert(key, value);
-                    }
-                }
-                db.write(batch, &options).unwrap();
-            }
-            65..85 => {
-                let key = key(&mut seed);
-                assert_eq!(db.get(&key).unwrap().map(|v| v.to_vec()), model.get(&key).cloned());
-            }
-            85..88 => {
-                let keys: Vec<_> = (0..seed.below(30)).map(|_| key(&mut seed)).collect();
-                let got = db.multi_get(&keys).unwrap();
-                for (key, value) in keys.iter().zip(got) {
-                    assert_eq!(value.map(|v| v.to_vec()), model.get(key).cloned());
-                }
-            }
-            88..94 => check_scans(&db, None, &model, &mut seed),
-            94 => snapshots.push((db.snapshot(), model.clone())),
-            95 => {
-                if !snapshots.is_empty() {
-                    let at = seed.below(snapshots.len() as u64) as usize;
-                    let (snapshot, model) = snapshots.swap_remove(at);
-                    check_scans(&db, Some(&snapshot), &model, &mut seed);
-                    let key = key(&mut seed);
-                    assert_eq!(snapshot.get(&key).unwrap().map(|v| v.to_vec()), model.get(&key).cloned());
-                }
-            }
-            96 => match seed.below(4) {
-                0 => db.flush().unwrap(),
-                1 => db.compact_range(None, None).unwrap(),
-                2 => db.compact_range(Some(&key(&mut seed)), None).unwrap(),
-                _ => db.sync().unwrap(),
-            },
-            97 => {
-                let copy = root.path().join(format!("copy{}", seed.next_u64()));
-                db.checkpoint(&copy).unwrap();
-                let copy = Db::open(&copy, Options::tiny()).unwrap();
-                check_scans(&copy, None, &model, &mut seed);
-                copy.verify().unwrap();
-                copy.put(b"only here", b"1").unwrap();
-                assert!(db.get(b"only here").unwrap().is_none());
-            }
-            98 => {
-                let mut options = Options::tiny();
-                if pm {
-                    options.pm = Some(PmConfig::at(dir.with_extension("pool"), Backend::Emulated, 256 << 10));
-                }
-                let reader = Db::open_read_only(&dir, options).unwrap();
-                check_scans(&reader, None, &model, &mut seed);
-                assert!(reader.put(b"k", b"v").is_err());
-            }
-            _ => {
-                snapshots.clear();
-                if seed.one_in(2) {
-                    db.close().unwrap();
-                } else {
-                    drop(db);
-                }
-                db = open(&dir, pm);
-                db.verify().unwrap();
-            }
-        }
+        session.step();
     }
-    db.wait_idle().unwrap();
-    db.verify().unwrap();
-    let got: Vec<_> = db.iter().unwrap().entries().map(|e| e.map(|(k, v)| (k, v.to_vec())).unwrap()).collect();
-    assert_eq!(got, model.into_iter().collect::<Vec<_>>());
+    session.finish();
+}
+
+fn scale() -> u64 {
+    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 10 } else { 1 }
 }
 
 #[test]
 fn agrees_with_a_map() {
-    for number in 0..6 {
+    for number in 0..6 * scale() {
         run(number, 1500, false);
     }
 }
 
 #[test]
 fn agrees_with_a_map_with_a_pool_under_the_log() {
-    for number in 100..104 {
+    for number in 100..100 + 4 * scale() {
         run(number, 1500, true);
     }
 }

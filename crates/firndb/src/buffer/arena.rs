@@ -48,6 +48,19 @@ impl Arena {
         Arena { base, capacity: layout.size(), used: AtomicUsize::new(Self::RESERVED_BYTES) }
     }
 
+    /// Takes all back. `&mut self` proves that nobody reads it any more.
+    pub(super) fn reset(&mut self) {
+        *self.used.get_mut() = Self::RESERVED_BYTES;
+    }
+
+    /// Zeroes `space`.
+    pub(super) fn zero(&self, space: &Space) {
+        const ZEROS: [u8; ALIGN] = [0; ALIGN];
+        for at in (space.start..space.end).step_by(ALIGN) {
+            self.write(space, at as usize, &ZEROS[..ALIGN.min((space.end - at) as usize)]);
+        }
+    }
+
     fn layout(capacity: usize) -> Layout {
         let size = capacity.next_multiple_of(ALIGN).max(2 * ALIGN);
         Layout::from_size_align(size, ALIGN).unwrap_or(Layout::new::<[u64; 16]>())

@@ -56,6 +56,11 @@ impl Buffer {
         Buffer { list: Skiplist::new(capacity), log_id, last_seqno: AtomicU64::new(u64::MAX) }
     }
 
+    /// This buffer emptied, for the entries of log `log_id`: its memory is used again.
+    pub(crate) fn recycle(self, log_id: u64) -> Buffer {
+        Buffer { list: self.list.recycle(), log_id, last_seqno: AtomicU64::new(u64::MAX) }
+    }
+
     /// Bytes that `entries` take, at the heights that `seed` gives them.
     pub(crate) fn bytes_for<'a>(entries: impl Iterator<Item = Entry<'a>>, seed: u64) -> usize {
         entries.zip(0u64..).map(|(e, i)| node_bytes(height(seed, i), e.key.len(), e.value.len())).sum()

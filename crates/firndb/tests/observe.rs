@@ -1,0 +1,153 @@
+//! What can be seen from outside: events, stats that add up, Prometheus text, files that come and go, pins that are revoked.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use firn_base::clock::Clock;
+use firn_base::exec::Inline;
+use firndb::{Codec, Db, Durability, Environment, Event, EventListener, Options, WriteOptions};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<Event>>);
+
+impl EventListener for Seen {
+    fn on_event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+impl Seen {
+    fn count(&self, matches: impl Fn(&Event) -> bool) -> usize {
+        self.0.lock().unwrap().iter().filter(|event| matches(event)).count()
+    }
+}
+
+fn tables(dir: &Path) -> usize {
+    let is_table = |e: &std::fs::DirEntry| e.path().extension().is_some_and(|e| e == "sst");
+    std::fs::read_dir(dir).unwrap().filter(|e| is_table(e.as_ref().unwrap())).count()
+}
+
+fn fill(db: &Db, rounds: u32) {
+    let process = WriteOptions { durability: Durability::Process };
+    for round in 0..rounds {
+        for i in 0..500u32 {
+            db.put_with(i.to_be_bytes(), vec![round as u8; 200], &process).unwrap();
+        }
+    }
+}
+
+#[test]
+fn events_and_stats_add_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = Arc::new(Seen::default());
+    let inline = Arc::new(Inline::new());
+    let environment = Environment { executor: Some(inline.clone()), ..Environment::default() };
+    let options = Options { listener: Some(seen.clone()), environment, ..Options::tiny() };
+    let db = Db::open(dir.path(), options).unwrap();
+    fill(&db, 20);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    inline.run();
+    let stats = db.stats();
+    assert_eq!(stats.flushes as usize, seen.count(|e| matches!(e, Event::Flushed { .. })));
+    let compactions: u64 = stats.levels.iter().map(|level| level.compactions + level.moves).sum();
+    assert_eq!(compactions as usize, seen.count(|e| matches!(e, Event::Compacted { .. })));
+    assert!(compactions > 0);
+    assert_eq!(seen.count(|e| matches!(e, Event::Recovered { .. })), 1);
+    assert!(seen.count(|e| matches!(e, Event::LogRotated { .. })) > 3);
+    assert!(seen.count(|e| matches!(e, Event::FileRemoved { .. })) > 3);
+    assert_eq!(stats.writes, 10_000);
+    assert_eq!(stats.user_written_bytes, 10_000 * 204);
+    let by_cause: u64 = stats.ssd.iter().map(|cause| cause.written_bytes).sum();
+    assert_eq!(by_cause, stats.ssd_written_bytes);
+    // Each byte went to the log and, once flushed, to tables: at least twice.
+    assert!(stats.write_amplification > 1.0, "{}", stats.write_amplification);
+    let tables_now: usize = stats.levels.iter().map(|level| level.tables).sum();
+    assert_eq!(tables_now, tables(dir.path()), "obsolete tables are removed once nobody reads them");
+    assert_eq!(stats.debt_bytes, 0);
+    let text = stats.to_prometheus();
+    assert!(text.contains("firn_writes_total 10000\n"), "{text}");
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(name.starts_with("firn_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+}
+
+/// An idle cursor on an old state lets go of it, and goes on where it was.
+#[test]
+fn idle_cursors_let_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, inline) = (Clock::manual(), Arc::new(Inline::new()));
+    let environment = Environment { clock: Some(clock.clone()), executor: Some(inline.clone()), fs: None };
+    let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
+    fill(&db, 3);
+    db.flush().unwrap();
+    inline.run();
+    let mut iter = db.iter().unwrap();
+    iter.seek(100u32.to_be_bytes()).unwrap();
+    let (key, value) = (iter.key().to_vec(), iter.value().to_vec());
+    let before = tables(dir.path());
+    assert!(before > 0);
+    fill(&db, 20);
+    db.flush().unwrap();
+    db.compact_range(None, None).unwrap();
+    inline.run();
+    let live = |db: &Db| db.stats().levels.iter().map(|level| level.tables).sum::<usize>();
+    assert!(tables(dir.path()) > live(&db), "the cursor pins old tables");
+    for _ in 0..4 {
+        clock.advance(Duration::from_secs(1));
+        inline.run();
+    }
+    inline.step();
+    assert_eq!(tables(dir.path()), live(&db), "an idle cursor's pins were taken");
+    assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
+    for i in 101..500u32 {
+        iter.next().unwrap();
+        assert_eq!((iter.key(), iter.value()), (&i.to_be_bytes()[..], &[2; 200][..]), "the cursor's own moment");
+    }
+    iter.next().unwrap();
+    assert!(!iter.valid());
+}
+
+/// Space comes back: what was deleted is gone from the files after a compaction.
+#[test]
+fn deletes_give_space_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { compression: Codec::None, ..Options::tiny() };
+    let db = Db::open(dir.path(), options).unwrap();
+    fill(&db, 5);
+    db.compact_range(None, None).unwrap();
+    assert!(db.stats().table_bytes > 50_000);
+    for i in 0..500u32 {
+        db.delete(i.to_be_bytes()).unwrap();
+    }
+    db.compact_range(None, None).unwrap();
+    let stats = db.stats();
+    assert_eq!(stats.table_bytes, 0, "{:?}", stats.levels);
+    assert_eq!(tables(dir.path()), 0);
+    assert_eq!(db.iter().unwrap().entries().count(), 0);
+}
+
+/// A table that costs many fruitless reads is compacted, though no level is too large.
+#[test]
+fn fruitless_reads_cause_a_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    // Without filters every table that covers the key is searched.
+    let db = Db::open(dir.path(), Options { filter_bits: 0, ..Options::tiny() }).unwrap();
+    for i in (0..100u32).step_by(2) {
+        db.put(i.to_be_bytes(), b"even").unwrap();
+    }
+    db.compact_range(None, None).unwrap();
+    db.put(0u32.to_be_bytes(), b"new").unwrap();
+    db.put(98u32.to_be_bytes(), b"new").unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(db.stats().seek_compactions, 0);
+    for _ in 0..300 {
+        assert_eq!(db.get(50u32.to_be_bytes()).unwrap().unwrap(), b"even");
+    }
+    db.wait_idle().unwrap();
+    assert!(db.stats().seek_compactions > 0);
+    assert_eq!(db.get(0u32.to_be_bytes()).unwrap().unwrap(), b"new");
+}
