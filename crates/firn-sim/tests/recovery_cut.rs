@@ -6,6 +6,7 @@
 use firn_base::seed::Seed;
 use firn_fs::{CrashPlan, Keep, SimFs};
 use firn_sim::{Death, History, Pool, Session, Setup, Tier, each_seed, read_all};
+use firndb::Durability;
 
 /// Recovers `fs` and checks what came back.
 fn recover(setup: &Setup, fs: &SimFs, pool: Option<&Pool>, history: &History, death: Death) -> Session {
@@ -84,6 +85,29 @@ fn any_subset_of_pending_names_may_hold() {
                 let after = fs.power_cut_with(CrashPlan { seed, data, names: Some(mask) });
                 recover(&setup, &after, None, &session.history, Death::Power);
             }
+        }
+    });
+}
+
+/// Logs follow each other while nothing is synced: their ends are unsynced records of the manifest, of which a power cut
+/// may leave a later one without an earlier.
+#[test]
+fn unsynced_log_ends_may_be_lost_in_any_order() {
+    each_seed("recovery_cut", Tier::get().scale(200), |seed| {
+        let (mut random, setup) =
+            (Seed::new(seed), Setup { power_percent: 0, write_buffer_bytes: 4 << 10, ..Setup::small() });
+        let fs = setup.file_system(seed);
+        let mut session = Session::open(&setup, &fs, None, History::default()).unwrap();
+        for _ in 0..40 + random.below(300) {
+            let change = (setup.key(&mut random), Some(setup.value(&mut random)));
+            session.write(vec![change], Durability::Process).unwrap();
+            if random.one_in(100) {
+                session.inline.step();
+            }
+        }
+        for cut in 0..30 {
+            let plan = CrashPlan { seed: cut, data: Keep::Some, names: None };
+            recover(&setup, &fs.power_cut_with(plan), None, &session.history, Death::Power);
         }
     });
 }
