@@ -1,6 +1,7 @@
 //! Writing the manifest: one record per edit, and a fresh file when the old one has grown long.
 //!
 //! 1. An edit is installed only after its record is durable (or, for a log's seal under process durability, written).
+//!    Only the last record may be not synced.
 //! 2. A fresh manifest begins with a snapshot and is durable before CURRENT names it; CURRENT changes by rename.
 //! 3. After a failed write the record's place is written again; after a failed sync the writer is poisoned.
 
@@ -74,7 +75,8 @@ impl ManifestWriter {
     /// # Errors
     /// `NoSpace`, `Io`: nothing changed. `Poisoned`: a sync failed, and nothing more can be recorded.
     pub(crate) fn append(&mut self, mut edit: Edit, durable: bool, new_id: impl FnOnce() -> u64) -> Result<()> {
-        self.check_poison()?;
+        // Never two records that are not synced: a power cut could leave the second without the first, which reads as damage.
+        self.sync()?;
         edit.id = self.version.edit_id + 1;
         let mut next = self.version.clone();
         let file = self.file.clone().ok_or_else(|| Error::invalid("the database was opened read-only"))?;
