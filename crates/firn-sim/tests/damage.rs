@@ -1,5 +1,6 @@
 //! Media that lie: every byte of a small database damaged, logs and manifests cut and extended at every byte. What comes
 //! back is right or is an error; nothing is silently wrong, and nothing panics.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::{Seed, mix};
 use firn_fs::{Fs, SimFs};

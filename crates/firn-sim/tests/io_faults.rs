@@ -1,5 +1,6 @@
 //! Operations that fail: what was acknowledged stays, the error has the right kind, reads go on, and writes resume or say
 //! that they will not.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::{Seed, mix};
 use firn_fs::{Fault, FaultKind, OpKind, SimFs};
@@ -209,7 +210,7 @@ fn a_full_disk_passes() {
             let late = run_on(&mut session, 20, &mut random);
             assert!(late.is_empty(), "there is room again: {late:?}");
         }
-        session.come_to_rest().unwrap();
+        session.settle().unwrap();
         let death = if random.one_in(2) { Death::Kill } else { Death::Power };
         let after = if death == Death::Kill { fs.kill() } else { fs.power_cut(random.next_u64()) };
         recover_and_settle(&setup, &after, &session.history, death, &mut random);

@@ -1,5 +1,6 @@
 //! The joint suite judged: with the syncs of one sort of file lost, some seed must notice. A suite that does not is
 //! blind to what that sync is for.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_fs::{Fault, FaultKind, OpKind};
 use firn_sim::joint_against;

@@ -1,5 +1,6 @@
 //! Random operations against a sorted map, with no crash: reads every way, snapshots, cursors that live long, reopens,
 //! read-only opens, checkpoints; with and without a pool under the log. And that a run is a function of its seed.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::{Seed, mix};
 use firn_fs::{Fault, FaultKind, OpKind};
