@@ -70,7 +70,7 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates log `log_id`, durably as far as its name goes.
+    /// Creates log `log_id`. Its name is durable once a manifest record that names it is.
     ///
     /// # Errors
     /// What creating the file met.
@@ -228,7 +228,6 @@ fn create_file(files: &Files, counters: &IoCounters, log_id: u64) -> Result<Arc<
     let header = file_header(log_id, &files.uuid);
     file.write(0, &[&header])?;
     counters.wrote(Cause::Log, header.len());
-    files.sync_dir()?;
     Ok(file)
 }
 
