@@ -13,6 +13,7 @@ mod get_put;
 mod load;
 mod maintain;
 mod output;
+mod place;
 mod progress;
 mod reserved;
 mod scan;

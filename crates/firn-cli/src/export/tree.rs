@@ -7,6 +7,7 @@ use crate::byte_size::ByteSize;
 use crate::bytes_text::escape;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{print, print_json};
+use crate::place::resolved;
 use crate::progress::{Progress, Unit};
 use crate::scan::Cursor;
 use firndb::{Iter, Options};
@@ -66,9 +67,6 @@ fn write(directory: &mut Directory, ahead: &mut Iter, key: &[u8], value: &[u8]) 
 }
 
 fn refuse_overlap(db: &Path, target: &Path) -> Outcome<()> {
-    let inside = match (db.canonicalize(), target.canonicalize()) {
-        (Ok(db), Ok(target)) => target.starts_with(db),
-        _ => false,
-    };
+    let inside = resolved(target).starts_with(resolved(db));
     if inside { Err(Failure::invalid("the target lies in the database's own directory")) } else { Ok(()) }
 }

@@ -10,6 +10,7 @@ use super::walk::{Found, Sort, Walk};
 use super::{Load, open};
 use crate::bytes_text::escape;
 use crate::exit::{Failure, Outcome};
+use crate::place::resolved;
 use crate::progress::{Progress, Unit};
 use data_encoding::HEXLOWER;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Names printed of each sort of thing that is left out.
 const NAMED_MAX: u64 = 20;
@@ -72,14 +73,7 @@ fn passed(earlier: Option<&Position>) -> Outcome<Option<Vec<u8>>> {
 
 /// A tree that holds the database would load the database into itself.
 fn refuse_overlap(db: &Path, root: &Path) -> Outcome<()> {
-    let db: PathBuf = match db.canonicalize() {
-        Ok(path) => path,
-        Err(_) => {
-            let parent = db.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            parent.canonicalize().unwrap_or_default().join(db.file_name().unwrap_or_default())
-        }
-    };
-    if db.starts_with(root) {
+    if resolved(db).starts_with(root) {
         return Err(Failure::invalid(format!("the database {} lies in the tree to be loaded", db.display())));
     }
     Ok(())
