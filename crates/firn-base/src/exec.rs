@@ -167,13 +167,18 @@ impl Executor for Inline {
 ///
 /// I/O inside completes synchronously under threads, so `Pending` is only ever a yield point: this polls again.
 pub fn block_on<F: Future>(future: F) -> F::Output {
+    block_on_with(future, std::thread::yield_now)
+}
+
+/// Like [`block_on`], and calls `between` at every yield point: more urgent work can be done there.
+pub fn block_on_with<F: Future>(future: F, mut between: impl FnMut()) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        std::thread::yield_now();
+        between();
     }
 }
 

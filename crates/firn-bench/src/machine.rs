@@ -7,6 +7,7 @@ use firn_base::{Error, Result};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Seconds of CPU that this process has used, in user and in kernel mode.
@@ -49,6 +50,12 @@ pub fn free_bytes(directory: &Path) -> Result<u64> {
     let stats =
         rustix::fs::statvfs(directory).map_err(|e| Error::from_io("ask for the free space of", directory, e.into()))?;
     Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
+}
+
+/// Bytes that the files in `directory` take on the disk, whatever they are for.
+pub(crate) fn directory_bytes(directory: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
 }
 
 /// Nanoseconds that appending 4 KiB to a file in `directory` and syncing it takes: the median of `rounds`.

@@ -101,8 +101,9 @@ pub fn quick(
         return Err(Error::new(ErrorKind::NoSpace, text));
     }
     let device_sync_us = sync_ns(directory, SYNC_ROUNDS, clock)? as f64 / 1e3;
-    let db = Db::open(directory.join("db"), Options { create_if_missing: true, ..options })?;
-    let store: Arc<dyn Store> = Arc::new(FirnStore::new(&db));
+    let path = directory.join("db");
+    let db = Db::open(&path, Options { create_if_missing: true, ..options })?;
+    let store: Arc<dyn Store> = Arc::new(FirnStore::new(&db, path));
     let keys = KeySpace::new(config.key_bytes, config.records)?;
     let bench = Bench::new(store.clone(), keys, config.value_bytes, config.records, 0, clock.clone())?;
     let mut phases = Vec::new();

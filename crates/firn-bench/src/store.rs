@@ -1,8 +1,10 @@
 //! What a benchmark needs of an engine, and FirnDB as one.
 
+use crate::machine::directory_bytes;
 use firn_base::Result;
 use firndb::{Db, Durability, ReadOptions, WriteOptions};
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// An ordered key-value store under test. Called by many threads at once.
 pub trait Store: Send + Sync + 'static {
@@ -50,12 +52,13 @@ pub struct Counters {
 /// A FirnDB database under test.
 pub struct FirnStore {
     db: Db,
+    directory: PathBuf,
 }
 
 impl FirnStore {
-    /// `db`, which stays the caller's too.
-    pub fn new(db: &Db) -> Self {
-        Self { db: db.clone() }
+    /// `db`, open in `directory`, which stays the caller's too.
+    pub fn new(db: &Db, directory: impl Into<PathBuf>) -> Self {
+        Self { db: db.clone(), directory: directory.into() }
     }
 }
 
@@ -91,6 +94,12 @@ impl Store for FirnStore {
     }
 
     fn counters(&self) -> Counters {
-        Counters::default()
+        let stats = self.db.stats();
+        Counters {
+            written_bytes: stats.ssd_written_bytes,
+            read_bytes: stats.ssd.iter().map(|cause| cause.read_bytes).sum(),
+            stall_seconds: stats.stall_seconds.iter().map(|(_, seconds)| seconds).sum(),
+            space_bytes: directory_bytes(&self.directory),
+        }
     }
 }

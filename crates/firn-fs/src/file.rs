@@ -4,7 +4,7 @@
 //! 2. Files are written at explicit offsets; there is no shared position, so all methods take `&self`.
 //! 3. A direct file takes aligned writes only; reads may ask for any range, the file aligns them itself.
 //!
-//! Thread safety: everything is `Send + Sync`, but a [`Pending`] belongs to the thread that submitted it.
+//! Thread safety: everything is `Send + Sync`; a [`Pending`] is `Send` and may be waited for on any thread.
 
 use crate::buf::IoBuf;
 use firn_base::Result;
@@ -84,7 +84,7 @@ pub trait Fs: Send + Sync + Debug {
 
 /// An operation in flight. Dropping it abandons the result, not the operation.
 #[must_use = "an operation in flight reports its error only to `wait`"]
-pub struct Pending(Box<dyn Completion>);
+pub struct Pending(Box<dyn Completion + Send>);
 
 /// The other side of a [`Pending`].
 pub(crate) trait Completion {
@@ -100,7 +100,7 @@ impl Completion for Done {
 }
 
 impl Pending {
-    pub(crate) fn new(completion: impl Completion + 'static) -> Self {
+    pub(crate) fn new(completion: impl Completion + Send + 'static) -> Self {
         Self(Box::new(completion))
     }
 

@@ -1,1 +1,62 @@
-//! Being laid.
+//! FirnDB: an embedded, ordered key-value store - an LSM-tree with a persistent-memory tier between DRAM and SSD.
+//!
+//! ```
+//! use firndb::{Db, Options, WriteBatch, WriteOptions};
+//! # fn main() -> firndb::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! let db = Db::open(dir.path().join("glacier"), Options::default())?;
+//! db.put(b"snow", b"white")?;
+//! let mut batch = WriteBatch::new();
+//! batch.put(b"firn", b"grey").delete(b"snow");
+//! db.write(batch, &WriteOptions::default())?;
+//! assert!(db.get(b"snow")?.is_none());
+//! let mut iter = db.iter()?;
+//! iter.first()?;
+//! assert_eq!((iter.key(), iter.value()), (&b"firn"[..], &b"grey"[..]));
+//! db.close()
+//! # }
+//! ```
+#![deny(unsafe_code)]
+
+mod background;
+mod batch;
+mod buffer;
+mod budget;
+mod checkpoint;
+mod commit;
+mod db;
+mod event;
+mod files;
+mod install;
+mod iter;
+mod log;
+mod manifest;
+mod mill;
+mod options;
+mod plan;
+mod read;
+mod recover;
+mod repair;
+mod run_iter;
+mod shape;
+mod snapshot;
+mod sst_run;
+mod stall;
+mod state;
+mod stats;
+mod verify;
+mod write;
+
+pub use batch::WriteBatch;
+pub use db::Db;
+pub use event::{Event, EventListener};
+pub use firn_base::{Error, ErrorKind, Limits, Result};
+pub use firn_pm::{Backend, Latency, PmConfig};
+pub use firn_table::Value;
+pub use firn_table::sst::Codec;
+pub use iter::Iter;
+pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
+pub use repair::{RepairReport, repair};
+pub use snapshot::Snapshot;
+pub use stats::{CauseStats, LevelStats, PmStats, Stats};
+pub use verify::VerifyReport;

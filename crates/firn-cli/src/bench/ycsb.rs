@@ -71,7 +71,7 @@ impl Ycsb {
         };
         let loads = config.workloads.contains(&Workload::Load);
         let db = Db::open(&self.db, Options { create_if_missing: loads, ..options })?;
-        let store = Arc::new(FirnStore::new(&db));
+        let store = Arc::new(FirnStore::new(&db, &self.db));
         let report = firn_bench::ycsb(store, &config, &Clock::system(), &BenchProgress::default())?;
         db.close()?;
         write(&report, self.json.as_deref())?;

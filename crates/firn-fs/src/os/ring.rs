@@ -1,9 +1,10 @@
-//! Operations in flight over io_uring: one ring per thread, so that neither side needs a lock.
+//! Operations in flight over io_uring: one ring per thread, so that its lock is hardly ever contended. A ticket holds the
+//! ring that it was submitted to, so it may be waited for on any thread.
 //!
 //! 1. A slot owns the buffer and keeps the file open from submission to completion; the kernel's pointer into the
 //!    buffer's heap storage therefore stays valid however the `IoBuf` value moves.
 //! 2. A slot is reused only after its completion was reaped. An abandoned operation's slot is freed when it is reaped.
-//! 3. A ring is dropped only when nothing is in flight: its thread-local destructor waits.
+//! 3. A ring is dropped only when nothing is in flight: its destructor waits.
 //! 4. Reads are queued and start with the first wait or when the queue is full; writes start at once.
 #![expect(unsafe_code, reason = "io_uring takes raw pointers; listed in UNSAFE.md")]
 
@@ -12,6 +13,7 @@ use crate::buf::IoBuf;
 use crate::file::{Completion, Pending};
 use firn_base::{Error, Result};
 use io_uring::{IoUring, opcode, types};
+use parking_lot::Mutex;
 use rustix::fd::AsRawFd;
 use std::cell::RefCell;
 use std::io;
@@ -40,7 +42,7 @@ struct Ring {
 }
 
 thread_local! {
-    static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
+    static RING: RefCell<Option<Arc<Mutex<Ring>>>> = const { RefCell::new(None) };
 }
 
 /// Whether this kernel gives us a ring, by making one.
@@ -57,22 +59,20 @@ pub(super) fn write(handle: &Arc<Handle>, offset: u64, buf: IoBuf) -> Pending {
 }
 
 fn submit(handle: &Arc<Handle>, op: Op, buf: IoBuf) -> Pending {
-    let submitted = with_ring(|ring| ring.submit(handle, op, buf));
+    let submitted = this_threads_ring().and_then(|ring| {
+        let slot = ring.lock().submit(handle, op, buf)?;
+        Ok(Ticket { ring, slot, finished: false })
+    });
     match submitted {
-        Ok(slot) => Pending::new(Ticket { slot }),
+        Ok(ticket) => Pending::new(ticket),
         Err(error) => Pending::done(Err(Error::from_io("submit I/O for", &handle.path, error))),
     }
 }
 
-fn with_ring<T>(body: impl FnOnce(&mut Ring) -> io::Result<T>) -> io::Result<T> {
-    RING.with_borrow_mut(|cell| {
-        if cell.is_none() {
-            *cell = Some(Ring::new()?);
-        }
-        match cell {
-            Some(ring) => body(ring),
-            None => Err(io::ErrorKind::Unsupported.into()),
-        }
+fn this_threads_ring() -> io::Result<Arc<Mutex<Ring>>> {
+    RING.with_borrow_mut(|cell| match cell {
+        Some(ring) => Ok(ring.clone()),
+        None => Ok(cell.insert(Arc::new(Mutex::new(Ring::new()?))).clone()),
     })
 }
 
@@ -161,17 +161,18 @@ impl Drop for Ring {
     }
 }
 
-/// An operation on this thread's ring.
+/// An operation on a ring.
 struct Ticket {
+    ring: Arc<Mutex<Ring>>,
     slot: usize,
+    finished: bool,
 }
 
 impl Completion for Ticket {
-    fn wait(self: Box<Self>) -> Result<IoBuf> {
-        let slot = self.slot;
-        // The slot is emptied here, so the ticket's destructor has nothing to abandon.
-        std::mem::forget(self);
-        let finished = with_ring(|ring| ring.finish(slot));
+    fn wait(mut self: Box<Self>) -> Result<IoBuf> {
+        // The slot is emptied here, so the destructor has nothing to abandon.
+        self.finished = true;
+        let finished = self.ring.lock().finish(self.slot);
         let (handle, op, mut buf, result) =
             finished.map_err(|error| Error::from_io("wait for I/O on", Path::new("io_uring"), error))?;
         complete(&handle, op, &mut buf, result)?;
@@ -181,15 +182,13 @@ impl Completion for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let slot = self.slot;
-        let _gone = RING.try_with(|cell| {
-            if let Some(ring) = cell.borrow_mut().as_mut() {
-                match &mut ring.slots[slot] {
-                    Slot::InFlight { abandoned, .. } => *abandoned = true,
-                    complete => *complete = Slot::Free,
-                }
-            }
-        });
+        if self.finished {
+            return;
+        }
+        match &mut self.ring.lock().slots[self.slot] {
+            Slot::InFlight { abandoned, .. } => *abandoned = true,
+            complete => *complete = Slot::Free,
+        }
     }
 }
 

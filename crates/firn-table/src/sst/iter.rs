@@ -125,7 +125,12 @@ impl SstIter {
         let block = self.table.index().find(key);
         self.enter(block)?;
         self.within(|cursor| cursor.seek(key, tag))?;
-        self.skip_forward()
+        // The versions of one key can span blocks, so the place may lie in a later one.
+        while !self.valid() && self.block < self.table.index().len() {
+            self.enter(self.block + 1)?;
+            self.within(|cursor| cursor.seek(key, tag))?;
+        }
+        Ok(())
     }
 
     /// Goes to the last entry in front of (key, tag).

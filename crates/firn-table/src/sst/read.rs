@@ -59,10 +59,20 @@ pub struct Sst {
     context: TableContext,
 }
 
+/// What a table says about a key.
+pub enum Got {
+    /// The filter or the bounds say that it has none: no block was looked at.
+    Excluded,
+    /// A block was searched in vain.
+    Missed,
+    /// The newest entry at or below the read point.
+    Found(Tag, Value),
+}
+
 /// How far a get came without waiting for the device.
 pub enum GetStep {
-    /// The answer: the entry, or that this table has none.
-    Done(Option<(Tag, Value)>),
+    /// The answer.
+    Done(Got),
     /// A block is on its way; [`Sst::finish_get`] goes on.
     Pending(PendingBlock),
 }
@@ -159,12 +169,12 @@ impl Sst {
         SstIter::new(self.clone(), access)
     }
 
-    /// The newest entry of `key` at or below `seqno`, if there is one. `hash` is [`super::filter::hash`] of the key.
+    /// Looks for the newest entry of `key` at or below `seqno`. `hash` is [`super::filter::hash`] of the key.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
-    pub fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
-        let Some(block) = self.candidate(key, hash) else { return Ok(None) };
+    pub fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Got> {
+        let Some(block) = self.candidate(key, hash) else { return Ok(Got::Excluded) };
         let found = self.load(block, Cause::UserRead)?;
         self.search(block, found, key, seqno)
     }
@@ -174,7 +184,7 @@ impl Sst {
     /// # Errors
     /// As `get`.
     pub fn begin_get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<GetStep> {
-        let Some(block) = self.candidate(key, hash) else { return Ok(GetStep::Done(None)) };
+        let Some(block) = self.candidate(key, hash) else { return Ok(GetStep::Done(Got::Excluded)) };
         let handle = self.index.handle(block);
         if let Some(found) = self.context.cache.get(self.id, handle.offset) {
             return self.search(block, found, key, seqno).map(GetStep::Done);
@@ -188,7 +198,7 @@ impl Sst {
     ///
     /// # Errors
     /// As `get`.
-    pub fn finish_get(&self, pending: PendingBlock, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
+    pub fn finish_get(&self, pending: PendingBlock, key: &[u8], seqno: SeqNo) -> Result<Got> {
         let handle = self.index.handle(pending.block);
         let buf = pending.pending.wait()?;
         let found = Arc::new(self.decode(pending.block, buf.bytes())?);
@@ -212,19 +222,19 @@ impl Sst {
         mut block: Arc<Block>,
         key: &[u8],
         seqno: SeqNo,
-    ) -> Result<Option<(Tag, Value)>> {
+    ) -> Result<Got> {
         loop {
             let lookup = block.get(key, Tag::seek(seqno)).ok_or_else(|| self.damaged(number, "entries in order"))?;
             match lookup {
                 Lookup::Found(tag, range) => {
-                    return Ok(Some((tag, Value::pinned(block, range.start, range.len()))));
+                    return Ok(Got::Found(tag, Value::pinned(block, range.start, range.len())));
                 }
-                Lookup::Absent => return Ok(None),
+                Lookup::Absent => return Ok(Got::Missed),
                 Lookup::PastEnd => {}
             }
             number += 1;
             if number >= self.index.len() || self.index.compare_smallest(number, key) != Ordering::Equal {
-                return Ok(None);
+                return Ok(Got::Missed);
             }
             block = self.load(number, Cause::UserRead)?;
         }

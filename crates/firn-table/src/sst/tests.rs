@@ -54,6 +54,13 @@ fn expect(all: &[Entry], key: &[u8], seqno: u64) -> Option<(Tag, Vec<u8>)> {
     all.iter().find(|e| e.0 == key && e.1.seqno().0 <= seqno).map(|e| (e.1, e.2.clone()))
 }
 
+fn found(got: Got) -> Option<(Tag, Vec<u8>)> {
+    match got {
+        Got::Found(tag, value) => Some((tag, value.to_vec())),
+        Got::Excluded | Got::Missed => None,
+    }
+}
+
 fn check(all: &[Entry], table: &Arc<Sst>, access: Access) {
     let mut iter = table.iter(access);
     iter.first().unwrap();
@@ -94,13 +101,12 @@ fn round_trip(codec: Codec) {
         let seqno = seed.below(900);
         let hash = filter::hash(&key);
         let want = expect(&all, &key, seqno);
-        let got = table.get(&key, hash, SeqNo(seqno)).unwrap().map(|(tag, value)| (tag, value.to_vec()));
-        assert_eq!(got, want);
+        assert_eq!(found(table.get(&key, hash, SeqNo(seqno)).unwrap()), want);
         let got = match table.begin_get(&key, hash, SeqNo(seqno)).unwrap() {
             GetStep::Done(got) => got,
             GetStep::Pending(pending) => table.finish_get(pending, &key, SeqNo(seqno)).unwrap(),
         };
-        assert_eq!(got.map(|(tag, value)| (tag, value.to_vec())), want);
+        assert_eq!(found(got), want);
     }
 }
 
@@ -129,8 +135,24 @@ fn an_empty_key_range_and_one_huge_entry() {
     let (_, table) = build(&dir.path().join("t"), &all, Codec::Lz4);
     check(&all, &table, Access::Cached);
     let key = vec![b'b'; 65_535];
-    assert_eq!(table.get(&key, filter::hash(&key), SeqNo::MAX).unwrap().unwrap().1.len(), 3 << 20);
+    assert_eq!(found(table.get(&key, filter::hash(&key), SeqNo::MAX).unwrap()).unwrap().1.len(), 3 << 20);
     table.verify().unwrap();
+}
+
+/// The versions of one key span blocks: a seek between them must not stop at the first entry of the next block.
+#[test]
+fn seeks_within_the_versions_of_one_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let all: Vec<Entry> =
+        (1..100u64).rev().map(|i| (b"k".to_vec(), Tag::new(SeqNo(i), Kind::Put), vec![1; 100])).collect();
+    let (_, table) = build(&dir.path().join("t"), &all, Codec::None);
+    let mut iter = table.iter(Access::Cached);
+    for seqno in 1..100 {
+        iter.seek(b"k", Tag::seek(SeqNo(seqno))).unwrap();
+        assert_eq!(iter.tag().seqno(), SeqNo(seqno));
+    }
+    iter.seek_before(b"k", Tag(0)).unwrap();
+    assert_eq!(iter.tag().seqno(), SeqNo(1));
 }
 
 /// An uncached get costs one read, one between two blocks or past the filter none.
@@ -146,7 +168,7 @@ fn reads_per_get() {
         TableContext { cache: Arc::new(BlockCache::new(0, 512)), counters: Arc::new(IoCounters::default()) };
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
     for (key, _, value) in &all {
-        assert_eq!(*table.get(key, filter::hash(key), SeqNo::MAX).unwrap().unwrap().1, value[..]);
+        assert_eq!(found(table.get(key, filter::hash(key), SeqNo::MAX).unwrap()).unwrap().1, *value);
     }
     assert_eq!(context.counters.get(Cause::UserRead).1, 1000);
 }

@@ -2,7 +2,8 @@
 
 use super::filter;
 use super::iter::Access;
-use super::read::Sst;
+use super::layout::{FOOTER_BYTES, Footer};
+use super::read::{Extent, Sst};
 use firn_base::count::Cause;
 use firn_base::key::compare;
 use firn_base::{Error, Result, SeqNo, Tag};
@@ -66,6 +67,56 @@ impl Sst {
         }
         self.verify_bounds()?;
         Ok(report)
+    }
+
+    /// Hands every entry of the blocks that can be read to `visit`, in order; returns how many blocks cannot.
+    ///
+    /// # Errors
+    /// What `visit` returns.
+    pub fn salvage(self: &Arc<Self>, mut visit: impl FnMut(&[u8], Tag, &[u8]) -> Result<()>) -> Result<u64> {
+        let mut lost = 0;
+        let mut last: Option<(Vec<u8>, Tag)> = None;
+        for block in 0..self.index().len() {
+            let Ok(loaded) = self.load(block, Cause::Maintenance) else {
+                lost += 1;
+                continue;
+            };
+            let mut iter = super::block_iter::BlockIter::new(loaded);
+            let mut moved = iter.first();
+            while moved.is_ok() && iter.valid() {
+                let behind = last.as_ref().is_none_or(|(key, tag)| compare(key, *tag, iter.key(), iter.tag()).is_lt());
+                if !behind || iter.tag().kind().is_none() {
+                    moved = Err(super::block_iter::Damaged);
+                    break;
+                }
+                visit(iter.key(), iter.tag(), iter.block().value(&iter.value_range()))?;
+                last = Some((iter.key().to_vec(), iter.tag()));
+                moved = iter.next();
+            }
+            lost += u64::from(moved.is_err());
+        }
+        Ok(lost)
+    }
+
+    /// Where the table in `file` lies, when the manifest that knew is lost: the last footer that its end holds.
+    ///
+    /// # Errors
+    /// `Corruption` if there is none; `Io`.
+    pub fn find_extent(file: &dyn firn_fs::File, id: u64) -> Result<Extent> {
+        let len = file.len()?;
+        let tail = len.min((firn_fs::BUFFER_ALIGN + FOOTER_BYTES) as u64);
+        let start = len - tail;
+        let mut buf = firn_fs::IoBuf::default();
+        file.read(start, tail as usize, &mut buf)?;
+        let places = (0..=buf.len().saturating_sub(FOOTER_BYTES)).rev();
+        for at in places {
+            let footer_offset = start + at as u64;
+            let bytes = buf.bytes().get(at..at + FOOTER_BYTES).unwrap_or(&[]);
+            if Footer::decode(bytes, id, footer_offset).is_ok() {
+                return Ok(Extent { valid_len: footer_offset + FOOTER_BYTES as u64, footer_offset });
+            }
+        }
+        Err(Error::corruption(file.path().display(), len, "expected a footer at the end"))
     }
 
     /// Each block's entries begin and end with the bounds that the index gives it.

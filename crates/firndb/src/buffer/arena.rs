@@ -34,6 +34,9 @@ pub(super) struct Space {
 }
 
 impl Arena {
+    /// Bytes in front that are never handed out.
+    pub(super) const RESERVED_BYTES: usize = ALIGN;
+
     /// A region of `capacity` bytes (at most 4 GiB minus one line). The system gives pages as they are touched.
     pub(super) fn new(capacity: usize) -> Arena {
         assert!(capacity < u32::MAX as usize - ALIGN, "an arena is addressed by 32 bits");
@@ -42,7 +45,7 @@ impl Arena {
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(memory) else { handle_alloc_error(layout) };
         // Offset 0 means "none" in links, so the first line is not handed out.
-        Arena { base, capacity: layout.size(), used: AtomicUsize::new(ALIGN) }
+        Arena { base, capacity: layout.size(), used: AtomicUsize::new(Self::RESERVED_BYTES) }
     }
 
     fn layout(capacity: usize) -> Layout {

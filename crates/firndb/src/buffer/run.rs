@@ -48,6 +48,9 @@ pub(crate) struct LogEntry<'a> {
 }
 
 impl Buffer {
+    /// What [`Buffer::used_bytes`] says of an empty buffer.
+    pub(crate) const EMPTY_BYTES: usize = Skiplist::EMPTY_BYTES;
+
     /// An empty buffer of `capacity` bytes, whose entries are in log `log_id`.
     pub(crate) fn new(capacity: usize, log_id: u64) -> Buffer {
         Buffer { list: Skiplist::new(capacity), log_id, last_seqno: AtomicU64::new(u64::MAX) }
@@ -96,11 +99,6 @@ impl Buffer {
     /// The highest sequence number here, if frozen.
     pub(crate) fn frozen_at(&self) -> Option<SeqNo> {
         Some(self.last_seqno.load(Ordering::Acquire)).filter(|&last| last != u64::MAX).map(SeqNo)
-    }
-
-    /// Whether nothing was linked.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.first().is_none()
     }
 
     /// The newest entry of `key` at or below `seqno`.

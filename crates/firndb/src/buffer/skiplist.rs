@@ -69,9 +69,13 @@ pub(super) fn height(seed: u64, i: u64) -> usize {
 }
 
 impl Skiplist {
+    /// Arena bytes that an empty list uses.
+    pub(super) const EMPTY_BYTES: usize =
+        Arena::RESERVED_BYTES + (TOWER_AT + 4 * HEIGHT_MAX + VALUE_HEADER_BYTES).next_multiple_of(8);
+
     /// An empty list over `capacity` bytes.
     pub(super) fn new(capacity: usize) -> Skiplist {
-        let arena = Arena::new(capacity + 128 + node_bytes(HEIGHT_MAX, 0, 0));
+        let arena = Arena::new(capacity + Self::EMPTY_BYTES);
         let space = arena.reserve(node_bytes(HEIGHT_MAX, 0, 0));
         let head = space.map_or(0, |space| space.start);
         Skiplist { arena, head }

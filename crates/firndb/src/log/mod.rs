@@ -7,7 +7,7 @@ mod sink;
 mod tests;
 mod write;
 
-pub(crate) use layout::{ValueAddress, read_value};
+pub(crate) use layout::ValueAddress;
 pub(crate) use replay::{End, LogSource, Replay, Replayed};
 pub(crate) use sink::PmLogBuffer;
 pub(crate) use write::{LogEnd, LogWriter};

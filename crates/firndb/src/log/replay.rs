@@ -40,6 +40,14 @@ impl LogSource {
         Ok(LogSource { file_len: file.len()?, file, overlay: Vec::new(), counters })
     }
 
+    /// Takes what lies behind `end` for not there: the manifest says that the log was sealed there.
+    pub(crate) fn cut(&mut self, end: u64) {
+        self.file_len = self.file_len.min(end);
+        for (at, bytes) in &mut self.overlay {
+            bytes.truncate(end.saturating_sub(*at).min(bytes.len() as u64) as usize);
+        }
+    }
+
     /// Where the bytes end.
     pub(crate) fn len(&self) -> u64 {
         self.overlay.iter().map(|(at, bytes)| at + bytes.len() as u64).fold(self.file_len, u64::max)
@@ -118,6 +126,17 @@ impl Replay {
         if is_file_header(&replay.keys, log_id, uuid) {
             replay.position = FILE_HEADER_BYTES as u64;
         }
+        Ok(replay)
+    }
+
+    /// Like [`Replay::open`] for a database whose uuid is not known: any log header will do.
+    ///
+    /// # Errors
+    /// What reading met.
+    pub(crate) fn open_any(source: LogSource, log_id: u64, uuid: &[u8; 16]) -> Result<Replay> {
+        let mut replay = Replay::open(source, log_id, uuid)?;
+        // Frames carry checksums of their own; the header only says whose they are.
+        replay.position = FILE_HEADER_BYTES as u64;
         Ok(replay)
     }
 

@@ -20,6 +20,7 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{File, OpenMode};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where a log ends, for the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,7 @@ pub(crate) struct LogMark {
 }
 
 impl LogMark {
+    #[cfg_attr(not(test), expect(dead_code, reason = "see `LogMark`"))]
     /// The addresses of values of these lengths, in the frame's order.
     pub(crate) fn addresses(self, lens: impl Iterator<Item = u32>) -> impl Iterator<Item = ValueAddress> {
         let mut offset = self.values_at;
@@ -58,7 +60,9 @@ pub(crate) struct LogWriter {
     position: u64,
     synced_through: u64,
     /// Sealed logs whose last bytes were not synced.
-    unsynced: Vec<Arc<dyn File>>,
+    unsynced: Vec<(u64, Arc<dyn File>)>,
+    /// Logs below this id are obsolete and need no sync.
+    log_floor: Arc<AtomicU64>,
     poison: Option<Error>,
     /// Header and key section of the frame under construction.
     head: Vec<u8>,
@@ -73,16 +77,24 @@ impl LogWriter {
         files: Arc<Files>,
         counters: Arc<IoCounters>,
         log_id: u64,
+        log_floor: Arc<AtomicU64>,
         pm: Option<PmLogBuffer>,
     ) -> Result<LogWriter> {
         let mut writer = LogWriter {
-            sink: Sink::new(create_file(&files, &counters, log_id)?, log_id, pm, counters.clone())?,
+            sink: Sink::new(
+                create_file(&files, &counters, log_id)?,
+                log_id,
+                FILE_HEADER_BYTES as u64,
+                pm,
+                counters.clone(),
+            )?,
             files,
             counters,
             log_id,
             position: FILE_HEADER_BYTES as u64,
             synced_through: 0,
             unsynced: Vec::new(),
+            log_floor,
             poison: None,
             head: Vec::new(),
         };
@@ -93,11 +105,6 @@ impl LogWriter {
     /// The log's id.
     pub(crate) fn log_id(&self) -> u64 {
         self.log_id
-    }
-
-    /// The error that ended this log, if one did.
-    pub(crate) fn poison(&self) -> Option<&Error> {
-        self.poison.as_ref()
     }
 
     /// Appends one frame with the entries of `group`, numbered from `first_seqno` on. With `power`, what is in the log is
@@ -147,6 +154,9 @@ impl LogWriter {
         self.sink.write(self.position, &parts)?;
         let values_at = self.position + self.head.len() as u64;
         self.position += header.frame_bytes();
+        if self.sink.durable_at_write() {
+            self.synced_through = self.position;
+        }
         Ok(LogMark { log_id: self.log_id, values_at })
     }
 
@@ -155,7 +165,9 @@ impl LogWriter {
         if self.synced_through == self.position && self.unsynced.is_empty() {
             return Ok(());
         }
-        let synced = self.unsynced.iter().try_for_each(|file| file.sync()).and_then(|()| self.sink.sync());
+        let floor = self.log_floor.load(Ordering::Acquire);
+        self.unsynced.retain(|(id, _)| *id >= floor);
+        let synced = self.unsynced.iter().try_for_each(|(_, file)| file.sync()).and_then(|()| self.sink.sync());
         if let Err(error) = synced {
             let message = format!("the log could not be synced ({error}); reads go on, reopen the database to recover");
             self.poison = Some(Error::new(ErrorKind::Poisoned, message));
@@ -178,10 +190,10 @@ impl LogWriter {
     pub(crate) fn rotate(&mut self, log_id: u64) -> Result<LogEnd> {
         self.check_poison()?;
         let file = create_file(&self.files, &self.counters, log_id)?;
-        let old_file = self.sink.rotate(file, log_id)?;
+        let old_file = self.sink.rotate(file, log_id, FILE_HEADER_BYTES as u64)?;
         let end = self.end();
         if end.synced_through < end.end {
-            self.unsynced.push(old_file);
+            self.unsynced.push((end.log_id, old_file));
         }
         self.log_id = log_id;
         self.position = FILE_HEADER_BYTES as u64;

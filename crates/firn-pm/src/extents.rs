@@ -1,0 +1,310 @@
+//! The extent map: which extents are live and whose, and what is free. In DRAM only, rebuilt at every open.
+//!
+//! 1. Live extents, free ranges and the pool's own pages are disjoint and fill the pool exactly.
+//! 2. Before `finish` nothing is free: extents are only claimed. What nobody claimed is free afterwards.
+//! 3. Free ranges that touch are one range. Allocation takes the first that is long enough.
+//! 4. `promised` (headroom) is at most what is free, and only its holders allocate from it.
+//!
+//! Thread safety: one lock around the map; no I/O under it.
+
+use crate::layout::{DATA_START, GRANULE_BYTES};
+use crate::offset::Extent;
+use crate::owner::Owner;
+use crate::root::is_well_formed;
+use crate::tags::Tags;
+use crate::usage::Usage;
+use firn_base::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(crate) struct ExtentMap {
+    inner: Mutex<Inner>,
+    pub(crate) tags: Tags,
+    place: String,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pool_bytes: u64,
+    is_recovering: bool,
+    /// Start to length.
+    free: BTreeMap<u64, u64>,
+    free_bytes: u64,
+    promised_bytes: u64,
+    live: BTreeMap<u64, Live>,
+    live_bytes: [u64; Owner::SLOTS],
+}
+
+/// What is known of a live extent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Live {
+    pub(crate) len: u64,
+    pub(crate) owner: Owner,
+    /// No verb may store to it.
+    pub(crate) is_frozen: bool,
+    /// Its `Frozen` is in somebody's hands.
+    pub(crate) is_adopted: bool,
+    /// Its bytes are in the file (backend `file`).
+    pub(crate) is_persisted: bool,
+}
+
+impl ExtentMap {
+    pub(crate) fn new(pool_bytes: u64, place: &str) -> Self {
+        let tags = Tags::new();
+        tags.set(0, DATA_START, Some(Owner::Pool), false);
+        let inner = Inner {
+            pool_bytes,
+            is_recovering: true,
+            free: BTreeMap::new(),
+            free_bytes: 0,
+            promised_bytes: 0,
+            live: BTreeMap::new(),
+            live_bytes: [0; Owner::SLOTS],
+        };
+        Self { inner: Mutex::new(inner), tags, place: place.to_owned() }
+    }
+
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        self.inner.lock().pool_bytes
+    }
+
+    /// Recovery says that `extent` is reachable. With `in_file`, it is immutable and came from the file.
+    pub(crate) fn claim(&self, extent: Extent, owner: Owner, in_file: bool) -> Result<()> {
+        let mut inner = self.inner.lock();
+        if !inner.is_recovering {
+            return Err(Error::invalid("claims are made before finish_recovery: allocate instead"));
+        }
+        let at = extent.offset.get();
+        if owner == Owner::Pool || !is_well_formed(extent, inner.pool_bytes) {
+            return Err(Error::corruption(
+                &self.place,
+                at,
+                format!("{} to have an extent, not {extent}", owner.name()),
+            ));
+        }
+        if let Some(other) = inner.overlapping(extent) {
+            return Err(Error::corruption(
+                &self.place,
+                at,
+                format!("one owner for each byte, but {extent} of {} overlaps {other}", owner.name()),
+            ));
+        }
+        let live = Live { len: extent.len, owner, is_frozen: in_file, is_adopted: false, is_persisted: in_file };
+        inner.live.insert(at, live);
+        inner.live_bytes[owner as usize] += extent.len;
+        self.tags.set(at, extent.len, Some(owner), in_file);
+        Ok(())
+    }
+
+    /// Recovery is over: what was not claimed is free.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let mut inner = self.inner.lock();
+        if !inner.is_recovering {
+            return Err(Error::invalid("recovery of this pool is finished already"));
+        }
+        let mut next = DATA_START;
+        let gaps: Vec<(u64, u64)> = inner
+            .live
+            .iter()
+            .map(|(&start, live)| (start, start + live.len))
+            .chain([(inner.pool_bytes, inner.pool_bytes)])
+            .map(|(start, end)| (std::mem::replace(&mut next, end), start))
+            .filter(|(from, to)| from < to)
+            .collect();
+        for (from, to) in gaps {
+            inner.add_free(from, to - from);
+        }
+        inner.is_recovering = false;
+        Ok(())
+    }
+
+    /// The first free range that holds `len` bytes, from the promised ones if `promised`.
+    pub(crate) fn alloc(&self, len: u64, owner: Owner, promised: bool) -> Result<Extent> {
+        let mut inner = self.inner.lock();
+        inner.refuse_while_recovering()?;
+        if len == 0 || owner == Owner::Pool {
+            return Err(Error::invalid(format!("an extent of {len} bytes for {} cannot be allocated", owner.name())));
+        }
+        let len = len.checked_next_multiple_of(GRANULE_BYTES).ok_or_else(|| self.full(&inner, len))?;
+        let open_bytes = if promised { inner.free_bytes } else { inner.free_bytes - inner.promised_bytes };
+        let fit = inner.free.iter().find(|&(_, &free)| free >= len).map(|(&at, &free)| (at, free));
+        let Some((at, free)) = fit.filter(|_| len <= open_bytes) else { return Err(self.full(&inner, len)) };
+        inner.free.remove(&at);
+        if free > len {
+            inner.free.insert(at + len, free - len);
+        }
+        inner.free_bytes -= len;
+        if promised {
+            inner.promised_bytes -= len;
+        }
+        let live = Live { len, owner, is_frozen: false, is_adopted: false, is_persisted: false };
+        inner.live.insert(at, live);
+        inner.live_bytes[owner as usize] += len;
+        self.tags.set(at, len, Some(owner), false);
+        Ok(Extent::new(at, len))
+    }
+
+    fn full(&self, inner: &Inner, len: u64) -> Error {
+        let longest = inner.free.values().copied().max().unwrap_or(0);
+        Error::new(
+            ErrorKind::NoSpace,
+            format!(
+                "{} has no room for {len} bytes: {} free, {} of them reserved, the longest piece {longest}; compact, or \
+                 grow the pool",
+                self.place, inner.free_bytes, inner.promised_bytes
+            ),
+        )
+    }
+
+    /// Sets `bytes` of the free space aside.
+    pub(crate) fn promise(&self, bytes: u64) -> Result<u64> {
+        let mut inner = self.inner.lock();
+        inner.refuse_while_recovering()?;
+        let whole = bytes.checked_next_multiple_of(GRANULE_BYTES);
+        match whole.filter(|whole| *whole <= inner.free_bytes - inner.promised_bytes) {
+            Some(whole) => {
+                inner.promised_bytes += whole;
+                Ok(whole)
+            }
+            None => Err(self.full(&inner, bytes)),
+        }
+    }
+
+    /// Gives back what is left of a promise.
+    pub(crate) fn unpromise(&self, bytes: u64) {
+        let mut inner = self.inner.lock();
+        debug_assert!(bytes <= inner.promised_bytes, "no more is given back than was promised");
+        inner.promised_bytes -= bytes;
+    }
+
+    /// Frees `extent`; `frozen` says that the caller gave its `Frozen` up for that.
+    pub(crate) fn free(&self, extent: Extent, frozen: bool) -> Result<()> {
+        let mut inner = self.inner.lock();
+        inner.refuse_while_recovering()?;
+        let live = inner.exact(extent)?;
+        if live.is_frozen && !frozen {
+            return Err(Error::invalid(format!(
+                "{extent} is frozen: free it by its Frozen, so that nobody still reads it"
+            )));
+        }
+        inner.live.remove(&extent.offset.get());
+        inner.live_bytes[live.owner as usize] -= extent.len;
+        self.tags.set(extent.offset.get(), extent.len, None, false);
+        inner.add_free(extent.offset.get(), extent.len);
+        Ok(())
+    }
+
+    /// Looks at a live extent, and may change what is known of it. The tags follow.
+    pub(crate) fn with_live<T>(&self, extent: Extent, look: impl FnOnce(&mut Live) -> Result<T>) -> Result<T> {
+        let mut inner = self.inner.lock();
+        inner.exact(extent)?;
+        let Some(live) = inner.live.get_mut(&extent.offset.get()) else { unreachable!("exact found it") };
+        let was_frozen = live.is_frozen;
+        let result = look(live)?;
+        if live.is_frozen != was_frozen {
+            self.tags.set(extent.offset.get(), extent.len, Some(live.owner), live.is_frozen);
+        }
+        Ok(result)
+    }
+
+    /// The pool is longer now: the new space is free, once recovery is over.
+    pub(crate) fn grow(&self, new_bytes: u64) {
+        let mut inner = self.inner.lock();
+        let old = std::mem::replace(&mut inner.pool_bytes, new_bytes);
+        debug_assert!(old < new_bytes, "a pool only grows");
+        if !inner.is_recovering {
+            inner.add_free(old, new_bytes - old);
+        }
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let inner = self.inner.lock();
+        Usage {
+            pool_bytes: inner.pool_bytes,
+            header_bytes: DATA_START,
+            free_bytes: inner.free_bytes,
+            headroom_bytes: inner.promised_bytes,
+            unclaimed_bytes: match inner.is_recovering {
+                true => inner.pool_bytes - DATA_START - inner.live_bytes.iter().sum::<u64>(),
+                false => 0,
+            },
+            live_bytes: inner.live_bytes,
+        }
+    }
+
+    /// Checks invariants 1, 3 and 4 by walking everything.
+    pub(crate) fn check(&self) -> Result<()> {
+        let inner = self.inner.lock();
+        let broken = |at: u64, what: String| Err(Error::corruption(&self.place, at, what));
+        let live = inner.live.iter().map(|(&at, live)| (at, live.len, true));
+        let mut pieces: Vec<_> = live.chain(inner.free.iter().map(|(&at, &len)| (at, len, false))).collect();
+        pieces.sort_unstable();
+        let mut next = (DATA_START, true);
+        for (at, len, is_live) in pieces {
+            let is_gap_allowed = inner.is_recovering && at > next.0;
+            if at != next.0 && !is_gap_allowed {
+                return broken(at, format!("the extents to follow each other at {:#x}", next.0));
+            }
+            if !is_live && !next.1 {
+                return broken(at, "free ranges that touch to be one".to_owned());
+            }
+            let tag = self.tags.range(at, len);
+            if tag.has_free == is_live {
+                return broken(at, "the granules' tags to agree with the extent map".to_owned());
+            }
+            next = (at + len, is_live);
+        }
+        if next.0 != inner.pool_bytes && !inner.is_recovering {
+            return broken(next.0, format!("the extents to end with the pool at {:#x}", inner.pool_bytes));
+        }
+        if inner.free.values().sum::<u64>() != inner.free_bytes || inner.promised_bytes > inner.free_bytes {
+            return broken(0, "the sum of the free ranges to be what is counted free".to_owned());
+        }
+        drop(inner);
+        self.usage().check()
+    }
+}
+
+impl Inner {
+    fn refuse_while_recovering(&self) -> Result<()> {
+        match self.is_recovering {
+            true => Err(Error::invalid("this pool is being recovered: claim what is reachable, then finish_recovery")),
+            false => Ok(()),
+        }
+    }
+
+    fn overlapping(&self, extent: Extent) -> Option<Extent> {
+        let end = extent.end()?;
+        let (&at, live) = self.live.range(..end).next_back()?;
+        (at + live.len > extent.offset.get()).then(|| Extent::new(at, live.len))
+    }
+
+    /// The live extent that is exactly `extent`.
+    fn exact(&self, extent: Extent) -> Result<Live> {
+        match self.live.get(&extent.offset.get()) {
+            Some(live) if live.len == extent.len => Ok(*live),
+            Some(live) => {
+                Err(Error::invalid(format!("{extent} is not an extent: the live one there is {} bytes", live.len)))
+            }
+            None => Err(Error::invalid(format!("{extent} is not live: it was freed before, or never allocated"))),
+        }
+    }
+
+    fn add_free(&mut self, at: u64, len: u64) {
+        self.free_bytes += len;
+        let (mut start, mut end) = (at, at + len);
+        if let Some((&before, &before_len)) = self.free.range(..at).next_back()
+            && before + before_len == at
+        {
+            start = before;
+        }
+        if let Some(after_len) = self.free.remove(&end) {
+            end += after_len;
+        }
+        self.free.insert(start, end - start);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! Space set aside before work starts, so that a compaction inside persistent memory cannot run out half way.
+//!
+//! 1. Headroom is bytes, not places: it holds against other allocations, not against fragmentation. Work that
+//!    allocates extents of one size (as all structures here do) finds them as long as frees are of that size too.
+
+use crate::extents::ExtentMap;
+use crate::offset::Extent;
+use crate::owner::Owner;
+use firn_base::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// Reserved space; what is left is given back on drop.
+#[derive(Debug)]
+#[must_use = "dropping it gives the space back"]
+pub struct Headroom {
+    map: Arc<ExtentMap>,
+    left_bytes: u64,
+}
+
+impl Headroom {
+    pub(crate) fn new(map: &Arc<ExtentMap>, bytes: u64) -> Result<Self> {
+        Ok(Self { left_bytes: map.promise(bytes)?, map: map.clone() })
+    }
+
+    /// Bytes not yet allocated.
+    pub fn left_bytes(&self) -> u64 {
+        self.left_bytes
+    }
+
+    /// Allocates from what was reserved.
+    ///
+    /// # Errors
+    /// `NoSpace` if less is left, or no free piece is long enough.
+    pub fn alloc(&mut self, len: u64, owner: Owner) -> Result<Extent> {
+        let whole = len.checked_next_multiple_of(crate::GRANULE_BYTES);
+        if whole.is_none_or(|whole| whole > self.left_bytes) {
+            let left = self.left_bytes;
+            return Err(Error::new(ErrorKind::NoSpace, format!("{left} bytes of headroom are left, not {len}")));
+        }
+        let extent = self.map.alloc(len, owner, true)?;
+        self.left_bytes -= extent.len;
+        Ok(extent)
+    }
+}
+
+impl Drop for Headroom {
+    fn drop(&mut self) {
+        self.map.unpromise(self.left_bytes);
+    }
+}

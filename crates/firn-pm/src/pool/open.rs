@@ -1,0 +1,244 @@
+//! Opening and creating.
+//!
+//! 1. Creation is crash-safe: root slots and header without magic, fence; magic and session word, fence. A cut creation has no magic
+//!    and is created again; a header page that holds anything else is refused, not overwritten.
+//! 2. An open writes one word: that the session is not closed. Everything else was only read and checked.
+
+use super::Pool;
+use super::commit::write_session;
+use crate::config::{Backend, PmConfig};
+use crate::counters::Counters;
+use crate::extents::ExtentMap;
+use crate::header::{HeaderState, Session, decode_header, encode_header};
+use crate::latency::Delays;
+use crate::layout::{DATA_START, MAGIC_AT, MIN_POOL_BYTES, PAGE_BYTES, POOL_MAGIC, SESSION_AT};
+use crate::region::{Kind, Region, allocate, lock_file, whole_granules};
+use crate::root::{Root, newest_root, slot_offset};
+use crate::sim::SimRegion;
+use firn_base::clock::Clock;
+use firn_base::{Error, ErrorKind, Result};
+use parking_lot::{Mutex, RwLock};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use zerocopy::IntoBytes;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Pool {
+    /// Opens the pool of the database `db_uuid`, or creates it where there is none. The pool is then in recovery:
+    /// claim what [`Pool::root`] reaches, then [`Pool::finish_recovery`].
+    ///
+    /// # Errors
+    /// `Locked` if it is open already; `Incompatible` if it is another database's, of another version, or the medium
+    /// cannot give what the backend needs; `Invalid` if the path holds something else or the size is too small;
+    /// `Corruption` if it is damaged.
+    pub fn open_or_create(config: &PmConfig, db_uuid: [u8; 16]) -> Result<Self> {
+        let path = match (config.backend, &config.path) {
+            (Backend::Volatile, None) => {
+                let bytes = whole_granules(config.size_bytes)?;
+                return Self::over(Region::volatile(bytes)?, db_uuid, Some(bytes), config);
+            }
+            (Backend::Volatile, Some(_)) => {
+                return Err(Error::invalid(
+                    "backend = \"volatile\" has no path: leave pm.path out, or say backend = \"file\" or \"dax\"",
+                ));
+            }
+            (backend, None) => return Err(Error::invalid(format!("backend = \"{backend}\" needs a pm.path"))),
+            (_, Some(path)) => path,
+        };
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = opened.map_err(|source| Error::from_io("open", path, source))?;
+        lock_file(&file, path)?;
+        let (len, is_device) = length(&file, path, config)?;
+        let is_new = len == 0 && !is_device;
+        // The lock is the open file's: held by this copy until a refused file is removed again.
+        let lock = file.try_clone().map_err(|source| Error::from_io("open", path, source))?;
+        let opened = Self::over_file(file, path, len, is_new, db_uuid, config);
+        if opened.is_err() && is_new {
+            // Not to leave a file behind that was asked for and then refused. Failing that, the next open creates.
+            let _left_behind = std::fs::remove_file(path);
+        }
+        drop(lock);
+        opened
+    }
+
+    /// Opens without a lock, writes nothing, and refuses every verb that would. What a live writer does meanwhile may
+    /// be seen half done.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no finished pool; otherwise as [`Pool::open_or_create`].
+    pub fn open_read_only(config: &PmConfig, db_uuid: [u8; 16]) -> Result<Self> {
+        let Some(path) = &config.path else {
+            return Err(Error::invalid("a volatile pool lives in its process only: it cannot be opened read-only"));
+        };
+        let file = File::open(path).map_err(|source| Error::from_io("open", path, source))?;
+        let (len, _is_device) = length(&file, path, config)?;
+        refuse_short(path, len)?;
+        Self::over(Region::mapped_file(kind(config.backend), file, path, len, false)?, db_uuid, None, config)
+    }
+
+    /// Opens or creates a pool in simulated memory.
+    ///
+    /// # Errors
+    /// As [`Pool::open_or_create`].
+    pub fn open_simulated(sim: &SimRegion, db_uuid: [u8; 16]) -> Result<Self> {
+        let region = sim.region()?;
+        let bytes = whole_granules(region.len())?;
+        Self::over(region, db_uuid, Some(bytes), &PmConfig::volatile(bytes))
+    }
+
+    fn over_file(
+        file: File,
+        path: &Path,
+        mut len: u64,
+        is_new: bool,
+        uuid: [u8; 16],
+        config: &PmConfig,
+    ) -> Result<Self> {
+        if is_new {
+            len = whole_granules(config.size_bytes)?;
+            allocate(&file, len).map_err(|source| Error::from_io("allocate", path, source))?;
+        }
+        refuse_short(path, len)?;
+        let region = match config.backend {
+            Backend::File => Region::file_image(file, path, len)?,
+            backend => Region::mapped_file(kind(backend), file, path, len, true)?,
+        };
+        region.load_from_file(0, DATA_START)?;
+        Self::over(region, uuid, Some(config.size_bytes), config)
+    }
+
+    /// Reads what `region` holds; creates a pool of `create_bytes` there if it holds nothing.
+    fn over(region: Region, uuid: [u8; 16], create_bytes: Option<u64>, config: &PmConfig) -> Result<Self> {
+        let mut pages = vec![0u8; DATA_START as usize];
+        region.read(0, &mut pages)?;
+        let page = |index: usize| &pages[index * PAGE_BYTES as usize..(index + 1) * PAGE_BYTES as usize];
+        let state = decode_header(page(0), &uuid, region.place())?;
+        let newest = newest_root(page(1), page(2), &uuid, region.place())?;
+        let (session, root) = match (state, newest, create_bytes) {
+            (HeaderState::Complete { session }, Some(root), _) => (session, root),
+            (HeaderState::Complete { .. }, None, _) => {
+                return Err(Error::corruption(region.place(), PAGE_BYTES, "a valid root in one of the two slots"));
+            }
+            (HeaderState::Unfinished, Some(root), _) if root.generation > 1 => {
+                return Err(Error::corruption(region.place(), 0, "the magic number of the pool whose roots are here"));
+            }
+            (HeaderState::Unfinished, _, None) => {
+                let message = format!("{} holds no pool yet: open it for writing to create one", region.place());
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
+            (HeaderState::Unfinished, _, Some(bytes)) => create(&region, &uuid, whole_granules(bytes)?)?,
+        };
+        if root.pool_bytes > region.len() {
+            let expected = format!("{} bytes of pool, the file was cut to {}", root.pool_bytes, region.len());
+            return Err(Error::corruption(region.place(), region.len(), expected));
+        }
+        if session.clean && session.generation_low != root.generation as u16 {
+            return Err(Error::corruption(
+                region.place(),
+                slot_offset(root.generation + 1),
+                format!("the root at which the pool was closed, found only generation {}", root.generation),
+            ));
+        }
+        Self::begin(region, uuid, session, root, config)
+    }
+
+    fn begin(region: Region, uuid: [u8; 16], session: Session, root: Root, config: &PmConfig) -> Result<Self> {
+        let map = Arc::new(ExtentMap::new(root.pool_bytes, region.place()));
+        let next = if region.is_read_only() { session } else { session.next_open() };
+        let pool = Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            uuid,
+            region,
+            map,
+            root: RwLock::new(Arc::new(root)),
+            committing: Mutex::new(()),
+            unsafe_shutdowns: next.unsafe_shutdowns,
+            was_clean: session.clean,
+            is_closed: AtomicBool::new(false),
+            counters: Counters::default(),
+            delays: Delays::new(config.latency, &Clock::system()),
+        };
+        for entry in &pool.root().entries {
+            if let Some(extent) = entry.extent {
+                pool.claim(extent, entry.owner)?;
+            }
+        }
+        if !pool.is_read_only() {
+            write_session(&pool.region, next, &uuid)?;
+        }
+        if pool.region.kind() == Kind::Emulated {
+            tracing::warn!(
+                place = pool.region.place(),
+                "EMULATED persistent memory: what survives a power loss is chance"
+            );
+        }
+        if pool.region.kind() != Kind::Simulated {
+            tracing::info!(
+                backend = pool.backend_name(),
+                place = pool.region.place(),
+                bytes = pool.size_bytes(),
+                clean = pool.was_clean,
+                generation = pool.root().generation,
+                "pool opened"
+            );
+        }
+        Ok(pool)
+    }
+}
+
+/// Writes a new pool of `bytes`, the magic last.
+fn create(region: &Region, uuid: &[u8; 16], bytes: u64) -> Result<(Session, Root)> {
+    region.grow(bytes)?;
+    let root = Root::empty(bytes);
+    let session = Session { clean: true, unsafe_shutdowns: 0, generation_low: 1 };
+    let mut slots = root.encode(uuid)?;
+    slots.resize(2 * PAGE_BYTES as usize, 0);
+    region.stream(PAGE_BYTES, &[&slots])?;
+    let mut header = encode_header(uuid, bytes);
+    header.magic = 0.into();
+    region.store(0, header.as_bytes())?;
+    region.store_u64(SESSION_AT, session.encode(uuid))?;
+    region.flush(0, SESSION_AT + 8)?;
+    region.fence();
+    region.sync(&[(0, DATA_START)])?;
+
+    region.store_u64(MAGIC_AT, POOL_MAGIC)?;
+    // The fence (and sync) of the session word, which every open writes next, makes the magic durable too. A cut before
+    // it finds an unfinished creation.
+    region.flush(MAGIC_AT, 8)?;
+    Ok((session, root))
+}
+
+fn kind(backend: Backend) -> Kind {
+    match backend {
+        Backend::Dax => Kind::Dax,
+        Backend::File => Kind::File,
+        Backend::Volatile => Kind::Volatile,
+        Backend::Emulated => Kind::Emulated,
+    }
+}
+
+/// Length of the file in whole granules; a device has the length it is configured with.
+fn length(file: &File, path: &Path, config: &PmConfig) -> Result<(u64, bool)> {
+    let metadata = file.metadata().map_err(|source| Error::from_io("read the length of", path, source))?;
+    match metadata.file_type().is_char_device() {
+        true => Ok((whole_granules(config.size_bytes)?, true)),
+        false if metadata.len() < PAGE_BYTES => Ok((metadata.len(), false)),
+        false => Ok((metadata.len() & !(PAGE_BYTES - 1), false)),
+    }
+}
+
+fn refuse_short(path: &Path, len: u64) -> Result<()> {
+    match len < MIN_POOL_BYTES {
+        true => Err(Error::corruption(
+            path.display(),
+            len,
+            format!("a pool of at least {MIN_POOL_BYTES} bytes, the file has {len}: it was cut short, or is no pool"),
+        )),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,196 @@
+//! Suites pm_init and pm_double over the pool itself, and its mutants: create, open, commit, free and grow, cut at
+//! every fence or store; what comes back is the old root or the new one, whole, and the space adds up.
+
+use super::*;
+use crate::sim::{CrashImage, Explorer, Mode, Mutation, SimRegion};
+use firn_base::Result;
+use std::cell::Cell;
+
+const BYTES: u64 = 64 << 10;
+
+fn pattern(edit: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (firn_base::seed::mix((edit << 32) | (at / 8)) >> (at % 8 * 8)) as u8).collect()
+}
+
+/// An edit writes 130 bytes and `step` more than the one before. Opens, then edits 1 to `edits`, each an operation, as the growth before edit 3 is one: a new extent is written and named, the one of three edits ago is dropped and
+/// freed.
+fn script(sim: &SimRegion, edits: u64, step: u64) -> Result<()> {
+    let pool = Pool::open_simulated(sim, UUID)?;
+    pool.finish_recovery()?;
+    sim.end_operation();
+    for edit in 1..=edits {
+        if edit == 3 {
+            pool.grow(BYTES + 4 * G)?;
+            sim.end_operation();
+        }
+        let len = 130 + edit * step;
+        let extent = pool.alloc(len, Owner::Test)?;
+        let bytes = pattern(edit, len as usize);
+        let fenced = match edit % 2 {
+            0 => {
+                let dirty = pool.store(extent.offset, &bytes)?;
+                pool.flush_fence(dirty)
+            }
+            _ => pool.write_durable(extent.offset, &[&bytes[..70], &bytes[70..]])?,
+        };
+        let mut dropped = None;
+        pool.commit_with(fenced, |root| {
+            root.applied_edit = edit;
+            root.set(RootEntry { owner: Owner::Test, kind: edit as u16, word: len, extent: Some(extent) });
+            dropped = edit.checked_sub(3).and_then(|old| root.remove(Owner::Test, old as u16));
+            Ok(())
+        })?;
+        if let Some(extent) = dropped.and_then(|entry| entry.extent) {
+            pool.free(extent)?;
+        }
+        pool.check()?;
+        sim.end_operation();
+    }
+    pool.close()
+}
+
+/// Recovers `sim` and says what was found.
+fn recover(sim: &SimRegion) -> Result<(Root, crate::Usage)> {
+    let pool = Pool::open_simulated(sim, UUID)?;
+    pool.finish_recovery()?;
+    pool.check()?;
+    let root = Root::clone(&pool.root());
+    for entry in &root.entries {
+        let mut bytes = vec![0; entry.word as usize];
+        let extent = entry.extent.unwrap_or(Extent::new(0, 0));
+        pool.read(extent.offset, &mut bytes)?;
+        if bytes != pattern(u64::from(entry.kind), bytes.len()) {
+            return Err(firn_base::Error::corruption(
+                "the image",
+                extent.offset.get(),
+                "the bytes that were committed",
+            ));
+        }
+    }
+    let usage = pool.usage();
+    Ok((root, usage))
+}
+
+/// The last edit that `operations` acknowledged operations of the script make: open, 1, 2, grow, 3, ..
+fn last_edit(operations: u64) -> u64 {
+    let after_open = operations.saturating_sub(1);
+    after_open - u64::from(after_open > 2)
+}
+
+fn check(image: &CrashImage<'_>) -> Result<(), String> {
+    let sim = SimRegion::from_image(image.bytes.to_vec(), Mode::Adr);
+    let (root, usage) = recover(&sim).map_err(|error| error.to_string())?;
+    let acknowledged = last_edit(image.operations);
+    if !(acknowledged..=last_edit(image.operations + 1)).contains(&root.applied_edit) {
+        return Err(format!("edit {} came back, of {acknowledged} acknowledged", root.applied_edit));
+    }
+    let kinds: Vec<u64> = root.entries.iter().map(|entry| u64::from(entry.kind)).collect();
+    let expected: Vec<u64> = (root.applied_edit.saturating_sub(2).max(1)..=root.applied_edit).collect();
+    if kinds != expected {
+        return Err(format!("root {} names {kinds:?}", root.applied_edit));
+    }
+    let again = recover(&SimRegion::from_image(sim.durable(), Mode::Adr)).map_err(|error| error.to_string())?;
+    if again != (root, usage) {
+        return Err("recovering twice is not recovering once".to_owned());
+    }
+    Ok(())
+}
+
+/// Edits of the long script, and how much longer each is: enough to free something, and more in CI.
+fn long_script() -> (u64, u64) {
+    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { (6, 900) } else { (4, 250) }
+}
+
+#[test]
+fn commits_frees_and_growth_come_back_whole() {
+    for (mode, seed) in [(Mode::Adr, 1), (Mode::TornAdr, 2), (Mode::Eadr, 3)] {
+        let explorer = Explorer { mode, seed, at_every_store: mode == Mode::Eadr, ..Explorer::new(BYTES) };
+        let report = explorer
+            .run(|sim| script(sim, long_script().0, long_script().1), check)
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        println!("pool commits, {mode:?}: {report:?}");
+        assert!(report.images > 15);
+    }
+}
+
+/// Suite pm_init: create and open, cut at every store; exhaustive.
+#[test]
+fn create_open_and_grow_are_cut_at_every_store() {
+    for mode in [Mode::Adr, Mode::TornAdr, Mode::Eadr] {
+        let explorer = Explorer { mode, at_every_store: true, lint: false, ..Explorer::new(32 << 10) };
+        let create = |sim: &SimRegion| {
+            recover(sim)?;
+            let pool = Pool::open_simulated(sim, UUID)?;
+            pool.grow(48 << 10)?;
+            pool.close()
+        };
+        let report = explorer.run(create, check).unwrap_or_else(|failure| panic!("{failure}"));
+        println!("pm_init, {mode:?}: {report:?}");
+        assert!(report.is_exhaustive);
+    }
+}
+
+/// Suite pm_double: every image of a run is recovered, that recovery cut at every store, and recovered again.
+#[test]
+fn recovery_is_cut_and_recovered_again() {
+    let inner = Cell::new(0);
+    let outer = Explorer { mode: Mode::Adr, ..Explorer::new(32 << 10) };
+    let double = |image: &CrashImage<'_>| {
+        let start = Some(image.bytes.to_vec());
+        let first = recover(&SimRegion::from_image(image.bytes.to_vec(), Mode::Adr)).map_err(|e| e.to_string())?;
+        let explorer =
+            Explorer { mode: Mode::TornAdr, at_every_store: true, start, ..Explorer::new(image.bytes.len() as u64) };
+        let same = |cut: &CrashImage<'_>| {
+            let second = recover(&SimRegion::from_image(cut.bytes.to_vec(), Mode::Adr)).map_err(|e| e.to_string())?;
+            if second == first { Ok(()) } else { Err(format!("{second:?} is not {first:?}")) }
+        };
+        let report = explorer.run(|sim| recover(sim).map(|_| ()), same).map_err(|failure| failure.to_string())?;
+        inner.set(inner.get() + report.images);
+        Ok(())
+    };
+    let run = |sim: &SimRegion| {
+        let pool = Pool::open_simulated(sim, UUID)?;
+        pool.finish_recovery()?;
+        sim.end_operation();
+        for edit in 1..=2 {
+            let extent = pool.alloc(G, Owner::Test)?;
+            let fenced = pool.write_durable(extent.offset, &[&pattern(edit, 200)])?;
+            pool.commit_with(fenced, |root| {
+                root.set(RootEntry { owner: Owner::Test, kind: edit as u16, word: 200, extent: Some(extent) });
+                Ok(())
+            })?;
+            sim.end_operation();
+        }
+        Ok(())
+    };
+    let report = outer.run(run, double).unwrap_or_else(|failure| panic!("{failure}"));
+    println!("pm_double: {report:?}, {} images of the second cut", inner.get());
+    assert!(inner.get() > report.images);
+}
+
+/// Suite pm_mutants, the pool's own sites: each flush and each fence left out in turn is noticed.
+#[test]
+fn every_flush_and_fence_matters() {
+    let sim = SimRegion::new(BYTES, Mode::Adr);
+    script(&sim, 4, 30).unwrap();
+    sim.assert_clean();
+    let (_, flushes, fences) = sim.instruction_counts();
+    let mutations = (0..flushes).map(Mutation::SkipFlush).chain((0..fences).map(Mutation::SkipFence));
+    let survivors: Vec<Mutation> = mutations
+        .filter(|&mutation| {
+            let explorer = Explorer { mutation: Some(mutation), ..Explorer::new(BYTES) };
+            let close = |sim: &SimRegion| {
+                script(sim, 4, 30)?;
+                sim.end_operation();
+                Ok(())
+            };
+            explorer.run(close, |image| check_after_close(image, 4)).is_ok()
+        })
+        .collect();
+    assert!(survivors.is_empty(), "nobody noticed {survivors:?} of {flushes} flushes and {fences} fences");
+}
+
+/// As `check`, where the last operation is the close.
+fn check_after_close(image: &CrashImage<'_>, edits: u64) -> Result<(), String> {
+    check(&CrashImage { operations: image.operations.min(edits + 2), ..*image })
+}

@@ -1,0 +1,196 @@
+//! Reading and writing: the verbs. Every offset and length is checked; outside the pool is `Corruption`.
+
+use super::Pool;
+use crate::frozen::Frozen;
+use crate::line::{LINE_BYTES, line_range};
+use crate::offset::PmOffset;
+use crate::owner::Owner;
+use crate::token::{Dirty, Fenced, Flushed, Span};
+use firn_base::{Error, Result};
+use std::ops::Range;
+
+impl Pool {
+    /// Stores `bytes` at `offset`, through the cache. Not durable: [`Pool::flush`] what it returns.
+    ///
+    /// # Errors
+    /// `Invalid` if a byte lies in free space, a frozen extent or the pool's own pages, or the pool is read-only.
+    #[inline]
+    pub fn store(&self, offset: PmOffset, bytes: &[u8]) -> Result<Dirty> {
+        let span = self.writable_span(offset.get(), bytes.len() as u64)?;
+        self.region.store(offset.get(), bytes)?;
+        self.count_stored(span);
+        Ok(Dirty::new(span))
+    }
+
+    /// Copies `bytes` to `offset` past the cache (ragged ends go through it, flushed). Durable after a fence.
+    ///
+    /// # Errors
+    /// As [`Pool::store`].
+    pub fn copy_nt(&self, offset: PmOffset, bytes: &[u8]) -> Result<Flushed> {
+        self.stream(offset.get(), &[bytes])
+    }
+
+    /// Starts what was stored on its way to the medium.
+    ///
+    /// # Panics
+    /// If `dirty` is of another pool.
+    #[inline]
+    pub fn flush(&self, dirty: Dirty) -> Flushed {
+        let span = dirty.span;
+        assert_eq!(span.pool, self.id, "a token of another pool");
+        match self.region.flush(span.start, span.end - span.start) {
+            Ok(lines) => {
+                self.counters.row(span.owner).flushes.add(lines);
+                if let Some(delays) = &self.delays {
+                    delays.write(lines);
+                }
+            }
+            Err(error) => unreachable!("what was stored to can be flushed: {error}"),
+        }
+        Flushed::new(span)
+    }
+
+    /// One fence for all of `flushed`: takes a [`Flushed`], or an array or `Vec` of them. DURABLE AFTER, where
+    /// [`Pool::durable_at`] is `Fence`: all they cover. Without any (`fence([])`) the token says that nothing new is
+    /// reached by the commit it is for.
+    ///
+    /// # Panics
+    /// If one is of another pool.
+    #[inline]
+    pub fn fence(&self, flushed: impl IntoIterator<Item = Flushed>) -> Fenced {
+        let mut span = Span::NOTHING;
+        for one in flushed {
+            assert_eq!(one.span.pool, self.id, "a token of another pool");
+            span = span.hull(one.span);
+        }
+        self.region.fence();
+        self.counters.row(span.owner).fences.add(1);
+        Fenced { span }
+    }
+
+    /// [`Pool::flush`] and [`Pool::fence`] at once.
+    pub fn flush_fence(&self, dirty: Dirty) -> Fenced {
+        self.fence(self.flush(dirty))
+    }
+
+    /// Copies `slices`, one after the other, to `offset` past the cache, and fences once. No allocation, one pass.
+    /// DURABLE AFTER, where [`Pool::durable_at`] is `Fence`: all of them.
+    ///
+    /// # Errors
+    /// As [`Pool::store`].
+    pub fn write_durable(&self, offset: PmOffset, slices: &[&[u8]]) -> Result<Fenced> {
+        Ok(self.fence(self.stream(offset.get(), slices)?))
+    }
+
+    /// Stores the aligned word at `offset` by one atomic store: what makes `fenced` bytes reachable. The word itself is
+    /// not durable before its own flush and fence.
+    ///
+    /// # Errors
+    /// As [`Pool::store`]; `Invalid` if `offset` is not a multiple of 8.
+    #[inline]
+    pub fn publish(&self, offset: PmOffset, word: u64, fenced: &Fenced) -> Result<Dirty> {
+        assert!(fenced.span.pool == self.id || fenced.span == Span::NOTHING, "a token of another pool");
+        if !offset.get().is_multiple_of(8) {
+            return Err(Error::invalid(format!(
+                "{offset} is not aligned: only a word at a multiple of 8 is published"
+            )));
+        }
+        let span = self.writable_span(offset.get(), 8)?;
+        self.region.store_u64(offset.get(), word)?;
+        self.count_stored(span);
+        Ok(Dirty::new(span))
+    }
+
+    /// Copies the bytes at `offset` into `out`. Of bytes that are being written, each word is old or new.
+    ///
+    /// # Errors
+    /// `Corruption` outside the pool.
+    #[inline]
+    pub fn read(&self, offset: PmOffset, out: &mut [u8]) -> Result<()> {
+        self.region.read(offset.get(), out)?;
+        self.count_read(offset.get(), out.len() as u64);
+        Ok(())
+    }
+
+    /// The aligned word at `offset`, by one atomic load: everything published before it is seen too.
+    ///
+    /// # Errors
+    /// `Corruption` outside the pool, or if `offset` is not a multiple of 8.
+    #[inline]
+    pub fn load_u64(&self, offset: PmOffset) -> Result<u64> {
+        let word = self.region.load_u64(offset.get())?;
+        self.count_read(offset.get(), 8);
+        Ok(word)
+    }
+
+    /// Borrows bytes of an immutable extent; `range` counts from its start.
+    ///
+    /// # Errors
+    /// `Corruption` if `range` leaves the extent.
+    pub fn borrow<'a>(&'a self, frozen: &'a Frozen, range: Range<u64>) -> Result<&'a [u8]> {
+        assert_eq!(frozen.pool, self.id, "a Frozen of another pool");
+        let extent = frozen.extent;
+        let at = extent.offset.get();
+        if range.start > range.end || range.end > extent.len {
+            let expected = format!("bytes {}..{} inside {extent}", range.start, range.end);
+            return Err(Error::corruption(self.region.place(), at, expected));
+        }
+        let bytes = self.region.borrow(at + range.start, range.end - range.start)?;
+        self.count_read(at + range.start, range.end - range.start);
+        Ok(bytes)
+    }
+
+    fn stream(&self, at: u64, slices: &[&[u8]]) -> Result<Flushed> {
+        let len = slices.iter().map(|slice| slice.len() as u64).sum();
+        let span = self.writable_span(at, len)?;
+        self.region.stream(at, slices)?;
+        self.count_stored(span);
+        let ragged = [span.start, span.end].iter().filter(|end| !end.is_multiple_of(LINE_BYTES)).count() as u64;
+        self.counters.row(span.owner).flushes.add(ragged.min(line_range(at, len).count_lines()));
+        if let Some(delays) = &self.delays {
+            delays.write(line_range(at, len).count_lines());
+        }
+        Ok(Flushed::new(span))
+    }
+
+    /// The span of a write, if every byte of it may be written.
+    #[inline]
+    fn writable_span(&self, at: u64, len: u64) -> Result<Span> {
+        let end = at.checked_add(len).filter(|&end| end <= self.region.len());
+        let Some(end) = end else {
+            let expected = format!("{len} bytes inside the pool of {} bytes", self.region.len());
+            return Err(Error::corruption(self.region.place(), at, expected));
+        };
+        let tag = self.map.tags.range(at, len);
+        if tag.has_free || tag.has_frozen || tag.owner == Owner::Pool as u8 {
+            return Err(self.refused_write(at, len, tag.has_free, tag.has_frozen));
+        }
+        Ok(Span { start: at, end, owner: tag.owner, pool: self.id })
+    }
+
+    #[cold]
+    fn refused_write(&self, at: u64, len: u64, has_free: bool, has_frozen: bool) -> Error {
+        let why = match (has_free, has_frozen) {
+            (true, _) => "in free space: allocate or claim it first",
+            (_, true) => "in a frozen extent: it never changes again",
+            _ => "in the pool's own pages",
+        };
+        Error::invalid(format!("{len} bytes at {at:#x} of {} cannot be stored: they lie {why}", self.region.place()))
+    }
+
+    #[inline]
+    fn count_stored(&self, span: Span) {
+        let row = self.counters.row(span.owner);
+        let len = span.end - span.start;
+        row.bytes_written.add(len);
+        row.lines_stored.add(line_range(span.start, len).count_lines());
+    }
+
+    #[inline]
+    fn count_read(&self, at: u64, len: u64) {
+        self.counters.row(self.map.tags.owner_at(at)).bytes_read.add(len);
+        if let Some(delays) = &self.delays {
+            delays.read(line_range(at, len).count_lines());
+        }
+    }
+}

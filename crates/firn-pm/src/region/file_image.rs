@@ -1,0 +1,74 @@
+//! The file under the `file` backend: ranges of the DRAM image are written to it and synced, and loaded back at open.
+//!
+//! 1. After a failed sync nothing more is acknowledged: the kernel may have marked the pages clean. The image is
+//!    poisoned until the pool is opened again.
+//!
+//! A crash leaves in the file what was synced, and any part of what was being written.
+
+use super::view::View;
+use firn_base::{Error, ErrorKind, Result};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes copied from the file at once.
+const LOAD_BYTES: usize = 64 << 10;
+
+#[derive(Debug)]
+pub(crate) struct FileImage {
+    file: File,
+    path: PathBuf,
+    is_poisoned: AtomicBool,
+}
+
+impl FileImage {
+    pub(crate) fn new(file: File, path: PathBuf) -> Self {
+        Self { file, path, is_poisoned: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn poison(&self) {
+        self.is_poisoned.store(true, Ordering::Release);
+    }
+
+    /// DURABLE AFTER: the ranges of the image are in the file.
+    pub(crate) fn write_and_sync(&self, image: &View, ranges: &[(u64, u64)]) -> Result<()> {
+        if self.is_poisoned.load(Ordering::Acquire) {
+            return Err(Error::new(
+                ErrorKind::Poisoned,
+                format!("an earlier sync of {} failed: close the pool and open it again", self.path.display()),
+            ));
+        }
+        for &(at, len) in ranges {
+            let written = image.borrow(at, len).map(|bytes| self.file.write_all_at(bytes, at));
+            let written = written.unwrap_or_else(|| Err(std::io::ErrorKind::InvalidInput.into()));
+            written.map_err(|source| Error::from_io("write", &self.path, source))?;
+        }
+        self.file.sync_data().map_err(|source| {
+            self.poison();
+            Error::from_io("sync", &self.path, source)
+        })
+    }
+
+    /// Copies `len` bytes at `at` of the file into the image.
+    pub(crate) fn load(&self, image: &View, at: u64, len: u64) -> Result<()> {
+        let mut buffer = vec![0u8; LOAD_BYTES.min(len as usize)];
+        let mut done = 0;
+        while done < len {
+            let now = (len - done).min(LOAD_BYTES as u64) as usize;
+            self.file
+                .read_exact_at(&mut buffer[..now], at + done)
+                .map_err(|source| Error::from_io("read", &self.path, source))?;
+            if image.store(at + done, &buffer[..now]).is_none() {
+                return Err(Error::corruption(self.path.display(), at, "a range inside the pool"));
+            }
+            done += now as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes the file `new_len` bytes long, with space for all of them.
+    pub(crate) fn extend(&self, new_len: u64) -> Result<()> {
+        super::open::allocate(&self.file, new_len).map_err(|source| Error::from_io("grow", &self.path, source))
+    }
+}

@@ -1,0 +1,393 @@
+//! Background work, one step at a time: pick (pure), run (does the I/O, changes no state), install (`install.rs`).
+//!
+//! 1. The tables of a running action are `busy`: no other action takes them.
+//! 2. Flushes run one at a time, oldest buffer first, and before anything else: a worker in the middle of a merge stops at
+//!    its next yield point to do one.
+//! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`, which
+//!    only a reopen can mend.
+
+use crate::buffer::Buffer;
+use crate::db::Inner;
+use crate::event::Event;
+use crate::iter::revoke_if_idle;
+use crate::mill;
+use crate::plan::{Plan, Reason};
+use crate::shape::{self, Facts};
+use crate::sst_run::SstRun;
+use crate::state::ReadState;
+use firn_base::exec::{Work, block_on, block_on_with};
+use firn_base::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Pause before a failed action is tried again.
+const RETRY_NS: u64 = 250_000_000;
+const TICK_NS: u64 = 1_000_000_000;
+
+/// What runs, and what waits to be cleaned up.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    state: Mutex<JobState>,
+    /// A table that cost too many fruitless reads, and its level.
+    seek: Mutex<Option<(usize, u64)>>,
+    graveyard: Mutex<Vec<Dead>>,
+}
+
+#[derive(Default)]
+struct JobState {
+    busy: HashSet<u64>,
+    flushing: bool,
+    compacting: usize,
+    /// A user's compaction is under way: no other may start.
+    manual: bool,
+    error: Option<Error>,
+    retry_at_ns: u64,
+}
+
+/// What no new reader can reach, kept until the last old one has gone.
+pub(crate) enum Dead {
+    Table(Arc<SstRun>),
+    Buffer(Arc<Buffer>),
+    Log(u64),
+}
+
+/// An action that was picked, with the state it was picked from.
+struct Job {
+    plan: Plan,
+    state: Arc<ReadState>,
+}
+
+impl Work for Inner {
+    fn step(&self) -> bool {
+        self.tick();
+        let cleaned = self.drain_log() | self.remove_obsolete();
+        match self.start(true) {
+            Some(job) => {
+                self.perform(&job);
+                true
+            }
+            None => cleaned,
+        }
+    }
+
+    fn idle_wait(&self) -> Duration {
+        if self.background_error().is_some() { Duration::from_nanos(RETRY_NS) } else { Duration::from_secs(1) }
+    }
+}
+
+impl Inner {
+    /// Writes a full half of the persistent-memory log buffer to its file. True if there was one.
+    fn drain_log(&self) -> bool {
+        let Some(buffer) = self.pm_log.as_ref().filter(|buffer| buffer.has_full()) else { return false };
+        match buffer.drain_full() {
+            Ok(drained) => drained,
+            Err(error) => {
+                // The next writer that needs the half tries again and answers with the error.
+                tracing::warn!(%error, "the log buffer could not be drained");
+                false
+            }
+        }
+    }
+
+    /// Picks the next action and marks what it takes. `compactions` says whether other than flushes are wanted.
+    fn start(&self, compactions: bool) -> Option<Job> {
+        if self.read_only || self.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut jobs = self.jobs.state.lock();
+        if jobs.error.is_some() && self.clock.now_ns() < jobs.retry_at_ns {
+            return None;
+        }
+        let state = self.state.load_full();
+        let plan = self.pick(&state, &jobs, compactions)?;
+        Some(self.mark(&mut jobs, plan, state))
+    }
+
+    fn pick(&self, state: &ReadState, jobs: &JobState, compactions: bool) -> Option<Plan> {
+        let facts = Facts {
+            limits: &self.options.limits,
+            busy: &jobs.busy,
+            flushing: jobs.flushing,
+            visible: self.commit.visible(),
+            seek: *self.jobs.seek.lock(),
+        };
+        shape::pick(state, &facts).filter(|plan| plan.reason == Reason::Flush || (compactions && !jobs.manual))
+    }
+
+    fn mark(&self, jobs: &mut JobState, plan: Plan, state: Arc<ReadState>) -> Job {
+        match plan.reason {
+            Reason::Flush => jobs.flushing = true,
+            _ => jobs.compacting += 1,
+        }
+        if plan.reason == Reason::Seeks {
+            *self.jobs.seek.lock() = None;
+        }
+        jobs.busy.extend(plan.tables.iter().map(|(_, run)| run.meta.id));
+        Job { plan, state }
+    }
+
+    fn unmark(&self, plan: &Plan) {
+        let mut jobs = self.jobs.state.lock();
+        match plan.reason {
+            Reason::Flush => jobs.flushing = false,
+            _ => jobs.compacting -= 1,
+        }
+        for (_, run) in &plan.tables {
+            jobs.busy.remove(&run.meta.id);
+        }
+    }
+
+    /// Runs an action and installs what it made.
+    fn perform(&self, job: &Job) {
+        let result = self.run_and_install(job);
+        self.unmark(&job.plan);
+        self.note(result.err());
+        self.update_stall();
+        self.executor.wake();
+        self.progressed();
+    }
+
+    fn run_and_install(&self, job: &Job) -> Result<()> {
+        let start_ns = self.clock.now_ns();
+        let snapshots = self.snapshots.list(&self.commit.visible);
+        let work = mill::run(&job.plan, &job.state, &snapshots, &self.mill);
+        let made = match job.plan.reason {
+            Reason::Flush => block_on(work)?,
+            _ => block_on_with(work, || self.flush_if_due())?,
+        };
+        self.install(&job.plan, made, start_ns)
+    }
+
+    /// Called at the yield points of a merge.
+    fn flush_if_due(&self) {
+        self.drain_log();
+        let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
+        if due {
+            if let Some(job) = self.start(false) {
+                self.perform(&job);
+            }
+        }
+    }
+
+    /// Remembers what an action met, or forgets what an earlier one did.
+    fn note(&self, error: Option<Error>) {
+        if self.mill.stop.load(Ordering::Acquire) {
+            return;
+        }
+        let mut jobs = self.jobs.state.lock();
+        let had = std::mem::replace(&mut jobs.error, error.clone());
+        let event = match error {
+            Some(error) => {
+                let lasting = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Poisoned);
+                jobs.retry_at_ns = if lasting { u64::MAX } else { self.clock.now_ns() + RETRY_NS };
+                Event::BackgroundError { error }
+            }
+            None if had.is_some() => Event::Resumed,
+            None => return,
+        };
+        drop(jobs);
+        self.emit(&event);
+    }
+
+    /// What keeps background work from going on.
+    pub(crate) fn background_error(&self) -> Option<Error> {
+        self.jobs.state.lock().error.clone()
+    }
+
+    /// Says that a table cost too many fruitless reads.
+    pub(crate) fn due_for_seeks(&self, level: usize, id: u64) {
+        let mut seek = self.jobs.seek.lock();
+        if seek.is_none() && level + 1 < self.options.limits.levels {
+            *seek = Some((level, id));
+            drop(seek);
+            self.executor.wake();
+        }
+    }
+
+    /// Sets the pace of writers by what is left to do.
+    pub(crate) fn update_stall(&self) {
+        let debt = shape::debt(&self.state.load(), &self.options.limits);
+        if let Some(change) = self.stall.update(debt, &self.options.limits) {
+            self.emit(&Event::Stall { reason: change.map(|reason| reason.name()) });
+        }
+    }
+
+    /// Hands over what no new reader can reach.
+    pub(crate) fn bury(&self, dead: impl IntoIterator<Item = Dead>) {
+        self.jobs.graveyard.lock().extend(dead);
+    }
+
+    /// Removes what the last reader has let go of. True if there was any.
+    pub(crate) fn remove_obsolete(&self) -> bool {
+        let mut ready = Vec::new();
+        {
+            let mut graveyard = self.jobs.graveyard.lock();
+            let mut i = 0;
+            while i < graveyard.len() {
+                if graveyard[i].is_free() { ready.push(graveyard.swap_remove(i)) } else { i += 1 }
+            }
+        }
+        for dead in &ready {
+            let (path, id) = match dead {
+                Dead::Table(run) => (self.files.table(run.meta.id), run.meta.id),
+                Dead::Log(id) => (self.files.log(*id), *id),
+                Dead::Buffer(_) => continue,
+            };
+            match self.files.fs.remove(&path) {
+                Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
+                // The next open removes it.
+                Err(error) => tracing::warn!(%error, "an obsolete file stays"),
+            }
+        }
+        if !ready.is_empty() {
+            self.tables.sweep();
+        }
+        !ready.is_empty()
+    }
+
+    /// Once a second: takes the pins of cursors that idle on an old state.
+    fn tick(&self) {
+        let tick = self.clock.now_ns() / TICK_NS;
+        if self.idle_ticks.swap(tick, Ordering::Relaxed) == tick {
+            return;
+        }
+        let iters: Vec<_> = self.iters.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
+        let current = self.state.load_full();
+        for pins in iters {
+            revoke_if_idle(&pins, &current, tick);
+        }
+    }
+
+    /// Freezes the active buffer if it holds anything, and waits until all frozen ones are tables.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.check_writable()?;
+        loop {
+            let mut queue = self.commit.lock();
+            let buffers = self.state.load().parts[0].buffers.len();
+            if queue.active.used_bytes() <= Buffer::EMPTY_BYTES {
+                break;
+            }
+            if buffers < self.options.limits.write_buffers {
+                self.switch_buffer(&mut queue, 0);
+                break;
+            }
+            drop(queue);
+            self.wait_or_fail()?;
+        }
+        let newest = self.commit.active().log_id;
+        let waits = |state: &ReadState| state.parts[0].buffers.iter().any(|buffer| buffer.log_id < newest);
+        while waits(&self.state.load()) {
+            self.wait_or_fail()?;
+        }
+        Ok(())
+    }
+
+    fn wait_or_fail(&self) -> Result<()> {
+        const WAIT: Duration = Duration::from_millis(20);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::invalid("the database was closed"));
+        }
+        if let Some(error) = self.background_error() {
+            return Err(error);
+        }
+        self.wait_for_background(WAIT);
+        Ok(())
+    }
+
+    /// Waits until nothing runs and nothing is due.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        loop {
+            let idle = {
+                let jobs = self.jobs.state.lock();
+                let still = !jobs.flushing && jobs.compacting == 0;
+                still && self.pick(&self.state.load(), &jobs, true).is_none()
+            };
+            if idle {
+                self.remove_obsolete();
+                return Ok(());
+            }
+            self.wait_or_fail()?;
+        }
+    }
+
+    /// Compacts the range level by level, on the caller's thread; other compactions wait meanwhile.
+    pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        self.flush()?;
+        loop {
+            let mut jobs = self.jobs.state.lock();
+            if !jobs.manual {
+                jobs.manual = true;
+                break;
+            }
+            drop(jobs);
+            self.wait_or_fail()?;
+        }
+        let result = self.compact_levels(from, to);
+        self.jobs.state.lock().manual = false;
+        self.executor.wake();
+        result
+    }
+
+    fn compact_levels(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        while self.jobs.state.lock().compacting > 0 {
+            self.wait_or_fail()?;
+        }
+        let deepest = self.deepest_level(from, to);
+        for level in 0..deepest.max(1) {
+            let mut after: Option<Vec<u8>> = None;
+            while let Some(job) = self.start_manual(level, (from, to), after.as_deref()) {
+                after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
+                let result = self.run_and_install(&job);
+                self.unmark(&job.plan);
+                result?;
+                if level == 0 {
+                    break;
+                }
+            }
+        }
+        self.update_stall();
+        self.remove_obsolete();
+        Ok(())
+    }
+
+    fn deepest_level(&self, from: &[u8], to: Option<&[u8]>) -> usize {
+        let state = self.state.load();
+        let meets = |run: &SstRun| {
+            run.meta.largest.as_slice() >= from && to.is_none_or(|to| run.meta.smallest.as_slice() < to)
+        };
+        state.parts[0].tables().filter(|(_, run)| meets(run)).map(|(level, _)| level).max().unwrap_or(0)
+    }
+
+    fn start_manual(&self, level: usize, range: (&[u8], Option<&[u8]>), after: Option<&[u8]>) -> Option<Job> {
+        let mut jobs = self.jobs.state.lock();
+        let state = self.state.load_full();
+        let facts = Facts {
+            limits: &self.options.limits,
+            busy: &jobs.busy,
+            flushing: jobs.flushing,
+            visible: self.commit.visible(),
+            seek: None,
+        };
+        let plan = shape::pick_manual(&state, level, range, after, &facts)?;
+        Some(self.mark(&mut jobs, plan, state))
+    }
+
+    /// (flushes running, compactions running)
+    pub(crate) fn running(&self) -> (usize, usize) {
+        let jobs = self.jobs.state.lock();
+        (usize::from(jobs.flushing), jobs.compacting)
+    }
+}
+
+impl Dead {
+    fn is_free(&self) -> bool {
+        match self {
+            Dead::Table(run) => Arc::strong_count(run) == 1,
+            Dead::Buffer(buffer) => Arc::strong_count(buffer) == 1,
+            Dead::Log(_) => true,
+        }
+    }
+}

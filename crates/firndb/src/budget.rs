@@ -1,0 +1,71 @@
+//! How `memory_limit` is shared out: write buffers first, then what moves bytes, then caches.
+//!
+//! ```text
+//! limit = write buffers (3) + I/O (an eighth) + block cache + tables kept open
+//! ```
+//! Each part is bounded by what it was given, so the sum is a cap and not a wish.
+
+use crate::options::Options;
+use firn_base::{Error, Result};
+
+/// Bytes for each user of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    pub(crate) write_buffer_bytes: usize,
+    pub(crate) block_cache_bytes: u64,
+    pub(crate) open_tables_bytes: u64,
+    /// Bytes read at once from each input of a merge.
+    pub(crate) stretch_bytes: usize,
+    /// Bytes written at once.
+    pub(crate) io_bytes: usize,
+    /// The largest batch.
+    pub(crate) batch_bytes_max: usize,
+}
+
+const WRITE_BUFFER_BYTES_MAX: u64 = 64 << 20;
+const WRITE_BUFFER_BYTES_LIMIT: u64 = 2 << 30;
+/// Inputs that all running merges may have between them, two stretches each.
+const INPUTS: u64 = 64;
+
+impl Budget {
+    /// Shares out `options.memory_limit`.
+    ///
+    /// # Errors
+    /// `Invalid` if the parts that were asked for exceed it.
+    pub(crate) fn new(options: &Options) -> Result<Budget> {
+        let limit = options.memory_limit;
+        let buffers = options.limits.write_buffers as u64;
+        let write_buffer = options.write_buffer_bytes.unwrap_or((limit / 8).min(WRITE_BUFFER_BYTES_MAX));
+        let block = options.limits.block_bytes as u64;
+        if !(8 * block..=WRITE_BUFFER_BYTES_LIMIT).contains(&write_buffer) {
+            return Err(Error::invalid(format!(
+                "write_buffer_bytes is {write_buffer}; it must be from {} to {WRITE_BUFFER_BYTES_LIMIT}",
+                8 * block
+            )));
+        }
+        let io = limit / 8;
+        let taken = write_buffer.saturating_mul(buffers).saturating_add(io);
+        let left = limit.checked_sub(taken).filter(|&left| left >= limit / 8).ok_or_else(|| {
+            Error::invalid(format!(
+                "memory_limit of {limit} bytes is too small for {buffers} write buffers of {write_buffer} bytes, their \
+                 I/O and any cache; raise memory_limit or lower write_buffer_bytes"
+            ))
+        })?;
+        let block_cache = options.block_cache_bytes.unwrap_or(left / 2);
+        let open_tables = left.checked_sub(block_cache).ok_or_else(|| {
+            Error::invalid(format!(
+                "block_cache_bytes of {block_cache} does not fit memory_limit: {left} bytes are left beside the write \
+                 buffers; raise memory_limit or lower block_cache_bytes"
+            ))
+        })?;
+        let stretch = (io / 2 / INPUTS).clamp(4 * block, options.limits.io_bytes as u64);
+        Ok(Budget {
+            write_buffer_bytes: write_buffer as usize,
+            block_cache_bytes: block_cache,
+            open_tables_bytes: open_tables,
+            stretch_bytes: stretch as usize,
+            io_bytes: (io / 16).clamp(4 * block, options.limits.io_bytes as u64) as usize,
+            batch_bytes_max: (limit / 4) as usize,
+        })
+    }
+}

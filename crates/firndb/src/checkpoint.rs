@@ -1,0 +1,151 @@
+//! A copy of the database in another directory:
+//!
+//! 1. fix a read point and a state;
+//! 2. link each table of the state (copy it where the file system cannot link);
+//! 3. write what of the buffers the read point sees into a table of the copy's own;
+//! 4. write the copy's manifest, and last its CURRENT.
+//!
+//! A crash leaves a directory without CURRENT, which is no database. The source loses nothing at any time. Linked tables
+//! are marked shared in the source's manifest: nothing is ever appended to them.
+
+use crate::db::Inner;
+use crate::files::Files;
+use crate::manifest::{self, Edit, TableMeta, Version};
+use crate::mill::{Below, MillContext, Output, write_tables};
+use crate::run_iter::{MergeIter, RunIter};
+use crate::state::ReadState;
+use firn_base::count::Cause;
+use firn_base::exec::block_on;
+use firn_base::seed::Seed;
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_fs::{Fs, IoBuf, OpenMode};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Bytes copied at once where a table cannot be linked.
+const COPY_BYTES: usize = 1 << 20;
+
+impl Inner {
+    pub(crate) fn checkpoint(&self, dir: &Path) -> Result<()> {
+        let fs = &self.files.fs;
+        fs.create_dir_all(dir)?;
+        if !fs.list(dir)?.is_empty() {
+            return Err(Error::invalid(format!("{} is not empty; a checkpoint needs a new directory", dir.display())));
+        }
+        let point = self.snapshots.register(&self.commit.visible);
+        let state = self.state.load_full();
+        // A table may hold more than the read point sees; then the copy shows all that is older than its newest entry.
+        let flushed = state.parts.iter().flat_map(|part| part.tables()).map(|(_, run)| run.meta.seqno_max).max();
+        let seqno = point.seqno.max(flushed.unwrap_or_default());
+        let mut files = Files { fs: fs.clone(), dir: dir.to_path_buf(), uuid: self.files.uuid };
+        self.fresh_uuid(&mut files.uuid);
+        let files = Arc::new(files);
+        for part in state.parts.iter() {
+            for (_, run) in part.tables() {
+                self.link_or_copy(run.meta.id, &files)?;
+            }
+        }
+        let buffered = self.write_buffers(&state, seqno, &files)?;
+        self.mark_shared(&state)?;
+        self.write_manifest(&state, seqno, buffered, &files)
+    }
+
+    fn fresh_uuid(&self, uuid: &mut [u8; 16]) {
+        let mut seed = if self.clock.is_manual() { Seed::new(self.next_file_id()) } else { Seed::from_entropy() };
+        seed.fill(uuid);
+    }
+
+    fn link_or_copy(&self, id: u64, files: &Files) -> Result<()> {
+        let (from, to) = (self.files.table(id), files.table(id));
+        match self.files.fs.link(&from, &to) {
+            Err(error) if error.kind() == ErrorKind::Io => {
+                tracing::info!(%error, "a table is copied because it cannot be linked");
+                copy(&*self.files.fs, &from, &to)
+            }
+            other => other,
+        }
+    }
+
+    /// The buffers' entries as tables of the copy.
+    fn write_buffers(&self, state: &ReadState, seqno: SeqNo, files: &Arc<Files>) -> Result<Vec<TableMeta>> {
+        let children = state.parts.iter().flat_map(|part| &part.buffers).map(|buffer| RunIter::Buffer(buffer.iter()));
+        let context = MillContext {
+            files: files.clone(),
+            counters: self.counters.clone(),
+            limits: self.mill.limits.clone(),
+            sst: self.mill.sst.clone(),
+            direct: self.mill.direct,
+            stretch_bytes: self.mill.stretch_bytes,
+            next_file_id: Arc::new(AtomicU64::new(self.next_file_id())),
+            stop: Arc::new(AtomicBool::new(false)),
+        };
+        let output = Output { cause: Cause::Maintenance, split: false, seqno_max: seqno };
+        let below = Below::new(&state.parts[0], 0);
+        block_on(write_tables(MergeIter::new(children.collect()), &[seqno], below, output, &context))
+    }
+
+    /// Notes in the source's manifest that the linked tables have a second name.
+    fn mark_shared(&self, state: &ReadState) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let mut edit = Edit::default();
+        for (level, tables) in manifest.version().levels.iter().enumerate() {
+            for table in tables.iter().filter(|table| !table.shared) {
+                let linked = state.parts.iter().flat_map(|part| part.tables()).any(|(_, run)| run.meta.id == table.id);
+                if linked {
+                    edit.drop.push((level, table.id));
+                    edit.add.push((level, TableMeta { shared: true, ..TableMeta::clone(table) }));
+                }
+            }
+        }
+        if edit.add.is_empty() || self.read_only {
+            return Ok(());
+        }
+        manifest.append(edit, true, || self.next_file_id())
+    }
+
+    fn write_manifest(
+        &self,
+        state: &ReadState,
+        seqno: SeqNo,
+        buffered: Vec<TableMeta>,
+        files: &Arc<Files>,
+    ) -> Result<()> {
+        let manifest_id = self.next_file_id();
+        let linked = state.parts.iter().flat_map(|part| part.tables());
+        let edit = Edit {
+            id: 1,
+            uuid: Some(files.uuid),
+            profile: Some(self.options.profile.number()),
+            next_file_id: Some(self.next_file_id.load(Ordering::Relaxed) + 1),
+            last_seqno: Some(seqno),
+            add: linked
+                .map(|(level, run)| (level, TableMeta::clone(&run.meta)))
+                .chain(buffered.into_iter().map(|table| (0, table)))
+                .collect(),
+            ..Edit::default()
+        };
+        let mut version = Version::default();
+        version.apply(&edit).map_err(|broken| {
+            Error::corruption(files.dir.display(), 0, format_args!("the checkpoint broke the invariant {broken}"))
+        })?;
+        files.sync_dir()?;
+        manifest::start(files, &self.counters, manifest_id, &version).map(drop)
+    }
+}
+
+pub(crate) fn copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    let source = fs.open(from, OpenMode::Read)?;
+    let target = fs.open(to, OpenMode::Create)?;
+    let (mut at, len) = (0, source.len()?);
+    let mut buf = IoBuf::default();
+    while at < len {
+        source.read(at, COPY_BYTES, &mut buf)?;
+        if buf.is_empty() {
+            break;
+        }
+        target.write(at, &[buf.bytes()])?;
+        at += buf.len() as u64;
+    }
+    target.sync()
+}

@@ -1,0 +1,71 @@
+//! What the engine tells a listener, as it happens.
+
+use firn_base::Error;
+use std::time::Duration;
+
+/// Something that happened. More kinds may come.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// The database was opened; each step of recovery with the time that it took.
+    Recovered {
+        /// (step, time).
+        steps: Vec<(&'static str, Duration)>,
+        /// Entries that came back from logs.
+        replayed_entries: u64,
+    },
+    /// A write buffer was written out as a table.
+    Flushed {
+        /// Bytes of the table.
+        bytes: u64,
+        /// Time taken.
+        elapsed: Duration,
+    },
+    /// A compaction ended.
+    Compacted {
+        /// The level that tables came from.
+        from_level: usize,
+        /// The level that tables went to.
+        level: usize,
+        /// Tables that went in.
+        tables_in: usize,
+        /// Tables that came out.
+        tables_out: usize,
+        /// Bytes that went in.
+        bytes_in: u64,
+        /// Bytes that came out.
+        bytes_out: u64,
+        /// Whether a table was moved without being read.
+        moved: bool,
+        /// Time taken.
+        elapsed: Duration,
+    },
+    /// A log ended and another began.
+    LogRotated {
+        /// The new log's id.
+        log_id: u64,
+    },
+    /// Writers are being delayed, or no more.
+    Stall {
+        /// Why; `None` when the delay ended.
+        reason: Option<&'static str>,
+    },
+    /// Background work failed; it is tried again unless the error says otherwise.
+    BackgroundError {
+        /// What it met.
+        error: Error,
+    },
+    /// Background work succeeded again.
+    Resumed,
+    /// A file that nothing needs any more was removed.
+    FileRemoved {
+        /// Its id.
+        file_id: u64,
+    },
+}
+
+/// Told of events, on the thread where they happen and with no lock held. Be quick, and do not call the database.
+pub trait EventListener: Send + Sync {
+    /// Called once per event.
+    fn on_event(&self, event: &Event);
+}

@@ -1,0 +1,98 @@
+//! The only place that changes the state's tables:
+//!
+//! 1. record the edit in the manifest, durably;
+//! 2. swap in a state made from what the manifest now says;
+//! 3. bury what the old state had and the new one has not.
+//!
+//! A crash before 1 is done leaves the old state and files that nothing names; after it, the new state and files that
+//! nothing names any more. Open removes either.
+
+use crate::background::Dead;
+use crate::buffer::Buffer;
+use crate::db::Inner;
+use crate::event::Event;
+use crate::mill::Made;
+use crate::plan::{How, Plan, Reason};
+use firn_base::{ErrorKind, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl Inner {
+    /// Makes what `plan` made part of the state. If it cannot be recorded, removes it again.
+    pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<()> {
+        let Made { mut edit, created } = made;
+        let bytes_out: u64 = edit.add.iter().map(|(_, table)| table.bytes()).sum();
+        let tables_out = edit.add.len();
+        let mut manifest = self.manifest.lock();
+        if let Some(buffer) = &plan.buffer {
+            edit.log_floor = self.log_behind(plan.part, buffer);
+            edit.last_seqno = buffer.frozen_at();
+        }
+        edit.next_file_id = Some(self.next_file_id.load(Ordering::Relaxed));
+        let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
+        if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
+            drop(manifest);
+            // After a failed sync the record may yet turn out to be there, and then its files must be too.
+            if error.kind() != ErrorKind::Poisoned {
+                for id in created {
+                    let _left = self.files.fs.remove(&self.files.table(id));
+                }
+            }
+            return Err(error);
+        }
+        let version = manifest.version();
+        self.state.rcu(|state| {
+            let mut part = state.parts[plan.part].with_tables(version, &self.tables, self.options.limits.levels);
+            if let Some(flushed) = &plan.buffer {
+                part.buffers.retain(|buffer| !Arc::ptr_eq(buffer, flushed));
+            }
+            state.with_part(plan.part, part)
+        });
+        let floor = version.log_floor;
+        drop(manifest);
+        self.log_floor.store(floor, Ordering::Release);
+        let logs = logs_before.into_iter().filter(|&id| id < floor).map(Dead::Log);
+        let tables = plan.tables.iter().filter(|_| plan.how == How::Copy).map(|(_, run)| Dead::Table(run.clone()));
+        self.bury(logs.chain(tables).chain(plan.buffer.clone().map(Dead::Buffer)));
+        self.report(plan, (tables_out, bytes_out), start_ns);
+        Ok(())
+    }
+
+    /// The log of the buffer that is next newer than `flushed`: logs below it are not needed once that is a table.
+    fn log_behind(&self, part: usize, flushed: &Arc<Buffer>) -> Option<u64> {
+        let state = self.state.load();
+        let buffers = &state.parts[part].buffers;
+        let at = buffers.iter().position(|buffer| Arc::ptr_eq(buffer, flushed))?;
+        buffers.get(at.checked_sub(1)?).map(|newer| newer.log_id)
+    }
+
+    fn report(&self, plan: &Plan, (tables_out, bytes_out): (usize, u64), start_ns: u64) {
+        let elapsed_ns = self.clock.now_ns() - start_ns;
+        let elapsed = Duration::from_nanos(elapsed_ns);
+        if plan.reason == Reason::Flush {
+            let bytes = plan.buffer.as_ref().map_or(0, |buffer| buffer.used_bytes() as u64);
+            self.stall.flushed(bytes, elapsed_ns);
+            self.jobs_done.flushes.add(1);
+            self.emit(&Event::Flushed { bytes: bytes_out, elapsed });
+            return;
+        }
+        let from_level = plan.from_level().unwrap_or(plan.level);
+        if from_level == 0 {
+            let level0 = plan.tables.iter().filter(|(level, _)| *level == 0);
+            self.stall.drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
+        }
+        let moved = plan.how == How::Move;
+        self.jobs_done.compacted(plan, moved, bytes_out, elapsed_ns);
+        self.emit(&Event::Compacted {
+            from_level,
+            level: plan.level,
+            tables_in: plan.tables.len(),
+            tables_out,
+            bytes_in: plan.input_bytes(),
+            bytes_out,
+            moved,
+            elapsed,
+        });
+    }
+}

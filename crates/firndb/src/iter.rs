@@ -1,0 +1,322 @@
+//! Cursors over the database, both ways, at one read point.
+//!
+//! 1. A cursor sees the database as of its read point, which is registered while it lives.
+//! 2. Its position is a user key of its own memory; the pins on buffers and tables underneath (`Pins`) are revocable: a
+//!    cursor that idles on an old state has them taken away, and seeks again when it is next moved.
+//! 3. After an error the cursor is on no entry.
+
+use crate::db::Db;
+use crate::options::ReadOptions;
+use crate::run_iter::{LevelIter, MergeIter, RunIter};
+use crate::snapshot::Point;
+use crate::state::ReadState;
+use firn_base::key::Kind;
+use firn_base::{Error, Result, SeqNo, Tag};
+use firn_table::Value;
+use firn_table::sst::Access;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a cursor holds of the database. Taken away when it idles.
+pub(crate) struct Pins {
+    merge: MergeIter,
+    state: Arc<ReadState>,
+    direction: Direction,
+    /// When it was last moved, in idle ticks.
+    last_tick: u64,
+}
+
+/// The revocable part of a cursor.
+pub(crate) type SharedPins = Mutex<Option<Pins>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    /// The merge is behind the current key's entries.
+    Forward,
+    /// The merge is in front of them.
+    Backward,
+}
+
+/// A cursor. Create with [`crate::Db::iter`] and its siblings; it is on no entry until positioned.
+pub struct Iter {
+    db: Db,
+    point: Arc<Point>,
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    pins: Arc<SharedPins>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    valid: bool,
+    /// A key that `prev` has read past while it looked for the one before.
+    scratch: Vec<u8>,
+}
+
+impl Iter {
+    pub(crate) fn new(db: Db, point: Arc<Point>, options: ReadOptions) -> Iter {
+        let pins = Arc::new(Mutex::new(None));
+        db.inner.register_iter(&pins);
+        let ReadOptions { lower, upper, snapshot: _ } = options;
+        Iter { db, point, lower, upper, pins, key: Vec::new(), value: Vec::new(), valid: false, scratch: Vec::new() }
+    }
+
+    /// Whether the cursor is on an entry.
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The key under the cursor; empty if there is none.
+    pub fn key(&self) -> &[u8] {
+        if self.valid { &self.key } else { &[] }
+    }
+
+    /// The value under the cursor; empty if there is none.
+    pub fn value(&self) -> &[u8] {
+        if self.valid { &self.value } else { &[] }
+    }
+
+    /// Goes to the first key within the bounds.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io`, naming the file; likewise for every method that moves.
+    pub fn first(&mut self) -> Result<()> {
+        let lower = self.lower.take();
+        let result = self.move_by(|iter, pins| {
+            match &lower {
+                Some(key) => pins.merge.seek(key, Tag::seek(SeqNo::MAX))?,
+                None => pins.merge.first()?,
+            }
+            pins.direction = Direction::Forward;
+            iter.settle_forward(pins)
+        });
+        self.lower = lower;
+        result
+    }
+
+    /// Goes to the last key within the bounds.
+    ///
+    /// # Errors
+    /// See [`Iter::first`].
+    pub fn last(&mut self) -> Result<()> {
+        let upper = self.upper.take();
+        let result = self.move_by(|iter, pins| {
+            match &upper {
+                Some(key) => pins.merge.seek_before(key, Tag::seek(SeqNo::MAX))?,
+                None => pins.merge.last()?,
+            }
+            pins.direction = Direction::Backward;
+            iter.settle_backward(pins)
+        });
+        self.upper = upper;
+        // The bounds were set aside so that they could be borrowed; the lower one is checked by `settle_backward`.
+        result
+    }
+
+    /// Goes to the first key at or behind `key`, within the bounds.
+    ///
+    /// # Errors
+    /// See [`Iter::first`].
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let target = match &self.lower {
+            Some(lower) if lower.as_slice() > key.as_ref() => lower.clone(),
+            _ => key.as_ref().to_vec(),
+        };
+        self.move_by(|iter, pins| {
+            pins.merge.seek(&target, Tag::seek(SeqNo::MAX))?;
+            pins.direction = Direction::Forward;
+            iter.settle_forward(pins)
+        })
+    }
+
+    /// Goes to the last key at or before `key`, within the bounds.
+    ///
+    /// # Errors
+    /// See [`Iter::first`].
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let (target, tag) = match &self.upper {
+            Some(upper) if upper.as_slice() <= key.as_ref() => (upper.clone(), Tag::seek(SeqNo::MAX)),
+            // Tag 0 is behind every entry of the key.
+            _ => (key.as_ref().to_vec(), Tag(0)),
+        };
+        self.move_by(|iter, pins| {
+            pins.merge.seek_before(&target, tag)?;
+            pins.direction = Direction::Backward;
+            iter.settle_backward(pins)
+        })
+    }
+
+    /// Goes to the next key. Does nothing if the cursor is on none.
+    ///
+    /// # Errors
+    /// See [`Iter::first`].
+    #[expect(clippy::should_implement_trait, reason = "a cursor's `next` borrows its entry; see `Iter::entries`")]
+    pub fn next(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        self.move_by(|iter, pins| {
+            if pins.direction == Direction::Backward {
+                pins.merge.seek(&iter.key, Tag(0))?;
+                pins.direction = Direction::Forward;
+            }
+            while pins.merge.valid() && pins.merge.key() == iter.key {
+                pins.merge.next()?;
+            }
+            iter.settle_forward(pins)
+        })
+    }
+
+    /// Goes to the key before. Does nothing if the cursor is on none.
+    ///
+    /// # Errors
+    /// See [`Iter::first`].
+    pub fn prev(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        self.move_by(|iter, pins| {
+            if pins.direction == Direction::Forward {
+                pins.merge.seek_before(&iter.key, Tag::seek(SeqNo::MAX))?;
+                pins.direction = Direction::Backward;
+            }
+            iter.settle_backward(pins)
+        })
+    }
+
+    /// The entries from the first on, as owned pairs.
+    pub fn entries(mut self) -> impl Iterator<Item = Result<(Vec<u8>, Value)>> {
+        let mut started = false;
+        std::iter::from_fn(move || {
+            let moved = if std::mem::replace(&mut started, true) { self.next() } else { self.first() };
+            match moved {
+                Err(error) => Some(Err(error)),
+                Ok(()) => self.valid.then(|| Ok((self.key.clone(), Value::owned(self.value.clone())))),
+            }
+        })
+    }
+
+    /// Runs `step` on the pins, taken anew if they were revoked.
+    fn move_by(&mut self, step: impl FnOnce(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
+        let shared = self.pins.clone();
+        let mut slot = shared.lock();
+        let was_valid = std::mem::replace(&mut self.valid, false);
+        let mut pins = match slot.take() {
+            Some(pins) => pins,
+            None => self.pin(was_valid)?,
+        };
+        pins.last_tick = self.db.inner.idle_ticks.load(Ordering::Relaxed);
+        step(self, &mut pins)?;
+        *slot = Some(pins);
+        Ok(())
+    }
+
+    fn pin(&self, was_valid: bool) -> Result<Pins> {
+        let state = self.db.inner.state.load_full();
+        let mut merge = MergeIter::new(children(&state)?);
+        if was_valid {
+            merge.seek(&self.key, Tag::seek(SeqNo::MAX))?;
+        }
+        Ok(Pins { merge, state, direction: Direction::Forward, last_tick: 0 })
+    }
+
+    /// From an entry on, goes to the first key that is visible and not deleted.
+    fn settle_forward(&mut self, pins: &mut Pins) -> Result<()> {
+        let merge = &mut pins.merge;
+        while merge.valid() {
+            if self.upper.as_ref().is_some_and(|upper| merge.key() >= upper.as_slice()) {
+                return Ok(());
+            }
+            if merge.tag().seqno() > self.point.seqno {
+                merge.next()?;
+                continue;
+            }
+            self.key.clear();
+            self.key.extend_from_slice(merge.key());
+            match known_kind(merge.tag())? {
+                Kind::Delete => {
+                    while merge.valid() && merge.key() == self.key {
+                        merge.next()?;
+                    }
+                }
+                _ => {
+                    self.value.clear();
+                    self.value.extend_from_slice(merge.value());
+                    self.valid = true;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// From an entry back, goes to the first key that is visible and not deleted, and past all its entries. Versions come
+    /// oldest first here, so the last visible one before the key changes is the one that counts.
+    fn settle_backward(&mut self, pins: &mut Pins) -> Result<()> {
+        let merge = &mut pins.merge;
+        while merge.valid() {
+            if self.lower.as_ref().is_some_and(|lower| merge.key() < lower.as_slice()) {
+                return Ok(());
+            }
+            self.scratch.clear();
+            self.scratch.extend_from_slice(merge.key());
+            let mut found = false;
+            while merge.valid() && merge.key() == self.scratch {
+                if merge.tag().seqno() <= self.point.seqno {
+                    found = known_kind(merge.tag())? != Kind::Delete;
+                    self.value.clear();
+                    self.value.extend_from_slice(merge.value());
+                }
+                merge.prev()?;
+            }
+            if found {
+                std::mem::swap(&mut self.key, &mut self.scratch);
+                self.valid = true;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn known_kind(tag: Tag) -> Result<Kind> {
+    tag.kind().filter(|kind| *kind != Kind::Pointer).ok_or_else(|| {
+        let kind = tag.kind_byte();
+        Error::corruption("an entry", tag.seqno().0, format_args!("expected a put or delete, not kind {kind}"))
+    })
+}
+
+fn children(state: &ReadState) -> Result<Vec<RunIter>> {
+    let mut children = Vec::new();
+    for part in state.parts.iter() {
+        children.extend(part.buffers.iter().map(|buffer| RunIter::Buffer(buffer.iter())));
+        for level in &part.levels {
+            if level.sorted {
+                if !level.runs.is_empty() {
+                    let level = LevelIter::new(level.runs.clone(), Access::Cached);
+                    children.push(RunIter::Level(Box::new(level)));
+                }
+                continue;
+            }
+            for run in &level.runs {
+                children.push(RunIter::Sst(Box::new(run.table()?.iter(Access::Cached))));
+            }
+        }
+    }
+    Ok(children)
+}
+
+/// Takes the pins of a cursor that idles on an old state. True if it did.
+pub(crate) fn revoke_if_idle(pins: &SharedPins, current: &Arc<ReadState>, tick: u64) -> bool {
+    let Some(mut slot) = pins.try_lock() else { return false };
+    let idle = slot.as_ref().is_some_and(|held| held.last_tick + 1 < tick && !Arc::ptr_eq(&held.state, current));
+    if idle {
+        *slot = None;
+    }
+    idle
+}
+
+impl std::fmt::Debug for Iter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Iter").field("valid", &self.valid).field("seqno", &self.point.seqno).finish_non_exhaustive()
+    }
+}

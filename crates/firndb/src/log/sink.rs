@@ -1,0 +1,295 @@
+//! Where the log's bytes go: straight into the file, or first into persistent memory (LAB-DB, 3.2).
+//!
+//! The persistent-memory buffer has two halves. Frames stream into the active half and are durable at the fence; a full half
+//! is written to the file by one large write while the other fills. Per half:
+//!
+//! ```text
+//! half     magic: u64 | log id: u64 | base: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32 | bytes of the log
+//! ```
+//! 1. The half with `base` holds the log's bytes from offset `base` on; how many is told by the frames' own checksums.
+//! 2. A half's header changes only after what it held was written to its file and synced.
+//! 3. So at any time each byte of the log that was acknowledged is in the file or in a half, and recovery lays the halves
+//!    over the file. What lies in a half behind its last frame matches no frame of that place: checksums are salted.
+//!
+//! A crash while a half is drained leaves both copies; while its header changes, the file's copy.
+
+use firn_base::checksum::crc32c;
+use firn_base::count::{Cause, IoCounters};
+use firn_base::{Error, Result};
+use firn_fs::File;
+use firn_pm::{DurableAt, Extent, Owner, PmOffset, Pool, RootEntry};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+const HALF_MAGIC: u64 = u64::from_le_bytes(*b"FIRNPMLB");
+const HALF_HEADER_BYTES: usize = 64;
+const _: () = assert!(8 + 8 + 8 + 16 + 20 + 4 == HALF_HEADER_BYTES);
+
+/// The two halves in a pool.
+#[derive(Clone)]
+pub(crate) struct PmLogBuffer {
+    pool: Arc<Pool>,
+    halves: [Extent; 2],
+    uuid: [u8; 16],
+    /// A half that is full and not yet in its file.
+    full: Arc<Mutex<Option<Full>>>,
+}
+
+struct Full {
+    file: Arc<dyn File>,
+    counters: Arc<IoCounters>,
+    half: usize,
+    base: u64,
+    len: usize,
+}
+
+impl PmLogBuffer {
+    /// The halves that the pool's root names, or new ones of `half_bytes` each; `None` on a backend without a durable
+    /// fence, where they would buy nothing.
+    ///
+    /// # Errors
+    /// `NoSpace` if the pool is too small.
+    pub(crate) fn open(pool: &Arc<Pool>, uuid: [u8; 16], half_bytes: usize) -> Result<Option<PmLogBuffer>> {
+        if pool.durable_at() != DurableAt::Fence {
+            return Ok(None);
+        }
+        let mut halves = Vec::new();
+        for kind in 0..2 {
+            if let Some(extent) = pool.root().find(Owner::LogBuffer, kind).and_then(|entry| entry.extent) {
+                halves.push(extent);
+                continue;
+            }
+            let extent = pool.alloc((HALF_HEADER_BYTES + half_bytes) as u64, Owner::LogBuffer).map_err(|error| {
+                error.context("the pool has no room for the log's two buffers; raise pm.size")
+            })?;
+            // A header that is none, durably, before the root can name the half.
+            let fenced = pool.write_durable(extent.offset, &[&[0; HALF_HEADER_BYTES]])?;
+            let entry = RootEntry { owner: Owner::LogBuffer, kind, word: 0, extent: Some(extent) };
+            pool.commit_with(fenced, |root| {
+                root.set(entry);
+                Ok(())
+            })?;
+            halves.push(extent);
+        }
+        let halves = halves.try_into().map_err(|_| Error::invalid("a log buffer has two halves"))?;
+        Ok(Some(PmLogBuffer { pool: pool.clone(), halves, uuid, full: Arc::default() }))
+    }
+
+    fn capacity(&self, half: usize) -> usize {
+        self.halves[half].len as usize - HALF_HEADER_BYTES
+    }
+
+    /// What the halves of `pool` hold of log `log_id`, for replay: (offset in the log, bytes), ascending.
+    ///
+    /// # Errors
+    /// What reading the pool met.
+    pub(crate) fn overlay(pool: &Pool, uuid: &[u8; 16], log_id: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+        let mut overlay = Vec::new();
+        for kind in 0..2 {
+            let Some(extent) = pool.root().find(Owner::LogBuffer, kind).and_then(|entry| entry.extent) else {
+                continue;
+            };
+            let mut bytes = vec![0; extent.len as usize];
+            pool.read(extent.offset, &mut bytes)?;
+            if let Some((id, base)) = decode_header(&bytes, uuid).filter(|(id, _)| *id == log_id) {
+                debug_assert_eq!(id, log_id);
+                bytes.drain(..HALF_HEADER_BYTES);
+                overlay.push((base, bytes));
+            }
+        }
+        overlay.sort();
+        Ok(overlay)
+    }
+
+    /// Writes the full half to its file, if there is one. True if there was.
+    ///
+    /// # Errors
+    /// What writing met; the half stays full.
+    pub(crate) fn drain_full(&self) -> Result<bool> {
+        let mut slot = self.full.lock();
+        let Some(full) = &*slot else { return Ok(false) };
+        let mut bytes = vec![0; full.len];
+        self.pool.read(self.data(full.half, 0)?, &mut bytes)?;
+        full.file.write(full.base, &[&bytes])?;
+        full.counters.wrote(Cause::Log, bytes.len());
+        full.file.sync()?;
+        *slot = None;
+        Ok(true)
+    }
+
+    /// Whether a half waits to be written to its file.
+    pub(crate) fn has_full(&self) -> bool {
+        self.full.try_lock().is_some_and(|full| full.is_some())
+    }
+
+    fn data(&self, half: usize, at: usize) -> Result<PmOffset> {
+        let within = (HALF_HEADER_BYTES + at) as u64;
+        self.halves[half].at(within).ok_or_else(|| Error::invalid("a place outside the log buffer"))
+    }
+}
+
+fn encode_header(log_id: u64, base: u64, uuid: &[u8; 16]) -> [u8; HALF_HEADER_BYTES] {
+    let mut out = [0; HALF_HEADER_BYTES];
+    out[..8].copy_from_slice(&HALF_MAGIC.to_le_bytes());
+    out[8..16].copy_from_slice(&log_id.to_le_bytes());
+    out[16..24].copy_from_slice(&base.to_le_bytes());
+    out[24..40].copy_from_slice(uuid);
+    let crc = crc32c(&out[..60]);
+    out[60..].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+fn decode_header(bytes: &[u8], uuid: &[u8; 16]) -> Option<(u64, u64)> {
+    let mut reader = firn_base::coding::Reader::new(bytes);
+    let (_, log_id, base) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    (bytes.get(..HALF_HEADER_BYTES)? == encode_header(log_id, base, uuid)).then_some((log_id, base))
+}
+
+/// Where a log writer's bytes go.
+pub(super) struct Sink {
+    file: Arc<dyn File>,
+    log_id: u64,
+    counters: Arc<IoCounters>,
+    pm: Option<PmStream>,
+}
+
+/// The stream through the halves.
+struct PmStream {
+    buffer: PmLogBuffer,
+    active: usize,
+    /// The log's offset at the active half's first byte.
+    base: u64,
+    /// Bytes of the active half that hold frames, or the beginning of one.
+    used: usize,
+}
+
+impl Sink {
+    pub(super) fn new(
+        file: Arc<dyn File>,
+        log_id: u64,
+        start: u64,
+        pm: Option<PmLogBuffer>,
+        counters: Arc<IoCounters>,
+    ) -> Result<Sink> {
+        let mut sink = Sink { file, log_id, counters, pm: None };
+        if let Some(buffer) = pm {
+            let mut stream = PmStream { buffer, active: 0, base: start, used: 0 };
+            stream.begin_half(log_id, start)?;
+            sink.pm = Some(stream);
+        }
+        Ok(sink)
+    }
+
+    /// Whether what was written is durable without a sync.
+    pub(super) fn durable_at_write(&self) -> bool {
+        self.pm.is_some()
+    }
+
+    pub(super) fn write(&mut self, position: u64, parts: &[&[u8]]) -> Result<()> {
+        match &mut self.pm {
+            Some(stream) => stream.write(&self.file, &self.counters, self.log_id, position, parts),
+            None => {
+                self.file.write(position, parts)?;
+                self.counters.wrote(Cause::Log, parts.iter().map(|part| part.len()).sum());
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        if self.pm.is_some() { Ok(()) } else { self.file.sync() }
+    }
+
+    /// Puts what is in the halves into the file, durably.
+    pub(super) fn drain(&mut self) -> Result<()> {
+        let Some(stream) = &mut self.pm else { return Ok(()) };
+        stream.retire(&self.file, &self.counters)?;
+        stream.buffer.drain_full()?;
+        Ok(())
+    }
+
+    /// Goes on with another log; returns the old one's file.
+    pub(super) fn rotate(&mut self, file: Arc<dyn File>, log_id: u64, start: u64) -> Result<Arc<dyn File>> {
+        if let Some(stream) = &mut self.pm {
+            stream.retire(&self.file, &self.counters)?;
+            stream.active = 1 - stream.active;
+            stream.begin_half(log_id, start)?;
+        }
+        self.log_id = log_id;
+        Ok(std::mem::replace(&mut self.file, file))
+    }
+}
+
+impl PmStream {
+    /// Makes the active half the place of log `log_id` from `base` on. REQUIRES: what it held is in its file.
+    fn begin_half(&mut self, log_id: u64, base: u64) -> Result<()> {
+        let header = encode_header(log_id, base, &self.buffer.uuid);
+        let _durable = self.buffer.pool.write_durable(self.buffer.halves[self.active].offset, &[&header])?;
+        self.base = base;
+        self.used = 0;
+        Ok(())
+    }
+
+    /// Hands the active half over to be written to `file`, once the one before was.
+    fn retire(&mut self, file: &Arc<dyn File>, counters: &Arc<IoCounters>) -> Result<()> {
+        // The background has most often done this already.
+        self.buffer.drain_full()?;
+        if self.used > 0 {
+            let full =
+                Full { file: file.clone(), counters: counters.clone(), half: self.active, base: self.base, len: self.used };
+            *self.buffer.full.lock() = Some(full);
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        file: &Arc<dyn File>,
+        counters: &Arc<IoCounters>,
+        log_id: u64,
+        position: u64,
+        parts: &[&[u8]],
+    ) -> Result<()> {
+        // A frame that failed half way may have moved on to another half: its place is then in the file.
+        if position < self.base {
+            self.retire(file, counters)?;
+            self.buffer.drain_full()?;
+            self.begin_half(log_id, position)?;
+        }
+        self.used = (position - self.base) as usize;
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        if self.used + total <= self.buffer.capacity(self.active) {
+            let _durable = self.buffer.pool.write_durable(self.buffer.data(self.active, self.used)?, parts)?;
+            self.used += total;
+            return Ok(());
+        }
+        for part in parts {
+            self.write_across(file, counters, log_id, part)?;
+        }
+        Ok(())
+    }
+
+    fn write_across(
+        &mut self,
+        file: &Arc<dyn File>,
+        counters: &Arc<IoCounters>,
+        log_id: u64,
+        mut part: &[u8],
+    ) -> Result<()> {
+        while !part.is_empty() {
+            let room = self.buffer.capacity(self.active) - self.used;
+            if room == 0 {
+                let next = self.base + self.used as u64;
+                self.retire(file, counters)?;
+                self.active = 1 - self.active;
+                self.begin_half(log_id, next)?;
+                continue;
+            }
+            let (now, rest) = part.split_at(room.min(part.len()));
+            let _durable = self.buffer.pool.write_durable(self.buffer.data(self.active, self.used)?, &[now])?;
+            self.used += now.len();
+            part = rest;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! One change of the readable state, as the manifest records it.
+//!
+//! ```text
+//! edit     field ...
+//! field    tag: varint | contents by tag (see `decode_field`)
+//! ```
+//! An unknown tag is an error: a later version that adds one must not be half understood.
+
+use crate::log::LogEnd;
+use firn_base::SeqNo;
+use firn_base::coding::{Reader, put_bytes, put_varint};
+use firn_base::key::KEY_BYTES_MAX;
+use firn_table::sst::{Extent, SstMeta};
+
+/// A table as the manifest names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableMeta {
+    pub(crate) id: u64,
+    pub(crate) extent: Extent,
+    /// Bytes of live data blocks.
+    pub(crate) data_bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) deletes: u64,
+    pub(crate) seqno_min: SeqNo,
+    pub(crate) seqno_max: SeqNo,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+    /// The file has a second name in a checkpoint, so nothing may ever be appended to it or punched out of it.
+    pub(crate) shared: bool,
+}
+
+impl TableMeta {
+    pub(crate) fn new(id: u64, meta: SstMeta) -> TableMeta {
+        TableMeta {
+            id,
+            extent: meta.extent,
+            data_bytes: meta.data_bytes,
+            entries: meta.properties.entries,
+            deletes: meta.properties.deletes,
+            seqno_min: meta.properties.seqno_min,
+            seqno_max: meta.properties.seqno_max,
+            smallest: meta.properties.smallest,
+            largest: meta.properties.largest,
+            shared: false,
+        }
+    }
+
+    /// Bytes of the file that belong to the table.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.extent.valid_len
+    }
+}
+
+/// The pool that belongs to this database, and the least generation its root must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PmPairing {
+    pub(crate) generation: u64,
+}
+
+/// A change: what it sets, adds and drops. Empty fields change nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Edit {
+    /// Number of this edit; grows by one.
+    pub(crate) id: u64,
+    /// Set by a snapshot record alone, which stands for all before it.
+    pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) profile: Option<u8>,
+    pub(crate) next_file_id: Option<u64>,
+    pub(crate) last_seqno: Option<SeqNo>,
+    /// Logs below this id hold nothing that is not in tables.
+    pub(crate) log_floor: Option<u64>,
+    pub(crate) logs_added: Vec<u64>,
+    pub(crate) logs_sealed: Vec<LogEnd>,
+    /// (level, table)
+    pub(crate) add: Vec<(usize, TableMeta)>,
+    /// (level, file id)
+    pub(crate) drop: Vec<(usize, u64)>,
+    pub(crate) pm: Option<PmPairing>,
+}
+
+const ID: u64 = 1;
+const UUID: u64 = 2;
+const PROFILE: u64 = 3;
+const NEXT_FILE_ID: u64 = 4;
+const LAST_SEQNO: u64 = 5;
+const LOG_FLOOR: u64 = 6;
+const LOG_ADDED: u64 = 7;
+const LOG_SEALED: u64 = 8;
+const ADD: u64 = 9;
+const DROP: u64 = 10;
+const PM: u64 = 11;
+
+/// Levels that a record may name.
+const LEVELS_MAX: usize = 64;
+
+impl Edit {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut number = |tag: u64, value: Option<u64>| {
+            if let Some(value) = value {
+                put_varint(&mut out, tag);
+                put_varint(&mut out, value);
+            }
+        };
+        number(ID, Some(self.id));
+        number(PROFILE, self.profile.map(u64::from));
+        number(NEXT_FILE_ID, self.next_file_id);
+        number(LAST_SEQNO, self.last_seqno.map(|seqno| seqno.0));
+        number(LOG_FLOOR, self.log_floor);
+        for &log in &self.logs_added {
+            number(LOG_ADDED, Some(log));
+        }
+        number(PM, self.pm.map(|pm| pm.generation));
+        if let Some(uuid) = &self.uuid {
+            put_varint(&mut out, UUID);
+            out.extend_from_slice(uuid);
+        }
+        for end in &self.logs_sealed {
+            put_varint(&mut out, LOG_SEALED);
+            put_varint(&mut out, end.log_id);
+            put_varint(&mut out, end.end);
+            put_varint(&mut out, end.synced_through);
+        }
+        for (level, table) in &self.add {
+            put_varint(&mut out, ADD);
+            put_varint(&mut out, *level as u64);
+            put_table(&mut out, table);
+        }
+        for (level, id) in &self.drop {
+            put_varint(&mut out, DROP);
+            put_varint(&mut out, *level as u64);
+            put_varint(&mut out, *id);
+        }
+        out
+    }
+
+    /// Decodes a record's payload; `None` if it is not an edit that this version understands.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
+        let mut reader = Reader::new(bytes);
+        let mut edit = Edit::default();
+        while !reader.is_empty() {
+            edit.decode_field(&mut reader)?;
+        }
+        Some(edit)
+    }
+
+    fn decode_field(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        match reader.varint()? {
+            ID => self.id = reader.varint()?,
+            UUID => self.uuid = Some(reader.take(16)?.try_into().ok()?),
+            PROFILE => self.profile = Some(u8::try_from(reader.varint()?).ok()?),
+            NEXT_FILE_ID => self.next_file_id = Some(reader.varint()?),
+            LAST_SEQNO => self.last_seqno = Some(seqno(reader)?),
+            LOG_FLOOR => self.log_floor = Some(reader.varint()?),
+            LOG_ADDED => self.logs_added.push(reader.varint()?),
+            LOG_SEALED => self.logs_sealed.push(LogEnd {
+                log_id: reader.varint()?,
+                end: reader.varint()?,
+                synced_through: reader.varint()?,
+            }),
+            ADD => {
+                let level = reader.varint_max(LEVELS_MAX)?;
+                self.add.push((level, table(reader)?));
+            }
+            DROP => self.drop.push((reader.varint_max(LEVELS_MAX)?, reader.varint()?)),
+            PM => self.pm = Some(PmPairing { generation: reader.varint()? }),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn seqno(reader: &mut Reader<'_>) -> Option<SeqNo> {
+    Some(SeqNo(reader.varint()?)).filter(|&seqno| seqno <= SeqNo::MAX)
+}
+
+fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
+    let numbers = [
+        table.id,
+        table.extent.valid_len,
+        table.extent.footer_offset,
+        table.data_bytes,
+        table.entries,
+        table.deletes,
+        table.seqno_min.0,
+        table.seqno_max.0,
+        u64::from(table.shared),
+    ];
+    for number in numbers {
+        put_varint(out, number);
+    }
+    put_bytes(out, &table.smallest);
+    put_bytes(out, &table.largest);
+}
+
+fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
+    let table = TableMeta {
+        id: reader.varint()?,
+        extent: Extent { valid_len: reader.varint()?, footer_offset: reader.varint()? },
+        data_bytes: reader.varint()?,
+        entries: reader.varint()?,
+        deletes: reader.varint()?,
+        seqno_min: seqno(reader)?,
+        seqno_max: seqno(reader)?,
+        shared: match reader.varint()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        },
+        smallest: reader.bytes()?.to_vec(),
+        largest: reader.bytes()?.to_vec(),
+    };
+    let keys = [&table.smallest, &table.largest];
+    let fits = keys.iter().all(|key| (1..=KEY_BYTES_MAX).contains(&key.len()));
+    (fits && table.smallest <= table.largest).then_some(table)
+}

@@ -1,0 +1,48 @@
+//! How records lie in a manifest file, and what CURRENT holds.
+//!
+//! ```text
+//! manifest  record ...
+//! record    payload length: u32 | CRC-32C of the payload, salted with (manifest id, offset): u32 | payload
+//! CURRENT   "MANIFEST-NNNNNN " | CRC-32C of that in eight hex digits | "\n"
+//! ```
+
+use crate::files::{FileName, manifest_name, parse};
+use firn_base::checksum::{crc32c, crc32c_salted};
+use firn_base::coding::get_u32;
+
+pub(super) const RECORD_HEADER_BYTES: usize = 8;
+/// The most bytes a record may have; a snapshot of a million tables fits.
+pub(super) const RECORD_BYTES_MAX: usize = 1 << 30;
+
+/// A record as it goes to `offset` of manifest `id`.
+pub(super) fn record(id: u64, offset: u64, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(RECORD_HEADER_BYTES + payload.len());
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&crc32c_salted(id, offset, &[payload]).to_le_bytes());
+    out.extend_from_slice(payload);
+    out
+}
+
+/// The payload of the whole record at `offset` of the manifest's `bytes`.
+pub(super) fn payload(bytes: &[u8], id: u64, offset: usize) -> Option<&[u8]> {
+    let len = get_u32(bytes, offset)? as usize;
+    let crc = get_u32(bytes, offset.checked_add(4)?)?;
+    let start = offset.checked_add(RECORD_HEADER_BYTES)?;
+    let payload = bytes.get(start..start.checked_add(len)?)?;
+    (len > 0 && len <= RECORD_BYTES_MAX && crc32c_salted(id, offset as u64, &[payload]) == crc).then_some(payload)
+}
+
+/// The contents of a CURRENT that names manifest `id`.
+pub(super) fn current(id: u64) -> String {
+    let name = manifest_name(id);
+    format!("{name} {:08x}\n", crc32c(name.as_bytes()))
+}
+
+/// The manifest that CURRENT's contents name.
+pub(super) fn parse_current(bytes: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    match parse(text.split(' ').next()?) {
+        FileName::Manifest(id) if current(id) == text => Some(id),
+        _ => None,
+    }
+}

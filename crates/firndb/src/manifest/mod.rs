@@ -1,0 +1,14 @@
+//! The manifest: the one record of which files make up the database. Format: `docs/format/manifest.md`.
+
+mod edit;
+mod layout;
+mod read;
+#[cfg(test)]
+mod tests;
+mod version;
+mod write;
+
+pub(crate) use edit::{Edit, PmPairing, TableMeta};
+pub(crate) use read::read;
+pub(crate) use version::Version;
+pub(crate) use write::{ManifestWriter, start};

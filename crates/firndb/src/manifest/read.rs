@@ -1,0 +1,68 @@
+//! Reading the manifest that CURRENT names.
+//!
+//! The manifest ends at the first place where no whole record lies. That is its torn end, unless a whole record lies
+//! further on: then one that was relied upon is damaged. A lost last record is no silent loss: what it made obsolete
+//! was deleted only after it was durable, so the files that the shorter manifest needs are missing, which open notices.
+
+use super::edit::Edit;
+use super::layout::{RECORD_HEADER_BYTES, parse_current, payload};
+use super::version::Version;
+use crate::files::{current, manifest_name};
+use firn_base::count::{Cause, IoCounters};
+use firn_base::{Error, ErrorKind, Result};
+use firn_fs::{Fs, IoBuf, OpenMode};
+use std::path::Path;
+
+/// Reads CURRENT and the manifest it names. Returns the manifest's id and the state that it describes; `None` if there is
+/// no CURRENT.
+///
+/// # Errors
+/// `Corruption` if either is damaged.
+pub(crate) fn read(fs: &dyn Fs, dir: &Path, counters: &IoCounters) -> Result<Option<(u64, Version)>> {
+    let path = current(dir);
+    let named = match read_file(fs, &path, counters) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let id = parse_current(&named)
+        .ok_or_else(|| Error::corruption(path.display(), 0, "expected the name of a manifest and its checksum"))?;
+    let path = dir.join(manifest_name(id));
+    let bytes = read_file(fs, &path, counters).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corruption(path.display(), 0, "CURRENT names it, but it is missing"),
+        _ => error,
+    })?;
+    let version = replay(&bytes, id, &path)?;
+    Ok(Some((id, version)))
+}
+
+fn read_file(fs: &dyn Fs, path: &Path, counters: &IoCounters) -> Result<Vec<u8>> {
+    let file = fs.open(path, OpenMode::Read)?;
+    let mut buf = IoBuf::default();
+    file.read(0, file.len()? as usize, &mut buf)?;
+    counters.read(Cause::Recovery, buf.len());
+    Ok(buf.bytes().to_vec())
+}
+
+fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
+    let mut version = Version::default();
+    let mut at = 0;
+    while let Some(record) = payload(bytes, id, at) {
+        let damaged = |expected: &str| Error::corruption(path.display(), at as u64, expected);
+        let edit = Edit::decode(record).ok_or_else(|| {
+            let message = format!(
+                "{} holds a record that this version of FirnDB does not know; open it with the version that wrote it",
+                path.display()
+            );
+            Error::new(ErrorKind::Incompatible, message)
+        })?;
+        if at == 0 && edit.uuid.is_none() {
+            return Err(damaged("expected a snapshot record first"));
+        }
+        version.apply(&edit).map_err(|broken| damaged(&format!("expected a record that keeps the invariant {broken}")))?;
+        at += RECORD_HEADER_BYTES + record.len();
+    }
+    if at == 0 || (at..bytes.len()).skip(1).any(|later| payload(bytes, id, later).is_some()) {
+        return Err(Error::corruption(path.display(), at as u64, "expected a whole record"));
+    }
+    Ok(version)
+}

@@ -1,0 +1,1 @@
+//! Edits round trip, manifests replay, and every damaged byte is noticed or harmless.

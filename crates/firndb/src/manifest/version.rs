@@ -1,0 +1,118 @@
+//! What a manifest adds up to: the tables of each level, the logs, the counters.
+//!
+//! Invariants, checked by name before a record is believed ([`Version::apply`]):
+//! 1. `known`: an edit drops only tables that are there, from the level that they are in.
+//! 2. `fresh`: an edit adds only file ids that are not there.
+//! 3. `disjoint`: tables of a level below 0 do not overlap, and lie in key order.
+//! 4. `rising`: edit ids and sequence numbers do not fall.
+
+use super::edit::{Edit, PmPairing, TableMeta};
+use crate::log::LogEnd;
+use firn_base::SeqNo;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The state that the records so far describe.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Version {
+    pub(crate) edit_id: u64,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) profile: u8,
+    pub(crate) next_file_id: u64,
+    pub(crate) last_seqno: SeqNo,
+    pub(crate) log_floor: u64,
+    /// Logs at or above the floor, with their ends where sealed.
+    pub(crate) logs: BTreeMap<u64, Option<LogEnd>>,
+    /// Tables of each level; level 0 newest first, others by key.
+    pub(crate) levels: Vec<Vec<Arc<TableMeta>>>,
+    pub(crate) pm: Option<PmPairing>,
+}
+
+impl Version {
+    /// The state after `edit`, or the name of the invariant that it breaks.
+    pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), &'static str> {
+        if edit.id < self.edit_id {
+            return Err("rising: an edit's number is below the one before");
+        }
+        self.edit_id = edit.id;
+        self.uuid = edit.uuid.unwrap_or(self.uuid);
+        self.profile = edit.profile.unwrap_or(self.profile);
+        self.next_file_id = self.next_file_id.max(edit.next_file_id.unwrap_or(0));
+        self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or_default());
+        self.pm = edit.pm.or(self.pm);
+        self.apply_logs(edit)?;
+        for &(level, id) in &edit.drop {
+            let tables = self.levels.get_mut(level).ok_or("known: a level that is not there")?;
+            let at = tables.iter().position(|table| table.id == id).ok_or("known: a table that is not there")?;
+            tables.remove(at);
+        }
+        for (level, table) in &edit.add {
+            self.add(*level, table)?;
+        }
+        Ok(())
+    }
+
+    fn apply_logs(&mut self, edit: &Edit) -> Result<(), &'static str> {
+        for &log in &edit.logs_added {
+            self.logs.insert(log, None);
+        }
+        for &end in &edit.logs_sealed {
+            if end.synced_through > end.end {
+                return Err("rising: a log synced past its end");
+            }
+            if let Some(sealed) = self.logs.get_mut(&end.log_id) {
+                *sealed = Some(end);
+            }
+        }
+        if let Some(floor) = edit.log_floor {
+            self.log_floor = self.log_floor.max(floor);
+            self.logs = self.logs.split_off(&self.log_floor);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, level: usize, table: &TableMeta) -> Result<(), &'static str> {
+        if self.levels.iter().flatten().any(|other| other.id == table.id) {
+            return Err("fresh: a table that is there already");
+        }
+        if self.levels.len() <= level {
+            self.levels.resize_with(level + 1, Vec::new);
+        }
+        let tables = &mut self.levels[level];
+        let at = if level == 0 {
+            tables.partition_point(|other| (other.seqno_max, other.id) > (table.seqno_max, table.id))
+        } else {
+            tables.partition_point(|other| other.smallest < table.smallest)
+        };
+        if level > 0 {
+            let before = at.checked_sub(1).and_then(|i| tables.get(i));
+            if before.is_some_and(|before| before.largest >= table.smallest)
+                || tables.get(at).is_some_and(|behind| behind.smallest <= table.largest)
+            {
+                return Err("disjoint: tables of a level that overlap");
+            }
+        }
+        tables.insert(at, Arc::new(table.clone()));
+        Ok(())
+    }
+
+    /// One edit that stands for all so far.
+    pub(crate) fn snapshot(&self) -> Edit {
+        let tables = |(level, tables): (usize, &Vec<Arc<TableMeta>>)| {
+            tables.iter().map(move |table| (level, TableMeta::clone(table))).collect::<Vec<_>>()
+        };
+        Edit {
+            id: self.edit_id,
+            uuid: Some(self.uuid),
+            profile: Some(self.profile),
+            next_file_id: Some(self.next_file_id),
+            last_seqno: Some(self.last_seqno),
+            log_floor: Some(self.log_floor),
+            logs_added: self.logs.keys().copied().collect(),
+            logs_sealed: self.logs.values().flatten().copied().collect(),
+            add: self.levels.iter().enumerate().flat_map(tables).collect(),
+            drop: Vec::new(),
+            pm: self.pm,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Writing the manifest: one record per edit, and a fresh file when the old one has grown long.
+//!
+//! 1. An edit is installed only after its record is durable (or, for a log's seal under process durability, written).
+//! 2. A fresh manifest begins with a snapshot and is durable before CURRENT names it; CURRENT changes by rename.
+//! 3. After a failed write the record's place is written again; after a failed sync the writer is poisoned.
+
+use super::edit::Edit;
+use super::layout::{current, record};
+use super::version::Version;
+use crate::files::{self, Files};
+use firn_base::count::{Cause, IoCounters};
+use firn_base::{Error, ErrorKind, Result};
+use firn_fs::{File, OpenMode};
+use std::sync::Arc;
+
+/// The open manifest and the state that it describes.
+pub(crate) struct ManifestWriter {
+    files: Arc<Files>,
+    counters: Arc<IoCounters>,
+    id: u64,
+    /// None for a database that is open to read.
+    file: Option<Arc<dyn File>>,
+    position: u64,
+    synced: bool,
+    bytes_max: u64,
+    version: Version,
+    poison: Option<Error>,
+}
+
+impl ManifestWriter {
+    /// Starts manifest `id` with a snapshot of `version` and makes CURRENT name it.
+    ///
+    /// # Errors
+    /// What writing met; CURRENT then names what it named.
+    pub(crate) fn create(
+        files: Arc<Files>,
+        counters: Arc<IoCounters>,
+        id: u64,
+        version: Version,
+        bytes_max: u64,
+    ) -> Result<ManifestWriter> {
+        let (file, position) = start(&files, &counters, id, &version)?;
+        Ok(ManifestWriter { files, counters, id, file: Some(file), position, synced: true, bytes_max, version, poison: None })
+    }
+
+    /// The manifest of a database that is open to read: it takes no records.
+    pub(crate) fn read_only(files: Arc<Files>, counters: Arc<IoCounters>, id: u64, version: Version) -> Self {
+        let (file, bytes_max) = (None, u64::MAX);
+        ManifestWriter { files, counters, id, file, position: 0, synced: true, bytes_max, version, poison: None }
+    }
+
+    /// The state that the records so far describe.
+    pub(crate) fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// The manifest's id.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Records `edit`, durably if `durable`. `new_id` names a fresh manifest if one is due.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: nothing changed. `Poisoned`: a sync failed, and nothing more can be recorded.
+    pub(crate) fn append(&mut self, mut edit: Edit, durable: bool, new_id: impl FnOnce() -> u64) -> Result<()> {
+        self.check_poison()?;
+        edit.id = self.version.edit_id + 1;
+        let mut next = self.version.clone();
+        let file = self.file.clone().ok_or_else(|| Error::invalid("the database was opened read-only"))?;
+        next.apply(&edit).map_err(|broken| {
+            Error::corruption(file.path().display(), self.position, format_args!("an edit broke {broken}"))
+        })?;
+        let bytes = record(self.id, self.position, &edit.encode());
+        file.write(self.position, &[&bytes])?;
+        self.counters.wrote(Cause::Manifest, bytes.len());
+        self.synced = false;
+        if durable {
+            self.sync()?;
+        }
+        self.position += bytes.len() as u64;
+        self.version = next;
+        if self.position > self.bytes_max {
+            self.renew(new_id())?;
+        }
+        Ok(())
+    }
+
+    /// Makes all records durable.
+    ///
+    /// # Errors
+    /// `Poisoned` if the sync fails.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.check_poison()?;
+        if self.synced {
+            return Ok(());
+        }
+        let Some(file) = &self.file else { return Ok(()) };
+        if let Err(error) = file.sync() {
+            let message = format!("the manifest could not be synced ({error}); reads go on, reopen to recover");
+            self.poison = Some(Error::new(ErrorKind::Poisoned, message));
+            return self.check_poison();
+        }
+        self.synced = true;
+        Ok(())
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        self.poison.clone().map_or(Ok(()), Err)
+    }
+
+    /// Goes on in a fresh manifest. If that fails the old one goes on: it is longer than it should be, nothing else.
+    fn renew(&mut self, id: u64) -> Result<()> {
+        self.version.next_file_id = self.version.next_file_id.max(id + 1);
+        match start(&self.files, &self.counters, id, &self.version) {
+            Ok((file, position)) => {
+                let old = self.files.manifest(self.id);
+                (self.id, self.file, self.position, self.synced) = (id, Some(file), position, true);
+                if let Err(error) = self.files.fs.remove(&old) {
+                    tracing::warn!(%error, "an old manifest stays");
+                }
+                // A manifest that is all snapshot is renewed when it has doubled.
+                self.bytes_max = self.bytes_max.max(2 * position);
+            }
+            Err(error) if error.kind() == ErrorKind::Poisoned => {
+                self.poison = Some(error.clone());
+                return Err(error);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the manifest could not be renewed");
+                self.bytes_max = self.bytes_max.saturating_mul(2);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a manifest that holds a snapshot, and makes CURRENT name it.
+pub(crate) fn start(
+    files: &Files,
+    counters: &IoCounters,
+    id: u64,
+    version: &Version,
+) -> Result<(Arc<dyn File>, u64)> {
+    let file = files.fs.open(&files.manifest(id), OpenMode::Create)?;
+    let bytes = record(id, 0, &version.snapshot().encode());
+    file.write(0, &[&bytes])?;
+    file.sync()?;
+    let contents = current(id);
+    let fresh = files::current_new(&files.dir);
+    let current_file = files.fs.open(&fresh, OpenMode::Create)?;
+    current_file.write(0, &[contents.as_bytes()])?;
+    current_file.sync()?;
+    // The manifest's own name must be durable before CURRENT can be seen to name it.
+    files.sync_dir()?;
+    files.fs.rename(&fresh, &files::current(&files.dir))?;
+    // From here on nobody knows which manifest a crash would find.
+    files.sync_dir().map_err(|error| Error::new(ErrorKind::Poisoned, format!("CURRENT could not be synced ({error})")))?;
+    counters.wrote(Cause::Manifest, bytes.len() + contents.len());
+    Ok((file, bytes.len() as u64))
+}

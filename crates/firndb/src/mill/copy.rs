@@ -1,0 +1,240 @@
+//! Merging runs into new tables (How::Copy), for flushes and compactions alike:
+//!
+//! 1. merge the inputs by internal key;
+//! 2. drop the versions that no reader needs (`versions.rs`);
+//! 3. write the rest into tables, cut between user keys at the target size, or before a table would overlap too much of
+//!    the level below its own;
+//! 4. sync each table; the directory is synced once, before the edit is returned.
+//!
+//! A crash anywhere leaves files that no manifest record names; open removes them.
+
+use super::versions::Versions;
+use crate::files::Files;
+use crate::manifest::{Edit, TableMeta};
+use crate::plan::{How, Plan, Reason};
+use crate::run_iter::{MergeIter, RunIter};
+use crate::sst_run::SstRun;
+use crate::state::{Part, ReadState};
+use firn_base::count::{Cause, IoCounters};
+use firn_base::exec::yield_now;
+use firn_base::{Error, ErrorKind, Limits, Result, SeqNo};
+use firn_fs::OpenMode;
+use firn_table::sst::{Access, SstOptions, SstWriter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Entries between two yield points.
+const ENTRIES_PER_STEP: u64 = 256;
+/// An output may overlap this many tables' worth of the level below its own.
+const GRANDPARENT_TABLES: u64 = 10;
+
+/// What a mill needs of the engine.
+pub(crate) struct MillContext {
+    pub(crate) files: Arc<Files>,
+    pub(crate) counters: Arc<IoCounters>,
+    pub(crate) limits: Limits,
+    pub(crate) sst: SstOptions,
+    pub(crate) direct: bool,
+    /// Bytes read at once from each input.
+    pub(crate) stretch_bytes: usize,
+    pub(crate) next_file_id: Arc<AtomicU64>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// An edit, with the files that it created, for cleaning up if it is not installed.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    pub(crate) edit: Edit,
+    pub(crate) created: Vec<u64>,
+}
+
+/// Runs `plan` on `state`. On failure nothing that it wrote stays.
+///
+/// # Errors
+/// What reading and writing met.
+pub(crate) async fn run(
+    plan: &Plan,
+    state: &ReadState,
+    snapshots: &[SeqNo],
+    context: &MillContext,
+) -> Result<Made> {
+    let mut edit = Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
+    if plan.how == How::Move {
+        edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
+        return Ok(Made { edit, created: Vec::new() });
+    }
+    let part = &state.parts[plan.part];
+    let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
+    let merge = MergeIter::new(inputs(plan, context.stretch_bytes, cause)?);
+    let output = Output { cause, split: plan.reason != Reason::Flush, seqno_max: SeqNo::MAX };
+    let below = Below::new(part, plan.level);
+    let metas = write_tables(merge, snapshots, below, output, context).await?;
+    let created = metas.iter().map(|meta| meta.id).collect();
+    edit.add = metas.into_iter().map(|meta| (plan.level, meta)).collect();
+    Ok(Made { edit, created })
+}
+
+fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
+    let access = Access::Streaming { bytes, cause };
+    let mut children: Vec<RunIter> = plan.buffer.iter().map(|buffer| RunIter::Buffer(buffer.iter())).collect();
+    let mut sorted: Vec<Arc<SstRun>> = Vec::new();
+    for (level, run) in &plan.tables {
+        if *level == 0 {
+            children.push(RunIter::Sst(Box::new(run.table()?.iter(access))));
+        } else if *level == plan.level {
+            sorted.push(run.clone());
+        } else {
+            let one = crate::run_iter::LevelIter::new(vec![run.clone()], access);
+            children.push(RunIter::Level(Box::new(one)));
+        }
+    }
+    if !sorted.is_empty() {
+        children.push(RunIter::Level(Box::new(crate::run_iter::LevelIter::new(sorted, access))));
+    }
+    Ok(children)
+}
+
+/// Where the tables go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    pub(crate) cause: Cause,
+    /// Whether to cut at the target size; a flush makes one table.
+    pub(crate) split: bool,
+    /// Entries above this are left out.
+    pub(crate) seqno_max: SeqNo,
+}
+
+/// What lies below the output, walked along with the merge.
+pub(crate) struct Below {
+    /// Older tables of the output's own level may hold any key: level 0.
+    beside: bool,
+    deeper: Vec<Vec<Arc<SstRun>>>,
+    /// Per deeper level, the first table that does not end before the merge's key.
+    at: Vec<usize>,
+    /// Bytes of the next level's tables that the present output has passed.
+    overlapped: u64,
+}
+
+impl Below {
+    pub(crate) fn new(part: &Part, level: usize) -> Below {
+        let deeper: Vec<_> = part.levels.iter().skip(level + 1).map(|level| level.runs.clone()).collect();
+        Below { beside: level == 0, at: vec![0; deeper.len()], deeper, overlapped: 0 }
+    }
+
+    /// Nothing lies below.
+    pub(crate) fn nothing() -> Below {
+        Below { beside: false, deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
+    }
+
+    fn walk(&mut self, key: &[u8]) {
+        for (i, (runs, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
+            while let Some(run) = runs.get(*at).filter(|run| run.meta.largest.as_slice() < key) {
+                *at += 1;
+                if i == 0 {
+                    self.overlapped += run.meta.bytes();
+                }
+            }
+        }
+    }
+
+    /// Whether nothing of `key` lies below. REQUIRES: `walk(key)` was called.
+    fn is_bottom(&self, key: &[u8]) -> bool {
+        let holds = |(runs, &at): (&Vec<Arc<SstRun>>, &usize)| {
+            runs.get(at).is_some_and(|run| run.meta.smallest.as_slice() <= key)
+        };
+        !self.beside && !self.deeper.iter().zip(&self.at).any(holds)
+    }
+}
+
+/// Writes what of `merge` some reader needs into new tables, in key order. On failure removes them again.
+///
+/// # Errors
+/// What reading and writing met.
+pub(crate) async fn write_tables(
+    merge: MergeIter,
+    snapshots: &[SeqNo],
+    below: Below,
+    output: Output,
+    context: &MillContext,
+) -> Result<Vec<TableMeta>> {
+    let mut writer = TablesWriter { context, output, metas: Vec::new(), created: Vec::new(), open: None };
+    let written = writer.write(merge, snapshots, below).await.and_then(|()| {
+        if writer.created.is_empty() { Ok(()) } else { context.files.sync_dir() }
+    });
+    if let Err(error) = written {
+        for id in &writer.created {
+            // What cannot be removed now is an orphan, which the next open removes.
+            let _left = context.files.fs.remove(&context.files.table(*id));
+        }
+        return Err(error);
+    }
+    Ok(writer.metas)
+}
+
+struct TablesWriter<'a> {
+    context: &'a MillContext,
+    output: Output,
+    metas: Vec<TableMeta>,
+    created: Vec<u64>,
+    open: Option<(u64, SstWriter)>,
+}
+
+impl TablesWriter<'_> {
+    async fn write(&mut self, mut merge: MergeIter, snapshots: &[SeqNo], mut below: Below) -> Result<()> {
+        let mut versions = Versions::new(snapshots);
+        merge.first()?;
+        let mut entries = 0u64;
+        while merge.valid() {
+            let (key, tag) = (merge.key(), merge.tag());
+            below.walk(key);
+            if tag.seqno() <= self.output.seqno_max && versions.keep(key, tag, || below.is_bottom(key)) {
+                if self.is_due(key, &below) {
+                    self.end_table()?;
+                    below.overlapped = 0;
+                }
+                self.table()?.add(key, tag, merge.value())?;
+            }
+            merge.next()?;
+            entries += 1;
+            if entries.is_multiple_of(ENTRIES_PER_STEP) {
+                if self.context.stop.load(Ordering::Relaxed) {
+                    return Err(Error::new(ErrorKind::Io, "the database is closing"));
+                }
+                yield_now().await;
+            }
+        }
+        self.end_table()
+    }
+
+    /// Whether the open table should end in front of `key`. Never between two versions of one key.
+    fn is_due(&self, key: &[u8], below: &Below) -> bool {
+        let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else { return false };
+        let limits = &self.context.limits;
+        let full = writer.estimated_bytes() >= limits.table_bytes;
+        let wide = below.overlapped > GRANDPARENT_TABLES * limits.table_bytes;
+        (full || wide) && writer.entries() > 0 && writer.last_key() != key
+    }
+
+    fn table(&mut self) -> Result<&mut SstWriter> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let context = self.context;
+                let id = context.next_file_id.fetch_add(1, Ordering::Relaxed);
+                let mode = if context.direct { OpenMode::CreateDirect } else { OpenMode::Create };
+                let file = context.files.fs.open(&context.files.table(id), mode)?;
+                self.created.push(id);
+                let options = context.sst.clone();
+                (id, SstWriter::new(file, id, options, context.counters.clone(), self.output.cause))
+            }
+        };
+        Ok(&mut self.open.insert(open).1)
+    }
+
+    fn end_table(&mut self) -> Result<()> {
+        if let Some((id, writer)) = self.open.take() {
+            self.metas.push(TableMeta::new(id, writer.finish()?));
+        }
+        Ok(())
+    }
+}

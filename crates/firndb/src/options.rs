@@ -1,0 +1,192 @@
+//! What a user chooses when opening a database, and per operation.
+
+use crate::event::EventListener;
+use firn_base::clock::Clock;
+use firn_base::exec::Executor;
+use firn_base::{Error, Limits, Result};
+use firn_fs::Fs;
+use firn_table::sst::Codec;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Which of the designs a database is built by. It is chosen when the database is created and cannot change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Profile {
+    /// Log, DRAM skiplist, level-0 tables, leveled compaction: the baseline that runs anywhere.
+    #[default]
+    Classic,
+}
+
+impl Profile {
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Profile::Classic => 0,
+        }
+    }
+
+    pub(crate) fn from_number(number: u8) -> Option<Profile> {
+        (number == 0).then_some(Profile::Classic)
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("classic")
+    }
+}
+
+impl FromStr for Profile {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "classic" => Ok(Profile::Classic),
+            _ => Err(Error::invalid(format!("unknown profile `{text}`: this version has `classic`"))),
+        }
+    }
+}
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Power loss and everything less. Concurrent writers share one sync.
+    #[default]
+    Power,
+    /// The death of the process (kill -9), not that of the machine. [`crate::Db::sync`] makes all so far survive power loss.
+    Process,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::Power => "power",
+            Durability::Process => "process",
+        })
+    }
+}
+
+impl FromStr for Durability {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "power" => Ok(Durability::Power),
+            "process" => Ok(Durability::Process),
+            _ => Err(Error::invalid(format!("unknown durability `{text}`: choose `power` or `process`"))),
+        }
+    }
+}
+
+/// Options of one write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteOptions {
+    /// What the write survives once it is acknowledged.
+    pub durability: Durability,
+}
+
+/// How to open a database. Start from `Options::default()`.
+#[derive(Clone)]
+pub struct Options {
+    /// The design. Default: `classic`.
+    pub profile: Profile,
+    /// Whether to create the database if it is not there. Default: true.
+    pub create_if_missing: bool,
+    /// The durability of writes that do not say. Default: power.
+    pub durability: Durability,
+    /// Bytes of memory that buffers, caches, filters and indexes may take in all. Default: 512 MiB; least 16 MiB with
+    /// default limits. More memory means fewer reads and larger buffers.
+    pub memory_limit: u64,
+    /// Bytes of one write buffer, of which up to three exist. Default: an eighth of `memory_limit`, at most 64 MiB.
+    pub write_buffer_bytes: Option<u64>,
+    /// Bytes of the block cache. Default: half of what the buffers leave.
+    pub block_cache_bytes: Option<u64>,
+    /// Compression of data blocks. Default: LZ4; choose none for values that do not compress.
+    pub compression: Codec,
+    /// Filter bits per key, 0 for none. Default: 10, which lets 1 absent key in 100 cost a read.
+    pub filter_bits: u32,
+    /// Tables kept open. Default: 1,000; stay below `ulimit -n`.
+    pub max_open_files: usize,
+    /// Background workers. Default: 0, which means one per core, at most 4.
+    pub background_workers: usize,
+    /// Whether tables pass the page cache by. Default: true.
+    pub direct_io: bool,
+    /// Persistent memory. Default: none. With it the log goes through a buffer there.
+    pub pm: Option<firn_pm::PmConfig>,
+    /// Who is told of flushes, compactions, stalls and errors. Default: nobody.
+    pub listener: Option<Arc<dyn EventListener>>,
+    /// Sizes that shape the engine, for experiments and tests. Default: [`Limits::default`].
+    pub limits: Limits,
+    /// Where files, time and threads come from. Default: the operating system.
+    pub environment: Environment,
+}
+
+/// Where files, time and background work come from; tests replace them.
+#[derive(Clone, Default)]
+pub struct Environment {
+    /// The file system. Default: the operating system's, with direct I/O.
+    pub fs: Option<Arc<dyn Fs>>,
+    /// The clock. Default: the system's.
+    pub clock: Option<Clock>,
+    /// The executor. Default: threads.
+    pub executor: Option<Arc<dyn Executor>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            profile: Profile::default(),
+            create_if_missing: true,
+            durability: Durability::default(),
+            memory_limit: 512 << 20,
+            write_buffer_bytes: None,
+            block_cache_bytes: None,
+            compression: Codec::Lz4,
+            filter_bits: 10,
+            max_open_files: 1000,
+            background_workers: 0,
+            direct_io: true,
+            pm: None,
+            listener: None,
+            limits: Limits::default(),
+            environment: Environment::default(),
+        }
+    }
+}
+
+impl Options {
+    /// Small sizes everywhere, so that a test crosses every border in milliseconds.
+    pub fn tiny() -> Self {
+        Self {
+            memory_limit: 1 << 20,
+            write_buffer_bytes: Some(64 << 10),
+            block_cache_bytes: Some(64 << 10),
+            limits: Limits::tiny(),
+            ..Self::default()
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("profile", &self.profile)
+            .field("durability", &self.durability)
+            .field("memory_limit", &self.memory_limit)
+            .field("write_buffer_bytes", &self.write_buffer_bytes)
+            .field("block_cache_bytes", &self.block_cache_bytes)
+            .field("compression", &self.compression)
+            .field("filter_bits", &self.filter_bits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Options of a cursor.
+#[derive(Clone, Default)]
+pub struct ReadOptions {
+    /// The smallest key to visit.
+    pub lower: Option<Vec<u8>>,
+    /// The first key behind those to visit.
+    pub upper: Option<Vec<u8>>,
+    /// The snapshot to read. Default: the present.
+    pub snapshot: Option<crate::Snapshot>,
+}

@@ -1,0 +1,52 @@
+//! What a background action is to do: the picker's only output.
+
+use crate::buffer::Buffer;
+use crate::sst_run::SstRun;
+use std::sync::Arc;
+
+/// How an action makes its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Entries are merged and copied into new tables.
+    Copy,
+    /// The one input goes down a level as it is: no entry is read.
+    Move,
+}
+
+/// Why an action was picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// A write buffer is full.
+    Flush,
+    /// A level is over its target.
+    Size,
+    /// A table cost too many fruitless reads.
+    Seeks,
+    /// A user asked.
+    Manual,
+}
+
+/// One action: inputs, where the output goes, and how it is made.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) part: usize,
+    pub(crate) buffer: Option<Arc<Buffer>>,
+    /// (level, table); those of the upper level first.
+    pub(crate) tables: Vec<(usize, Arc<SstRun>)>,
+    /// The output's level.
+    pub(crate) level: usize,
+    pub(crate) how: How,
+    pub(crate) reason: Reason,
+}
+
+impl Plan {
+    /// Bytes that it reads from tables.
+    pub(crate) fn input_bytes(&self) -> u64 {
+        self.tables.iter().map(|(_, run)| run.meta.bytes()).sum()
+    }
+
+    /// The level that the inputs come from.
+    pub(crate) fn from_level(&self) -> Option<usize> {
+        self.tables.first().map(|(level, _)| *level)
+    }
+}

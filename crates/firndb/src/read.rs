@@ -1,0 +1,152 @@
+//! The read path. [`Inner::get_at`] is its ordered description.
+
+use crate::db::Inner;
+use crate::sst_run::SstRun;
+use crate::state::{Level, Part};
+use firn_base::key::Kind;
+use firn_base::{Error, Result, SeqNo, Tag};
+use firn_table::Value;
+use firn_table::sst::{GetStep, Got, PendingBlock, hash};
+use std::sync::Arc;
+
+impl Inner {
+    /// The value that `key` has at the present.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        // State first, then the read point: what a merge installed later dropped, this state still has.
+        let state = self.state.load();
+        self.find(&state.parts[state.part_of(key)], key, self.commit.visible())
+    }
+
+    /// The value that `key` has at `seqno`, a registered read point.
+    pub(crate) fn get_at(&self, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
+        let state = self.state.load();
+        self.find(&state.parts[state.part_of(key)], key, seqno)
+    }
+
+    fn find(&self, part: &Part, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
+        for buffer in &part.buffers {
+            if let Some((tag, value)) = buffer.get(key, seqno) {
+                return visible_value(tag, value);
+            }
+        }
+        let hash = hash(key);
+        let mut charged = None;
+        for (depth, level) in part.levels.iter().enumerate() {
+            for run in candidates(level, key) {
+                match run.table()?.get(key, hash, seqno)? {
+                    Got::Excluded => {}
+                    Got::Missed => self.charge(&mut charged, depth, run),
+                    Got::Found(tag, value) => {
+                        self.settle(charged);
+                        return visible_value(tag, value);
+                    }
+                }
+            }
+        }
+        self.settle(charged);
+        Ok(None)
+    }
+
+    /// Notes the first table that was searched in vain: compacting it would have saved the search (LevelDB's rule).
+    fn charge<'a>(&self, charged: &mut Option<(usize, &'a Arc<SstRun>)>, depth: usize, run: &'a Arc<SstRun>) {
+        charged.get_or_insert((depth, run));
+    }
+
+    fn settle(&self, charged: Option<(usize, &Arc<SstRun>)>) {
+        if let Some((depth, run)) = charged.filter(|(_, run)| run.charge_seek()) {
+            self.due_for_seeks(depth, run.meta.id);
+        }
+    }
+
+    /// The values of several keys at one read point, their reads in flight together: each round puts the next read of
+    /// every key that is still open in flight, then takes them in.
+    pub(crate) fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let state = self.state.load_full();
+        let seqno = self.commit.visible();
+        let mut searches: Vec<Search<'_>> =
+            keys.iter().map(|key| Search::new(&state.parts[state.part_of(key)], key, seqno)).collect();
+        loop {
+            let mut waiting = false;
+            for search in &mut searches {
+                search.advance(seqno)?;
+                waiting |= search.pending.is_some();
+            }
+            if !waiting {
+                break;
+            }
+            for search in &mut searches {
+                search.take_in(seqno)?;
+            }
+        }
+        searches.into_iter().map(|search| search.found.map_or(Ok(None), |(tag, value)| visible_value(tag, value))).collect()
+    }
+}
+
+/// The runs of a level that may hold `key`, newest first.
+fn candidates<'a>(level: &'a Level, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<SstRun>> {
+    let one = if level.sorted { level.run_for(key) } else { None };
+    let all = if level.sorted { [].iter() } else { level.runs.iter() };
+    let holds = move |run: &&Arc<SstRun>| run.meta.smallest.as_slice() <= key && key <= run.meta.largest.as_slice();
+    one.into_iter().chain(all.filter(holds))
+}
+
+/// What an entry means to a reader.
+fn visible_value(tag: Tag, value: Value) -> Result<Option<Value>> {
+    match tag.kind() {
+        Some(Kind::Put) => Ok(Some(value)),
+        Some(Kind::Delete) => Ok(None),
+        Some(Kind::Pointer) | None => {
+            let kind = tag.kind_byte();
+            Err(Error::corruption("an entry", tag.seqno().0, format_args!("expected a put or delete, not kind {kind}")))
+        }
+    }
+}
+
+/// One key's way through the levels.
+struct Search<'a> {
+    key: &'a [u8],
+    hash: u64,
+    runs: Box<dyn Iterator<Item = &'a Arc<SstRun>> + 'a>,
+    pending: Option<(Arc<firn_table::sst::Sst>, PendingBlock)>,
+    found: Option<(Tag, Value)>,
+    over: bool,
+}
+
+impl<'a> Search<'a> {
+    fn new(part: &'a Part, key: &'a [u8], seqno: SeqNo) -> Self {
+        let found = part.buffers.iter().find_map(|buffer| buffer.get(key, seqno));
+        let runs = Box::new(part.levels.iter().flat_map(move |level| candidates(level, key)));
+        Search { key, hash: hash(key), runs, pending: None, over: found.is_some(), found }
+    }
+
+    /// Goes on until the key is found, its runs are used up, or a read is in flight.
+    fn advance(&mut self, seqno: SeqNo) -> Result<()> {
+        while !self.over && self.pending.is_none() {
+            let Some(run) = self.runs.next() else {
+                self.over = true;
+                return Ok(());
+            };
+            let table = Arc::clone(&*run.table()?);
+            match table.begin_get(self.key, self.hash, seqno)? {
+                GetStep::Done(got) => self.settle(got),
+                GetStep::Pending(pending) => self.pending = Some((table, pending)),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, seqno: SeqNo) -> Result<()> {
+        if let Some((table, pending)) = self.pending.take() {
+            let got = table.finish_get(pending, self.key, seqno)?;
+            self.settle(got);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, got: Got) {
+        if let Got::Found(tag, value) = got {
+            self.found = Some((tag, value));
+            self.over = true;
+        }
+    }
+}

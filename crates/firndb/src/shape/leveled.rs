@@ -1,0 +1,187 @@
+//! The leveled shape: level 0 collects flushed buffers, every level below is one sorted run of tables, each level a fixed
+//! factor larger than the one above (O'Neil et al. 1996; LevelDB's arrangement).
+//!
+//! In order of urgency: flush the oldest full buffer; compact the level that is furthest over its target; compact a
+//! table that costs too many fruitless reads. Pure: reads the state and the facts, changes nothing.
+
+use crate::plan::{How, Plan, Reason};
+use crate::sst_run::SstRun;
+use crate::state::{Level, Part, ReadState};
+use firn_base::{Limits, SeqNo};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A table is moved down only if it overlaps less than this many tables' worth of the level below the next: otherwise its
+/// own compaction would be a large one.
+const GRANDPARENT_TABLES: u64 = 10;
+
+/// What a pick needs to know besides the state.
+pub(crate) struct Facts<'a> {
+    pub(crate) limits: &'a Limits,
+    /// Tables that running actions read or replace.
+    pub(crate) busy: &'a HashSet<u64>,
+    /// Whether a flush is running.
+    pub(crate) flushing: bool,
+    /// All that is visible; a buffer may be flushed once all of its own is.
+    pub(crate) visible: SeqNo,
+    /// A table that cost too many fruitless reads, and its level.
+    pub(crate) seek: Option<(usize, u64)>,
+}
+
+/// How far behind compaction is.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Debt {
+    /// Buffers that wait for a flush.
+    pub(crate) buffers: usize,
+    /// Tables in level 0.
+    pub(crate) level0_tables: usize,
+    /// Bytes by which levels exceed their targets.
+    pub(crate) bytes: u64,
+}
+
+/// The target size of a level below 0, in bytes.
+pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
+    (1..level).fold(limits.level_base_bytes, |target, _| target.saturating_mul(limits.level_fan_out))
+}
+
+/// The next action, if one is due.
+pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    let parts = || state.parts.iter().enumerate();
+    parts()
+        .find_map(|(i, part)| pick_flush(i, part, facts))
+        .or_else(|| parts().find_map(|(i, part)| pick_by_size(i, part, facts)))
+        .or_else(|| parts().find_map(|(i, part)| pick_by_seeks(i, part, facts)))
+}
+
+/// How far behind compaction is.
+pub(crate) fn debt(state: &ReadState, limits: &Limits) -> Debt {
+    state.parts.iter().fold(Debt::default(), |sum, part| Debt {
+        buffers: sum.buffers + part.buffers.len().saturating_sub(1),
+        level0_tables: sum.level0_tables + part.levels.first().map_or(0, |level| level.runs.len()),
+        bytes: sum.bytes + excess_bytes(part, limits),
+    })
+}
+
+fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
+    let level0 = part.levels.first().filter(|level| level.runs.len() >= limits.level0_trigger);
+    let below = part.levels.iter().enumerate().skip(1);
+    let last = part.levels.len().saturating_sub(1);
+    level0.map_or(0, Level::bytes)
+        + below
+            .filter(|(i, _)| *i < last)
+            .map(|(i, level)| level.bytes().saturating_sub(level_target(limits, i)))
+            .sum::<u64>()
+}
+
+fn pick_flush(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    let buffer = part.flushable(facts.visible).filter(|_| !facts.flushing)?;
+    Some(Plan {
+        part: i,
+        buffer: Some(buffer.clone()),
+        tables: Vec::new(),
+        level: 0,
+        how: How::Copy,
+        reason: Reason::Flush,
+    })
+}
+
+fn pick_by_size(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    let last = part.levels.len().checked_sub(1)?;
+    let score = |level: usize| match level {
+        0 => part.levels[0].runs.len() as f64 / facts.limits.level0_trigger as f64,
+        _ => {
+            let idle = part.levels[level].runs.iter().filter(|run| !facts.busy.contains(&run.meta.id));
+            let bytes: u64 = idle.map(|run| run.meta.bytes()).sum();
+            bytes as f64 / level_target(facts.limits, level) as f64
+        }
+    };
+    let mut levels: Vec<(f64, usize)> = (0..last).map(|level| (score(level), level)).filter(|s| s.0 >= 1.0).collect();
+    levels.sort_by(|a, b| b.0.total_cmp(&a.0));
+    levels.iter().find_map(|&(_, level)| match level {
+        0 => pick_level0(i, part, facts),
+        _ => pick_table(i, part, level, facts),
+    })
+}
+
+/// All of level 0 with what it overlaps in level 1.
+fn pick_level0(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    plan_for(i, part, 0, &part.levels[0].runs, facts, Reason::Size)
+}
+
+/// The table that costs least per byte moved down.
+fn pick_table(i: usize, part: &Part, level: usize, facts: &Facts<'_>) -> Option<Plan> {
+    let below = &part.levels[level + 1];
+    let mut choices: Vec<(f64, &Arc<SstRun>)> = part.levels[level]
+        .runs
+        .iter()
+        .filter(|run| !facts.busy.contains(&run.meta.id))
+        .map(|run| {
+            let overlapping = below.overlapping(&run.meta.smallest, &run.meta.largest);
+            let bytes: u64 = overlapping.iter().map(|other| other.meta.bytes()).sum();
+            (bytes as f64 / run.meta.bytes().max(1) as f64, run)
+        })
+        .collect();
+    choices.sort_by(|a, b| a.0.total_cmp(&b.0));
+    choices
+        .iter()
+        .find_map(|(_, run)| plan_for(i, part, level, std::slice::from_ref(*run), facts, Reason::Size))
+}
+
+fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    let (level, id) = facts.seek?;
+    let runs = &part.levels.get(level).filter(|_| level + 1 < part.levels.len())?.runs;
+    let run = runs.iter().find(|run| run.meta.id == id)?;
+    let inputs = if level == 0 { runs.as_slice() } else { std::slice::from_ref(run) };
+    plan_for(i, part, level, inputs, facts, Reason::Seeks)
+}
+
+/// Compacts what of `level` meets the keys from `smallest` to `largest`: one table at a time below level 0.
+pub(crate) fn pick_manual(
+    state: &ReadState,
+    level: usize,
+    range: (&[u8], Option<&[u8]>),
+    after: Option<&[u8]>,
+    facts: &Facts<'_>,
+) -> Option<Plan> {
+    let part = state.parts.first()?;
+    let in_range = |run: &&Arc<SstRun>| {
+        run.meta.largest.as_slice() >= range.0 && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
+    };
+    let runs = &part.levels.get(level)?.runs;
+    if level == 0 {
+        let meets = runs.iter().any(|run| in_range(&run));
+        return meets.then(|| plan_for(0, part, 0, runs, facts, Reason::Manual)).flatten();
+    }
+    let run = runs.iter().filter(in_range).find(|run| after.is_none_or(|after| run.meta.smallest.as_slice() > after))?;
+    plan_for(0, part, level, std::slice::from_ref(run), facts, Reason::Manual)
+}
+
+/// A plan that takes `inputs` down one level with what they overlap there; `None` if any of them is busy.
+fn plan_for(
+    i: usize,
+    part: &Part,
+    level: usize,
+    inputs: &[Arc<SstRun>],
+    facts: &Facts<'_>,
+    reason: Reason,
+) -> Option<Plan> {
+    let smallest = inputs.iter().map(|run| run.meta.smallest.as_slice()).min()?;
+    let largest = inputs.iter().map(|run| run.meta.largest.as_slice()).max()?;
+    let overlapping = part.levels.get(level + 1)?.overlapping(smallest, largest);
+    if inputs.iter().chain(overlapping).any(|run| facts.busy.contains(&run.meta.id)) {
+        return None;
+    }
+    let grandparents = part.levels.get(level + 2).map_or(0, |below| {
+        below.overlapping(smallest, largest).iter().map(|run| run.meta.bytes()).sum()
+    });
+    let movable = inputs.len() == 1 && overlapping.is_empty();
+    let cheap_later = grandparents <= GRANDPARENT_TABLES * facts.limits.table_bytes;
+    // A user who asks wants entries dropped, which a move does not do.
+    let how = if movable && cheap_later && reason != Reason::Manual { How::Move } else { How::Copy };
+    let tables = inputs
+        .iter()
+        .map(|run| (level, run.clone()))
+        .chain(overlapping.iter().map(|run| (level + 1, run.clone())))
+        .collect();
+    Some(Plan { part: i, buffer: None, tables, level: level + 1, how, reason })
+}

@@ -1,0 +1,7 @@
+//! Shapes: pure policies that say what to compact next.
+
+mod leveled;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use leveled::{Debt, Facts, debt, pick, pick_manual};

@@ -1,0 +1,1 @@
+//! The picker's inputs and outputs.

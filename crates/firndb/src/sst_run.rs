@@ -1,0 +1,196 @@
+//! A table in the state, opened when first read and closed again when memory or file handles run short.
+//!
+//! 1. A run's table is open or not; readers that hold it keep it whatever the cache decides.
+//! 2. Open tables and their bytes stay within the cache's bounds, but for those that one operation needs at once.
+//!
+//! Thread safety: reading an open table takes no lock.
+
+use crate::files::Files;
+use crate::manifest::TableMeta;
+use arc_swap::{ArcSwapOption, Guard};
+use firn_base::{Result, count::Counter};
+use firn_fs::OpenMode;
+use firn_table::sst::{Sst, TableContext};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// A table of the state.
+pub(crate) struct SstRun {
+    pub(crate) meta: Arc<TableMeta>,
+    table: ArcSwapOption<Sst>,
+    used: AtomicBool,
+    /// Fruitless reads that it may still cost before it is due for compaction.
+    seeks_left: AtomicI64,
+    cache: Arc<TableCache>,
+}
+
+/// An open table, borrowed without counting.
+pub(crate) struct OpenTable(Guard<Option<Arc<Sst>>>);
+
+impl std::ops::Deref for OpenTable {
+    type Target = Arc<Sst>;
+    fn deref(&self) -> &Arc<Sst> {
+        match &*self.0 {
+            Some(table) => table,
+            // `SstRun::table` makes no other.
+            None => unreachable!("an open table is open"),
+        }
+    }
+}
+
+impl SstRun {
+    pub(crate) fn new(meta: Arc<TableMeta>, cache: Arc<TableCache>) -> SstRun {
+        let seeks = (meta.bytes() / cache.seek_charge_bytes).max(100);
+        SstRun {
+            meta,
+            table: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
+            seeks_left: AtomicI64::new(seeks as i64),
+            cache,
+        }
+    }
+
+    /// The open table.
+    ///
+    /// # Errors
+    /// What opening it met.
+    #[inline]
+    pub(crate) fn table(self: &Arc<Self>) -> Result<OpenTable> {
+        let guard = self.table.load();
+        if guard.is_some() {
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
+            return Ok(OpenTable(guard));
+        }
+        drop(guard);
+        self.open()
+    }
+
+    #[cold]
+    fn open(self: &Arc<Self>) -> Result<OpenTable> {
+        let table = Arc::new(self.cache.open(&self.meta)?);
+        self.cache.keep(self, &table);
+        self.used.store(true, Ordering::Relaxed);
+        self.table.store(Some(table.clone()));
+        Ok(OpenTable(Guard::from_inner(Some(table))))
+    }
+
+    /// Charges a read that found nothing. True once the allowance is used up (and each time after).
+    pub(crate) fn charge_seek(&self) -> bool {
+        self.seeks_left.fetch_sub(1, Ordering::Relaxed) <= 1
+    }
+
+    fn close(&self) {
+        self.table.store(None);
+    }
+}
+
+impl std::fmt::Debug for SstRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SstRun({}, {} entries)", self.meta.id, self.meta.entries)
+    }
+}
+
+struct Kept {
+    run: Weak<SstRun>,
+    bytes: u64,
+}
+
+/// Which tables are open.
+pub(crate) struct TableCache {
+    files: Arc<Files>,
+    context: TableContext,
+    seek_charge_bytes: u64,
+    direct: bool,
+    tables_max: usize,
+    bytes_max: u64,
+    kept: Mutex<VecDeque<Kept>>,
+    bytes: AtomicU64,
+    opens: Counter,
+}
+
+/// Bounds of a [`TableCache`].
+pub(crate) struct TableCacheBounds {
+    pub(crate) tables_max: usize,
+    pub(crate) bytes_max: u64,
+    pub(crate) seek_charge_bytes: u64,
+    pub(crate) direct: bool,
+}
+
+impl TableCache {
+    pub(crate) fn new(files: Arc<Files>, context: TableContext, bounds: &TableCacheBounds) -> TableCache {
+        TableCache {
+            files,
+            context,
+            seek_charge_bytes: bounds.seek_charge_bytes,
+            direct: bounds.direct,
+            tables_max: bounds.tables_max,
+            bytes_max: bounds.bytes_max,
+            kept: Mutex::new(VecDeque::new()),
+            bytes: AtomicU64::new(0),
+            opens: Counter::default(),
+        }
+    }
+
+    /// Opens a table that is in no state yet or no more.
+    pub(crate) fn open(&self, meta: &TableMeta) -> Result<Sst> {
+        let mode = if self.direct { OpenMode::ReadDirect } else { OpenMode::Read };
+        self.opens.add(1);
+        let file = self.files.fs.open(&self.files.table(meta.id), mode).map_err(|error| match error.kind() {
+            firn_base::ErrorKind::NotFound => firn_base::Error::corruption(
+                self.files.table(meta.id).display(),
+                0,
+                "the manifest names this table, but the file is missing",
+            ),
+            _ => error,
+        })?;
+        Sst::open(file, meta.id, meta.extent, self.context.clone())
+    }
+
+    pub(crate) fn context(&self) -> &TableContext {
+        &self.context
+    }
+
+    /// Counts `table` as kept open by `run`, and closes others while there are too many: those not used since they
+    /// were last looked at first.
+    fn keep(&self, run: &Arc<SstRun>, table: &Sst) {
+        let bytes = table.memory_bytes() as u64;
+        let mut kept = self.kept.lock();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let mut looks = kept.len() * 2;
+        while looks > 0 && (kept.len() >= self.tables_max || self.bytes.load(Ordering::Relaxed) > self.bytes_max) {
+            looks -= 1;
+            let Some(oldest) = kept.pop_front() else { break };
+            match oldest.run.upgrade() {
+                Some(alive) if alive.used.swap(false, Ordering::Relaxed) && looks > kept.len() => {
+                    kept.push_back(oldest);
+                    continue;
+                }
+                Some(alive) => alive.close(),
+                None => {}
+            }
+            self.bytes.fetch_sub(oldest.bytes, Ordering::Relaxed);
+        }
+        kept.push_back(Kept { run: Arc::downgrade(run), bytes });
+    }
+
+    /// Forgets tables whose run is gone.
+    pub(crate) fn sweep(&self) {
+        let mut kept = self.kept.lock();
+        kept.retain(|one| {
+            let alive = one.run.strong_count() > 0;
+            if !alive {
+                self.bytes.fetch_sub(one.bytes, Ordering::Relaxed);
+            }
+            alive
+        });
+    }
+
+    /// (tables kept open, their bytes, opens so far).
+    pub(crate) fn usage(&self) -> (usize, u64, u64) {
+        (self.kept.lock().len(), self.bytes.load(Ordering::Relaxed), self.opens.get())
+    }
+}

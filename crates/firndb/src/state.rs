@@ -1,0 +1,117 @@
+//! The one readable state: everything a reader needs, swapped whole.
+//!
+//! 1. A state never changes; a change makes a new one and swaps it in (`install.rs`, and `write.rs` for a fresh buffer).
+//! 2. Buffers and the runs of an unsorted level lie newest first, by sequence number range, never by file id.
+//! 3. The runs of a sorted level do not share a user key and lie in key order.
+//! 4. Routing and data are one value, so a reader cannot see the borders of one epoch and the runs of another.
+
+use crate::buffer::Buffer;
+use crate::manifest::Version;
+use crate::sst_run::{SstRun, TableCache};
+use firn_base::SeqNo;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What readers see.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadState {
+    pub(crate) layout: Layout,
+    pub(crate) parts: Arc<[Arc<Part>]>,
+}
+
+/// Partition borders: none for `classic`, whose one part holds all keys.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layout {
+    pub(crate) cuts: Arc<[Box<[u8]>]>,
+    pub(crate) epoch: u64,
+}
+
+/// One partition: its buffers and its levels.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Part {
+    /// Newest first; the first takes writes.
+    pub(crate) buffers: Vec<Arc<Buffer>>,
+    pub(crate) levels: Vec<Level>,
+}
+
+/// One level of a partition.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Level {
+    /// Whether the runs are disjoint and in key order.
+    pub(crate) sorted: bool,
+    pub(crate) runs: Vec<Arc<SstRun>>,
+}
+
+impl ReadState {
+    /// The state of one partition.
+    pub(crate) fn single(part: Part) -> ReadState {
+        ReadState { layout: Layout::default(), parts: Arc::new([Arc::new(part)]) }
+    }
+
+    /// The number of the part that holds `key`.
+    pub(crate) fn part_of(&self, key: &[u8]) -> usize {
+        self.layout.cuts.partition_point(|cut| **cut <= *key)
+    }
+
+    /// This state with part `i` replaced.
+    pub(crate) fn with_part(&self, i: usize, part: Part) -> ReadState {
+        let mut parts = self.parts.to_vec();
+        parts[i] = Arc::new(part);
+        ReadState { layout: Layout { epoch: self.layout.epoch + 1, ..self.layout.clone() }, parts: parts.into() }
+    }
+}
+
+impl Part {
+    /// The part with the tables of `version`; runs that `old` has already are shared with it.
+    pub(crate) fn with_tables(&self, version: &Version, tables: &Arc<TableCache>, levels: usize) -> Part {
+        let known: HashMap<u64, &Arc<SstRun>> =
+            self.levels.iter().flat_map(|level| &level.runs).map(|run| (run.meta.id, run)).collect();
+        let level = |i: usize| Level {
+            sorted: i > 0,
+            runs: version.levels.get(i).map_or_else(Vec::new, |metas| {
+                metas
+                    .iter()
+                    .map(|meta| match known.get(&meta.id) {
+                        // `shared` may have changed; the run is the same one.
+                        Some(run) if run.meta.extent == meta.extent => Arc::clone(run),
+                        _ => Arc::new(SstRun::new(meta.clone(), tables.clone())),
+                    })
+                    .collect()
+            }),
+        };
+        Part { buffers: self.buffers.clone(), levels: (0..levels.max(version.levels.len())).map(level).collect() }
+    }
+
+    /// All tables, from the top down.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<SstRun>)> {
+        self.levels.iter().enumerate().flat_map(|(i, level)| level.runs.iter().map(move |run| (i, run)))
+    }
+
+    /// The oldest buffer, if it is frozen and all that belongs in it is visible, so that it can be flushed.
+    pub(crate) fn flushable(&self, visible: SeqNo) -> Option<&Arc<Buffer>> {
+        let oldest = self.buffers.last()?;
+        (self.buffers.len() > 1 && oldest.frozen_at().is_some_and(|last| last <= visible)).then_some(oldest)
+    }
+}
+
+impl Level {
+    /// Bytes of its tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.meta.bytes()).sum()
+    }
+
+    /// The runs whose keys meet those from `smallest` to `largest`, both included.
+    pub(crate) fn overlapping(&self, smallest: &[u8], largest: &[u8]) -> &[Arc<SstRun>] {
+        debug_assert!(self.sorted);
+        let from = self.runs.partition_point(|run| run.meta.largest.as_slice() < smallest);
+        let to = self.runs.partition_point(|run| run.meta.smallest.as_slice() <= largest);
+        self.runs.get(from..to).unwrap_or(&[])
+    }
+
+    /// The run of a sorted level that may hold `key`.
+    #[inline]
+    pub(crate) fn run_for(&self, key: &[u8]) -> Option<&Arc<SstRun>> {
+        let at = self.runs.partition_point(|run| run.meta.largest.as_slice() < key);
+        self.runs.get(at).filter(|run| run.meta.smallest.as_slice() <= key)
+    }
+}

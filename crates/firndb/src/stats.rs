@@ -1,0 +1,308 @@
+//! Counters and sizes, as a struct, as JSON (by serde) and as Prometheus text.
+
+use crate::db::Inner;
+use crate::plan::{Plan, Reason};
+use crate::shape;
+use crate::stall;
+use firn_base::count::{Cause, Counter};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What one medium moved for one cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CauseStats {
+    /// Which cause.
+    pub cause: &'static str,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+}
+
+/// One level.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LevelStats {
+    /// The level's number.
+    pub level: usize,
+    /// Tables in it.
+    pub tables: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Entries, tombstones among them.
+    pub entries: u64,
+    /// Compactions out of this level.
+    pub compactions: u64,
+    /// Tables moved down without being read.
+    pub moves: u64,
+    /// Bytes that those compactions read.
+    pub compaction_read_bytes: u64,
+    /// Bytes that those compactions wrote.
+    pub compaction_written_bytes: u64,
+    /// Seconds that those compactions took.
+    pub compaction_seconds: f64,
+}
+
+/// Counters since the database was opened, and sizes now.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stats {
+    /// The profile.
+    pub profile: String,
+    /// How files are read and written.
+    pub io: String,
+    /// The log: `file`, or the persistent-memory backend in front of it.
+    pub log: String,
+    /// The highest visible sequence number.
+    pub seqno: u64,
+    /// Operations written.
+    pub writes: u64,
+    /// Bytes of keys and values written.
+    pub user_written_bytes: u64,
+    /// Keys looked up.
+    pub gets: u64,
+    /// Keys found.
+    pub gets_found: u64,
+    /// Bytes moved on the SSD, by cause.
+    pub ssd: Vec<CauseStats>,
+    /// Bytes moved in persistent memory, by owner.
+    pub pm: Vec<PmStats>,
+    /// All bytes written to the SSD.
+    pub ssd_written_bytes: u64,
+    /// Bytes written to the SSD per byte written by users.
+    pub write_amplification: f64,
+    /// Bytes of live tables.
+    pub table_bytes: u64,
+    /// Bytes of obsolete tables that readers still hold.
+    pub logs: usize,
+    /// Levels.
+    pub levels: Vec<LevelStats>,
+    /// Write buffers, the active one among them.
+    pub buffers: usize,
+    /// Bytes used in write buffers.
+    pub buffer_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Compactions caused by fruitless reads.
+    pub seek_compactions: u64,
+    /// Flushes and compactions that run now.
+    pub running: (usize, usize),
+    /// Seconds that writers waited, by reason.
+    pub stall_seconds: Vec<(&'static str, f64)>,
+    /// The pace of writers in bytes per second; 0 when there is no bound.
+    pub stall_rate: u64,
+    /// Bytes by which levels exceed their targets.
+    pub debt_bytes: u64,
+    /// Block cache: hits.
+    pub cache_hits: u64,
+    /// Block cache: misses.
+    pub cache_misses: u64,
+    /// Block cache: bytes held.
+    pub cache_bytes: u64,
+    /// Tables kept open.
+    pub open_tables: usize,
+    /// Bytes of their indexes and filters.
+    pub open_table_bytes: u64,
+    /// Tables opened.
+    pub table_opens: u64,
+    /// Snapshots and cursors alive.
+    pub snapshots: usize,
+    /// Steps of the recovery at open, with seconds.
+    pub recovery: Vec<(&'static str, f64)>,
+    /// Entries that came back from logs.
+    pub replayed_entries: u64,
+    /// What keeps background work from going on.
+    pub background_error: Option<String>,
+}
+
+/// One owner of persistent memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PmStats {
+    /// The owner.
+    pub owner: String,
+    /// Bytes of its extents.
+    pub live_bytes: u64,
+    /// Lines stored.
+    pub lines_stored: u64,
+    /// Lines flushed.
+    pub lines_flushed: u64,
+    /// Fences.
+    pub fences: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+/// Finished background work, per source level.
+pub(crate) struct JobCounters {
+    pub(crate) flushes: Counter,
+    seeks: Counter,
+    levels: Vec<LevelCounters>,
+}
+
+#[derive(Default)]
+struct LevelCounters {
+    compactions: Counter,
+    moves: Counter,
+    read_bytes: Counter,
+    written_bytes: Counter,
+    ns: Counter,
+}
+
+impl JobCounters {
+    pub(crate) fn new(levels: usize) -> JobCounters {
+        let levels = (0..levels).map(|_| LevelCounters::default()).collect();
+        JobCounters { flushes: Counter::default(), seeks: Counter::default(), levels }
+    }
+
+    pub(crate) fn compacted(&self, plan: &Plan, moved: bool, bytes_out: u64, ns: u64) {
+        if plan.reason == Reason::Seeks {
+            self.seeks.add(1);
+        }
+        let Some(level) = plan.from_level().and_then(|level| self.levels.get(level)) else { return };
+        if moved {
+            level.moves.add(1);
+            return;
+        }
+        level.compactions.add(1);
+        level.read_bytes.add(plan.input_bytes());
+        level.written_bytes.add(bytes_out);
+        level.ns.add(ns);
+    }
+}
+
+impl Inner {
+    pub(crate) fn stats(&self) -> Stats {
+        let state = self.state.load_full();
+        let part = &state.parts[0];
+        let ssd: Vec<CauseStats> = Cause::ALL.iter().map(|&cause| self.cause_stats(cause)).collect();
+        let ssd_written_bytes = ssd.iter().map(|cause| cause.written_bytes).sum();
+        let user_written_bytes = self.user.written_bytes.get();
+        let (cache_hits, cache_misses) = self.tables.context().cache.counts();
+        let (open_tables, open_table_bytes, table_opens) = self.tables.usage();
+        Stats {
+            profile: self.options.profile.to_string(),
+            io: self.files.fs.name(),
+            log: self.log_name(),
+            seqno: self.commit.visible().0,
+            writes: self.user.writes.get(),
+            user_written_bytes,
+            gets: self.user.gets.get(),
+            gets_found: self.user.found.get(),
+            ssd,
+            pm: self.pm_stats(),
+            ssd_written_bytes,
+            write_amplification: ssd_written_bytes as f64 / user_written_bytes.max(1) as f64,
+            table_bytes: part.tables().map(|(_, run)| run.meta.bytes()).sum(),
+            logs: self.manifest.lock().version().logs.len(),
+            levels: self.level_stats(&state),
+            buffers: part.buffers.len(),
+            buffer_bytes: part.buffers.iter().map(|buffer| buffer.used_bytes() as u64).sum(),
+            flushes: self.jobs_done.flushes.get(),
+            seek_compactions: self.jobs_done.seeks.get(),
+            running: self.running(),
+            stall_seconds: stall::Reason::ALL.map(|r| (r.name(), self.stall.stalled_ns(r) as f64 / 1e9)).to_vec(),
+            stall_rate: self.stall.rate(),
+            debt_bytes: shape::debt(&state, &self.options.limits).bytes,
+            cache_hits,
+            cache_misses,
+            cache_bytes: self.tables.context().cache.bytes(),
+            open_tables,
+            open_table_bytes,
+            table_opens,
+            snapshots: self.snapshots.len(),
+            recovery: self.recovery.steps.iter().map(|(step, time)| (*step, time.as_secs_f64())).collect(),
+            replayed_entries: self.recovery.replayed_entries,
+            background_error: self.background_error().map(|error| error.to_string()),
+        }
+    }
+
+    fn cause_stats(&self, cause: Cause) -> CauseStats {
+        let (read_bytes, reads, written_bytes, writes) = self.counters.get(cause);
+        CauseStats { cause: cause.name(), read_bytes, reads, written_bytes, writes }
+    }
+
+    fn level_stats(&self, state: &crate::state::ReadState) -> Vec<LevelStats> {
+        let level = |(i, level): (usize, &crate::state::Level)| {
+            let done = self.jobs_done.levels.get(i);
+            let count = |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
+            LevelStats {
+                level: i,
+                tables: level.runs.len(),
+                bytes: level.bytes(),
+                entries: level.runs.iter().map(|run| run.meta.entries).sum(),
+                compactions: count(|done| &done.compactions),
+                moves: count(|done| &done.moves),
+                compaction_read_bytes: count(|done| &done.read_bytes),
+                compaction_written_bytes: count(|done| &done.written_bytes),
+                compaction_seconds: count(|done| &done.ns) as f64 / 1e9,
+            }
+        };
+        state.parts[0].levels.iter().enumerate().map(level).collect()
+    }
+
+    fn pm_stats(&self) -> Vec<PmStats> {
+        let Some(pool) = &self.pm else { return Vec::new() };
+        let usage = pool.usage();
+        let owner = |owner: &firn_pm::Owner| {
+            let counts = pool.counts(*owner);
+            PmStats {
+                owner: owner.name().to_owned(),
+                live_bytes: usage.live(*owner),
+                lines_stored: counts.lines_stored,
+                lines_flushed: counts.flushes,
+                fences: counts.fences,
+                read_bytes: counts.bytes_read,
+                written_bytes: counts.bytes_written,
+            }
+        };
+        firn_pm::Owner::ALL.iter().map(owner).filter(|pm| pm.live_bytes + pm.written_bytes > 0).collect()
+    }
+
+    fn log_name(&self) -> String {
+        self.log_name.clone()
+    }
+
+}
+
+impl Stats {
+    /// The counters and sizes as Prometheus text (exposition format 0.0.4).
+    pub fn to_prometheus(&self) -> String {
+        let mut out = String::new();
+        let mut counter = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
+            // Writing to a string cannot fail.
+            let _ok = writeln!(out, "# HELP firn_{name} {help}\n# TYPE firn_{name} {kind}");
+            for (labels, value) in rows {
+                let _ok = writeln!(out, "firn_{name}{labels} {value}");
+            }
+        };
+        let one = |value: u64| [(String::new(), value as f64)];
+        let causes = |pick: fn(&CauseStats) -> u64| {
+            self.ssd.iter().map(|c| (format!("{{cause=\"{}\"}}", c.cause), pick(c) as f64)).collect::<Vec<_>>()
+        };
+        let levels = |pick: fn(&LevelStats) -> f64| {
+            self.levels.iter().map(|l| (format!("{{level=\"{}\"}}", l.level), pick(l))).collect::<Vec<_>>()
+        };
+        counter("writes_total", "counter", "Operations written.", &one(self.writes));
+        counter("user_written_bytes_total", "counter", "Bytes written by users.", &one(self.user_written_bytes));
+        counter("gets_total", "counter", "Keys looked up.", &one(self.gets));
+        counter("ssd_read_bytes_total", "counter", "Bytes read from the SSD.", &causes(|c| c.read_bytes));
+        counter("ssd_reads_total", "counter", "Reads from the SSD.", &causes(|c| c.reads));
+        counter("ssd_written_bytes_total", "counter", "Bytes written to the SSD.", &causes(|c| c.written_bytes));
+        counter("level_tables", "gauge", "Tables per level.", &levels(|l| l.tables as f64));
+        counter("level_bytes", "gauge", "Bytes per level.", &levels(|l| l.bytes as f64));
+        counter("compaction_seconds_total", "counter", "Seconds of compaction.", &levels(|l| l.compaction_seconds));
+        counter("flushes_total", "counter", "Flushes.", &one(self.flushes));
+        counter("buffer_bytes", "gauge", "Bytes used in write buffers.", &one(self.buffer_bytes));
+        counter("cache_hits_total", "counter", "Block cache hits.", &one(self.cache_hits));
+        counter("cache_misses_total", "counter", "Block cache misses.", &one(self.cache_misses));
+        counter("cache_bytes", "gauge", "Bytes in the block cache.", &one(self.cache_bytes));
+        counter("debt_bytes", "gauge", "Bytes by which levels exceed their targets.", &one(self.debt_bytes));
+        let stalls: Vec<_> = self.stall_seconds.iter().map(|(r, s)| (format!("{{reason=\"{r}\"}}"), *s)).collect();
+        counter("stall_seconds_total", "counter", "Seconds that writers waited.", &stalls);
+        out
+    }
+}

@@ -1,0 +1,186 @@
+//! The write path. [`Inner::write`] is its ordered description.
+
+use crate::buffer::{Buffer, Entry, Ticket};
+use crate::commit::{Group, Joined, Members, Queue};
+use crate::db::Inner;
+use crate::event::Event;
+use crate::log::LogWriter;
+use crate::manifest::Edit;
+use crate::options::Durability;
+use crate::stall::Reason;
+use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use firn_base::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a writer sleeps at a time while all buffers are full.
+const BUFFER_WAIT: Duration = Duration::from_millis(20);
+
+impl Inner {
+    /// Applies `entries` atomically; returns once they are visible, and durable as asked.
+    pub(crate) fn write<'a>(
+        &self,
+        entries: impl Iterator<Item = Entry<'a>> + Clone,
+        durability: Durability,
+    ) -> Result<()> {
+        let seed = self.heights.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.check(entries.clone(), seed)?;
+        self.stall.pace(bytes, || self.active_fill());
+        loop {
+            let ticket = self.reserve(entries.clone(), bytes, seed)?;
+            match self.commit.join(ticket, durability == Durability::Power) {
+                Joined::Leader(group) => return self.commit.lead(&group, |log, group, members| {
+                    self.write_group(log, group, members)
+                }),
+                Joined::Follower(group) => return group.wait(),
+                Joined::Moved => {}
+            }
+        }
+    }
+
+    /// Refuses what cannot be written, before anything is. Returns the bytes of buffer that it takes.
+    fn check<'a>(&self, entries: impl Iterator<Item = Entry<'a>> + Clone, seed: u64) -> Result<usize> {
+        self.check_writable()?;
+        for entry in entries.clone() {
+            if entry.key.is_empty() {
+                return Err(Error::invalid("a key must have at least one byte"));
+            }
+            if entry.key.len() > KEY_BYTES_MAX {
+                let len = entry.key.len();
+                return Err(Error::invalid(format!("a key of {len} bytes exceeds the limit of {KEY_BYTES_MAX}")));
+            }
+            if entry.value.len() > VALUE_BYTES_MAX {
+                let len = entry.value.len();
+                return Err(Error::invalid(format!("a value of {len} bytes exceeds the limit of {VALUE_BYTES_MAX}")));
+            }
+        }
+        let bytes = Buffer::bytes_for(entries, seed);
+        if bytes > self.budget.batch_bytes_max {
+            return Err(Error::invalid(format!(
+                "a batch of {bytes} bytes exceeds a quarter of memory_limit ({} bytes); split it, or raise memory_limit",
+                self.budget.batch_bytes_max
+            )));
+        }
+        Ok(bytes)
+    }
+
+    /// Copies `entries` into the active buffer, making room if there is none.
+    fn reserve<'a>(&self, entries: impl Iterator<Item = Entry<'a>> + Clone, bytes: usize, seed: u64) -> Result<Ticket> {
+        loop {
+            let active = self.commit.active();
+            if let Some(ticket) = active.reserve(entries.clone(), bytes, seed) {
+                return Ok(ticket);
+            }
+            self.make_room(&active, bytes)?;
+        }
+    }
+
+    /// Replaces the full buffer by a fresh one, once there may be another.
+    fn make_room(&self, full: &Arc<Buffer>, bytes: usize) -> Result<()> {
+        let start_ns = self.clock.now_ns();
+        let mut waited = false;
+        loop {
+            {
+                let mut queue = self.commit.lock();
+                let switched = !Arc::ptr_eq(&queue.active, full);
+                let buffers = self.state.load().parts[0].buffers.len();
+                if switched || buffers < self.options.limits.write_buffers {
+                    if !switched {
+                        self.switch_buffer(&mut queue, bytes);
+                    }
+                    break;
+                }
+            }
+            self.check_writable()?;
+            // What keeps buffers from being flushed keeps this write from being taken: say so rather than hang.
+            if let Some(error) = self.background_error() {
+                return Err(error);
+            }
+            waited = true;
+            self.wait_for_background(BUFFER_WAIT);
+        }
+        if waited {
+            self.stall.stalled(Reason::Buffers, self.clock.now_ns() - start_ns);
+        }
+        self.update_stall();
+        self.executor.wake();
+        Ok(())
+    }
+
+    /// Freezes the active buffer and puts a fresh one in front, with room for `bytes`.
+    pub(crate) fn switch_buffer(&self, queue: &mut Queue, bytes: usize) {
+        let log_id = self.next_file_id();
+        let capacity = self.budget.write_buffer_bytes.max(bytes);
+        let fresh = Arc::new(Buffer::new(capacity, log_id));
+        self.state.rcu(|state| {
+            let mut part = (*state.parts[0]).clone();
+            part.buffers.insert(0, fresh.clone());
+            state.with_part(0, part)
+        });
+        queue.switch(fresh);
+    }
+
+    /// Puts a group's frame in the log, after starting the log that belongs to its buffer.
+    fn write_group(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<()> {
+        if log.log_id() != group.log_id {
+            self.rotate_log(log, group.log_id)?;
+        }
+        self.record_log_end()?;
+        if members.power {
+            // The ends of earlier logs must be durable before anything behind them is acknowledged as such.
+            self.sync_log_ends()?;
+        }
+        log.append(&members.tickets, group.first_seqno(), members.power)?;
+        if self.pm_log.as_ref().is_some_and(|buffer| buffer.has_full()) {
+            self.executor.wake();
+        }
+        Ok(())
+    }
+
+    fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {
+        let end = log.rotate(log_id)?;
+        let edit = Edit { logs_added: vec![log_id], logs_sealed: vec![end], ..Edit::default() };
+        *self.unrecorded_log_end.lock() = Some(edit);
+        self.emit(&Event::LogRotated { log_id });
+        Ok(())
+    }
+
+    /// Records the end of the log before this one, if that is still to do; a full disk may have been in the way.
+    fn record_log_end(&self) -> Result<()> {
+        let mut unrecorded = self.unrecorded_log_end.lock();
+        if let Some(edit) = &*unrecorded {
+            self.manifest.lock().append(edit.clone(), false, || self.next_file_id())?;
+            self.log_ends_synced.store(false, Ordering::Release);
+            *unrecorded = None;
+        }
+        Ok(())
+    }
+
+    fn sync_log_ends(&self) -> Result<()> {
+        if self.log_ends_synced.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.manifest.lock().sync()?;
+        self.log_ends_synced.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn active_fill(&self) -> f64 {
+        let active = self.commit.active();
+        active.used_bytes() as f64 / active.capacity_bytes() as f64
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::invalid("the database was opened read-only; open it with `Db::open` to write"));
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::invalid("the database was closed"));
+        }
+        match self.background_error() {
+            Some(error) if error.kind() == ErrorKind::Corruption || error.kind() == ErrorKind::Poisoned => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
