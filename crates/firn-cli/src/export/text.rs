@@ -66,16 +66,15 @@ fn open(file: &Path, force: bool) -> Outcome<Box<dyn Write>> {
 }
 
 enum Writer {
-    Separated(csv::Writer<Box<dyn Write>>),
+    Separated(Box<csv::Writer<Box<dyn Write>>>),
     Json(BufWriter<Box<dyn Write>>),
 }
 
 impl Writer {
     fn new(output: Box<dyn Write>, format: Format) -> Self {
         let separated = |delimiter, output| {
-            Writer::Separated(
-                csv::WriterBuilder::new().delimiter(delimiter).buffer_capacity(256 << 10).from_writer(output),
-            )
+            let mut builder = csv::WriterBuilder::new();
+            Writer::Separated(Box::new(builder.delimiter(delimiter).buffer_capacity(256 << 10).from_writer(output)))
         };
         match format {
             Format::Csv => separated(b',', output),

@@ -134,8 +134,9 @@ impl Input {
     /// A hash of the last bytes before `byte`; nothing if the file is too short for it.
     fn tail(&self, byte: u64) -> Outcome<Option<u64>> {
         let Input::File(file) = self else { return Ok(None) };
-        let mut tail = vec![0; byte.min(TAIL_BYTES) as usize];
-        match file.read_exact_at(&mut tail, byte - tail.len() as u64) {
+        let bytes = byte.min(TAIL_BYTES);
+        let mut tail = vec![0; bytes as usize];
+        match file.read_exact_at(&mut tail, byte - bytes) {
             Ok(()) => Ok(Some(xxh3_64(&tail))),
             // Too short; or a pipe, which has no place to go back to and is refused when it is resumed.
             Err(_) => Ok(None),
