@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const COUNT_MAX: u64 = 0xFFFF;
 
-/// The versions of every record, counted from a base that is above all versions of earlier runs.
+/// The versions of every record: the run's number in the upper 32 bits, and which write of the run it is.
 #[derive(Debug)]
 pub struct Ledger {
-    base: u64,
+    run: u64,
     words: Vec<AtomicU64>,
 }
 
@@ -56,9 +56,9 @@ pub struct Before {
 }
 
 impl Ledger {
-    /// Room for `records`, none of them written in this run. `base` must be above every version of earlier runs.
-    pub fn new(records: u64, base: u64) -> Self {
-        Self { base, words: (0..records).map(|_| AtomicU64::new(0)).collect() }
+    /// Room for `records`, none of them written in this run. `run` must differ from that of every earlier run.
+    pub fn new(records: u64, run: u32) -> Self {
+        Self { run: u64::from(run), words: (0..records).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// How many records there is room for.
@@ -73,7 +73,7 @@ impl Ledger {
         loop {
             let next = Word::unpack(seen).begin();
             match word.compare_exchange_weak(seen, next.pack(), Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return self.base + next.begun,
+                Ok(_) => return self.run << 32 | next.begun,
                 Err(other) => seen = other,
             }
         }
@@ -103,7 +103,8 @@ impl Ledger {
     /// [`firn_base::ErrorKind::Corruption`] if it may not.
     pub fn seen(&self, id: u64, before: Before, version: u64) -> Result<()> {
         let begun = Word::unpack(self.words[id as usize].load(Ordering::SeqCst)).begun;
-        let number = version.saturating_sub(self.base);
+        // What an earlier run wrote is older than all of this one.
+        let number = if version >> 32 == self.run { version & 0xFFFF_FFFF } else { 0 };
         if number > begun {
             return Err(wrong(id, format!("of write {number}, and only {begun} were made")));
         }
@@ -120,20 +121,20 @@ mod tests {
 
     #[test]
     fn a_stale_read_and_a_lost_write_are_found() {
-        let ledger = Ledger::new(1, 100);
+        let ledger = Ledger::new(1, 9);
         let fresh = ledger.before(0);
         assert!(ledger.missing(0, fresh).is_ok());
-        assert_eq!(ledger.begin(0), 101);
+        let first = ledger.begin(0);
         ledger.end(0);
-        assert_eq!(ledger.begin(0), 102);
+        let second = ledger.begin(0);
         ledger.end(0);
-        let before = ledger.before(0);
+        let (before, of_earlier_run) = (ledger.before(0), 10 << 32 | 77);
         assert!(ledger.missing(0, before).is_err());
-        assert!(ledger.seen(0, before, 101).is_err());
-        assert!(ledger.seen(0, before, 99).is_err());
-        assert!(ledger.seen(0, before, 102).is_ok());
-        assert!(ledger.seen(0, before, 103).is_err());
-        assert!(ledger.seen(0, fresh, 99).is_ok());
+        assert!(ledger.seen(0, before, first).is_err());
+        assert!(ledger.seen(0, before, of_earlier_run).is_err());
+        assert!(ledger.seen(0, before, second).is_ok());
+        assert!(ledger.seen(0, before, second + 1).is_err());
+        assert!(ledger.seen(0, fresh, of_earlier_run).is_ok());
     }
 
     #[test]

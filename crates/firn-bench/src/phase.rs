@@ -11,6 +11,7 @@ use crate::store::{Counters, Store};
 use crate::worker::{Job, Tally, work};
 use crate::workload::Workload;
 use firn_base::clock::Clock;
+use firn_base::seed::Seed;
 use firn_base::{Error, ErrorKind, Result, exec};
 use firndb::Durability;
 use std::path::Path;
@@ -91,9 +92,8 @@ impl Bench {
             let least = crate::record::VALUE_BYTES_MIN;
             return Err(Error::invalid(format!("the value size must be {least} bytes to 16 MiB")));
         }
-        // Above every version of an earlier run, as long as none made a million versions of a record per second.
-        let base = clock.unix_seconds() << 20;
-        let ledger = Arc::new(Ledger::new(records + inserts.min(records), base));
+        let run = (Seed::from_entropy().next_u64() >> 32) as u32;
+        let ledger = Arc::new(Ledger::new(records + inserts.min(records), run));
         let (records, inserted) = (AtomicU64::new(records), Arc::default());
         Ok(Self { store, keys, value_bytes, clock, ledger, records, inserted, seed: 0x5EED })
     }

@@ -6,12 +6,14 @@ use crate::encoding::Encoding;
 use crate::exit::Outcome;
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use firndb::Error;
-use std::io::Read;
+use std::io::{self, Read};
 
 pub(super) struct CsvRows {
-    reader: Reader<Box<dyn Read>>,
+    reader: Reader<Window>,
     /// Where the reader began.
     start: Place,
+    /// Where the next record begins, or the line breaks before it.
+    place: Place,
     /// The numbers of the key's and the value's column.
     columns: (usize, usize),
     encoding: Encoding,
@@ -29,18 +31,20 @@ impl CsvRows {
         found: Option<(usize, usize)>,
         encoding: Encoding,
     ) -> Outcome<Self> {
+        let window = Window { input, bytes: Vec::new(), begin: start.byte };
         let mut builder = ReaderBuilder::new();
-        let mut reader = builder.has_headers(false).flexible(true).delimiter(delimiter).from_reader(input);
-        let mut record = ByteRecord::new();
-        let columns = match found {
+        builder.has_headers(false).flexible(true).delimiter(delimiter).buffer_capacity(64 << 10);
+        let reader = builder.from_reader(window);
+        let mut rows = Self { reader, start, place: start, columns: (0, 0), encoding, record: ByteRecord::new() };
+        rows.columns = match found {
             Some(found) => found,
             None if columns.need_header() => {
-                let is_there = reader.read_byte_record(&mut record).map_err(failed)?;
-                columns.find(is_there.then_some(&record))?
+                let header = rows.read()?.map(|_line| &rows.record);
+                columns.find(header)?
             }
             None => columns.find(None)?,
         };
-        Ok(Self { reader, start, columns, encoding, record })
+        Ok(rows)
     }
 
     pub(super) fn columns(&self) -> (usize, usize) {
@@ -48,13 +52,26 @@ impl CsvRows {
     }
 
     pub(super) fn next(&mut self) -> Outcome<(u64, Next)> {
-        let line = self.place().line;
-        if !self.reader.read_byte_record(&mut self.record).map_err(failed)? {
-            return Ok((line, Next::End));
+        match self.read()? {
+            Some(line) => Ok((line, self.row().map_or_else(Next::Bad, Next::Row))),
+            None => Ok((self.place.line, Next::End)),
         }
-        // Empty lines lie between the place before and the record.
-        let line = self.record.position().map_or(line, |position| self.start.line + position.line() - 1);
-        Ok((line, self.row().map_or_else(Next::Bad, Next::Row)))
+    }
+
+    /// Reads the next record; returns the line that it begins on, or nothing at the end.
+    ///
+    /// The lines are counted here: the library's count is of where it stopped, which is within a CRLF or before empty
+    /// lines.
+    fn read(&mut self) -> Outcome<Option<u64>> {
+        let is_there = self.reader.read_byte_record(&mut self.record).map_err(failed)?;
+        let end = self.start.byte + self.reader.position().byte();
+        let read = self.reader.get_ref().between(self.place.byte, end);
+        let breaks = read.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+        let line = self.place.line + breaks.filter(|byte| **byte == b'\n').count() as u64;
+        let lines = read.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.place = Place { byte: end, line: self.place.line + lines };
+        self.reader.get_mut().forget_before(end);
+        Ok(is_there.then_some(line))
     }
 
     fn row(&self) -> Result<Row, String> {
@@ -68,8 +85,37 @@ impl CsvRows {
     }
 
     pub(super) fn place(&self) -> Place {
-        let position = self.reader.position();
-        Place { byte: self.start.byte + position.byte(), line: self.start.line + position.line() - 1 }
+        self.place
+    }
+}
+
+/// The input, with what was read of it and not yet dealt with.
+struct Window {
+    input: Box<dyn Read>,
+    bytes: Vec<u8>,
+    /// Where `bytes` begin.
+    begin: u64,
+}
+
+impl Window {
+    fn between(&self, from: u64, to: u64) -> &[u8] {
+        &self.bytes[(from - self.begin) as usize..(to - self.begin) as usize]
+    }
+
+    fn forget_before(&mut self, byte: u64) {
+        const WORTH_MOVING_BYTES: u64 = 256 << 10;
+        if byte - self.begin >= WORTH_MOVING_BYTES {
+            self.bytes.drain(..(byte - self.begin) as usize);
+            self.begin = byte;
+        }
+    }
+}
+
+impl Read for Window {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.input.read(buffer)?;
+        self.bytes.extend_from_slice(&buffer[..bytes]);
+        Ok(bytes)
     }
 }
 
