@@ -11,7 +11,14 @@ use std::path::PathBuf;
 #[command(name = "firn", version, after_help = exit::HELP, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// TOML file with options of the engine; without it, firn.toml where firn is started, if it is there
-    #[arg(long, global = true, value_name = "FILE", env = "FIRN_CONFIG", help_heading = "Options of the engine")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "FIRN_CONFIG",
+        hide_env_values = true,
+        help_heading = "Options of the engine"
+    )]
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,

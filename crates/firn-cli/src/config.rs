@@ -21,49 +21,49 @@ const POOL_BYTES_BY_DEFAULT: u64 = 1 << 30;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
     /// Design of a new database: classic
-    #[arg(long, global = true, value_name = "NAME", env = "FIRN_PROFILE")]
+    #[arg(long, global = true, value_name = "NAME", env = "FIRN_PROFILE", hide_env_values = true)]
     profile: Option<Word<Profile>>,
     /// What an acknowledged write survives: power (loss of it) or process (its death, by kill -9) [default: power]
-    #[arg(long, global = true, value_name = "WORD", env = "FIRN_DURABILITY")]
+    #[arg(long, global = true, value_name = "WORD", env = "FIRN_DURABILITY", hide_env_values = true)]
     durability: Option<Word<Durability>>,
     /// Memory for buffers, caches, filters and indexes in all [default: 512M]
-    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_MEMORY_LIMIT")]
+    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_MEMORY_LIMIT", hide_env_values = true)]
     memory_limit: Option<ByteSize>,
     /// Memory of one write buffer [default: from the memory limit]
-    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_WRITE_BUFFER")]
+    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_WRITE_BUFFER", hide_env_values = true)]
     write_buffer: Option<ByteSize>,
     /// Memory of the block cache [default: from the memory limit]
-    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_BLOCK_CACHE")]
+    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_BLOCK_CACHE", hide_env_values = true)]
     block_cache: Option<ByteSize>,
     /// Compression of tables: none, lz4 or zstd [default: lz4]
-    #[arg(long, global = true, value_name = "NAME", env = "FIRN_COMPRESSION")]
+    #[arg(long, global = true, value_name = "NAME", env = "FIRN_COMPRESSION", hide_env_values = true)]
     compression: Option<Word<Compression>>,
     /// Filter bits per key, 0 for none [default: 10]
-    #[arg(long, global = true, value_name = "N", env = "FIRN_FILTER_BITS")]
+    #[arg(long, global = true, value_name = "N", env = "FIRN_FILTER_BITS", hide_env_values = true)]
     filter_bits: Option<u32>,
     /// Tables kept open [default: 1000]
-    #[arg(long, global = true, value_name = "N", env = "FIRN_MAX_OPEN_FILES")]
+    #[arg(long, global = true, value_name = "N", env = "FIRN_MAX_OPEN_FILES", hide_env_values = true)]
     max_open_files: Option<usize>,
     /// Background workers, 0 for one per core up to 4 [default: 0]
-    #[arg(long, global = true, value_name = "N", env = "FIRN_BACKGROUND_WORKERS")]
+    #[arg(long, global = true, value_name = "N", env = "FIRN_BACKGROUND_WORKERS", hide_env_values = true)]
     background_workers: Option<usize>,
     /// Whether tables pass the page cache by: true or false [default: true]
-    #[arg(long, global = true, value_name = "BOOL", env = "FIRN_DIRECT_IO")]
+    #[arg(long, global = true, value_name = "BOOL", env = "FIRN_DIRECT_IO", hide_env_values = true)]
     direct_io: Option<bool>,
     /// File or device of the persistent-memory pool
-    #[arg(long, global = true, value_name = "PATH", env = "FIRN_PM_PATH")]
+    #[arg(long, global = true, value_name = "PATH", env = "FIRN_PM_PATH", hide_env_values = true)]
     pm_path: Option<PathBuf>,
     /// What the pool lies on: dax, file, volatile or emulated; there is no pool without it
-    #[arg(long, global = true, value_name = "NAME", env = "FIRN_PM_BACKEND")]
+    #[arg(long, global = true, value_name = "NAME", env = "FIRN_PM_BACKEND", hide_env_values = true)]
     pm_backend: Option<Word<Backend>>,
     /// Size of a pool that is created [default: 1G]
-    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_PM_SIZE")]
+    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_PM_SIZE", hide_env_values = true)]
     pm_size: Option<ByteSize>,
     /// Nanoseconds to add for each cache line read from the pool; for experiments
-    #[arg(long, global = true, value_name = "NS", env = "FIRN_PM_READ_NS")]
+    #[arg(long, global = true, value_name = "NS", env = "FIRN_PM_READ_NS", hide_env_values = true)]
     pm_read_ns: Option<u32>,
     /// Nanoseconds to add for each cache line written to the pool; for experiments
-    #[arg(long, global = true, value_name = "NS", env = "FIRN_PM_WRITE_NS")]
+    #[arg(long, global = true, value_name = "NS", env = "FIRN_PM_WRITE_NS", hide_env_values = true)]
     pm_write_ns: Option<u32>,
 }
 

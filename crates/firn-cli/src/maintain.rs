@@ -2,7 +2,7 @@
 
 use crate::bytes_text::from_argument;
 use crate::exit::{Exit, Outcome};
-use crate::progress::Progress;
+use crate::progress::{Progress, watched};
 use clap::Args;
 use firndb::{Db, Options};
 use std::ffi::OsString;
@@ -28,10 +28,10 @@ impl Compact {
         let key = |text: &Option<OsString>| text.as_ref().map(|text| from_argument(text, self.hex)).transpose();
         let (from, to) = (key(&self.from)?, key(&self.to)?);
         let db = Db::open(&self.db, Options { create_if_missing: false, ..options })?;
-        let progress = Progress::spinner("compacting");
-        db.compact_range(from.as_deref(), to.as_deref())?;
-        db.wait_idle()?;
-        drop(progress);
+        watched(&db, "compacting", None, move |db| {
+            db.compact_range(from.as_deref(), to.as_deref())?;
+            db.wait_idle()
+        })?;
         db.close()?;
         Ok(Exit::Done)
     }

@@ -1,7 +1,7 @@
 //! Printing: tables for people, JSON for programs, and never a panic because a pipe is closed.
 
 use crate::exit::{Failure, Outcome};
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use std::io::{BufWriter, StdoutLock, Write};
 
@@ -46,10 +46,13 @@ pub(crate) fn print_json(value: &impl Serialize) -> Outcome<()> {
     print(text)
 }
 
+/// One line below the header and no other.
+const HEADER_ONLY: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
 /// A table with `header`, whose columns from the second on are aligned to the right if `numbers`.
 pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>, numbers: bool) -> Table {
     let mut table = Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(HEADER_ONLY);
     table.set_header(header.iter().copied());
     table.add_rows(rows);
     for column in table.column_iter_mut().skip(1).take(if numbers { usize::MAX } else { 0 }) {

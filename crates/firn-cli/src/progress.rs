@@ -1,7 +1,11 @@
 //! A line on the terminal while something takes long: how far, how fast, how long still. Off a terminal, nothing.
 
+use firn_base::clock::Clock;
+use firn_base::exec;
+use firndb::{Db, Error, ErrorKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::RefCell;
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// What is counted.
@@ -20,9 +24,9 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let template = match (total, unit) {
             (Some(_), Unit::Bytes) => "{msg} [{bar:30}] {bytes}/{total_bytes} {binary_bytes_per_sec}, {eta} left",
-            (Some(_), Unit::Entries) => "{msg} [{bar:30}] {human_pos}/{human_len} {per_sec}, {eta} left",
+            (Some(_), Unit::Entries) => "{msg} [{bar:30}] {human_pos}/{human_len} {per_sec:0}, {eta} left",
             (None, Unit::Bytes) => "{msg} {bytes} {binary_bytes_per_sec}, {elapsed}",
-            (None, Unit::Entries) => "{msg} {human_pos} {per_sec}, {elapsed}",
+            (None, Unit::Entries) => "{msg} {human_pos} {per_sec:0}, {elapsed}",
         };
         Self::start(bar, template, what)
     }
@@ -62,6 +66,31 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
+}
+
+/// Does `work` with `db`, which says itself how many bytes it has read of `total`, if that is known.
+///
+/// # Errors
+/// Those of `work`.
+pub(crate) fn watched<T: Send + 'static>(
+    db: &Db,
+    what: &str,
+    total: Option<u64>,
+    work: impl FnOnce(&Db) -> firndb::Result<T> + Send + 'static,
+) -> firndb::Result<T> {
+    let read_bytes = |db: &Db| db.stats().ssd.iter().map(|cause| cause.read_bytes).sum::<u64>();
+    if !std::io::stderr().is_terminal() {
+        return work(db);
+    }
+    let progress = Progress::new(what, total, Unit::Bytes);
+    let (before, clock, theirs) = (read_bytes(db), Clock::system(), db.clone());
+    let thread = exec::spawn("firn-work", move || work(&theirs))
+        .map_err(|e| Error::from_io("start a thread for", what.as_ref(), e))?;
+    while !thread.is_finished() {
+        progress.set(read_bytes(db) - before);
+        clock.sleep(Duration::from_millis(100));
+    }
+    thread.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, format!("{what} panicked"))))
 }
 
 /// The progress of a benchmark, phase by phase.

@@ -59,8 +59,21 @@ fn sort_out<'a>(path: &str, json: &'a Json, singles: &mut Vec<Vec<String>>, list
                 sort_out(&below(name), value, singles, lists);
             }
         }
+        Json::Array(items) if !items.is_empty() && items.iter().all(|item| pair(item).is_some()) => {
+            for (name, value) in items.iter().filter_map(pair) {
+                sort_out(&below(name), value, singles, lists);
+            }
+        }
         Json::Array(items) if items.iter().any(Json::is_object) => lists.push((path.to_owned(), items)),
         single => singles.push(vec![path.to_owned(), cell(path, single)]),
+    }
+}
+
+/// A name with its value.
+fn pair(json: &Json) -> Option<(&str, &Json)> {
+    match json.as_array()?.as_slice() {
+        [Json::String(name), value] => Some((name, value)),
+        _ => None,
     }
 }
 
@@ -80,6 +93,7 @@ fn cell(name: &str, value: &Json) -> String {
         Json::Number(number) if number.is_f64() => number.as_f64().map_or_else(String::new, |n| format!("{n:.3}")),
         Json::String(text) => text.clone(),
         Json::Null => "-".to_owned(),
+        Json::Array(items) if items.is_empty() => "-".to_owned(),
         Json::Array(items) => items.iter().map(|item| cell(name, item)).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
@@ -92,10 +106,10 @@ mod tests {
 
     #[test]
     fn a_report_is_sorted_out() {
-        let report = json!({ "a": { "b_bytes": 2048, "c": [1, 2] }, "levels": [{ "level": 0 }, { "level": 1 }] });
+        let report = json!({ "a": { "b_bytes": 2048, "c": [1, 2] }, "d": [["e", 1.5]], "levels": [{ "level": 0 }, { "level": 1 }] });
         let (mut singles, mut lists) = (Vec::new(), Vec::new());
         sort_out("", &report, &mut singles, &mut lists);
-        assert_eq!(singles, [["a.b_bytes", "2.00 KiB"], ["a.c", "1, 2"]]);
+        assert_eq!(singles, [["a.b_bytes", "2.00 KiB"], ["a.c", "1, 2"], ["d.e", "1.500"]]);
         assert_eq!((lists.len(), lists[0].0.as_str(), lists[0].1.len()), (1, "levels", 2));
         assert!(list_table(lists[0].1).to_string().contains("level"));
     }

@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Outcome};
 use crate::output::print_json;
-use crate::progress::Progress;
+use crate::progress::{Progress, watched};
 use crate::stats::print_report;
 use clap::Args;
 use firndb::{Db, Options};
@@ -20,10 +20,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(self, options: Options) -> Outcome {
         let db = Db::open_read_only(&self.db, options)?;
-        let progress = Progress::spinner("verifying");
-        let report = db.verify();
-        drop(progress);
-        let report = report?;
+        let report = watched(&db, "verifying", Some(db.stats().table_bytes), Db::verify)?;
         if self.json {
             print_json(&report)?
         } else {

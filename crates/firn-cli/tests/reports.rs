@@ -104,3 +104,22 @@ fn every_workload_runs_and_a_later_run_finds_its_records() {
     assert_eq!(other.code, 4);
     assert!(other.stderr.contains("is the database loaded"), "{}", other.stderr);
 }
+
+#[test]
+fn an_interrupted_benchmark_removes_what_it_wrote() {
+    let firn = Firn::new();
+    let place = firn.path("place");
+    std::fs::create_dir(&place).expect("a directory");
+    let entries = || std::fs::read_dir(&place).expect("a directory").count();
+    let mut command = firn.command("bench");
+    let mut child = command.args(["quick", "--dir", "place", "--ops", "100000000"]).spawn().expect("firn starts");
+    while entries() == 0 || !place.read_dir().expect("entries").flatten().any(|entry| entry.path().join("db").exists())
+    {
+        assert!(child.try_wait().expect("a state").is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupted");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(entries(), 0);
+}

@@ -74,6 +74,12 @@ impl Export {
     }
 }
 
+/// How many entries there are, stale ones among them; for the time left.
+fn about_entries(db: &Db) -> u64 {
+    let stats = db.stats();
+    stats.replayed_entries + stats.levels.iter().map(|level| level.entries).sum::<u64>()
+}
+
 /// Whether `file` means stdout.
 fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"

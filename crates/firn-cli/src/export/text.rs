@@ -18,14 +18,14 @@ pub(super) fn export(arguments: &Export, file: &Path, format: Format, options: O
     let db = arguments.open(options)?;
     let mut cursor = Cursor::new(db.iter()?, false, arguments.all)?;
     let mut writer = Writer::new(open(file, arguments.force)?, format);
-    let progress = Progress::new("exporting", None, Unit::Bytes);
+    let progress = Progress::new("exporting", Some(super::about_entries(&db)), Unit::Entries);
     let mut records = 0u64;
     writer.header()?;
     while cursor.valid() {
         let (key, value) = (cursor.iter.key(), cursor.iter.value());
         writer.record(&field(arguments.encoding, key, key)?, &field(arguments.encoding, key, value)?)?;
         records += 1;
-        progress.add((key.len() + value.len()) as u64);
+        progress.add(1);
         cursor.advance()?;
     }
     writer.finish()?;

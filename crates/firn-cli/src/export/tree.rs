@@ -21,7 +21,7 @@ pub(super) fn export(arguments: &Export, target: &Path, options: Options) -> Out
     let snapshot = db.snapshot();
     let mut cursor = Cursor::new(snapshot.iter()?, false, arguments.all)?;
     let mut ahead = snapshot.iter()?;
-    let progress = Progress::new("exporting", None, Unit::Bytes);
+    let progress = Progress::new("exporting", Some(super::about_entries(&db)), Unit::Entries);
     let (mut files, mut bytes, mut refused) = (0u64, 0u64, 0u64);
     while cursor.valid() {
         let (key, value) = (cursor.iter.key(), cursor.iter.value());
@@ -29,7 +29,7 @@ pub(super) fn export(arguments: &Export, target: &Path, options: Options) -> Out
             Ok(()) => {
                 files += 1;
                 bytes += value.len() as u64;
-                progress.add(value.len() as u64);
+                progress.add(1);
             }
             Err(reason) => {
                 refused += 1;
