@@ -37,6 +37,12 @@ impl Budget {
         let buffers = options.limits.write_buffers as u64;
         let write_buffer = options.write_buffer_bytes.unwrap_or((limit / 8).min(WRITE_BUFFER_BYTES_MAX));
         let block = options.limits.block_bytes as u64;
+        if options.write_buffer_bytes.is_none() && write_buffer < 8 * block {
+            return Err(Error::invalid(format!(
+                "memory_limit is {limit} bytes; it must be at least {} (64 of the blocks that it buffers)",
+                64 * block
+            )));
+        }
         if !(8 * block..=WRITE_BUFFER_BYTES_LIMIT).contains(&write_buffer) {
             return Err(Error::invalid(format!(
                 "write_buffer_bytes is {write_buffer}; it must be from {} to {WRITE_BUFFER_BYTES_LIMIT}",

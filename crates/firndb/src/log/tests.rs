@@ -1,1 +1,223 @@
-//! The log: what was written comes back; a torn end is an end; damage before it is damage.
+//! The log: what was written comes back; a torn end is an end; damage in front of it is damage.
+
+use super::layout::{FILE_HEADER_BYTES, read_value};
+use super::*;
+use crate::buffer::{Buffer, Entry};
+use crate::files::Files;
+use firn_base::count::IoCounters;
+use firn_base::key::Kind;
+use firn_base::seed::Seed;
+use firn_base::{ErrorKind, Result, SeqNo};
+use firn_fs::{Fs, IoBackend, IoBuf, OpenMode, OsFs};
+use firn_pm::{Backend, PmConfig, Pool};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+const UUID: [u8; 16] = [7; 16];
+const LOG: u64 = 5;
+
+type Issued = (u64, Vec<u8>, Vec<u8>);
+
+fn files(dir: &Path) -> Arc<Files> {
+    let fs = Arc::new(OsFs::with(IoBackend::Pool, false));
+    Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: UUID })
+}
+
+fn writer(files: &Arc<Files>, pm: Option<PmLogBuffer>) -> LogWriter {
+    LogWriter::create(files.clone(), Arc::new(IoCounters::default()), LOG, Arc::new(AtomicU64::new(0)), pm).unwrap()
+}
+
+/// Appends groups of random entries, each group synced or not; checks that every value can be read at its address.
+fn append(log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Vec<Issued> {
+    let buffer = Arc::new(Buffer::new(4 << 20, LOG));
+    let mut issued = Vec::new();
+    let mut seqno = 1u64;
+    for _ in 0..groups {
+        let mut tickets = Vec::new();
+        let first = seqno;
+        for _ in 0..1 + seed.below(3) {
+            let mut batch = Vec::new();
+            for _ in 0..1 + seed.below(3) {
+                let mut value = vec![0; seed.below(400) as usize];
+                seed.fill(&mut value);
+                batch.push((seqno, seqno.to_be_bytes().to_vec(), value));
+                seqno += 1;
+            }
+            let entries = batch.iter().map(|(_, key, value)| Entry { kind: Kind::Put, key, value });
+            let bytes = Buffer::bytes_for(entries.clone(), first);
+            tickets.push(buffer.reserve(entries, bytes, first).unwrap());
+            issued.extend(batch);
+        }
+        let mark = log.append(&tickets, SeqNo(first), synced).unwrap();
+        let lens = issued.iter().filter(|(s, ..)| *s >= first).map(|(.., value)| value.len() as u32);
+        assert_eq!(mark.addresses(lens).count() as u64, seqno - first);
+    }
+    issued
+}
+
+fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Result<(Vec<Issued>, End)> {
+    let file = files.fs.open(&files.log(LOG), OpenMode::Read)?;
+    let mut source = LogSource::new(file.clone(), Arc::new(IoCounters::default()))?;
+    let in_file = overlay.is_empty();
+    source.overlay = overlay;
+    let mut replay = Replay::open(source, LOG, &UUID)?;
+    let mut found = Vec::new();
+    let mut buf = IoBuf::default();
+    while replay.next(|entry| {
+        if in_file {
+            assert_eq!(read_value(&*file, entry.address, &mut buf)?, entry.value);
+        }
+        found.push((entry.tag.seqno().0, entry.key.to_vec(), entry.value.to_vec()));
+        Ok(())
+    })? {}
+    let end = replay.end(known_synced)?;
+    Ok((found, end))
+}
+
+#[test]
+fn what_was_written_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let mut log = writer(&files, None);
+    let issued = append(&mut log, &mut Seed::new(1), 50, false);
+    let end = log.end();
+    let (found, replayed) = replay(&files, Vec::new(), 0).unwrap();
+    assert_eq!(found, issued);
+    assert_eq!(replayed, End { at: end.end, torn: false });
+}
+
+/// Cut at every byte: a prefix of the groups comes back, and nothing else.
+#[test]
+fn cut_anywhere_gives_a_prefix() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let mut log = writer(&files, None);
+    let issued = append(&mut log, &mut Seed::new(2), 12, false);
+    let bytes = std::fs::read(files.log(LOG)).unwrap();
+    for cut in 0..bytes.len() {
+        std::fs::write(files.log(LOG), &bytes[..cut]).unwrap();
+        let (found, _) = replay(&files, Vec::new(), 0).unwrap();
+        assert_eq!(found, issued[..found.len()]);
+        assert!(found.len() < issued.len());
+        let sealed = replay(&files, Vec::new(), bytes.len() as u64);
+        assert_eq!(sealed.map_err(|error| error.kind()).unwrap_err(), ErrorKind::Corruption);
+    }
+}
+
+/// One bit in every byte: what was synced before a later frame is damage; the last group may be torn.
+#[test]
+fn a_flipped_bit_is_damage_or_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let mut log = writer(&files, None);
+    let issued = append(&mut log, &mut Seed::new(3), 12, true);
+    let bytes = std::fs::read(files.log(LOG)).unwrap();
+    let (mut damaged, mut torn) = (0, 0);
+    for at in FILE_HEADER_BYTES..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        std::fs::write(files.log(LOG), &flipped).unwrap();
+        match replay(&files, Vec::new(), 0) {
+            Ok((found, end)) => {
+                assert_eq!(found, issued[..found.len()]);
+                assert!(end.torn && found.len() < issued.len());
+                torn += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corruption);
+                damaged += 1;
+            }
+        }
+    }
+    assert!(damaged > 5 * torn, "{damaged} damaged, {torn} torn");
+}
+
+/// A value that holds a copy of the log is not taken for it.
+#[test]
+fn a_value_that_looks_like_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let mut log = writer(&files, None);
+    append(&mut log, &mut Seed::new(4), 3, true);
+    let copy = std::fs::read(files.log(LOG)).unwrap();
+    let buffer = Arc::new(Buffer::new(1 << 20, LOG));
+    let entry = || std::iter::once(Entry { kind: Kind::Put, key: b"copy", value: &copy });
+    let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), 0), 0).unwrap();
+    log.append(&[ticket], SeqNo(1000), false).unwrap();
+    let whole = std::fs::read(files.log(LOG)).unwrap();
+    // Tear the frame that holds the copy: the frames inside its value must not be replayed, nor taken for later ones.
+    std::fs::write(files.log(LOG), &whole[..whole.len() - 1]).unwrap();
+    let (found, end) = replay(&files, Vec::new(), 0).unwrap();
+    assert!(found.iter().all(|(seqno, ..)| *seqno < 1000));
+    assert!(end.torn);
+}
+
+/// lab_04: the log goes through two halves in persistent memory, durable at the fence, and reaches the file in writes of
+/// a half each.
+#[test]
+fn lab_04_log_buffer() {
+    const HALF: usize = 8 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let config = PmConfig::at(dir.path().join("pool"), Backend::Emulated, 256 << 10);
+    let pool = Arc::new(Pool::open_or_create(&config, UUID).unwrap());
+    pool.finish_recovery().unwrap();
+    let half = PmLogBuffer::open(&pool, UUID, HALF).unwrap().unwrap();
+    let counters = Arc::new(IoCounters::default());
+    let floor = Arc::new(AtomicU64::new(0));
+    let mut log = LogWriter::create(files.clone(), counters.clone(), LOG, floor, Some(half)).unwrap();
+    let issued = append(&mut log, &mut Seed::new(5), 60, false);
+    let end = log.end();
+    assert_eq!(end.synced_through, end.end, "durable at the fence");
+    assert!(end.end > 3 * HALF as u64);
+    let (_, _, bytes, writes) = counters.get(firn_base::count::Cause::Log);
+    // The header of the file, then whole halves; the last two are still in the pool.
+    assert!(writes - 1 <= end.end / HALF as u64, "{writes} writes for {} bytes", end.end);
+    assert!(bytes < end.end);
+    // What the file lacks is in the halves.
+    let overlay = PmLogBuffer::overlay(&pool, &UUID, LOG).unwrap();
+    assert_eq!(replay(&files, overlay, end.synced_through).unwrap().0, issued);
+    assert!(replay(&files, vec![(0, Vec::new())], end.synced_through).is_err());
+    // A clean close brings all into the file.
+    log.close().unwrap();
+    assert_eq!(replay(&files, Vec::new(), end.synced_through).unwrap().0, issued);
+}
+
+/// A pool that is not durable at the fence gives no log buffer.
+#[test]
+fn no_log_buffer_without_a_durable_fence() {
+    let pool = Arc::new(Pool::open_or_create(&PmConfig::volatile(256 << 10), UUID).unwrap());
+    pool.finish_recovery().unwrap();
+    assert!(PmLogBuffer::open(&pool, UUID, 8 << 10).unwrap().is_none());
+}
+
+/// Rotation seals a log where it ends, and the next one begins empty.
+#[test]
+fn rotation_seals() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let mut log = writer(&files, None);
+    let issued = append(&mut log, &mut Seed::new(6), 5, false);
+    let end = log.rotate(LOG + 1).unwrap();
+    assert_eq!((end.log_id, end.synced_through), (LOG, 0));
+    assert_eq!(replay(&files, Vec::new(), 0).unwrap(), (issued, End { at: end.end, torn: false }));
+    // A sync of the new log covers the old one.
+    log.append(&[], SeqNo(99), true).unwrap();
+    assert_eq!(log.end().synced_through, log.end().end);
+}
+
+proptest::proptest! {
+    /// Any bytes behind a log's header give a log or an error.
+    #[test]
+    fn hostile_logs(bytes: Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let files = files(dir.path());
+        drop(writer(&files, None));
+        let mut log = std::fs::read(files.log(LOG)).unwrap();
+        log.extend_from_slice(b"FRM1");
+        log.extend_from_slice(&bytes);
+        std::fs::write(files.log(LOG), &log).unwrap();
+        let _any = replay(&files, Vec::new(), 0);
+    }
+}

@@ -1,1 +1,171 @@
-//! Edits round trip, manifests replay, and every damaged byte is noticed or harmless.
+//! Edits round trip, manifests replay, invariants are named, and damage is noticed.
+
+use super::layout::{RECORD_HEADER_BYTES, record};
+use super::*;
+use crate::files::{self, Files};
+use crate::log::LogEnd;
+use firn_base::count::IoCounters;
+use firn_base::{ErrorKind, SeqNo};
+use firn_fs::{Fs, IoBackend, OsFs};
+use firn_table::sst::Extent;
+use std::path::Path;
+use std::sync::Arc;
+
+fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
+    TableMeta {
+        id,
+        extent: Extent { valid_len: 1000 + id, footer_offset: 920 + id },
+        data_bytes: 500,
+        entries: 10,
+        deletes: 1,
+        seqno_min: SeqNo(id),
+        seqno_max: SeqNo(id + 5),
+        smallest: smallest.into(),
+        largest: largest.into(),
+        shared: id % 2 == 0,
+    }
+}
+
+fn edit(id: u64) -> Edit {
+    Edit {
+        id,
+        uuid: Some([3; 16]),
+        profile: Some(0),
+        next_file_id: Some(77),
+        last_seqno: Some(SeqNo(1000)),
+        log_floor: Some(4),
+        logs_added: vec![4, 5],
+        logs_sealed: vec![LogEnd { log_id: 4, end: 300, synced_through: 200 }],
+        add: vec![(0, table(8, "a", "z")), (1, table(9, "a", "c")), (1, table(10, "d", "f"))],
+        drop: vec![],
+        pm: Some(PmPairing { generation: 6 }),
+    }
+}
+
+#[test]
+fn edits_round_trip() {
+    let mut edit = edit(1);
+    edit.drop = vec![(1, 9)];
+    assert_eq!(Edit::decode(&edit.encode()), Some(edit.clone()));
+    assert_eq!(Edit::decode(&Edit::default().encode()), Some(Edit::default()));
+    let bytes = edit.encode();
+    for cut in 1..bytes.len() {
+        assert_ne!(Edit::decode(&bytes[..cut]), Some(edit.clone()));
+    }
+}
+
+#[test]
+fn invariants_are_named() {
+    let mut version = Version::default();
+    version.apply(&edit(1)).unwrap();
+    let refuse = |edit: Edit, name: &str| {
+        let error = version.clone().apply(&edit).unwrap_err();
+        assert!(error.starts_with(name), "{error}");
+    };
+    refuse(Edit { id: 2, drop: vec![(1, 99)], ..Edit::default() }, "known");
+    refuse(Edit { id: 2, drop: vec![(5, 9)], ..Edit::default() }, "known");
+    refuse(Edit { id: 2, add: vec![(2, table(9, "x", "y"))], ..Edit::default() }, "fresh");
+    refuse(Edit { id: 2, add: vec![(1, table(11, "c", "d"))], ..Edit::default() }, "disjoint");
+    refuse(Edit { id: 0, ..Edit::default() }, "rising");
+    let snapshot = version.snapshot();
+    let mut again = Version::default();
+    again.apply(&snapshot).unwrap();
+    assert_eq!(again.snapshot(), snapshot);
+}
+
+fn written(dir: &Path, bytes_max: u64) -> ManifestWriter {
+    let fs = Arc::new(OsFs::with(IoBackend::Pool, false));
+    let files = Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: [3; 16] });
+    let mut version = Version::default();
+    version.apply(&edit(1)).unwrap();
+    let mut writer = ManifestWriter::create(files, Arc::new(IoCounters::default()), 1, version, bytes_max).unwrap();
+    let mut next_id = 100;
+    for i in 0..20 {
+        let key = format!("k{i:02}");
+        let edit = Edit { add: vec![(2, table(20 + i, &key, &key))], ..Edit::default() };
+        let id = || {
+            next_id += 1;
+            next_id
+        };
+        writer.append(edit, i % 2 == 0, id).unwrap();
+    }
+    writer
+}
+
+#[test]
+fn a_manifest_replays_also_after_it_was_renewed() {
+    for bytes_max in [1 << 20, 200] {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = written(dir.path(), bytes_max);
+        let fs = OsFs::with(IoBackend::Pool, false);
+        let (id, version) = read(&fs, dir.path(), &IoCounters::default()).unwrap().unwrap();
+        assert_eq!(id, writer.id());
+        assert_eq!(id > 1, bytes_max == 200);
+        assert_eq!(version.snapshot(), writer.version().snapshot());
+        let manifests = fs.list(dir.path()).unwrap().iter().filter(|name| name.starts_with("MANIFEST")).count();
+        assert_eq!(manifests, 1);
+    }
+}
+
+/// Cut at every byte: the state after some edit, or an error; flipped anywhere: likewise, and a damaged record that
+/// others follow is always an error.
+#[test]
+fn every_byte_cut_or_flipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = written(dir.path(), 1 << 20);
+    let last = writer.version().edit_id;
+    let path = dir.path().join(files::manifest_name(1));
+    let bytes = std::fs::read(&path).unwrap();
+    let fs = OsFs::with(IoBackend::Pool, false);
+    let open = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        read(&fs, dir.path(), &IoCounters::default()).map(|found| found.unwrap().1.edit_id)
+    };
+    let last_record = RECORD_HEADER_BYTES + Edit { id: last, add: vec![(2, table(39, "k19", "k19"))], ..Edit::default() }.encode().len();
+    for at in 0..bytes.len() {
+        match open(&bytes[..at]) {
+            Ok(edit_id) => assert!(edit_id < last),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption),
+        }
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        match open(&flipped) {
+            Ok(edit_id) => assert!(edit_id == last - 1 && at >= bytes.len() - last_record, "byte {at}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption),
+        }
+    }
+    assert_eq!(open(&bytes).unwrap(), last);
+    let current = files::current(dir.path());
+    let text = std::fs::read(&current).unwrap();
+    for at in 0..text.len() {
+        let mut flipped = text.clone();
+        flipped[at] ^= 1;
+        std::fs::write(&current, &flipped).unwrap();
+        let error = read(&fs, dir.path(), &IoCounters::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+    }
+}
+
+#[test]
+fn a_record_of_a_later_version_is_incompatible() {
+    let dir = tempfile::tempdir().unwrap();
+    let _writer = written(dir.path(), 1 << 20);
+    let path = dir.path().join(files::manifest_name(1));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let next = record(1, bytes.len() as u64, &[63, 1]);
+    bytes.extend_from_slice(&next);
+    std::fs::write(&path, &bytes).unwrap();
+    let fs = OsFs::with(IoBackend::Pool, false);
+    assert_eq!(read(&fs, dir.path(), &IoCounters::default()).unwrap_err().kind(), ErrorKind::Incompatible);
+}
+
+proptest::proptest! {
+    #[test]
+    fn hostile_edits(bytes: Vec<u8>) {
+        if let Some(edit) = Edit::decode(&bytes) {
+            let mut version = Version::default();
+            let _any = version.apply(&edit);
+            proptest::prop_assert_eq!(Edit::decode(&edit.encode()), Some(edit));
+        }
+    }
+}

@@ -1,1 +1,118 @@
 //! The picker's inputs and outputs.
+
+use super::*;
+use crate::files::Files;
+use crate::manifest::{Edit, TableMeta, Version};
+use crate::plan::{How, Plan, Reason};
+use crate::sst_run::{TableCache, TableCacheBounds};
+use crate::state::{Part, ReadState};
+use firn_base::count::IoCounters;
+use firn_base::{Limits, SeqNo};
+use firn_fs::OsFs;
+use firn_table::BlockCache;
+use firn_table::sst::{Extent, TableContext};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A state of tables: (level, id, smallest, largest, KiB).
+fn state(tables: &[(usize, u64, &str, &str, u64)]) -> ReadState {
+    let add = tables.iter().map(|&(level, id, smallest, largest, kib)| {
+        let table = TableMeta {
+            id,
+            extent: Extent { valid_len: kib << 10, footer_offset: 0 },
+            data_bytes: 0,
+            entries: 1,
+            deletes: 0,
+            seqno_min: SeqNo(id),
+            seqno_max: SeqNo(id),
+            smallest: smallest.into(),
+            largest: largest.into(),
+            shared: false,
+        };
+        (level, table)
+    });
+    let mut version = Version::default();
+    version.apply(&Edit { id: 1, add: add.collect(), ..Edit::default() }).unwrap();
+    let files = Arc::new(Files { fs: Arc::new(OsFs::new()), dir: "/nowhere".into(), uuid: [0; 16] });
+    let context =
+        TableContext { cache: Arc::new(BlockCache::new(0, 512)), counters: Arc::new(IoCounters::default()) };
+    let bounds = TableCacheBounds { tables_max: 1, bytes_max: 1, seek_charge_bytes: 1, direct: false };
+    let cache = Arc::new(TableCache::new(files, context, &bounds));
+    ReadState::single(Part::default().with_tables(&version, &cache, Limits::tiny().levels))
+}
+
+fn choose(state: &ReadState, busy: &[u64], seek: Option<(usize, u64)>) -> Option<Plan> {
+    let busy: HashSet<u64> = busy.iter().copied().collect();
+    let limits = Limits::tiny();
+    pick(state, &Facts { limits: &limits, busy: &busy, flushing: false, visible: SeqNo(0), seek })
+}
+
+fn ids(plan: &Plan) -> Vec<(usize, u64)> {
+    plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect()
+}
+
+#[test]
+fn nothing_is_due_in_a_small_tree() {
+    assert!(choose(&state(&[]), &[], None).is_none());
+    assert!(choose(&state(&[(0, 1, "a", "z", 10), (0, 2, "a", "z", 10), (1, 3, "a", "m", 60)]), &[], None).is_none());
+}
+
+#[test]
+fn level_0_goes_down_as_a_whole() {
+    let state = state(&[
+        (0, 1, "c", "f", 10),
+        (0, 2, "e", "h", 10),
+        (0, 3, "b", "c", 10),
+        (1, 4, "a", "b", 10),
+        (1, 5, "g", "i", 10),
+        (1, 6, "k", "l", 10),
+    ]);
+    let plan = choose(&state, &[], None).unwrap();
+    assert_eq!(ids(&plan), [(0, 3), (0, 2), (0, 1), (1, 4), (1, 5)]);
+    assert_eq!((plan.level, plan.how, plan.reason), (1, How::Copy, Reason::Size));
+    assert!(choose(&state, &[5], None).is_none(), "an input is busy");
+    assert_eq!(debt(&state, &Limits::tiny()).level0_tables, 3);
+}
+
+#[test]
+fn a_full_level_gives_the_table_that_costs_least() {
+    let state = state(&[
+        (1, 1, "a", "c", 40),
+        (1, 2, "d", "f", 40),
+        (2, 3, "a", "c", 80),
+        (2, 4, "d", "e", 20),
+        (2, 5, "g", "h", 80),
+    ]);
+    let plan = choose(&state, &[], None).unwrap();
+    assert_eq!(ids(&plan), [(1, 2), (2, 4)]);
+    assert_eq!(debt(&state, &Limits::tiny()).bytes, 16 << 10);
+}
+
+#[test]
+fn a_table_that_overlaps_nothing_is_moved() {
+    let state = state(&[(1, 1, "a", "c", 40), (1, 2, "d", "f", 40), (2, 3, "a", "c", 80)]);
+    let plan = choose(&state, &[], None).unwrap();
+    assert_eq!((ids(&plan), plan.how), (vec![(1, 2)], How::Move));
+}
+
+#[test]
+fn a_table_of_many_fruitless_reads_goes_down() {
+    let state = state(&[(1, 1, "a", "c", 10), (2, 3, "b", "c", 10)]);
+    let plan = choose(&state, &[], Some((1, 1))).unwrap();
+    assert_eq!((ids(&plan), plan.reason), (vec![(1, 1), (2, 3)], Reason::Seeks));
+    assert!(choose(&state, &[], Some((1, 9))).is_none());
+    assert!(choose(&state, &[3], Some((1, 1))).is_none());
+}
+
+#[test]
+fn a_manual_compaction_takes_table_by_table() {
+    let state = state(&[(1, 1, "a", "c", 10), (1, 2, "d", "f", 10), (1, 3, "x", "z", 10), (2, 4, "b", "e", 10)]);
+    let (limits, busy) = (Limits::tiny(), HashSet::new());
+    let facts = Facts { limits: &limits, busy: &busy, flushing: false, visible: SeqNo(0), seek: None };
+    let range: (&[u8], Option<&[u8]>) = (b"b", Some(b"g"));
+    let first = pick_manual(&state, 1, range, None, &facts).unwrap();
+    assert_eq!(ids(&first), [(1, 1), (2, 4)]);
+    let second = pick_manual(&state, 1, range, Some(b"a"), &facts).unwrap();
+    assert_eq!(ids(&second), [(1, 2), (2, 4)]);
+    assert!(pick_manual(&state, 1, range, Some(b"d"), &facts).is_none());
+}

@@ -1,0 +1,72 @@
+//! `memory_limit` is a cap: with a counting allocator, a load, 32 cursors and random reads stay within it and a tenth.
+#![allow(unsafe_code, reason = "a global allocator can only be written so; listed in UNSAFE.md")]
+
+use firn_base::seed::mix;
+use firndb::{Codec, Db, Durability, Options, WriteOptions};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: forwards to the system's allocator and only counts. Test: this file.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: the caller's contract is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: the caller's contract is passed on. Zeroed pages come untouched from the system.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's contract is passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn stays_within_the_limit() {
+    const LIMIT: usize = 64 << 20;
+    const VALUE: usize = 1024;
+    let ci = std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci");
+    let records: u64 = if ci { 1_000_000 } else { 150_000 };
+    let dir = tempfile::tempdir().unwrap();
+    let base = NOW.load(Ordering::Relaxed);
+    let options = Options { memory_limit: LIMIT as u64, compression: Codec::None, ..Options::default() };
+    let db = Db::open(dir.path(), options).unwrap();
+    let process = WriteOptions { durability: Durability::Process };
+    let value = [7u8; VALUE];
+    for i in 0..records {
+        db.put_with(mix(i).to_be_bytes(), value, &process).unwrap();
+    }
+    let mut iters: Vec<_> = (0..32).map(|_| db.iter().unwrap()).collect();
+    for (i, iter) in iters.iter_mut().enumerate() {
+        iter.seek(mix(i as u64).to_be_bytes()).unwrap();
+    }
+    for i in 0..records / 20 {
+        let iter = &mut iters[i as usize % 32];
+        iter.next().unwrap();
+        if !iter.valid() {
+            iter.first().unwrap();
+        }
+        assert_eq!(db.get(mix(i * 7 % records).to_be_bytes()).unwrap().unwrap(), value);
+    }
+    let peak = PEAK.load(Ordering::Relaxed) - base;
+    println!("peak {} MiB of {} MiB, {} records", peak >> 20, LIMIT >> 20, records);
+    assert!(peak <= LIMIT + LIMIT / 10, "{peak} bytes were in use under a limit of {LIMIT}");
+    drop(iters);
+    db.close().unwrap();
+}
