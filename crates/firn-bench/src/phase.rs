@@ -1,7 +1,7 @@
 //! Runs a workload: starts the threads, shows progress, adds up.
 //!
-//! Steps: 1 make the job that the threads share; 2 note what engine and kernel have counted; 3 run the threads until the
-//! operations are done or the time is; 4 wait until the engine is at rest, if asked; 5 report the differences.
+//! Steps: 1 make the job that the threads share; 2 note what engine and kernel have counted; 3 run the threads until
+//! the operations are done or the time is; 4 wait until the engine is at rest, if asked; 5 report the differences.
 
 use crate::key_space::{KeySpace, Permutation};
 use crate::ledger::Ledger;

@@ -51,6 +51,8 @@ impl Default for QuickConfig {
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct QuickReport {
+    /// What was measured.
+    pub engine: String,
     /// Records loaded.
     pub records: u64,
     /// Bytes of keys and values loaded.
@@ -111,6 +113,7 @@ pub fn quick(
         phases.push(bench.run(&phase, watch)?);
     }
     drop(bench);
+    let engine = store.describe();
     let start = clock.now_ns();
     watch.begin("settle", 0);
     let settled = store.settle();
@@ -123,6 +126,7 @@ pub fn quick(
     let user_bytes: u64 = phases.iter().map(|phase| phase.user_bytes).sum();
     let loaded_bytes = config.records * (config.key_bytes + config.value_bytes) as u64;
     Ok(QuickReport {
+        engine,
         records: config.records,
         loaded_bytes,
         device_sync_us,

@@ -1,7 +1,7 @@
 //! What a benchmark's value holds: its id, its version, and bytes that follow from both.
 //!
 //! So a reader can tell, from the value alone, that it belongs to the key it asked for, which write made it, and that
-//! no byte of it changed. The bytes are random in one half and repeat themselves in the other: a compressor halves them.
+//! no byte of it changed. The bytes are random in one half and repeat themselves in the other: compression halves them.
 
 use firn_base::seed::{Seed, mix};
 use firn_base::{Error, ErrorKind, Result};

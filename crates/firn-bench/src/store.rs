@@ -32,6 +32,9 @@ pub trait Store: Send + Sync + 'static {
     /// What the engine says.
     fn settle(&self) -> Result<()>;
 
+    /// What it is, in a few words, for reports.
+    fn describe(&self) -> String;
+
     /// What the engine has counted since it was opened.
     fn counters(&self) -> Counters;
 }
@@ -91,6 +94,11 @@ impl Store for FirnStore {
     fn settle(&self) -> Result<()> {
         self.db.flush()?;
         self.db.wait_idle()
+    }
+
+    fn describe(&self) -> String {
+        let stats = self.db.stats();
+        format!("FirnDB {}, log: {}, tables: {}", stats.profile, stats.log, stats.io)
     }
 
     fn counters(&self) -> Counters {

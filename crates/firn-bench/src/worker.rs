@@ -1,7 +1,8 @@
 //! One thread of a workload: takes the next operation, does it, checks what it read, counts it.
 //!
-//! Operations are numbered across threads. Under a rate, the number says when an operation should begin, and its latency
-//! counts from there: a store that stands still delays all that should have come meanwhile, and is charged for it.
+//! Operations are numbered across threads. Under a rate, the number says when an operation should begin, and its
+//! latency counts from there: a store that stands still delays all that should have come meanwhile, and is charged for
+//! it.
 
 use crate::key_space::{KeySpace, Permutation};
 use crate::latency::{Latencies, Percentiles};

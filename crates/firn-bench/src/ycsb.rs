@@ -39,6 +39,8 @@ pub struct YcsbConfig {
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct YcsbReport {
+    /// What was measured.
+    pub engine: String,
     /// Records asked for.
     pub records: u64,
     /// Bytes of each key.
@@ -60,7 +62,8 @@ pub struct YcsbReport {
 pub fn ycsb(store: Arc<dyn Store>, config: &YcsbConfig, clock: &Clock, watch: &dyn Watch) -> Result<YcsbReport> {
     let keys = KeySpace::new(config.key_bytes, config.records)?;
     let inserts = config.workloads.iter().map(|workload| workload.inserts_max(config.operations)).sum();
-    let bench = Bench::new(store, keys, config.value_bytes, config.records, inserts, clock.clone())?;
+    let bench = Bench::new(store.clone(), keys, config.value_bytes, config.records, inserts, clock.clone())?;
+    let engine = store.describe();
     let unix_seconds = clock.unix_seconds();
     let mut phases = Vec::new();
     for &workload in &config.workloads {
@@ -78,5 +81,5 @@ pub fn ycsb(store: Arc<dyn Store>, config: &YcsbConfig, clock: &Clock, watch: &d
         phases.push(bench.run(&phase, watch)?);
     }
     let (records, key_bytes, value_bytes) = (config.records, config.key_bytes, config.value_bytes);
-    Ok(YcsbReport { records, key_bytes, value_bytes, theta: config.theta, unix_seconds, phases })
+    Ok(YcsbReport { engine, records, key_bytes, value_bytes, theta: config.theta, unix_seconds, phases })
 }

@@ -106,7 +106,8 @@ mod tests {
 
     #[test]
     fn a_report_is_sorted_out() {
-        let report = json!({ "a": { "b_bytes": 2048, "c": [1, 2] }, "d": [["e", 1.5]], "levels": [{ "level": 0 }, { "level": 1 }] });
+        let levels = json!([{ "level": 0 }, { "level": 1 }]);
+        let report = json!({ "a": { "b_bytes": 2048, "c": [1, 2] }, "d": [["e", 1.5]], "levels": levels });
         let (mut singles, mut lists) = (Vec::new(), Vec::new());
         sort_out("", &report, &mut singles, &mut lists);
         assert_eq!(singles, [["a.b_bytes", "2.00 KiB"], ["a.c", "1, 2"], ["d.e", "1.500"]]);

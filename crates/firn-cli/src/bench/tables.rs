@@ -63,6 +63,7 @@ pub(super) fn quick_summary(report: &QuickReport) -> String {
         // A `String` takes everything that is written to it.
         let _never_fails = writeln!(text, "{what:<28}{value}");
     };
+    line("engine", report.engine.clone());
     line("device sync (4 KiB, median)", micros(report.device_sync_us));
     line("loaded", format!("{} records, {}", report.records, ByteSize(report.loaded_bytes)));
     line("written per byte", format!("{:.2}", report.written_per_byte));

@@ -87,6 +87,7 @@ fn write(report: &YcsbReport, json: Option<&Path>) -> Outcome<()> {
     if let Some(file) = json {
         std::fs::write(file, text + "\n").map_err(|e| Error::from_io("write", file, e))?;
     }
+    print(&report.engine)?;
     print(latency_table(&report.phases))?;
     print(resource_table(&report.phases))
 }

@@ -1,4 +1,4 @@
-//! What the readers of text files have in common: a record, or what is wrong with a line, and where the next one begins.
+//! What the readers of text files have in common: a record or what is wrong with it, and where the next one begins.
 
 use super::{rows_csv::CsvRows, rows_json::JsonRows};
 use crate::exit::Outcome;

@@ -85,7 +85,7 @@ fn begin(arguments: &Load, format: Format, input: &Input, earlier: Option<&Posit
     {
         let line = place.line;
         return Err(Failure::invalid(format!(
-            "the file has changed before line {line}, where an earlier load of it stopped: use --restart to load all of it"
+            "the file has changed before line {line}, where an earlier load stopped: use --restart to load all of it"
         )));
     }
     let (reader, encoding) = (input.reader(place.byte)?, arguments.encoding);

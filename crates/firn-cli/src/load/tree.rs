@@ -1,7 +1,7 @@
 //! Loads a directory tree: key = path below the root, value = the file's bytes.
 //!
-//! Files come in the order of their keys, and the position is the last key that was dealt with: on resuming, whatever is
-//! not above it is passed by its name alone.
+//! Files come in the order of their keys, and the position is the last key that was dealt with: on resuming, whatever
+//! is not above it is passed by its name alone.
 
 use super::batcher::Batcher;
 use super::position::{Slot, absolute};
