@@ -2,6 +2,7 @@
 
 use crate::latency::Percentiles;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What one workload gave.
 #[derive(Debug, Clone, Serialize)]
@@ -23,7 +24,7 @@ pub struct PhaseReport {
     /// Latency of all operations.
     pub latency: Percentiles,
     /// Latency of each sort of operation that there was.
-    pub latency_by_sort: Vec<(&'static str, Percentiles)>,
+    pub latency_by_sort: BTreeMap<&'static str, Percentiles>,
     /// Operations acknowledged in each second.
     pub timeline: Timeline,
     /// Seconds from the last acknowledgement until no background work was left, if that was waited for.

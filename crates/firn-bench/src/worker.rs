@@ -14,6 +14,7 @@ use crate::workload::{Action, Choice, Workload};
 use firn_base::Result;
 use firn_base::clock::Clock;
 use firn_base::seed::{Seed, mix};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -131,7 +132,7 @@ impl Tally {
         Ok(all)
     }
 
-    pub(crate) fn by_sort(&self) -> Vec<(&'static str, Percentiles)> {
+    pub(crate) fn by_sort(&self) -> BTreeMap<&'static str, Percentiles> {
         let sorts = [("read", &self.reads), ("write", &self.writes), ("scan", &self.scans)];
         sorts.into_iter().filter_map(|(name, latencies)| Some((name, latencies.percentiles()?))).collect()
     }
