@@ -34,6 +34,12 @@ fn killed_half_way_and_resumed() {
     let left = firn.run("scan", ["--count"]).text().trim().parse::<usize>().expect("a count");
     assert!((1000..3500).contains(&left), "{left}");
     assert_eq!(firn.run("scan", ["--count", "--prefix", "key-"]).text().trim(), left.to_string());
+    let mut other = firn.start("load", &["--jsonl", "-"]);
+    let mut stdin = other.stdin.take().expect("stdin");
+    // It may be refused before all is read.
+    let _may_be_closed = stdin.write_all((1..5000).map(line).collect::<String>().as_bytes());
+    drop(stdin);
+    assert_eq!(other.wait().expect("it ends").code(), Some(3), "other records, taken for those of before");
     let all: String = (0..5000).map(line).collect();
     let resumed = firn.run_with("load", &["--jsonl", "-"], all.as_bytes());
     assert!(resumed.text().contains(&format!("skipped {left} ")), "{} after {left}", resumed.text());

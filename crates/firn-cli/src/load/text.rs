@@ -6,7 +6,7 @@
 use super::batcher::Batcher;
 use super::columns::Columns;
 use super::position::{Slot, absolute};
-use super::rows::{Next, Place, Rows};
+use super::rows::{Next, Place, Row, Rows};
 use super::rows_csv::CsvRows;
 use super::rows_json::JsonRows;
 use super::summary::Summary;
@@ -34,8 +34,8 @@ struct Position {
     bad: u64,
     /// The columns of key and value, found in a header that is not read again.
     columns: Option<(usize, usize)>,
-    /// Hash of the file's last bytes before the place, to tell whether it is the same file still.
-    tail: Option<u64>,
+    /// Hash of the file's last bytes before the place, or of all of stdin's records, to tell whether they are the same.
+    before: Option<u64>,
 }
 
 pub(super) fn load(arguments: &Load, source: &Path, format: Format, options: Options) -> Outcome<Summary> {
@@ -53,6 +53,7 @@ pub(super) fn load(arguments: &Load, source: &Path, format: Format, options: Opt
         progress: Progress::new("loading", input.bytes(), Unit::Bytes),
         records: 0,
         bad: 0,
+        records_hash: 0,
     };
     let skipped = loading.resume(earlier.as_ref())?;
     loading.take_all(arguments.skip_bad)?;
@@ -81,7 +82,7 @@ fn begin(arguments: &Load, format: Format, input: &Input, earlier: Option<&Posit
     let earlier = earlier.filter(|_| matches!(input, Input::File(_)));
     let place = earlier.map_or(Place::START, |position| position.place);
     if let Some(position) = earlier
-        && input.tail(place.byte)? != position.tail
+        && input.tail(place.byte)? != position.before
     {
         let line = place.line;
         return Err(Failure::invalid(format!(
@@ -156,6 +157,8 @@ struct Loading<'a> {
     progress: Progress,
     records: u64,
     bad: u64,
+    /// Of all good records so far, if they are from stdin.
+    records_hash: u64,
 }
 
 impl Loading<'_> {
@@ -164,9 +167,14 @@ impl Loading<'_> {
         let Some(position) = earlier else { return Ok(0) };
         if matches!(self.input, Input::Stdin) {
             for _ in 0..position.records {
-                if matches!(self.rows.next()?.1, Next::End) {
-                    break;
+                if let Next::Row(row) = self.rows.next()?.1 {
+                    self.hash(&row);
                 }
+            }
+            if position.before != Some(self.records_hash) {
+                return Err(Failure::invalid(
+                    "stdin does not begin with the records of an earlier load that was cut short: use --restart",
+                ));
             }
         }
         (self.records, self.bad) = (position.records, position.bad);
@@ -180,6 +188,7 @@ impl Loading<'_> {
             match next {
                 Next::End => return Ok(()),
                 Next::Row(row) => {
+                    self.hash(&row);
                     if !self.batcher.has_room(row.key.len() + row.value.len()) {
                         self.commit(position)?;
                     }
@@ -209,8 +218,15 @@ impl Loading<'_> {
     }
 
     fn commit(&mut self, position: Position) -> Outcome<()> {
-        let tail = self.input.tail(position.place.byte)?;
-        self.batcher.commit(&Position { tail, ..position })
+        let before = self.input.tail(position.place.byte)?.or(position.before);
+        self.batcher.commit(&Position { before, ..position })
+    }
+
+    fn hash(&mut self, row: &Row) {
+        if matches!(self.input, Input::Stdin) {
+            let parts = [self.records_hash, xxh3_64(&row.key), xxh3_64(&row.value)];
+            self.records_hash = xxh3_64(&parts.map(u64::to_le_bytes).concat());
+        }
     }
 
     /// Before the next record.
@@ -219,6 +235,7 @@ impl Loading<'_> {
             Rows::Csv(rows) => Some(rows.columns()),
             Rows::Json(_) => None,
         };
-        Position { place: self.rows.place(), records: self.records, bad: self.bad, columns, tail: None }
+        let before = matches!(self.input, Input::Stdin).then_some(self.records_hash);
+        Position { place: self.rows.place(), records: self.records, bad: self.bad, columns, before }
     }
 }
