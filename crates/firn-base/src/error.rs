@@ -72,9 +72,7 @@ impl Error {
                 (ErrorKind::NoSpace, "; free some space, writes resume by themselves")
             }
             (io::ErrorKind::NotFound, _) => (ErrorKind::NotFound, ""),
-            (_, Some(ENFILE | EMFILE)) => {
-                (ErrorKind::Io, "; raise `ulimit -n` or lower the option `max_open_files`")
-            }
+            (_, Some(ENFILE | EMFILE)) => (ErrorKind::Io, "; raise `ulimit -n` or lower the option `max_open_files`"),
             _ => (ErrorKind::Io, ""),
         };
         let message = format!("cannot {verb} {place}: {source}{advice}");

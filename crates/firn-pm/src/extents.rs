@@ -150,7 +150,7 @@ impl ExtentMap {
         Error::new(
             ErrorKind::NoSpace,
             format!(
-                "{} has no room for {len} bytes: {} free, {} of them reserved, the longest piece {longest}; compact, or \
+                "{} has no room for {len} bytes: {} free, {} of them reserved, the longest piece {longest}; compact or \
                  grow the pool",
                 self.place, inner.free_bytes, inner.promised_bytes
             ),

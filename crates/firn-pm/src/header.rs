@@ -135,7 +135,7 @@ fn without_magic(line: &HeaderLine, rest: &[u8], uuid: &[u8; 16], place: &str) -
         (0, _, true) if !is_foreign => Ok(HeaderState::Unfinished),
         (_, true, _) => Err(Error::corruption(place, 0, "the magic number of a pool")),
         _ => Err(Error::invalid(format!(
-            "{place} is not a FirnDB pool and holds other data: name another path, or remove the file if it is not needed"
+            "{place} is not a FirnDB pool and holds other data: name another path, or remove it if it is not needed"
         ))),
     }
 }

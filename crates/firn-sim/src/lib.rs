@@ -1,1 +1,2 @@
 //! Being laid.
+#![forbid(unsafe_code)]

@@ -39,7 +39,11 @@ impl BlockCache {
     #[inline]
     pub fn get(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
         let found = self.cache.get(&(file, offset));
-        if found.is_some() { self.hits.add(1) } else { self.misses.add(1) }
+        if found.is_some() {
+            self.hits.add(1)
+        } else {
+            self.misses.add(1)
+        }
         found
     }
 

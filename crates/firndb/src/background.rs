@@ -1,10 +1,10 @@
 //! Background work, one step at a time: pick (pure), run (does the I/O, changes no state), install (`install.rs`).
 //!
 //! 1. The tables of a running action are `busy`: no other action takes them.
-//! 2. Flushes run one at a time, oldest buffer first, and before anything else: a worker in the middle of a merge stops at
-//!    its next yield point to do one.
-//! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`, which
-//!    only a reopen can mend.
+//! 2. Flushes run one at a time, oldest buffer first, and before anything else: a worker in the middle of a merge
+//!    stops at its next yield point to do one.
+//! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`,
+//!    which only a reopen can mend.
 
 use crate::buffer::Buffer;
 use crate::db::Inner;
@@ -17,7 +17,7 @@ use crate::sst_run::SstRun;
 use crate::state::ReadState;
 use firn_base::exec::{Work, block_on, block_on_with};
 use firn_base::{Error, ErrorKind, Result};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,6 +34,10 @@ pub(crate) struct Jobs {
     /// A table that cost too many fruitless reads, and its level.
     seek: Mutex<Option<(usize, u64)>>,
     graveyard: Mutex<Vec<Dead>>,
+    /// A flushed buffer whose memory the next one takes.
+    spare: Mutex<Option<Buffer>>,
+    /// Counts finished actions, and wakes those who wait for one.
+    pub(crate) progress: (Mutex<u64>, Condvar),
 }
 
 #[derive(Default)]
@@ -81,7 +85,7 @@ impl Work for Inner {
 impl Inner {
     /// Writes a full half of the persistent-memory log buffer to its file. True if there was one.
     fn drain_log(&self) -> bool {
-        let Some(buffer) = self.pm_log.as_ref().filter(|buffer| buffer.has_full()) else { return false };
+        let Some(buffer) = self.logs.pm_buffer.as_ref().filter(|buffer| buffer.has_full()) else { return false };
         match buffer.drain_full() {
             Ok(drained) => drained,
             Err(error) => {
@@ -152,7 +156,7 @@ impl Inner {
 
     fn run_and_install(&self, job: &Job) -> Result<()> {
         let start_ns = self.clock.now_ns();
-        let snapshots = self.snapshots.list(&self.commit.visible);
+        let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let work = mill::run(&job.plan, &job.state, &snapshots, &self.mill);
         let made = match job.plan.reason {
             Reason::Flush => block_on(work)?,
@@ -165,10 +169,8 @@ impl Inner {
     fn flush_if_due(&self) {
         self.drain_log();
         let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
-        if due {
-            if let Some(job) = self.start(false) {
-                self.perform(&job);
-            }
+        if let Some(job) = due.then(|| self.start(false)).flatten() {
+            self.perform(&job);
         }
     }
 
@@ -230,11 +232,15 @@ impl Inner {
                 if graveyard[i].is_free() { ready.push(graveyard.swap_remove(i)) } else { i += 1 }
             }
         }
-        for dead in &ready {
+        let any = !ready.is_empty();
+        for dead in ready {
             let (path, id) = match dead {
                 Dead::Table(run) => (self.files.table(run.meta.id), run.meta.id),
-                Dead::Log(id) => (self.files.log(*id), *id),
-                Dead::Buffer(_) => continue,
+                Dead::Log(id) => (self.files.log(id), id),
+                Dead::Buffer(buffer) => {
+                    *self.jobs.spare.lock() = Arc::into_inner(buffer);
+                    continue;
+                }
             };
             match self.files.fs.remove(&path) {
                 Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
@@ -242,19 +248,32 @@ impl Inner {
                 Err(error) => tracing::warn!(%error, "an obsolete file stays"),
             }
         }
-        if !ready.is_empty() {
+        if any {
             self.tables.sweep();
         }
-        !ready.is_empty()
+        any
+    }
+
+    /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
+    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
+        let fits = |buffer: &mut Buffer| {
+            let bytes = buffer.capacity_bytes() - Buffer::EMPTY_BYTES;
+            // One that was made for a huge batch is not kept.
+            (capacity..capacity + capacity / 8 + 64).contains(&bytes)
+        };
+        match self.jobs.spare.lock().take_if(fits) {
+            Some(spare) => spare.recycle(log_id),
+            None => Buffer::new(capacity, log_id),
+        }
     }
 
     /// Once a second: takes the pins of cursors that idle on an old state.
     fn tick(&self) {
         let tick = self.clock.now_ns() / TICK_NS;
-        if self.idle_ticks.swap(tick, Ordering::Relaxed) == tick {
+        if self.readers.idle_ticks.swap(tick, Ordering::Relaxed) == tick {
             return;
         }
-        let iters: Vec<_> = self.iters.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
+        let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
         let current = self.state.load_full();
         for pins in iters {
             revoke_if_idle(&pins, &current, tick);
@@ -355,9 +374,8 @@ impl Inner {
 
     fn deepest_level(&self, from: &[u8], to: Option<&[u8]>) -> usize {
         let state = self.state.load();
-        let meets = |run: &SstRun| {
-            run.meta.largest.as_slice() >= from && to.is_none_or(|to| run.meta.smallest.as_slice() < to)
-        };
+        let meets =
+            |run: &SstRun| run.meta.largest.as_slice() >= from && to.is_none_or(|to| run.meta.smallest.as_slice() < to);
         state.parts[0].tables().filter(|(_, run)| meets(run)).map(|(level, _)| level).max().unwrap_or(0)
     }
 

@@ -3,7 +3,8 @@
 use crate::buffer::Entry;
 use firn_base::key::Kind;
 
-/// Operations to apply atomically, in order. Encoded in one buffer, so that a large batch costs no allocation per entry.
+/// Operations to apply atomically, in order. Encoded in one buffer, so that a large batch costs no allocation per
+/// entry.
 #[derive(Debug, Clone, Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,

@@ -5,8 +5,8 @@
 //! 3. write what of the buffers the read point sees into a table of the copy's own;
 //! 4. write the copy's manifest, and last its CURRENT.
 //!
-//! A crash leaves a directory without CURRENT, which is no database. The source loses nothing at any time. Linked tables
-//! are marked shared in the source's manifest: nothing is ever appended to them.
+//! A crash leaves a directory without CURRENT, which is no database. The source loses nothing at any time. Linked
+//! tables are marked shared in the source's manifest: nothing is ever appended to them.
 
 use crate::db::Inner;
 use crate::files::Files;
@@ -33,7 +33,7 @@ impl Inner {
         if !fs.list(dir)?.is_empty() {
             return Err(Error::invalid(format!("{} is not empty; a checkpoint needs a new directory", dir.display())));
         }
-        let point = self.snapshots.register(&self.commit.visible);
+        let point = self.readers.snapshots.register(&self.commit.visible);
         let state = self.state.load_full();
         // A table may hold more than the read point sees; then the copy shows all that is older than its newest entry.
         let flushed = state.parts.iter().flat_map(|part| part.tables()).map(|(_, run)| run.meta.seqno_max).max();
@@ -72,7 +72,7 @@ impl Inner {
         let children = state.parts.iter().flat_map(|part| &part.buffers).map(|buffer| RunIter::Buffer(buffer.iter()));
         let context = MillContext {
             files: files.clone(),
-            counters: self.counters.clone(),
+            counters: self.counts.io.clone(),
             limits: self.mill.limits.clone(),
             sst: self.mill.sst.clone(),
             direct: self.mill.direct,
@@ -117,7 +117,7 @@ impl Inner {
             id: 1,
             uuid: Some(files.uuid),
             profile: Some(self.options.profile.number()),
-            next_file_id: Some(self.next_file_id.load(Ordering::Relaxed) + 1),
+            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(seqno),
             add: linked
                 .map(|(level, run)| (level, TableMeta::clone(&run.meta)))
@@ -130,7 +130,7 @@ impl Inner {
             Error::corruption(files.dir.display(), 0, format_args!("the checkpoint broke the invariant {broken}"))
         })?;
         files.sync_dir()?;
-        manifest::start(files, &self.counters, manifest_id, &version).map(drop)
+        manifest::start(files, &self.counts.io, manifest_id, &version).map(drop)
     }
 }
 

@@ -1,14 +1,15 @@
 //! Group commit: the order of all writes.
 //!
-//! A write goes: reserve and fill space in the active buffer (any number at once) -> join the open group, which gives its
-//! sequence numbers -> the group's first member leads: it writes the group's frame, links its entries, raises `visible`
-//! -> all members return.
+//! A write goes: reserve and fill space in the active buffer (any number at once) -> join the open group, which gives
+//! its sequence numbers -> the group's first member leads: it writes the group's frame, links its entries, raises
+//! `visible` -> all members return.
 //!
-//! 1. Joining is under one lock, so sequence numbers, group order and buffer order agree: an entry in a newer buffer has
-//!    a higher number than any in an older one. A ticket for a buffer that was frozen meanwhile is refused.
+//! 1. Joining is under one lock, so sequence numbers, group order and buffer order agree: an entry in a newer buffer
+//!    has a higher number than any in an older one. A ticket for a buffer that was frozen meanwhile is refused.
 //! 2. A group belongs to one buffer, and so to one log. Groups take their turn at the log, and again at publishing, by
 //!    their number; the frame of one is written while the entries of the one before are linked.
-//! 3. `visible` is raised only after the frame is durable as promised, in order; so a reader sees a prefix of all writes.
+//! 3. `visible` is raised only after the frame is durable as promised, in order; so a reader sees a prefix of all
+//!    writes.
 //! 4. A group that failed is linked nowhere; its numbers stay unused.
 //!
 //! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held over I/O.
@@ -21,8 +22,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Rounds that a follower looks again before it sleeps: a frame takes microseconds, waking a thread as many.
-const SPIN_ROUNDS: u32 = 40;
+/// Rounds that a waiter looks again, giving its time slice away, before it sleeps: a frame takes microseconds, waking a
+/// thread as many, and whoever gets the time slice may join the next group.
+const SPIN_ROUNDS: u32 = 64;
 
 /// The queue and what it feeds.
 pub(crate) struct Commit {
@@ -30,6 +32,8 @@ pub(crate) struct Commit {
     log: Turnstile<Option<LogWriter>>,
     publish: Turnstile<()>,
     pub(crate) visible: Arc<AtomicU64>,
+    /// Seeds the heights of entries, one batch after the other.
+    pub(crate) heights: AtomicU64,
     group_bytes_max: usize,
 }
 
@@ -74,15 +78,23 @@ pub(crate) enum Joined {
 /// A lock that is taken in the order of numbers.
 struct Turnstile<T> {
     state: Mutex<(u64, T)>,
+    /// The number whose turn it is, to look at without the lock.
+    turn: AtomicU64,
     moved: Condvar,
 }
 
 impl<T> Turnstile<T> {
     fn new(value: T) -> Self {
-        Self { state: Mutex::new((0, value)), moved: Condvar::new() }
+        Self { state: Mutex::new((0, value)), turn: AtomicU64::new(0), moved: Condvar::new() }
     }
 
     fn wait(&self, number: u64) -> MutexGuard<'_, (u64, T)> {
+        for round in 0..SPIN_ROUNDS {
+            if self.turn.load(Ordering::Acquire) == number {
+                break;
+            }
+            relax(round);
+        }
         let mut state = self.state.lock();
         while state.0 != number {
             self.moved.wait(&mut state);
@@ -92,6 +104,7 @@ impl<T> Turnstile<T> {
 
     fn leave(&self, mut state: MutexGuard<'_, (u64, T)>) {
         state.0 += 1;
+        self.turn.store(state.0, Ordering::Release);
         drop(state);
         self.moved.notify_all();
     }
@@ -104,6 +117,7 @@ impl Commit {
             log: Turnstile::new(log),
             publish: Turnstile::new(()),
             visible: Arc::new(AtomicU64::new(last.0)),
+            heights: AtomicU64::new(0),
             group_bytes_max,
         }
     }

@@ -2,12 +2,13 @@
 
 use crate::background::Jobs;
 use crate::batch::WriteBatch;
-use crate::buffer::Entry;
 use crate::budget::Budget;
+use crate::buffer::Entry;
 use crate::commit::Commit;
 use crate::event::{Event, EventListener};
 use crate::files::Files;
 use crate::iter::{Iter, SharedPins};
+use crate::log::PmLogBuffer;
 use crate::manifest::{Edit, ManifestWriter};
 use crate::mill::MillContext;
 use crate::options::{Options, ReadOptions, WriteOptions};
@@ -25,7 +26,7 @@ use firn_base::key::{Kind, prefix_end};
 use firn_base::{Error, Result};
 use firn_fs::Lock;
 use firn_table::Value;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,32 +58,49 @@ pub(crate) struct Inner {
     pub(crate) files: Arc<Files>,
     pub(crate) clock: Clock,
     pub(crate) executor: Arc<dyn Executor>,
-    pub(crate) counters: Arc<IoCounters>,
-    pub(crate) user: UserCounters,
+    pub(crate) counts: Counts,
     pub(crate) tables: Arc<TableCache>,
     pub(crate) state: ArcSwap<ReadState>,
     pub(crate) commit: Commit,
     pub(crate) manifest: Mutex<ManifestWriter>,
-    pub(crate) unrecorded_log_end: Mutex<Option<Edit>>,
-    pub(crate) log_ends_synced: AtomicBool,
-    pub(crate) log_floor: Arc<AtomicU64>,
-    pub(crate) next_file_id: Arc<AtomicU64>,
-    pub(crate) heights: AtomicU64,
-    pub(crate) snapshots: Arc<Snapshots>,
-    pub(crate) iters: Mutex<Vec<Weak<SharedPins>>>,
-    pub(crate) idle_ticks: AtomicU64,
+    pub(crate) logs: Logs,
+    pub(crate) readers: Readers,
     pub(crate) jobs: Jobs,
     pub(crate) mill: MillContext,
     pub(crate) stall: Stall,
-    pub(crate) progress: (Mutex<u64>, Condvar),
     pub(crate) read_only: bool,
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: recover::Report,
-    pub(crate) log_name: String,
-    pub(crate) pm_log: Option<crate::log::PmLogBuffer>,
     pub(crate) pm: Option<Arc<firn_pm::Pool>>,
-    pub(crate) jobs_done: JobCounters,
     pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
+}
+
+/// What is known of the logs beside the one that is written.
+pub(crate) struct Logs {
+    /// The end of the log before this one, if a full disk kept it from being recorded.
+    pub(crate) unrecorded_end: Mutex<Option<Edit>>,
+    /// Whether the ends that were recorded are durable.
+    pub(crate) ends_synced: AtomicBool,
+    /// Logs below this id are obsolete.
+    pub(crate) floor: Arc<AtomicU64>,
+    /// What to call the log in stats.
+    pub(crate) name: String,
+    pub(crate) pm_buffer: Option<PmLogBuffer>,
+}
+
+/// Who reads: what merges must respect, and what idle cursors hold.
+#[derive(Default)]
+pub(crate) struct Readers {
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) iters: Mutex<Vec<Weak<SharedPins>>>,
+    pub(crate) idle_ticks: AtomicU64,
+}
+
+/// Counters.
+pub(crate) struct Counts {
+    pub(crate) io: Arc<IoCounters>,
+    pub(crate) user: UserCounters,
+    pub(crate) jobs: JobCounters,
 }
 
 /// What users asked for.
@@ -166,8 +184,8 @@ impl Db {
 
     fn write_one(&self, entry: Entry<'_>, options: &WriteOptions) -> Result<()> {
         self.inner.write(std::iter::once(entry), options.durability)?;
-        self.inner.user.writes.add(1);
-        self.inner.user.written_bytes.add((entry.key.len() + entry.value.len()) as u64);
+        self.inner.counts.user.writes.add(1);
+        self.inner.counts.user.written_bytes.add((entry.key.len() + entry.value.len()) as u64);
         Ok(())
     }
 
@@ -180,8 +198,8 @@ impl Db {
             return self.inner.check_writable();
         }
         self.inner.write(batch.entries(), options.durability)?;
-        self.inner.user.writes.add(batch.len() as u64);
-        self.inner.user.written_bytes.add(batch.byte_size() as u64);
+        self.inner.counts.user.writes.add(batch.len() as u64);
+        self.inner.counts.user.written_bytes.add(batch.byte_size() as u64);
         Ok(())
     }
 
@@ -198,9 +216,9 @@ impl Db {
     }
 
     fn count_get(&self, got: Result<Option<Value>>) -> Result<Option<Value>> {
-        self.inner.user.gets.add(1);
+        self.inner.counts.user.gets.add(1);
         if matches!(got, Ok(Some(_))) {
-            self.inner.user.found.add(1);
+            self.inner.counts.user.found.add(1);
         }
         got
     }
@@ -211,7 +229,7 @@ impl Db {
     /// As [`Db::get`].
     pub fn multi_get(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        self.inner.user.gets.add(keys.len() as u64);
+        self.inner.counts.user.gets.add(keys.len() as u64);
         self.inner.multi_get(&keys)
     }
 
@@ -263,14 +281,14 @@ impl Db {
         let point = match &options.snapshot {
             Some(snapshot) if Arc::ptr_eq(&snapshot.db.inner, &self.inner) => snapshot.point.clone(),
             Some(_) => return Err(Error::invalid("the snapshot is of another database")),
-            None => self.inner.snapshots.register(&self.inner.commit.visible),
+            None => self.inner.readers.snapshots.register(&self.inner.commit.visible),
         };
         Ok(Iter::new(self.clone(), point, options))
     }
 
     /// The database as it is now, to read later.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { point: self.inner.snapshots.register(&self.inner.commit.visible), db: self.clone() }
+        Snapshot { point: self.inner.readers.snapshots.register(&self.inner.commit.visible), db: self.clone() }
     }
 
     /// Makes all that was acknowledged so far survive power loss.
@@ -306,8 +324,8 @@ impl Db {
         self.inner.wait_idle()
     }
 
-    /// Writes a copy of the database, as it is now, into the new directory `dir`: tables are linked where the file system
-    /// can, the rest is written as tables. The copy is a database of its own.
+    /// Writes a copy of the database, as it is now, into the new directory `dir`: tables are linked where the file
+    /// system can, the rest is written as tables. The copy is a database of its own.
     ///
     /// # Errors
     /// `Invalid` if `dir` exists and is not empty; `NoSpace` and `Io`.
@@ -339,7 +357,7 @@ impl Db {
 
 impl Inner {
     pub(crate) fn next_file_id(&self) -> u64 {
-        self.next_file_id.fetch_add(1, Ordering::Relaxed)
+        self.mill.next_file_id.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn emit(&self, event: &Event) {
@@ -347,7 +365,7 @@ impl Inner {
     }
 
     pub(crate) fn register_iter(&self, pins: &Arc<SharedPins>) {
-        let mut iters = self.iters.lock();
+        let mut iters = self.readers.iters.lock();
         if iters.len() == iters.capacity() {
             iters.retain(|iter| iter.strong_count() > 0);
         }
@@ -364,14 +382,14 @@ impl Inner {
             self.clock.advance(timeout);
             return;
         }
-        let mut progress = self.progress.0.lock();
-        let _timed_out = self.progress.1.wait_for(&mut progress, timeout);
+        let mut progress = self.jobs.progress.0.lock();
+        let _timed_out = self.jobs.progress.1.wait_for(&mut progress, timeout);
     }
 
     /// Wakes those who wait for background work.
     pub(crate) fn progressed(&self) {
-        *self.progress.0.lock() += 1;
-        self.progress.1.notify_all();
+        *self.jobs.progress.0.lock() += 1;
+        self.jobs.progress.1.notify_all();
     }
 
     fn close(&self) -> Result<()> {
@@ -390,7 +408,7 @@ impl Inner {
     /// Syncs the log and records its end, so that the next open can tell any later damage.
     fn close_log(&self) -> Result<()> {
         self.commit.with_log(|log| {
-            if let Some(edit) = self.unrecorded_log_end.lock().take() {
+            if let Some(edit) = self.logs.unrecorded_end.lock().take() {
                 self.manifest.lock().append(edit, false, || self.next_file_id())?;
             }
             let end = log.close()?;

@@ -29,7 +29,7 @@ impl Inner {
             edit.log_floor = self.log_behind(plan.part, buffer);
             edit.last_seqno = buffer.frozen_at();
         }
-        edit.next_file_id = Some(self.next_file_id.load(Ordering::Relaxed));
+        edit.next_file_id = Some(self.mill.next_file_id.load(Ordering::Relaxed));
         let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
@@ -51,7 +51,7 @@ impl Inner {
         });
         let floor = version.log_floor;
         drop(manifest);
-        self.log_floor.store(floor, Ordering::Release);
+        self.logs.floor.store(floor, Ordering::Release);
         let logs = logs_before.into_iter().filter(|&id| id < floor).map(Dead::Log);
         let tables = plan.tables.iter().filter(|_| plan.how == How::Copy).map(|(_, run)| Dead::Table(run.clone()));
         self.bury(logs.chain(tables).chain(plan.buffer.clone().map(Dead::Buffer)));
@@ -73,17 +73,17 @@ impl Inner {
         if plan.reason == Reason::Flush {
             let bytes = plan.buffer.as_ref().map_or(0, |buffer| buffer.used_bytes() as u64);
             self.stall.flushed(bytes, elapsed_ns);
-            self.jobs_done.flushes.add(1);
+            self.counts.jobs.flushes.add(1);
             self.emit(&Event::Flushed { bytes: bytes_out, elapsed });
             return;
         }
-        let from_level = plan.from_level().unwrap_or(plan.level);
+        let from_level = plan.source_level().unwrap_or(plan.level);
         if from_level == 0 {
             let level0 = plan.tables.iter().filter(|(level, _)| *level == 0);
             self.stall.drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
         }
         let moved = plan.how == How::Move;
-        self.jobs_done.compacted(plan, moved, bytes_out, elapsed_ns);
+        self.counts.jobs.compacted(plan, moved, bytes_out, elapsed_ns);
         self.emit(&Event::Compacted {
             from_level,
             level: plan.level,

@@ -204,7 +204,7 @@ impl Iter {
             Some(pins) => pins,
             None => self.pin(was_valid)?,
         };
-        pins.last_tick = self.db.inner.idle_ticks.load(Ordering::Relaxed);
+        pins.last_tick = self.db.inner.readers.idle_ticks.load(Ordering::Relaxed);
         step(self, &mut pins)?;
         *slot = Some(pins);
         Ok(())
@@ -249,8 +249,8 @@ impl Iter {
         Ok(())
     }
 
-    /// From an entry back, goes to the first key that is visible and not deleted, and past all its entries. Versions come
-    /// oldest first here, so the last visible one before the key changes is the one that counts.
+    /// From an entry back, goes to the first key that is visible and not deleted, and past all its entries. Versions
+    /// come oldest first here, so the last visible one before the key changes is the one that counts.
     fn settle_backward(&mut self, pins: &mut Pins) -> Result<()> {
         let merge = &mut pins.merge;
         while merge.valid() {

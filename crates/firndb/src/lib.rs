@@ -20,8 +20,8 @@
 
 mod background;
 mod batch;
-mod buffer;
 mod budget;
+mod buffer;
 mod checkpoint;
 mod commit;
 mod db;

@@ -53,7 +53,8 @@ pub enum Durability {
     /// Power loss and everything less. Concurrent writers share one sync.
     #[default]
     Power,
-    /// The death of the process (kill -9), not that of the machine. [`crate::Db::sync`] makes all so far survive power loss.
+    /// The death of the process (kill -9), not that of the machine. [`crate::Db::sync`] makes all so far survive power
+    /// loss.
     Process,
 }
 

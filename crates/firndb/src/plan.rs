@@ -46,7 +46,7 @@ impl Plan {
     }
 
     /// The level that the inputs come from.
-    pub(crate) fn from_level(&self) -> Option<usize> {
+    pub(crate) fn source_level(&self) -> Option<usize> {
         self.tables.first().map(|(level, _)| *level)
     }
 }

@@ -78,7 +78,10 @@ impl Inner {
                 search.take_in(seqno)?;
             }
         }
-        searches.into_iter().map(|search| search.found.map_or(Ok(None), |(tag, value)| visible_value(tag, value))).collect()
+        searches
+            .into_iter()
+            .map(|search| search.found.map_or(Ok(None), |(tag, value)| visible_value(tag, value)))
+            .collect()
     }
 }
 

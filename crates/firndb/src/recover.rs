@@ -7,14 +7,14 @@
 //! 5. start a new log and a new manifest, which name what was recovered;
 //! 6. remove what nothing names.
 //!
-//! Until 5 is durable the old manifest and its logs stand, so a recovery that is cut begins again; what it wrote is then
-//! named by nothing and removed by 6. Opening read-only does 2 to 4 in memory and writes nothing.
+//! Until 5 is durable the old manifest and its logs stand, so a recovery that is cut begins again; what it wrote is
+//! then named by nothing and removed by 6. Opening read-only does 2 to 4 in memory and writes nothing.
 
 use crate::background::Jobs;
-use crate::buffer::{Buffer, Entry};
 use crate::budget::Budget;
+use crate::buffer::{Buffer, Entry};
 use crate::commit::Commit;
-use crate::db::{Db, Inner, emit};
+use crate::db::{Counts, Db, Inner, Logs, Readers, emit};
 use crate::event::Event;
 use crate::files::{self, FileName, Files};
 use crate::log::{End, LogEnd, LogSource, LogWriter, PmLogBuffer, Replay, Replayed};
@@ -36,7 +36,7 @@ use firn_fs::{Fs, Lock, OpenMode, OsFs};
 use firn_pm::Pool;
 use firn_table::BlockCache;
 use firn_table::sst::{SstOptions, TableContext};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -233,7 +233,8 @@ impl Recovery {
             return Ok(());
         };
         let uuid = self.files.uuid;
-        let pool = if self.read_only { Pool::open_read_only(config, uuid)? } else { Pool::open_or_create(config, uuid)? };
+        let pool =
+            if self.read_only { Pool::open_read_only(config, uuid)? } else { Pool::open_or_create(config, uuid)? };
         if !self.read_only {
             pool.finish_recovery()?;
         }
@@ -298,7 +299,8 @@ impl Recovery {
             }
             while replay.next(|entry| self.replay_entry(&entry))? {}
             let End { at, torn: is_torn } = replay.end(sealed.map_or(0, |end| end.synced_through))?;
-            let cut = sealed.map_or(is_torn && self.version.logs.range(log_id + 1..).next().is_some(), |end| at < end.end);
+            let cut =
+                sealed.map_or(is_torn && self.version.logs.range(log_id + 1..).next().is_some(), |end| at < end.end);
             if cut {
                 tracing::warn!(log_id, at, "the log is torn; later logs are not replayed");
                 torn = Some(log_id);
@@ -382,9 +384,16 @@ impl Recovery {
         let mut part = Part::default().with_tables(manifest.version(), &self.tables, self.options.limits.levels);
         part.buffers.push(active.clone());
         part.buffers.extend(self.kept.drain(..).rev());
-        let (log, pm_log) = log.map_or((None, None), |(log, pm)| (Some(log), pm));
+        let (log, pm_buffer) = log.map_or((None, None), |(log, pm)| (Some(log), pm));
+        let logs = Logs {
+            unrecorded_end: Mutex::new(None),
+            ends_synced: AtomicBool::new(true),
+            floor: log_floor,
+            name: log_name,
+            pm_buffer,
+        };
         let commit = Commit::new(log, active, self.last_seqno, self.options.limits.group_bytes);
-        Ok(self.assemble(lock, commit, manifest, part, log_floor, log_name, pm_log))
+        Ok(self.assemble(lock, commit, manifest, part, logs))
     }
 
     /// The log's buffer in the pool, and what to call the log in stats.
@@ -466,16 +475,13 @@ impl Recovery {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts that `finish` has made")]
     fn assemble(
         self,
         lock: Option<Box<dyn Lock>>,
         commit: Commit,
         manifest: ManifestWriter,
         part: Part,
-        log_floor: Arc<AtomicU64>,
-        log_name: String,
-        pm_log: Option<PmLogBuffer>,
+        logs: Logs,
     ) -> Db {
         let workers = match self.options.background_workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
@@ -483,42 +489,33 @@ impl Recovery {
         };
         let executor: Arc<dyn Executor> =
             self.options.environment.executor.clone().unwrap_or_else(|| Arc::new(Threads::new(workers)));
-        let event = Event::Recovered {
-            steps: self.report.steps.clone(),
-            replayed_entries: self.report.replayed_entries,
-        };
+        let event =
+            Event::Recovered { steps: self.report.steps.clone(), replayed_entries: self.report.replayed_entries };
         emit(self.options.listener.as_ref(), &event);
-        tracing::info!(fresh = self.fresh, replayed = self.report.replayed_entries, log = log_name, "opened");
+        tracing::info!(fresh = self.fresh, replayed = self.report.replayed_entries, log = logs.name, "opened");
         let inner = Arc::new(Inner {
-            jobs_done: JobCounters::new(self.options.limits.levels),
+            counts: Counts {
+                io: self.counters,
+                user: Default::default(),
+                jobs: JobCounters::new(self.options.limits.levels),
+            },
             stall: Stall::new(self.clock.clone()),
-            next_file_id: self.mill.next_file_id.clone(),
             options: self.options,
             budget: self.budget,
             files: self.files,
             clock: self.clock,
             executor: executor.clone(),
-            counters: self.counters,
-            user: Default::default(),
             tables: self.tables,
             state: ArcSwap::from_pointee(ReadState::single(part)),
             commit,
             manifest: Mutex::new(manifest),
-            unrecorded_log_end: Mutex::new(None),
-            log_ends_synced: AtomicBool::new(true),
-            log_floor,
-            heights: AtomicU64::new(0),
-            snapshots: Arc::default(),
-            iters: Mutex::new(Vec::new()),
-            idle_ticks: AtomicU64::new(0),
+            logs,
+            readers: Readers::default(),
             jobs: Jobs::default(),
             mill: self.mill,
-            progress: (Mutex::new(0), Condvar::new()),
             read_only: self.read_only,
             closed: AtomicBool::new(false),
             recovery: self.report,
-            log_name,
-            pm_log,
             pm: self.pm,
             lock: Mutex::new(lock),
         });

@@ -1,16 +1,16 @@
 //! Repair: makes a database of what can still be read.
 //!
-//! 1. Tables: those that the manifest names, or all in the directory if it cannot be read. A table that verifies is taken
-//!    as it is; of a damaged one the blocks that verify.
+//! 1. Tables: those that the manifest names, or all in the directory if it cannot be read. A table that verifies is
+//!    taken as it is; of a damaged one the blocks that verify.
 //! 2. Logs: each frame up to the first damage.
 //! 3. All entries are merged by key and sequence number into new tables, which a new manifest names.
 //! 4. Damaged files are moved to `lost/`; nothing is deleted that was not copied in full.
 //!
-//! If the manifest was lost, an entry that was deleted long ago can come back: its tombstone may be gone while a file that
-//! waited to be removed still holds it.
+//! If the manifest was lost, an entry that was deleted long ago can come back: its tombstone may be gone while a file
+//! that waited to be removed still holds it.
 
-use crate::buffer::{Buffer, Entry};
 use crate::budget::Budget;
+use crate::buffer::{Buffer, Entry};
 use crate::files::{self, FileName, Files};
 use crate::log::{LogSource, Replay};
 use crate::manifest::{self, Edit, TableMeta, Version};

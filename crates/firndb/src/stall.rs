@@ -1,5 +1,5 @@
-//! Back-pressure: a delay that grows with debt, so that writers slow down to what compaction can take instead of running
-//! into a wall.
+//! Back-pressure: a delay that grows with debt, so that writers slow down to what compaction can take instead of
+//! running into a wall.
 //!
 //! Debt `d` runs from 0 (none) to 1 (as far behind as is allowed). From the first sign of debt writers are paced at
 //!

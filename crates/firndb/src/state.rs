@@ -1,6 +1,7 @@
 //! The one readable state: everything a reader needs, swapped whole.
 //!
-//! 1. A state never changes; a change makes a new one and swaps it in (`install.rs`, and `write.rs` for a fresh buffer).
+//! 1. A state never changes; a change makes a new one and swaps it in (`install.rs`, and `write.rs` for a fresh
+//!    buffer).
 //! 2. Buffers and the runs of an unsorted level lie newest first, by sequence number range, never by file id.
 //! 3. The runs of a sorted level do not share a user key and lie in key order.
 //! 4. Routing and data are one value, so a reader cannot see the borders of one epoch and the runs of another.

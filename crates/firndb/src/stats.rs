@@ -162,7 +162,7 @@ impl JobCounters {
         if plan.reason == Reason::Seeks {
             self.seeks.add(1);
         }
-        let Some(level) = plan.from_level().and_then(|level| self.levels.get(level)) else { return };
+        let Some(level) = plan.source_level().and_then(|level| self.levels.get(level)) else { return };
         if moved {
             level.moves.add(1);
             return;
@@ -180,7 +180,7 @@ impl Inner {
         let part = &state.parts[0];
         let ssd: Vec<CauseStats> = Cause::ALL.iter().map(|&cause| self.cause_stats(cause)).collect();
         let ssd_written_bytes = ssd.iter().map(|cause| cause.written_bytes).sum();
-        let user_written_bytes = self.user.written_bytes.get();
+        let user_written_bytes = self.counts.user.written_bytes.get();
         let (cache_hits, cache_misses) = self.tables.context().cache.counts();
         let (open_tables, open_table_bytes, table_opens) = self.tables.usage();
         Stats {
@@ -188,10 +188,10 @@ impl Inner {
             io: self.files.fs.name(),
             log: self.log_name(),
             seqno: self.commit.visible().0,
-            writes: self.user.writes.get(),
+            writes: self.counts.user.writes.get(),
             user_written_bytes,
-            gets: self.user.gets.get(),
-            gets_found: self.user.found.get(),
+            gets: self.counts.user.gets.get(),
+            gets_found: self.counts.user.found.get(),
             ssd,
             pm: self.pm_stats(),
             ssd_written_bytes,
@@ -201,8 +201,8 @@ impl Inner {
             levels: self.level_stats(&state),
             buffers: part.buffers.len(),
             buffer_bytes: part.buffers.iter().map(|buffer| buffer.used_bytes() as u64).sum(),
-            flushes: self.jobs_done.flushes.get(),
-            seek_compactions: self.jobs_done.seeks.get(),
+            flushes: self.counts.jobs.flushes.get(),
+            seek_compactions: self.counts.jobs.seeks.get(),
             running: self.running(),
             stall_seconds: stall::Reason::ALL.map(|r| (r.name(), self.stall.stalled_ns(r) as f64 / 1e9)).to_vec(),
             stall_rate: self.stall.rate(),
@@ -213,7 +213,7 @@ impl Inner {
             open_tables,
             open_table_bytes,
             table_opens,
-            snapshots: self.snapshots.len(),
+            snapshots: self.readers.snapshots.len(),
             recovery: self.recovery.steps.iter().map(|(step, time)| (*step, time.as_secs_f64())).collect(),
             replayed_entries: self.recovery.replayed_entries,
             background_error: self.background_error().map(|error| error.to_string()),
@@ -221,13 +221,13 @@ impl Inner {
     }
 
     fn cause_stats(&self, cause: Cause) -> CauseStats {
-        let (read_bytes, reads, written_bytes, writes) = self.counters.get(cause);
+        let (read_bytes, reads, written_bytes, writes) = self.counts.io.get(cause);
         CauseStats { cause: cause.name(), read_bytes, reads, written_bytes, writes }
     }
 
     fn level_stats(&self, state: &crate::state::ReadState) -> Vec<LevelStats> {
         let level = |(i, level): (usize, &crate::state::Level)| {
-            let done = self.jobs_done.levels.get(i);
+            let done = self.counts.jobs.levels.get(i);
             let count = |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
             LevelStats {
                 level: i,
@@ -263,9 +263,8 @@ impl Inner {
     }
 
     fn log_name(&self) -> String {
-        self.log_name.clone()
+        self.logs.name.clone()
     }
-
 }
 
 impl Stats {

@@ -24,15 +24,15 @@ impl Inner {
         entries: impl Iterator<Item = Entry<'a>> + Clone,
         durability: Durability,
     ) -> Result<()> {
-        let seed = self.heights.fetch_add(1, Ordering::Relaxed);
+        let seed = self.commit.heights.fetch_add(1, Ordering::Relaxed);
         let bytes = self.check(entries.clone(), seed)?;
         self.stall.pace(bytes, || self.active_fill());
         loop {
             let ticket = self.reserve(entries.clone(), bytes, seed)?;
             match self.commit.join(ticket, durability == Durability::Power) {
-                Joined::Leader(group) => return self.commit.lead(&group, |log, group, members| {
-                    self.write_group(log, group, members)
-                }),
+                Joined::Leader(group) => {
+                    return self.commit.lead(&group, |log, group, members| self.write_group(log, group, members));
+                }
                 Joined::Follower(group) => return group.wait(),
                 Joined::Moved => {}
             }
@@ -58,7 +58,7 @@ impl Inner {
         let bytes = Buffer::bytes_for(entries, seed);
         if bytes > self.budget.batch_bytes_max {
             return Err(Error::invalid(format!(
-                "a batch of {bytes} bytes exceeds a quarter of memory_limit ({} bytes); split it, or raise memory_limit",
+                "a batch of {bytes} bytes exceeds a quarter of memory_limit ({} bytes); split it or raise the limit",
                 self.budget.batch_bytes_max
             )));
         }
@@ -112,7 +112,7 @@ impl Inner {
     pub(crate) fn switch_buffer(&self, queue: &mut Queue, bytes: usize) {
         let log_id = self.next_file_id();
         let capacity = self.budget.write_buffer_bytes.max(bytes);
-        let fresh = Arc::new(Buffer::new(capacity, log_id));
+        let fresh = Arc::new(self.fresh_buffer(capacity, log_id));
         self.state.rcu(|state| {
             let mut part = (*state.parts[0]).clone();
             part.buffers.insert(0, fresh.clone());
@@ -132,7 +132,7 @@ impl Inner {
             self.sync_log_ends()?;
         }
         log.append(&members.tickets, group.first_seqno(), members.power)?;
-        if self.pm_log.as_ref().is_some_and(|buffer| buffer.has_full()) {
+        if self.logs.pm_buffer.as_ref().is_some_and(|buffer| buffer.has_full()) {
             self.executor.wake();
         }
         Ok(())
@@ -141,28 +141,28 @@ impl Inner {
     fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {
         let end = log.rotate(log_id)?;
         let edit = Edit { logs_added: vec![log_id], logs_sealed: vec![end], ..Edit::default() };
-        *self.unrecorded_log_end.lock() = Some(edit);
+        *self.logs.unrecorded_end.lock() = Some(edit);
         self.emit(&Event::LogRotated { log_id });
         Ok(())
     }
 
     /// Records the end of the log before this one, if that is still to do; a full disk may have been in the way.
     fn record_log_end(&self) -> Result<()> {
-        let mut unrecorded = self.unrecorded_log_end.lock();
+        let mut unrecorded = self.logs.unrecorded_end.lock();
         if let Some(edit) = &*unrecorded {
             self.manifest.lock().append(edit.clone(), false, || self.next_file_id())?;
-            self.log_ends_synced.store(false, Ordering::Release);
+            self.logs.ends_synced.store(false, Ordering::Release);
             *unrecorded = None;
         }
         Ok(())
     }
 
     fn sync_log_ends(&self) -> Result<()> {
-        if self.log_ends_synced.load(Ordering::Acquire) {
+        if self.logs.ends_synced.load(Ordering::Acquire) {
             return Ok(());
         }
         self.manifest.lock().sync()?;
-        self.log_ends_synced.store(true, Ordering::Release);
+        self.logs.ends_synced.store(true, Ordering::Release);
         Ok(())
     }
 

@@ -1,4 +1,5 @@
 //! Bad input: each a specific error that says what to do, never a panic, nothing lost.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Codec, Db, ErrorKind, Options, PmConfig, ReadOptions, WriteBatch, WriteOptions, repair};
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! kill -9: a child process writes with four threads and notes each acknowledgement; it is killed at a random moment, and
-//! what it was told must be there.
+//! kill -9: a child process writes with four threads and notes each acknowledgement; it is killed at a random moment,
+//! and what it was told must be there.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
 use firndb::{Backend, Db, Durability, Options, PmConfig, WriteBatch, WriteOptions};

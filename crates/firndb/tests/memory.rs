@@ -1,5 +1,6 @@
 //! `memory_limit` is a cap: with a counting allocator, a load, 32 cursors and random reads stay within it and a tenth.
 #![allow(unsafe_code, reason = "a global allocator can only be written so; listed in UNSAFE.md")]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::mix;
 use firndb::{Codec, Db, Durability, Options, WriteOptions};

@@ -1,7 +1,8 @@
 //! Random operations against a sorted map: every read, both ways, across flushes, compactions, snapshots and reopens.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Backend, Db, Durability, Options, PmConfig, ReadOptions, Snapshot, WriteBatch, WriteOptions};
 use firn_base::seed::Seed;
+use firndb::{Backend, Db, Durability, Options, PmConfig, ReadOptions, Snapshot, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -26,8 +27,7 @@ fn check_scans(db: &Db, snapshot: Option<&Snapshot>, model: &Model, seed: &mut S
     if from > to {
         std::mem::swap(&mut from, &mut to);
     }
-    let options =
-        ReadOptions { lower: Some(from.clone()), upper: Some(to.clone()), snapshot: snapshot.cloned() };
+    let options = ReadOptions { lower: Some(from.clone()), upper: Some(to.clone()), snapshot: snapshot.cloned() };
     let want: Vec<_> = model.range(from.clone()..to.clone()).collect();
     let mut iter = db.iter_with(options).unwrap();
     iter.first().unwrap();

@@ -18,8 +18,8 @@ const EXEC: &[&str] = &["crates/firn-base/src/exec.rs"];
 /// The real file system, the PM backends that map files, and the crates that make reports or damage files on purpose.
 const FILES: &[&str] = &[
     "crates/firn-fs/src/os",
-    "crates/firn-pm/src/backend",
-    "crates/firn-pm/src/file",
+    "crates/firn-pm/src/region",
+    "crates/firn-pm/src/pool/open",
     "crates/firn-bench/src/",
     "crates/firn-sim/src/",
 ];

@@ -1,6 +1,8 @@
-//! One open file of the operating system: positioned reads and writes that go on after an interruption or a short count.
+//! One open file of the operating system: positioned reads and writes that go on after an interruption or a short
+//! count.
 //!
-//! 1. A direct file's transfers are aligned to `alignment` in offset, length and address; [`IoBuf`] sees to the address.
+//! 1. A direct file's transfers are aligned to `alignment` in offset, length and address; [`IoBuf`] sees to the
+//!    address.
 //! 2. What a device refuses as misaligned is never retried buffered: the page cache would hold a second truth.
 
 use super::system::IoBackend;

@@ -1,5 +1,5 @@
-//! Operations in flight over io_uring: one ring per thread, so that its lock is hardly ever contended. A ticket holds the
-//! ring that it was submitted to, so it may be waited for on any thread.
+//! Operations in flight over io_uring: one ring per thread, so that its lock is hardly ever contended. A ticket holds
+//! the ring that it was submitted to, so it may be waited for on any thread.
 //!
 //! 1. A slot owns the buffer and keeps the file open from submission to completion; the kernel's pointer into the
 //!    buffer's heap storage therefore stays valid however the `IoBuf` value moves.

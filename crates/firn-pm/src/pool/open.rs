@@ -1,7 +1,7 @@
 //! Opening and creating.
 //!
-//! 1. Creation is crash-safe: root slots and header without magic, fence; magic and session word, fence. A cut creation has no magic
-//!    and is created again; a header page that holds anything else is refused, not overwritten.
+//! 1. Creation is crash-safe: root slots and header without magic, fence; magic and session word, fence. A cut
+//!    creation has no magic and is created again; a header page that holds anything else is refused, not overwritten.
 //! 2. An open writes one word: that the session is not closed. Everything else was only read and checked.
 
 use super::Pool;

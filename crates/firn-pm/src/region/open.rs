@@ -1,6 +1,7 @@
 //! How each backend gets its memory. `dax` and `emulated` differ by the flags of the `mmap` call alone.
 //!
-//! 1. A file gets all its space before it is mapped: a store into a hole of a full disk would be a signal, not an error.
+//! 1. A file gets all its space before it is mapped: a store into a hole of a full disk would be a signal, not an
+//!    error.
 //! 2. A file that is open for writing is locked; a second opener gets `Locked`.
 //! 3. What cannot be given is refused; nothing weaker is put in its place.
 
@@ -143,7 +144,7 @@ fn refusal(kind: Kind, place: &str, source: Errno) -> Error {
         (Kind::Dax, Errno::OPNOTSUPP | Errno::INVAL | Errno::NODEV) => Error::new(
             ErrorKind::Incompatible,
             format!(
-                "{place} is not on a DAX file system, so it cannot be mapped with MAP_SYNC ({source}): put it on fs-DAX, \
+                "{place} is not on a DAX file system, so MAP_SYNC is refused ({source}): put it on fs-DAX, \
                  or say backend = \"file\" (durable at each sync) or backend = \"emulated\" (experiments, not durable)"
             ),
         ),

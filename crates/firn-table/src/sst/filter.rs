@@ -3,8 +3,8 @@
 //! ```text
 //! lines    64 bytes each
 //! ```
-//! A key's hash picks one line and [`PROBES`] bits in it (register-blocked Bloom filters: Putze, Sanders, Singler 2007).
-//! The filter is sized for more keys than it holds when bits are reserved for later appends (BlockDB, IV-D).
+//! A key's hash picks one line and [`PROBES`] bits in it (register-blocked Bloom filters: Putze, Sanders, Singler
+//! 2007). The filter is sized for more keys than it holds when bits are reserved for later appends (BlockDB, IV-D).
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -35,7 +35,7 @@ impl Filter {
 
     /// Takes stored bytes for a filter; `None` if they are not whole lines.
     pub fn from_bytes(bytes: &[u8]) -> Option<Filter> {
-        (bytes.len() % LINE_BYTES == 0).then(|| Filter { lines: bytes.into() })
+        bytes.len().is_multiple_of(LINE_BYTES).then(|| Filter { lines: bytes.into() })
     }
 
     /// The bytes to store.

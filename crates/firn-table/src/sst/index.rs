@@ -3,8 +3,8 @@
 //! ```text
 //! entry    shared with the largest key before: varint | rest: varint | rest of the largest user key
 //!          | shared of the smallest with the largest: varint | rest: varint | rest of the smallest user key
-//!          | offset: varint | stored length: varint | raw length: varint | codec: u8 | CRC-32C of the stored bytes: u32
-//! index    count: u32 | entry ...
+//!          | offset: varint | stored length: varint | raw length: varint | codec: u8 | CRC-32C of the stored bytes:
+//! u32 index    count: u32 | entry ...
 //! ```
 //! 1. Largest keys ascend; a block's smallest key is not below the largest key of the block before it. (It may equal
 //!    it: the versions of one user key can span blocks.)

@@ -61,7 +61,16 @@ struct Stretch {
 impl SstIter {
     pub(super) fn new(table: Arc<Sst>, access: Access) -> Self {
         let block = table.index().len();
-        Self { table, access, block, cursor: None, sequential: 0, stream: None, next_stretch: None, spare: IoBuf::default() }
+        Self {
+            table,
+            access,
+            block,
+            cursor: None,
+            sequential: 0,
+            stream: None,
+            next_stretch: None,
+            spare: IoBuf::default(),
+        }
     }
 
     /// Whether the cursor is on an entry.
@@ -147,6 +156,7 @@ impl SstIter {
     /// # Errors
     /// See [`SstIter::first`].
     #[inline]
+    #[expect(clippy::should_implement_trait, reason = "a cursor's `next` borrows its entry")]
     pub fn next(&mut self) -> Result<()> {
         self.within(BlockIter::next)?;
         self.skip_forward()

@@ -93,7 +93,10 @@ impl Sst {
         let damaged = |offset: u64, what: &str| Error::corruption(&place, offset, format_args!("expected {what}"));
         let footer_end = extent.footer_offset.checked_add(FOOTER_BYTES as u64);
         if footer_end.is_none_or(|end| end > extent.valid_len) || file.len()? < extent.valid_len {
-            return Err(damaged(extent.footer_offset, "the table's footer; the file is shorter than the manifest says"));
+            return Err(damaged(
+                extent.footer_offset,
+                "the table's footer; the file is shorter than the manifest says",
+            ));
         }
         let mut buf = IoBuf::default();
         context.counters.read(Cause::Index, FOOTER_BYTES);
@@ -117,8 +120,8 @@ impl Sst {
         let filter = Filter::from_bytes(&filter).ok_or_else(|| damaged(footer.filter.offset, "whole filter lines"))?;
         let index = Index::decode(&index, footer.data_bytes.max(footer.filter.offset))
             .ok_or_else(|| damaged(footer.index.offset, "sorted index entries within the file"))?;
-        let properties = Properties::decode(&properties)
-            .ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
+        let properties =
+            Properties::decode(&properties).ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
         Ok(Sst { file, id, extent, index, filter, properties, context })
     }
 
@@ -216,13 +219,7 @@ impl Sst {
     }
 
     /// Searches `block`, and those behind it while the key's versions may go on there.
-    fn search(
-        &self,
-        mut number: usize,
-        mut block: Arc<Block>,
-        key: &[u8],
-        seqno: SeqNo,
-    ) -> Result<Got> {
+    fn search(&self, mut number: usize, mut block: Arc<Block>, key: &[u8], seqno: SeqNo) -> Result<Got> {
         loop {
             let lookup = block.get(key, Tag::seek(seqno)).ok_or_else(|| self.damaged(number, "entries in order"))?;
             match lookup {

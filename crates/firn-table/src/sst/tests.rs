@@ -164,8 +164,7 @@ fn reads_per_get() {
         .collect();
     let (meta, _) = build(&dir.path().join("t"), &all, Codec::None);
     let file = OsFs::new().open(&dir.path().join("t"), OpenMode::ReadDirect).unwrap();
-    let context =
-        TableContext { cache: Arc::new(BlockCache::new(0, 512)), counters: Arc::new(IoCounters::default()) };
+    let context = TableContext { cache: Arc::new(BlockCache::new(0, 512)), counters: Arc::new(IoCounters::default()) };
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
     for (key, _, value) in &all {
         assert_eq!(found(table.get(key, filter::hash(key), SeqNo::MAX).unwrap()).unwrap().1, *value);

@@ -33,15 +33,17 @@ impl Sst {
         let mut last: Option<(Vec<u8>, Tag)> = None;
         let (mut seqno_min, mut seqno_max) = (SeqNo::MAX, SeqNo(0));
         let wrong = |what: &str| {
-            Err(Error::corruption(self.file().path().display(), self.extent().footer_offset, format_args!("expected {what}")))
+            Err(Error::corruption(
+                self.file().path().display(),
+                self.extent().footer_offset,
+                format_args!("expected {what}"),
+            ))
         };
         iter.first()?;
         while iter.valid() {
             let (key, tag) = (iter.key(), iter.tag());
-            if let Some((last_key, last_tag)) = &last {
-                if compare(last_key, *last_tag, key, tag) != Ordering::Less {
-                    return wrong("entries in order across blocks");
-                }
+            if last.as_ref().is_some_and(|(k, t)| compare(k, *t, key, tag) != Ordering::Less) {
+                return wrong("entries in order across blocks");
             }
             if tag.kind().is_none() {
                 return wrong("a known kind in every entry");

@@ -48,6 +48,19 @@ impl Arena {
         Arena { base, capacity: layout.size(), used: AtomicUsize::new(Self::RESERVED_BYTES) }
     }
 
+    /// Takes all back. `&mut self` proves that nobody reads it any more.
+    pub(super) fn reset(&mut self) {
+        *self.used.get_mut() = Self::RESERVED_BYTES;
+    }
+
+    /// Zeroes `space`.
+    pub(super) fn zero(&self, space: &Space) {
+        const ZEROS: [u8; ALIGN] = [0; ALIGN];
+        for at in (space.start..space.end).step_by(ALIGN) {
+            self.write(space, at as usize, &ZEROS[..ALIGN.min((space.end - at) as usize)]);
+        }
+    }
+
     fn layout(capacity: usize) -> Layout {
         let size = capacity.next_multiple_of(ALIGN).max(2 * ALIGN);
         Layout::from_size_align(size, ALIGN).unwrap_or(Layout::new::<[u64; 16]>())
@@ -86,7 +99,8 @@ impl Arena {
     pub(super) fn write(&self, space: &Space, at: usize, bytes: &[u8]) {
         assert!(at >= space.start as usize && at + bytes.len() <= space.end as usize, "a write outside its space");
         self.check(at, bytes.len());
-        // SAFETY: in bounds (above), and invariant 1: nobody else reads or writes these bytes before they are published.
+        // SAFETY: in bounds (above), and invariant 1: nobody else reads or writes these bytes before they are
+        // published.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len()) }
     }
 

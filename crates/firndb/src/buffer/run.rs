@@ -2,8 +2,8 @@
 //!
 //! 1. A [`Ticket`] is a batch's place in one buffer: its entries lie there one behind the other, filled but not linked,
 //!    seen by nobody. Dropped unlinked, it costs its space and nothing else.
-//! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible to readers whose read
-//!    point has reached those; the commit queue raises it.
+//! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible to readers whose
+//!    read point has reached those; the commit queue raises it.
 
 use super::arena::Space;
 use super::skiplist::{Node, Skiplist, VALUE_HEADER_BYTES, height, node_bytes};
@@ -54,6 +54,11 @@ impl Buffer {
     /// An empty buffer of `capacity` bytes, whose entries are in log `log_id`.
     pub(crate) fn new(capacity: usize, log_id: u64) -> Buffer {
         Buffer { list: Skiplist::new(capacity), log_id, last_seqno: AtomicU64::new(u64::MAX) }
+    }
+
+    /// This buffer emptied, for the entries of log `log_id`: its memory is used again.
+    pub(crate) fn recycle(self, log_id: u64) -> Buffer {
+        Buffer { list: self.list.recycle(), log_id, last_seqno: AtomicU64::new(u64::MAX) }
     }
 
     /// Bytes that `entries` take, at the heights that `seed` gives them.
@@ -153,9 +158,7 @@ impl Ticket {
         self.nodes().map(move |node| LogEntry {
             kind: list.tag(node).kind_byte(),
             key: list.key(node),
-            framed_value: list
-                .arena
-                .bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES + node.value_len),
+            framed_value: list.arena.bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES + node.value_len),
         })
     }
 

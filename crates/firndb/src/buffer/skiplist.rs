@@ -75,9 +75,21 @@ impl Skiplist {
 
     /// An empty list over `capacity` bytes.
     pub(super) fn new(capacity: usize) -> Skiplist {
-        let arena = Arena::new(capacity + Self::EMPTY_BYTES);
+        Self::over(Arena::new(capacity + Self::EMPTY_BYTES))
+    }
+
+    /// An empty list over the memory of one that nobody reads any more: its pages are there already.
+    pub(super) fn recycle(mut self) -> Skiplist {
+        self.arena.reset();
+        Self::over(self.arena)
+    }
+
+    fn over(arena: Arena) -> Skiplist {
         let space = arena.reserve(node_bytes(HEIGHT_MAX, 0, 0));
-        let head = space.map_or(0, |space| space.start);
+        let head = space.map_or(0, |space| {
+            arena.zero(&space);
+            space.start
+        });
         Skiplist { arena, head }
     }
 

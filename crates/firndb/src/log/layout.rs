@@ -14,8 +14,8 @@
 //! ```
 //! 1. Header checksums are salted with (log id, offset): a value that holds a copy of a frame is not taken for one.
 //! 2. The key section says how long each value is, so replay and dropped values cost no read of the value section.
-//! 3. `synced through` is a position in this file up to which everything had been synced when the frame was written: damage
-//!    in front of it is damage to what was acknowledged; behind it, it may be the torn end of the log.
+//! 3. `synced through` is a position in this file up to which everything had been synced when the frame was written:
+//!    damage in front of it is damage to what was acknowledged; behind it, it may be the torn end of the log.
 
 use firn_base::checksum::{crc32c, crc32c_salted};
 use firn_base::coding::{Reader, get_u32, put_bytes, put_varint};

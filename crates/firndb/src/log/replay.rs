@@ -2,15 +2,16 @@
 //!
 //! A log ends at the first place where no whole frame lies. That is its torn end, unless
 //! - a whole frame further on says that the log had been synced past this place, or
-//! - the manifest says that the log was synced past it;
+//! - the manifest says that the log was synced past it:
+//!
 //! then what was acknowledged is damaged, which is `Corruption` (testing.md, I8).
 
+use super::ValueAddress;
 use super::layout::{
     FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, VALUE_HEADER_BYTES, check_value, is_file_header,
     key_record,
 };
 use super::write::ValueHeaders;
-use super::ValueAddress;
 use firn_base::checksum::crc32c;
 use firn_base::coding::Reader;
 use firn_base::count::{Cause, IoCounters};
@@ -216,7 +217,8 @@ impl Replay {
     /// Where the log ends, once `next` returned false; an error if that is not where it ended when it was written.
     ///
     /// # Errors
-    /// `Corruption` if a frame behind the end says that more had been synced, or if `known_synced` (from the manifest) does.
+    /// `Corruption` if a frame behind the end says that more had been synced, or if `known_synced` (from the manifest)
+    /// does.
     pub(crate) fn end(&mut self, known_synced: u64) -> Result<End> {
         let torn = self.source.len() > self.position;
         let mut synced = self.synced_through.max(known_synced);
@@ -238,10 +240,9 @@ impl Replay {
         while at < self.source.len() {
             self.source.read(at, SEARCH_BYTES, &mut self.buf, &mut self.keys)?;
             for i in 0..self.keys.len() {
-                if self.keys[i..].starts_with(&magic) {
-                    if let Some(header) = FrameHeader::decode(&self.keys[i..], self.log_id, at + i as u64) {
-                        synced = synced.max(header.synced_through);
-                    }
+                let here = Some(&self.keys[i..]).filter(|here| here.starts_with(&magic));
+                if let Some(header) = here.and_then(|here| FrameHeader::decode(here, self.log_id, at + i as u64)) {
+                    synced = synced.max(header.synced_through);
                 }
             }
             if self.keys.len() < SEARCH_BYTES {

@@ -1,15 +1,17 @@
 //! Where the log's bytes go: straight into the file, or first into persistent memory (LAB-DB, 3.2).
 //!
-//! The persistent-memory buffer has two halves. Frames stream into the active half and are durable at the fence; a full half
-//! is written to the file by one large write while the other fills. Per half:
+//! The persistent-memory buffer has two halves. Frames stream into the active half and are durable at the fence; a
+//! full half is written to the file by one large write while the other fills. Per half:
 //!
 //! ```text
-//! half     magic: u64 | log id: u64 | base: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32 | bytes of the log
+//! half     magic: u64 | log id: u64 | base: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32 | bytes of the
+//! log
 //! ```
 //! 1. The half with `base` holds the log's bytes from offset `base` on; how many is told by the frames' own checksums.
 //! 2. A half's header changes only after what it held was written to its file and synced.
-//! 3. So at any time each byte of the log that was acknowledged is in the file or in a half, and recovery lays the halves
-//!    over the file. What lies in a half behind its last frame matches no frame of that place: checksums are salted.
+//! 3. So at any time each byte of the log that was acknowledged is in the file or in a half, and recovery lays the
+//!    halves over the file. What lies in a half behind its last frame matches no frame of that place: checksums are
+//!    salted.
 //!
 //! A crash while a half is drained leaves both copies; while its header changes, the file's copy.
 
@@ -59,9 +61,9 @@ impl PmLogBuffer {
                 halves.push(extent);
                 continue;
             }
-            let extent = pool.alloc((HALF_HEADER_BYTES + half_bytes) as u64, Owner::LogBuffer).map_err(|error| {
-                error.context("the pool has no room for the log's two buffers; raise pm.size")
-            })?;
+            let extent = pool
+                .alloc((HALF_HEADER_BYTES + half_bytes) as u64, Owner::LogBuffer)
+                .map_err(|error| error.context("the pool has no room for the log's two buffers; raise pm.size"))?;
             // A header that is none, durably, before the root can name the half.
             let fenced = pool.write_durable(extent.offset, &[&[0; HALF_HEADER_BYTES]])?;
             let entry = RootEntry { owner: Owner::LogBuffer, kind, word: 0, extent: Some(extent) };
@@ -235,8 +237,13 @@ impl PmStream {
         // The background has most often done this already.
         self.buffer.drain_full()?;
         if self.used > 0 {
-            let full =
-                Full { file: file.clone(), counters: counters.clone(), half: self.active, base: self.base, len: self.used };
+            let full = Full {
+                file: file.clone(),
+                counters: counters.clone(),
+                half: self.active,
+                base: self.base,
+                len: self.used,
+            };
             *self.buffer.full.lock() = Some(full);
         }
         Ok(())

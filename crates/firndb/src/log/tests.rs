@@ -8,7 +8,7 @@ use firn_base::count::IoCounters;
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
 use firn_base::{ErrorKind, Result, SeqNo};
-use firn_fs::{Fs, IoBackend, IoBuf, OpenMode, OsFs};
+use firn_fs::{IoBackend, IoBuf, OpenMode, OsFs};
 use firn_pm::{Backend, PmConfig, Pool};
 use std::path::Path;
 use std::sync::Arc;
@@ -153,8 +153,8 @@ fn a_value_that_looks_like_the_log() {
     assert!(end.torn);
 }
 
-/// lab_04: the log goes through two halves in persistent memory, durable at the fence, and reaches the file in writes of
-/// a half each.
+/// lab_04: the log goes through two halves in persistent memory, durable at the fence, and reaches the file in writes
+/// of a half each.
 #[test]
 fn lab_04_log_buffer() {
     const HALF: usize = 8 << 10;

@@ -4,15 +4,16 @@
 //!    next, whose checksums do not match the leftovers behind it.
 //! 2. After a failed sync nothing is known about the pages, so the log is poisoned: nothing is acknowledged any more.
 //! 3. A log's end is in the manifest before a later log acknowledges anything (the caller records [`LogEnd`]).
-//! 4. A sync of this log first syncs the sealed ones before it that were not: what is acknowledged has no hole in front.
+//! 4. A sync of this log first syncs the sealed ones before it that were not: what is acknowledged has no hole in
+//!    front.
 //!
 //! A crash leaves any number of whole frames and one that is cut; replay tells a cut one by its checksums.
 
+use super::ValueAddress;
 use super::layout::{
     FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, VALUE_HEADER_BYTES, file_header, put_key_record,
 };
 use super::sink::{PmLogBuffer, Sink};
-use super::ValueAddress;
 use crate::buffer::Ticket;
 use crate::files::Files;
 use firn_base::checksum::crc32c;
@@ -107,8 +108,8 @@ impl LogWriter {
         self.log_id
     }
 
-    /// Appends one frame with the entries of `group`, numbered from `first_seqno` on. With `power`, what is in the log is
-    /// durable when this returns; without, it has reached the operating system.
+    /// Appends one frame with the entries of `group`, numbered from `first_seqno` on. With `power`, what is in the log
+    /// is durable when this returns; without, it has reached the operating system.
     ///
     /// # Errors
     /// `NoSpace` and `Io`: nothing of the group is acknowledged and the log goes on. `Poisoned`: a sync failed.

@@ -13,8 +13,8 @@ use firn_base::{Error, ErrorKind, Result};
 use firn_fs::{Fs, IoBuf, OpenMode};
 use std::path::Path;
 
-/// Reads CURRENT and the manifest it names. Returns the manifest's id and the state that it describes; `None` if there is
-/// no CURRENT.
+/// Reads CURRENT and the manifest it names. Returns the manifest's id and the state that it describes; `None` if there
+/// is no CURRENT.
 ///
 /// # Errors
 /// `Corruption` if either is damaged.
@@ -58,7 +58,9 @@ fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
         if at == 0 && edit.uuid.is_none() {
             return Err(damaged("expected a snapshot record first"));
         }
-        version.apply(&edit).map_err(|broken| damaged(&format!("expected a record that keeps the invariant {broken}")))?;
+        version
+            .apply(&edit)
+            .map_err(|broken| damaged(&format!("expected a record that keeps the invariant {broken}")))?;
         at += RECORD_HEADER_BYTES + record.len();
     }
     if at == 0 || (at..bytes.len()).skip(1).any(|later| payload(bytes, id, later).is_some()) {

@@ -22,7 +22,7 @@ fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
         seqno_max: SeqNo(id + 5),
         smallest: smallest.into(),
         largest: largest.into(),
-        shared: id % 2 == 0,
+        shared: id.is_multiple_of(2),
     }
 }
 
@@ -121,7 +121,8 @@ fn every_byte_cut_or_flipped() {
         std::fs::write(&path, bytes).unwrap();
         read(&fs, dir.path(), &IoCounters::default()).map(|found| found.unwrap().1.edit_id)
     };
-    let last_record = RECORD_HEADER_BYTES + Edit { id: last, add: vec![(2, table(39, "k19", "k19"))], ..Edit::default() }.encode().len();
+    let last_record = RECORD_HEADER_BYTES
+        + Edit { id: last, add: vec![(2, table(39, "k19", "k19"))], ..Edit::default() }.encode().len();
     for at in 0..bytes.len() {
         match open(&bytes[..at]) {
             Ok(edit_id) => assert!(edit_id < last),

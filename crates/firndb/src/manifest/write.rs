@@ -40,7 +40,17 @@ impl ManifestWriter {
         bytes_max: u64,
     ) -> Result<ManifestWriter> {
         let (file, position) = start(&files, &counters, id, &version)?;
-        Ok(ManifestWriter { files, counters, id, file: Some(file), position, synced: true, bytes_max, version, poison: None })
+        Ok(ManifestWriter {
+            files,
+            counters,
+            id,
+            file: Some(file),
+            position,
+            synced: true,
+            bytes_max,
+            version,
+            poison: None,
+        })
     }
 
     /// The manifest of a database that is open to read: it takes no records.
@@ -136,12 +146,7 @@ impl ManifestWriter {
 }
 
 /// Writes a manifest that holds a snapshot, and makes CURRENT name it.
-pub(crate) fn start(
-    files: &Files,
-    counters: &IoCounters,
-    id: u64,
-    version: &Version,
-) -> Result<(Arc<dyn File>, u64)> {
+pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Version) -> Result<(Arc<dyn File>, u64)> {
     let file = files.fs.open(&files.manifest(id), OpenMode::Create)?;
     let bytes = record(id, 0, &version.snapshot().encode());
     file.write(0, &[&bytes])?;
@@ -155,7 +160,9 @@ pub(crate) fn start(
     files.sync_dir()?;
     files.fs.rename(&fresh, &files::current(&files.dir))?;
     // From here on nobody knows which manifest a crash would find.
-    files.sync_dir().map_err(|error| Error::new(ErrorKind::Poisoned, format!("CURRENT could not be synced ({error})")))?;
+    files
+        .sync_dir()
+        .map_err(|error| Error::new(ErrorKind::Poisoned, format!("CURRENT could not be synced ({error})")))?;
     counters.wrote(Cause::Manifest, bytes.len() + contents.len());
     Ok((file, bytes.len() as u64))
 }

@@ -52,13 +52,9 @@ pub(crate) struct Made {
 ///
 /// # Errors
 /// What reading and writing met.
-pub(crate) async fn run(
-    plan: &Plan,
-    state: &ReadState,
-    snapshots: &[SeqNo],
-    context: &MillContext,
-) -> Result<Made> {
-    let mut edit = Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
+pub(crate) async fn run(plan: &Plan, state: &ReadState, snapshots: &[SeqNo], context: &MillContext) -> Result<Made> {
+    let mut edit =
+        Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
     if plan.how == How::Move {
         edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
         return Ok(Made { edit, created: Vec::new() });
@@ -158,9 +154,10 @@ pub(crate) async fn write_tables(
     context: &MillContext,
 ) -> Result<Vec<TableMeta>> {
     let mut writer = TablesWriter { context, output, metas: Vec::new(), created: Vec::new(), open: None };
-    let written = writer.write(merge, snapshots, below).await.and_then(|()| {
-        if writer.created.is_empty() { Ok(()) } else { context.files.sync_dir() }
-    });
+    let written = writer
+        .write(merge, snapshots, below)
+        .await
+        .and_then(|()| if writer.created.is_empty() { Ok(()) } else { context.files.sync_dir() });
     if let Err(error) = written {
         for id in &writer.created {
             // What cannot be removed now is an orphan, which the next open removes.

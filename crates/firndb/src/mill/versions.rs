@@ -1,7 +1,7 @@
 //! Which versions of a key a merge may drop.
 //!
-//! Entries come in internal key order, so a key's versions come newest first. A version is needed if it is the newest at
-//! some read point: the present one (every later one sees it or a newer) or a live snapshot.
+//! Entries come in internal key order, so a key's versions come newest first. A version is needed if it is the newest
+//! at some read point: the present one (every later one sees it or a newer) or a live snapshot.
 //! 1. A version with a newer one at or below the same read point is not needed by any.
 //! 2. A tombstone that every snapshot sees, and below which nothing of its key lies, says nothing.
 

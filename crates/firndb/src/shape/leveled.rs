@@ -1,5 +1,5 @@
-//! The leveled shape: level 0 collects flushed buffers, every level below is one sorted run of tables, each level a fixed
-//! factor larger than the one above (O'Neil et al. 1996; LevelDB's arrangement).
+//! The leveled shape: level 0 collects flushed buffers, every level below is one sorted run of tables, each level a
+//! fixed factor larger than the one above (O'Neil et al. 1996; LevelDB's arrangement).
 //!
 //! In order of urgency: flush the oldest full buffer; compact the level that is furthest over its target; compact a
 //! table that costs too many fruitless reads. Pure: reads the state and the facts, changes nothing.
@@ -11,8 +11,8 @@ use firn_base::{Limits, SeqNo};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A table is moved down only if it overlaps less than this many tables' worth of the level below the next: otherwise its
-/// own compaction would be a large one.
+/// A table is moved down only if it overlaps less than this many tables' worth of the level below the next: otherwise
+/// its own compaction would be a large one.
 const GRANDPARENT_TABLES: u64 = 10;
 
 /// What a pick needs to know besides the state.
@@ -122,9 +122,7 @@ fn pick_table(i: usize, part: &Part, level: usize, facts: &Facts<'_>) -> Option<
         })
         .collect();
     choices.sort_by(|a, b| a.0.total_cmp(&b.0));
-    choices
-        .iter()
-        .find_map(|(_, run)| plan_for(i, part, level, std::slice::from_ref(*run), facts, Reason::Size))
+    choices.iter().find_map(|(_, run)| plan_for(i, part, level, std::slice::from_ref(*run), facts, Reason::Size))
 }
 
 fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
@@ -152,7 +150,8 @@ pub(crate) fn pick_manual(
         let meets = runs.iter().any(|run| in_range(&run));
         return meets.then(|| plan_for(0, part, 0, runs, facts, Reason::Manual)).flatten();
     }
-    let run = runs.iter().filter(in_range).find(|run| after.is_none_or(|after| run.meta.smallest.as_slice() > after))?;
+    let run =
+        runs.iter().filter(in_range).find(|run| after.is_none_or(|after| run.meta.smallest.as_slice() > after))?;
     plan_for(0, part, level, std::slice::from_ref(run), facts, Reason::Manual)
 }
 
@@ -171,9 +170,10 @@ fn plan_for(
     if inputs.iter().chain(overlapping).any(|run| facts.busy.contains(&run.meta.id)) {
         return None;
     }
-    let grandparents = part.levels.get(level + 2).map_or(0, |below| {
-        below.overlapping(smallest, largest).iter().map(|run| run.meta.bytes()).sum()
-    });
+    let grandparents = part
+        .levels
+        .get(level + 2)
+        .map_or(0, |below| below.overlapping(smallest, largest).iter().map(|run| run.meta.bytes()).sum());
     let movable = inputs.len() == 1 && overlapping.is_empty();
     let cheap_later = grandparents <= GRANDPARENT_TABLES * facts.limits.table_bytes;
     // A user who asks wants entries dropped, which a move does not do.

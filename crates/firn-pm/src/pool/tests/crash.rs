@@ -12,8 +12,8 @@ fn pattern(edit: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (firn_base::seed::mix((edit << 32) | (at / 8)) >> (at % 8 * 8)) as u8).collect()
 }
 
-/// An edit writes 130 bytes and `step` more than the one before. Opens, then edits 1 to `edits`, each an operation, as the growth before edit 3 is one: a new extent is written and named, the one of three edits ago is dropped and
-/// freed.
+/// An edit writes 130 bytes and `step` more than the one before. Opens, then edits 1 to `edits`, each an operation, as
+/// the growth before edit 3 is one: a new extent is written and named, the one of three edits ago is dropped and freed.
 fn script(sim: &SimRegion, edits: u64, step: u64) -> Result<()> {
     let pool = Pool::open_simulated(sim, UUID)?;
     pool.finish_recovery()?;
