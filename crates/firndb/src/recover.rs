@@ -18,7 +18,7 @@ use crate::db::{Counts, Db, Inner, Logs, Readers, emit};
 use crate::event::Event;
 use crate::files::{self, FileName, Files};
 use crate::log::{End, FILE_HEADER_BYTES, LogEnd, LogSource, LogWriter, PmLogBuffer, Replay, Replayed};
-use crate::manifest::{self, Edit, ManifestWriter, PmPairing, TableMeta, Version};
+use crate::manifest::{self, Edit, LogState, ManifestWriter, PmPairing, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::{Options, Profile};
 use crate::run_iter::{MergeIter, RunIter};
@@ -251,7 +251,8 @@ impl Recovery {
     fn open_pool(&mut self) -> Result<()> {
         let paired = self.version.pm.map_or(0, |pm| pm.generation);
         let Some(config) = &self.options.pm else {
-            let open_logs = self.version.logs.values().any(|end| end.is_none_or(|end| end.synced_through < end.end));
+            let open_logs =
+                self.version.logs.values().any(|log| log.end.is_none_or(|end| end.synced_through < end.end));
             if paired > 0 && open_logs {
                 let message = "the end of this database's log is in a persistent-memory pool; open it with `pm` set to \
                                that pool (after a clean close it opens without)";
@@ -311,10 +312,13 @@ impl Recovery {
 
     /// Replays the logs in order. Behind a torn end nothing may follow that was acknowledged as durable.
     fn replay_logs(&mut self) -> Result<()> {
-        let logs: BTreeMap<u64, Option<LogEnd>> = self.version.logs.clone();
+        let logs: BTreeMap<u64, LogState> = self.version.logs.clone();
         let mut torn: Option<u64> = None;
-        for (log_id, sealed) in logs {
-            let mut replay = self.open_log(log_id, sealed)?;
+        for (log_id, LogState { end: sealed, named }) in logs {
+            let Some(mut replay) = self.open_log(log_id, sealed, named)? else {
+                torn.get_or_insert(log_id);
+                continue;
+            };
             if let Some(torn) = torn {
                 while replay.next(|_| Ok(()))? {}
                 if replay.synced_through() > 0 {
@@ -336,14 +340,18 @@ impl Recovery {
         Ok(())
     }
 
-    fn open_log(&self, log_id: u64, sealed: Option<LogEnd>) -> Result<Replay> {
+    /// The log's replay; `None` if a power cut took the log before its name was durable.
+    fn open_log(&self, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Option<Replay>> {
         let path = self.files.log(log_id);
-        let file = self.files.fs.open(&path, OpenMode::Read).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => {
-                Error::corruption(path.display(), 0, "the manifest names this log, but the file is missing")
+        let file = match self.files.fs.open(&path, OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound && !named => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let expected = "the manifest names this log, but the file is missing";
+                return Err(Error::corruption(path.display(), 0, expected));
             }
-            _ => error,
-        })?;
+            Err(error) => return Err(error),
+        };
         // The halves before the file's length: what a writer moves from there meanwhile is then seen twice, not never.
         let overlay = match &self.pm {
             Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
@@ -354,7 +362,7 @@ impl Recovery {
         if let Some(end) = sealed {
             source.cut(end.end);
         }
-        Replay::open(source, log_id, &self.files.uuid)
+        Replay::open(source, log_id, &self.files.uuid).map(Some)
     }
 
     fn replay_entry(&mut self, replayed: &Replayed<'_>) -> Result<()> {

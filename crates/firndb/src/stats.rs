@@ -75,7 +75,7 @@ pub struct Stats {
     pub write_amplification: f64,
     /// Bytes of live tables.
     pub table_bytes: u64,
-    /// Bytes of obsolete tables that readers still hold.
+    /// Logs that hold what is in no table yet.
     pub logs: usize,
     /// Levels.
     pub levels: Vec<LevelStats>,

@@ -164,7 +164,7 @@ impl Inner {
         if self.logs.ends_synced.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.manifest.lock().sync()?;
+        self.manifest.lock().make_durable(|| self.next_file_id())?;
         self.logs.ends_synced.store(true, Ordering::Release);
         Ok(())
     }

@@ -24,8 +24,8 @@ fn files(dir: &Path) -> Arc<Files> {
     Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: UUID })
 }
 
-fn writer(files: &Arc<Files>, pm: Option<PmLogBuffer>) -> LogWriter {
-    LogWriter::create(files.clone(), Arc::new(IoCounters::default()), LOG, Arc::new(AtomicU64::new(0)), pm).unwrap()
+fn writer(files: &Arc<Files>) -> LogWriter {
+    LogWriter::create(files.clone(), Arc::new(IoCounters::default()), LOG, Arc::new(AtomicU64::new(0))).unwrap()
 }
 
 /// Appends groups of random entries, each group synced or not; checks that every value can be read at its address.
@@ -79,7 +79,7 @@ fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Res
 fn what_was_written_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
-    let mut log = writer(&files, None);
+    let mut log = writer(&files);
     let issued = append(&mut log, &mut Seed::new(1), 50, false);
     let end = log.end();
     let (found, replayed) = replay(&files, Vec::new(), 0).unwrap();
@@ -92,7 +92,7 @@ fn what_was_written_comes_back() {
 fn cut_anywhere_gives_a_prefix() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
-    let mut log = writer(&files, None);
+    let mut log = writer(&files);
     let issued = append(&mut log, &mut Seed::new(2), 12, false);
     let bytes = std::fs::read(files.log(LOG)).unwrap();
     for cut in 0..bytes.len() {
@@ -110,7 +110,7 @@ fn cut_anywhere_gives_a_prefix() {
 fn a_flipped_bit_is_damage_or_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
-    let mut log = writer(&files, None);
+    let mut log = writer(&files);
     let issued = append(&mut log, &mut Seed::new(3), 12, true);
     let bytes = std::fs::read(files.log(LOG)).unwrap();
     let (mut damaged, mut torn) = (0, 0);
@@ -138,7 +138,7 @@ fn a_flipped_bit_is_damage_or_the_end() {
 fn a_value_that_looks_like_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
-    let mut log = writer(&files, None);
+    let mut log = writer(&files);
     append(&mut log, &mut Seed::new(4), 3, true);
     let copy = std::fs::read(files.log(LOG)).unwrap();
     let buffer = Arc::new(Buffer::new(1 << 20, LOG));
@@ -166,7 +166,8 @@ fn lab_04_log_buffer() {
     let half = PmLogBuffer::open(&pool, UUID, HALF).unwrap().unwrap();
     let counters = Arc::new(IoCounters::default());
     let floor = Arc::new(AtomicU64::new(0));
-    let mut log = LogWriter::create(files.clone(), counters.clone(), LOG, floor, Some(half)).unwrap();
+    let mut log = LogWriter::create(files.clone(), counters.clone(), LOG, floor).unwrap();
+    log.go_through(half).unwrap();
     let issued = append(&mut log, &mut Seed::new(5), 60, false);
     let end = log.end();
     assert_eq!(end.synced_through, end.end, "durable at the fence");
@@ -197,7 +198,7 @@ fn no_log_buffer_without_a_durable_fence() {
 fn rotation_seals() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
-    let mut log = writer(&files, None);
+    let mut log = writer(&files);
     let issued = append(&mut log, &mut Seed::new(6), 5, false);
     let end = log.rotate(LOG + 1).unwrap();
     assert_eq!((end.log_id, end.synced_through), (LOG, 0));
@@ -213,7 +214,7 @@ proptest::proptest! {
     fn hostile_logs(bytes: Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
         let files = files(dir.path());
-        drop(writer(&files, None));
+        drop(writer(&files));
         let mut log = std::fs::read(files.log(LOG)).unwrap();
         log.extend_from_slice(b"FRM1");
         log.extend_from_slice(&bytes);

@@ -70,7 +70,7 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates log `log_id`, durably as far as its name goes.
+    /// Creates log `log_id`. Its name is durable once a manifest record that names it is.
     ///
     /// # Errors
     /// What creating the file met.
@@ -227,7 +227,7 @@ fn create_file(files: &Files, counters: &IoCounters, log_id: u64) -> Result<Arc<
     let path = files.log(log_id);
     let file = files.fs.open(&path, OpenMode::Create)?;
     let header = file_header(log_id, &files.uuid);
-    if let Err(error) = file.write(0, &[&header]).and_then(|()| files.sync_dir()) {
+    if let Err(error) = file.write(0, &[&header]) {
         // The next log may have another id; this one would lie around until the next open.
         let _left = files.fs.remove(&path);
         return Err(error);

@@ -71,6 +71,8 @@ pub(crate) struct Edit {
     pub(crate) log_floor: Option<u64>,
     pub(crate) logs_added: Vec<u64>,
     pub(crate) logs_sealed: Vec<LogEnd>,
+    /// Logs whose names are durable.
+    pub(crate) logs_named: Vec<u64>,
     /// (level, table)
     pub(crate) add: Vec<(usize, TableMeta)>,
     /// (level, file id)
@@ -89,6 +91,7 @@ const LOG_SEALED: u64 = 8;
 const ADD: u64 = 9;
 const DROP: u64 = 10;
 const PM: u64 = 11;
+const LOG_NAMED: u64 = 12;
 
 /// Levels that a record may name.
 const LEVELS_MAX: usize = 64;
@@ -109,6 +112,9 @@ impl Edit {
         number(LOG_FLOOR, self.log_floor);
         for &log in &self.logs_added {
             number(LOG_ADDED, Some(log));
+        }
+        for &log in &self.logs_named {
+            number(LOG_NAMED, Some(log));
         }
         number(PM, self.pm.map(|pm| pm.generation));
         if let Some(uuid) = &self.uuid {
@@ -153,6 +159,7 @@ impl Edit {
             LAST_SEQNO => self.last_seqno = Some(seqno(reader)?),
             LOG_FLOOR => self.log_floor = Some(reader.varint()?),
             LOG_ADDED => self.logs_added.push(reader.varint()?),
+            LOG_NAMED => self.logs_named.push(reader.varint()?),
             LOG_SEALED => self.logs_sealed.push(LogEnd {
                 log_id: reader.varint()?,
                 end: reader.varint()?,

@@ -2,34 +2,45 @@
 //!
 //! ```text
 //! manifest  record ...
-//! record    payload length: u32 | CRC-32C of the payload, salted with (manifest id, offset): u32 | payload
+//! record    payload length: u32 | CRC-32C of what follows, salted with (manifest id, offset): u32 | synced through: u64
+//!           | payload
 //! CURRENT   "MANIFEST-NNNNNN " | CRC-32C of that in eight hex digits | "\n"
 //! ```
 
 use crate::files::{FileName, manifest_name, parse};
 use firn_base::checksum::{crc32c, crc32c_salted};
-use firn_base::coding::get_u32;
+use firn_base::coding::{get_u32, get_u64};
 
-pub(super) const RECORD_HEADER_BYTES: usize = 8;
+pub(super) const RECORD_HEADER_BYTES: usize = 16;
 /// The most bytes a record may have; a snapshot of a million tables fits.
 pub(super) const RECORD_BYTES_MAX: usize = 1 << 30;
 
-/// A record as it goes to `offset` of manifest `id`.
-pub(super) fn record(id: u64, offset: u64, payload: &[u8]) -> Vec<u8> {
+/// A record as it goes to `offset` of manifest `id`, of which the first `synced_through` bytes are durable by then.
+pub(super) fn record(id: u64, offset: u64, synced_through: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(RECORD_HEADER_BYTES + payload.len());
+    let synced = synced_through.to_le_bytes();
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    out.extend_from_slice(&crc32c_salted(id, offset, &[payload]).to_le_bytes());
+    out.extend_from_slice(&crc32c_salted(id, offset, &[&synced, payload]).to_le_bytes());
+    out.extend_from_slice(&synced);
     out.extend_from_slice(payload);
     out
 }
 
-/// The payload of the whole record at `offset` of the manifest's `bytes`.
-pub(super) fn payload(bytes: &[u8], id: u64, offset: usize) -> Option<&[u8]> {
+/// A whole record.
+pub(super) struct Record<'a> {
+    pub(super) payload: &'a [u8],
+    pub(super) synced_through: u64,
+}
+
+/// The whole record at `offset` of the manifest's `bytes`, if there is one.
+pub(super) fn whole_record(bytes: &[u8], id: u64, offset: usize) -> Option<Record<'_>> {
     let len = get_u32(bytes, offset)? as usize;
     let crc = get_u32(bytes, offset.checked_add(4)?)?;
+    let synced_through = get_u64(bytes, offset.checked_add(8)?)?;
     let start = offset.checked_add(RECORD_HEADER_BYTES)?;
     let payload = bytes.get(start..start.checked_add(len)?)?;
-    (len > 0 && len <= RECORD_BYTES_MAX && crc32c_salted(id, offset as u64, &[payload]) == crc).then_some(payload)
+    let matches = || crc32c_salted(id, offset as u64, &[&synced_through.to_le_bytes(), payload]) == crc;
+    (len > 0 && len <= RECORD_BYTES_MAX && matches()).then_some(Record { payload, synced_through })
 }
 
 /// The contents of a CURRENT that names manifest `id`.

@@ -10,5 +10,5 @@ mod write;
 
 pub(crate) use edit::{Edit, PmPairing, TableMeta};
 pub(crate) use read::read;
-pub(crate) use version::Version;
+pub(crate) use version::{LogState, Version};
 pub(crate) use write::{ManifestWriter, start};

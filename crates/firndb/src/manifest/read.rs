@@ -1,11 +1,13 @@
 //! Reading the manifest that CURRENT names.
 //!
-//! The manifest ends at the first place where no whole record lies. That is its torn end, unless a whole record lies
-//! further on: then one that was relied upon is damaged. A lost last record is no silent loss: what it made obsolete
-//! was deleted only after it was durable, so the files that the shorter manifest needs are missing, which open notices.
+//! The manifest ends at the first place where no whole record lies. That is its torn end, unless a whole record further on
+//! says that the manifest had been synced past this place: then what was relied upon is damaged. (Records of logs begun
+//! and ended are not synced by themselves, so a torn one can lie in front of a whole one.) A lost last record is no silent
+//! loss: what it made obsolete was deleted only after it was durable, so the files that the shorter manifest needs are
+//! missing, which open notices.
 
 use super::edit::Edit;
-use super::layout::{RECORD_HEADER_BYTES, parse_current, payload};
+use super::layout::{RECORD_HEADER_BYTES, parse_current, whole_record};
 use super::version::Version;
 use crate::files::{current, manifest_name};
 use firn_base::count::{Cause, IoCounters};
@@ -46,9 +48,9 @@ fn read_file(fs: &dyn Fs, path: &Path, counters: &IoCounters) -> Result<Vec<u8>>
 fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
     let mut version = Version::default();
     let mut at = 0;
-    while let Some(record) = payload(bytes, id, at) {
+    while let Some(record) = whole_record(bytes, id, at) {
         let damaged = |expected: &str| Error::corruption(path.display(), at as u64, expected);
-        let edit = Edit::decode(record).ok_or_else(|| {
+        let edit = Edit::decode(record.payload).ok_or_else(|| {
             let message = format!(
                 "{} holds a record that this version of FirnDB does not know; open it with the version that wrote it",
                 path.display()
@@ -61,9 +63,10 @@ fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
         version
             .apply(&edit)
             .map_err(|broken| damaged(&format!("expected a record that keeps the invariant {broken}")))?;
-        at += RECORD_HEADER_BYTES + record.len();
+        at += RECORD_HEADER_BYTES + record.payload.len();
     }
-    if at == 0 || (at..bytes.len()).skip(1).any(|later| payload(bytes, id, later).is_some()) {
+    let is_relied_on = |later| whole_record(bytes, id, later).is_some_and(|later| later.synced_through > at as u64);
+    if at == 0 || (at + 1..bytes.len()).any(is_relied_on) {
         return Err(Error::corruption(path.display(), at as u64, "expected a whole record"));
     }
     Ok(version)

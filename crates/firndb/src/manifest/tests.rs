@@ -35,6 +35,7 @@ fn edit(id: u64) -> Edit {
         last_seqno: Some(SeqNo(1000)),
         log_floor: Some(4),
         logs_added: vec![4, 5],
+        logs_named: vec![5],
         logs_sealed: vec![LogEnd { log_id: 4, end: 300, synced_through: 200 }],
         add: vec![(0, table(8, "a", "z")), (1, table(9, "a", "c")), (1, table(10, "d", "f"))],
         drop: vec![],
@@ -153,7 +154,7 @@ fn a_record_of_a_later_version_is_incompatible() {
     let _writer = written(dir.path(), 1 << 20);
     let path = dir.path().join(files::manifest_name(1));
     let mut bytes = std::fs::read(&path).unwrap();
-    let next = record(1, bytes.len() as u64, &[63, 1]);
+    let next = record(1, bytes.len() as u64, 0, &[63, 1]);
     bytes.extend_from_slice(&next);
     std::fs::write(&path, &bytes).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);

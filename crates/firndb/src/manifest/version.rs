@@ -12,6 +12,15 @@ use firn_base::SeqNo;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// What is known of a log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LogState {
+    /// Where it ends, once it was sealed.
+    pub(crate) end: Option<LogEnd>,
+    /// Whether its name is durable. If not, it may be missing after a power cut, and nothing in it was promised to survive.
+    pub(crate) named: bool,
+}
+
 /// The state that the records so far describe.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
@@ -21,8 +30,8 @@ pub(crate) struct Version {
     pub(crate) next_file_id: u64,
     pub(crate) last_seqno: SeqNo,
     pub(crate) log_floor: u64,
-    /// Logs at or above the floor, with their ends where sealed.
-    pub(crate) logs: BTreeMap<u64, Option<LogEnd>>,
+    /// Logs at or above the floor.
+    pub(crate) logs: BTreeMap<u64, LogState>,
     /// Tables of each level; level 0 newest first, others by key.
     pub(crate) levels: Vec<Vec<Arc<TableMeta>>>,
     pub(crate) pm: Option<PmPairing>,
@@ -52,18 +61,33 @@ impl Version {
         Ok(())
     }
 
+    /// Notes that the names of these logs are durable.
+    pub(crate) fn name_logs(&mut self, logs: &[u64]) {
+        for log in logs {
+            if let Some(log) = self.logs.get_mut(log) {
+                log.named = true;
+            }
+        }
+    }
+
+    /// Notes that the names of all logs are durable.
+    pub(crate) fn name_all_logs(&mut self) {
+        self.logs.values_mut().for_each(|log| log.named = true);
+    }
+
     fn apply_logs(&mut self, edit: &Edit) -> Result<(), &'static str> {
         for &log in &edit.logs_added {
-            self.logs.insert(log, None);
+            self.logs.insert(log, LogState::default());
         }
         for &end in &edit.logs_sealed {
             if end.synced_through > end.end {
                 return Err("rising: a log synced past its end");
             }
-            if let Some(sealed) = self.logs.get_mut(&end.log_id) {
-                *sealed = Some(end);
+            if let Some(log) = self.logs.get_mut(&end.log_id) {
+                log.end = Some(end);
             }
         }
+        self.name_logs(&edit.logs_named);
         if let Some(floor) = edit.log_floor {
             self.log_floor = self.log_floor.max(floor);
             self.logs = self.logs.split_off(&self.log_floor);
@@ -109,7 +133,8 @@ impl Version {
             last_seqno: Some(self.last_seqno),
             log_floor: Some(self.log_floor),
             logs_added: self.logs.keys().copied().collect(),
-            logs_sealed: self.logs.values().flatten().copied().collect(),
+            logs_sealed: self.logs.values().filter_map(|log| log.end).collect(),
+            logs_named: self.logs.iter().filter(|(_, log)| log.named).map(|(&id, _)| id).collect(),
             add: self.levels.iter().enumerate().flat_map(tables).collect(),
             drop: Vec::new(),
             pm: self.pm,

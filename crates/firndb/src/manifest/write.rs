@@ -1,9 +1,11 @@
 //! Writing the manifest: one record per edit, and a fresh file when the old one has grown long.
 //!
 //! 1. An edit is installed only after its record is durable (or, for a log's seal under process durability, written).
-//!    Only the last record may be not synced.
-//! 2. A fresh manifest begins with a snapshot and is durable before CURRENT names it; CURRENT changes by rename.
-//! 3. After a failed write the record's place is written again; after a failed sync the writer is poisoned.
+//! 2. A log's name is made durable with the first record that must be, which says so (`logs_named`): from then on a log
+//!    that is missing is damage. Not when it is created: that is on the path of a commit, and syncing a directory can
+//!    wait for the whole of the old log to reach the device.
+//! 3. A fresh manifest begins with a snapshot and is durable before CURRENT names it; CURRENT changes by rename.
+//! 4. After a failed write the record's place is written again; after a failed sync the writer is poisoned.
 
 use super::edit::Edit;
 use super::layout::{current, record};
@@ -22,7 +24,8 @@ pub(crate) struct ManifestWriter {
     /// None for a database that is open to read.
     file: Option<Arc<dyn File>>,
     position: u64,
-    synced: bool,
+    /// Up to where the manifest is durable.
+    synced_through: u64,
     bytes_max: u64,
     version: Version,
     poison: Option<Error>,
@@ -37,9 +40,11 @@ impl ManifestWriter {
         files: Arc<Files>,
         counters: Arc<IoCounters>,
         id: u64,
-        version: Version,
+        mut version: Version,
         bytes_max: u64,
     ) -> Result<ManifestWriter> {
+        // The directory is synced before CURRENT names this manifest.
+        version.name_all_logs();
         let (file, position) = start(&files, &counters, id, &version)?;
         Ok(ManifestWriter {
             files,
@@ -47,7 +52,8 @@ impl ManifestWriter {
             id,
             file: Some(file),
             position,
-            synced: true,
+            synced_through: position,
+
             bytes_max,
             version,
             poison: None,
@@ -57,7 +63,7 @@ impl ManifestWriter {
     /// The manifest of a database that is open to read: it takes no records.
     pub(crate) fn read_only(files: Arc<Files>, counters: Arc<IoCounters>, id: u64, version: Version) -> Self {
         let (file, bytes_max) = (None, u64::MAX);
-        ManifestWriter { files, counters, id, file, position: 0, synced: true, bytes_max, version, poison: None }
+        ManifestWriter { files, counters, id, file, position: 0, synced_through: 0, bytes_max, version, poison: None }
     }
 
     /// The state that the records so far describe.
@@ -75,22 +81,29 @@ impl ManifestWriter {
     /// # Errors
     /// `NoSpace`, `Io`: nothing changed. `Poisoned`: a sync failed, and nothing more can be recorded.
     pub(crate) fn append(&mut self, mut edit: Edit, durable: bool, new_id: impl FnOnce() -> u64) -> Result<()> {
-        // Never two records that are not synced: a power cut could leave the second without the first, which reads as damage.
-        self.sync()?;
+        self.check_poison()?;
         edit.id = self.version.edit_id + 1;
         let mut next = self.version.clone();
         let file = self.file.clone().ok_or_else(|| Error::invalid("the database was opened read-only"))?;
         next.apply(&edit).map_err(|broken| {
             Error::corruption(file.path().display(), self.position, format_args!("an edit broke {broken}"))
         })?;
-        let bytes = record(self.id, self.position, &edit.encode());
+        let unnamed: Vec<u64> = next.logs.iter().filter(|(_, log)| !log.named).map(|(&id, _)| id).collect();
+        if durable && !unnamed.is_empty() {
+            self.files.sync_dir()?;
+            next.name_logs(&unnamed);
+            edit.logs_named = unnamed;
+        }
+        let bytes = record(self.id, self.position, self.synced_through, &edit.encode());
         file.write(self.position, &[&bytes])?;
         self.counters.wrote(Cause::Manifest, bytes.len());
-        self.synced = false;
         if durable {
             self.sync()?;
         }
         self.position += bytes.len() as u64;
+        if durable {
+            self.synced_through = self.position;
+        }
         self.version = next;
         if self.position > self.bytes_max {
             self.renew(new_id())?;
@@ -98,22 +111,24 @@ impl ManifestWriter {
         Ok(())
     }
 
-    /// Makes all records durable.
+    /// Makes all records durable, and the names of the logs that they add.
     ///
     /// # Errors
-    /// `Poisoned` if the sync fails.
-    pub(crate) fn sync(&mut self) -> Result<()> {
-        self.check_poison()?;
-        if self.synced {
-            return Ok(());
+    /// As [`ManifestWriter::append`].
+    pub(crate) fn make_durable(&mut self, new_id: impl FnOnce() -> u64) -> Result<()> {
+        if self.synced_through == self.position && self.version.logs.values().all(|log| log.named) {
+            return self.check_poison();
         }
+        self.append(Edit::default(), true, new_id)
+    }
+
+    fn sync(&mut self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         if let Err(error) = file.sync() {
             let message = format!("the manifest could not be synced ({error}); reads go on, reopen to recover");
             self.poison = Some(Error::new(ErrorKind::Poisoned, message));
             return self.check_poison();
         }
-        self.synced = true;
         Ok(())
     }
 
@@ -124,10 +139,12 @@ impl ManifestWriter {
     /// Goes on in a fresh manifest. If that fails the old one goes on: it is longer than it should be, nothing else.
     fn renew(&mut self, id: u64) -> Result<()> {
         self.version.next_file_id = self.version.next_file_id.max(id + 1);
+        let before = self.version.clone();
+        self.version.name_all_logs();
         match start(&self.files, &self.counters, id, &self.version) {
             Ok((file, position)) => {
                 let old = self.files.manifest(self.id);
-                (self.id, self.file, self.position, self.synced) = (id, Some(file), position, true);
+                (self.id, self.file, self.position, self.synced_through) = (id, Some(file), position, position);
                 if let Err(error) = self.files.fs.remove(&old) {
                     tracing::warn!(%error, "an old manifest stays");
                 }
@@ -140,6 +157,7 @@ impl ManifestWriter {
             }
             Err(error) => {
                 tracing::warn!(%error, "the manifest could not be renewed");
+                self.version = before;
                 self.bytes_max = self.bytes_max.saturating_mul(2);
             }
         }
@@ -150,7 +168,7 @@ impl ManifestWriter {
 /// Writes a manifest that holds a snapshot, and makes CURRENT name it.
 pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Version) -> Result<(Arc<dyn File>, u64)> {
     let file = files.fs.open(&files.manifest(id), OpenMode::Create)?;
-    let bytes = record(id, 0, &version.snapshot().encode());
+    let bytes = record(id, 0, 0, &version.snapshot().encode());
     file.write(0, &[&bytes])?;
     file.sync()?;
     let contents = current(id);

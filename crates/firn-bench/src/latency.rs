@@ -1,0 +1,93 @@
+//! Latencies: one histogram per sort of operation, three significant digits, up to an hour.
+
+use firn_base::{Error, Result};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+/// A histogram of nanoseconds. Not shared: each thread has its own, and they are added up.
+#[derive(Debug, Clone)]
+pub struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// Never with these bounds; what the histogram's maker says if it should.
+    pub fn new() -> Result<Self> {
+        let histogram = Histogram::new_with_bounds(1, HOUR_NS, 3);
+        histogram.map(Self).map_err(|e| Error::invalid(format!("cannot make a histogram: {e}")))
+    }
+
+    /// Counts one operation that took `ns`.
+    pub fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns.max(1));
+    }
+
+    /// Adds what `other` counted.
+    ///
+    /// # Errors
+    /// Never: both have the same bounds.
+    pub fn add(&mut self, other: &Self) -> Result<()> {
+        self.0.add(&other.0).map_err(|e| Error::invalid(format!("cannot add histograms: {e}")))
+    }
+
+    /// What is printed of it; nothing if nothing was counted.
+    pub fn percentiles(&self) -> Option<Percentiles> {
+        let micros = |ns: u64| ns as f64 / 1e3;
+        let at = |quantile: f64| micros(self.0.value_at_quantile(quantile));
+        (!self.0.is_empty()).then(|| Percentiles {
+            operations: self.0.len(),
+            mean_us: self.0.mean() / 1e3,
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p99_9_us: at(0.999),
+            p99_99_us: at(0.9999),
+            max_us: micros(self.0.max()),
+        })
+    }
+}
+
+/// Latencies as a report gives them, in microseconds.
+#[derive(Debug, Clone, Serialize)]
+pub struct Percentiles {
+    /// Operations counted.
+    pub operations: u64,
+    /// Arithmetic mean.
+    pub mean_us: f64,
+    /// Half of the operations were no slower.
+    pub p50_us: f64,
+    /// 90 % were no slower.
+    pub p90_us: f64,
+    /// 99 % were no slower.
+    pub p99_us: f64,
+    /// 99.9 % were no slower.
+    pub p99_9_us: f64,
+    /// 99.99 % were no slower.
+    pub p99_99_us: f64,
+    /// The slowest.
+    pub max_us: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_within_their_digits() {
+        let (mut all, mut half) = (Latencies::new().unwrap(), Latencies::new().unwrap());
+        assert!(all.percentiles().is_none());
+        for micros in 1..=1000u64 {
+            let target = if micros % 2 == 0 { &mut all } else { &mut half };
+            target.record(micros * 1000);
+        }
+        all.add(&half).unwrap();
+        let found = all.percentiles().unwrap();
+        assert_eq!(found.operations, 1000);
+        for (found, exact) in [(found.p50_us, 500.0), (found.p99_us, 990.0), (found.max_us, 1000.0)] {
+            assert!((found - exact).abs() / exact < 0.002, "{found} for {exact}");
+        }
+    }
+}

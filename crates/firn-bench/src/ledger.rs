@@ -1,0 +1,152 @@
+//! Which version a read may see: what has been written to each record, and what of it is certain.
+//!
+//! One word per record: writes begun (32 bits), writes begun since the record was last at rest, the first of them not
+//! counted (16), and writes under way (16). From the word before a read and the word after it:
+//! 1. no version above the writes begun after the read may be seen;
+//! 2. if no write was under way before the read, no version below the first of the last burst may be seen: that write
+//!    began when all earlier ones had ended, and has ended itself.
+//!
+//! So a lost update and a stale read are both found, without a lock around the write. Safe for any number of threads.
+
+use crate::record::wrong;
+use firn_base::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const COUNT_MAX: u64 = 0xFFFF;
+
+/// The versions of every record: the run's number in the upper 32 bits, and which write of the run it is.
+#[derive(Debug)]
+pub struct Ledger {
+    run: u64,
+    words: Vec<AtomicU64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    begun: u64,
+    burst: u64,
+    under_way: u64,
+}
+
+impl Word {
+    fn unpack(word: u64) -> Self {
+        Self { begun: word >> 32, burst: word >> 16 & COUNT_MAX, under_way: word & COUNT_MAX }
+    }
+
+    fn pack(self) -> u64 {
+        self.begun << 32 | self.burst << 16 | self.under_way
+    }
+
+    fn begin(self) -> Self {
+        let burst = if self.under_way == 0 { 0 } else { (self.burst + 1).min(COUNT_MAX) };
+        Self { begun: self.begun + 1, burst, under_way: self.under_way + 1 }
+    }
+
+    /// The lowest version that a read beginning now may see; 0 if nothing is certain.
+    fn floor(self) -> u64 {
+        let certain = self.under_way == 0 && self.burst < COUNT_MAX;
+        if certain { self.begun - self.burst } else { 0 }
+    }
+}
+
+/// What was known of a record before a read of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Before {
+    floor: u64,
+}
+
+impl Ledger {
+    /// Room for `records`, none of them written in this run. `run` must differ from that of every earlier run.
+    pub fn new(records: u64, run: u32) -> Self {
+        Self { run: u64::from(run), words: (0..records).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// How many records there is room for.
+    pub fn records(&self) -> u64 {
+        self.words.len() as u64
+    }
+
+    /// Begins a write of `id` and says which version it is. Each begin must be followed by an [`Ledger::end`].
+    pub fn begin(&self, id: u64) -> u64 {
+        let word = &self.words[id as usize];
+        let mut seen = word.load(Ordering::SeqCst);
+        loop {
+            let next = Word::unpack(seen).begin();
+            match word.compare_exchange_weak(seen, next.pack(), Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return self.run << 32 | next.begun,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Ends a write of `id`: it was acknowledged.
+    pub fn end(&self, id: u64) {
+        self.words[id as usize].fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Call before a read of `id`.
+    pub fn before(&self, id: u64) -> Before {
+        Before { floor: Word::unpack(self.words[id as usize].load(Ordering::SeqCst)).floor() }
+    }
+
+    /// Whether a read of `id` that began at `before` may have found nothing.
+    ///
+    /// # Errors
+    /// [`firn_base::ErrorKind::Corruption`] if it must be there.
+    pub fn missing(&self, id: u64, before: Before) -> Result<()> {
+        if before.floor == 0 { Ok(()) } else { Err(wrong(id, "not there, and was written")) }
+    }
+
+    /// Whether a read of `id` that began at `before` may have seen `version`.
+    ///
+    /// # Errors
+    /// [`firn_base::ErrorKind::Corruption`] if it may not.
+    pub fn seen(&self, id: u64, before: Before, version: u64) -> Result<()> {
+        let begun = Word::unpack(self.words[id as usize].load(Ordering::SeqCst)).begun;
+        // What an earlier run wrote is older than all of this one.
+        let number = if version >> 32 == self.run { version & 0xFFFF_FFFF } else { 0 };
+        if number > begun {
+            return Err(wrong(id, format!("of write {number}, and only {begun} were made")));
+        }
+        if number < before.floor {
+            return Err(wrong(id, format!("of write {number}, older than the acknowledged {}", before.floor)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_read_and_a_lost_write_are_found() {
+        let ledger = Ledger::new(1, 9);
+        let fresh = ledger.before(0);
+        assert!(ledger.missing(0, fresh).is_ok());
+        let first = ledger.begin(0);
+        ledger.end(0);
+        let second = ledger.begin(0);
+        ledger.end(0);
+        let (before, of_earlier_run) = (ledger.before(0), 10 << 32 | 77);
+        assert!(ledger.missing(0, before).is_err());
+        assert!(ledger.seen(0, before, first).is_err());
+        assert!(ledger.seen(0, before, of_earlier_run).is_err());
+        assert!(ledger.seen(0, before, second).is_ok());
+        assert!(ledger.seen(0, before, second + 1).is_err());
+        assert!(ledger.seen(0, fresh, of_earlier_run).is_ok());
+    }
+
+    #[test]
+    fn writes_at_the_same_time_may_end_in_any_order() {
+        let ledger = Ledger::new(1, 0);
+        let (first, second) = (ledger.begin(0), ledger.begin(0));
+        assert!(ledger.seen(0, ledger.before(0), first).is_ok());
+        ledger.end(0);
+        ledger.end(0);
+        let before = ledger.before(0);
+        assert!(ledger.seen(0, before, first).is_ok());
+        assert!(ledger.seen(0, before, second).is_ok());
+        assert!(ledger.missing(0, before).is_err());
+    }
+}

@@ -1,0 +1,234 @@
+//! Runs a workload: starts the threads, shows progress, adds up.
+//!
+//! Steps: 1 make the job that the threads share; 2 note what engine and kernel have counted; 3 run the threads until
+//! the operations are done or the time is; 4 wait until the engine is at rest, if asked; 5 report the differences.
+
+use crate::key_space::{KeySpace, Permutation};
+use crate::ledger::Ledger;
+use crate::machine;
+use crate::report::{PhaseReport, Timeline};
+use crate::store::{Counters, Store};
+use crate::worker::{Job, Tally, work};
+use crate::workload::Workload;
+use firn_base::clock::Clock;
+use firn_base::seed::Seed;
+use firn_base::{Error, ErrorKind, Result, exec};
+use firndb::Durability;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// One workload to run.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    /// What to do.
+    pub workload: Workload,
+    /// How many operations; for a load, how many records.
+    pub operations: u64,
+    /// Threads that issue them, each waiting for its own.
+    pub threads: usize,
+    /// What a write must survive before it counts as done.
+    pub durability: Durability,
+    /// Stop after so many seconds, though operations are left.
+    pub seconds_max: Option<u64>,
+    /// Operations per second of all threads together, each begun at its appointed time however late the others are.
+    pub rate: Option<f64>,
+    /// The zipfian parameter: 0 is uniform, 0.99 what YCSB takes.
+    pub theta: f64,
+    /// Whether to wait for background work at the end.
+    pub settle: bool,
+}
+
+/// Who looks on. Called only from the thread that runs the benchmark.
+pub trait Watch {
+    /// A phase of `total` operations begins; of unknown length if 0.
+    fn begin(&self, name: &str, total: u64);
+    /// So many are begun.
+    fn advance(&self, done: u64);
+    /// The phase is over.
+    fn end(&self);
+}
+
+/// Nobody looks on.
+#[derive(Debug)]
+pub struct Silent;
+
+impl Watch for Silent {
+    fn begin(&self, _name: &str, _total: u64) {}
+    fn advance(&self, _done: u64) {}
+    fn end(&self) {}
+}
+
+/// A store, its records and what is known of them: what the phases of one run share.
+pub struct Bench {
+    store: Arc<dyn Store>,
+    keys: KeySpace,
+    value_bytes: usize,
+    clock: Clock,
+    ledger: Arc<Ledger>,
+    /// Records that are there for certain: all, unless a load of this run was cut short.
+    records: AtomicU64,
+    /// Records inserted by this run after the first `records`.
+    inserted: Arc<AtomicU64>,
+    seed: u64,
+}
+
+impl Bench {
+    /// A run over `records` of `key_bytes` and `value_bytes`, with up to `inserts` more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for sizes that cannot be.
+    pub fn new(
+        store: Arc<dyn Store>,
+        keys: KeySpace,
+        value_bytes: usize,
+        records: u64,
+        inserts: u64,
+        clock: Clock,
+    ) -> Result<Self> {
+        if !(crate::record::VALUE_BYTES_MIN..=16 << 20).contains(&value_bytes) {
+            let least = crate::record::VALUE_BYTES_MIN;
+            return Err(Error::invalid(format!("the value size must be {least} bytes to 16 MiB")));
+        }
+        let run = (Seed::from_entropy().next_u64() >> 32) as u32;
+        let ledger = Arc::new(Ledger::new(records + inserts.min(records), run));
+        let (records, inserted) = (AtomicU64::new(records), Arc::default());
+        Ok(Self { store, keys, value_bytes, clock, ledger, records, inserted, seed: 0x5EED })
+    }
+
+    /// Runs `phase` to its end.
+    ///
+    /// # Errors
+    /// The first error of the store, or [`ErrorKind::Corruption`] for the first wrong answer.
+    pub fn run(&self, phase: &Phase, watch: &dyn Watch) -> Result<PhaseReport> {
+        if phase.threads == 0 || phase.operations == 0 {
+            return Err(Error::invalid("a benchmark needs at least one thread and one operation"));
+        }
+        machine::reset_peak();
+        let before = Measure::take(&*self.store);
+        let job = Arc::new(self.job(phase));
+        watch.begin(phase.workload.name(), phase.operations);
+        let tally = run_threads(&job, watch);
+        watch.end();
+        let tally = tally?;
+        if phase.workload == Workload::Load {
+            self.records.store(job.begun(), Ordering::SeqCst);
+        }
+        let settle_seconds = self.settle(phase, watch)?;
+        report(&job, &tally, settle_seconds, &before, &Measure::take(&*self.store))
+    }
+
+    fn job(&self, phase: &Phase) -> Job {
+        let records = self.records.load(Ordering::SeqCst);
+        Job {
+            store: self.store.clone(),
+            keys: self.keys.clone(),
+            ledger: self.ledger.clone(),
+            value_bytes: self.value_bytes,
+            choice: phase.workload.choice(records, phase.theta),
+            scramble: Permutation::new(records, !self.seed),
+            phase: phase.clone(),
+            records,
+            inserted: self.inserted.clone(),
+            seed: self.seed,
+            start_ns: self.clock.now_ns(),
+            clock: self.clock.clone(),
+            next: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    fn settle(&self, phase: &Phase, watch: &dyn Watch) -> Result<Option<f64>> {
+        if !phase.settle {
+            return Ok(None);
+        }
+        let start = self.clock.now_ns();
+        watch.begin("settle", 0);
+        let settled = self.store.settle();
+        watch.end();
+        settled?;
+        Ok(Some((self.clock.now_ns() - start) as f64 / 1e9))
+    }
+}
+
+fn run_threads(job: &Arc<Job>, watch: &dyn Watch) -> Result<Tally> {
+    let mut handles: Vec<JoinHandle<Result<Tally>>> = Vec::new();
+    let mut result = Tally::new();
+    for thread in 0..job.phase.threads {
+        let theirs = job.clone();
+        match exec::spawn(&format!("bench-{thread}"), move || work(&theirs, thread as u64)) {
+            Ok(handle) => handles.push(handle),
+            Err(e) => {
+                job.failed.store(true, Ordering::SeqCst);
+                result = Err(Error::from_io("start a thread of", Path::new("the benchmark"), e));
+                break;
+            }
+        }
+    }
+    while handles.iter().any(|handle| !handle.is_finished()) {
+        watch.advance(job.begun());
+        job.clock.sleep(Duration::from_millis(20));
+    }
+    for handle in handles {
+        let tally = handle.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "a benchmark thread panicked")));
+        result = match (result, tally) {
+            (Ok(mut sum), Ok(tally)) => sum.add(&tally).map(|()| sum),
+            (Err(e), _) | (_, Err(e)) => Err(e),
+        };
+    }
+    result
+}
+
+/// What is counted outside of the benchmark.
+struct Measure {
+    engine: Counters,
+    os_written_bytes: Option<u64>,
+    os_read_bytes: Option<u64>,
+    cpu_seconds: f64,
+}
+
+impl Measure {
+    fn take(store: &dyn Store) -> Self {
+        Self {
+            engine: store.counters(),
+            os_written_bytes: machine::written_bytes(),
+            os_read_bytes: machine::read_bytes(),
+            cpu_seconds: machine::cpu_seconds(),
+        }
+    }
+}
+
+fn report(
+    job: &Job,
+    tally: &Tally,
+    settle_seconds: Option<f64>,
+    before: &Measure,
+    after: &Measure,
+) -> Result<PhaseReport> {
+    let latency = tally.all()?.percentiles().ok_or_else(|| Error::invalid("the time was up before any operation"))?;
+    let seconds = (tally.last_ns.saturating_sub(job.start_ns)).max(1) as f64 / 1e9;
+    let difference = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
+    Ok(PhaseReport {
+        workload: job.phase.workload.name().to_owned(),
+        threads: job.phase.threads,
+        durability: format!("{:?}", job.phase.durability).to_lowercase(),
+        operations: latency.operations,
+        seconds,
+        operations_per_second: latency.operations as f64 / seconds,
+        rate: job.phase.rate,
+        latency,
+        latency_by_sort: tally.by_sort(),
+        timeline: Timeline::new(tally.seconds.clone()),
+        settle_seconds,
+        user_bytes: tally.user_bytes,
+        written_bytes: after.engine.written_bytes.saturating_sub(before.engine.written_bytes),
+        os_written_bytes: difference(after.os_written_bytes, before.os_written_bytes),
+        os_read_bytes: difference(after.os_read_bytes, before.os_read_bytes),
+        stall_seconds: after.engine.stall_seconds - before.engine.stall_seconds,
+        space_bytes: after.engine.space_bytes,
+        cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+        peak_memory_bytes: machine::peak_memory_bytes(),
+    })
+}

@@ -1,0 +1,90 @@
+//! What a phase of a benchmark reports. Everything is in the JSON; the table shows a choice.
+
+use crate::latency::Percentiles;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What one workload gave.
+#[derive(Debug, Clone, Serialize)]
+pub struct PhaseReport {
+    /// The workload's name.
+    pub workload: String,
+    /// Threads that issued operations.
+    pub threads: usize,
+    /// What an acknowledged write survives: `power` or `process`.
+    pub durability: String,
+    /// Operations acknowledged.
+    pub operations: u64,
+    /// Seconds from the start to the last acknowledgement.
+    pub seconds: f64,
+    /// Operations by seconds.
+    pub operations_per_second: f64,
+    /// The rate asked for, in operations per second; latencies then count from when an operation should have begun.
+    pub rate: Option<f64>,
+    /// Latency of all operations.
+    pub latency: Percentiles,
+    /// Latency of each sort of operation that there was.
+    pub latency_by_sort: BTreeMap<&'static str, Percentiles>,
+    /// Operations acknowledged in each second.
+    pub timeline: Timeline,
+    /// Seconds from the last acknowledgement until no background work was left, if that was waited for.
+    pub settle_seconds: Option<f64>,
+    /// Bytes of keys and values that were written by the workload.
+    pub user_bytes: u64,
+    /// Bytes that the engine counted as written to storage.
+    pub written_bytes: u64,
+    /// Bytes that the kernel counted as written to storage for this process.
+    pub os_written_bytes: Option<u64>,
+    /// Bytes that the kernel counted as read from storage for this process.
+    pub os_read_bytes: Option<u64>,
+    /// Seconds that writers were held back.
+    pub stall_seconds: f64,
+    /// Bytes of storage in use at the end.
+    pub space_bytes: u64,
+    /// Seconds of CPU used, the benchmark's own included.
+    pub cpu_seconds: f64,
+    /// The largest resident set, the benchmark's own included.
+    pub peak_memory_bytes: Option<u64>,
+}
+
+impl PhaseReport {
+    /// Bytes written to storage per byte of user data, by the engine's count; nothing if nothing was written.
+    pub fn written_per_byte(&self) -> Option<f64> {
+        (self.user_bytes > 0).then(|| self.written_bytes as f64 / self.user_bytes as f64)
+    }
+}
+
+/// Operations acknowledged in each second of a phase.
+#[derive(Debug, Clone, Serialize)]
+pub struct Timeline {
+    /// The slowest whole second.
+    pub min: u64,
+    /// The median of the whole seconds.
+    pub median: u64,
+    /// All seconds; the last one may be a part of one.
+    pub seconds: Vec<u64>,
+}
+
+impl Timeline {
+    /// From the counts of each second; the last is not taken for a whole one, unless it is the only one.
+    pub fn new(seconds: Vec<u64>) -> Self {
+        let mut whole = seconds[..seconds.len().saturating_sub(1).max(1).min(seconds.len())].to_vec();
+        whole.sort_unstable();
+        let min = whole.first().copied().unwrap_or(0);
+        let median = whole.get(whole.len() / 2).copied().unwrap_or(0);
+        Self { min, median, seconds }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_part_of_a_second_does_not_count() {
+        let timeline = Timeline::new(vec![10, 30, 20, 1]);
+        assert_eq!((timeline.min, timeline.median), (10, 20));
+        assert_eq!(Timeline::new(vec![5]).min, 5);
+        assert_eq!(Timeline::new(Vec::new()).median, 0);
+    }
+}

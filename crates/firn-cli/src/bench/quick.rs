@@ -1,0 +1,62 @@
+//! `firn bench quick`.
+
+use super::interrupt;
+use super::tables::{latency_table, quick_summary};
+use crate::exit::{Exit, Outcome};
+use crate::output::{print, print_json};
+use crate::progress::BenchProgress;
+use clap::Args;
+use firn_base::clock::Clock;
+use firn_bench::QuickConfig;
+use firndb::{Error, Options};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Quick {
+    /// Where the temporary directory is made [default: the system's place for them]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Records to load, of 16-byte keys and 1 KiB values
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    records: u64,
+    /// Operations of the mixed and of the reading phase each
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    ops: u64,
+    /// Updates that survive power loss
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    power_ops: u64,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    threads: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Quick {
+    pub(crate) fn run(self, options: Options) -> Outcome {
+        let parent = self.dir.unwrap_or_else(std::env::temp_dir);
+        let made = tempfile::Builder::new().prefix("firn-bench-").tempdir_in(&parent);
+        let directory = made.map_err(|e| Error::from_io("make a temporary directory in", &parent, e))?;
+        interrupt::remove_when_interrupted(directory.path().to_owned())?;
+        let config = QuickConfig {
+            records: self.records,
+            operations: self.ops,
+            power_operations: self.power_ops,
+            threads: self.threads,
+            ..QuickConfig::default()
+        };
+        let clock = Clock::system();
+        let report = firn_bench::quick(&config, directory.path(), options, &clock, &BenchProgress::default());
+        interrupt::wait_if_interrupted();
+        drop(directory);
+        let report = report?;
+        if self.json {
+            print_json(&report)?;
+        } else {
+            print(latency_table(&report.phases))?;
+            print(quick_summary(&report))?;
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,115 @@
+//! How `firn` ends: an exit code that a script can branch on, and one sentence on stderr for a person.
+
+use firndb::{Error, ErrorKind};
+use std::io;
+use std::process::ExitCode;
+
+/// What each code means; printed by `firn --help`, and the only place where it is said.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0  done
+  1  not found, or not everything could be taken along
+  2  wrong usage
+  3  invalid or incompatible: input, options or database are not what this can work with
+  4  corruption: bytes are not what was written
+  5  locked: another process has the database open
+  6  no space
+  7  the operating system failed an operation
+
+Options of the engine come from the command line, else from FIRN_* in the environment, else from a TOML file
+(--config FILE, or firn.toml where firn is started), else from the default.";
+
+/// An exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    Done = 0,
+    NotFound = 1,
+    Usage = 2,
+    Invalid = 3,
+    Corruption = 4,
+    Locked = 5,
+    NoSpace = 6,
+    Io = 7,
+}
+
+/// Why a verb ended early.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    /// Nothing is printed if it is empty.
+    message: String,
+}
+
+/// How a verb ends.
+pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Exit::Invalid, message)
+    }
+
+    /// The reader of our output is gone (`firn scan | head`): not an error, but nobody is left to write for.
+    pub(crate) fn from_output(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::new(Exit::Done, "");
+        }
+        Error::from_io("write to", "the output".as_ref(), error).into()
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match error.kind() {
+            ErrorKind::NotFound => Exit::NotFound,
+            ErrorKind::Locked => Exit::Locked,
+            ErrorKind::Invalid | ErrorKind::Incompatible => Exit::Invalid,
+            ErrorKind::Corruption => Exit::Corruption,
+            ErrorKind::NoSpace => Exit::NoSpace,
+            _ => Exit::Io,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+/// Prints what is to be said of `outcome` and gives its exit code.
+pub(crate) fn report(outcome: Outcome) -> ExitCode {
+    let exit = match outcome {
+        Ok(exit) => exit,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("firn: {}", failure.message);
+            }
+            failure.exit
+        }
+    };
+    ExitCode::from(exit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_their_codes() {
+        for (kind, exit) in [
+            (ErrorKind::NotFound, Exit::NotFound),
+            (ErrorKind::Invalid, Exit::Invalid),
+            (ErrorKind::Incompatible, Exit::Invalid),
+            (ErrorKind::Corruption, Exit::Corruption),
+            (ErrorKind::Locked, Exit::Locked),
+            (ErrorKind::NoSpace, Exit::NoSpace),
+            (ErrorKind::Poisoned, Exit::Io),
+        ] {
+            assert_eq!(Failure::from(Error::new(kind, "x")).exit, exit);
+        }
+    }
+}

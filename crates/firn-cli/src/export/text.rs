@@ -1,0 +1,112 @@
+//! Writes CSV, TSV or JSON Lines, so that `firn load` with the same encoding gives back the same bytes.
+
+use super::{Export, Format, is_stdout};
+use crate::bytes_text::escape;
+use crate::encoding::Encoding;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::{print, print_json};
+use crate::progress::{Progress, Unit};
+use crate::scan::Cursor;
+use firndb::{Error, Options};
+use serde_json::json;
+use std::borrow::Cow;
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+pub(super) fn export(arguments: &Export, file: &Path, format: Format, options: Options) -> Outcome {
+    let db = arguments.open(options)?;
+    let mut cursor = Cursor::new(db.iter()?, false, arguments.all)?;
+    let mut writer = Writer::new(open(file, arguments.force)?, format);
+    let progress = Progress::new("exporting", Some(super::about_entries(&db)), Unit::Entries);
+    let mut records = 0u64;
+    writer.header()?;
+    while cursor.valid() {
+        let (key, value) = (cursor.iter.key(), cursor.iter.value());
+        writer.record(&field(arguments.encoding, key, key)?, &field(arguments.encoding, key, value)?)?;
+        records += 1;
+        progress.add(1);
+        cursor.advance()?;
+    }
+    writer.finish()?;
+    drop(progress);
+    match (is_stdout(file), arguments.json) {
+        // What is on stdout is the data alone.
+        (true, _) => {}
+        (false, true) => print_json(&json!({ "records": records }))?,
+        (false, false) => print(format_args!("exported {records} records"))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn field<'a>(encoding: Encoding, key: &[u8], bytes: &'a [u8]) -> Outcome<Cow<'a, str>> {
+    encoding.encode(bytes).ok_or_else(|| {
+        Failure::invalid(format!("the entry {} is not UTF-8 text: use --encoding hex or base64", escape(key)))
+    })
+}
+
+fn open(file: &Path, force: bool) -> Outcome<Box<dyn Write>> {
+    if is_stdout(file) {
+        return Ok(Box::new(std::io::stdout().lock()));
+    }
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    match options.open(file) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(Failure::invalid(format!("{} exists: use --force to overwrite it", file.display())))
+        }
+        Err(e) => Err(Error::from_io("create", file, e).into()),
+    }
+}
+
+enum Writer {
+    Separated(Box<csv::Writer<Box<dyn Write>>>),
+    Json(BufWriter<Box<dyn Write>>),
+}
+
+impl Writer {
+    fn new(output: Box<dyn Write>, format: Format) -> Self {
+        let separated = |delimiter, output| {
+            let mut builder = csv::WriterBuilder::new();
+            Writer::Separated(Box::new(builder.delimiter(delimiter).buffer_capacity(256 << 10).from_writer(output)))
+        };
+        match format {
+            Format::Csv => separated(b',', output),
+            Format::Tsv => separated(b'\t', output),
+            Format::Jsonl => Writer::Json(BufWriter::with_capacity(256 << 10, output)),
+        }
+    }
+
+    fn header(&mut self) -> Outcome<()> {
+        match self {
+            Writer::Separated(_) => self.record("key", "value"),
+            Writer::Json(_) => Ok(()),
+        }
+    }
+
+    fn record(&mut self, key: &str, value: &str) -> Outcome<()> {
+        match self {
+            Writer::Separated(writer) => writer.write_record([key, value]).map_err(|e| match e.into_kind() {
+                csv::ErrorKind::Io(e) => Failure::from_output(e),
+                other => Failure::invalid(format!("cannot write a record: {other:?}")),
+            }),
+            Writer::Json(writer) => {
+                let line = json!({ "key": key, "value": value });
+                writeln!(writer, "{line}").map_err(Failure::from_output)
+            }
+        }
+    }
+
+    fn finish(self) -> Outcome<()> {
+        match self {
+            Writer::Separated(mut writer) => writer.flush().map_err(Failure::from_output),
+            Writer::Json(mut writer) => writer.flush().map_err(Failure::from_output),
+        }
+    }
+}

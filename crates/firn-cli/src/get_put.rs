@@ -1,0 +1,124 @@
+//! `firn get`, `firn put`, `firn del`: one key at a time.
+
+use crate::bytes_text::{from_argument, to_json};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::{Output, print_json};
+use crate::reserved;
+use clap::Args;
+use data_encoding::HEXLOWER;
+use firndb::{Db, Error, Options, WriteBatch, WriteOptions};
+use serde_json::json;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// Directory of the database
+    db: PathBuf,
+    /// The key
+    key: OsString,
+    /// The key is given, and the value printed, in hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Print {"key": .., "value": ..}
+    #[arg(long)]
+    json: bool,
+}
+
+impl Get {
+    pub(crate) fn run(self, options: Options) -> Outcome {
+        let key = from_argument(&self.key, self.hex)?;
+        let db = Db::open_read_only(&self.db, options)?;
+        let Some(value) = db.get(&key)? else {
+            return Err(Failure::new(Exit::NotFound, format!("no value at key {}", self.key.display())));
+        };
+        if self.json {
+            print_json(&json!({ "key": to_json(&key, self.hex), "value": to_json(&value, self.hex) }))?;
+            return Ok(Exit::Done);
+        }
+        let mut output = Output::new();
+        if self.hex {
+            output.line(HEXLOWER.encode(&value))?;
+        } else {
+            output.bytes(&value)?;
+            // The bytes are the value and nothing else, unless a person looks on.
+            if std::io::stdout().is_terminal() {
+                output.line("")?;
+            }
+        }
+        output.finish()?;
+        Ok(Exit::Done)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Put {
+    /// Directory of the database
+    db: PathBuf,
+    /// The key
+    key: OsString,
+    /// The value
+    #[arg(required_unless_present = "file", conflicts_with = "file")]
+    value: Option<OsString>,
+    /// Take the value from FILE, or from stdin if FILE is -
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Key and value are given in hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+impl Put {
+    pub(crate) fn run(self, options: Options) -> Outcome {
+        let key = from_argument(&self.key, self.hex)?;
+        if reserved::is_reserved(&key) {
+            return Err(Failure::invalid(reserved::REFUSAL));
+        }
+        let value = match (&self.value, &self.file) {
+            (Some(value), _) => from_argument(value, self.hex)?,
+            (None, Some(file)) => read_all(file)?,
+            (None, None) => return Err(Failure::usage("give a value, or --file")),
+        };
+        let db = Db::open(&self.db, Options { create_if_missing: true, ..options })?;
+        db.put(&key, &value)?;
+        db.close()?;
+        Ok(Exit::Done)
+    }
+}
+
+fn read_all(file: &Path) -> Outcome<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = match file.as_os_str() == "-" {
+        true => std::io::stdin().lock().read_to_end(&mut bytes),
+        false => std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut bytes)),
+    };
+    read.map_err(|e| Error::from_io("read", file, e))?;
+    Ok(bytes)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Del {
+    /// Directory of the database
+    db: PathBuf,
+    /// The keys; all are deleted, or none
+    #[arg(required = true)]
+    keys: Vec<OsString>,
+    /// The keys are given in hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+impl Del {
+    pub(crate) fn run(self, options: Options) -> Outcome {
+        let mut batch = WriteBatch::new();
+        for key in &self.keys {
+            batch.delete(from_argument(key, self.hex)?);
+        }
+        let durability = options.durability;
+        let db = Db::open(&self.db, Options { create_if_missing: false, ..options })?;
+        db.write(batch, &WriteOptions { durability })?;
+        db.close()?;
+        Ok(Exit::Done)
+    }
+}

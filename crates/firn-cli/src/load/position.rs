@@ -1,0 +1,50 @@
+//! Where a load stands, kept in the database under a reserved key.
+//!
+//! 1. The position is written in the same batch as the last record it counts: what it says is loaded, is.
+//! 2. It is deleted with the last record of the load: if it is there, the load is not complete.
+
+use crate::exit::{Failure, Outcome};
+use crate::reserved;
+use firndb::{Db, Error};
+use serde::de::DeserializeOwned;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The reserved key of one load.
+#[derive(Debug)]
+pub(super) struct Slot {
+    key: Vec<u8>,
+}
+
+impl Slot {
+    /// The slot of loading `source` (an absolute path, or `-`) in the way that `mode` describes.
+    pub(super) fn new(source: &Path, mode: &str) -> Self {
+        let mut name = mode.as_bytes().to_vec();
+        name.push(0);
+        name.extend_from_slice(source.as_os_str().as_bytes());
+        let mut key = reserved::PREFIX.to_vec();
+        key.extend_from_slice(format!("load/{:016x}", xxh3_64(&name)).as_bytes());
+        Self { key }
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The position that an earlier run left, if it was cut short.
+    pub(super) fn read<P: DeserializeOwned>(&self, db: &Db) -> Outcome<Option<P>> {
+        let Some(value) = db.get(&self.key)? else { return Ok(None) };
+        serde_json::from_slice(&value).map(Some).map_err(|e| {
+            Failure::invalid(format!("the position that an earlier load left cannot be read ({e}): use --restart"))
+        })
+    }
+}
+
+/// `source` as an absolute path without symbolic links; stdin stays `-`.
+pub(super) fn absolute(source: &Path) -> Outcome<std::path::PathBuf> {
+    if source.as_os_str() == "-" {
+        return Ok(source.to_owned());
+    }
+    Ok(source.canonicalize().map_err(|e| Error::from_io("find", source, e))?)
+}

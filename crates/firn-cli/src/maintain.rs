@@ -1,0 +1,57 @@
+//! `firn compact` and `firn checkpoint`.
+
+use crate::bytes_text::from_argument;
+use crate::exit::{Exit, Outcome};
+use crate::progress::{Progress, watched};
+use clap::Args;
+use firndb::{Db, Options};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Compact {
+    /// Directory of the database
+    db: PathBuf,
+    /// First key of the range
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// First key behind the range
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// The keys are given in hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+impl Compact {
+    pub(crate) fn run(self, options: Options) -> Outcome {
+        let key = |text: &Option<OsString>| text.as_ref().map(|text| from_argument(text, self.hex)).transpose();
+        let (from, to) = (key(&self.from)?, key(&self.to)?);
+        let db = Db::open(&self.db, Options { create_if_missing: false, ..options })?;
+        watched(&db, "compacting", None, move |db| {
+            db.compact_range(from.as_deref(), to.as_deref())?;
+            db.wait_idle()
+        })?;
+        db.close()?;
+        Ok(Exit::Done)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Checkpoint {
+    /// Directory of the database
+    db: PathBuf,
+    /// Directory to make, which gets a database of its own
+    target: PathBuf,
+}
+
+impl Checkpoint {
+    pub(crate) fn run(self, options: Options) -> Outcome {
+        let db = Db::open(&self.db, Options { create_if_missing: false, ..options })?;
+        let progress = Progress::spinner("writing a checkpoint");
+        db.checkpoint(&self.target)?;
+        drop(progress);
+        db.close()?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,62 @@
+//! Printing: tables for people, JSON for programs, and never a panic because a pipe is closed.
+
+use crate::exit::{Failure, Outcome};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use serde::Serialize;
+use std::io::{BufWriter, StdoutLock, Write};
+
+/// Standard output, buffered. Call [`Output::finish`] at the end.
+pub(crate) struct Output(BufWriter<StdoutLock<'static>>);
+
+impl Output {
+    pub(crate) fn new() -> Self {
+        Self(BufWriter::with_capacity(64 << 10, std::io::stdout().lock()))
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Outcome<()> {
+        self.0.write_all(bytes).map_err(Failure::from_output)
+    }
+
+    pub(crate) fn line(&mut self, line: impl std::fmt::Display) -> Outcome<()> {
+        writeln!(self.0, "{line}").map_err(Failure::from_output)
+    }
+
+    /// One JSON value on a line of its own.
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Outcome<()> {
+        let text = serde_json::to_string(value).map_err(|e| Failure::invalid(format!("cannot print as JSON: {e}")))?;
+        self.line(text)
+    }
+
+    pub(crate) fn finish(mut self) -> Outcome<()> {
+        self.0.flush().map_err(Failure::from_output)
+    }
+}
+
+/// Prints `line`.
+pub(crate) fn print(line: impl std::fmt::Display) -> Outcome<()> {
+    let mut output = Output::new();
+    output.line(line)?;
+    output.finish()
+}
+
+/// Prints `value` as JSON, over several lines.
+pub(crate) fn print_json(value: &impl Serialize) -> Outcome<()> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|e| Failure::invalid(format!("cannot print as JSON: {e}")))?;
+    print(text)
+}
+
+/// One line below the header and no other.
+const HEADER_ONLY: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// A table with `header`, whose columns from the second on are aligned to the right if `numbers`.
+pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>, numbers: bool) -> Table {
+    let mut table = Table::new();
+    table.load_style(HEADER_ONLY);
+    table.set_header(header.iter().copied());
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(1).take(if numbers { usize::MAX } else { 0 }) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

@@ -1,0 +1,117 @@
+//! `firn stats`: what the engine counts, as a table, as JSON or for Prometheus.
+
+use crate::byte_size::ByteSize;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::{Output, print, print_json, table};
+use clap::Args;
+use firndb::{Db, Options};
+use serde::Serialize;
+use serde_json::Value as Json;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    /// Directory of the database
+    db: PathBuf,
+    /// Print JSON
+    #[arg(long, conflicts_with = "prometheus")]
+    json: bool,
+    /// Print Prometheus' text format
+    #[arg(long)]
+    prometheus: bool,
+}
+
+impl Stats {
+    pub(crate) fn run(self, options: Options) -> Outcome {
+        let stats = Db::open_read_only(&self.db, options)?.stats();
+        if self.prometheus {
+            let mut output = Output::new();
+            output.bytes(stats.to_prometheus().as_bytes())?;
+            output.finish()?;
+        } else if self.json {
+            print_json(&stats)?;
+        } else {
+            print_report(&stats)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Prints any report: its single values as one table, each list of like records as a table of its own.
+pub(crate) fn print_report(report: &impl Serialize) -> Outcome<()> {
+    let json = serde_json::to_value(report).map_err(|e| Failure::invalid(format!("cannot print: {e}")))?;
+    let (mut singles, mut lists) = (Vec::new(), Vec::new());
+    sort_out("", &json, &mut singles, &mut lists);
+    print(table(&["what", "value"], singles, true))?;
+    for (name, rows) in lists {
+        print(format_args!("\n{name}\n{}", list_table(rows)))?;
+    }
+    Ok(())
+}
+
+type Lists<'a> = Vec<(String, &'a [Json])>;
+
+fn sort_out<'a>(path: &str, json: &'a Json, singles: &mut Vec<Vec<String>>, lists: &mut Lists<'a>) {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match json {
+        Json::Object(fields) => {
+            for (name, value) in fields {
+                sort_out(&below(name), value, singles, lists);
+            }
+        }
+        Json::Array(items) if !items.is_empty() && items.iter().all(|item| pair(item).is_some()) => {
+            for (name, value) in items.iter().filter_map(pair) {
+                sort_out(&below(name), value, singles, lists);
+            }
+        }
+        Json::Array(items) if items.iter().any(Json::is_object) => lists.push((path.to_owned(), items)),
+        single => singles.push(vec![path.to_owned(), cell(path, single)]),
+    }
+}
+
+/// A name with its value.
+fn pair(json: &Json) -> Option<(&str, &Json)> {
+    match json.as_array()?.as_slice() {
+        [Json::String(name), value] => Some((name, value)),
+        _ => None,
+    }
+}
+
+fn list_table(rows: &[Json]) -> comfy_table::Table {
+    let fields = rows.first().and_then(Json::as_object);
+    let names: Vec<&str> = fields.map_or(Vec::new(), |fields| fields.keys().map(String::as_str).collect());
+    let line = |row: &Json| names.iter().map(|name| cell(name, row.get(*name).unwrap_or(&Json::Null))).collect();
+    table(&names, rows.iter().map(line).collect(), true)
+}
+
+/// A value as a person reads it: bytes with their unit, a list on one line.
+fn cell(name: &str, value: &Json) -> String {
+    match value {
+        Json::Number(number) if name.ends_with("bytes") => {
+            number.as_u64().map_or_else(|| number.to_string(), |bytes| ByteSize(bytes).to_string())
+        }
+        Json::Number(number) if number.is_f64() => number.as_f64().map_or_else(String::new, |n| format!("{n:.3}")),
+        Json::String(text) => text.clone(),
+        Json::Null => "-".to_owned(),
+        Json::Array(items) if items.is_empty() => "-".to_owned(),
+        Json::Array(items) => items.iter().map(|item| cell(name, item)).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_report_is_sorted_out() {
+        let levels = json!([{ "level": 0 }, { "level": 1 }]);
+        let report = json!({ "a": { "b_bytes": 2048, "c": [1, 2] }, "d": [["e", 1.5]], "levels": levels });
+        let (mut singles, mut lists) = (Vec::new(), Vec::new());
+        sort_out("", &report, &mut singles, &mut lists);
+        assert_eq!(singles, [["a.b_bytes", "2.00 KiB"], ["a.c", "1, 2"], ["d.e", "1.500"]]);
+        assert_eq!((lists.len(), lists[0].0.as_str(), lists[0].1.len()), (1, "levels", 2));
+        assert!(list_table(lists[0].1).to_string().contains("level"));
+    }
+}

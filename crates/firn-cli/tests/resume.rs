@@ -1,0 +1,77 @@
+//! A load that is killed goes on where it was; and what a second opener meets meanwhile.
+
+mod firn;
+
+use firn::Firn;
+use std::io::Write;
+
+/// A record of about 1 KiB, so that a batch is 1,000 of them, just under 1 MiB.
+fn line(number: usize) -> String {
+    format!("{{\"key\":\"key-{number:06}\",\"pad\":\"{}\"}}\n", "x".repeat(960))
+}
+
+#[test]
+fn killed_half_way_and_resumed() {
+    let firn = Firn::new();
+    let mut child = firn.start("load", &["--jsonl", "-"]);
+    let mut stdin = child.stdin.take().expect("stdin");
+    let half: String = (0..3500).map(line).collect();
+    stdin.write_all(half.as_bytes()).expect("firn reads");
+    stdin.flush().expect("firn reads");
+    // Three batches are full. The fourth waits for more, which does not come.
+    while firn.db_bytes() < 2_900_000 {
+        assert!(child.try_wait().expect("a state").is_none(), "the load ended by itself");
+        std::thread::yield_now();
+    }
+    let locked = firn.try_run("put", ["other", "value"]);
+    assert_eq!(locked.code, 5, "{}", locked.stderr);
+    // A reader needs no lock.
+    assert_eq!(firn.try_run("get", ["key-000000"]).code, 0);
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    drop(stdin);
+
+    let left = firn.run("scan", ["--count"]).text().trim().parse::<usize>().expect("a count");
+    assert!((1000..3500).contains(&left), "{left}");
+    assert_eq!(firn.run("scan", ["--count", "--prefix", "key-"]).text().trim(), left.to_string());
+    let mut other = firn.start("load", &["--jsonl", "-"]);
+    let mut stdin = other.stdin.take().expect("stdin");
+    // It may be refused before all is read.
+    let _may_be_closed = stdin.write_all((1..5000).map(line).collect::<String>().as_bytes());
+    drop(stdin);
+    assert_eq!(other.wait().expect("it ends").code(), Some(3), "other records, taken for those of before");
+    let all: String = (0..5000).map(line).collect();
+    let resumed = firn.run_with("load", &["--jsonl", "-"], all.as_bytes());
+    assert!(resumed.text().contains(&format!("skipped {left} ")), "{} after {left}", resumed.text());
+    assert!(resumed.text().starts_with(&format!("loaded {} records", 5000 - left)), "{}", resumed.text());
+    assert_eq!(firn.run("scan", ["--count", "--all"]).text().trim(), "5000");
+    assert_eq!(firn.run("get", ["key-004999"]).stdout, line(4999).trim().as_bytes());
+    firn.run("verify", [""; 0]);
+}
+
+#[test]
+fn a_tree_resumes_after_its_last_key() {
+    let firn = Firn::new();
+    for number in 0..3000 {
+        firn.write(format!("tree/{}/{number:04}", number % 7), [number as u8; 700]);
+    }
+    let before = firn.db_bytes();
+    let mut child = firn.start("load", &["--tree", "tree"]);
+    while firn.db_bytes() < before + 800_000 && child.try_wait().expect("a state").is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().expect("killed, or ended");
+    child.wait().expect("it ends");
+    let left: u64 = firn.run("scan", ["--count"]).text().trim().parse().expect("a count");
+    let cut_short = firn.run("scan", ["--count", "--all"]).text().trim() != left.to_string();
+    let resumed = firn.run("load", ["--tree", "tree", "--json"]);
+    // A load that had ended begins anew; one that was cut short goes on.
+    let expected = if cut_short { left } else { 0 };
+    assert!(resumed.text().contains(&format!("\"skipped\": {expected},")), "{} after {left}", resumed.text());
+    assert_eq!(firn.run("scan", ["--count", "--all"]).text().trim(), "3000");
+    firn.run("export", ["--tree", "out"]);
+    for number in [0, 1234, 2999] {
+        let bytes = std::fs::read(firn.path(format!("out/{}/{number:04}", number % 7))).expect("bytes");
+        assert_eq!(bytes, [number as u8; 700]);
+    }
+}
