@@ -210,7 +210,8 @@ fn a_full_disk_passes() {
             let late = run_on(&mut session, 20, &mut random);
             assert!(late.is_empty(), "there is room again: {late:?}");
         }
-        session.settle().unwrap();
+        // A manifest that could not be renewed (seed 169) stays until the next open.
+        session.come_to_rest().unwrap();
         let death = if random.one_in(2) { Death::Kill } else { Death::Power };
         let after = if death == Death::Kill { fs.kill() } else { fs.power_cut(random.next_u64()) };
         recover_and_settle(&setup, &after, &session.history, death, &mut random);
