@@ -1,4 +1,5 @@
 //! One cut anywhere through the whole engine, under every invariant of testing.md, section 3.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_sim::{Tally, Tier, each_seed, joint};
 use std::sync::{Arc, Mutex};

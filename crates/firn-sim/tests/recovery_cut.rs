@@ -1,7 +1,9 @@
 //! Cuts inside creating and recovering a database, at every operation, and with every subset of pending names.
 //!
-//! Found here: a creation that was cut twice left two logs without CURRENT, which no open would take; and a recovery gave
-//! the pool's log buffer to the new log before the manifest named what the buffer held, so that a kill between lost it.
+//! Found here: a creation that was cut twice left two logs without CURRENT, which no open would take; and a recovery
+//! gave the pool's log buffer to the new log before the manifest named what the buffer held, so that a kill between
+//! lost it.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
 use firn_fs::{CrashPlan, Keep, SimFs};

@@ -1,10 +1,10 @@
 //! Reading the manifest that CURRENT names.
 //!
-//! The manifest ends at the first place where no whole record lies. That is its torn end, unless a whole record further on
-//! says that the manifest had been synced past this place: then what was relied upon is damaged. (Records of logs begun
-//! and ended are not synced by themselves, so a torn one can lie in front of a whole one.) A lost last record is no silent
-//! loss: what it made obsolete was deleted only after it was durable, so the files that the shorter manifest needs are
-//! missing, which open notices.
+//! The manifest ends at the first place where no whole record lies. That is its torn end, unless a whole record
+//! further on says that the manifest had been synced past this place: then what was relied upon is damaged. (Records
+//! of logs begun and ended are not synced by themselves, so a torn one can lie in front of a whole one.) A lost last
+//! record is no silent loss: what it made obsolete was deleted only after it was durable, so the files that the
+//! shorter manifest needs are missing, which open notices.
 
 use super::edit::Edit;
 use super::layout::{RECORD_HEADER_BYTES, parse_current, whole_record};

@@ -17,7 +17,8 @@ use std::sync::Arc;
 pub(crate) struct LogState {
     /// Where it ends, once it was sealed.
     pub(crate) end: Option<LogEnd>,
-    /// Whether its name is durable. If not, it may be missing after a power cut, and nothing in it was promised to survive.
+    /// Whether its name is durable. If not, it may be missing after a power cut, and nothing in it was promised to
+    /// survive.
     pub(crate) named: bool,
 }
 
