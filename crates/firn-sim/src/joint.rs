@@ -6,7 +6,7 @@ use crate::session::{Session, orphans};
 use crate::setup::{Pool, Setup};
 use firn_base::checksum::crc32c;
 use firn_base::seed::{Seed, mix};
-use firn_fs::SimFs;
+use firn_fs::{Fault, SimFs};
 use std::collections::HashSet;
 
 /// What a suite has seen.
@@ -53,12 +53,21 @@ struct Remains {
 /// # Panics
 /// Then.
 pub fn joint(seed: u64) -> Tally {
+    joint_against(seed, &[])
+}
+
+/// Like [`joint`] with faults while the database is in use: with syncs that are lost it must notice.
+///
+/// # Panics
+/// If an invariant does not hold.
+pub fn joint_against(seed: u64, faults: &[Fault]) -> Tally {
     let mut random = Seed::new(mix(seed));
     let mut tally = Tally::default();
     let setup = Setup::random(&mut random);
     let pool = random.one_in(8).then(Pool::new);
     let mut remains = Remains { fs: setup.file_system(seed), pool, history: History::default(), death: Death::Kill };
     for _ in 0..1 + random.below(3) {
+        faults.iter().for_each(|fault| remains.fs.inject(fault.clone()));
         remains = live_and_die(&setup, remains, &mut random, &mut tally);
         recover_thrice(&setup, &remains, &mut random, &mut tally);
     }

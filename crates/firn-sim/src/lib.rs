@@ -12,7 +12,7 @@ mod setup;
 mod tier;
 
 pub use contents::{Cursor, check_cursor, read_all};
-pub use joint::{Tally, fingerprint, joint};
+pub use joint::{Tally, fingerprint, joint, joint_against};
 pub use model::{Change, Death, History, Map};
 pub use session::{Session, orphans};
 pub use setup::{Pool, Setup};

@@ -2,7 +2,7 @@
 //! say that they will not.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firn_base::seed::Seed;
+use firn_base::seed::{Seed, mix};
 use firn_fs::{Fault, FaultKind, OpKind, SimFs};
 use firn_sim::{Death, History, Session, Setup, Tier, each_seed, read_all};
 use firndb::{Durability, Error, ErrorKind};
@@ -94,6 +94,63 @@ fn the_nth_operation_fails() {
     });
 }
 
+/// Several operations fail, none of them a sync: everything can go on once the disk works, and nothing is lost.
+#[test]
+fn several_operations_fail() {
+    each_seed("io_faults", Tier::get().scale(1500), |seed| {
+        let mut random = Seed::new(mix(seed));
+        let setup = Setup { direct: random.one_in(2), ..Setup::small() };
+        let setup = if random.one_in(3) { Setup { power_percent: 20, ..setup } } else { setup };
+        let fs = setup.file_system(seed);
+        let mut session = Session::open(&setup, &fs, None, History::default()).unwrap();
+        for _ in 0..2 {
+            for _ in 0..1 + random.below(6) {
+                let kinds = [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite];
+                let ops = [OpKind::Write, OpKind::Write, OpKind::Create, OpKind::Remove];
+                let suffixes = ["", ".log", ".sst", "MANIFEST-000002"];
+                let fault = Fault::once(kinds[random.below(3) as usize]).on(ops[random.below(4) as usize]);
+                let fault = fault.at(suffixes[random.below(4) as usize]).after(random.below(20));
+                fs.inject(fault);
+            }
+            let errors = run_on(&mut session, 80, &mut random);
+            let known = |error: &Error| matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace);
+            assert!(errors.iter().all(known), "{errors:?}");
+            fs.heal();
+            session.clock.advance(Duration::from_secs(2));
+            session.inline.run();
+            let late = run_on(&mut session, 20, &mut random);
+            assert!(late.is_empty(), "the disk works again: {late:?}");
+        }
+        let death = if random.one_in(2) { Death::Kill } else { Death::Power };
+        let after = if death == Death::Kill { fs.kill() } else { fs.power_cut(random.next_u64()) };
+        recover_and_settle(&setup, &after, &session.history, death, &mut random);
+    });
+}
+
+/// Two logs end while the manifest cannot be written: both ends must get there once it can.
+#[test]
+fn two_log_ends_wait_for_the_manifest() {
+    each_seed("io_faults", 20, |seed| {
+        let (setup, mut random) = (Setup::small(), Seed::new(seed));
+        let fs = setup.file_system(seed);
+        let mut session = Session::open(&setup, &fs, None, History::default()).unwrap();
+        let mut write = |session: &mut Session| {
+            let change = (setup.key(&mut random), Some(vec![7; 300]));
+            session.write(vec![change], Durability::Power)
+        };
+        write(&mut session).unwrap();
+        fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Create).at(".sst"));
+        fs.inject(Fault::once(FaultKind::ShortWrite).on(OpKind::Write).at(".log"));
+        write(&mut session).unwrap_err();
+        session.db().flush().unwrap_err();
+        fs.inject(Fault::once(FaultKind::Eio).on(OpKind::Write).at("MANIFEST-000002"));
+        write(&mut session).unwrap_err();
+        session.db().flush().unwrap_err();
+        write(&mut session).unwrap();
+        recover_and_settle(&setup, &fs.kill(), &session.history, Death::Kill, &mut random);
+    });
+}
+
 /// `fsync_fail`: a failed sync is never retried into silence.
 #[test]
 fn a_failed_sync_poisons_and_a_reopen_recovers() {
@@ -153,7 +210,7 @@ fn a_full_disk_passes() {
             let late = run_on(&mut session, 20, &mut random);
             assert!(late.is_empty(), "there is room again: {late:?}");
         }
-        session.come_to_rest().unwrap();
+        session.settle().unwrap();
         let death = if random.one_in(2) { Death::Kill } else { Death::Power };
         let after = if death == Death::Kill { fs.kill() } else { fs.power_cut(random.next_u64()) };
         recover_and_settle(&setup, &after, &session.history, death, &mut random);

@@ -6,8 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
-use firn_fs::{CrashPlan, Keep, SimFs};
+use firn_fs::{CrashPlan, Keep, OpKind, Operation, SECTOR, SimFs};
 use firn_sim::{Death, History, Pool, Session, Setup, Tier, each_seed, read_all};
+use firndb::Durability;
 
 /// Recovers `fs` and checks what came back.
 fn recover(setup: &Setup, fs: &SimFs, pool: Option<&Pool>, history: &History, death: Death) -> Session {
@@ -88,4 +89,63 @@ fn any_subset_of_pending_names_may_hold() {
             }
         }
     });
+}
+
+/// The end of a log is an unsynced record of the manifest under process durability. Where it crossed a sector's border
+/// and a second record followed, a power cut left the second without the first, and open called it Corruption.
+#[test]
+fn unsynced_log_ends_may_be_lost_in_any_order() {
+    each_seed("recovery_cut", Tier::get().scale(24), |seed| {
+        let (whole, _) = run_unsynced(seed, None);
+        for count in syncs_behind_a_border(&whole.log()) {
+            let (fs, history) = run_unsynced(seed, Some(count));
+            assert!(fs.crashed(), "a run is a function of its seed");
+            for cut in 0..20 {
+                let plan = CrashPlan { seed: cut, data: Keep::Some, names: None };
+                recover(&Setup::small(), &fs.power_cut_with(plan), None, &history, Death::Power);
+            }
+        }
+    });
+}
+
+/// Fills buffers one after the other without a sync, until the mutation that is given.
+fn run_unsynced(seed: u64, crash_at: Option<u64>) -> (SimFs, History) {
+    let mut random = Seed::new(seed);
+    let setup = Setup { power_percent: 0, write_buffer_bytes: 4 << 10, ..Setup::small() };
+    let fs = setup.file_system(seed);
+    crash_at.into_iter().for_each(|count| fs.crash_after(count));
+    let mut session = Session::open(&setup, &fs, None, History::default()).unwrap();
+    for _ in 0..seed % 7 {
+        // Records of different lengths, to come upon borders everywhere.
+        session.db().flush().unwrap();
+    }
+    for _ in 0..600 {
+        let change = (setup.key(&mut random), Some(setup.value(&mut random)));
+        if session.write(vec![change], Durability::Process).is_err() {
+            break;
+        }
+    }
+    (fs, session.history)
+}
+
+/// Which mutations are syncs of the manifest behind a record that ends in another sector than it began.
+fn syncs_behind_a_border(log: &[Operation]) -> Vec<u64> {
+    let (mut counts, mut unsynced) = (Vec::new(), Vec::new());
+    for (count, op) in (1..).zip(log.iter().filter(|op| op.kind.mutates())) {
+        if !op.path.to_string_lossy().contains("MANIFEST") {
+            continue;
+        }
+        match op.kind {
+            OpKind::Write => unsynced.push((op.offset, op.offset + op.len)),
+            OpKind::Sync => {
+                let crosses = |(from, to): &(u64, u64)| from / SECTOR as u64 != to / SECTOR as u64;
+                if unsynced.first().is_some_and(crosses) {
+                    counts.push(count);
+                }
+                unsynced.clear();
+            }
+            _ => {}
+        }
+    }
+    counts
 }

@@ -5,8 +5,10 @@
 
 use crate::sst::Block;
 use firn_base::count::Counter;
+use firn_base::seed::mix;
 use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// Bytes that an entry costs besides its block's own.
@@ -21,9 +23,27 @@ impl Weighter<(u64, u64), Arc<Block>> for Weigh {
     }
 }
 
+/// Hashes two words, the same way in every run: what is evicted, and so what is read again, depends on nothing else.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mix(self.0.rotate_left(5) ^ word);
+    }
+}
+
 /// Blocks shared by all readers of a database. Sharded; a hit takes one short read lock.
 pub struct BlockCache {
-    cache: Cache<(u64, u64), Arc<Block>, Weigh>,
+    cache: Cache<(u64, u64), Arc<Block>, Weigh, BuildHasherDefault<Mixer>>,
     hits: Counter,
     misses: Counter,
 }
@@ -32,7 +52,8 @@ impl BlockCache {
     /// A cache of at most `bytes`, expecting blocks of about `block_bytes`.
     pub fn new(bytes: u64, block_bytes: usize) -> Self {
         let items = (bytes / (block_bytes as u64 + ENTRY_OVERHEAD)).max(16) as usize;
-        Self { cache: Cache::with_weighter(items, bytes, Weigh), hits: Counter::default(), misses: Counter::default() }
+        let cache = Cache::with(items, bytes, Weigh, BuildHasherDefault::default(), DefaultLifecycle::default());
+        Self { cache, hits: Counter::default(), misses: Counter::default() }
     }
 
     /// The block at `offset` of `file`, if it is here.

@@ -106,8 +106,12 @@ impl Inner {
             return None;
         }
         let state = self.state.load_full();
-        let plan = self.pick(&state, &jobs, compactions)?;
-        Some(self.mark(&mut jobs, plan, state))
+        let plan = self.pick(&state, &jobs, compactions);
+        if plan.is_none() && compactions && !jobs.manual {
+            // What failed is wanted no more (a compaction for reads, a user's), so nothing else would clear its error.
+            jobs.error = None;
+        }
+        plan.map(|plan| self.mark(&mut jobs, plan, state))
     }
 
     fn pick(&self, state: &ReadState, jobs: &JobState, compactions: bool) -> Option<Plan> {

@@ -5,7 +5,6 @@ use crate::commit::{Group, Joined, Members, Queue};
 use crate::db::Inner;
 use crate::event::Event;
 use crate::log::LogWriter;
-use crate::manifest::Edit;
 use crate::options::Durability;
 use crate::stall::Reason;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -140,8 +139,13 @@ impl Inner {
 
     fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {
         let end = log.rotate(log_id)?;
-        let edit = Edit { logs_added: vec![log_id], logs_sealed: vec![end], ..Edit::default() };
-        *self.logs.unrecorded_end.lock() = Some(edit);
+        // An end before this one may be waiting still: a manifest that cannot be written does not stop logs from
+        // ending.
+        let mut unrecorded = self.logs.unrecorded_end.lock();
+        let edit = unrecorded.get_or_insert_default();
+        edit.logs_added.push(log_id);
+        edit.logs_sealed.push(end);
+        drop(unrecorded);
         self.emit(&Event::LogRotated { log_id });
         Ok(())
     }

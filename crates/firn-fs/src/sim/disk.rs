@@ -98,10 +98,11 @@ impl Disk {
         Ok(verdict)
     }
 
-    /// Passes the gate, for operations that happen or do not, with nothing between.
-    pub(super) fn admit_whole(&mut self, kind: OpKind, path: &Path, verb: &str) -> Result<()> {
+    /// Passes the gate, for operations that happen or do not, with nothing between. False if it is to seem done.
+    pub(super) fn admit_whole(&mut self, kind: OpKind, path: &Path, verb: &str) -> Result<bool> {
         let error = match self.admit(kind, path)? {
-            Verdict::Pass => return Ok(()),
+            Verdict::Pass => return Ok(true),
+            Verdict::Fail(FaultKind::LostSync) if kind == OpKind::SyncDir => return Ok(false),
             Verdict::Fail(fault) => Error::from_io(verb, path, fault.error()),
             Verdict::Die => self.die(path),
         };

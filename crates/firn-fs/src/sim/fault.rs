@@ -60,6 +60,9 @@ pub enum FaultKind {
     /// A read gives the bytes of the block 4 KiB behind (or, at the end, zeros), without an error. Other operations
     /// fail with EIO.
     MisplacedBlock,
+    /// A sync, of a file or a directory, says that it succeeded and does nothing: a disk that lies, or a program that
+    /// forgot. Other operations fail with EIO.
+    LostSync,
 }
 
 impl FaultKind {

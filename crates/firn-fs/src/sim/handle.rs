@@ -118,6 +118,7 @@ impl File for SimFile {
                 disk.inode(self.inode).sync();
                 Ok(())
             }
+            Verdict::Fail(FaultKind::LostSync) => Ok(()),
             Verdict::Fail(fault) => {
                 let mut seed = disk.seed.clone();
                 disk.inode(self.inode).fail_sync(&mut seed);

@@ -97,8 +97,7 @@ impl SimFs {
 
     fn whole(&self, kind: OpKind, path: &Path, verb: &str, body: impl FnOnce(&mut Disk) -> Result<()>) -> Result<()> {
         let mut disk = self.disk.lock();
-        disk.admit_whole(kind, path, verb)?;
-        let result = body(&mut disk);
+        let result = if disk.admit_whole(kind, path, verb)? { body(&mut disk) } else { Ok(()) };
         disk.record(kind, path, 0, &[], result.is_ok());
         result
     }

@@ -286,6 +286,19 @@ fn faults_strike_where_they_are_meant_to() {
 }
 
 #[test]
+fn a_lost_sync_says_nothing() {
+    let kept = |fs: &SimFs| content(fs, "a").as_deref() == Some(NEW);
+    for op in [OpKind::Sync, OpKind::SyncDir] {
+        let program = |fs: &SimFs| {
+            fs.inject(Fault::for_ever(FaultKind::LostSync).on(op));
+            create(fs, "a", NEW).sync().unwrap();
+            fs.sync_dir(dir()).unwrap();
+        };
+        assert!(losses(program, kept) > 10);
+    }
+}
+
+#[test]
 fn the_quota_holds_and_lifts() {
     let fs = fresh(1);
     let file = create(&fs, "a", OLD);

@@ -224,9 +224,14 @@ impl LogWriter {
 }
 
 fn create_file(files: &Files, counters: &IoCounters, log_id: u64) -> Result<Arc<dyn File>> {
-    let file = files.fs.open(&files.log(log_id), OpenMode::Create)?;
+    let path = files.log(log_id);
+    let file = files.fs.open(&path, OpenMode::Create)?;
     let header = file_header(log_id, &files.uuid);
-    file.write(0, &[&header])?;
+    if let Err(error) = file.write(0, &[&header]) {
+        // The next log may have another id; this one would lie around until the next open.
+        let _left = files.fs.remove(&path);
+        return Err(error);
+    }
     counters.wrote(Cause::Log, header.len());
     Ok(file)
 }
