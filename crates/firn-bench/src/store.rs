@@ -106,7 +106,7 @@ impl Store for FirnStore {
         Counters {
             written_bytes: stats.ssd_written_bytes,
             read_bytes: stats.ssd.iter().map(|cause| cause.read_bytes).sum(),
-            stall_seconds: stats.stall_seconds.iter().map(|(_, seconds)| seconds).sum(),
+            stall_seconds: stats.stalls.seconds.iter().map(|(_, seconds)| seconds).sum(),
             space_bytes: directory_bytes(&self.directory),
         }
     }

@@ -3,8 +3,8 @@
 //! 1. What comes back is the state after some prefix of the acknowledged batches, each whole or absent (I1, I2, I3).
 //! 2. The prefix has all that must survive: after a kill, all acknowledged; after a power cut, all acknowledged with
 //!    `Durability::Power` and what was acknowledged before such a one, or before a sync or flush that succeeded.
-//! 3. Behind the whole prefix one more batch may be there that was issued and not acknowledged: the one in flight at the
-//!    crash, or one that failed after the last success.
+//! 3. Behind the whole prefix one more batch may be there that was issued and not acknowledged: the one in flight at
+//!    the crash, or one that failed after the last success.
 //! 4. A batch that failed and was followed by a success is not there.
 
 use firndb::Durability;

@@ -1,5 +1,5 @@
-//! Media that lie: every byte of a small database damaged, logs and manifests cut and extended at every byte. What comes
-//! back is right or is an error; nothing is silently wrong, and nothing panics.
+//! Media that lie: every byte of a small database damaged, logs and manifests cut and extended at every byte. What
+//! comes back is right or is an error; nothing is silently wrong, and nothing panics.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::{Seed, mix};
@@ -158,8 +158,8 @@ fn every_byte_is_checked() {
     }
 }
 
-/// `cut_extend`, the log: a log that was not closed ends where it is cut, at the last whole frame; of one that was closed
-/// the manifest knows better.
+/// `cut_extend`, the log: a log that was not closed ends where it is cut, at the last whole frame; of one that was
+/// closed the manifest knows better.
 #[test]
 fn a_log_is_cut_at_every_byte() {
     let golden = Arc::new(Golden::new(false));
@@ -189,9 +189,9 @@ fn a_log_is_cut_at_every_byte() {
     });
 }
 
-/// `cut_extend`, the manifest: an error, or what was there at some time. A manifest that ends at a record's border is the
-/// manifest of an earlier time, and if the files of that time are still there the database is taken for what it was then;
-/// more than that can only be asked once a log says that a durable manifest names it.
+/// `cut_extend`, the manifest: an error, or what was there at some time. A manifest that ends at a record's border is
+/// the manifest of an earlier time, and if the files of that time are still there the database is taken for what it
+/// was then; more than that can only be asked once a log says that a durable manifest names it.
 #[test]
 fn a_manifest_is_cut_at_every_byte() {
     for closed in [true, false] {

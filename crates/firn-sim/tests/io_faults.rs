@@ -1,5 +1,5 @@
-//! Operations that fail: what was acknowledged stays, the error has the right kind, reads go on, and writes resume or say
-//! that they will not.
+//! Operations that fail: what was acknowledged stays, the error has the right kind, reads go on, and writes resume or
+//! say that they will not.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::{Seed, mix};

@@ -11,7 +11,7 @@ const SEEDS: u64 = 1500;
 
 fn noticed(op: OpKind, suffix: &str) -> Option<u64> {
     let fault = Fault::for_ever(FaultKind::LostSync).on(op).at(suffix);
-    let notices = |seed: &u64| catch_unwind(|| joint_against(*seed, &[fault.clone()])).is_err();
+    let notices = |seed: &u64| catch_unwind(|| joint_against(*seed, std::slice::from_ref(&fault))).is_err();
     (0..SEEDS).find(notices)
 }
 

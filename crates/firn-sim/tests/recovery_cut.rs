@@ -1,7 +1,8 @@
 //! Cuts inside creating and recovering a database, at every operation, and with every subset of pending names.
 //!
-//! Found here: a creation that was cut twice left two logs without CURRENT, which no open would take; and a recovery gave
-//! the pool's log buffer to the new log before the manifest named what the buffer held, so that a kill between lost it.
+//! Found here: a creation that was cut twice left two logs without CURRENT, which no open would take; and a recovery
+//! gave the pool's log buffer to the new log before the manifest named what the buffer held, so that a kill between
+//! lost it.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
@@ -90,8 +91,8 @@ fn any_subset_of_pending_names_may_hold() {
     });
 }
 
-/// The end of a log is an unsynced record of the manifest under process durability. Where it crossed a sector's border and
-/// a second record followed, a power cut left the second without the first, and open called it Corruption.
+/// The end of a log is an unsynced record of the manifest under process durability. Where it crossed a sector's border
+/// and a second record followed, a power cut left the second without the first, and open called it Corruption.
 #[test]
 fn unsynced_log_ends_may_be_lost_in_any_order() {
     each_seed("recovery_cut", Tier::get().scale(24), |seed| {

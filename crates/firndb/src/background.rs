@@ -137,7 +137,8 @@ impl Inner {
         Job { plan, state }
     }
 
-    /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind it.
+    /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind
+    /// it.
     fn unmark(&self, job: Job) {
         let reason = job.plan.reason;
         let ids: Vec<u64> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();

@@ -58,5 +58,7 @@ pub use iter::Iter;
 pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
 pub use repair::{RepairReport, repair};
 pub use snapshot::Snapshot;
-pub use stats::{CauseStats, LevelStats, PmStats, Stats};
+pub use stats::{
+    BackgroundStats, CauseStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
+};
 pub use verify::VerifyReport;

@@ -412,7 +412,8 @@ impl Recovery {
             let (pm, log_name) = self.pm_log_buffer()?;
             let mut log = LogWriter::create(self.files.clone(), self.counters.clone(), log_id, log_floor.clone())?;
             let manifest = self.record(log_id)?;
-            // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's end.
+            // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's
+            // end.
             pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer))?;
             self.sweep(&manifest);
             self.write_options();

@@ -46,6 +46,75 @@ pub struct LevelStats {
     pub compaction_seconds: f64,
 }
 
+/// What users asked for.
+#[derive(Debug, Clone, Serialize)]
+pub struct UserStats {
+    /// Operations written.
+    pub writes: u64,
+    /// Bytes of keys and values written.
+    pub written_bytes: u64,
+    /// Keys looked up.
+    pub gets: u64,
+    /// Keys found.
+    pub found: u64,
+}
+
+/// Flushes and compactions.
+#[derive(Debug, Clone, Serialize)]
+pub struct BackgroundStats {
+    /// Flushes done.
+    pub flushes: u64,
+    /// Compactions done that fruitless reads caused.
+    pub seek_compactions: u64,
+    /// Flushes that run now.
+    pub flushing: usize,
+    /// Compactions that run now.
+    pub compacting: usize,
+    /// Bytes by which levels exceed their targets.
+    pub debt_bytes: u64,
+    /// What keeps background work from going on.
+    pub error: Option<String>,
+}
+
+/// The delays of writers.
+#[derive(Debug, Clone, Serialize)]
+pub struct StallStats {
+    /// Seconds that writers waited, by reason.
+    pub seconds: Vec<(&'static str, f64)>,
+    /// The pace of writers in bytes per second; 0 when there is no bound.
+    pub rate: u64,
+}
+
+/// Memory: what is held, and how well it serves.
+#[derive(Debug, Clone, Serialize)]
+pub struct MemoryStats {
+    /// Write buffers, the active one among them.
+    pub buffers: usize,
+    /// Bytes used in them.
+    pub buffer_bytes: u64,
+    /// Block cache: hits.
+    pub cache_hits: u64,
+    /// Block cache: misses.
+    pub cache_misses: u64,
+    /// Block cache: bytes held.
+    pub cache_bytes: u64,
+    /// Tables kept open.
+    pub open_tables: usize,
+    /// Bytes of their indexes and filters.
+    pub open_table_bytes: u64,
+    /// Tables opened.
+    pub table_opens: u64,
+}
+
+/// What the open did.
+#[derive(Debug, Clone, Serialize)]
+pub struct RecoveryStats {
+    /// Its steps, with seconds.
+    pub steps: Vec<(&'static str, f64)>,
+    /// Entries that came back from logs.
+    pub replayed_entries: u64,
+}
+
 /// Counters since the database was opened, and sizes now.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats {
@@ -57,14 +126,8 @@ pub struct Stats {
     pub log: String,
     /// The highest visible sequence number.
     pub seqno: u64,
-    /// Operations written.
-    pub writes: u64,
-    /// Bytes of keys and values written.
-    pub user_written_bytes: u64,
-    /// Keys looked up.
-    pub gets: u64,
-    /// Keys found.
-    pub gets_found: u64,
+    /// What users asked for.
+    pub user: UserStats,
     /// Bytes moved on the SSD, by cause.
     pub ssd: Vec<CauseStats>,
     /// Bytes moved in persistent memory, by owner.
@@ -79,42 +142,16 @@ pub struct Stats {
     pub logs: usize,
     /// Levels.
     pub levels: Vec<LevelStats>,
-    /// Write buffers, the active one among them.
-    pub buffers: usize,
-    /// Bytes used in write buffers.
-    pub buffer_bytes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Compactions caused by fruitless reads.
-    pub seek_compactions: u64,
-    /// Flushes and compactions that run now.
-    pub running: (usize, usize),
-    /// Seconds that writers waited, by reason.
-    pub stall_seconds: Vec<(&'static str, f64)>,
-    /// The pace of writers in bytes per second; 0 when there is no bound.
-    pub stall_rate: u64,
-    /// Bytes by which levels exceed their targets.
-    pub debt_bytes: u64,
-    /// Block cache: hits.
-    pub cache_hits: u64,
-    /// Block cache: misses.
-    pub cache_misses: u64,
-    /// Block cache: bytes held.
-    pub cache_bytes: u64,
-    /// Tables kept open.
-    pub open_tables: usize,
-    /// Bytes of their indexes and filters.
-    pub open_table_bytes: u64,
-    /// Tables opened.
-    pub table_opens: u64,
+    /// Flushes and compactions.
+    pub background: BackgroundStats,
+    /// The delays of writers.
+    pub stalls: StallStats,
+    /// Memory.
+    pub memory: MemoryStats,
     /// Snapshots and cursors alive.
     pub snapshots: usize,
-    /// Steps of the recovery at open, with seconds.
-    pub recovery: Vec<(&'static str, f64)>,
-    /// Entries that came back from logs.
-    pub replayed_entries: u64,
-    /// What keeps background work from going on.
-    pub background_error: Option<String>,
+    /// What the open did.
+    pub recovery: RecoveryStats,
 }
 
 /// One owner of persistent memory.
@@ -183,15 +220,18 @@ impl Inner {
         let user_written_bytes = self.counts.user.written_bytes.get();
         let (cache_hits, cache_misses) = self.tables.context().cache.counts();
         let (open_tables, open_table_bytes, table_opens) = self.tables.usage();
+        let (flushing, compacting) = self.running();
         Stats {
             profile: self.options.profile.to_string(),
             io: self.files.fs.name(),
-            log: self.log_name(),
+            log: self.logs.name.clone(),
             seqno: self.commit.visible().0,
-            writes: self.counts.user.writes.get(),
-            user_written_bytes,
-            gets: self.counts.user.gets.get(),
-            gets_found: self.counts.user.found.get(),
+            user: UserStats {
+                writes: self.counts.user.writes.get(),
+                written_bytes: user_written_bytes,
+                gets: self.counts.user.gets.get(),
+                found: self.counts.user.found.get(),
+            },
             ssd,
             pm: self.pm_stats(),
             ssd_written_bytes,
@@ -199,24 +239,33 @@ impl Inner {
             table_bytes: part.tables().map(|(_, run)| run.meta.bytes()).sum(),
             logs: self.manifest.lock().version().logs.len(),
             levels: self.level_stats(&state),
-            buffers: part.buffers.len(),
-            buffer_bytes: part.buffers.iter().map(|buffer| buffer.used_bytes() as u64).sum(),
-            flushes: self.counts.jobs.flushes.get(),
-            seek_compactions: self.counts.jobs.seeks.get(),
-            running: self.running(),
-            stall_seconds: stall::Reason::ALL.map(|r| (r.name(), self.stall.stalled_ns(r) as f64 / 1e9)).to_vec(),
-            stall_rate: self.stall.rate(),
-            debt_bytes: shape::debt(&state, &self.options.limits).bytes,
-            cache_hits,
-            cache_misses,
-            cache_bytes: self.tables.context().cache.bytes(),
-            open_tables,
-            open_table_bytes,
-            table_opens,
+            background: BackgroundStats {
+                flushes: self.counts.jobs.flushes.get(),
+                seek_compactions: self.counts.jobs.seeks.get(),
+                flushing,
+                compacting,
+                debt_bytes: shape::debt(&state, &self.options.limits).bytes,
+                error: self.background_error().map(|error| error.to_string()),
+            },
+            stalls: StallStats {
+                seconds: stall::Reason::ALL.map(|r| (r.name(), self.stall.stalled_ns(r) as f64 / 1e9)).to_vec(),
+                rate: self.stall.rate(),
+            },
+            memory: MemoryStats {
+                buffers: part.buffers.len(),
+                buffer_bytes: part.buffers.iter().map(|buffer| buffer.used_bytes() as u64).sum(),
+                cache_hits,
+                cache_misses,
+                cache_bytes: self.tables.context().cache.bytes(),
+                open_tables,
+                open_table_bytes,
+                table_opens,
+            },
             snapshots: self.readers.snapshots.len(),
-            recovery: self.recovery.steps.iter().map(|(step, time)| (*step, time.as_secs_f64())).collect(),
-            replayed_entries: self.recovery.replayed_entries,
-            background_error: self.background_error().map(|error| error.to_string()),
+            recovery: RecoveryStats {
+                steps: self.recovery.steps.iter().map(|(step, time)| (*step, time.as_secs_f64())).collect(),
+                replayed_entries: self.recovery.replayed_entries,
+            },
         }
     }
 
@@ -261,10 +310,6 @@ impl Inner {
         };
         firn_pm::Owner::ALL.iter().map(owner).filter(|pm| pm.live_bytes + pm.written_bytes > 0).collect()
     }
-
-    fn log_name(&self) -> String {
-        self.logs.name.clone()
-    }
 }
 
 impl Stats {
@@ -285,22 +330,22 @@ impl Stats {
         let levels = |pick: fn(&LevelStats) -> f64| {
             self.levels.iter().map(|l| (format!("{{level=\"{}\"}}", l.level), pick(l))).collect::<Vec<_>>()
         };
-        counter("writes_total", "counter", "Operations written.", &one(self.writes));
-        counter("user_written_bytes_total", "counter", "Bytes written by users.", &one(self.user_written_bytes));
-        counter("gets_total", "counter", "Keys looked up.", &one(self.gets));
+        counter("writes_total", "counter", "Operations written.", &one(self.user.writes));
+        counter("user_written_bytes_total", "counter", "Bytes written by users.", &one(self.user.written_bytes));
+        counter("gets_total", "counter", "Keys looked up.", &one(self.user.gets));
         counter("ssd_read_bytes_total", "counter", "Bytes read from the SSD.", &causes(|c| c.read_bytes));
         counter("ssd_reads_total", "counter", "Reads from the SSD.", &causes(|c| c.reads));
         counter("ssd_written_bytes_total", "counter", "Bytes written to the SSD.", &causes(|c| c.written_bytes));
         counter("level_tables", "gauge", "Tables per level.", &levels(|l| l.tables as f64));
         counter("level_bytes", "gauge", "Bytes per level.", &levels(|l| l.bytes as f64));
         counter("compaction_seconds_total", "counter", "Seconds of compaction.", &levels(|l| l.compaction_seconds));
-        counter("flushes_total", "counter", "Flushes.", &one(self.flushes));
-        counter("buffer_bytes", "gauge", "Bytes used in write buffers.", &one(self.buffer_bytes));
-        counter("cache_hits_total", "counter", "Block cache hits.", &one(self.cache_hits));
-        counter("cache_misses_total", "counter", "Block cache misses.", &one(self.cache_misses));
-        counter("cache_bytes", "gauge", "Bytes in the block cache.", &one(self.cache_bytes));
-        counter("debt_bytes", "gauge", "Bytes by which levels exceed their targets.", &one(self.debt_bytes));
-        let stalls: Vec<_> = self.stall_seconds.iter().map(|(r, s)| (format!("{{reason=\"{r}\"}}"), *s)).collect();
+        counter("flushes_total", "counter", "Flushes.", &one(self.background.flushes));
+        counter("buffer_bytes", "gauge", "Bytes used in write buffers.", &one(self.memory.buffer_bytes));
+        counter("cache_hits_total", "counter", "Block cache hits.", &one(self.memory.cache_hits));
+        counter("cache_misses_total", "counter", "Block cache misses.", &one(self.memory.cache_misses));
+        counter("cache_bytes", "gauge", "Bytes in the block cache.", &one(self.memory.cache_bytes));
+        counter("debt_bytes", "gauge", "Bytes by which levels exceed their targets.", &one(self.background.debt_bytes));
+        let stalls: Vec<_> = self.stalls.seconds.iter().map(|(r, s)| (format!("{{reason=\"{r}\"}}"), *s)).collect();
         counter("stall_seconds_total", "counter", "Seconds that writers waited.", &stalls);
         out
     }

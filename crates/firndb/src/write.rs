@@ -139,7 +139,8 @@ impl Inner {
 
     fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {
         let end = log.rotate(log_id)?;
-        // An end before this one may be waiting still: a manifest that cannot be written does not stop logs from ending.
+        // An end before this one may be waiting still: a manifest that cannot be written does not stop logs from
+        // ending.
         let mut unrecorded = self.logs.unrecorded_end.lock();
         let edit = unrecorded.get_or_insert_default();
         edit.logs_added.push(log_id);

@@ -217,7 +217,7 @@ fn handles_used_up() {
     for i in 0..2000u32 {
         assert_eq!(db.get(i.to_be_bytes()).unwrap().unwrap().len(), 100);
     }
-    assert!(db.stats().open_tables <= 3);
+    assert!(db.stats().memory.open_tables <= 3);
 }
 
 #[test]

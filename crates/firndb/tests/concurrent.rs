@@ -99,5 +99,5 @@ fn own_writes_are_read_by_many_threads() {
         }
     });
     assert_eq!(db.iter().unwrap().entries().count() as u64, THREADS * 300);
-    assert_eq!(db.stats().writes, THREADS * 2000);
+    assert_eq!(db.stats().user.writes, THREADS * 2000);
 }

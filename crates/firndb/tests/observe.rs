@@ -1,4 +1,5 @@
-//! What can be seen from outside: events, stats that add up, Prometheus text, files that come and go, pins that are revoked.
+//! What can be seen from outside: events, stats that add up, Prometheus text, files that come and go, pins that are
+//! revoked.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::clock::Clock;
@@ -50,22 +51,22 @@ fn events_and_stats_add_up() {
     db.wait_idle().unwrap();
     inline.run();
     let stats = db.stats();
-    assert_eq!(stats.flushes as usize, seen.count(|e| matches!(e, Event::Flushed { .. })));
+    assert_eq!(stats.background.flushes as usize, seen.count(|e| matches!(e, Event::Flushed { .. })));
     let compactions: u64 = stats.levels.iter().map(|level| level.compactions + level.moves).sum();
     assert_eq!(compactions as usize, seen.count(|e| matches!(e, Event::Compacted { .. })));
     assert!(compactions > 0);
     assert_eq!(seen.count(|e| matches!(e, Event::Recovered { .. })), 1);
     assert!(seen.count(|e| matches!(e, Event::LogRotated { .. })) > 3);
     assert!(seen.count(|e| matches!(e, Event::FileRemoved { .. })) > 3);
-    assert_eq!(stats.writes, 10_000);
-    assert_eq!(stats.user_written_bytes, 10_000 * 204);
+    assert_eq!(stats.user.writes, 10_000);
+    assert_eq!(stats.user.written_bytes, 10_000 * 204);
     let by_cause: u64 = stats.ssd.iter().map(|cause| cause.written_bytes).sum();
     assert_eq!(by_cause, stats.ssd_written_bytes);
     // Each byte went to the log and, once flushed, to tables: at least twice.
     assert!(stats.write_amplification > 1.0, "{}", stats.write_amplification);
     let tables_now: usize = stats.levels.iter().map(|level| level.tables).sum();
     assert_eq!(tables_now, tables(dir.path()), "obsolete tables are removed once nobody reads them");
-    assert_eq!(stats.debt_bytes, 0);
+    assert_eq!(stats.background.debt_bytes, 0);
     let text = stats.to_prometheus();
     assert!(text.contains("firn_writes_total 10000\n"), "{text}");
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -143,11 +144,11 @@ fn fruitless_reads_cause_a_compaction() {
     db.put(98u32.to_be_bytes(), b"new").unwrap();
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    assert_eq!(db.stats().seek_compactions, 0);
+    assert_eq!(db.stats().background.seek_compactions, 0);
     for _ in 0..300 {
         assert_eq!(db.get(50u32.to_be_bytes()).unwrap().unwrap(), b"even");
     }
     db.wait_idle().unwrap();
-    assert!(db.stats().seek_compactions > 0);
+    assert!(db.stats().background.seek_compactions > 0);
     assert_eq!(db.get(0u32.to_be_bytes()).unwrap().unwrap(), b"new");
 }

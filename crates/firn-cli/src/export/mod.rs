@@ -77,7 +77,7 @@ impl Export {
 /// How many entries there are, stale ones among them; for the time left.
 fn about_entries(db: &Db) -> u64 {
     let stats = db.stats();
-    stats.replayed_entries + stats.levels.iter().map(|level| level.entries).sum::<u64>()
+    stats.recovery.replayed_entries + stats.levels.iter().map(|level| level.entries).sum::<u64>()
 }
 
 /// Whether `file` means stdout.

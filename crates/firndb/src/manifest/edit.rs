@@ -64,6 +64,8 @@ pub(crate) struct Edit {
     pub(crate) id: u64,
     /// Set by a snapshot record alone, which stands for all before it.
     pub(crate) uuid: Option<[u8; 16]>,
+    /// Version of the files' formats; in snapshot records.
+    pub(crate) format: Option<u64>,
     pub(crate) profile: Option<u8>,
     pub(crate) next_file_id: Option<u64>,
     pub(crate) last_seqno: Option<SeqNo>,
@@ -92,6 +94,10 @@ const ADD: u64 = 9;
 const DROP: u64 = 10;
 const PM: u64 = 11;
 const LOG_NAMED: u64 = 12;
+const FORMAT: u64 = 13;
+
+/// The version of all formats that this build writes and reads.
+pub(crate) const FORMAT_VERSION: u64 = 1;
 
 /// Levels that a record may name.
 const LEVELS_MAX: usize = 64;
@@ -106,6 +112,7 @@ impl Edit {
             }
         };
         number(ID, Some(self.id));
+        number(FORMAT, self.format);
         number(PROFILE, self.profile.map(u64::from));
         number(NEXT_FILE_ID, self.next_file_id);
         number(LAST_SEQNO, self.last_seqno.map(|seqno| seqno.0));
@@ -154,6 +161,7 @@ impl Edit {
         match reader.varint()? {
             ID => self.id = reader.varint()?,
             UUID => self.uuid = Some(reader.take(16)?.try_into().ok()?),
+            FORMAT => self.format = Some(reader.varint()?),
             PROFILE => self.profile = Some(u8::try_from(reader.varint()?).ok()?),
             NEXT_FILE_ID => self.next_file_id = Some(reader.varint()?),
             LAST_SEQNO => self.last_seqno = Some(seqno(reader)?),

@@ -1,12 +1,12 @@
 //! Reading the manifest that CURRENT names.
 //!
-//! The manifest ends at the first place where no whole record lies. That is its torn end, unless a whole record further on
-//! says that the manifest had been synced past this place: then what was relied upon is damaged. (Records of logs begun
-//! and ended are not synced by themselves, so a torn one can lie in front of a whole one.) A lost last record is no silent
-//! loss: what it made obsolete was deleted only after it was durable, so the files that the shorter manifest needs are
-//! missing, which open notices.
+//! The manifest ends at the first place where no whole record lies. That is its torn end, unless a whole record
+//! further on says that the manifest had been synced past this place: then what was relied upon is damaged. (Records
+//! of logs begun and ended are not synced by themselves, so a torn one can lie in front of a whole one.) A lost last
+//! record is no silent loss: what it made obsolete was deleted only after it was durable, so the files that the
+//! shorter manifest needs are missing, which open notices.
 
-use super::edit::Edit;
+use super::edit::{Edit, FORMAT_VERSION};
 use super::layout::{RECORD_HEADER_BYTES, parse_current, whole_record};
 use super::version::Version;
 use crate::files::{current, manifest_name};
@@ -59,6 +59,14 @@ fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
         })?;
         if at == 0 && edit.uuid.is_none() {
             return Err(damaged("expected a snapshot record first"));
+        }
+        if let Some(format) = edit.format.filter(|&format| format != FORMAT_VERSION) {
+            let message = format!(
+                "{} is of format version {format}, this build reads version {FORMAT_VERSION}; open it with the version \
+                 of FirnDB that wrote it, or copy it from there by `firn export` and `firn load`",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Incompatible, message));
         }
         version
             .apply(&edit)

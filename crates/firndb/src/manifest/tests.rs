@@ -30,6 +30,7 @@ fn edit(id: u64) -> Edit {
     Edit {
         id,
         uuid: Some([3; 16]),
+        format: Some(1),
         profile: Some(0),
         next_file_id: Some(77),
         last_seqno: Some(SeqNo(1000)),
@@ -146,6 +147,19 @@ fn every_byte_cut_or_flipped() {
         let error = read(&fs, dir.path(), &IoCounters::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption);
     }
+}
+
+#[test]
+fn another_format_version_is_incompatible() {
+    let dir = tempfile::tempdir().unwrap();
+    let _writer = written(dir.path(), 1 << 20);
+    let path = dir.path().join(files::manifest_name(1));
+    let snapshot = Edit { format: Some(2), ..edit(1) };
+    std::fs::write(&path, record(1, 0, 0, &snapshot.encode())).unwrap();
+    let fs = OsFs::with(IoBackend::Pool, false);
+    let error = read(&fs, dir.path(), &IoCounters::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incompatible);
+    assert!(error.to_string().contains("format version 2"), "{error}");
 }
 
 #[test]

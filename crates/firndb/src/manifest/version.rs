@@ -6,7 +6,7 @@
 //! 3. `disjoint`: tables of a level below 0 do not overlap, and lie in key order.
 //! 4. `rising`: edit ids and sequence numbers do not fall.
 
-use super::edit::{Edit, PmPairing, TableMeta};
+use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
 use crate::log::LogEnd;
 use firn_base::SeqNo;
 use std::collections::BTreeMap;
@@ -17,7 +17,8 @@ use std::sync::Arc;
 pub(crate) struct LogState {
     /// Where it ends, once it was sealed.
     pub(crate) end: Option<LogEnd>,
-    /// Whether its name is durable. If not, it may be missing after a power cut, and nothing in it was promised to survive.
+    /// Whether its name is durable. If not, it may be missing after a power cut, and nothing in it was promised to
+    /// survive.
     pub(crate) named: bool,
 }
 
@@ -128,6 +129,7 @@ impl Version {
         Edit {
             id: self.edit_id,
             uuid: Some(self.uuid),
+            format: Some(FORMAT_VERSION),
             profile: Some(self.profile),
             next_file_id: Some(self.next_file_id),
             last_seqno: Some(self.last_seqno),

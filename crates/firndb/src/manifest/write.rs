@@ -157,6 +157,10 @@ impl ManifestWriter {
             }
             Err(error) => {
                 tracing::warn!(%error, "the manifest could not be renewed");
+                for left in [self.files.manifest(id), files::current_new(&self.files.dir)] {
+                    // Mostly it is not there, or the next open removes it.
+                    let _left = self.files.fs.remove(&left);
+                }
                 self.version = before;
                 self.bytes_max = self.bytes_max.saturating_mul(2);
             }
