@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! manifest  record ...
-//! record    payload length: u32 | CRC-32C of what follows, salted with (manifest id, offset): u32 | synced through:
-//! u64
+//! record    payload length: u32 | CRC-32C of the rest, salted with (manifest id, offset): u32 | synced through: u64
 //!           | payload
 //! CURRENT   "MANIFEST-NNNNNN " | CRC-32C of that in eight hex digits | "\n"
 //! ```
