@@ -21,7 +21,7 @@ use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, IoBuf, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Bytes copied at once where a table cannot be linked.
 const COPY_BYTES: usize = 1 << 20;
@@ -70,16 +70,8 @@ impl Inner {
     /// The buffers' entries as tables of the copy.
     fn write_buffers(&self, state: &ReadState, seqno: SeqNo, files: &Arc<Files>) -> Result<Vec<TableMeta>> {
         let children = state.parts.iter().flat_map(|part| &part.buffers).map(|buffer| RunIter::Buffer(buffer.iter()));
-        let context = MillContext {
-            files: files.clone(),
-            counters: self.counts.io.clone(),
-            limits: self.mill.limits.clone(),
-            sst: self.mill.sst.clone(),
-            direct: self.mill.direct,
-            stretch_bytes: self.mill.stretch_bytes,
-            next_file_id: Arc::new(AtomicU64::new(self.next_file_id())),
-            stop: Arc::new(AtomicBool::new(false)),
-        };
+        let id = self.next_file_id();
+        let context = MillContext::new(files, &self.counts.io, &self.options, &self.budget, id);
         let output = Output { cause: Cause::Maintenance, split: false, seqno_max: seqno };
         let below = Below::new(&state.parts[0], 0);
         block_on(write_tables(MergeIter::new(children.collect()), &[seqno], below, output, &context))

@@ -35,7 +35,7 @@ use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, Lock, OpenMode, OsFs};
 use firn_pm::Pool;
 use firn_table::BlockCache;
-use firn_table::sst::{SstOptions, TableContext};
+use firn_table::sst::TableContext;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -189,23 +189,7 @@ impl Recovery {
         fresh: bool,
         since_ns: u64,
     ) -> Recovery {
-        let next_file_id = Arc::new(AtomicU64::new(version.next_file_id.max(1)));
-        let sst = SstOptions {
-            codec: options.compression,
-            filter_bits: options.filter_bits,
-            io_bytes: budget.io_bytes,
-            ..SstOptions::new(&options.limits)
-        };
-        let mill = MillContext {
-            files: files.clone(),
-            counters: counters.clone(),
-            limits: options.limits.clone(),
-            sst,
-            direct: options.direct_io,
-            stretch_bytes: budget.stretch_bytes,
-            next_file_id,
-            stop: Arc::new(AtomicBool::new(false)),
-        };
+        let mill = MillContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
         let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
         // A read-only open keeps every table open: a writer beside it may remove the files at any time.
         let (tables_max, bytes_max) = match read_only {

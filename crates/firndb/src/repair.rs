@@ -23,12 +23,12 @@ use firn_base::seed::Seed;
 use firn_base::{ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, OpenMode, OsFs};
 use firn_table::BlockCache;
-use firn_table::sst::{Access, Extent, Sst, SstOptions, SstWriter, TableContext};
+use firn_table::sst::{Access, Extent, Sst, SstWriter, TableContext};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// What a repair found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -114,22 +114,7 @@ impl Repair {
         };
         logs.sort_unstable();
         let files = Arc::new(Files { fs, dir: dir.to_path_buf(), uuid });
-        let sst = SstOptions {
-            codec: options.compression,
-            filter_bits: options.filter_bits,
-            io_bytes: budget.io_bytes,
-            ..SstOptions::new(&options.limits)
-        };
-        let mill = MillContext {
-            files: files.clone(),
-            counters: counters.clone(),
-            limits: options.limits.clone(),
-            sst,
-            direct: options.direct_io,
-            stretch_bytes: budget.stretch_bytes,
-            next_file_id: Arc::new(AtomicU64::new(next)),
-            stop: Arc::new(AtomicBool::new(false)),
-        };
+        let mill = MillContext::new(&files, &counters, options, budget, next);
         let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
         Ok(Repair {
             files,

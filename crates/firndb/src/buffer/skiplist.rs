@@ -163,7 +163,7 @@ impl Skiplist {
         let key = self.key(node);
         let mut before = [self.head; HEIGHT_MAX];
         let mut after = [END; HEIGHT_MAX];
-        self.splice(key, tag, &mut before, &mut after);
+        self.descend(key, tag, |level, at, next| (before[level], after[level]) = (at, next));
         for level in 0..node.height {
             loop {
                 let own = self.arena.word32(at as usize + TOWER_AT + 4 * level);
@@ -178,7 +178,10 @@ impl Skiplist {
         }
     }
 
-    fn splice(&self, key: &[u8], tag: Tag, before: &mut [u32; HEIGHT_MAX], after: &mut [u32; HEIGHT_MAX]) {
+    /// Walks down to (key, tag), telling `visit` the neighbours at each level: the last node in front of the place and the
+    /// first at or behind it. Returns those of level 0.
+    #[inline]
+    fn descend(&self, key: &[u8], tag: Tag, mut visit: impl FnMut(usize, u32, u32)) -> (u32, u32) {
         let mut at = self.head;
         let mut known_after = END;
         for level in (0..HEIGHT_MAX).rev() {
@@ -186,14 +189,14 @@ impl Skiplist {
                 let next = self.next(at, level);
                 // A node that was behind the target one level up is behind it here too.
                 if next == END || next == known_after || !self.is_before(next, key, tag) {
-                    before[level] = at;
-                    after[level] = next;
+                    visit(level, at, next);
                     known_after = next;
                     break;
                 }
                 at = next;
             }
         }
+        (at, known_after)
     }
 
     fn neighbours(&self, mut at: u32, level: usize, key: &[u8], tag: Tag) -> (u32, u32) {
@@ -206,36 +209,18 @@ impl Skiplist {
         }
     }
 
-    /// The last node in front of (key, tag) and the first at or behind it.
-    #[inline]
-    fn around(&self, key: &[u8], tag: Tag) -> (u32, u32) {
-        let mut at = self.head;
-        let mut known_after = END;
-        for level in (0..HEIGHT_MAX).rev() {
-            loop {
-                let next = self.next(at, level);
-                if next == END || next == known_after || !self.is_before(next, key, tag) {
-                    known_after = next;
-                    break;
-                }
-                at = next;
-            }
-        }
-        (at, known_after)
-    }
-
     fn some(&self, at: u32) -> Option<Node> {
         (at != END && at != self.head).then(|| self.node(at))
     }
 
     /// The first node at or behind (key, tag).
     pub(super) fn seek(&self, key: &[u8], tag: Tag) -> Option<Node> {
-        self.some(self.around(key, tag).1)
+        self.some(self.descend(key, tag, |_, _, _| ()).1)
     }
 
     /// The last node in front of (key, tag).
     pub(super) fn seek_before(&self, key: &[u8], tag: Tag) -> Option<Node> {
-        self.some(self.around(key, tag).0)
+        self.some(self.descend(key, tag, |_, _, _| ()).0)
     }
 
     pub(super) fn first(&self) -> Option<Node> {

@@ -4,8 +4,8 @@
 //! full half is written to the file by one large write while the other fills. Per half:
 //!
 //! ```text
-//! half     magic: u64 | log id: u64 | base: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32 | bytes of the
-//! log
+//! half     magic: u64 | log id: u64 | base: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32
+//!          | bytes of the log
 //! ```
 //! 1. The half with `base` holds the log's bytes from offset `base` on; how many is told by the frames' own checksums.
 //! 2. A half's header changes only after what it held was written to its file and synced.

@@ -9,8 +9,10 @@
 //! A crash anywhere leaves files that no manifest record names; open removes them.
 
 use super::versions::Versions;
+use crate::budget::Budget;
 use crate::files::Files;
 use crate::manifest::{Edit, TableMeta};
+use crate::options::Options;
 use crate::plan::{How, Plan, Reason};
 use crate::run_iter::{MergeIter, RunIter};
 use crate::sst_run::SstRun;
@@ -39,6 +41,34 @@ pub(crate) struct MillContext {
     pub(crate) stretch_bytes: usize,
     pub(crate) next_file_id: Arc<AtomicU64>,
     pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl MillContext {
+    /// What `options` and their `budget` say, for files whose ids begin at `next_file_id`.
+    pub(crate) fn new(
+        files: &Arc<Files>,
+        counters: &Arc<IoCounters>,
+        options: &Options,
+        budget: &Budget,
+        next_file_id: u64,
+    ) -> MillContext {
+        let sst = SstOptions {
+            codec: options.compression,
+            filter_bits: options.filter_bits,
+            io_bytes: budget.io_bytes,
+            ..SstOptions::new(&options.limits)
+        };
+        MillContext {
+            files: files.clone(),
+            counters: counters.clone(),
+            limits: options.limits.clone(),
+            sst,
+            direct: options.direct_io,
+            stretch_bytes: budget.stretch_bytes,
+            next_file_id: Arc::new(AtomicU64::new(next_file_id)),
+            stop: Arc::default(),
+        }
+    }
 }
 
 /// An edit, with the files that it created, for cleaning up if it is not installed.
