@@ -178,8 +178,8 @@ impl Skiplist {
         }
     }
 
-    /// Walks down to (key, tag), telling `visit` the neighbours at each level: the last node in front of the place and the
-    /// first at or behind it. Returns those of level 0.
+    /// Walks down to (key, tag), telling `visit` the neighbours at each level: the last node in front of the place and
+    /// the first at or behind it. Returns those of level 0.
     #[inline]
     fn descend(&self, key: &[u8], tag: Tag, mut visit: impl FnMut(usize, u32, u32)) -> (u32, u32) {
         let mut at = self.head;
