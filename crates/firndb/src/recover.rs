@@ -280,7 +280,8 @@ impl Recovery {
                 return Err(Error::corruption(path.display(), len, expected));
             }
         }
-        // An id is never used again, not even that of a file that a crash left behind.
+        // An id is never used again, not even that of a file that a crash left behind, or of a log that one took away.
+        ids = ids.max(self.version.logs.keys().next_back().map_or(0, |last| last + 1));
         for name in self.files.fs.list(&self.files.dir)? {
             if let FileName::Log(id) | FileName::Table(id) | FileName::Manifest(id) = files::parse(&name) {
                 ids = ids.max(id + 1);

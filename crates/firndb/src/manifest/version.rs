@@ -89,10 +89,9 @@ impl Version {
             }
         }
         self.name_logs(&edit.logs_named);
-        if let Some(floor) = edit.log_floor {
-            self.log_floor = self.log_floor.max(floor);
-            self.logs = self.logs.split_off(&self.log_floor);
-        }
+        self.log_floor = self.log_floor.max(edit.log_floor.unwrap_or(0));
+        // Whatever the edit says of logs: one that waited may add a log that is obsolete by now.
+        self.logs = self.logs.split_off(&self.log_floor);
         Ok(())
     }
 
