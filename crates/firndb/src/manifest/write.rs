@@ -14,6 +14,7 @@ use crate::files::{self, Files};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, ErrorKind, Result};
 use firn_fs::{File, OpenMode};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The open manifest and the state that it describes.
@@ -157,10 +158,6 @@ impl ManifestWriter {
             }
             Err(error) => {
                 tracing::warn!(%error, "the manifest could not be renewed");
-                for left in [self.files.manifest(id), files::current_new(&self.files.dir)] {
-                    // Mostly it is not there, or the next open removes it.
-                    let _left = self.files.fs.remove(&left);
-                }
                 self.version = before;
                 self.bytes_max = self.bytes_max.saturating_mul(2);
             }
@@ -169,24 +166,40 @@ impl ManifestWriter {
     }
 }
 
-/// Writes a manifest that holds a snapshot, and makes CURRENT name it.
+/// Writes a manifest that holds a snapshot, and makes CURRENT name it. Up to the rename a failure leaves nothing
+/// behind; from there on nobody knows which manifest a crash would find, so a failure is `Poisoned`.
 pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Version) -> Result<(Arc<dyn File>, u64)> {
+    let fresh = files::current_new(&files.dir);
+    let written = write_snapshot(files, counters, id, version, &fresh).inspect_err(|_| {
+        for left in [files.manifest(id), fresh.clone()] {
+            // It may not be there yet; what stays the next open removes.
+            let _left = files.fs.remove(&left);
+        }
+    })?;
+    let renamed = files.fs.rename(&fresh, &files::current(&files.dir)).and_then(|()| files.sync_dir());
+    match renamed {
+        Ok(()) => Ok(written),
+        Err(error) => Err(Error::new(ErrorKind::Poisoned, format!("CURRENT could not be replaced ({error})"))),
+    }
+}
+
+/// Writes a manifest and the CURRENT that is to name it, under names that are durable when this returns.
+fn write_snapshot(
+    files: &Files,
+    counters: &IoCounters,
+    id: u64,
+    version: &Version,
+    fresh: &Path,
+) -> Result<(Arc<dyn File>, u64)> {
     let file = files.fs.open(&files.manifest(id), OpenMode::Create)?;
     let bytes = record(id, 0, 0, &version.snapshot().encode());
     file.write(0, &[&bytes])?;
     file.sync()?;
     let contents = current(id);
-    let fresh = files::current_new(&files.dir);
-    let current_file = files.fs.open(&fresh, OpenMode::Create)?;
+    let current_file = files.fs.open(fresh, OpenMode::Create)?;
     current_file.write(0, &[contents.as_bytes()])?;
     current_file.sync()?;
-    // The manifest's own name must be durable before CURRENT can be seen to name it.
     files.sync_dir()?;
-    files.fs.rename(&fresh, &files::current(&files.dir))?;
-    // From here on nobody knows which manifest a crash would find.
-    files
-        .sync_dir()
-        .map_err(|error| Error::new(ErrorKind::Poisoned, format!("CURRENT could not be synced ({error})")))?;
     counters.wrote(Cause::Manifest, bytes.len() + contents.len());
     Ok((file, bytes.len() as u64))
 }
