@@ -297,6 +297,9 @@ impl Recovery {
 
     /// Replays the logs in order. Behind a torn end nothing may follow that was acknowledged as durable.
     fn replay_logs(&mut self) -> Result<()> {
+        if !self.read_only {
+            self.check_unnamed_logs()?;
+        }
         let logs: BTreeMap<u64, LogState> = self.version.logs.clone();
         let mut torn: Option<u64> = None;
         for (log_id, LogState { end: sealed, named }) in logs {
@@ -320,6 +323,24 @@ impl Recovery {
             if cut {
                 tracing::warn!(log_id, at, "the log is torn; later logs are not replayed");
                 torn = Some(log_id);
+            }
+        }
+        Ok(())
+    }
+
+    /// A log above the floor that no record names holds nothing that was promised to survive power loss - unless one of
+    /// its frames says that a record did name it: then the manifest lost its end.
+    fn check_unnamed_logs(&self) -> Result<()> {
+        for name in self.files.fs.list(&self.files.dir)? {
+            let FileName::Log(log_id) = files::parse(&name) else { continue };
+            if log_id < self.version.log_floor || self.version.logs.contains_key(&log_id) {
+                continue;
+            }
+            let Some(mut replay) = self.open_log(log_id, None, false)? else { continue };
+            while !replay.named() && replay.next(|_| Ok(()))? {}
+            if replay.named() {
+                let expected = format!("a record that names log {log_id}, as there was; run `firn repair`");
+                return Err(Error::corruption(self.files.dir.join("MANIFEST").display(), 0, expected));
             }
         }
         Ok(())

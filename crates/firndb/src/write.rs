@@ -130,7 +130,8 @@ impl Inner {
             // The ends of earlier logs must be durable before anything behind them is acknowledged as such.
             self.sync_log_ends()?;
         }
-        log.append(&members.tickets, group.first_seqno(), members.power)?;
+        let named = self.logs.ends_synced.load(Ordering::Acquire);
+        log.append(&members.tickets, group.first_seqno(), members.power, named)?;
         if self.logs.pm_buffer.as_ref().is_some_and(|buffer| buffer.has_full()) {
             self.executor.wake();
         }

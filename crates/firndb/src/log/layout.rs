@@ -14,7 +14,9 @@
 //! ```
 //! 1. Header checksums are salted with (log id, offset): a value that holds a copy of a frame is not taken for one.
 //! 2. The key section says how long each value is, so replay and dropped values cost no read of the value section.
-//! 3. `synced through` is a position in this file up to which everything had been synced when the frame was written:
+//! 3. The top bit of `entries` says that the manifest durably named this log when the frame was written: such a log
+//!    that no manifest names is proof that the manifest lost records.
+//! 4. `synced through` is a position in this file up to which everything had been synced when the frame was written:
 //!    damage in front of it is damage to what was acknowledged; behind it, it may be the torn end of the log.
 
 use firn_base::checksum::{crc32c, crc32c_salted};
@@ -29,6 +31,7 @@ pub(crate) const FILE_HEADER_BYTES: usize = 64;
 pub(super) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRM1");
 pub(super) const FRAME_HEADER_BYTES: usize = 48;
 pub(super) const VALUE_HEADER_BYTES: usize = 8;
+const NAMED_BIT: u32 = 1 << 31;
 /// The only keyspace so far; the number is in every record so that more can come.
 const KEYSPACE: u64 = 0;
 
@@ -69,6 +72,8 @@ pub(super) fn is_file_header(bytes: &[u8], log_id: u64, uuid: &[u8; 16]) -> bool
 pub(super) struct FrameHeader {
     pub(super) key_bytes: u32,
     pub(super) entries: u32,
+    /// Whether the manifest durably named this log.
+    pub(super) named: bool,
     pub(super) value_bytes: u64,
     pub(super) first_seqno: SeqNo,
     pub(super) synced_through: u64,
@@ -81,7 +86,8 @@ impl FrameHeader {
         let mut out = [0; FRAME_HEADER_BYTES];
         out[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
         out[8..12].copy_from_slice(&self.key_bytes.to_le_bytes());
-        out[12..16].copy_from_slice(&self.entries.to_le_bytes());
+        let named = if self.named { NAMED_BIT } else { 0 };
+        out[12..16].copy_from_slice(&(self.entries | named).to_le_bytes());
         out[16..24].copy_from_slice(&self.value_bytes.to_le_bytes());
         out[24..32].copy_from_slice(&self.first_seqno.0.to_le_bytes());
         out[32..40].copy_from_slice(&self.synced_through.to_le_bytes());
@@ -100,9 +106,11 @@ impl FrameHeader {
             return None;
         }
         let mut reader = Reader::new(&bytes[8..]);
+        let (key_bytes, entries) = (reader.u32()?, reader.u32()?);
         Some(FrameHeader {
-            key_bytes: reader.u32()?,
-            entries: reader.u32()?,
+            key_bytes,
+            entries: entries & !NAMED_BIT,
+            named: entries & NAMED_BIT != 0,
             value_bytes: reader.u64()?,
             first_seqno: SeqNo(reader.u64()?),
             synced_through: reader.u64()?,

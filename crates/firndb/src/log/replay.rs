@@ -102,6 +102,8 @@ pub(crate) struct Replay {
     position: u64,
     /// The largest `synced through` seen.
     synced_through: u64,
+    /// Whether a frame says that the manifest durably named this log.
+    named: bool,
     buf: IoBuf,
     keys: Vec<u8>,
     values: Vec<u8>,
@@ -119,6 +121,7 @@ impl Replay {
             log_id,
             position: 0,
             synced_through: 0,
+            named: false,
             buf: IoBuf::default(),
             keys: Vec::new(),
             values: Vec::new(),
@@ -144,6 +147,11 @@ impl Replay {
     fn corruption(&self, expected: &str) -> Error {
         let place = self.source.file.path().display().to_string();
         Error::corruption(place, self.position, format_args!("expected {expected}"))
+    }
+
+    /// Whether a frame so far says that the manifest durably named this log.
+    pub(crate) fn named(&self) -> bool {
+        self.named
     }
 
     /// The largest position that a frame says was synced.
@@ -174,6 +182,7 @@ impl Replay {
         }
         self.position += header.frame_bytes();
         self.synced_through = self.synced_through.max(header.synced_through);
+        self.named |= header.named;
         Ok(true)
     }
 

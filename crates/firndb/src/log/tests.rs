@@ -49,7 +49,7 @@ fn append(log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Ve
             tickets.push(buffer.reserve(entries, bytes, first).unwrap());
             issued.extend(batch);
         }
-        let mark = log.append(&tickets, SeqNo(first), synced).unwrap();
+        let mark = log.append(&tickets, SeqNo(first), synced, true).unwrap();
         let lens = issued.iter().filter(|(s, ..)| *s >= first).map(|(.., value)| value.len() as u32);
         assert_eq!(mark.addresses(lens).count() as u64, seqno - first);
     }
@@ -144,7 +144,7 @@ fn a_value_that_looks_like_the_log() {
     let buffer = Arc::new(Buffer::new(1 << 20, LOG));
     let entry = || std::iter::once(Entry { kind: Kind::Put, key: b"copy", value: &copy });
     let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), 0), 0).unwrap();
-    log.append(&[ticket], SeqNo(1000), false).unwrap();
+    log.append(&[ticket], SeqNo(1000), false, true).unwrap();
     let whole = std::fs::read(files.log(LOG)).unwrap();
     // Tear the frame that holds the copy: the frames inside its value must not be replayed, nor taken for later ones.
     std::fs::write(files.log(LOG), &whole[..whole.len() - 1]).unwrap();
@@ -204,7 +204,7 @@ fn rotation_seals() {
     assert_eq!((end.log_id, end.synced_through), (LOG, 0));
     assert_eq!(replay(&files, Vec::new(), 0).unwrap(), (issued, End { at: end.end, torn: false }));
     // A sync of the new log covers the old one.
-    log.append(&[], SeqNo(99), true).unwrap();
+    log.append(&[], SeqNo(99), true, true).unwrap();
     assert_eq!(log.end().synced_through, log.end().end);
 }
 

@@ -117,10 +117,10 @@ impl LogWriter {
     ///
     /// # Errors
     /// `NoSpace` and `Io`: nothing of the group is acknowledged and the log goes on. `Poisoned`: a sync failed.
-    pub(crate) fn append(&mut self, group: &[Ticket], first_seqno: SeqNo, power: bool) -> Result<LogMark> {
+    pub(crate) fn append(&mut self, group: &[Ticket], first_seqno: SeqNo, power: bool, named: bool) -> Result<LogMark> {
         self.check_poison()?;
         let mark = if group.iter().any(|ticket| ticket.count > 0) {
-            self.write_frame(group, first_seqno)?
+            self.write_frame(group, first_seqno, named)?
         } else {
             LogMark { log_id: self.log_id, values_at: self.position }
         };
@@ -130,7 +130,7 @@ impl LogWriter {
         Ok(mark)
     }
 
-    fn write_frame(&mut self, group: &[Ticket], first_seqno: SeqNo) -> Result<LogMark> {
+    fn write_frame(&mut self, group: &[Ticket], first_seqno: SeqNo, named: bool) -> Result<LogMark> {
         self.head.clear();
         self.head.resize(FRAME_HEADER_BYTES, 0);
         let entries: usize = group.iter().map(|ticket| ticket.count as usize).sum();
@@ -148,6 +148,7 @@ impl LogWriter {
         let header = FrameHeader {
             key_bytes: u32::try_from(key_bytes).map_err(|_| Error::invalid("a commit group's keys exceed 4 GiB"))?,
             entries: entries as u32,
+            named,
             value_bytes,
             first_seqno,
             synced_through: self.synced_through,
