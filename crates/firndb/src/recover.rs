@@ -98,6 +98,10 @@ fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
     let counters = Arc::new(IoCounters::default());
     let (version, fresh) = read_or_create(&fs, dir, &counters, &options, &clock, read_only)?;
     let files = Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: version.uuid });
+    if fresh && options.pm.is_some() {
+        // The uuid must outlive a crash before the pool that is to bear it: no later open would make the same one.
+        manifest::start(&files, &counters, version.next_file_id, &version)?;
+    }
     let mut recovery = Recovery::new(options, budget, clock, read_only, counters, files, version, fresh, since_ns);
     recovery.step("manifest");
     recovery.open_pool()?;

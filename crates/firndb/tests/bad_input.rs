@@ -159,6 +159,23 @@ fn a_pool_of_another_database_or_another_time() {
     assert_eq!(db.get(b"k").unwrap().unwrap(), b"v");
 }
 
+/// A creation that ended before its pool was made (here: by a refusal) can be taken up again, with the same uuid.
+#[test]
+fn a_creation_that_ended_at_the_pool_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |backend| {
+        let pm = Some(PmConfig::at(dir.path().join("pool"), backend, 256 << 10));
+        Db::open(dir.path().join("db"), Options { pm, ..Options::tiny() })
+    };
+    open(Backend::Dax).unwrap_err();
+    let current = std::fs::read(dir.path().join("db/CURRENT")).unwrap();
+    let db = open(Backend::Emulated).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.close().unwrap();
+    assert_ne!(std::fs::read(dir.path().join("db/CURRENT")).unwrap(), current);
+    assert_eq!(open(Backend::Emulated).unwrap().get(b"k").unwrap().unwrap(), b"v");
+}
+
 #[test]
 fn missing_files_are_corruption_and_repair_mends() {
     let dir = tempfile::tempdir().unwrap();
@@ -218,6 +235,56 @@ fn handles_used_up() {
         assert_eq!(db.get(i.to_be_bytes()).unwrap().unwrap().len(), 100);
     }
     assert!(db.stats().memory.open_tables <= 3);
+}
+
+const FEW_HANDLES: &str = "FIRN_FEW_HANDLES_DIR";
+
+/// Not a test by itself: runs with a handful of file handles.
+#[test]
+fn few_handles_child() {
+    let Ok(dir) = std::env::var(FEW_HANDLES) else { return };
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    setrlimit(Resource::Nofile, Rlimit { current: Some(14), maximum: Some(14) }).unwrap();
+    let mut told = 0;
+    match Db::open(&dir, Options::tiny()) {
+        Err(error) => {
+            assert!(error.to_string().contains("ulimit -n"), "{error}");
+            told += 1;
+        }
+        Ok(db) => {
+            for i in 0..2000u32 {
+                match db.get(i.to_be_bytes()) {
+                    Ok(value) => assert_eq!(value.unwrap().len(), 100),
+                    Err(error) => {
+                        assert!(error.to_string().contains("ulimit -n"), "{error}");
+                        told += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(told > 0, "14 handles were enough: the test shows nothing");
+}
+
+#[test]
+fn handles_of_the_process_used_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options { compression: Codec::None, ..Options::tiny() };
+    let db = Db::open(dir.path(), options()).unwrap();
+    for i in 0..2000u32 {
+        db.put(i.to_be_bytes(), vec![i as u8; 100]).unwrap();
+    }
+    db.close().unwrap();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let status = child
+        .args(["few_handles_child", "--exact"])
+        .env(FEW_HANDLES, dir.path())
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let db = Db::open(dir.path(), options()).unwrap();
+    assert_eq!(db.iter().unwrap().entries().count(), 2000, "nothing is lost");
 }
 
 #[test]
