@@ -64,7 +64,7 @@ pub enum Event {
     },
 }
 
-/// Told of events, on the thread where they happen and with no lock held. Be quick, and do not call the database.
+/// Told of events on the thread where they happen, at times inside a commit. Be quick, and do not call the database.
 pub trait EventListener: Send + Sync {
     /// Called once per event.
     fn on_event(&self, event: &Event);
