@@ -115,7 +115,8 @@ fn idle_cursors_let_go() {
 #[test]
 fn deletes_give_space_back() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { compression: Codec::None, ..Options::tiny() };
+    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
+    let options = Options { compression: Codec::None, environment, ..Options::tiny() };
     let db = Db::open(dir.path(), options).unwrap();
     fill(&db, 5);
     db.compact_range(None, None).unwrap();
