@@ -147,7 +147,11 @@ fn read_or_create(
     clock: &Clock,
     read_only: bool,
 ) -> Result<(Version, bool)> {
-    if let Some((_, version)) = manifest::read(&**fs, dir, counters)? {
+    if let Some((id, version)) = manifest::read(&**fs, dir, counters)? {
+        if options.pm.is_some() && !read_only {
+            // The pool will say that it knows these records: a power cut must not take the last of them after that.
+            fs.open(&dir.join(files::manifest_name(id)), OpenMode::Append)?.sync()?;
+        }
         let profile = Profile::from_number(version.profile);
         if profile != Some(options.profile) {
             let has = profile.map_or_else(|| format!("number {}", version.profile), |profile| profile.to_string());

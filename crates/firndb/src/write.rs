@@ -126,7 +126,7 @@ impl Inner {
             self.rotate_log(log, group.log_id)?;
         }
         self.record_log_end()?;
-        if members.power {
+        if members.power || log.durable_at_write() {
             // The ends of earlier logs must be durable before anything behind them is acknowledged as such.
             self.sync_log_ends()?;
         }

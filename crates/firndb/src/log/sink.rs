@@ -9,7 +9,8 @@
 //! ```
 //! 1. The half with `base` holds the log's bytes from offset `base` on; how many is told by the frames' own checksums.
 //! 2. A half's header changes only after what it held was written to its file and synced.
-//! 3. So at any time each byte of the log that was acknowledged is in the file or in a half, and recovery lays the
+//! 3. A log's own header is synced before a half holds any frame of it: without it nobody would look for them.
+//! 4. So at any time each byte of the log that was acknowledged is in the file or in a half, and recovery lays the
 //!    halves over the file. What lies in a half behind its last frame matches no frame of that place: checksums are
 //!    salted.
 //!
@@ -93,8 +94,7 @@ impl PmLogBuffer {
             };
             let mut bytes = vec![0; extent.len as usize];
             pool.read(extent.offset, &mut bytes)?;
-            if let Some((id, base)) = decode_header(&bytes, uuid).filter(|(id, _)| *id == log_id) {
-                debug_assert_eq!(id, log_id);
+            if let Some((_, base)) = decode_header(&bytes, uuid).filter(|(id, _)| *id == log_id) {
                 bytes.drain(..HALF_HEADER_BYTES);
                 overlay.push((base, bytes));
             }
@@ -172,6 +172,7 @@ impl Sink {
 
     /// Streams what comes through `buffer`, from offset `start` of the log on. What the buffer held is lost.
     pub(super) fn go_through(&mut self, buffer: PmLogBuffer, start: u64) -> Result<()> {
+        self.file.sync()?;
         let mut stream = PmStream { buffer, active: 0, base: start, used: 0 };
         stream.begin_half(self.log_id, start)?;
         self.pm = Some(stream);
@@ -209,6 +210,7 @@ impl Sink {
     /// Goes on with another log; returns the old one's file.
     pub(super) fn rotate(&mut self, file: Arc<dyn File>, log_id: u64, start: u64) -> Result<Arc<dyn File>> {
         if let Some(stream) = &mut self.pm {
+            file.sync()?;
             stream.retire(&self.file, &self.counters)?;
             stream.active = 1 - stream.active;
             stream.begin_half(log_id, start)?;

@@ -107,6 +107,11 @@ impl LogWriter {
         self.sink.go_through(buffer, self.position)
     }
 
+    /// Whether what is appended is durable at once, whatever was asked for: the log goes through persistent memory.
+    pub(crate) fn durable_at_write(&self) -> bool {
+        self.sink.durable_at_write()
+    }
+
     /// The log's id.
     pub(crate) fn log_id(&self) -> u64 {
         self.log_id
