@@ -15,6 +15,7 @@ use crate::plan::{Plan, Reason};
 use crate::shape::{self, Facts};
 use crate::sst_run::SstRun;
 use crate::state::ReadState;
+use arc_swap::ArcSwapOption;
 use firn_base::exec::{Work, block_on, block_on_with};
 use firn_base::{Error, ErrorKind, Result};
 use parking_lot::{Condvar, Mutex};
@@ -31,6 +32,8 @@ const TICK_NS: u64 = 1_000_000_000;
 #[derive(Default)]
 pub(crate) struct Jobs {
     state: Mutex<JobState>,
+    /// What keeps background work from going on. Changed under the state's lock; every write looks at it without.
+    error: ArcSwapOption<Error>,
     /// A table that cost too many fruitless reads, and its level.
     seek: Mutex<Option<(usize, u64)>>,
     graveyard: Mutex<Vec<Dead>>,
@@ -47,7 +50,6 @@ struct JobState {
     compacting: usize,
     /// A user's compaction is under way: no other may start.
     manual: bool,
-    error: Option<Error>,
     retry_at_ns: u64,
 }
 
@@ -102,14 +104,14 @@ impl Inner {
             return None;
         }
         let mut jobs = self.jobs.state.lock();
-        if jobs.error.is_some() && self.clock.now_ns() < jobs.retry_at_ns {
+        if self.jobs.error.load().is_some() && self.clock.now_ns() < jobs.retry_at_ns {
             return None;
         }
         let state = self.state.load_full();
         let plan = self.pick(&state, &jobs, compactions);
         if plan.is_none() && compactions && !jobs.manual {
             // What failed is wanted no more (a compaction for reads, a user's), so nothing else would clear its error.
-            jobs.error = None;
+            self.jobs.error.store(None);
         }
         plan.map(|plan| self.mark(&mut jobs, plan, state))
     }
@@ -188,12 +190,17 @@ impl Inner {
         if self.mill.stop.load(Ordering::Acquire) {
             return;
         }
+        let lasts = |error: &Error| matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Poisoned);
         let mut jobs = self.jobs.state.lock();
-        let had = std::mem::replace(&mut jobs.error, error.clone());
+        let had = self.background_error();
+        if had.as_ref().is_some_and(lasts) {
+            // Another action that went well, or failed otherwise, does not mend it.
+            return;
+        }
+        self.jobs.error.store(error.clone().map(Arc::new));
         let event = match error {
             Some(error) => {
-                let lasting = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Poisoned);
-                jobs.retry_at_ns = if lasting { u64::MAX } else { self.clock.now_ns() + RETRY_NS };
+                jobs.retry_at_ns = if lasts(&error) { u64::MAX } else { self.clock.now_ns() + RETRY_NS };
                 Event::BackgroundError { error }
             }
             None if had.is_some() => Event::Resumed,
@@ -205,7 +212,7 @@ impl Inner {
 
     /// What keeps background work from going on.
     pub(crate) fn background_error(&self) -> Option<Error> {
-        self.jobs.state.lock().error.clone()
+        self.jobs.error.load().as_deref().cloned()
     }
 
     /// Says that a table cost too many fruitless reads.
