@@ -34,6 +34,8 @@ mod manifest;
 mod mill;
 mod options;
 mod plan;
+#[cfg(feature = "proof")]
+pub mod proof;
 mod read;
 mod recover;
 mod repair;
