@@ -3,7 +3,15 @@
 //! A salted checksum starts from (file id, offset), so bytes that were valid elsewhere - a recycled page, a misplaced
 //! write, a value that happens to hold a copy of a log frame - do not pass here.
 
+use crate::site::Site;
 use crc_fast::{CrcAlgorithm, Digest, checksum};
+
+/// Whether a checksum that was read is the one `computed` of what it covers. Every comparison goes through here, so
+/// that none is without a site.
+#[inline]
+pub fn matches(site: &'static Site, stored: u32, computed: impl FnOnce() -> u32) -> bool {
+    !site.is_on() || stored == computed()
+}
 
 /// CRC-32C (Castagnoli) of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {

@@ -13,6 +13,7 @@ pub mod exec;
 pub mod key;
 pub mod limits;
 pub mod seed;
+pub mod site;
 
 pub use error::{Error, ErrorKind, Result};
 pub use key::{Kind, SeqNo, Tag};

@@ -3,11 +3,13 @@
 //! 1. A write is durable after `sync` of its file and, for a new or renamed file, `sync_dir` of its directory.
 //! 2. Files are written at explicit offsets; there is no shared position, so all methods take `&self`.
 //! 3. A direct file takes aligned writes only; reads may ask for any range, the file aligns them itself.
+//! 4. What makes something durable or replaces a name says by its [`Site`] what for; a test can switch it off there.
 //!
 //! Thread safety: everything is `Send + Sync`; a [`Pending`] is `Send` and may be waited for on any thread.
 
 use crate::buf::IoBuf;
 use firn_base::Result;
+use firn_base::site::Site;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +44,7 @@ pub trait File: Send + Sync + Debug {
     /// Starts a write of `buf` at `offset`, at once. Same rules as [`File::write`].
     fn submit_write(&self, offset: u64, buf: IoBuf) -> Pending;
     /// Makes the file's data, and the length needed to read it, durable.
-    fn sync(&self) -> Result<()>;
+    fn sync(&self, site: &'static Site) -> Result<()>;
     /// The file's length in bytes.
     fn len(&self) -> Result<u64>;
     /// Whether the file has no bytes.
@@ -63,7 +65,7 @@ pub trait Fs: Send + Sync + Debug {
     /// Opens or creates a file.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
     /// Renames a file over any that is there. DURABLE AFTER: [`Fs::sync_dir`].
-    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    fn rename(&self, site: &'static Site, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file. DURABLE AFTER: [`Fs::sync_dir`].
     fn remove(&self, path: &Path) -> Result<()>;
     /// Gives a file a second name. DURABLE AFTER: [`Fs::sync_dir`].
@@ -73,7 +75,7 @@ pub trait Fs: Send + Sync + Debug {
     /// The names in a directory, sorted.
     fn list(&self, path: &Path) -> Result<Vec<String>>;
     /// Makes creations, renames and removals in a directory durable.
-    fn sync_dir(&self, path: &Path) -> Result<()>;
+    fn sync_dir(&self, site: &'static Site, path: &Path) -> Result<()>;
     /// A file's length; an error of kind `NotFound` if it is not there.
     fn len(&self, path: &Path) -> Result<u64>;
     /// Takes the lock file at `path`, creating it if needed; an error of kind `Locked` if somebody holds it.

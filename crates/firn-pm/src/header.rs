@@ -6,7 +6,8 @@
 //!    another one has lost a root that was acknowledged, and that is damage, not a torn commit.
 
 use crate::layout::{GRANULE_BYTES, HEADER_CRC_AT, HeaderLine, POOL_MAGIC, SESSION_AT, VERSION};
-use firn_base::checksum::crc32c_salted;
+use crate::sites;
+use firn_base::checksum::{crc32c_salted, matches};
 use firn_base::{Error, ErrorKind, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -38,7 +39,7 @@ impl Session {
 
     pub(crate) fn decode(word: u64, uuid: &[u8; 16]) -> Option<Self> {
         let low = word as u32;
-        ((word >> 32) as u32 == session_crc(low, uuid)).then_some(Self {
+        matches(&sites::PM_SESSION_CHECK, (word >> 32) as u32, || session_crc(low, uuid)).then_some(Self {
             clean: low & 1 == 1,
             unsafe_shutdowns: (low >> 1) as u16 & MAX_UNSAFE_SHUTDOWNS,
             generation_low: (low >> 16) as u16,
@@ -95,7 +96,7 @@ pub(crate) fn decode_header(page: &[u8], uuid: &[u8; 16], place: &str) -> Result
             ),
         ));
     }
-    if line.crc.get() != header_crc(line.as_bytes()) {
+    if !matches(&sites::PM_HEADER_CHECK, line.crc.get(), || header_crc(line.as_bytes())) {
         return damaged(HEADER_CRC_AT as u64, "the checksum of the header line");
     }
     if u64::from(line.granule_bytes.get()) != GRANULE_BYTES {
@@ -128,7 +129,7 @@ pub(crate) fn decode_header(page: &[u8], uuid: &[u8; 16], place: &str) -> Result
 fn without_magic(line: &HeaderLine, rest: &[u8], uuid: &[u8; 16], place: &str) -> Result<HeaderState> {
     let mut healed = *line;
     healed.magic = POOL_MAGIC.into();
-    let is_sound = line.crc.get() == header_crc(healed.as_bytes());
+    let is_sound = matches(&sites::PM_MAGIC_CHECK, line.crc.get(), || header_crc(healed.as_bytes()));
     let is_blank_after = rest.iter().skip(8).all(|&byte| byte == 0);
     let is_foreign = is_sound && &line.uuid != uuid;
     match (line.magic.get(), is_sound, is_blank_after) {

@@ -6,13 +6,14 @@
 //! [`Pool::commit`] or [`Pool::publish`]. The formats are in `docs/format/pool.md`.
 //!
 //! ```
+//! use firn_base::site::TEST;
 //! use firn_pm::{Owner, PmConfig, Pool, RootEntry};
 //!
 //! let pool = Pool::open_or_create(&PmConfig::volatile(1 << 20), [7; 16])?;
 //! // Here the owner of each structure claims the extents that its entry in `pool.root()` reaches.
 //! pool.finish_recovery()?;
 //! let extent = pool.alloc(64 << 10, Owner::LogBuffer)?;
-//! let fenced = pool.write_durable(extent.offset, &[b"frame header", b"frame body"])?;
+//! let fenced = pool.write_durable(&TEST, extent.offset, &[b"frame header", b"frame body"])?;
 //! pool.commit_with(fenced, |root| {
 //!     root.set(RootEntry { owner: Owner::LogBuffer, kind: 0, word: 0, extent: Some(extent) });
 //!     Ok(())
@@ -43,6 +44,7 @@ mod pool;
 mod region;
 mod root;
 pub mod sim;
+pub mod sites;
 mod tags;
 mod token;
 mod usage;

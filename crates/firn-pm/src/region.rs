@@ -17,7 +17,9 @@ mod view;
 use crate::arch::{self, LineFlush};
 use crate::line::{LINE_BYTES, line_range};
 use crate::sim::Tracker;
+use crate::sites;
 use file_image::FileImage;
+use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
 pub(crate) use open::{allocate, lock_file, whole_granules};
 use parking_lot::Mutex;
@@ -121,8 +123,11 @@ impl Region {
 
     /// Flushes the lines that hold the `len` bytes at `at`. Returns how many.
     #[inline]
-    pub(crate) fn flush(&self, at: u64, len: u64) -> Result<u64> {
+    pub(crate) fn flush(&self, site: &'static Site, at: u64, len: u64) -> Result<u64> {
         let view = self.writable()?;
+        if !site.is_on() {
+            return Ok(0);
+        }
         let lines = line_range(at, len);
         let count = lines.count_lines();
         if let Some(tracker) = &self.tracker {
@@ -136,7 +141,10 @@ impl Region {
 
     /// Orders, and on a medium makes durable, what this thread flushed.
     #[inline]
-    pub(crate) fn fence(&self) {
+    pub(crate) fn fence(&self, site: &'static Site) {
+        if !site.is_on() {
+            return;
+        }
         if let Some(tracker) = &self.tracker {
             tracker.fence();
         }
@@ -181,7 +189,7 @@ impl Region {
         }
         let at = line_at + start as u64;
         self.store(at, bytes)?;
-        self.flush(at, bytes.len() as u64).map(|_lines| ())
+        self.flush(&sites::PM_EDGE_FLUSH, at, bytes.len() as u64).map(|_lines| ())
     }
 
     fn stream_lines(&self, at: u64, bytes: &[u8]) -> Result<()> {
@@ -202,8 +210,9 @@ impl Region {
     }
 
     /// Makes ranges durable where that takes a sync of the file. Elsewhere the fence did it, or nothing can.
-    pub(crate) fn sync(&self, ranges: &[(u64, u64)]) -> Result<()> {
+    pub(crate) fn sync(&self, site: &'static Site, ranges: &[(u64, u64)]) -> Result<()> {
         match &self.image {
+            Some(_) if !site.is_on() => Ok(()),
             Some(image) => image.write_and_sync(&self.reads, ranges),
             None => Ok(()),
         }

@@ -13,7 +13,8 @@ use crate::layout::{
 };
 use crate::offset::Extent;
 use crate::owner::Owner;
-use firn_base::checksum::crc32c_salted;
+use crate::sites;
+use firn_base::checksum::{crc32c_salted, matches};
 use firn_base::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -136,7 +137,8 @@ fn decode_root(slot: &[u8], slot_at: u64, uuid: &[u8; 16], place: &str) -> Resul
     let entries_len = (head.entry_count.get() as usize).checked_mul(ENTRY_BYTES);
     let Some(entries_bytes) = entries_len.and_then(|len| rest.get(..len)) else { return Ok(None) };
     let record = &slot[..ROOT_HEAD_BYTES + entries_bytes.len()];
-    let is_valid = head.magic.get() == ROOT_MAGIC && head.crc.get() == root_crc(record, uuid, slot_at);
+    let computed = || root_crc(record, uuid, slot_at);
+    let is_valid = head.magic.get() == ROOT_MAGIC && matches(&sites::PM_ROOT_CHECK, head.crc.get(), computed);
     if !is_valid {
         return Ok(None);
     }

@@ -74,6 +74,11 @@ impl Flushed {
 }
 
 impl Fenced {
+    /// For a commit that reaches nothing new.
+    pub fn nothing() -> Fenced {
+        Fenced { span: Span::NOTHING }
+    }
+
     /// The lowest and one past the highest byte covered.
     pub fn range(&self) -> (u64, u64) {
         (self.span.start, self.span.end)

@@ -13,6 +13,7 @@ use crate::files::Files;
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::run_iter::{MergeIter, RunIter};
+use crate::sites;
 use crate::state::ReadState;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
@@ -121,12 +122,12 @@ impl Inner {
         version.apply(&edit).map_err(|broken| {
             Error::corruption(files.dir.display(), 0, format_args!("the checkpoint broke the invariant {broken}"))
         })?;
-        files.sync_dir()?;
+        files.sync_dir(&sites::CHECKPOINT_NAMES_SYNC)?;
         manifest::start(files, &self.counts.io, manifest_id, &version).map(drop)
     }
 }
 
-pub(crate) fn copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+fn copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     let source = fs.open(from, OpenMode::Read)?;
     let target = fs.open(to, OpenMode::Create)?;
     let (mut at, len) = (0, source.len()?);
@@ -139,5 +140,5 @@ pub(crate) fn copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
         target.write(at, &[buf.bytes()])?;
         at += buf.len() as u64;
     }
-    target.sync()
+    target.sync(&sites::CHECKPOINT_COPY_SYNC)
 }

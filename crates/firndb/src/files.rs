@@ -1,6 +1,7 @@
 //! The names of a database's files, in one place.
 
 use firn_base::Result;
+use firn_base::site::Site;
 use firn_fs::Fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,8 +41,8 @@ impl Files {
         self.dir.join(manifest_name(id))
     }
 
-    pub(crate) fn sync_dir(&self) -> Result<()> {
-        self.fs.sync_dir(&self.dir)
+    pub(crate) fn sync_dir(&self, site: &'static Site) -> Result<()> {
+        self.fs.sync_dir(site, &self.dir)
     }
 }
 

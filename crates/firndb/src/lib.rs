@@ -41,6 +41,7 @@ mod recover;
 mod repair;
 mod run_iter;
 mod shape;
+pub mod sites;
 mod snapshot;
 mod sst_run;
 mod stall;

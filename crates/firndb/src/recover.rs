@@ -22,6 +22,7 @@ use crate::manifest::{self, Edit, LogState, ManifestWriter, PmPairing, TableMeta
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::{Options, Profile};
 use crate::run_iter::{MergeIter, RunIter};
+use crate::sites;
 use crate::sst_run::{TableCache, TableCacheBounds};
 use crate::stall::Stall;
 use crate::state::{Part, ReadState};
@@ -33,7 +34,7 @@ use firn_base::exec::{Executor, Threads, block_on};
 use firn_base::seed::Seed;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, Lock, OpenMode, OsFs};
-use firn_pm::Pool;
+use firn_pm::{Fenced, Pool};
 use firn_table::BlockCache;
 use firn_table::sst::TableContext;
 use parking_lot::Mutex;
@@ -150,7 +151,7 @@ fn read_or_create(
     if let Some((id, version)) = manifest::read(&**fs, dir, counters)? {
         if options.pm.is_some() && !read_only {
             // The pool will say that it knows these records: a power cut must not take the last of them after that.
-            fs.open(&dir.join(files::manifest_name(id)), OpenMode::Append)?.sync()?;
+            fs.open(&dir.join(files::manifest_name(id)), OpenMode::Append)?.sync(&sites::MANIFEST_REOPEN_SYNC)?;
         }
         let profile = Profile::from_number(version.profile);
         if profile != Some(options.profile) {
@@ -472,8 +473,7 @@ impl Recovery {
         let pm = match &self.pm {
             Some(pool) => {
                 let edit_id = self.version.edit_id;
-                let fenced = pool.fence([]);
-                let root = pool.commit_with(fenced, |root| {
+                let root = pool.commit_with(Fenced::nothing(), |root| {
                     root.applied_edit = edit_id;
                     Ok(())
                 })?;

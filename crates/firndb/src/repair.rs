@@ -17,6 +17,7 @@ use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::Options;
 use crate::run_iter::{MergeIter, RunIter};
+use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
@@ -291,7 +292,7 @@ impl Repair {
                     Some(true) => fs.remove(&path)?,
                     Some(false) => {
                         fs.create_dir_all(&lost)?;
-                        fs.rename(&path, &lost.join(&name))?;
+                        fs.rename(&sites::REPAIR_LOST_RENAME, &path, &lost.join(&name))?;
                     }
                     None => {}
                 },
@@ -299,6 +300,6 @@ impl Repair {
                 _ => {}
             }
         }
-        self.files.sync_dir()
+        self.files.sync_dir(&sites::REPAIR_NAMES_SYNC)
     }
 }

@@ -3,6 +3,7 @@
 use crate::{Fs, IoBackend, IoBuf, OpenMode, OsFs};
 use firn_base::ErrorKind;
 use firn_base::seed::Seed;
+use firn_base::site::TEST;
 
 fn round_trip(fs: &OsFs) {
     let dir = tempfile::tempdir().unwrap();
@@ -19,8 +20,8 @@ fn round_trip(fs: &OsFs) {
     for one in pending {
         one.wait().unwrap();
     }
-    file.sync().unwrap();
-    fs.sync_dir(dir.path()).unwrap();
+    file.sync(&TEST).unwrap();
+    fs.sync_dir(&TEST, dir.path()).unwrap();
 
     let file = fs.open(&path, OpenMode::ReadDirect).unwrap();
     let mut seed = Seed::new(2);

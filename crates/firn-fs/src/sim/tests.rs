@@ -4,6 +4,7 @@
 use super::{CrashPlan, Fault, FaultKind, Keep, OpKind, SECTOR, SimFs};
 use crate::{File, Fs, IoBuf, OpenMode};
 use firn_base::seed::Seed;
+use firn_base::site::TEST;
 use firn_base::{ErrorKind, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -47,12 +48,12 @@ const NEW: &[u8] = &[b'n'; 3000];
 fn bytes_need_a_sync() {
     let kept = |fs: &SimFs| content(fs, "a").as_deref() == Some(NEW);
     let right = |fs: &SimFs| {
-        create(fs, "a", NEW).sync().unwrap();
-        fs.sync_dir(dir()).unwrap();
+        create(fs, "a", NEW).sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
     };
     let no_sync = |fs: &SimFs| {
         create(fs, "a", NEW);
-        fs.sync_dir(dir()).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
     };
     assert_eq!(losses(right, kept), 0);
     assert!(losses(no_sync, kept) > SEEDS as usize / 4);
@@ -61,11 +62,11 @@ fn bytes_need_a_sync() {
 #[test]
 fn names_need_a_sync_of_their_directory() {
     let kept = |fs: &SimFs| content(fs, "a").as_deref() == Some(NEW);
-    let no_dir_sync = |fs: &SimFs| create(fs, "a", NEW).sync().unwrap();
+    let no_dir_sync = |fs: &SimFs| create(fs, "a", NEW).sync(&TEST).unwrap();
     assert!(losses(no_dir_sync, kept) > SEEDS as usize / 4);
     let other_directory = |fs: &SimFs| {
-        create(fs, "a", NEW).sync().unwrap();
-        fs.sync_dir(Path::new("/")).unwrap();
+        create(fs, "a", NEW).sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, Path::new("/")).unwrap();
     };
     assert!(losses(other_directory, kept) > SEEDS as usize / 4);
 }
@@ -73,21 +74,21 @@ fn names_need_a_sync_of_their_directory() {
 #[test]
 fn a_rename_needs_a_sync_before_and_is_atomic() {
     let start = |fs: &SimFs| {
-        create(fs, "current", OLD).sync().unwrap();
-        fs.sync_dir(dir()).unwrap();
+        create(fs, "current", OLD).sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
     };
-    let swap = |fs: &SimFs| fs.rename(&dir().join("new"), &dir().join("current")).unwrap();
+    let swap = |fs: &SimFs| fs.rename(&TEST, &dir().join("new"), &dir().join("current")).unwrap();
     let old_or_new = |fs: &SimFs| matches!(content(fs, "current"), Some(bytes) if bytes == OLD || bytes == NEW);
     let right = |fs: &SimFs| {
         start(fs);
-        create(fs, "new", NEW).sync().unwrap();
+        create(fs, "new", NEW).sync(&TEST).unwrap();
         swap(fs);
     };
     let too_early = |fs: &SimFs| {
         start(fs);
         let file = create(fs, "new", NEW);
         swap(fs);
-        fs.sync_dir(dir()).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
         drop(file);
     };
     assert_eq!(losses(right, old_or_new), 0);
@@ -102,18 +103,18 @@ fn a_rename_needs_a_sync_before_and_is_atomic() {
 fn a_removal_may_hold_before_what_it_waits_for() {
     // Old logs removed in the same breath as the new file is named, with one sync of the directory at the end.
     let program = |fs: &SimFs| {
-        create(fs, "old", OLD).sync().unwrap();
-        fs.sync_dir(dir()).unwrap();
-        create(fs, "new", NEW).sync().unwrap();
+        create(fs, "old", OLD).sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
+        create(fs, "new", NEW).sync(&TEST).unwrap();
         fs.remove(&dir().join("old")).unwrap();
     };
     let one_there = |fs: &SimFs| content(fs, "old").is_some() || content(fs, "new").is_some();
     assert!(losses(program, one_there) > 0);
     let right = |fs: &SimFs| {
-        create(fs, "old", OLD).sync().unwrap();
-        fs.sync_dir(dir()).unwrap();
-        create(fs, "new", NEW).sync().unwrap();
-        fs.sync_dir(dir()).unwrap();
+        create(fs, "old", OLD).sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
+        create(fs, "new", NEW).sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
         fs.remove(&dir().join("old")).unwrap();
     };
     assert_eq!(losses(right, one_there), 0);
@@ -123,7 +124,7 @@ fn a_removal_may_hold_before_what_it_waits_for() {
 fn every_subset_of_pending_names_can_hold() {
     let fs = fresh(1);
     for name in ["a", "b", "c"] {
-        create(&fs, name, NEW).sync().unwrap();
+        create(&fs, name, NEW).sync(&TEST).unwrap();
     }
     assert_eq!(fs.pending_names(), 3);
     for mask in 0..8u64 {
@@ -141,8 +142,8 @@ fn links_and_content_follow_the_inode() {
     fs.link(&dir().join("a"), &dir().join("b")).unwrap();
     fs.remove(&dir().join("a")).unwrap();
     file.write(0, &[NEW]).unwrap();
-    file.sync().unwrap();
-    fs.sync_dir(dir()).unwrap();
+    file.sync(&TEST).unwrap();
+    fs.sync_dir(&TEST, dir()).unwrap();
     let after = fs.power_cut(3);
     assert_eq!(content(&after, "a"), None);
     assert_eq!(content(&after, "b").unwrap(), NEW);
@@ -156,8 +157,8 @@ fn synced_bytes_in_a_rewritten_sector_are_old_or_new() {
     for seed in 0..SEEDS {
         let fs = fresh(seed);
         let file = create(&fs, "log", &OLD[..700]);
-        file.sync().unwrap();
-        fs.sync_dir(dir()).unwrap();
+        file.sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
         file.write(600, &[&NEW[..1900]]).unwrap();
         let after = content(&fs.power_cut(seed), "log").unwrap();
         assert!((700..=2500).contains(&after.len()));
@@ -181,7 +182,7 @@ fn unsynced_files_lose_order() {
         let fs = fresh(seed);
         let first = create(&fs, "a", &[1; 8192]);
         let second = create(&fs, "b", &[1; 8192]);
-        fs.sync_dir(dir()).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
         drop((first, second));
         let after = fs.power_cut(seed);
         let (a, b) = (content(&after, "a").unwrap(), content(&after, "b").unwrap());
@@ -196,8 +197,8 @@ fn emptying_holds_or_does_not() {
     let (mut before, mut after) = (0, 0);
     for seed in 0..SEEDS {
         let fs = fresh(seed);
-        create(&fs, "a", OLD).sync().unwrap();
-        fs.sync_dir(dir()).unwrap();
+        create(&fs, "a", OLD).sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
         drop(fs.open(&dir().join("a"), OpenMode::Create).unwrap());
         match content(&fs.power_cut(seed), "a").unwrap() {
             bytes if bytes == OLD => before += 1,
@@ -217,7 +218,7 @@ fn a_killed_process_loses_nothing_but_stays_unsynced() {
         let file = create(&fs, "a", NEW);
         let after = fs.kill();
         assert!(kept(&after));
-        assert!(file.sync().unwrap_err().to_string().contains("simulated crash"));
+        assert!(file.sync(&TEST).unwrap_err().to_string().contains("simulated crash"));
         assert!(fs.list(dir()).is_err() && fs.crashed());
         lost_later += usize::from(!kept(&after.power_cut(seed)));
     }
@@ -230,12 +231,12 @@ fn a_failed_sync_is_not_made_good_by_the_next() {
     for seed in 0..SEEDS {
         let fs = fresh(seed);
         let file = create(&fs, "a", OLD);
-        file.sync().unwrap();
-        fs.sync_dir(dir()).unwrap();
+        file.sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
         file.write(0, &[NEW]).unwrap();
         fs.inject(Fault::once(FaultKind::Eio).on(OpKind::Sync));
-        assert_eq!(file.sync().unwrap_err().kind(), ErrorKind::Io);
-        file.sync().unwrap();
+        assert_eq!(file.sync(&TEST).unwrap_err().kind(), ErrorKind::Io);
+        file.sync(&TEST).unwrap();
         let seen = content(&fs, "a").unwrap();
         match content(&fs.power_cut(seed), "a").unwrap() {
             bytes if bytes == NEW => kept += 1,
@@ -262,7 +263,7 @@ fn faults_strike_where_they_are_meant_to() {
 
     fs.inject(Fault::for_ever(FaultKind::Eintr).on_mutations());
     assert_eq!(a.write(0, &[NEW]).unwrap_err().kind(), ErrorKind::Io);
-    assert!(fs.remove(a.path()).is_err() && fs.sync_dir(dir()).is_err());
+    assert!(fs.remove(a.path()).is_err() && fs.sync_dir(&TEST, dir()).is_err());
     let mut buf = IoBuf::default();
     a.read(0, 10, &mut buf).unwrap();
     fs.heal();
@@ -291,8 +292,8 @@ fn a_lost_sync_says_nothing() {
     for op in [OpKind::Sync, OpKind::SyncDir] {
         let program = |fs: &SimFs| {
             fs.inject(Fault::for_ever(FaultKind::LostSync).on(op));
-            create(fs, "a", NEW).sync().unwrap();
-            fs.sync_dir(dir()).unwrap();
+            create(fs, "a", NEW).sync(&TEST).unwrap();
+            fs.sync_dir(&TEST, dir()).unwrap();
         };
         assert!(losses(program, kept) > 10);
     }
@@ -324,8 +325,8 @@ fn a_crash_comes_when_it_was_ordered() {
         let run = || -> Result<()> {
             let file = fs.open(&dir().join("a"), OpenMode::Create)?;
             file.write(0, &[NEW])?;
-            file.sync()?;
-            fs.sync_dir(dir())?;
+            file.sync(&TEST)?;
+            fs.sync_dir(&TEST, dir())?;
             Ok(())
         };
         assert_eq!(run().is_ok(), count > 4);
@@ -395,7 +396,8 @@ fn missing_things_are_not_found() {
     for mode in [OpenMode::Read, OpenMode::Append, OpenMode::Create] {
         assert_eq!(fs.open(&missing, mode).unwrap_err().kind(), ErrorKind::NotFound);
     }
-    let failures = [fs.remove(&missing), fs.sync_dir(dir()), fs.list(dir()).map(drop), fs.len(&missing).map(drop)];
+    let failures =
+        [fs.remove(&missing), fs.sync_dir(&TEST, dir()), fs.list(dir()).map(drop), fs.len(&missing).map(drop)];
     assert!(failures.iter().all(|failure| failure.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound)));
 }
 
@@ -412,11 +414,11 @@ fn scramble(seed: u64) -> SimFs {
         random.fill(&mut bytes);
         let _outcome = match random.below(8) {
             0 => fs.open(&path, OpenMode::Create).map(drop),
-            1 => fs.rename(&path, &other),
+            1 => fs.rename(&TEST, &path, &other),
             2 => fs.remove(&path),
             3 => fs.link(&path, &other),
-            4 => fs.sync_dir(dir()),
-            5 => fs.open(&path, OpenMode::Append).and_then(|file| file.sync()),
+            4 => fs.sync_dir(&TEST, dir()),
+            5 => fs.open(&path, OpenMode::Append).and_then(|file| file.sync(&TEST)),
             _ => fs.open(&path, OpenMode::Append).and_then(|file| file.write(random.below(9000), &[&bytes])),
         };
     }

@@ -11,6 +11,7 @@ use crate::layout::{PAGE_BYTES, SESSION_AT};
 use crate::owner::Owner;
 use crate::region::Region;
 use crate::root::{Root, slot_offset};
+use crate::sites;
 use crate::token::{Fenced, Span};
 use firn_base::{Error, Result};
 use std::sync::Arc;
@@ -93,8 +94,8 @@ impl Pool {
         let slot = slot_offset(next.generation);
         let record = next.encode(&self.uuid)?;
         self.region.stream(slot, &[&record])?;
-        self.region.fence();
-        if let Err(error) = self.region.sync(&[(slot, PAGE_BYTES)]) {
+        self.region.fence(&sites::PM_ROOT_FENCE);
+        if let Err(error) = self.region.sync(&sites::PM_ROOT_SYNC, &[(slot, PAGE_BYTES)]) {
             // The file may hold this root or not. Were the pool used on, what only this root names could be given to
             // another, and a later open would find both.
             self.region.poison();
@@ -128,7 +129,7 @@ impl Pool {
 /// Stores the session word by one atomic store. DURABLE AFTER: the word.
 pub(super) fn write_session(region: &Region, session: Session, uuid: &[u8; 16]) -> Result<()> {
     region.store_u64(SESSION_AT, session.encode(uuid))?;
-    region.flush(SESSION_AT, 8)?;
-    region.fence();
-    region.sync(&[(0, PAGE_BYTES)])
+    region.flush(&sites::PM_SESSION_FLUSH, SESSION_AT, 8)?;
+    region.fence(&sites::PM_SESSION_FENCE);
+    region.sync(&sites::PM_SESSION_SYNC, &[(0, PAGE_BYTES)])
 }

@@ -15,6 +15,7 @@ use crate::layout::{DATA_START, MAGIC_AT, MIN_POOL_BYTES, PAGE_BYTES, POOL_MAGIC
 use crate::region::{Kind, Region, allocate, lock_file, whole_granules};
 use crate::root::{Root, newest_root, slot_offset};
 use crate::sim::SimRegion;
+use crate::sites;
 use firn_base::clock::Clock;
 use firn_base::{Error, ErrorKind, Result};
 use parking_lot::{Mutex, RwLock};
@@ -202,14 +203,14 @@ fn create(region: &Region, uuid: &[u8; 16], bytes: u64) -> Result<(Session, Root
     header.magic = 0.into();
     region.store(0, header.as_bytes())?;
     region.store_u64(SESSION_AT, session.encode(uuid))?;
-    region.flush(0, SESSION_AT + 8)?;
-    region.fence();
-    region.sync(&[(0, DATA_START)])?;
+    region.flush(&sites::PM_CREATE_FLUSH, 0, SESSION_AT + 8)?;
+    region.fence(&sites::PM_CREATE_FENCE);
+    region.sync(&sites::PM_CREATE_SYNC, &[(0, DATA_START)])?;
 
     region.store_u64(MAGIC_AT, POOL_MAGIC)?;
     // The fence (and sync) of the session word, which every open writes next, makes the magic durable too. A cut before
     // it finds an unfinished creation.
-    region.flush(MAGIC_AT, 8)?;
+    region.flush(&sites::PM_MAGIC_FLUSH, MAGIC_AT, 8)?;
     Ok((session, root))
 }
 

@@ -8,6 +8,7 @@ use crate::offset::Extent;
 use crate::owner::Owner;
 use crate::region::whole_granules;
 use crate::root::Root;
+use crate::sites;
 use crate::token::{Fenced, Span};
 use crate::usage::Usage;
 use firn_base::{Error, Result};
@@ -101,7 +102,7 @@ impl Pool {
             return Ok(());
         }
         let ranges: Vec<_> = extents.iter().map(|f| (f.extent.offset.get(), f.extent.len)).collect();
-        self.region.sync(&ranges)?;
+        self.region.sync(&sites::PM_PERSIST_SYNC, &ranges)?;
         for frozen in extents {
             self.map.with_live(frozen.extent, |live| {
                 live.is_persisted = true;

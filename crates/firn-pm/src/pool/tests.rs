@@ -11,6 +11,7 @@ use crate::offset::{Extent, PmOffset};
 use crate::root::RootEntry;
 use crate::{Flushed, sim};
 use firn_base::ErrorKind;
+use firn_base::site::TEST;
 
 pub(super) const UUID: [u8; 16] = *b"the pool's uuid!";
 const G: u64 = GRANULE_BYTES;
@@ -47,12 +48,12 @@ fn verbs_store_what_was_given_and_count_it() {
     let extent = pool.alloc(2 * G, Owner::Btree).unwrap();
     let at = extent.at(60).unwrap();
     let dirty = pool.store(at, b"eightbyt").unwrap();
-    let flushed = pool.flush(dirty);
+    let flushed = pool.flush(&TEST, dirty);
     let more = pool.copy_nt(extent.at(4096).unwrap(), &[7; 130]).unwrap();
-    let fenced = pool.fence([flushed, more]);
+    let fenced = pool.fence(&TEST, [flushed, more]);
     assert_eq!(fenced.range(), (at.get(), extent.offset.get() + 4096 + 130));
     let dirty = pool.publish(extent.offset, 42, &fenced).unwrap();
-    let _fenced = pool.flush_fence(dirty);
+    let _fenced = pool.fence(&TEST, pool.flush(&TEST, dirty));
     let mut bytes = [0; 8];
     pool.read(at, &mut bytes).unwrap();
     assert_eq!(&bytes, b"eightbyt");
@@ -68,7 +69,7 @@ fn one_write_durable_joins_its_slices() {
     let pool = volatile(4);
     let extent = pool.alloc(G, Owner::LogBuffer).unwrap();
     let parts: [&[u8]; 4] = [b"head", &[1; 100], b"", &[2; 64]];
-    let fenced = pool.write_durable(extent.at(30).unwrap(), &parts).unwrap();
+    let fenced = pool.write_durable(&TEST, extent.at(30).unwrap(), &parts).unwrap();
     assert_eq!(fenced.range(), (extent.offset.get() + 30, extent.offset.get() + 30 + 168));
     let mut got = vec![0; 168];
     pool.read(extent.at(30).unwrap(), &mut got).unwrap();
@@ -85,7 +86,7 @@ fn stores_outside_an_extent_are_refused() {
     assert_eq!(kind(extent.end().unwrap() - 1, 2), ErrorKind::Invalid);
     assert_eq!(kind(pool.size_bytes() - 1, 2), ErrorKind::Corruption);
     assert_eq!(kind(u64::MAX, 2), ErrorKind::Corruption);
-    assert!(pool.publish(extent.at(4).unwrap(), 1, &pool.fence([])).is_err());
+    assert!(pool.publish(extent.at(4).unwrap(), 1, &crate::Fenced::nothing()).is_err());
     assert_eq!(pool.read(PmOffset::new(u64::MAX - 1), &mut [0; 8]).unwrap_err().kind(), ErrorKind::Corruption);
     assert_eq!(pool.load_u64(PmOffset::new(pool.size_bytes())).unwrap_err().kind(), ErrorKind::Corruption);
 }
@@ -94,7 +95,7 @@ fn stores_outside_an_extent_are_refused() {
 fn frozen_bytes_cannot_change() {
     let pool = volatile(4);
     let extent = pool.alloc(G, Owner::Table).unwrap();
-    let fenced = pool.write_durable(extent.offset, &[b"ice"]).unwrap();
+    let fenced = pool.write_durable(&TEST, extent.offset, &[b"ice"]).unwrap();
     let frozen = pool.freeze(extent, &fenced).unwrap();
     assert_eq!(pool.borrow(&frozen, 0..3).unwrap(), b"ice");
     assert!(pool.store(extent.offset, b"x").is_err());
@@ -115,14 +116,15 @@ fn frozen_bytes_cannot_change() {
 fn what_a_root_names_is_not_freed_and_what_is_free_is_not_named() {
     let pool = volatile(4);
     let extent = pool.alloc(G, Owner::Test).unwrap();
-    let root = pool.commit_with(pool.fence([]), naming(1, extent)).unwrap();
+    let root = pool.commit_with(crate::Fenced::nothing(), naming(1, extent)).unwrap();
     assert_eq!(root.generation, 2);
     assert!(pool.free(extent).unwrap_err().to_string().contains("generation 2"));
     let without = Root { entries: Vec::new(), ..Root::clone(&root) };
-    pool.commit(without.clone(), pool.fence([])).unwrap();
-    assert!(pool.commit(without, pool.fence([])).unwrap_err().to_string().contains("generation 2"));
+    pool.commit(without.clone(), crate::Fenced::nothing()).unwrap();
+    assert!(pool.commit(without, crate::Fenced::nothing()).unwrap_err().to_string().contains("generation 2"));
     pool.free(extent).unwrap();
-    let refused = |entries: Vec<RootEntry>| pool.commit(Root { entries, ..Root::clone(&pool.root()) }, pool.fence([]));
+    let refused =
+        |entries: Vec<RootEntry>| pool.commit(Root { entries, ..Root::clone(&pool.root()) }, crate::Fenced::nothing());
     assert!(refused(vec![entry(1, extent)]).unwrap_err().to_string().contains("not live"));
     let again = pool.alloc(G, Owner::Btree).unwrap();
     assert!(refused(vec![entry(1, again)]).unwrap_err().to_string().contains("held by btree"));
@@ -158,7 +160,7 @@ fn a_full_pool_says_so_and_headroom_is_kept() {
 fn growing_adds_free_space_and_moves_nothing() {
     let pool = volatile(1);
     let extent = pool.alloc(G, Owner::Test).unwrap();
-    let frozen = pool.freeze(extent, &pool.write_durable(extent.offset, &[b"firn"]).unwrap()).unwrap();
+    let frozen = pool.freeze(extent, &pool.write_durable(&TEST, extent.offset, &[b"firn"]).unwrap()).unwrap();
     let before = pool.borrow(&frozen, 0..4).unwrap();
     assert!(pool.alloc(G, Owner::Test).is_err());
     assert!(pool.grow(pool.size_bytes()).is_err());
@@ -166,7 +168,7 @@ fn growing_adds_free_space_and_moves_nothing() {
     assert_eq!(pool.usage().free_bytes, 8 * G);
     assert_eq!(before, b"firn");
     let extent = pool.alloc(8 * G, Owner::Test).unwrap();
-    let _fenced = pool.write_durable(extent.at(8 * G - 4).unwrap(), &[b"last"]).unwrap();
+    let _fenced = pool.write_durable(&TEST, extent.at(8 * G - 4).unwrap(), &[b"last"]).unwrap();
     pool.check().unwrap();
 }
 
@@ -179,9 +181,9 @@ fn threads_read_while_one_writes() {
         scope.spawn(|| {
             for round in 1..=rounds {
                 let body = [round as u8; 256];
-                let fenced = pool.write_durable(extent.at(64 * (round % 50 + 1)).unwrap(), &[&body]).unwrap();
+                let fenced = pool.write_durable(&TEST, extent.at(64 * (round % 50 + 1)).unwrap(), &[&body]).unwrap();
                 let word = pool.publish(extent.offset, round, &fenced).unwrap();
-                let _fenced = pool.flush_fence(word);
+                let _fenced = pool.fence(&TEST, pool.flush(&TEST, word));
             }
         });
         let mut last = 0;
@@ -203,7 +205,7 @@ fn latency_is_injected_without_changing_a_byte() {
     pool.finish_recovery().unwrap();
     let extent = pool.alloc(G, Owner::Test).unwrap();
     let flushed: Flushed = pool.copy_nt(extent.offset, &[9; 500]).unwrap();
-    let _fenced = pool.fence(flushed);
+    let _fenced = pool.fence(&TEST, flushed);
     let mut bytes = [0; 500];
     pool.read(extent.offset, &mut bytes).unwrap();
     assert_eq!(bytes, [9; 500]);
@@ -224,9 +226,9 @@ fn instructions_per_operation_are_as_checked_in() {
     pool.finish_recovery().unwrap();
     let extent = pool.alloc(G, Owner::Test).unwrap();
     let now = count("alloc", (0, 0), now);
-    let fenced = pool.write_durable(extent.offset, &[&[1; 64], &[2; 128]]).unwrap();
+    let fenced = pool.write_durable(&TEST, extent.offset, &[&[1; 64], &[2; 128]]).unwrap();
     let now = count("write_durable of whole lines", (0, 1), now);
-    let _fenced = pool.write_durable(extent.at(10).unwrap(), &[&[1; 200]]).unwrap();
+    let _fenced = pool.write_durable(&TEST, extent.at(10).unwrap(), &[&[1; 200]]).unwrap();
     let now = count("write_durable with ragged ends", (2, 1), now);
     pool.commit_with(fenced, naming(1, extent)).unwrap();
     let now = count("commit of one entry", (1, 1), now);
@@ -251,8 +253,8 @@ fn every_alignment_and_payload_is_durable_after_its_fence() {
                 round = round.wrapping_add(1);
                 let bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(13).wrapping_add(round)).collect();
                 let fenced = match way {
-                    0 => pool.flush_fence(pool.store(at, &bytes).unwrap()),
-                    _ => pool.write_durable(at, &[&bytes[..len / 2], &bytes[len / 2..]]).unwrap(),
+                    0 => pool.fence(&TEST, pool.flush(&TEST, pool.store(at, &bytes).unwrap())),
+                    _ => pool.write_durable(&TEST, at, &[&bytes[..len / 2], &bytes[len / 2..]]).unwrap(),
                 };
                 assert_eq!(fenced.range(), (at.get(), at.get() + len as u64));
                 assert!(sim.pending_lines().is_empty(), "way {way}, alignment {alignment}, {len} bytes");
@@ -271,7 +273,7 @@ fn commits_of_many_threads_lose_nothing() {
             scope.spawn(move || {
                 for step in 0..10u16 {
                     let extent = pool.alloc(G, Owner::Test).unwrap();
-                    let fenced = pool.write_durable(extent.offset, &[&[thread as u8; 100]]).unwrap();
+                    let fenced = pool.write_durable(&TEST, extent.offset, &[&[thread as u8; 100]]).unwrap();
                     let _root = pool.commit_with(fenced, naming(thread * 16 + step, extent)).unwrap();
                 }
             });

@@ -6,6 +6,7 @@ use crate::line::{LINE_BYTES, line_range};
 use crate::offset::PmOffset;
 use crate::owner::Owner;
 use crate::token::{Dirty, Fenced, Flushed, Span};
+use firn_base::site::Site;
 use firn_base::{Error, Result};
 use std::ops::Range;
 
@@ -35,10 +36,10 @@ impl Pool {
     /// # Panics
     /// If `dirty` is of another pool.
     #[inline]
-    pub fn flush(&self, dirty: Dirty) -> Flushed {
+    pub fn flush(&self, site: &'static Site, dirty: Dirty) -> Flushed {
         let span = dirty.span;
         assert_eq!(span.pool, self.id, "a token of another pool");
-        match self.region.flush(span.start, span.end - span.start) {
+        match self.region.flush(site, span.start, span.end - span.start) {
             Ok(lines) => {
                 self.counters.row(span.owner).flushes.add(lines);
                 if let Some(delays) = &self.delays {
@@ -51,26 +52,20 @@ impl Pool {
     }
 
     /// One fence for all of `flushed`: takes a [`Flushed`], or an array or `Vec` of them. DURABLE AFTER, where
-    /// [`Pool::durable_at`] is `Fence`: all they cover. Without any (`fence([])`) the token says that nothing new is
-    /// reached by the commit it is for.
+    /// [`Pool::durable_at`] is `Fence`: all they cover.
     ///
     /// # Panics
     /// If one is of another pool.
     #[inline]
-    pub fn fence(&self, flushed: impl IntoIterator<Item = Flushed>) -> Fenced {
+    pub fn fence(&self, site: &'static Site, flushed: impl IntoIterator<Item = Flushed>) -> Fenced {
         let mut span = Span::NOTHING;
         for one in flushed {
             assert_eq!(one.span.pool, self.id, "a token of another pool");
             span = span.hull(one.span);
         }
-        self.region.fence();
+        self.region.fence(site);
         self.counters.row(span.owner).fences.add(1);
         Fenced { span }
-    }
-
-    /// [`Pool::flush`] and [`Pool::fence`] at once.
-    pub fn flush_fence(&self, dirty: Dirty) -> Fenced {
-        self.fence(self.flush(dirty))
     }
 
     /// Copies `slices`, one after the other, to `offset` past the cache, and fences once. No allocation, one pass.
@@ -78,8 +73,8 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::store`].
-    pub fn write_durable(&self, offset: PmOffset, slices: &[&[u8]]) -> Result<Fenced> {
-        Ok(self.fence(self.stream(offset.get(), slices)?))
+    pub fn write_durable(&self, site: &'static Site, offset: PmOffset, slices: &[&[u8]]) -> Result<Fenced> {
+        Ok(self.fence(site, self.stream(offset.get(), slices)?))
     }
 
     /// Stores the aligned word at `offset` by one atomic store: what makes `fenced` bytes reachable. The word itself is

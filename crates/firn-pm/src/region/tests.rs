@@ -1,6 +1,7 @@
 //! Suite pm_align, the memory: every alignment times every payload, by every way of writing, byte for byte.
 
 use super::*;
+use firn_base::site::TEST;
 
 fn region() -> Region {
     Region::volatile(1 << 14).unwrap()
@@ -26,8 +27,8 @@ fn every_alignment() {
                             region.stream(64 + offset, &[a, &[], b]).unwrap();
                         }
                     }
-                    region.flush(64 + offset, len as u64).unwrap();
-                    region.fence();
+                    region.flush(&TEST, 64 + offset, len as u64).unwrap();
+                    region.fence(&TEST);
                     let mut all = [0u8; 512];
                     region.read(0, &mut all).unwrap();
                     let (start, end) = (64 + offset as usize, 64 + offset as usize + len);

@@ -3,8 +3,9 @@
 //! A table is found by (file, valid length, footer offset), which the manifest names; the footer is never searched for.
 //! A crash while a table is written leaves a file that no manifest record names, which open removes.
 
-use firn_base::checksum::crc32c_salted;
-use firn_base::coding::Reader;
+use crate::sites;
+use firn_base::checksum::{crc32c_salted, matches};
+use firn_base::coding::{Reader, get_u32};
 
 /// "FIRNSST" and the format's version.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"FIRNSST\x01");
@@ -68,7 +69,9 @@ impl Footer {
     /// The footer in `bytes`, read at `footer_offset`, or what is wrong with it.
     pub(super) fn decode(bytes: &[u8], file_id: u64, footer_offset: u64) -> Result<Footer, &'static str> {
         let (body, crc) = bytes.split_at_checked(CRC_AT).ok_or("a footer of 80 bytes")?;
-        if bytes.len() != FOOTER_BYTES || crc32c_salted(file_id, footer_offset, &[body]).to_le_bytes() != crc {
+        let stored = get_u32(crc, 0).ok_or("a footer of 80 bytes")?;
+        let computed = || crc32c_salted(file_id, footer_offset, &[body]);
+        if bytes.len() != FOOTER_BYTES || !matches(&sites::SST_FOOTER_CHECK, stored, computed) {
             return Err("the footer's checksum");
         }
         let mut reader = Reader::new(body);

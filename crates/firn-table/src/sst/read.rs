@@ -13,8 +13,9 @@ use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
 use crate::cache::BlockCache;
+use crate::sites;
 use crate::value::Value;
-use firn_base::checksum::crc32c;
+use firn_base::checksum::{crc32c, matches};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, Result, SeqNo, Tag};
 use firn_fs::{File, IoBuf, Pending};
@@ -109,7 +110,8 @@ impl Sst {
             }
             context.counters.read(Cause::Index, handle.len as usize);
             file.read(handle.offset, handle.len as usize, &mut buf)?;
-            if buf.len() != handle.len as usize || crc32c(buf.bytes()) != handle.crc {
+            let computed = || crc32c(buf.bytes());
+            if buf.len() != handle.len as usize || !matches(&sites::SST_SECTION_CHECK, handle.crc, computed) {
                 return Err(damaged(handle.offset, what));
             }
             Ok(buf.bytes().to_vec())
@@ -282,7 +284,7 @@ impl Sst {
         if stored.len() != handle.stored_len as usize {
             return Err(self.damaged(block, "a block; the file ends before it"));
         }
-        if crc32c(stored) != handle.crc {
+        if !matches(&sites::SST_BLOCK_CHECK, handle.crc, || crc32c(stored)) {
             return Err(self.damaged(block, &format!("a block with checksum {:#010x}", handle.crc)));
         }
         handle

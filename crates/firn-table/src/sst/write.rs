@@ -14,6 +14,7 @@ use super::index::{BlockHandle, IndexBuilder};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
 use super::read::Extent;
+use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::{Kind, Tag};
@@ -253,6 +254,6 @@ impl SstWriter {
         self.counters.wrote(self.cause, data_left);
         self.counters.wrote(Cause::Index, self.buffer.len() - data_left);
         self.file.write(self.flushed_bytes, &[self.buffer.bytes()])?;
-        self.file.sync()
+        self.file.sync(&sites::SST_SYNC)
     }
 }

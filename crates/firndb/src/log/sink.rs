@@ -16,6 +16,7 @@
 //!
 //! A crash while a half is drained leaves both copies; while its header changes, the file's copy.
 
+use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, Result};
@@ -66,7 +67,7 @@ impl PmLogBuffer {
                 .alloc((HALF_HEADER_BYTES + half_bytes) as u64, Owner::LogBuffer)
                 .map_err(|error| error.context("the pool has no room for the log's two buffers; raise pm.size"))?;
             // A header that is none, durably, before the root can name the half.
-            let fenced = pool.write_durable(extent.offset, &[&[0; HALF_HEADER_BYTES]])?;
+            let fenced = pool.write_durable(&sites::LOG_HALF_BLANK_FENCE, extent.offset, &[&[0; HALF_HEADER_BYTES]])?;
             let entry = RootEntry { owner: Owner::LogBuffer, kind, word: 0, extent: Some(extent) };
             pool.commit_with(fenced, |root| {
                 root.set(entry);
@@ -114,7 +115,7 @@ impl PmLogBuffer {
         self.pool.read(self.data(full.half, 0)?, &mut bytes)?;
         full.file.write(full.base, &[&bytes])?;
         full.counters.wrote(Cause::Log, bytes.len());
-        full.file.sync()?;
+        full.file.sync(&sites::LOG_DRAIN_SYNC)?;
         *slot = None;
         Ok(true)
     }
@@ -144,7 +145,8 @@ fn encode_header(log_id: u64, base: u64, uuid: &[u8; 16]) -> [u8; HALF_HEADER_BY
 fn decode_header(bytes: &[u8], uuid: &[u8; 16]) -> Option<(u64, u64)> {
     let mut reader = firn_base::coding::Reader::new(bytes);
     let (_, log_id, base) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    (bytes.get(..HALF_HEADER_BYTES)? == encode_header(log_id, base, uuid)).then_some((log_id, base))
+    let is_ours = || bytes.get(..HALF_HEADER_BYTES) == Some(&encode_header(log_id, base, uuid)[..]);
+    (!sites::LOG_HALF_CHECK.is_on() || is_ours()).then_some((log_id, base))
 }
 
 /// Where a log writer's bytes go.
@@ -172,7 +174,7 @@ impl Sink {
 
     /// Streams what comes through `buffer`, from offset `start` of the log on. What the buffer held is lost.
     pub(super) fn go_through(&mut self, buffer: PmLogBuffer, start: u64) -> Result<()> {
-        self.file.sync()?;
+        self.file.sync(&sites::LOG_BUFFERED_HEADER_SYNC)?;
         let mut stream = PmStream { buffer, active: 0, base: start, used: 0 };
         stream.begin_half(self.log_id, start)?;
         self.pm = Some(stream);
@@ -196,7 +198,7 @@ impl Sink {
     }
 
     pub(super) fn sync(&mut self) -> Result<()> {
-        if self.pm.is_some() { Ok(()) } else { self.file.sync() }
+        if self.pm.is_some() { Ok(()) } else { self.file.sync(&sites::LOG_SYNC) }
     }
 
     /// Puts what is in the halves into the file, durably.
@@ -210,7 +212,7 @@ impl Sink {
     /// Goes on with another log; returns the old one's file.
     pub(super) fn rotate(&mut self, file: Arc<dyn File>, log_id: u64, start: u64) -> Result<Arc<dyn File>> {
         if let Some(stream) = &mut self.pm {
-            file.sync()?;
+            file.sync(&sites::LOG_NEXT_HEADER_SYNC)?;
             stream.retire(&self.file, &self.counters)?;
             stream.active = 1 - stream.active;
             stream.begin_half(log_id, start)?;
@@ -224,7 +226,11 @@ impl PmStream {
     /// Makes the active half the place of log `log_id` from `base` on. REQUIRES: what it held is in its file.
     fn begin_half(&mut self, log_id: u64, base: u64) -> Result<()> {
         let header = encode_header(log_id, base, &self.buffer.uuid);
-        let _durable = self.buffer.pool.write_durable(self.buffer.halves[self.active].offset, &[&header])?;
+        let _durable = self.buffer.pool.write_durable(
+            &sites::LOG_HALF_FENCE,
+            self.buffer.halves[self.active].offset,
+            &[&header],
+        )?;
         self.base = base;
         self.used = 0;
         Ok(())
@@ -264,7 +270,8 @@ impl PmStream {
         self.used = (position - self.base) as usize;
         let total: usize = parts.iter().map(|part| part.len()).sum();
         if self.used + total <= self.buffer.capacity(self.active) {
-            let _durable = self.buffer.pool.write_durable(self.buffer.data(self.active, self.used)?, parts)?;
+            let place = self.buffer.data(self.active, self.used)?;
+            let _durable = self.buffer.pool.write_durable(&sites::LOG_FRAME_FENCE, place, parts)?;
             self.used += total;
             return Ok(());
         }
@@ -291,7 +298,8 @@ impl PmStream {
                 continue;
             }
             let (now, rest) = part.split_at(room.min(part.len()));
-            let _durable = self.buffer.pool.write_durable(self.buffer.data(self.active, self.used)?, &[now])?;
+            let place = self.buffer.data(self.active, self.used)?;
+            let _durable = self.buffer.pool.write_durable(&sites::LOG_FRAME_PART_FENCE, place, &[now])?;
             self.used += now.len();
             part = rest;
         }

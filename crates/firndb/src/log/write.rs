@@ -16,6 +16,7 @@ use super::layout::{
 use super::sink::{PmLogBuffer, Sink};
 use crate::buffer::Ticket;
 use crate::files::Files;
+use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
@@ -178,7 +179,11 @@ impl LogWriter {
         }
         let floor = self.log_floor.load(Ordering::Acquire);
         self.unsynced.retain(|(id, _)| *id >= floor);
-        let synced = self.unsynced.iter().try_for_each(|(_, file)| file.sync()).and_then(|()| self.sink.sync());
+        let synced = self
+            .unsynced
+            .iter()
+            .try_for_each(|(_, file)| file.sync(&sites::LOG_SEALED_SYNC))
+            .and_then(|()| self.sink.sync());
         if let Err(error) = synced {
             let message = format!("the log could not be synced ({error}); reads go on, reopen the database to recover");
             self.poison = Some(Error::new(ErrorKind::Poisoned, message));

@@ -11,6 +11,7 @@ use super::edit::Edit;
 use super::layout::{current, record};
 use super::version::Version;
 use crate::files::{self, Files};
+use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, ErrorKind, Result};
 use firn_fs::{File, OpenMode};
@@ -91,7 +92,7 @@ impl ManifestWriter {
         })?;
         let unnamed: Vec<u64> = next.logs.iter().filter(|(_, log)| !log.named).map(|(&id, _)| id).collect();
         if durable && !unnamed.is_empty() {
-            self.files.sync_dir()?;
+            self.files.sync_dir(&sites::LOG_NAMES_SYNC)?;
             next.name_logs(&unnamed);
             edit.logs_named = unnamed;
         }
@@ -125,7 +126,7 @@ impl ManifestWriter {
 
     fn sync(&mut self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        if let Err(error) = file.sync() {
+        if let Err(error) = file.sync(&sites::MANIFEST_SYNC) {
             let message = format!("the manifest could not be synced ({error}); reads go on, reopen to recover");
             self.poison = Some(Error::new(ErrorKind::Poisoned, message));
             return self.check_poison();
@@ -176,7 +177,10 @@ pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Ver
             let _left = files.fs.remove(&left);
         }
     })?;
-    let renamed = files.fs.rename(&fresh, &files::current(&files.dir)).and_then(|()| files.sync_dir());
+    let renamed = files
+        .fs
+        .rename(&sites::CURRENT_RENAME, &fresh, &files::current(&files.dir))
+        .and_then(|()| files.sync_dir(&sites::CURRENT_NAME_SYNC));
     match renamed {
         Ok(()) => Ok(written),
         Err(error) => Err(Error::new(ErrorKind::Poisoned, format!("CURRENT could not be replaced ({error})"))),
@@ -194,12 +198,12 @@ fn write_snapshot(
     let file = files.fs.open(&files.manifest(id), OpenMode::Create)?;
     let bytes = record(id, 0, 0, &version.snapshot().encode());
     file.write(0, &[&bytes])?;
-    file.sync()?;
+    file.sync(&sites::SNAPSHOT_SYNC)?;
     let contents = current(id);
     let current_file = files.fs.open(fresh, OpenMode::Create)?;
     current_file.write(0, &[contents.as_bytes()])?;
-    current_file.sync()?;
-    files.sync_dir()?;
+    current_file.sync(&sites::CURRENT_SYNC)?;
+    files.sync_dir(&sites::SNAPSHOT_NAME_SYNC)?;
     counters.wrote(Cause::Manifest, bytes.len() + contents.len());
     Ok((file, bytes.len() as u64))
 }

@@ -15,6 +15,7 @@ use crate::manifest::{Edit, TableMeta};
 use crate::options::Options;
 use crate::plan::{How, Plan, Reason};
 use crate::run_iter::{MergeIter, RunIter};
+use crate::sites;
 use crate::sst_run::SstRun;
 use crate::state::{Part, ReadState};
 use firn_base::count::{Cause, IoCounters};
@@ -187,7 +188,7 @@ pub(crate) async fn write_tables(
     let written = writer
         .write(merge, snapshots, below)
         .await
-        .and_then(|()| if writer.created.is_empty() { Ok(()) } else { context.files.sync_dir() });
+        .and_then(|()| if writer.created.is_empty() { Ok(()) } else { context.files.sync_dir(&sites::SST_NAMES_SYNC) });
     if let Err(error) = written {
         for id in &writer.created {
             // What cannot be removed now is an orphan, which the next open removes.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::Backend;
 use crate::frozen::Frozen;
+use firn_base::site::TEST;
 use std::path::{Path, PathBuf};
 
 const KINDS: [Backend; 2] = [Backend::Emulated, Backend::File];
@@ -20,7 +21,7 @@ fn refused(config: &PmConfig) -> firn_base::Error {
 /// Writes `bytes` to a new immutable extent and commits it as entry `kind`.
 fn keep(pool: &Pool, kind: u16, bytes: &[u8]) -> Extent {
     let extent = pool.alloc(bytes.len() as u64, Owner::Test).unwrap();
-    let fenced = pool.write_durable(extent.offset, &[bytes]).unwrap();
+    let fenced = pool.write_durable(&TEST, extent.offset, &[bytes]).unwrap();
     let frozen = pool.freeze(extent, &fenced).unwrap();
     pool.persist(&[&frozen]).unwrap();
     let edit = |root: &mut Root| {
@@ -47,7 +48,7 @@ fn a_pool_survives_reopen_growth_and_another_address() {
         pool.grow(1 << 18).unwrap();
         let second = keep(&pool, 2, &[5; 100_000]);
         pool.close().unwrap();
-        assert!(pool.commit_with(pool.fence([]), |_| Ok(())).is_err(), "closed");
+        assert!(pool.commit_with(crate::Fenced::nothing(), |_| Ok(())).is_err(), "closed");
         let address = pool.borrow(&Frozen { extent: first, pool: pool.id }, 0..1).unwrap().as_ptr();
         let (pool, old) = open_again_elsewhere(pool, &config);
         assert!(pool.was_clean());
@@ -106,7 +107,7 @@ fn a_second_opener_is_locked_out_and_a_reader_is_not() {
         assert_eq!(&bytes, b"seen");
         let scratch = reader.alloc(G, Owner::Test).unwrap();
         assert_eq!(reader.store(scratch.offset, b"x").unwrap_err().kind(), ErrorKind::Invalid);
-        assert!(reader.commit_with(reader.fence([]), |_| Ok(())).is_err());
+        assert!(reader.commit_with(crate::Fenced::nothing(), |_| Ok(())).is_err());
         reader.close().unwrap();
         drop(reader);
         assert_eq!(std::fs::read(config.path.as_deref().unwrap()).unwrap(), before);
@@ -150,7 +151,7 @@ fn the_file_backend_names_only_what_is_in_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let pool = open(&config(&dir, Backend::File));
     let extent = pool.alloc(G, Owner::Test).unwrap();
-    let fenced = pool.write_durable(extent.offset, &[b"not yet"]).unwrap();
+    let fenced = pool.write_durable(&TEST, extent.offset, &[b"not yet"]).unwrap();
     let error = pool.commit_with(fenced, naming(1, extent)).unwrap_err();
     assert!(error.to_string().contains("freeze and persist"), "{error}");
 }
@@ -163,9 +164,9 @@ fn after_a_failed_sync_nothing_is_acknowledged_until_a_reopen() {
     let extent = keep(&pool, 1, b"before");
     pool.region.poison();
     let lost = pool.alloc(G, Owner::Test).unwrap();
-    let frozen = pool.freeze(lost, &pool.write_durable(lost.offset, &[b"after"]).unwrap()).unwrap();
+    let frozen = pool.freeze(lost, &pool.write_durable(&TEST, lost.offset, &[b"after"]).unwrap()).unwrap();
     assert_eq!(pool.persist(&[&frozen]).unwrap_err().kind(), ErrorKind::Poisoned);
-    assert_eq!(pool.commit_with(pool.fence([]), |_| Ok(())).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(pool.commit_with(crate::Fenced::nothing(), |_| Ok(())).unwrap_err().kind(), ErrorKind::Poisoned);
     let mut bytes = [0; 6];
     pool.read(extent.offset, &mut bytes).unwrap();
     assert_eq!(&bytes, b"before");

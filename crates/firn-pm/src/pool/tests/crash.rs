@@ -4,6 +4,7 @@
 use super::*;
 use crate::sim::{CrashImage, Explorer, Mode, Mutation, SimRegion};
 use firn_base::Result;
+use firn_base::site::TEST;
 use std::cell::Cell;
 
 const BYTES: u64 = 64 << 10;
@@ -29,9 +30,9 @@ fn script(sim: &SimRegion, edits: u64, step: u64) -> Result<()> {
         let fenced = match edit % 2 {
             0 => {
                 let dirty = pool.store(extent.offset, &bytes)?;
-                pool.flush_fence(dirty)
+                pool.fence(&TEST, pool.flush(&TEST, dirty))
             }
-            _ => pool.write_durable(extent.offset, &[&bytes[..70], &bytes[70..]])?,
+            _ => pool.write_durable(&TEST, extent.offset, &[&bytes[..70], &bytes[70..]])?,
         };
         let mut dropped = None;
         pool.commit_with(fenced, |root| {
@@ -154,7 +155,7 @@ fn recovery_is_cut_and_recovered_again() {
         sim.end_operation();
         for edit in 1..=2 {
             let extent = pool.alloc(G, Owner::Test)?;
-            let fenced = pool.write_durable(extent.offset, &[&pattern(edit, 200)])?;
+            let fenced = pool.write_durable(&TEST, extent.offset, &[&pattern(edit, 200)])?;
             pool.commit_with(fenced, |root| {
                 root.set(RootEntry { owner: Owner::Test, kind: edit as u16, word: 200, extent: Some(extent) });
                 Ok(())

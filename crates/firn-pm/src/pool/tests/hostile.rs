@@ -12,7 +12,7 @@ fn golden() -> Vec<u8> {
     pool.finish_recovery().unwrap();
     for kind in 1..4 {
         let extent = pool.alloc(G, Owner::Test).unwrap();
-        pool.commit_with(pool.fence([]), naming(kind, extent)).unwrap();
+        pool.commit_with(crate::Fenced::nothing(), naming(kind, extent)).unwrap();
     }
     sim.durable()
 }

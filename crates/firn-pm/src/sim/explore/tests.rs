@@ -3,6 +3,7 @@
 use super::*;
 use crate::region::Region;
 use crate::sim::SimRegion;
+use firn_base::site::TEST;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -11,13 +12,13 @@ const BYTES: u64 = 4096;
 /// A value at 0 and a flag at 64 that says it is there.
 fn flag_after_value(region: &Region, is_ordered: bool) -> Result<()> {
     region.store(0, &[9; 8])?;
-    region.flush(0, 8)?;
+    region.flush(&TEST, 0, 8)?;
     if is_ordered {
-        region.fence();
+        region.fence(&TEST);
     }
     region.store_u64(64, 1)?;
-    region.flush(64, 8)?;
-    region.fence();
+    region.flush(&TEST, 64, 8)?;
+    region.fence(&TEST);
     Ok(())
 }
 
@@ -82,7 +83,7 @@ fn an_observer_sees_each_point_as_it_is_met() {
     let (seen, other) = (order.clone(), other_medium.clone());
     sim.observe(move |point| seen.lock().unwrap().push((point.at, other.load(Ordering::Relaxed))));
     let region = sim.region().unwrap();
-    region.fence();
+    region.fence(&TEST);
     other_medium.store(5, Ordering::Relaxed);
     sim.end_operation();
     let expected = [(Instruction::BeforeFence(0), 0), (Instruction::EndOfOperation, 5)];
