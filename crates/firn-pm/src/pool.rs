@@ -38,7 +38,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Pool {
     id: u64,
     uuid: [u8; 16],
-    region: Region,
+    region: Arc<Region>,
     map: Arc<ExtentMap>,
     root: RwLock<Arc<Root>>,
     /// Held while a root is written.

@@ -209,6 +209,12 @@ impl Region {
         done.then_some(()).ok_or_else(|| self.outside(at, bytes.len() as u64))
     }
 
+    /// Makes a line hold `bytes`, unseen by the tracker: for the simulator between two images.
+    pub(crate) fn put_line(&self, at: u64, bytes: &[u8]) {
+        let put = self.writes.as_ref().and_then(|view| view.store(at, bytes));
+        debug_assert!(put.is_some(), "a line of the memory");
+    }
+
     /// Makes ranges durable where that takes a sync of the file. Elsewhere the fence did it, or nothing can.
     pub(crate) fn sync(&self, site: &'static Site, ranges: &[(u64, u64)]) -> Result<()> {
         match &self.image {

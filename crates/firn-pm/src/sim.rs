@@ -8,10 +8,11 @@
 mod explore;
 mod images;
 mod region;
+mod stage;
+mod story;
 mod tracker;
 
 pub use explore::{CrashImage, Explorer, Failure, Report, explore};
-pub use images::crash_images;
-pub use region::SimRegion;
+pub use region::{Cut, SimRegion};
 pub(crate) use tracker::Tracker;
-pub use tracker::{CrashPoint, Instruction, Mode, Mutation};
+pub use tracker::{Instruction, Mode};

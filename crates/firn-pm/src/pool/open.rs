@@ -40,7 +40,7 @@ impl Pool {
         let path = match (config.backend, &config.path) {
             (Backend::Volatile, None) => {
                 let bytes = whole_granules(config.size_bytes)?;
-                return Self::over(Region::volatile(bytes)?, db_uuid, Some(bytes), config);
+                return Self::over(Arc::new(Region::volatile(bytes)?), db_uuid, Some(bytes), config);
             }
             (Backend::Volatile, Some(_)) => {
                 return Err(Error::invalid(
@@ -78,7 +78,8 @@ impl Pool {
         let file = File::open(path).map_err(|source| Error::from_io("open", path, source))?;
         let (len, _is_device) = length(&file, path, config)?;
         refuse_short(path, len)?;
-        Self::over(Region::mapped_file(kind(config.backend), file, path, len, false)?, db_uuid, None, config)
+        let region = Region::mapped_file(kind(config.backend), file, path, len, false)?;
+        Self::over(Arc::new(region), db_uuid, None, config)
     }
 
     /// Opens or creates a pool in simulated memory.
@@ -109,11 +110,11 @@ impl Pool {
             backend => Region::mapped_file(kind(backend), file, path, len, true)?,
         };
         region.load_from_file(0, DATA_START)?;
-        Self::over(region, uuid, Some(config.size_bytes), config)
+        Self::over(Arc::new(region), uuid, Some(config.size_bytes), config)
     }
 
     /// Reads what `region` holds; creates a pool of `create_bytes` there if it holds nothing.
-    fn over(region: Region, uuid: [u8; 16], create_bytes: Option<u64>, config: &PmConfig) -> Result<Self> {
+    fn over(region: Arc<Region>, uuid: [u8; 16], create_bytes: Option<u64>, config: &PmConfig) -> Result<Self> {
         let mut pages = vec![0u8; DATA_START as usize];
         region.read(0, &mut pages)?;
         let page = |index: usize| &pages[index * PAGE_BYTES as usize..(index + 1) * PAGE_BYTES as usize];
@@ -147,7 +148,7 @@ impl Pool {
         Self::begin(region, uuid, session, root, config)
     }
 
-    fn begin(region: Region, uuid: [u8; 16], session: Session, root: Root, config: &PmConfig) -> Result<Self> {
+    fn begin(region: Arc<Region>, uuid: [u8; 16], session: Session, root: Root, config: &PmConfig) -> Result<Self> {
         let map = Arc::new(ExtentMap::new(root.pool_bytes, region.place()));
         let next = if region.is_read_only() { session } else { session.next_open() };
         let pool = Self {

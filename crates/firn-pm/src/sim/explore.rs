@@ -1,24 +1,23 @@
 //! Runs a script, cuts the power at every crash point, and gives each distinct image to a recovery check.
 
-use super::images::crash_images;
+use super::images::{Delta, crash_images};
 use super::region::SimRegion;
-use super::tracker::{CrashPoint, Instruction, Mode, Mutation};
+use super::stage::Stage;
+use super::story::story;
+use super::tracker::{CrashPoint, Instruction, Mode};
 use firn_base::Result;
 use std::collections::HashSet;
 use std::fmt;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// What memory holds after one imagined power cut.
 #[derive(Debug)]
 pub struct CrashImage<'a> {
-    /// The whole memory.
-    pub bytes: &'a [u8],
+    /// The memory. What a check does to it is undone after.
+    pub sim: &'a SimRegion,
     /// Operations that had been acknowledged: recovery must keep these, and may keep one more.
     pub operations: u64,
     /// Where the cut was.
     pub at: Instruction,
-    /// The lines that were not durable for certain and persisted all the same.
-    pub lines: &'a [u64],
 }
 
 /// How to explore.
@@ -34,8 +33,6 @@ pub struct Explorer {
     pub at_every_store: bool,
     /// Fail if an operation ends with a line that is not durable.
     pub lint: bool,
-    /// Leave something out.
-    pub mutation: Option<Mutation>,
     /// Begin with this memory instead of zeroes, such as an image to recover from.
     pub start: Option<Vec<u8>>,
 }
@@ -62,25 +59,25 @@ pub struct Failure {
     pub operations: u64,
     /// The lines that persisted though they need not have.
     pub lines: Vec<u64>,
+    /// What became of each store that was not durable, in words.
+    pub story: Vec<String>,
     /// What the check said.
     pub message: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, point, operations, lines, message } = self;
-        write!(
-            f,
-            "seed {seed}, crash point {} ({:?}) after {operations} operations, lines {lines:#x?}: {message}",
-            point.0, point.1
-        )
+        let Self { seed, point, operations, story, message, .. } = self;
+        write!(f, "seed {seed}, crash point {} ({:?}) after {operations} operations:", point.0, point.1)?;
+        story.iter().try_for_each(|line| write!(f, "\n  {line}"))?;
+        write!(f, "\n  then recovery: {message}")
     }
 }
 
 impl Explorer {
     /// ADR, crash points at fences and ends of operations, with the lint, from zeroes.
     pub fn new(bytes: u64) -> Self {
-        Self { bytes, mode: Mode::Adr, seed: 1, at_every_store: false, lint: true, mutation: None, start: None }
+        Self { bytes, mode: Mode::Adr, seed: 1, at_every_store: false, lint: true, start: None }
     }
 
     /// Runs `script`, which calls [`SimRegion::end_operation`] after each operation, then `check` on every distinct
@@ -93,28 +90,34 @@ impl Explorer {
         script: impl FnOnce(&SimRegion) -> Result<()>,
         mut check: impl FnMut(&CrashImage<'_>) -> Result<(), String>,
     ) -> Result<Report, Box<Failure>> {
-        let image = self.start.clone().unwrap_or_else(|| vec![0; self.bytes as usize]);
-        let sim = SimRegion::from_image(image, self.mode);
+        let start = self.start.clone().unwrap_or_else(|| vec![0; self.bytes as usize]);
+        let sim = SimRegion::from_image(start.clone(), self.mode);
         sim.record(self.at_every_store);
-        sim.mutate(self.mutation);
         let ran = script(&sim);
         let points = sim.take_points();
-        let fail = |point: (u64, Option<Instruction>), operations: u64, lines: &[u64], message: String| {
-            Box::new(Failure { seed: self.seed, point, operations, lines: lines.to_vec(), message })
-        };
         if let Err(error) = ran {
-            return Err(fail((points.len() as u64, None), 0, &[], format!("the script failed: {error}")));
+            let (lines, story, operations) = (Vec::new(), Vec::new(), points.last().map_or(0, |last| last.operations));
+            let message = format!("the script failed: {error}");
+            let point = (points.len() as u64, None);
+            return Err(Box::new(Failure { seed: self.seed, point, operations, lines, story, message }));
         }
         let mut report = Report { points: points.len() as u64, images: 0, is_exhaustive: true };
-        let mut seen = HashSet::new();
+        let (mut stage, mut seen) = (Stage::new(start, self.mode), HashSet::new());
         for (number, point) in points.iter().enumerate() {
-            let here = (number as u64, Some(point.at));
+            stage.settle(point.len, &point.settled);
+            let fail = |delta: &Delta, message: String| {
+                let lines = delta.iter().map(|(line, _)| *line).collect();
+                let story = story(point, delta);
+                let (point, operations) = ((number as u64, Some(point.at)), point.operations);
+                Box::new(Failure { seed: self.seed, point, operations, lines, story, message })
+            };
             if self.lint && point.at == Instruction::EndOfOperation && !point.lines.is_empty() {
-                let lines: Vec<u64> = point.lines.iter().map(|pending| pending.line).collect();
-                return Err(fail(here, point.operations, &lines, "acknowledged before it was durable".to_owned()));
+                let mut failure = fail(&Delta::new(), "acknowledged before it was durable".to_owned());
+                failure.lines = point.lines.iter().map(|pending| pending.line).collect();
+                return Err(failure);
             }
-            self.check_point(point, number as u64, &mut seen, &mut report, &mut check)
-                .map_err(|(lines, message)| fail(here, point.operations, &lines, message))?;
+            let failed = self.check_point(point, number as u64, &mut stage, &mut seen, &mut report, &mut check);
+            failed.map_err(|(delta, message)| fail(&delta, message))?;
         }
         Ok(report)
     }
@@ -123,18 +126,20 @@ impl Explorer {
         &self,
         point: &CrashPoint,
         number: u64,
+        stage: &mut Stage,
         seen: &mut HashSet<(u64, u64)>,
         report: &mut Report,
         check: &mut impl FnMut(&CrashImage<'_>) -> Result<(), String>,
-    ) -> Result<(), (Vec<u64>, String)> {
-        let mut failed = None;
-        let is_exhaustive = crash_images(point, self.mode, self.seed.wrapping_add(number), |bytes, lines| {
-            if !seen.insert((xxh3_64(bytes), point.operations)) {
+    ) -> Result<(), (Delta, String)> {
+        let (mut failed, operations, at) = (None, point.operations, point.at);
+        let base = stage.base().to_vec();
+        let is_exhaustive = crash_images(&base, point, self.mode, self.seed.wrapping_add(number), |delta| {
+            if !seen.insert((stage.fingerprint(delta), operations)) {
                 return true;
             }
             report.images += 1;
-            let image = CrashImage { bytes, operations: point.operations, at: point.at, lines };
-            failed = check(&image).err().map(|message| (lines.to_vec(), message));
+            let checked = stage.show(delta, |sim| check(&CrashImage { sim, operations, at }));
+            failed = checked.err().map(|message| (delta.clone(), message));
             failed.is_none()
         });
         report.is_exhaustive &= is_exhaustive;

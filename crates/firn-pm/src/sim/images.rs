@@ -1,93 +1,110 @@
-//! From a crash point to the images it allows.
+//! From a crash point to the images it allows, each as the lines in which it differs from what is durable.
 //!
 //! Exhaustive while the product of versions is at most [`EXHAUSTIVE`]. Else: nothing, everything, every subset of one
 //! or two lines and its complement (pairs are drawn by seed beyond [`PAIRS`]), every bulk copy with its first, middle
 //! or last line missing, and [`RANDOM`] random choices. A line "in" a subset holds its newest version.
 
-use super::tracker::{CrashPoint, Mode, PendingLine};
+use super::tracker::{CrashPoint, LineBytes, Mode, PendingLine};
 use crate::line::LINE_BYTES;
 use firn_base::seed::Seed;
-use std::collections::BTreeSet;
 
 pub(crate) const EXHAUSTIVE: u64 = 4096;
 const PAIRS: usize = 2048;
 const RANDOM: usize = 256;
 
-/// A piece of memory that persists as one, and the values it may have; the durable one first.
+/// The lines of an image that are not as they were durable, ascending.
+pub(crate) type Delta = Vec<(u64, LineBytes)>;
+
+/// A piece of a line that persists as one, and the values it may have; the durable one first.
 struct Unit {
-    at: usize,
-    values: Vec<Vec<u8>>,
+    line: u64,
+    start: usize,
+    size: usize,
+    /// The `size` bytes from `start` on count.
+    values: Vec<LineBytes>,
 }
 
-/// Calls `each` with every image (and the lines that differ from what was durable) that a cut at `point` may leave.
-/// Stops when `each` returns false. Returns whether the enumeration was exhaustive.
-pub fn crash_images(point: &CrashPoint, mode: Mode, seed: u64, mut each: impl FnMut(&[u8], &[u64]) -> bool) -> bool {
-    let units = units(point, mode);
-    let mut image = point.durable.clone();
+impl Unit {
+    fn part<'a>(&self, bytes: &'a LineBytes) -> &'a [u8] {
+        &bytes[self.start..self.start + self.size]
+    }
+}
+
+/// Calls `each` with every image that a cut at `point` may leave of memory whose durable bytes are `durable`. Stops
+/// when `each` returns false. Returns whether the enumeration was exhaustive.
+pub(crate) fn crash_images(
+    durable: &[u8],
+    point: &CrashPoint,
+    mode: Mode,
+    seed: u64,
+    mut each: impl FnMut(&Delta) -> bool,
+) -> bool {
+    let units = units(durable, point, mode);
+    let mut delta = Delta::new();
+    let mut show = |choice: &[usize]| {
+        compose(durable, &units, choice, &mut delta);
+        each(&delta)
+    };
     let product = units.iter().try_fold(1u64, |product, unit| {
         product.checked_mul(unit.values.len() as u64).filter(|&product| product <= EXHAUSTIVE)
     });
-    let mut show = |choice: &[usize]| {
-        let mut changed = BTreeSet::new();
-        for (unit, &chosen) in units.iter().zip(choice) {
-            let value = &unit.values[chosen];
-            image[unit.at..unit.at + value.len()].copy_from_slice(value);
-            if chosen != 0 {
-                changed.insert(unit.at as u64 & !(LINE_BYTES - 1));
-            }
-        }
-        each(&image, &changed.into_iter().collect::<Vec<_>>())
+    if product.is_some() {
+        let mut choice = vec![0; units.len()];
+        while show(&choice) && advance(&mut choice, &units) {}
+        return true;
+    }
+    sample(point, &units, seed, |choice| show(choice));
+    false
+}
+
+/// One image that a cut at `point` may leave, drawn by `seed`. Seeds 0 and 1 are nothing and everything.
+pub(crate) fn draw(durable: &[u8], point: &CrashPoint, mode: Mode, seed: u64) -> Delta {
+    let units = units(durable, point, mode);
+    let mut random = Seed::new(seed);
+    let choose = |unit: &Unit| match seed {
+        0 => 0,
+        1 => newest(point, unit),
+        _ => random.below(unit.values.len() as u64) as usize,
     };
-    match product {
-        Some(_) => {
-            let mut choice = vec![0; units.len()];
-            while show(&choice) && advance(&mut choice, &units) {}
-            true
+    let choice: Vec<usize> = units.iter().map(choose).collect();
+    let mut delta = Delta::new();
+    compose(durable, &units, &choice, &mut delta);
+    delta
+}
+
+fn line_of(memory: &[u8], at: u64) -> LineBytes {
+    let mut bytes = [0; LINE_BYTES as usize];
+    bytes.copy_from_slice(&memory[at as usize..][..LINE_BYTES as usize]);
+    bytes
+}
+
+/// The lines that `choice` changes. Units of one line lie beside each other.
+fn compose(durable: &[u8], units: &[Unit], choice: &[usize], delta: &mut Delta) {
+    delta.clear();
+    for (unit, &chosen) in units.iter().zip(choice).filter(|(_, chosen)| **chosen != 0) {
+        if delta.last().is_none_or(|(line, _)| *line != unit.line) {
+            delta.push((unit.line, line_of(durable, unit.line)));
         }
-        None => {
-            for choice in sample(point, &units, seed) {
-                if !show(&choice) {
-                    break;
-                }
-            }
-            false
+        if let Some((_, bytes)) = delta.last_mut() {
+            bytes[unit.start..unit.start + unit.size].copy_from_slice(unit.part(&unit.values[chosen]));
         }
     }
 }
 
-impl CrashPoint {
-    /// One image that a cut here may leave, drawn by `seed`. Seeds 0 and 1 are nothing and everything.
-    pub fn image(&self, mode: Mode, seed: u64) -> Vec<u8> {
-        let units = units(self, mode);
-        let mut image = self.durable.clone();
-        let mut random = Seed::new(seed);
-        for unit in &units {
-            let chosen = match seed {
-                0 => 0,
-                1 => newest(self, unit),
-                _ => random.below(unit.values.len() as u64) as usize,
-            };
-            image[unit.at..unit.at + unit.values[chosen].len()].copy_from_slice(&unit.values[chosen]);
-        }
-        image
-    }
-}
-
-fn units(point: &CrashPoint, mode: Mode) -> Vec<Unit> {
+fn units(durable: &[u8], point: &CrashPoint, mode: Mode) -> Vec<Unit> {
     let size = if mode == Mode::TornAdr { 8 } else { LINE_BYTES as usize };
     let mut units = Vec::new();
     for pending in &point.lines {
         for start in (0..LINE_BYTES as usize).step_by(size) {
-            let at = pending.line as usize + start;
-            let mut values = vec![point.durable[at..at + size].to_vec()];
+            let values = vec![line_of(durable, pending.line)];
+            let mut unit = Unit { line: pending.line, start, size, values };
             for version in &pending.versions {
-                let value = &version[start..start + size];
-                if !values.iter().any(|known| known == value) {
-                    values.push(value.to_vec());
+                if !unit.values.iter().any(|known| unit.part(known) == unit.part(&version.bytes)) {
+                    unit.values.push(version.bytes);
                 }
             }
-            if values.len() > 1 {
-                units.push(Unit { at, values });
+            if unit.values.len() > 1 {
+                units.push(unit);
             }
         }
     }
@@ -106,53 +123,55 @@ fn advance(choice: &mut [usize], units: &[Unit]) -> bool {
     false
 }
 
-fn sample(point: &CrashPoint, units: &[Unit], seed: u64) -> Vec<Vec<usize>> {
+/// Shows a bounded sample; stops when `show` returns false.
+fn sample(point: &CrashPoint, units: &[Unit], seed: u64, mut show: impl FnMut(&[usize]) -> bool) {
     let mut random = Seed::new(seed);
     let lines: Vec<u64> = point.lines.iter().map(|pending| pending.line).collect();
-    let pick = |is_in: &dyn Fn(u64) -> bool| -> Vec<usize> {
-        let newest = |unit: &Unit| if is_in(unit.at as u64 & !(LINE_BYTES - 1)) { newest(point, unit) } else { 0 };
-        units.iter().map(newest).collect()
+    let newest: Vec<usize> = units.iter().map(|unit| newest(point, unit)).collect();
+    let mut choice = vec![0; units.len()];
+    let mut pick = |is_in: &dyn Fn(u64) -> bool| {
+        for ((digit, unit), &newest) in choice.iter_mut().zip(units).zip(&newest) {
+            *digit = if is_in(unit.line) { newest } else { 0 };
+        }
+        show(&choice)
     };
-    let mut choices = vec![pick(&|_| false), pick(&|_| true)];
-    let mut both = |subset: &[u64]| {
-        choices.push(pick(&|line| subset.contains(&line)));
-        choices.push(pick(&|line| !subset.contains(&line)));
-    };
-    for &line in &lines {
-        both(&[line]);
+    let mut both = |subset: &[u64]| pick(&|line| subset.contains(&line)) && pick(&|line| !subset.contains(&line));
+    if !both(&[]) || !lines.iter().all(|&line| both(&[line])) {
+        return;
     }
-    if lines.len() * lines.len().saturating_sub(1) / 2 <= PAIRS {
-        for (index, &a) in lines.iter().enumerate() {
-            for &b in &lines[index + 1..] {
-                both(&[a, b]);
-            }
-        }
+    let all_pairs = lines.len() * lines.len().saturating_sub(1) / 2 <= PAIRS;
+    let mut pair = |a: u64, b: u64| both(&[a, b]);
+    let paired = if all_pairs {
+        lines.iter().enumerate().all(|(index, &a)| lines[index + 1..].iter().all(|&b| pair(a, b)))
     } else {
-        for _ in 0..PAIRS {
-            let mut draw = || lines[random.below(lines.len() as u64) as usize];
-            both(&[draw(), draw()]);
-        }
+        let mut draw = || lines[random.below(lines.len() as u64) as usize];
+        (0..PAIRS).all(|_| pair(draw(), draw()))
+    };
+    if !paired {
+        return;
     }
     for run in bulk_runs(&point.lines) {
-        for missing in [0, run.len() / 2, run.len() - 1] {
-            choices.push(pick(&|line| line != run[missing]));
-            choices.push(pick(&|line| run.contains(&line) && line != run[missing]));
+        for missing in [run[0], run[run.len() / 2], run[run.len() - 1]] {
+            if !pick(&|line| line != missing) || !pick(&|line| run.contains(&line) && line != missing) {
+                return;
+            }
         }
     }
     for _ in 0..RANDOM {
-        choices.push(units.iter().map(|unit| random.below(unit.values.len() as u64) as usize).collect());
+        for (digit, unit) in choice.iter_mut().zip(units) {
+            *digit = random.below(unit.values.len() as u64) as usize;
+        }
+        if !show(&choice) {
+            return;
+        }
     }
-    choices
 }
 
 /// Which of a unit's values its line's newest version holds.
 fn newest(point: &CrashPoint, unit: &Unit) -> usize {
-    let line_at = unit.at as u64 & !(LINE_BYTES - 1);
-    let Ok(index) = point.lines.binary_search_by_key(&line_at, |pending| pending.line) else { return 0 };
+    let Ok(index) = point.lines.binary_search_by_key(&unit.line, |pending| pending.line) else { return 0 };
     let Some(version) = point.lines[index].versions.last() else { return 0 };
-    let start = unit.at - line_at as usize;
-    let value = &version[start..start + unit.values[0].len()];
-    unit.values.iter().position(|known| known == value).unwrap_or(0)
+    unit.values.iter().position(|known| unit.part(known) == unit.part(&version.bytes)).unwrap_or(0)
 }
 
 /// Runs of neighbouring lines that were copied past the cache.

@@ -1,15 +1,47 @@
 //! Simulated memory, as a test holds it.
 
-use super::tracker::{CrashPoint, Instruction, Mode, Mutation, Tracker};
+use super::images::{Delta, draw};
+use super::tracker::{CrashPoint, Instruction, LineBytes, Mode, Tracker};
+use crate::line::LINE_BYTES;
 use crate::region::Region;
 use firn_base::Result;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Memory in which every store, flush and fence is seen. Open a pool on it by [`crate::Pool::open_simulated`]; clones
-/// share the memory's history.
+/// share the memory and its history, and a pool that is opened on it again finds what the one before left.
 #[derive(Debug, Clone)]
 pub struct SimRegion {
     tracker: Arc<Tracker>,
+    mapped: Arc<OnceLock<Arc<Region>>>,
+}
+
+/// All that memory could be after a cut at one moment.
+#[derive(Debug, Clone)]
+pub struct Cut {
+    durable: Vec<u8>,
+    point: CrashPoint,
+    mode: Mode,
+}
+
+impl Cut {
+    /// One image that this cut may leave, drawn by `seed`. Seeds 0 and 1 are nothing and everything.
+    pub fn image(&self, seed: u64) -> Vec<u8> {
+        let mut image = self.durable.clone();
+        apply(&mut image, &draw(&self.durable, &self.point, self.mode, seed));
+        image
+    }
+
+    /// Lines that it could lose.
+    pub fn pending(&self) -> usize {
+        self.point.lines.len()
+    }
+}
+
+/// Puts the lines of `delta` into `memory`.
+pub(super) fn apply(memory: &mut [u8], delta: &Delta) {
+    for (at, bytes) in delta {
+        memory[*at as usize..][..LINE_BYTES as usize].copy_from_slice(bytes);
+    }
 }
 
 impl SimRegion {
@@ -20,11 +52,15 @@ impl SimRegion {
 
     /// Memory that holds `image`, all of it durable: what a machine finds after a power cut.
     pub fn from_image(image: Vec<u8>, mode: Mode) -> Self {
-        Self { tracker: Arc::new(Tracker::new(image, mode)) }
+        Self { tracker: Arc::new(Tracker::new(image, mode)), mapped: Arc::default() }
     }
 
-    pub(crate) fn region(&self) -> Result<Region> {
-        Region::simulated(self.tracker.clone())
+    pub(crate) fn region(&self) -> Result<Arc<Region>> {
+        if let Some(region) = self.mapped.get() {
+            return Ok(region.clone());
+        }
+        let region = Arc::new(Region::simulated(self.tracker.clone())?);
+        Ok(self.mapped.get_or_init(|| region).clone())
     }
 
     /// What kind of power cuts it sees.
@@ -39,11 +75,6 @@ impl SimRegion {
         (state.is_recording, state.at_every_store) = (true, at_every_store);
     }
 
-    /// Leaves something out from here on, to see that a test notices.
-    pub fn mutate(&self, mutation: Option<Mutation>) {
-        self.tracker.state.lock().mutation = mutation;
-    }
-
     /// An operation was acknowledged: a crash from here on must keep it.
     pub fn end_operation(&self) {
         let mut state = self.tracker.state.lock();
@@ -54,18 +85,23 @@ impl SimRegion {
     }
 
     /// What a cut now could leave: for a harness that cuts memory and files at one moment.
-    pub fn cut(&self) -> CrashPoint {
-        self.tracker.state.lock().point(Instruction::Asked)
+    pub fn cut(&self) -> Cut {
+        let state = self.tracker.state.lock();
+        Cut { durable: state.durable.clone(), point: state.point(Instruction::Asked), mode: self.mode() }
     }
 
-    /// Gives crash points to `observer` as they are met instead of keeping them, so that a harness can cut other media
-    /// at the same moment. It is called with the memory's lock held: it must not touch this memory.
-    pub fn observe(&self, observer: impl FnMut(CrashPoint) + Send + 'static) {
-        self.tracker.state.lock().observer = Some(Box::new(observer));
+    /// Gives `at_cut` what a cut just before the `count`-th store or fence from now could leave, at that moment, so
+    /// that a harness can cut other media with it. It is called with the memory's lock held: it must not touch this
+    /// memory.
+    pub fn cut_after(&self, count: u64, at_cut: impl FnOnce(Cut) + Send + 'static) {
+        let mode = self.mode();
+        let spring = Box::new(move |state: &super::tracker::State| {
+            at_cut(Cut { durable: state.durable.clone(), point: state.point(Instruction::Asked), mode });
+        });
+        self.tracker.trap(count, spring);
     }
 
-    /// The crash points so far, taken out.
-    pub fn take_points(&self) -> Vec<CrashPoint> {
+    pub(super) fn take_points(&self) -> Vec<CrashPoint> {
         std::mem::take(&mut self.tracker.state.lock().points)
     }
 
@@ -92,5 +128,23 @@ impl SimRegion {
     pub fn instruction_counts(&self) -> (u64, u64, u64) {
         let state = self.tracker.state.lock();
         (state.stores, state.flushes, state.fences)
+    }
+
+    /// Length of the memory in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.tracker.state.lock().durable.len() as u64
+    }
+
+    /// Forgets what happened; returns the lines that were stored to, which hold what they hold.
+    pub(super) fn reset(&self) -> Vec<u64> {
+        self.tracker.reset()
+    }
+
+    /// Makes a line hold `bytes`, durably, behind everybody's back.
+    pub(super) fn put_line(&self, at: u64, bytes: &LineBytes) {
+        self.tracker.state.lock().durable[at as usize..][..LINE_BYTES as usize].copy_from_slice(bytes);
+        if let Some(region) = self.mapped.get() {
+            region.put_line(at, bytes);
+        }
     }
 }

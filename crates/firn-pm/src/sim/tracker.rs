@@ -4,6 +4,7 @@
 //!    older versions can no longer come back. A version stored after the flush stays free.
 //! 2. In eADR mode the cache itself is durable: stores are durable at once, in order; copies past the cache still wait
 //!    for the fence.
+//! 3. A crash point holds what changed since the one before, not the whole memory: a run costs what it writes.
 //!
 //! Thread safety: one lock, under which the real store is made too, so that versions are in the order of the memory.
 
@@ -12,6 +13,9 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::thread::ThreadId;
+
+/// The bytes of one line.
+pub(crate) type LineBytes = [u8; LINE_BYTES as usize];
 
 /// What a power cut does to caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,15 +27,6 @@ pub enum Mode {
     TornAdr,
     /// The cache is drained on power loss: what was stored is durable, copies past the cache after the fence.
     Eadr,
-}
-
-/// What is left out on purpose, to see that a test notices. Counted from 0 over the whole script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mutation {
-    /// The n-th flush does nothing.
-    SkipFlush(u64),
-    /// The n-th fence does nothing.
-    SkipFence(u64),
 }
 
 /// Where a power cut is imagined.
@@ -47,45 +42,69 @@ pub enum Instruction {
     Asked,
 }
 
-/// All that memory could be after a cut at one moment.
+/// What memory could be after a cut at one moment, given what it could be at the point before.
 #[derive(Debug, Clone)]
-pub struct CrashPoint {
-    /// The moment.
-    pub at: Instruction,
+pub(crate) struct CrashPoint {
+    pub(crate) at: Instruction,
     /// Operations that had ended by then.
-    pub operations: u64,
-    pub(crate) durable: Vec<u8>,
+    pub(crate) operations: u64,
+    /// Lines that became durable since the point before.
+    pub(crate) settled: Vec<(u64, LineBytes)>,
     pub(crate) lines: Vec<PendingLine>,
+    /// Length of the memory.
+    pub(crate) len: u64,
 }
 
 /// A line with versions that may or may not be durable.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingLine {
     pub(crate) line: u64,
-    pub(crate) versions: Vec<[u8; LINE_BYTES as usize]>,
+    pub(crate) versions: Vec<Version>,
     pub(crate) is_streamed: bool,
+}
+
+/// What a line holds after one store.
+#[derive(Debug, Clone)]
+pub(crate) struct Version {
+    pub(crate) bytes: LineBytes,
+    pub(crate) store: Store,
+}
+
+/// One store, for whoever tells what happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Store {
+    pub(crate) number: u64,
+    pub(crate) operation: u64,
+    pub(crate) at: u64,
+    pub(crate) len: u64,
 }
 
 #[derive(Debug)]
 struct Line {
-    versions: Vec<[u8; LINE_BYTES as usize]>,
+    versions: Vec<Version>,
     /// Thread, and how many of the versions its flushes cover.
     pins: Vec<(ThreadId, usize)>,
     is_streamed: bool,
 }
 
-/// Gets each crash point as it is met.
-pub(crate) type Observer = Box<dyn FnMut(CrashPoint) + Send>;
+/// Ends the world at some store or fence.
+struct Trap {
+    left: u64,
+    spring: Box<dyn FnOnce(&State) + Send>,
+}
 
 #[derive(Default)]
 pub(crate) struct State {
-    durable: Vec<u8>,
+    pub(crate) durable: Vec<u8>,
     lines: BTreeMap<u64, Line>,
     pub(crate) points: Vec<CrashPoint>,
-    pub(crate) observer: Option<Observer>,
+    /// Lines that became durable since the last point.
+    settled: Vec<u64>,
+    /// Lines stored to since the last [`Tracker::reset`].
+    touched: Vec<u64>,
+    trap: Option<Trap>,
     pub(crate) is_recording: bool,
     pub(crate) at_every_store: bool,
-    pub(crate) mutation: Option<Mutation>,
     pub(crate) operations: u64,
     pub(crate) stores: u64,
     pub(crate) flushes: u64,
@@ -139,11 +158,7 @@ impl Tracker {
 
     pub(crate) fn flush(&self, lines: LineRange) {
         let mut state = self.state.lock();
-        let number = state.flushes;
         state.flushes += 1;
-        if state.mutation == Some(Mutation::SkipFlush(number)) {
-            return;
-        }
         let me = std::thread::current().id();
         for line in lines {
             if let Some(line) = state.lines.get_mut(&line) {
@@ -154,19 +169,18 @@ impl Tracker {
 
     pub(crate) fn fence(&self) {
         let mut state = self.state.lock();
-        let number = state.fences;
+        state.count_down();
         if state.is_recording {
+            let number = state.fences;
             state.record(Instruction::BeforeFence(number));
         }
         state.fences += 1;
-        if state.mutation == Some(Mutation::SkipFence(number)) {
-            return;
-        }
         let me = std::thread::current().id();
-        let State { lines, durable, .. } = &mut *state;
+        let State { lines, durable, settled, .. } = &mut *state;
         lines.retain(|&at, line| {
             let Some(&(_, covered)) = line.pins.iter().find(|(thread, _)| *thread == me) else { return true };
-            durable[at as usize..][..LINE_BYTES as usize].copy_from_slice(&line.versions[covered - 1]);
+            durable[at as usize..][..LINE_BYTES as usize].copy_from_slice(&line.versions[covered - 1].bytes);
+            settled.push(at);
             line.versions.drain(..covered);
             line.pins.retain_mut(|(_, other)| {
                 *other = other.saturating_sub(covered);
@@ -179,6 +193,20 @@ impl Tracker {
     /// Offsets of the lines that are not durable for certain.
     pub(crate) fn pending_lines(&self) -> Vec<u64> {
         self.state.lock().lines.keys().copied().collect()
+    }
+
+    /// Calls `spring` just before the `count`-th store or fence from now, with the lock held.
+    pub(crate) fn trap(&self, count: u64, spring: Box<dyn FnOnce(&State) + Send>) {
+        self.state.lock().trap = Some(Trap { left: count, spring });
+    }
+
+    /// Forgets all that happened; returns the lines that were stored to. What is durable stays as it is.
+    pub(crate) fn reset(&self) -> Vec<u64> {
+        let mut state = self.state.lock();
+        let touched = std::mem::take(&mut state.touched);
+        let durable = std::mem::take(&mut state.durable);
+        *state = State { durable, ..State::default() };
+        touched
     }
 }
 
@@ -194,10 +222,21 @@ impl Line {
 
 impl State {
     fn before_store(&mut self) {
+        self.count_down();
         if self.is_recording && self.at_every_store {
             self.record(Instruction::BeforeStore(self.stores));
         }
         self.stores += 1;
+    }
+
+    fn count_down(&mut self) {
+        let Some(trap) = &mut self.trap else { return };
+        trap.left -= 1;
+        if trap.left == 0
+            && let Some(trap) = self.trap.take()
+        {
+            (trap.spring)(self);
+        }
     }
 
     fn add_versions(&mut self, at: u64, bytes: &[u8], durable_at_once: bool, is_streamed: bool) {
@@ -206,21 +245,24 @@ impl State {
         if end > self.durable.len() as u64 {
             return;
         }
+        let store = Store { number: self.stores - 1, operation: self.operations, at, len: bytes.len() as u64 };
         for line_at in line_range(at, bytes.len() as u64) {
+            self.touched.push(line_at);
             let home = &mut self.durable[line_at as usize..][..LINE_BYTES as usize];
             let (from, to) = (at.max(line_at), end.min(line_at + LINE_BYTES));
             let part = &bytes[(from - at) as usize..(to - at) as usize];
             let place = (from - line_at) as usize..(to - line_at) as usize;
             if durable_at_once && !self.lines.contains_key(&line_at) {
                 home[place].copy_from_slice(part);
+                self.settled.push(line_at);
                 continue;
             }
             let line =
                 self.lines.entry(line_at).or_insert(Line { versions: Vec::new(), pins: Vec::new(), is_streamed });
-            let mut version = [0; LINE_BYTES as usize];
-            version.copy_from_slice(line.versions.last().map_or(home, |newest| newest));
-            version[place].copy_from_slice(part);
-            line.versions.push(version);
+            let mut bytes = [0; LINE_BYTES as usize];
+            bytes.copy_from_slice(line.versions.last().map_or(home, |newest| &newest.bytes));
+            bytes[place].copy_from_slice(part);
+            line.versions.push(Version { bytes, store });
             line.is_streamed |= is_streamed;
             if is_streamed || durable_at_once {
                 line.pin(me);
@@ -229,14 +271,20 @@ impl State {
     }
 
     pub(crate) fn record(&mut self, at: Instruction) {
-        let point = self.point(at);
-        match &mut self.observer {
-            Some(observer) => observer(point),
-            None => self.points.push(point),
-        }
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.sort_unstable();
+        settled.dedup();
+        let line = |at: u64| {
+            let mut bytes = [0; LINE_BYTES as usize];
+            bytes.copy_from_slice(&self.durable[at as usize..][..LINE_BYTES as usize]);
+            (at, bytes)
+        };
+        let settled = settled.into_iter().map(line).collect();
+        let point = CrashPoint { settled, ..self.point(at) };
+        self.points.push(point);
     }
 
-    /// What a cut now could leave.
+    /// What a cut now could leave, besides what is durable.
     pub(crate) fn point(&self, at: Instruction) -> CrashPoint {
         let lines = self.lines.iter().map(|(&line, state)| PendingLine {
             line,
@@ -244,7 +292,7 @@ impl State {
             is_streamed: state.is_streamed,
         });
         let lines = lines.collect();
-        CrashPoint { at, operations: self.operations, durable: self.durable.clone(), lines }
+        CrashPoint { at, operations: self.operations, settled: Vec::new(), lines, len: self.durable.len() as u64 }
     }
 }
 

@@ -2,7 +2,7 @@
 //! every fence or store; what comes back is the old root or the new one, whole, and the space adds up.
 
 use super::*;
-use crate::sim::{CrashImage, Explorer, Mode, Mutation, SimRegion};
+use crate::sim::{CrashImage, Explorer, Mode, SimRegion};
 use firn_base::Result;
 use firn_base::site::TEST;
 use std::cell::Cell;
@@ -79,8 +79,7 @@ fn last_edit(operations: u64) -> u64 {
 }
 
 fn check(image: &CrashImage<'_>) -> Result<(), String> {
-    let sim = SimRegion::from_image(image.bytes.to_vec(), Mode::Adr);
-    let (root, usage) = recover(&sim).map_err(|error| error.to_string())?;
+    let (root, usage) = recover(image.sim).map_err(|error| error.to_string())?;
     let acknowledged = last_edit(image.operations);
     if !(acknowledged..=last_edit(image.operations + 1)).contains(&root.applied_edit) {
         return Err(format!("edit {} came back, of {acknowledged} acknowledged", root.applied_edit));
@@ -90,7 +89,7 @@ fn check(image: &CrashImage<'_>) -> Result<(), String> {
     if kinds != expected {
         return Err(format!("root {} names {kinds:?}", root.applied_edit));
     }
-    let again = recover(&SimRegion::from_image(sim.durable(), Mode::Adr)).map_err(|error| error.to_string())?;
+    let again = recover(&SimRegion::from_image(image.sim.durable(), Mode::Adr)).map_err(|error| error.to_string())?;
     if again != (root, usage) {
         return Err("recovering twice is not recovering once".to_owned());
     }
@@ -137,12 +136,11 @@ fn recovery_is_cut_and_recovered_again() {
     let inner = Cell::new(0);
     let outer = Explorer { mode: Mode::Adr, ..Explorer::new(32 << 10) };
     let double = |image: &CrashImage<'_>| {
-        let start = Some(image.bytes.to_vec());
-        let first = recover(&SimRegion::from_image(image.bytes.to_vec(), Mode::Adr)).map_err(|e| e.to_string())?;
-        let explorer =
-            Explorer { mode: Mode::TornAdr, at_every_store: true, start, ..Explorer::new(image.bytes.len() as u64) };
+        let start = Some(image.sim.durable());
+        let first = recover(image.sim).map_err(|e| e.to_string())?;
+        let explorer = Explorer { mode: Mode::TornAdr, at_every_store: true, start, ..Explorer::new(32 << 10) };
         let same = |cut: &CrashImage<'_>| {
-            let second = recover(&SimRegion::from_image(cut.bytes.to_vec(), Mode::Adr)).map_err(|e| e.to_string())?;
+            let second = recover(cut.sim).map_err(|e| e.to_string())?;
             if second == first { Ok(()) } else { Err(format!("{second:?} is not {first:?}")) }
         };
         let report = explorer.run(|sim| recover(sim).map(|_| ()), same).map_err(|failure| failure.to_string())?;
@@ -167,31 +165,4 @@ fn recovery_is_cut_and_recovered_again() {
     let report = outer.run(run, double).unwrap_or_else(|failure| panic!("{failure}"));
     println!("pm_double: {report:?}, {} images of the second cut", inner.get());
     assert!(inner.get() > report.images);
-}
-
-/// Suite pm_mutants, the pool's own sites: each flush and each fence left out in turn is noticed.
-#[test]
-fn every_flush_and_fence_matters() {
-    let sim = SimRegion::new(BYTES, Mode::Adr);
-    script(&sim, 4, 30).unwrap();
-    sim.assert_clean();
-    let (_, flushes, fences) = sim.instruction_counts();
-    let mutations = (0..flushes).map(Mutation::SkipFlush).chain((0..fences).map(Mutation::SkipFence));
-    let survivors: Vec<Mutation> = mutations
-        .filter(|&mutation| {
-            let explorer = Explorer { mutation: Some(mutation), ..Explorer::new(BYTES) };
-            let close = |sim: &SimRegion| {
-                script(sim, 4, 30)?;
-                sim.end_operation();
-                Ok(())
-            };
-            explorer.run(close, |image| check_after_close(image, 4)).is_ok()
-        })
-        .collect();
-    assert!(survivors.is_empty(), "nobody noticed {survivors:?} of {flushes} flushes and {fences} fences");
-}
-
-/// As `check`, where the last operation is the close.
-fn check_after_close(image: &CrashImage<'_>, edits: u64) -> Result<(), String> {
-    check(&CrashImage { operations: image.operations.min(edits + 2), ..*image })
 }

@@ -1,15 +1,18 @@
 //! The crash model itself: which images it allows, counted by hand.
 
 use super::*;
-use crate::sim::crash_images;
+use crate::sim::images::crash_images;
 use std::collections::BTreeSet;
 
 fn images(tracker: &Tracker) -> BTreeSet<Vec<u8>> {
     tracker.state.lock().record(Instruction::EndOfOperation);
     let point = tracker.state.lock().points.pop().unwrap();
+    let durable = tracker.durable();
     let mut found = BTreeSet::new();
-    assert!(crash_images(&point, tracker.mode, 1, |bytes, _| {
-        found.insert(bytes.to_vec());
+    assert!(crash_images(&durable, &point, tracker.mode, 1, |delta| {
+        let mut image = durable.clone();
+        delta.iter().for_each(|(at, bytes)| image[*at as usize..][..64].copy_from_slice(bytes));
+        found.insert(image);
         true
     }));
     found
