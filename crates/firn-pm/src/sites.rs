@@ -9,8 +9,10 @@ firn_base::sites! {
     PM_CREATE_FENCE = "pm.create.fence";
     /// The same, where the pool is a file.
     PM_CREATE_SYNC = "pm.create.sync";
-    /// The magic, durable with the session word behind it: else a pool in use may look unfinished.
-    PM_MAGIC_FLUSH = "pm.magic.flush";
+    /// What an open found and trusts, durable with the session word: else a power cut takes what a killed process left.
+    PM_REOPEN_FLUSH = "pm.reopen.flush";
+    /// The same, where the pool is a file.
+    PM_REOPEN_SYNC = "pm.reopen.sync";
     /// A root record: else a commit that was acknowledged may be gone.
     PM_ROOT_FENCE = "pm.root.fence";
     /// The same, where the pool is a file.

@@ -5,15 +5,21 @@
 #![forbid(unsafe_code)]
 
 mod contents;
-mod joint;
+mod machine;
 mod model;
 mod session;
 mod setup;
+mod suite;
+mod suites;
+mod tally;
 mod tier;
 
 pub use contents::{Cursor, check_cursor, read_all};
-pub use joint::{Tally, fingerprint, joint, joint_against};
+pub use machine::{Machine, fingerprint};
 pub use model::{Change, Death, History, Map};
 pub use session::{Session, orphans};
-pub use setup::{Pool, Setup};
+pub use setup::{KINDS, Setup};
+pub use suite::{SUITES, Suite};
+pub use suites::model::trace;
+pub use tally::Tally;
 pub use tier::{Tier, each_seed, replay};

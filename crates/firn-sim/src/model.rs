@@ -3,8 +3,8 @@
 //! 1. What comes back is the state after some prefix of the acknowledged batches, each whole or absent (I1, I2, I3).
 //! 2. The prefix has all that must survive: after a kill, all acknowledged; after a power cut, all acknowledged with
 //!    `Durability::Power` and what was acknowledged before such a one, or before a sync or flush that succeeded.
-//! 3. Behind the whole prefix one more batch may be there that was issued and not acknowledged: the one in flight at
-//!    the crash, or one that failed after the last success.
+//! 3. Behind the whole prefix there may be more that was issued and not acknowledged: the first of those in flight
+//!    together at the crash, or one that failed after the last success.
 //! 4. A batch that failed and was followed by a success is not there.
 
 use firndb::Durability;
@@ -27,6 +27,8 @@ pub enum Death {
 #[derive(Debug, Clone)]
 struct Batch {
     changes: Vec<Change>,
+    /// Which were in flight together.
+    flight: u64,
     acknowledged: bool,
 }
 
@@ -38,6 +40,7 @@ pub struct History {
     batches: Vec<Batch>,
     survives_kill: usize,
     survives_power: usize,
+    flights: u64,
 }
 
 fn apply(map: &mut Map, changes: &[Change]) {
@@ -55,20 +58,25 @@ impl History {
         &self.now
     }
 
-    /// Notes a batch that is about to be written. Until it is acknowledged it counts as failed.
-    pub fn issue(&mut self, changes: Vec<Change>) {
-        self.batches.push(Batch { changes, acknowledged: false });
+    /// Notes batches that are about to be written, by as many writers at once, in this order; returns the number of the
+    /// first. Until it is acknowledged a batch counts as failed.
+    pub fn issue(&mut self, batches: impl IntoIterator<Item = Vec<Change>>) -> usize {
+        let first = self.batches.len();
+        self.flights += 1;
+        let batch = |changes| Batch { changes, flight: self.flights, acknowledged: false };
+        self.batches.extend(batches.into_iter().map(batch));
+        first
     }
 
-    /// The last batch was acknowledged.
-    pub fn acknowledge(&mut self, durability: Durability) {
-        if let Some(last) = self.batches.last_mut() {
-            last.acknowledged = true;
-            apply(&mut self.now, &last.changes);
+    /// The batch with this number was acknowledged, after all before it that ever will be.
+    pub fn acknowledge(&mut self, number: usize, durability: Durability) {
+        if let Some(batch) = self.batches.get_mut(number) {
+            batch.acknowledged = true;
+            apply(&mut self.now, &batch.changes);
         }
-        self.survives_kill = self.batches.len();
+        self.survives_kill = number + 1;
         if durability == Durability::Power {
-            self.survives_power = self.batches.len();
+            self.survives_power = number + 1;
         }
     }
 
@@ -114,11 +122,14 @@ impl History {
             }
         }
         // `state` holds all that was acknowledged now.
-        for batch in self.batches.iter().rev().take_while(|batch| !batch.acknowledged) {
+        let failed = self.batches.iter().rposition(|batch| batch.acknowledged).map_or(0, |last| last + 1);
+        for flight in self.batches[failed..].chunk_by(|a, b| a.flight == b.flight) {
             let mut state = state.clone();
-            apply(&mut state, &batch.changes);
-            if state == *got {
-                return Ok(());
+            for batch in flight {
+                apply(&mut state, &batch.changes);
+                if state == *got {
+                    return Ok(());
+                }
             }
         }
         Err(self.account(got, death, matched))
@@ -166,8 +177,8 @@ mod tests {
     fn prefixes_pass_and_holes_do_not() {
         let mut history = History::default();
         for n in 1..=3 {
-            history.issue(put(n));
-            history.acknowledge(if n == 1 { Durability::Power } else { Durability::Process });
+            let number = history.issue([put(n)]);
+            history.acknowledge(number, if n == 1 { Durability::Power } else { Durability::Process });
         }
         let all = map(&[(0, 3), (1, 1), (2, 2), (3, 3)]);
         assert_eq!(history.now(), &all);
@@ -184,11 +195,11 @@ mod tests {
     #[test]
     fn one_unacknowledged_batch_may_follow_but_none_in_the_middle() {
         let mut history = History::default();
-        history.issue(put(1));
-        history.issue(put(2));
-        history.acknowledge(Durability::Power);
-        history.issue(put(3));
-        history.issue(put(4));
+        history.issue([put(1)]);
+        let second = history.issue([put(2)]);
+        history.acknowledge(second, Durability::Power);
+        history.issue([put(3)]);
+        history.issue([put(4)]);
         for (got, good) in [
             (map(&[(0, 2), (2, 2)]), true),
             (map(&[(0, 4), (2, 2), (4, 4)]), true),
@@ -198,5 +209,15 @@ mod tests {
         ] {
             assert_eq!(history.check(&got, Death::Power).is_ok(), good, "{got:?}");
         }
+    }
+
+    #[test]
+    fn of_those_in_flight_together_the_first_may_be_there() {
+        let mut history = History::default();
+        history.issue([put(1), put(2), put(3)]);
+        let both = map(&[(0, 2), (1, 1), (2, 2)]);
+        let without_the_first = map(&[(0, 3), (2, 2), (3, 3)]);
+        assert!(history.check(&both, Death::Power).is_ok() && history.check(&Map::new(), Death::Kill).is_ok());
+        assert!(history.check(&without_the_first, Death::Power).is_err());
     }
 }

@@ -1,13 +1,15 @@
 //! An open database on a simulated file system, with the reference beside it: random operations, each compared.
 
 use crate::contents::{Cursor, check_cursor, read_all};
+use crate::machine::Machine;
 use crate::model::{Change, History, Map};
-use crate::setup::{Pool, Setup};
+use crate::setup::Setup;
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_fs::{Fs, SimFs};
-use firndb::{Db, Durability, ErrorKind, ReadOptions, Result, Snapshot, WriteBatch, WriteOptions};
+use firndb::{Db, Durability, Error, ErrorKind, ReadOptions, Result, Snapshot, WriteBatch, WriteOptions, proof};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +18,8 @@ use std::time::Duration;
 pub struct Session {
     /// The setup.
     pub setup: Setup,
-    /// The file system.
-    pub fs: SimFs,
-    /// The pool's file.
-    pub pool: Option<PathBuf>,
+    /// Where it runs.
+    pub machine: Machine,
     /// The reference.
     pub history: History,
     db: Option<Db>,
@@ -31,7 +31,6 @@ pub struct Session {
     pub checkpoints: Vec<(PathBuf, Map, bool)>,
     snapshots: Vec<(Snapshot, Map)>,
     cursors: Vec<Cursor>,
-    kept: Option<Pool>,
 }
 
 impl Session {
@@ -44,13 +43,17 @@ impl Session {
     ///
     /// # Errors
     /// What opening met.
-    pub fn open(setup: &Setup, fs: &SimFs, pool: Option<PathBuf>, history: History) -> Result<Session> {
-        let (options, inline, clock) = setup.options(fs, pool.as_deref());
+    pub fn open(setup: &Setup, machine: &Machine, history: History) -> Result<Session> {
+        let (options, inline, clock) = setup.options(&machine.fs, machine.memory.as_ref());
         let db = Some(Db::open(Self::dir(), options)?);
-        let (setup, fs) = (setup.clone(), fs.clone());
+        let (setup, machine) = (setup.clone(), machine.clone());
         let (checkpoints, snapshots, cursors) = (Vec::new(), Vec::new(), Vec::new());
-        let kept = None;
-        Ok(Session { setup, fs, pool, history, db, inline, clock, checkpoints, snapshots, cursors, kept })
+        Ok(Session { setup, machine, history, db, inline, clock, checkpoints, snapshots, cursors })
+    }
+
+    /// The files.
+    pub fn fs(&self) -> &SimFs {
+        &self.machine.fs
     }
 
     /// The database.
@@ -61,33 +64,59 @@ impl Session {
         self.db.as_ref().expect("a session is open until a reopen fails")
     }
 
-    /// Keeps the pool's files as long as the session.
-    pub fn keep(&mut self, pool: Option<Pool>) {
-        self.kept = pool;
-    }
-
     /// Writes a batch and notes what became of it.
     ///
     /// # Errors
     /// What writing met.
     pub fn write(&mut self, changes: Vec<Change>, durability: Durability) -> Result<()> {
         let options = WriteOptions { durability };
-        self.history.issue(changes.clone());
+        let number = self.history.issue([changes.clone()]);
         let written = match &changes[..] {
             [(key, Some(value))] => self.db().put_with(key, value, &options),
             [(key, None)] => self.db().delete_with(key, &options),
-            _ => {
-                let mut batch = WriteBatch::new();
-                for (key, value) in &changes {
-                    match value {
-                        Some(value) => batch.put(key, value),
-                        None => batch.delete(key),
-                    };
-                }
-                self.db().write(batch, &options)
-            }
+            _ => self.db().write(batch(&changes), &options),
         };
-        written.inspect(|()| self.history.acknowledge(durability))
+        self.alive(written).inspect(|()| self.history.acknowledge(number, durability))
+    }
+
+    /// What is told after the machine died is told to nobody.
+    fn alive(&self, told: Result<()>) -> Result<()> {
+        match self.machine.fs.crashed() {
+            true => told.and_then(|()| Err(Error::new(ErrorKind::Io, "the machine died in the middle of this"))),
+            false => told,
+        }
+    }
+
+    /// Writes by several writers at once: all join a commit group before any is written. Between, others read.
+    ///
+    /// # Errors
+    /// What the first that failed met.
+    ///
+    /// # Panics
+    /// If a reader sees what is not yet acknowledged.
+    pub fn write_together(&mut self, all: Vec<(Vec<Change>, Durability)>, random: &mut Seed) -> Result<()> {
+        let mut number = self.history.issue(all.iter().map(|(changes, _)| changes.clone()));
+        let (mut begun, mut outcome) = (VecDeque::new(), Ok(()));
+        let mut all = all.into_iter().map(|(changes, durability)| (batch(&changes), durability)).peekable();
+        while all.peek().is_some() || !begun.is_empty() {
+            let may_begin = all.peek().is_some_and(|(batch, _)| begun.is_empty() || !proof::may_wait(self.db(), batch));
+            if may_begin && let Some((batch, durability)) = all.next() {
+                let write = proof::begin_write(self.db(), &batch, durability);
+                begun.push_back(write.map(|write| (write, durability)));
+                if outcome.is_ok() && random.one_in(4) {
+                    self.check_get(&self.setup.key(random))?;
+                }
+                continue;
+            }
+            let Some(write) = begun.pop_front() else { continue };
+            let written = write.and_then(|(write, durability)| write.finish().map(|()| durability));
+            match written.and_then(|durability| self.alive(Ok(())).map(|()| durability)) {
+                Ok(durability) => self.history.acknowledge(number, durability),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+            number += 1;
+        }
+        outcome
     }
 
     /// Runs random operations until `count` were made or one failed.
@@ -112,6 +141,14 @@ impl Session {
         let setup = self.setup.clone();
         let key = |random: &mut Seed| setup.key(random);
         match random.below(100) {
+            0..10 if setup.writers > 1 => {
+                let changes = |random: &mut Seed| -> Vec<Change> {
+                    let change = |random: &mut Seed| (key(random), (!random.one_in(4)).then(|| setup.value(random)));
+                    (0..1 + random.below(3)).map(|_| change(random)).collect()
+                };
+                let all = (0..setup.writers).map(|_| (changes(random), setup.durability(random))).collect();
+                self.write_together(all, random)
+            }
             0..42 => {
                 let change = (key(random), Some(setup.value(random)));
                 self.write(vec![change], setup.durability(random))
@@ -126,12 +163,12 @@ impl Session {
             68..72 => self.check_scan(random),
             72..76 => self.use_cursor(random),
             76..79 => self.use_snapshot(random),
-            79..81 => self.db().flush().inspect(|()| self.history.synced()),
-            81..83 => self.db().sync().inspect(|()| self.history.synced()),
-            83 => self.db().compact_range(None, None).inspect(|()| self.history.synced()),
+            79..81 => self.synced(|db| db.flush()),
+            81..83 => self.synced(|db| db.sync()),
+            83 => self.synced(|db| db.compact_range(None, None)),
             84 => {
                 let (from, to) = (key(random), key(random));
-                self.db().compact_range(Some(&from), Some(&to)).inspect(|()| self.history.synced())
+                self.synced(|db| db.compact_range(Some(&from), Some(&to)))
             }
             85 if random.one_in(3) => self.checkpoint(random.next_u64()),
             86 if random.one_in(2) => self.read_only(),
@@ -147,6 +184,12 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// Does what makes all that was acknowledged durable.
+    fn synced(&mut self, body: impl FnOnce(&Db) -> Result<()>) -> Result<()> {
+        let done = body(self.db());
+        self.alive(done).inspect(|()| self.history.synced())
     }
 
     fn check_get(&self, key: &[u8]) -> Result<()> {
@@ -222,7 +265,8 @@ impl Session {
     fn checkpoint(&mut self, number: u64) -> Result<()> {
         let dir = PathBuf::from(format!("/copy{number:x}"));
         self.checkpoints.push((dir.clone(), self.history.now().clone(), false));
-        self.db().checkpoint(&dir)?;
+        let made = self.db().checkpoint(&dir);
+        self.alive(made)?;
         if let Some(last) = self.checkpoints.last_mut() {
             last.2 = true;
         }
@@ -230,7 +274,7 @@ impl Session {
     }
 
     fn read_only(&self) -> Result<()> {
-        let (options, _, _) = self.setup.options(&self.fs, self.pool.as_deref());
+        let (options, _, _) = self.setup.options(&self.machine.fs, self.machine.memory.as_ref());
         let reader = Db::open_read_only(Self::dir(), options)?;
         let got = read_all(&reader)?;
         assert!(got == *self.history.now(), "a read-only open shows {} entries", got.len());
@@ -244,17 +288,19 @@ impl Session {
     /// What either met.
     pub fn reopen(&mut self, close: bool) -> Result<()> {
         self.release();
-        let (options, inline, clock) = self.setup.options(&self.fs, self.pool.as_deref());
+        let (options, inline, clock) = self.setup.options(&self.machine.fs, self.machine.memory.as_ref());
         // The handle must be given up before the next can have the lock.
         let db = self.db.take().expect("a session is open until a reopen fails");
         if close {
-            db.close()?;
+            let closed = db.close();
+            self.alive(closed)?;
             self.history.synced();
         } else {
             drop(db);
         }
         self.db = Some(Db::open(Self::dir(), options)?);
         (self.inline, self.clock) = (inline, clock);
+        self.alive(Ok(()))?;
         self.history.synced();
         Ok(())
     }
@@ -274,7 +320,7 @@ impl Session {
     /// If something is not as it must be.
     pub fn settle(&mut self) -> Result<()> {
         self.come_to_rest()?;
-        let orphans = orphans(self.db(), &self.fs, Self::dir())?;
+        let orphans = orphans(self.db(), &self.machine.fs, Self::dir())?;
         assert!(orphans.is_empty(), "I5: {orphans:?}");
         Ok(())
     }
@@ -318,6 +364,17 @@ impl Session {
         }
         Ok(())
     }
+}
+
+fn batch(changes: &[Change]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for (key, value) in changes {
+        match value {
+            Some(value) => batch.put(key, value),
+            None => batch.delete(key),
+        };
+    }
+    batch
 }
 
 /// Files in `dir` that nothing names, or one that is missing.

@@ -1,19 +1,27 @@
-//! How a run's database is set up: sizes, keys, durabilities, and whether a pool lies under its log.
+//! How a run's database is set up: profile, sizes, keys, durabilities, and whether a pool lies under its log.
+//!
+//! A new profile joins every suite of the whole engine by a line in [`KINDS`].
 
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_fs::SimFs;
-use firndb::{Backend, Codec, Durability, Environment, Options, PmConfig};
-use std::path::{Path, PathBuf};
+use firn_pm::sim::SimRegion;
+use firndb::{Codec, Durability, Environment, Options, PmConfig, Profile};
 use std::sync::Arc;
 
-/// The least that the tests need.
-const POOL_BYTES: u64 = 1 << 20;
+/// What a database may be: its profile, and whether it has a pool. Suites draw from these, each as likely.
+pub const KINDS: [(Profile, bool); 2] = [(Profile::Classic, false), (Profile::Classic, true)];
 
 /// What stays the same over a run's crashes.
 #[derive(Debug, Clone)]
 pub struct Setup {
+    /// The design.
+    pub profile: Profile,
+    /// Whether it has a pool.
+    pub pool: bool,
+    /// Logical writers, whose writes share commit groups.
+    pub writers: u64,
     /// Whether direct files check alignment.
     pub direct: bool,
     /// Of a hundred writes, those with `Durability::Power`.
@@ -36,7 +44,11 @@ impl Setup {
     /// A setup by the seed.
     pub fn random(random: &mut Seed) -> Setup {
         let one_of = |random: &mut Seed, all: &[u64]| all[random.below(all.len() as u64) as usize];
+        let (profile, pool) = KINDS[random.below(KINDS.len() as u64) as usize];
         Setup {
+            profile,
+            pool,
+            writers: 1 + random.below(4),
             direct: random.one_in(2),
             power_percent: one_of(random, &[100, 100, 50, 10, 0]),
             keys: one_of(random, &[10, 60, 400]),
@@ -51,6 +63,9 @@ impl Setup {
     /// A fixed one for small databases: everything acknowledged with `Durability::Power`.
     pub fn small() -> Setup {
         Setup {
+            profile: Profile::Classic,
+            pool: false,
+            writers: 1,
             direct: true,
             power_percent: 100,
             keys: 60,
@@ -68,7 +83,7 @@ impl Setup {
     }
 
     /// Options to open a database with, and the executor and clock in them.
-    pub fn options(&self, fs: &SimFs, pool: Option<&Path>) -> (Options, Arc<Inline>, Clock) {
+    pub fn options(&self, fs: &SimFs, memory: Option<&SimRegion>) -> (Options, Arc<Inline>, Clock) {
         let (inline, clock) = (Arc::new(Inline::new()), Clock::manual());
         let options = Options {
             write_buffer_bytes: Some(self.write_buffer_bytes),
@@ -76,11 +91,14 @@ impl Setup {
             filter_bits: self.filter_bits,
             max_open_files: self.max_open_files,
             direct_io: self.direct,
-            pm: pool.map(|path| PmConfig::at(path, Backend::Emulated, POOL_BYTES)),
+            profile: self.profile,
+            // The memory stands in for whatever this names.
+            pm: memory.map(|_| PmConfig::volatile(0)),
             environment: Environment {
                 fs: Some(Arc::new(fs.clone())),
                 clock: Some(clock.clone()),
                 executor: Some(inline.clone()),
+                memory: memory.cloned(),
             },
             ..Options::tiny()
         };
@@ -120,59 +138,5 @@ impl Setup {
             value[..half].fill(b'v');
         }
         value
-    }
-}
-
-/// An emulated pool: a real file, so that only the process can die, not the machine. What is there at death is copied.
-#[derive(Debug)]
-pub struct Pool {
-    root: tempfile::TempDir,
-    copies: u64,
-}
-
-impl Pool {
-    /// A place for a pool; the first open creates it.
-    ///
-    /// # Panics
-    /// If there is no room for temporary files.
-    pub fn new() -> Pool {
-        let shm = Path::new("/dev/shm");
-        let root = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
-        Pool { root: root.expect("a temporary directory"), copies: 0 }
-    }
-
-    /// The pool's file.
-    pub fn path(&self) -> PathBuf {
-        self.root.path().join(format!("pool{}", self.copies))
-    }
-
-    /// The process ends: from now on the pool is a copy of what is there.
-    ///
-    /// # Panics
-    /// If there is no room for the copy.
-    pub fn kill(&mut self) {
-        let before = self.path();
-        self.copies += 1;
-        if before.exists() {
-            std::fs::copy(&before, self.path()).expect("room for a copy of the pool");
-        }
-    }
-
-    /// Another pool with the same bytes.
-    ///
-    /// # Panics
-    /// If there is no room for the copy.
-    pub fn duplicate(&self) -> Pool {
-        let other = Pool::new();
-        if self.path().exists() {
-            std::fs::copy(self.path(), other.path()).expect("room for a copy of the pool");
-        }
-        other
-    }
-}
-
-impl Default for Pool {
-    fn default() -> Self {
-        Self::new()
     }
 }

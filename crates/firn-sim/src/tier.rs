@@ -54,7 +54,7 @@ pub fn each_seed(test: &'static str, count: u64, body: impl Fn(u64) + Send + Syn
     };
     failed.sort_unstable();
     if let Some(seed) = failed.first() {
-        panic!("seeds {failed:?} failed; replay: FIRN_SEED={seed} cargo test -p firn-sim --test {test}");
+        panic!("seeds {failed:?} failed; replay: FIRN_SEED={seed} cargo test -p firn-sim --test suites {test}");
     }
 }
 

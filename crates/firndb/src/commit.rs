@@ -71,8 +71,6 @@ pub(crate) enum Joined {
     Leader(Arc<Group>),
     /// Another leads.
     Follower(Arc<Group>),
-    /// The buffer was frozen meanwhile: reserve again.
-    Moved,
 }
 
 /// A lock that is taken in the order of numbers.
@@ -143,11 +141,12 @@ impl Commit {
         self.log.state.lock().1.as_mut().map_or(Ok(()), body)
     }
 
-    /// Takes a filled ticket into the open group, or opens one.
-    pub(crate) fn join(&self, ticket: Ticket, power: bool) -> Joined {
+    /// Takes a filled ticket into the open group, or opens one. `None` if the buffer was frozen meanwhile: reserve
+    /// again.
+    pub(crate) fn join(&self, ticket: Ticket, power: bool) -> Option<Joined> {
         let mut queue = self.queue.lock();
         if !Arc::ptr_eq(&queue.active, &ticket.buffer) {
-            return Joined::Moved;
+            return None;
         }
         let open = queue.open.clone();
         let (group, leads) = match open {
@@ -164,7 +163,7 @@ impl Commit {
             queue.open = None;
         }
         drop(members);
-        if leads { Joined::Leader(group) } else { Joined::Follower(group) }
+        Some(if leads { Joined::Leader(group) } else { Joined::Follower(group) })
     }
 
     /// Leads `group` to its end: `write` puts it in the log; then its entries are linked and published.

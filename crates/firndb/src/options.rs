@@ -5,6 +5,7 @@ use firn_base::clock::Clock;
 use firn_base::exec::Executor;
 use firn_base::{Error, Limits, Result};
 use firn_fs::Fs;
+use firn_pm::sim::SimRegion;
 use firn_table::sst::Codec;
 use std::fmt;
 use std::str::FromStr;
@@ -130,6 +131,8 @@ pub struct Environment {
     pub clock: Option<Clock>,
     /// The executor. Default: threads.
     pub executor: Option<Arc<dyn Executor>>,
+    /// Simulated memory in place of what [`Options::pm`] names. Default: none.
+    pub memory: Option<SimRegion>,
 }
 
 impl Default for Options {

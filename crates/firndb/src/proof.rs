@@ -1,2 +1,44 @@
 //! Doors for the proof (`firn-sim`, `fuzz`): what no user needs and tests of the inside do. Not part of the API; not
 //! there without the feature `proof`.
+
+use crate::buffer::Buffer;
+use crate::commit::Joined;
+use crate::{Db, Durability, Result, WriteBatch};
+
+/// A write that is in a commit group and not yet in the log. It must be finished, in the order in which writes began:
+/// whoever began a group leads it.
+#[must_use = "a group whose first write is not finished is never written"]
+pub struct Begun {
+    db: Db,
+    joined: Joined,
+}
+
+/// The first half of [`Db::write`]. Several begun by one thread share a group, as those of several threads do.
+///
+/// # Errors
+/// As [`Db::write`].
+pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Result<Begun> {
+    let joined = db.inner.join(batch.entries(), durability)?;
+    Ok(Begun { db: db.clone(), joined })
+}
+
+/// Whether beginning this write may wait for a buffer to be flushed: by one thread only after what it began is
+/// finished.
+pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
+    // The height of an entry is drawn; this is the highest.
+    const LINKS_BYTES_MAX: usize = 256;
+    let active = db.inner.commit.active();
+    let bytes = Buffer::bytes_for(batch.entries(), 0) + LINKS_BYTES_MAX * batch.len();
+    let buffers = db.inner.state.load().parts[0].buffers.len();
+    active.used_bytes() + bytes > active.capacity_bytes() && buffers >= db.inner.options.limits.write_buffers
+}
+
+impl Begun {
+    /// The second half: returns when the write is visible, and durable as asked.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn finish(self) -> Result<()> {
+        self.db.inner.complete(self.joined)
+    }
+}

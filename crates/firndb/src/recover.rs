@@ -254,8 +254,12 @@ impl Recovery {
             return Ok(());
         };
         let uuid = self.files.uuid;
-        let pool =
-            if self.read_only { Pool::open_read_only(config, uuid)? } else { Pool::open_or_create(config, uuid)? };
+        let pool = match (&self.options.environment.memory, self.read_only) {
+            (None, false) => Pool::open_or_create(config, uuid)?,
+            (None, true) => Pool::open_read_only(config, uuid)?,
+            (Some(memory), false) => Pool::open_simulated(memory, uuid)?,
+            (Some(memory), true) => Pool::open_simulated_read_only(memory, uuid)?,
+        };
         if !self.read_only {
             pool.finish_recovery()?;
         }

@@ -23,18 +23,34 @@ impl Inner {
         entries: impl Iterator<Item = Entry<'a>> + Clone,
         durability: Durability,
     ) -> Result<()> {
+        let joined = self.join(entries, durability)?;
+        self.complete(joined)
+    }
+
+    /// The first half of a write: `entries` are in a commit group, which is given to [`Inner::complete`].
+    pub(crate) fn join<'a>(
+        &self,
+        entries: impl Iterator<Item = Entry<'a>> + Clone,
+        durability: Durability,
+    ) -> Result<Joined> {
         let seed = self.commit.heights.fetch_add(1, Ordering::Relaxed);
         let bytes = self.check(entries.clone(), seed)?;
         self.stall.pace(bytes, || self.active_fill());
         loop {
             let ticket = self.reserve(entries.clone(), bytes, seed)?;
-            match self.commit.join(ticket, durability == Durability::Power) {
-                Joined::Leader(group) => {
-                    return self.commit.lead(&group, |log, group, members| self.write_group(log, group, members));
-                }
-                Joined::Follower(group) => return group.wait(),
-                Joined::Moved => {}
+            if let Some(joined) = self.commit.join(ticket, durability == Durability::Power) {
+                return Ok(joined);
             }
+        }
+    }
+
+    /// The second half: leads the group, or waits for who does.
+    pub(crate) fn complete(&self, joined: Joined) -> Result<()> {
+        match joined {
+            Joined::Leader(group) => {
+                self.commit.lead(&group, |log, group, members| self.write_group(log, group, members))
+            }
+            Joined::Follower(group) => group.wait(),
         }
     }
 

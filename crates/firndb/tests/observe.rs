@@ -80,7 +80,8 @@ fn events_and_stats_add_up() {
 fn idle_cursors_let_go() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, inline) = (Clock::manual(), Arc::new(Inline::new()));
-    let environment = Environment { clock: Some(clock.clone()), executor: Some(inline.clone()), fs: None };
+    let environment =
+        Environment { clock: Some(clock.clone()), executor: Some(inline.clone()), ..Environment::default() };
     let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
     fill(&db, 3);
     db.flush().unwrap();

@@ -11,6 +11,7 @@ use firn_base::checksum::crc32c;
 use firn_base::seed::{Seed, mix};
 use firn_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,6 +42,15 @@ pub(super) enum Verdict {
     Die,
 }
 
+/// What is done at the moment of death.
+pub(super) struct AtDeath(pub(super) Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for AtDeath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AtDeath")
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) seed: Seed,
@@ -52,6 +62,7 @@ pub(super) struct Disk {
     pub(super) faults: Vec<Fault>,
     pub(super) cap_bytes: Option<u64>,
     pub(super) crash_at: Option<u64>,
+    pub(super) at_death: Option<AtDeath>,
     pub(super) dead: bool,
     pub(super) mutations: u64,
     pub(super) trace: u64,
@@ -70,6 +81,7 @@ impl Disk {
             faults: Vec::new(),
             cap_bytes: None,
             crash_at: None,
+            at_death: None,
             dead: false,
             mutations: 0,
             trace: 0,
@@ -112,9 +124,16 @@ impl Disk {
 
     /// The end of the process: nothing passes from here on.
     pub(super) fn die(&mut self, path: &Path) -> Error {
+        self.halt();
+        crashed(path)
+    }
+
+    pub(super) fn halt(&mut self) {
         self.dead = true;
         self.locks.clear();
-        crashed(path)
+        if let Some(AtDeath(body)) = self.at_death.take() {
+            body();
+        }
     }
 
     pub(super) fn record(&mut self, kind: OpKind, path: &Path, offset: u64, bytes: &[u8], ok: bool) {

@@ -7,7 +7,7 @@
 //!
 //! Thread safety: one lock around everything. With more than one thread the trace depends on who comes first.
 
-use super::disk::{Disk, Operation};
+use super::disk::{AtDeath, Disk, Operation};
 use super::fault::{Fault, OpKind};
 use super::handle::{DIRECT_ALIGNMENT, SimFile, SimLock};
 use super::inode::Inode;
@@ -69,6 +69,17 @@ impl SimFs {
     pub fn crash_after(&self, count: u64) {
         let mut disk = self.disk.lock();
         disk.crash_at = Some(disk.mutations + count);
+    }
+
+    /// Ends the process now: all later operations fail. For a harness that cuts other media at this moment.
+    pub fn halt(&self) {
+        self.disk.lock().halt();
+    }
+
+    /// Calls `body` at the moment of death, whatever causes it, with this file system's lock held: `body` must not
+    /// touch it.
+    pub fn at_death(&self, body: impl FnOnce() + Send + 'static) {
+        self.disk.lock().at_death = Some(AtDeath(Box::new(body)));
     }
 
     /// Whether it is dead: every operation fails.

@@ -2,7 +2,8 @@
 //!
 //! 1. Creation is crash-safe: root slots and header without magic, fence; magic and session word, fence. A cut
 //!    creation has no magic and is created again; a header page that holds anything else is refused, not overwritten.
-//! 2. An open writes one word: that the session is not closed. Everything else was only read and checked.
+//! 2. An open writes one word: that the session is not closed. Everything else was only read and checked, and is made
+//!    durable, as a process that was killed may have left it in the cache.
 
 use super::Pool;
 use super::commit::write_session;
@@ -92,6 +93,16 @@ impl Pool {
         Self::over(region, db_uuid, Some(bytes), &PmConfig::volatile(bytes))
     }
 
+    /// As [`Pool::open_read_only`], of simulated memory.
+    ///
+    /// # Errors
+    /// As [`Pool::open_read_only`].
+    pub fn open_simulated_read_only(sim: &SimRegion, db_uuid: [u8; 16]) -> Result<Self> {
+        let region = sim.region()?.reader()?;
+        let config = PmConfig::volatile(region.len());
+        Self::over(Arc::new(region), db_uuid, None, &config)
+    }
+
     fn over_file(
         file: File,
         path: &Path,
@@ -170,6 +181,10 @@ impl Pool {
             }
         }
         if !pool.is_read_only() {
+            // What is here may have been written by a process that was killed before its fence: it is trusted from now
+            // on, so it must be durable first. Of a new pool this takes the magic along.
+            pool.region.flush(&sites::PM_REOPEN_FLUSH, 0, DATA_START)?;
+            pool.region.sync(&sites::PM_REOPEN_SYNC, &[(0, DATA_START)])?;
             write_session(&pool.region, next, &uuid)?;
         }
         if pool.region.kind() == Kind::Emulated {
@@ -208,10 +223,8 @@ fn create(region: &Region, uuid: &[u8; 16], bytes: u64) -> Result<(Session, Root
     region.fence(&sites::PM_CREATE_FENCE);
     region.sync(&sites::PM_CREATE_SYNC, &[(0, DATA_START)])?;
 
+    // Durable with the session word, which every open writes next. A cut before that finds an unfinished creation.
     region.store_u64(MAGIC_AT, POOL_MAGIC)?;
-    // The fence (and sync) of the session word, which every open writes next, makes the magic durable too. A cut before
-    // it finds an unfinished creation.
-    region.flush(&sites::PM_MAGIC_FLUSH, MAGIC_AT, 8)?;
     Ok((session, root))
 }
 

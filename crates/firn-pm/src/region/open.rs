@@ -114,9 +114,16 @@ impl Region {
         Self::map(Kind::Volatile, "the volatile pool".to_owned(), anonymous(len)?, len, true)
     }
 
-    /// Memory that `tracker` watches, holding the tracker's durable bytes.
+    /// The same memory, to read only.
+    pub(crate) fn reader(&self) -> Result<Self> {
+        let failed = |source| Error::from_io("map", Path::new(&self.place), source);
+        let memory = self.memory.try_clone().map_err(failed)?;
+        Self::map(self.kind, self.place.clone(), memory, self.len(), false)
+    }
+
+    /// Memory that `tracker` watches, holding what it says.
     pub(crate) fn simulated(tracker: Arc<Tracker>) -> Result<Self> {
-        let bytes = tracker.durable();
+        let bytes = tracker.visible();
         let len = bytes.len() as u64;
         let memory = anonymous(len)?;
         // Zero pages stay untouched, the others are written by the kernel: page faults are what an image costs most.

@@ -31,6 +31,19 @@ impl Cut {
         image
     }
 
+    /// What the process that starts next finds if only the process ended: all that was stored, of which a later power
+    /// cut may lose what this one could have.
+    pub fn killed(&self) -> SimRegion {
+        let tracker = Tracker::new(self.durable.clone(), self.mode);
+        tracker.state.lock().inherit(&self.point);
+        SimRegion { tracker: Arc::new(tracker), mapped: Arc::default() }
+    }
+
+    /// What the machine that starts next finds; `seed` as for [`Cut::image`].
+    pub fn power_cut(&self, seed: u64) -> SimRegion {
+        SimRegion::from_image(self.image(seed), self.mode)
+    }
+
     /// Lines that it could lose.
     pub fn pending(&self) -> usize {
         self.point.lines.len()

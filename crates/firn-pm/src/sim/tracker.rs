@@ -136,6 +136,18 @@ impl Tracker {
         self.state.lock().durable.clone()
     }
 
+    /// The bytes as a load sees them.
+    pub(crate) fn visible(&self) -> Vec<u8> {
+        let state = self.state.lock();
+        let mut bytes = state.durable.clone();
+        for (&at, line) in &state.lines {
+            if let Some(newest) = line.versions.last() {
+                bytes[at as usize..][..LINE_BYTES as usize].copy_from_slice(&newest.bytes);
+            }
+        }
+        bytes
+    }
+
     pub(crate) fn grow(&self, new_len: u64) {
         self.state.lock().durable.resize(new_len as usize, 0);
     }
@@ -268,6 +280,15 @@ impl State {
                 line.pin(me);
             }
         }
+    }
+
+    /// Takes over what is not durable after a point, from a process that ended there: nobody's flush is on its way.
+    pub(crate) fn inherit(&mut self, point: &CrashPoint) {
+        let line = |pending: &PendingLine| {
+            let PendingLine { line, versions, is_streamed } = pending.clone();
+            (line, Line { versions, pins: Vec::new(), is_streamed })
+        };
+        self.lines = point.lines.iter().map(line).collect();
     }
 
     pub(crate) fn record(&mut self, at: Instruction) {

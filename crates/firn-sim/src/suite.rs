@@ -1,0 +1,124 @@
+//! The table of suites: what tests, mutants and soak run. A suite is a function from a seed to what it saw; it panics
+//! if an invariant does not hold.
+
+use crate::suites::{damage, io, joint, model, recovery};
+use crate::tally::Tally;
+use crate::tier::{Tier, each_seed};
+use std::sync::{Arc, Mutex};
+
+/// One suite.
+#[derive(Debug)]
+pub struct Suite {
+    /// What it is called, here and in `FIRN_SUITE`.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// Seeds in a tier, from 0 on.
+    pub seeds: fn(Tier) -> u64,
+    /// Runs one.
+    pub run: fn(u64) -> Tally,
+}
+
+/// All of them.
+pub static SUITES: &[Suite] = &[
+    Suite {
+        name: "joint",
+        about: "one cut through memory and files, anywhere in the whole engine, and again in its recovery",
+        seeds: |tier| tier.scale(1000),
+        run: joint::joint,
+    },
+    Suite {
+        name: "creation_cut",
+        about: "creating a database, cut any number of times",
+        seeds: |tier| tier.scale(200),
+        run: recovery::creation_cut,
+    },
+    Suite {
+        name: "recovery_cut",
+        about: "a recovery, cut at every operation of its files and every store of its memory",
+        seeds: |tier| tier.scale(12),
+        run: recovery::recovery_cut,
+    },
+    Suite {
+        name: "dir_exhaust",
+        about: "every subset of the pending directory operations",
+        seeds: |tier| tier.scale(150),
+        run: recovery::dir_exhaust,
+    },
+    Suite {
+        name: "unsynced_ends",
+        about: "unsynced ends of logs, lost in any order",
+        seeds: |tier| tier.scale(24),
+        run: recovery::unsynced_ends,
+    },
+    Suite {
+        name: "io_countdown",
+        about: "the n-th operation fails, once or for ever",
+        seeds: |tier| tier.scale(1000),
+        run: io::io_countdown,
+    },
+    Suite {
+        name: "io_several",
+        about: "several operations fail, none of them a sync: all goes on once the disk works",
+        seeds: |tier| tier.scale(1000),
+        run: io::io_several,
+    },
+    Suite {
+        name: "fsync_fail",
+        about: "a failed sync poisons, and a reopen recovers",
+        seeds: |tier| tier.scale(300),
+        run: io::fsync_fail,
+    },
+    Suite {
+        name: "disk_cap",
+        about: "the disk is full in 4 KiB steps, then has room again",
+        seeds: |tier| tier.scale(200),
+        run: io::disk_cap,
+    },
+    Suite {
+        name: "read_faults",
+        about: "reads that fail or lie give an error or the right value",
+        seeds: |tier| tier.scale(100),
+        run: model::read_faults,
+    },
+    Suite {
+        name: "bit_exhaust",
+        about: "one bit of every byte of a golden database",
+        seeds: damage::bit_exhaust_seeds,
+        run: damage::bit_exhaust,
+    },
+    Suite {
+        name: "cut_extend",
+        about: "log and manifest cut at every byte, every file extended, blocks of 4 KiB in the wrong place",
+        seeds: damage::cut_extend_seeds,
+        run: damage::cut_extend,
+    },
+    Suite {
+        name: "model",
+        about: "random operations against a sorted map, with checkpoints, reopens and read-only opens",
+        seeds: |tier| tier.scale(100),
+        run: model::model,
+    },
+];
+
+impl Suite {
+    /// The suite of this name.
+    pub fn named(name: &str) -> Option<&'static Suite> {
+        SUITES.iter().find(|suite| suite.name == name)
+    }
+
+    /// Runs the tier's seeds, spread over threads, and prints what was seen.
+    ///
+    /// # Panics
+    /// If a seed fails, naming it and the command that replays it.
+    pub fn test(&'static self) {
+        let total = Arc::new(Mutex::new(Tally::default()));
+        let into = total.clone();
+        let seeds = (self.seeds)(Tier::get());
+        each_seed(self.name, seeds, move |seed| {
+            let tally = (self.run)(seed);
+            into.lock().expect("no panic under the lock").add(tally);
+        });
+        println!("suite {}: {seeds} seeds, {}", self.name, total.lock().expect("no panic under the lock"));
+    }
+}

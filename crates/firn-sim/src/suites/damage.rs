@@ -1,0 +1,268 @@
+//! Media that lie: every byte of a small database damaged, logs and manifests cut at every byte, files extended, blocks
+//! in the wrong place. What comes back is right or is an error; nothing is silently wrong, and nothing panics.
+//!
+//! A seed is a golden database (closed or not, with a pool or without, one of many) and a shard of its places; the
+//! seeds of one number of database are together exhaustive.
+#![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
+
+use crate::machine::{Machine, fingerprint};
+use crate::model::{Death, History, Map};
+use crate::session::Session;
+use crate::setup::Setup;
+use crate::tally::Tally;
+use crate::tier::Tier;
+use firn_base::seed::{Seed, mix};
+use firn_fs::{Fs, SimFs};
+use firn_pm::sim::{Mode, SimRegion};
+use firndb::{Db, Durability, ErrorKind};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Databases of one number: closed or not, with a pool or without.
+const KINDS: u64 = 4;
+const SHARDS: u64 = 256;
+const BYTES_MAX: u64 = 48 << 10;
+
+/// A small database with tables on two levels and a log with writes behind them, all acknowledged.
+struct Golden {
+    setup: Setup,
+    machine: Machine,
+    now: Map,
+    /// The length of the last log before the last writes and after each, and the contents then.
+    steps: Vec<(u64, Map)>,
+    closed: bool,
+}
+
+/// What is done to it.
+#[derive(Debug)]
+enum Damage {
+    Flip(PathBuf, usize, u32),
+    FlipMemory(usize, u32),
+    Cut(PathBuf, u64),
+    Extend(PathBuf, Vec<u8>),
+    Misplace(PathBuf, usize, usize),
+}
+
+thread_local! {
+    static LAST: RefCell<Option<(u64, Rc<Golden>)>> = const { RefCell::new(None) };
+}
+
+/// The database with this number, and the shard that is meant.
+fn golden(seed: u64) -> (Rc<Golden>, u64) {
+    let (number, shard) = (seed / (KINDS * SHARDS) * KINDS + seed % KINDS, seed / KINDS % SHARDS);
+    let known = LAST.with_borrow(|last| last.as_ref().filter(|last| last.0 == number).map(|last| last.1.clone()));
+    let golden = known.unwrap_or_else(|| Rc::new(Golden::new(number)));
+    LAST.set(Some((number, golden.clone())));
+    (golden, shard)
+}
+
+pub(crate) fn bit_exhaust_seeds(tier: Tier) -> u64 {
+    if tier == Tier::Ci { KINDS * SHARDS } else { KINDS * SHARDS / 16 }
+}
+
+pub(crate) fn cut_extend_seeds(tier: Tier) -> u64 {
+    if tier == Tier::Ci { KINDS * SHARDS } else { KINDS * SHARDS / 4 }
+}
+
+/// One bit of every byte, of files and memory.
+pub(crate) fn bit_exhaust(seed: u64) -> Tally {
+    let (golden, shard) = golden(seed);
+    let files = golden.machine.fs.files();
+    let read = files.iter().filter(|(path, _)| !["LOCK", "OPTIONS"].iter().any(|name| path.ends_with(name)));
+    let bit = |byte: u64| mix(seed ^ byte) as u32 % 8;
+    let in_file = |path: &PathBuf, byte: u64| Damage::Flip(path.clone(), byte as usize, bit(byte));
+    let mut all: Vec<Damage> = read.flat_map(|(path, len)| (0..*len).map(move |byte| in_file(path, byte))).collect();
+    let memory = golden.machine.memory.as_ref().map_or(0, |memory| memory.durable().len() as u64);
+    all.extend((0..memory).map(|byte| Damage::FlipMemory(byte as usize, bit(byte))));
+    golden.check_shard(&all, shard)
+}
+
+/// Logs and manifests cut at every byte, every file extended, and blocks of 4 KiB in each other's place.
+pub(crate) fn cut_extend(seed: u64) -> Tally {
+    let (golden, shard) = golden(seed);
+    let fs = &golden.machine.fs;
+    let mut garbage = vec![0; 5000];
+    Seed::new(1).fill(&mut garbage);
+    let mut all = Vec::new();
+    for (path, len) in fs.files() {
+        let name = path.to_string_lossy();
+        if name.ends_with("LOCK") || name.ends_with("OPTIONS") {
+            continue;
+        }
+        if path == last_log(fs) || name.contains("MANIFEST-") {
+            all.extend((0..len).map(|cut| Damage::Cut(path.clone(), cut)));
+        }
+        let own = fs.read_file(&path).unwrap();
+        if !name.ends_with("CURRENT") {
+            let more = [vec![0; 1], vec![0; 4096], garbage.clone(), own[own.len() / 2..].to_vec(), own.clone()];
+            all.extend(more.into_iter().map(|more| Damage::Extend(path.clone(), more)));
+        }
+        let blocks = len.div_ceil(4096) as usize;
+        let pairs = (0..=blocks).flat_map(|a| (0..blocks).map(move |b| (a, b))).filter(|(a, b)| a != b);
+        all.extend(pairs.map(|(source, target)| Damage::Misplace(path.clone(), source, target)));
+    }
+    golden.check_shard(&all, shard)
+}
+
+impl Golden {
+    fn new(number: u64) -> Golden {
+        let (closed, pool) = (number.is_multiple_of(2), number / 2 % 2 == 1);
+        let setup = Setup { pool, write_buffer_bytes: 6 << 10, keys: 40, value_bytes_max: 120, ..Setup::small() };
+        let memory = pool.then(|| SimRegion::new(40 << 10, Mode::Adr));
+        let machine = Machine::of(setup.file_system(1), memory);
+        let mut random = Seed::new(3 + number / KINDS);
+        let mut session = Session::open(&setup, &machine, History::default()).unwrap();
+        let write = |session: &mut Session, random: &mut Seed| {
+            let (key, mut value) = (setup.key(random), setup.value(random));
+            value.truncate(300);
+            let change = (key, (!random.one_in(6)).then_some(value));
+            session.write(vec![change], Durability::Power).unwrap();
+        };
+        for round in 0..4 {
+            for _ in 0..30 {
+                write(&mut session, &mut random);
+            }
+            session.db().flush().unwrap();
+            if round == 1 {
+                session.db().compact_range(None, None).unwrap();
+            }
+        }
+        session.db().wait_idle().unwrap();
+        // The first write begins the log.
+        let mut steps = vec![(0, session.history.now().clone())];
+        for _ in 0..12 {
+            write(&mut session, &mut random);
+            let log = last_log(&machine.fs);
+            steps.push((machine.fs.len(&log).unwrap(), session.history.now().clone()));
+        }
+        let now = session.history.now().clone();
+        if closed {
+            session.release();
+            drop(session);
+        }
+        let machine = machine.die(Death::Kill, &mut random);
+        let bytes: u64 = machine.fs.files().iter().map(|(_, len)| len).sum();
+        assert!(bytes <= BYTES_MAX, "{bytes} bytes are too many for an exhaustive suite");
+        Golden { setup, machine, now, steps, closed }
+    }
+
+    fn check_shard(&self, all: &[Damage], shard: u64) -> Tally {
+        let mut tally = Tally::default();
+        for damage in all.iter().skip(shard as usize).step_by(SHARDS as usize) {
+            let damaged = self.machine.duplicate();
+            let damaged = self.inflict(damage, damaged);
+            tally.recovered(fingerprint(&damaged));
+            self.check(&damaged, damage);
+        }
+        tally
+    }
+
+    fn inflict(&self, damage: &Damage, machine: Machine) -> Machine {
+        let own = |path: &Path| self.machine.fs.read_file(path).unwrap();
+        match damage {
+            Damage::Flip(path, byte, bit) => machine.fs.flip(path, *byte, *bit).unwrap(),
+            Damage::Cut(path, len) => machine.fs.cut(path, *len as usize).unwrap(),
+            Damage::Extend(path, more) => machine.fs.extend(path, more).unwrap(),
+            Damage::Misplace(path, source, target) => machine.fs.misplace(path, &own(path), *source, *target).unwrap(),
+            Damage::FlipMemory(byte, bit) => {
+                let mut image = machine.memory.as_ref().unwrap().durable();
+                image[*byte] ^= 1 << bit;
+                return Machine::of(machine.fs, Some(SimRegion::from_image(image, Mode::Adr)));
+            }
+        }
+        machine
+    }
+
+    /// Opens a damaged copy and reads all of it. What it shows must be allowed, as far as there is no error.
+    fn check(&self, damaged: &Machine, damage: &Damage) {
+        let (options, _, _) = self.setup.options(&damaged.fs, damaged.memory.as_ref());
+        let what = self.name(damage);
+        let db = match Db::open(Session::dir(), options) {
+            Ok(db) => db,
+            Err(error) => {
+                let kind = error.kind();
+                let torn_end = matches!(damage, Damage::Cut(path, len)
+                    if !self.closed && !self.setup.pool && is_log(path) && *len >= self.steps[1].0);
+                assert!(!torn_end, "{what}: a torn end is no damage: {error:?}");
+                let known = matches!(kind, ErrorKind::Corruption | ErrorKind::Incompatible | ErrorKind::Invalid);
+                assert!(known, "{what}: open: {error:?}");
+                return;
+            }
+        };
+        // With a pool the bytes that were cut off may still be there.
+        let known_whole = self.closed && !self.setup.pool;
+        assert!(!matches!(damage, Damage::Cut(path, _) if known_whole && is_log(path)), "{what}: opened, as if whole");
+        let right = self.allowed(damage).into_iter().any(|map| shows(&db, map));
+        assert!(right, "{what}: wrong values without an error");
+        if let Err(error) = db.verify() {
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{what}: verify: {error}");
+        }
+    }
+
+    /// Of a log that was not closed the end is only known from itself: the last frame may be taken for a torn one, and
+    /// where it is cut there it ends.
+    fn allowed(&self, damage: &Damage) -> Vec<&Map> {
+        let before = &self.steps[self.steps.len() - 2].1;
+        match damage {
+            _ if self.closed => vec![&self.now],
+            Damage::Flip(path, ..) if is_log(path) => vec![&self.now, before],
+            Damage::FlipMemory(..) => vec![&self.now, before],
+            Damage::Misplace(path, ..) if is_log(path) => {
+                [&self.now].into_iter().chain(self.steps.iter().map(|(_, map)| map)).collect()
+            }
+            Damage::Cut(path, len) if is_log(path) && !self.setup.pool => {
+                let whole = self.steps.iter().rfind(|(end, _)| end <= len);
+                vec![&whole.expect("the first step has length 0").1]
+            }
+            _ => vec![&self.now],
+        }
+    }
+
+    fn name(&self, damage: &Damage) -> String {
+        let database = format!("closed: {}, pool: {}", self.closed, self.setup.pool);
+        match damage {
+            Damage::Extend(path, more) => format!("{database}, {} with {} bytes more", path.display(), more.len()),
+            damage => format!("{database}, {damage:?}"),
+        }
+    }
+}
+
+fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "log")
+}
+
+fn last_log(fs: &SimFs) -> PathBuf {
+    let files = fs.files();
+    let logs = files.iter().filter(|(path, _)| is_log(path));
+    logs.map(|(path, _)| path.clone()).next_back().expect("a log")
+}
+
+/// Whether all that can be read without an error is what `map` says.
+fn shows(db: &Db, map: &Map) -> bool {
+    let gets = map.iter().all(|(key, value)| match db.get(key) {
+        Ok(got) => got.is_some_and(|got| got == value[..]),
+        Err(error) => error.kind() == ErrorKind::Corruption,
+    });
+    let absent = (0..60u32).map(|n| format!("k{n:04}").into_bytes()).filter(|key| !map.contains_key(key));
+    let absent = absent.into_iter().all(|key| !matches!(db.get(&key), Ok(Some(_))));
+    gets && absent && scan_is_right(db, map, true) && scan_is_right(db, map, false)
+}
+
+fn scan_is_right(db: &Db, map: &Map, forward: bool) -> bool {
+    let mut want: Vec<_> = map.iter().collect();
+    if !forward {
+        want.reverse();
+    }
+    let Ok(mut iter) = db.iter() else { return true };
+    let mut moved = if forward { iter.first() } else { iter.last() };
+    for (key, value) in want {
+        match moved {
+            Err(error) => return error.kind() == ErrorKind::Corruption,
+            Ok(()) if !iter.valid() || iter.key() != key || iter.value() != value => return false,
+            Ok(()) => {}
+        }
+        moved = if forward { iter.next() } else { iter.prev() };
+    }
+    moved.is_err() || !iter.valid()
+}

@@ -1,0 +1,143 @@
+//! One cut through the whole engine, anywhere: run, die, recover, compare; and again inside the recovery.
+
+use crate::contents::read_all;
+use crate::machine::{Machine, fingerprint};
+use crate::model::{Death, History, Map};
+use crate::session::{Session, orphans};
+use crate::setup::Setup;
+use crate::tally::Tally;
+use firn_base::seed::{Seed, mix};
+
+/// What a death left.
+struct Remains {
+    machine: Machine,
+    history: History,
+    death: Death,
+}
+
+/// Runs one seed. Panics if an invariant does not hold.
+pub(crate) fn joint(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let mut tally = Tally::default();
+    let setup = Setup::random(&mut random);
+    let machine = Machine::new(&setup, seed);
+    let mut remains = Remains { machine, history: History::default(), death: Death::Kill };
+    for _ in 0..1 + random.below(3) {
+        remains = live_and_die(&setup, remains, &mut random, &mut tally);
+        recover_thrice(&setup, &remains, &mut random, &mut tally);
+    }
+    let mut session = recover(&setup, &remains, &mut tally);
+    session.run(50, &mut random).expect("fifty more operations");
+    session.settle().expect("the end");
+    tally
+}
+
+/// Opens what is there, runs, and dies at some operation.
+fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut Tally) -> Remains {
+    let Remains { machine, history, death: before } = remains;
+    let operations = 20 + random.below(300);
+    // A quarter of the deaths come between operations, when nothing is under way.
+    if !random.one_in(4) {
+        arm(&machine, 4 << random.below(9), random);
+    }
+    let cut = if random.one_in(3) { Death::Kill } else { Death::Power };
+    let death = promised(setup, cut);
+    // Until everything was recovered and read, what an earlier power cut may have taken need not be there.
+    let both = if before == Death::Power { Death::Power } else { death };
+    let mut session = match Session::open(setup, &machine, history.clone()) {
+        Ok(session) => session,
+        Err(error) => {
+            assert!(machine.fs.crashed(), "open: {error}");
+            return Remains { machine: machine.die(cut, random), history, death: both };
+        }
+    };
+    tally.recovered(fingerprint(&machine));
+    match read_all(session.db()) {
+        Ok(_) if machine.fs.crashed() => return Remains { machine: machine.die(cut, random), history, death: both },
+        Ok(got) => {
+            if let Err(account) = history.check(&got, before) {
+                panic!("{account}");
+            }
+            session.history.restart(got);
+        }
+        Err(error) => {
+            assert!(machine.fs.crashed(), "read: {error}");
+            return Remains { machine: machine.die(cut, random), history, death: both };
+        }
+    }
+    if let Err(error) = session.run(operations, random) {
+        assert!(machine.fs.crashed(), "without a fault: {error:?}");
+    }
+    let after = machine.die(cut, random);
+    if let Err(error) = session.check_checkpoints(&after.fs.duplicate()) {
+        panic!("a checkpoint: {error:?}");
+    }
+    Remains { machine: after, history: std::mem::take(&mut session.history), death }
+}
+
+/// Lets a machine die within `reach` operations of its files, or with a pool of its memory.
+fn arm(machine: &Machine, reach: u64, random: &mut Seed) {
+    match machine.memory.is_some() && random.one_in(2) {
+        true => machine.crash_after_stores(1 + random.below(2 * reach)),
+        false => machine.crash_after(1 + random.below(reach)),
+    }
+}
+
+/// What must survive `cut`: with a pool under the log, which is durable at the fence, even a power cut takes nothing
+/// that was acknowledged, whatever its durability.
+fn promised(setup: &Setup, cut: Death) -> Death {
+    if setup.pool { Death::Kill } else { cut }
+}
+
+/// Recovers copies of the remains: once whole, and with cuts inside; what comes back is the same (I4).
+fn recover_thrice(setup: &Setup, remains: &Remains, random: &mut Seed, tally: &mut Tally) {
+    let session = recover(setup, remains, tally);
+    let (mutations, got) = (session.fs().mutations(), session.history.now().clone());
+    drop(session);
+    for _ in 0..random.below(3) {
+        let machine = remains.machine.duplicate();
+        arm(&machine, mutations, random);
+        let cut = Session::open(setup, &machine, remains.history.clone());
+        let how = if random.one_in(2) { Death::Kill } else { Death::Power };
+        let machine = machine.die(how, random);
+        drop(cut);
+        let death = promised(setup, how);
+        // A kill leaves bytes unsynced; a power cut in the recovery that follows may take them.
+        let weaker = remains.death == Death::Kill && death == Death::Power;
+        let history = remains.history.clone();
+        let again = Remains { machine, history, death: if weaker { death } else { remains.death } };
+        let session = recover(setup, &again, tally);
+        // What was written and not acknowledged survived the kill; a power cut may take it until a recovery is through.
+        if remains.death == Death::Power || how == Death::Kill {
+            assert_same(&got, session.history.now());
+        }
+    }
+}
+
+fn assert_same(once: &Map, twice: &Map) {
+    assert!(
+        once == twice,
+        "I4: a recovery that was cut and made again gives {} entries, not {}",
+        twice.len(),
+        once.len()
+    );
+}
+
+/// Recovers a copy of the remains and checks what came back.
+fn recover(setup: &Setup, remains: &Remains, tally: &mut Tally) -> Session {
+    let machine = remains.machine.duplicate();
+    tally.recovered(fingerprint(&machine));
+    let mut session = match Session::open(setup, &machine, remains.history.clone()) {
+        Ok(session) => session,
+        Err(error) => panic!("recovery after {:?} (pool: {}): {error:?}", remains.death, setup.pool),
+    };
+    let wrong = orphans(session.db(), &machine.fs, Session::dir()).expect("a directory");
+    assert!(wrong.is_empty(), "I5: {wrong:?}");
+    session.db().verify().expect("I7");
+    let got = read_all(session.db()).expect("readable");
+    if let Err(account) = remains.history.check(&got, remains.death) {
+        panic!("{account} (pool: {})", setup.pool);
+    }
+    session.history.restart(got);
+    session
+}

@@ -1,0 +1,7 @@
+//! The suites of the whole engine, one file each.
+
+pub(crate) mod damage;
+pub(crate) mod io;
+pub(crate) mod joint;
+pub(crate) mod model;
+pub(crate) mod recovery;

@@ -1,0 +1,162 @@
+//! Cuts inside creating and recovering a database, at every operation, and with every subset of pending names.
+//!
+//! Found here: a creation that was cut twice left two logs without CURRENT, which no open would take; and a recovery
+//! gave the pool's log buffer to the new log before the manifest named what the buffer held, so that a kill between
+//! lost it.
+#![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
+
+use crate::contents::read_all;
+use crate::machine::{Machine, fingerprint};
+use crate::model::{Death, History};
+use crate::session::Session;
+use crate::setup::Setup;
+use crate::tally::Tally;
+use firn_base::seed::Seed;
+use firn_fs::{CrashPlan, Keep, OpKind, Operation, SECTOR, SimFs};
+use firndb::Durability;
+
+/// Recovers a machine and checks what came back.
+fn recover(setup: &Setup, machine: &Machine, history: &History, death: Death, tally: &mut Tally) -> Session {
+    tally.recovered(fingerprint(machine));
+    let mut session = Session::open(setup, machine, history.clone()).expect("recovery");
+    let got = read_all(session.db()).unwrap();
+    history.check(&got, death).unwrap_or_else(|account| panic!("{account}"));
+    session.history.restart(got);
+    session
+}
+
+/// Creating a database is cut, any number of times.
+pub(crate) fn creation_cut(seed: u64) -> Tally {
+    let (mut tally, mut random) = (Tally::default(), Seed::new(seed));
+    let setup = Setup { pool: random.one_in(2), ..Setup::small() };
+    let mut machine = Machine::new(&setup, seed);
+    for _ in 0..1 + random.below(4) {
+        match setup.pool && random.one_in(2) {
+            true => machine.crash_after_stores(1 + random.below(40)),
+            false => machine.crash_after(1 + random.below(14)),
+        }
+        let cut = Session::open(&setup, &machine, History::default());
+        machine = machine.die(if random.one_in(2) { Death::Kill } else { Death::Power }, &mut random);
+        drop(cut);
+    }
+    let mut session = recover(&setup, &machine, &History::default(), Death::Power, &mut tally);
+    session.run(30, &mut random).unwrap();
+    session.settle().unwrap();
+    tally
+}
+
+/// A database whose process was killed in the middle of things.
+fn killed(setup: &Setup, seed: u64, operations: u64) -> (Machine, History) {
+    let mut random = Seed::new(seed);
+    let machine = Machine::new(setup, seed);
+    let mut session = Session::open(setup, &machine, History::default()).unwrap();
+    session.run(operations, &mut random).unwrap();
+    (machine.die(Death::Kill, &mut random), session.history.clone())
+}
+
+/// A recovery is cut at every operation of its files, and at every store and fence of its memory.
+pub(crate) fn recovery_cut(seed: u64) -> Tally {
+    let (mut tally, mut random) = (Tally::default(), Seed::new(seed));
+    let setup = Setup { pool: random.one_in(2), ..Setup::small() };
+    let (image, history) = killed(&setup, seed, 60);
+    for in_memory in [false, true] {
+        for count in (1..).take(if in_memory && !setup.pool { 0 } else { usize::MAX }) {
+            let machine = image.duplicate();
+            if in_memory {
+                machine.crash_after_stores(count)
+            } else {
+                machine.crash_after(count)
+            }
+            let cut = Session::open(&setup, &machine, history.clone());
+            let whole = !machine.fs.crashed();
+            let power = if setup.pool { Death::Kill } else { Death::Power };
+            let again = machine.duplicate();
+            recover(&setup, &machine.die(Death::Kill, &mut random), &history, Death::Kill, &mut tally);
+            for _ in 0..3 {
+                recover(&setup, &again.duplicate().die(Death::Power, &mut random), &history, power, &mut tally);
+            }
+            drop(cut);
+            if whole {
+                break;
+            }
+        }
+    }
+    tally
+}
+
+/// Every subset of the pending directory operations, at a random moment of a random run.
+pub(crate) fn dir_exhaust(seed: u64) -> Tally {
+    let (mut tally, setup, mut random) = (Tally::default(), Setup::small(), Seed::new(seed));
+    let machine = Machine::new(&setup, seed);
+    let fs = machine.fs.clone();
+    let mut session = Session::open(&setup, &machine, History::default()).unwrap();
+    fs.crash_after(1 + random.below(400));
+    let _crashed = session.run(500, &mut random);
+    let pending = fs.pending_names().min(5);
+    for mask in 0..1u64 << pending {
+        for data in [Keep::Nothing, Keep::Some] {
+            let after = fs.power_cut_with(CrashPlan { seed, data, names: Some(mask) });
+            recover(&setup, &Machine::of(after, None), &session.history, Death::Power, &mut tally);
+        }
+    }
+    tally
+}
+
+/// The end of a log is an unsynced record of the manifest under process durability. Where it crossed a sector's border
+/// and a second record followed, a power cut left the second without the first, and open called it Corruption.
+pub(crate) fn unsynced_ends(seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    let (whole, _) = run_unsynced(seed, None);
+    for count in syncs_behind_a_border(&whole.log()) {
+        let (fs, history) = run_unsynced(seed, Some(count));
+        assert!(fs.crashed(), "a run is a function of its seed");
+        for cut in 0..20 {
+            let plan = CrashPlan { seed: cut, data: Keep::Some, names: None };
+            let machine = Machine::of(fs.power_cut_with(plan), None);
+            recover(&Setup::small(), &machine, &history, Death::Power, &mut tally);
+        }
+    }
+    tally
+}
+
+/// Fills buffers one after the other without a sync, until the mutation that is given.
+fn run_unsynced(seed: u64, crash_at: Option<u64>) -> (SimFs, History) {
+    let mut random = Seed::new(seed);
+    let setup = Setup { power_percent: 0, write_buffer_bytes: 4 << 10, ..Setup::small() };
+    let fs = setup.file_system(seed);
+    crash_at.into_iter().for_each(|count| fs.crash_after(count));
+    let mut session = Session::open(&setup, &Machine::of(fs.clone(), None), History::default()).unwrap();
+    for _ in 0..seed % 7 {
+        // Records of different lengths, to come upon borders everywhere.
+        session.db().flush().unwrap();
+    }
+    for _ in 0..600 {
+        let change = (setup.key(&mut random), Some(setup.value(&mut random)));
+        if session.write(vec![change], Durability::Process).is_err() {
+            break;
+        }
+    }
+    (fs, session.history)
+}
+
+/// Which mutations are syncs of the manifest behind a record that ends in another sector than it began.
+fn syncs_behind_a_border(log: &[Operation]) -> Vec<u64> {
+    let (mut counts, mut unsynced) = (Vec::new(), Vec::new());
+    for (count, op) in (1..).zip(log.iter().filter(|op| op.kind.mutates())) {
+        if !op.path.to_string_lossy().contains("MANIFEST") {
+            continue;
+        }
+        match op.kind {
+            OpKind::Write => unsynced.push((op.offset, op.offset + op.len)),
+            OpKind::Sync => {
+                let crosses = |(from, to): &(u64, u64)| from / SECTOR as u64 != to / SECTOR as u64;
+                if unsynced.first().is_some_and(crosses) {
+                    counts.push(count);
+                }
+                unsynced.clear();
+            }
+            _ => {}
+        }
+    }
+    counts
+}

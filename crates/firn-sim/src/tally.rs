@@ -1,0 +1,40 @@
+//! What a suite has seen.
+
+use std::collections::HashSet;
+use std::fmt;
+
+/// Counts of one run, or of several together.
+#[derive(Debug, Default, Clone)]
+pub struct Tally {
+    /// Times that something was opened after a death, a fault or damage.
+    pub recoveries: u64,
+    /// Distinct crash images, disks or damaged databases, by fingerprint.
+    pub images: HashSet<u64>,
+    /// Real processes that were killed.
+    pub kills: u64,
+}
+
+impl Tally {
+    /// Adds another's.
+    pub fn add(&mut self, other: Tally) {
+        self.recoveries += other.recoveries;
+        self.kills += other.kills;
+        self.images.extend(other.images);
+    }
+
+    /// Something with this fingerprint was recovered.
+    pub fn recovered(&mut self, fingerprint: u64) {
+        self.recoveries += 1;
+        self.images.insert(fingerprint);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} recoveries of {} distinct images", self.recoveries, self.images.len())?;
+        if self.kills > 0 {
+            write!(f, ", {} kills", self.kills)?;
+        }
+        Ok(())
+    }
+}
