@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod contents;
+pub mod decoders;
 mod joint;
 mod model;
 mod session;
