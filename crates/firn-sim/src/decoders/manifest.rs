@@ -1,6 +1,6 @@
 //! The manifest: an edit, a whole manifest, and CURRENT.
 
-use super::patch::{clamp_u32, put_u32};
+use super::patch::{clamp_u32, clamp_u64, put_u32};
 use super::{Target, check_refusal, no_checksum, real};
 use firn_base::checksum::{crc32c, crc32c_salted};
 use firn_base::coding::get_u32;
@@ -64,6 +64,7 @@ pub(super) fn mend_records(bytes: &mut [u8], id: u64) {
     let mut at = 0;
     while let Some(room) = bytes.len().checked_sub(at + RECORD_HEADER) {
         let len = clamp_u32(bytes, at, room);
+        clamp_u64(bytes, at + 8, at);
         let crc = crc32c_salted(id, at as u64, &[&bytes[at + 8..at + RECORD_HEADER + len]]);
         put_u32(bytes, at + 4, crc);
         at += RECORD_HEADER + len;

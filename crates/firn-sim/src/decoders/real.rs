@@ -2,7 +2,7 @@
 
 use crate::setup::Setup;
 use firn_fs::SimFs;
-use firndb::{Codec, Db, Result};
+use firndb::{Codec, Db, Result, WriteBatch, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -29,11 +29,14 @@ impl Real {
         let (options, _inline, _clock) = setup.options(&fs, None);
         let db = Db::open(DIR, options)?;
         for round in 0..3u8 {
-            for n in 0..14u8 {
-                let value = vec![b'a' + n % 3; usize::from(n) * 5];
+            for n in 0..30u8 {
+                let value = vec![b'a' + n % 3; usize::from(n) * 3];
                 db.put(format!("key{:02}", n * 2 + round % 2), value)?;
             }
             db.delete(format!("key{:02}", round * 6))?;
+            let mut batch = WriteBatch::new();
+            batch.put(b"key07", b"").put(b"long key".repeat(12), b"value").delete(b"key09");
+            db.write(batch, &WriteOptions::default())?;
             if round < 2 {
                 db.flush()?;
             }
