@@ -300,8 +300,8 @@ fn another_version_is_incompatible() {
     assert_eq!(Db::open(dir.path(), Options::tiny()).unwrap_err().kind(), ErrorKind::Corruption);
 }
 
-/// A manifest that lost its end does not name the newest log, whose frames say that it was named. A repair reads that log,
-/// and what it leaves opens.
+/// A manifest that lost its end does not name the newest log, whose frames say that it was named. A repair reads that
+/// log, and what it leaves opens.
 #[test]
 fn repair_after_a_manifest_lost_its_end() {
     let dir = tempfile::tempdir().unwrap();

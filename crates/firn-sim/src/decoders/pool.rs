@@ -1,7 +1,7 @@
 //! A whole pool, opened on simulated memory, claimed, read, committed to and opened again.
 //!
-//! Most of a pool is zero, so an input is its parts that are not: the head of the header page, the heads of the two root
-//! slots, and what the extents hold.
+//! Most of a pool is zero, so an input is its parts that are not: the head of the header page, the heads of the two
+//! root slots, and what the extents hold.
 
 use super::patch::{put, put_u32, put_u64};
 use super::{Target, check_refusal, real};

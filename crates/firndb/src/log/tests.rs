@@ -185,8 +185,8 @@ fn lab_04_log_buffer() {
     assert_eq!(replay(&files, Vec::new(), end.synced_through).unwrap().0, issued);
 }
 
-/// A half begins where the file or the other half ends. One that claims to lie elsewhere is refused, however far that is:
-/// the hole in front of it is not made up.
+/// A half begins where the file or the other half ends. One that claims to lie elsewhere is refused, however far that
+/// is: the hole in front of it is not made up.
 #[test]
 fn a_half_behind_a_hole_is_damage() {
     let dir = tempfile::tempdir().unwrap();
