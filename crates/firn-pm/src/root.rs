@@ -43,6 +43,9 @@ pub struct Root {
     pub(crate) pool_bytes: u64,
 }
 
+/// No pool commits so often. A record that claims more is damage: what comes after it could not be counted.
+const GENERATION_MAX: u64 = 1 << 56;
+
 /// Offset of the slot that generation `generation` lies in.
 pub(crate) fn slot_offset(generation: u64) -> u64 {
     if generation % 2 == 1 { PAGE_BYTES } else { 2 * PAGE_BYTES }
@@ -144,7 +147,7 @@ fn decode_root(slot: &[u8], slot_at: u64, uuid: &[u8; 16], place: &str) -> Resul
     }
     let damaged = |at: usize, expected: String| Error::corruption(place, slot_at + at as u64, expected);
     let generation = head.generation.get();
-    if generation == 0 || generation == u64::MAX || slot_offset(generation) != slot_at {
+    if generation == 0 || generation > GENERATION_MAX || slot_offset(generation) != slot_at {
         return Err(damaged(16, format!("a root generation that belongs in this slot, not {generation}")));
     }
     let pool_bytes = head.pool_bytes.get();

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod contents;
+pub mod decoders;
 mod machine;
 mod model;
 mod session;

@@ -107,11 +107,11 @@ impl Suite {
         SUITES.iter().find(|suite| suite.name == name)
     }
 
-    /// Runs the tier's seeds, spread over threads, and prints what was seen.
+    /// Runs the tier's seeds, spread over threads; returns what was seen.
     ///
     /// # Panics
     /// If a seed fails, naming it and the command that replays it.
-    pub fn test(&'static self) {
+    pub fn test(&'static self) -> (u64, Tally) {
         let total = Arc::new(Mutex::new(Tally::default()));
         let into = total.clone();
         let seeds = (self.seeds)(Tier::get());
@@ -119,6 +119,7 @@ impl Suite {
             let tally = (self.run)(seed);
             into.lock().expect("no panic under the lock").add(tally);
         });
-        println!("suite {}: {seeds} seeds, {}", self.name, total.lock().expect("no panic under the lock"));
+        let total = total.lock().expect("no panic under the lock");
+        (seeds, total.clone())
     }
 }

@@ -3,7 +3,8 @@
 use firn_sim::{SUITES, Suite, Tier, each_seed, trace};
 
 fn suite(name: &str) {
-    Suite::named(name).unwrap_or_else(|| panic!("no suite {name}")).test();
+    let (seeds, tally) = Suite::named(name).unwrap_or_else(|| panic!("no suite {name}")).test();
+    println!("suite {name}: {seeds} seeds, {tally}");
 }
 
 #[test]

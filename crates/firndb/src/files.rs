@@ -6,6 +6,10 @@ use firn_fs::Fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The largest number of a file, an edit or anything else that a manifest counts. No database counts so far, and what
+/// comes behind it can still be counted.
+pub(crate) const NUMBER_MAX: u64 = 1 << 56;
+
 /// A database directory.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -68,7 +72,10 @@ pub(crate) fn options(dir: &Path) -> PathBuf {
 
 /// What `name` stands for.
 pub(crate) fn parse(name: &str) -> FileName {
-    let number = |digits: &str| digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
+    let number = |digits: &str| {
+        let is_number = digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse().ok().filter(|&id| is_number && id <= NUMBER_MAX)
+    };
     match name {
         "CURRENT" => return FileName::Current,
         "CURRENT.new" => return FileName::CurrentNew,
@@ -100,5 +107,7 @@ mod tests {
         assert_eq!(parse("CURRENT"), FileName::Current);
         assert_eq!(parse("+5.log"), FileName::Unknown);
         assert_eq!(parse("notes.txt"), FileName::Unknown);
+        assert_eq!(parse(&format!("{}.log", NUMBER_MAX)), FileName::Log(NUMBER_MAX));
+        assert_eq!(parse("18446744073709551615.sst"), FileName::Unknown, "no id could follow");
     }
 }

@@ -1,9 +1,15 @@
 //! Doors for the proof (`firn-sim`, `fuzz`): what no user needs and tests of the inside do. Not part of the API; not
 //! there without the feature `proof`.
+//!
+//! Decoders: each function runs one decoder over any bytes and panics if its contract does not hold: what it takes it
+//! would write again the same, and what it refuses it refuses by an error that says so.
 
 use crate::buffer::Buffer;
 use crate::commit::Joined;
 use crate::{Db, Durability, Result, WriteBatch};
+
+pub use crate::log::proof::{frame, replay_log};
+pub use crate::manifest::proof::{edit, read_manifest};
 
 /// A write that is in a commit group and not yet in the log. It must be finished, in the order in which writes began:
 /// whoever began a group leads it.

@@ -377,7 +377,7 @@ impl Recovery {
             None => Vec::new(),
         };
         let mut source = LogSource::new(file, self.counters.clone())?;
-        source.overlay = overlay;
+        source.lay_over(overlay)?;
         if let Some(end) = sealed {
             source.cut(end.end);
         }

@@ -2,7 +2,7 @@
 //!
 //! 1. Tables: those that the manifest names, or all in the directory if it cannot be read. A table that verifies is
 //!    taken as it is; of a damaged one the blocks that verify.
-//! 2. Logs: each frame up to the first damage.
+//! 2. Logs: each frame up to the first damage, of the logs that are not obsolete, whether they are named or not.
 //! 3. All entries are merged by key and sequence number into new tables, which a new manifest names.
 //! 4. Damaged files are moved to `lost/`; nothing is deleted that was not copied in full.
 //!
@@ -109,11 +109,14 @@ impl Repair {
             Some(version) => {
                 uuid = version.uuid;
                 let named = version.levels.iter().flatten().map(|table| (table.id, Some(table.extent))).collect();
-                (named, version.logs.keys().copied().collect::<Vec<_>>())
+                // Those too that are not named but not obsolete: a manifest that lost its end does not know them.
+                let known = version.logs.keys().copied().chain(log_ids.filter(|id| *id >= version.log_floor));
+                (named, known.collect::<Vec<_>>())
             }
             None => (table_ids.map(|id| (id, None)).collect(), log_ids.collect()),
         };
         logs.sort_unstable();
+        logs.dedup();
         let files = Arc::new(Files { fs, dir: dir.to_path_buf(), uuid });
         let mill = MillContext::new(&files, &counters, options, budget, next);
         let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
@@ -269,6 +272,8 @@ impl Repair {
             profile: Some(self.options.profile.number()),
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(last_seqno),
+            // What waits to be removed, or could not be read, is not to be replayed.
+            log_floor: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             add: metas.into_iter().map(|meta| (level, meta)).collect(),
             ..Edit::default()
         };

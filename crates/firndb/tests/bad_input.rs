@@ -299,3 +299,21 @@ fn another_version_is_incompatible() {
     std::fs::write(log, &bytes).unwrap();
     assert_eq!(Db::open(dir.path(), Options::tiny()).unwrap_err().kind(), ErrorKind::Corruption);
 }
+
+/// A manifest that lost its end does not name the newest log, whose frames say that it was named. A repair reads that
+/// log, and what it leaves opens.
+#[test]
+fn repair_after_a_manifest_lost_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let manifest = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let manifest = manifest.into_iter().find(|path| path.to_string_lossy().contains("MANIFEST-")).unwrap();
+    let bytes = std::fs::read(&manifest).unwrap();
+    let snapshot = 16 + u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+    std::fs::write(&manifest, &bytes[..snapshot]).unwrap();
+    assert_eq!(kind(Db::open(dir.path(), Options::tiny()), "run `firn repair`"), ErrorKind::Corruption);
+    repair(dir.path(), &Options::tiny()).unwrap();
+    let db = tiny(dir.path());
+    assert_eq!(db.get(b"in the log").unwrap().unwrap(), b"1");
+    db.verify().unwrap();
+}

@@ -47,6 +47,15 @@ fn generations_that_do_not_follow_each_other_are_damage() {
 }
 
 #[test]
+fn a_generation_that_leaves_no_room_for_commits_is_damage() {
+    for generation in [GENERATION_MAX + 1, u64::MAX - 2, u64::MAX] {
+        let page = slot(&root(generation));
+        let (a, b) = if generation % 2 == 1 { (&page[..], &[0; 4096][..]) } else { (&[0; 4096][..], &page[..]) };
+        assert!(newest_root(a, b, &UUID, "pool").is_err(), "{generation}");
+    }
+}
+
+#[test]
 fn every_bit_of_a_record_is_guarded() {
     let record = root(7).encode(&UUID).unwrap();
     for bit in 0..record.len() * 8 {

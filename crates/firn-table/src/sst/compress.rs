@@ -57,6 +57,18 @@ impl Codec {
         }
     }
 
+    /// The most bytes that `stored_len` bytes can stand for: what is to be allocated before they are looked at.
+    pub(super) fn raw_bytes_max(self, stored_len: u64) -> u64 {
+        let factor = match self {
+            Codec::None => 1,
+            // A byte of a length stands for at most 255.
+            Codec::Lz4 => 255,
+            // A block of 128 KiB that is one byte again and again takes four.
+            Codec::Zstd => 32 << 10,
+        };
+        stored_len.saturating_mul(factor)
+    }
+
     /// `stored` as the `raw_len` bytes that it stands for; `None` if it is not what it should be.
     pub(super) fn decompress(self, stored: &[u8], raw_len: usize) -> Option<Box<[u8]>> {
         match self {

@@ -8,7 +8,9 @@
 //! ```
 //! 1. Largest keys ascend; a block's smallest key is not below the largest key of the block before it. (It may equal
 //!    it: the versions of one user key can span blocks.)
-//! 2. A key between two blocks is in none, which a get learns without a read.
+//! 2. The bounds of a block are among its keys and no two blocks share a byte, so the keys in memory are no larger than
+//!    the data. Shared prefixes would let a small hostile index grow without that.
+//! 3. A key between two blocks is in none, which a get learns without a read.
 
 use super::compress::Codec;
 use firn_base::coding::{Reader, put_bytes, put_varint};
@@ -93,6 +95,7 @@ impl Index {
         let mut entries = Vec::with_capacity(count);
         let mut keys = Vec::with_capacity(reader.remaining());
         let mut last: Option<(usize, usize)> = None;
+        let mut data_left = data_end;
         for _ in 0..count {
             let key_at = keys.len();
             let shared = reader.varint_max(last.map_or(0, |(_, len)| len))?;
@@ -106,6 +109,10 @@ impl Index {
             let smallest_rest = reader.bytes()?;
             keys.extend_from_slice(smallest_rest);
             let handle = decode_handle(&mut reader, data_end)?;
+            data_left = data_left.checked_sub(u64::from(handle.stored_len))?;
+            if keys.len() - key_at > handle.raw_len as usize {
+                return None;
+            }
             entries.push(Entry {
                 handle,
                 key_at: u32::try_from(key_at).ok()?,
@@ -199,5 +206,6 @@ fn decode_handle(reader: &mut Reader<'_>, data_end: u64) -> Option<BlockHandle> 
     let codec = Codec::from_byte(reader.u8()?)?;
     let crc = reader.u32()?;
     let end = offset.checked_add(u64::from(stored_len))?;
-    (end <= data_end).then_some(BlockHandle { offset, stored_len, raw_len, crc, codec })
+    let bounded = end <= data_end && u64::from(raw_len) <= codec.raw_bytes_max(u64::from(stored_len));
+    bounded.then_some(BlockHandle { offset, stored_len, raw_len, crc, codec })
 }

@@ -202,6 +202,27 @@ fn every_byte_damaged() {
     }
 }
 
+/// An index whose entries share long keys is small on media and large in memory; it must not be larger than the data
+/// that it claims, of which each block has its own part.
+#[test]
+fn an_index_is_no_larger_than_its_data() {
+    const KEY_BYTES: usize = 60_000;
+    const DATA_END: u64 = 1 << 20;
+    let indexed = |blocks: u64, stored_len: u32, raw_len: u32, codec| {
+        let mut index = index::IndexBuilder::default();
+        for i in 0..blocks {
+            let handle = index::BlockHandle { offset: i % 4, stored_len, raw_len, crc: 0, codec };
+            index.add(&[7; KEY_BYTES], &[7; KEY_BYTES], handle);
+        }
+        Index::decode(&index.finish(), DATA_END).map(|index| index.len())
+    };
+    assert_eq!(indexed(4, 70_000, 70_000, Codec::None), Some(4));
+    assert_eq!(indexed(4, 300, 70_000, Codec::Lz4), Some(4));
+    assert_eq!(indexed(4, 270, 70_000, Codec::Lz4), None, "more than that many bytes can stand for");
+    assert_eq!(indexed(4, 50_000, 50_000, Codec::None), None, "keys that the blocks cannot hold");
+    assert_eq!(indexed(1000, 70_000, 70_000, Codec::None), None, "blocks that share their bytes");
+}
+
 proptest::proptest! {
     /// Bytes that nobody wrote are refused or read in bounds.
     #[test]

@@ -1,6 +1,8 @@
 //! The write-ahead log: one file of frames per write buffer. Format: `docs/format/log.md`.
 
 mod layout;
+#[cfg(feature = "proof")]
+pub(crate) mod proof;
 mod replay;
 mod sink;
 #[cfg(test)]

@@ -27,9 +27,9 @@ const SEARCH_BYTES: usize = 1 << 20;
 /// The bytes of a log: its file, overlaid with what a persistent-memory buffer holds of it.
 pub(crate) struct LogSource {
     pub(crate) file: Arc<dyn File>,
-    pub(crate) file_len: u64,
-    /// (offset in the log, bytes), in ascending order.
-    pub(crate) overlay: Vec<(u64, Vec<u8>)>,
+    file_len: u64,
+    /// (offset in the log, bytes), in ascending order, each beginning at or before the end of what is there.
+    overlay: Vec<(u64, Vec<u8>)>,
     pub(crate) counters: Arc<IoCounters>,
 }
 
@@ -40,6 +40,23 @@ impl LogSource {
     /// What asking for the length met.
     pub(crate) fn new(file: Arc<dyn File>, counters: Arc<IoCounters>) -> Result<LogSource> {
         Ok(LogSource { file_len: file.len()?, file, overlay: Vec::new(), counters })
+    }
+
+    /// Lays what a persistent-memory buffer holds of the log over its file.
+    ///
+    /// # Errors
+    /// `Corruption` if that begins behind the end of what is there: a half begins only where everything before it is in
+    /// the file or in the other half.
+    pub(crate) fn lay_over(&mut self, overlay: Vec<(u64, Vec<u8>)>) -> Result<()> {
+        for (at, bytes) in overlay {
+            let end = self.len();
+            if at > end {
+                let expected = format!("the bytes up to {at}, where the log's buffer goes on");
+                return Err(Error::corruption(self.file.path().display(), end, expected));
+            }
+            self.overlay.push((at, bytes));
+        }
+        Ok(())
     }
 
     /// Takes what lies behind `end` for not there: the manifest says that the log was sealed there.

@@ -60,7 +60,7 @@ fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Res
     let file = files.fs.open(&files.log(LOG), OpenMode::Read)?;
     let mut source = LogSource::new(file.clone(), Arc::new(IoCounters::default()))?;
     let in_file = overlay.is_empty();
-    source.overlay = overlay;
+    source.lay_over(overlay)?;
     let mut replay = Replay::open(source, LOG, &UUID)?;
     let mut found = Vec::new();
     let mut buf = IoBuf::default();
@@ -183,6 +183,22 @@ fn lab_04_log_buffer() {
     // A clean close brings all into the file.
     log.close().unwrap();
     assert_eq!(replay(&files, Vec::new(), end.synced_through).unwrap().0, issued);
+}
+
+/// A half begins where the file or the other half ends. One that claims to lie elsewhere is refused, however far that
+/// is: the hole in front of it is not made up.
+#[test]
+fn a_half_behind_a_hole_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let mut log = writer(&files);
+    let issued = append(&mut log, &mut Seed::new(7), 3, true);
+    let end = log.end().end;
+    for base in [end + 1, 1 << 40, u64::MAX - 3, u64::MAX] {
+        let refused = replay(&files, vec![(base, vec![0; 64])], 0).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Corruption, "a half at {base}");
+    }
+    assert_eq!(replay(&files, vec![(end, vec![0; 64])], 0).unwrap().0, issued);
 }
 
 /// A pool that is not durable at the fence gives no log buffer.

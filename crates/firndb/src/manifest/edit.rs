@@ -6,6 +6,7 @@
 //! ```
 //! An unknown tag is an error: a later version that adds one must not be half understood.
 
+use crate::files::NUMBER_MAX;
 use crate::log::LogEnd;
 use firn_base::SeqNo;
 use firn_base::coding::{Reader, put_bytes, put_varint};
@@ -159,30 +160,34 @@ impl Edit {
 
     fn decode_field(&mut self, reader: &mut Reader<'_>) -> Option<()> {
         match reader.varint()? {
-            ID => self.id = reader.varint()?,
+            ID => self.id = number(reader)?,
             UUID => self.uuid = Some(reader.take(16)?.try_into().ok()?),
             FORMAT => self.format = Some(reader.varint()?),
             PROFILE => self.profile = Some(u8::try_from(reader.varint()?).ok()?),
-            NEXT_FILE_ID => self.next_file_id = Some(reader.varint()?),
+            NEXT_FILE_ID => self.next_file_id = Some(number(reader)?),
             LAST_SEQNO => self.last_seqno = Some(seqno(reader)?),
-            LOG_FLOOR => self.log_floor = Some(reader.varint()?),
-            LOG_ADDED => self.logs_added.push(reader.varint()?),
-            LOG_NAMED => self.logs_named.push(reader.varint()?),
+            LOG_FLOOR => self.log_floor = Some(number(reader)?),
+            LOG_ADDED => self.logs_added.push(number(reader)?),
+            LOG_NAMED => self.logs_named.push(number(reader)?),
             LOG_SEALED => self.logs_sealed.push(LogEnd {
-                log_id: reader.varint()?,
-                end: reader.varint()?,
-                synced_through: reader.varint()?,
+                log_id: number(reader)?,
+                end: number(reader)?,
+                synced_through: number(reader)?,
             }),
             ADD => {
                 let level = reader.varint_max(LEVELS_MAX)?;
                 self.add.push((level, table(reader)?));
             }
-            DROP => self.drop.push((reader.varint_max(LEVELS_MAX)?, reader.varint()?)),
-            PM => self.pm = Some(PmPairing { generation: reader.varint()? }),
+            DROP => self.drop.push((reader.varint_max(LEVELS_MAX)?, number(reader)?)),
+            PM => self.pm = Some(PmPairing { generation: number(reader)? }),
             _ => return None,
         }
         Some(())
     }
+}
+
+fn number(reader: &mut Reader<'_>) -> Option<u64> {
+    reader.varint().filter(|&number| number <= NUMBER_MAX)
 }
 
 fn seqno(reader: &mut Reader<'_>) -> Option<SeqNo> {
@@ -210,11 +215,11 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
 
 fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
     let table = TableMeta {
-        id: reader.varint()?,
-        extent: Extent { valid_len: reader.varint()?, footer_offset: reader.varint()? },
-        data_bytes: reader.varint()?,
-        entries: reader.varint()?,
-        deletes: reader.varint()?,
+        id: number(reader)?,
+        extent: Extent { valid_len: number(reader)?, footer_offset: number(reader)? },
+        data_bytes: number(reader)?,
+        entries: number(reader)?,
+        deletes: number(reader)?,
         seqno_min: seqno(reader)?,
         seqno_max: seqno(reader)?,
         shared: match reader.varint()? {

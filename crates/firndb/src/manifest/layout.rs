@@ -33,16 +33,23 @@ pub(super) struct Record<'a> {
     pub(super) synced_through: u64,
 }
 
-/// The whole record at `offset` of the manifest's `bytes`, if there is one.
-pub(super) fn whole_record(bytes: &[u8], id: u64, offset: usize) -> Option<Record<'_>> {
+/// What the bytes at `offset` of a manifest are if they are a record: nothing that its checksum says was looked at.
+pub(super) fn claimed_record(bytes: &[u8], offset: usize) -> Option<Record<'_>> {
     let len = get_u32(bytes, offset)? as usize;
-    let crc = get_u32(bytes, offset.checked_add(4)?)?;
     let synced_through = get_u64(bytes, offset.checked_add(8)?)?;
     let start = offset.checked_add(RECORD_HEADER_BYTES)?;
     let payload = bytes.get(start..start.checked_add(len)?)?;
-    let computed = || crc32c_salted(id, offset as u64, &[&synced_through.to_le_bytes(), payload]);
-    let is_whole = len > 0 && len <= RECORD_BYTES_MAX && matches(&sites::MANIFEST_CHECK, crc, computed);
-    is_whole.then_some(Record { payload, synced_through })
+    let fits = (1..=RECORD_BYTES_MAX).contains(&len) && synced_through <= offset as u64;
+    fits.then_some(Record { payload, synced_through })
+}
+
+/// The whole record at `offset` of the manifest's `bytes`, if there is one.
+pub(super) fn whole_record(bytes: &[u8], id: u64, offset: usize) -> Option<Record<'_>> {
+    let record = claimed_record(bytes, offset)?;
+    let crc = get_u32(bytes, offset.checked_add(4)?)?;
+    let synced = record.synced_through.to_le_bytes();
+    let computed = || crc32c_salted(id, offset as u64, &[&synced, record.payload]);
+    matches(&sites::MANIFEST_CHECK, crc, computed).then_some(record)
 }
 
 /// The contents of a CURRENT that names manifest `id`.

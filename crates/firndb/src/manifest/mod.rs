@@ -2,6 +2,8 @@
 
 mod edit;
 mod layout;
+#[cfg(feature = "proof")]
+pub(crate) mod proof;
 mod read;
 #[cfg(test)]
 mod tests;

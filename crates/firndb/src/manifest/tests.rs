@@ -175,6 +175,55 @@ fn a_record_of_a_later_version_is_incompatible() {
     assert_eq!(read(&fs, dir.path(), &IoCounters::default()).unwrap_err().kind(), ErrorKind::Incompatible);
 }
 
+/// Numbers that leave no room for the next one are not taken, wherever they stand.
+#[test]
+fn numbers_that_cannot_be_counted_on_are_refused() {
+    let too_large = files::NUMBER_MAX + 1;
+    let edits = [
+        Edit { id: too_large, ..Edit::default() },
+        Edit { next_file_id: Some(u64::MAX), ..Edit::default() },
+        Edit { log_floor: Some(too_large), ..Edit::default() },
+        Edit { logs_added: vec![u64::MAX], ..Edit::default() },
+        Edit { logs_named: vec![u64::MAX], ..Edit::default() },
+        Edit { logs_sealed: vec![LogEnd { log_id: 1, end: u64::MAX, synced_through: 0 }], ..Edit::default() },
+        Edit { add: vec![(0, TableMeta { id: u64::MAX, ..table(1, "a", "b") })], ..Edit::default() },
+        Edit { drop: vec![(0, u64::MAX)], ..Edit::default() },
+        Edit { pm: Some(PmPairing { generation: u64::MAX }), ..Edit::default() },
+    ];
+    for edit in edits {
+        assert_eq!(Edit::decode(&edit.encode()), None, "{edit:?}");
+    }
+}
+
+/// A torn end in which every 16 bytes look like the header of a record that reaches to the end is read in a moment: to
+/// look at each in full would take a quarter of an hour.
+#[test]
+fn a_torn_end_is_searched_in_linear_time() {
+    const END_BYTES: u32 = 16 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let _writer = written(dir.path(), 1 << 20);
+    let path = dir.path().join(files::manifest_name(1));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.len() as u64;
+    bytes.extend_from_slice(&[0; 16]);
+    for at in (0..END_BYTES).step_by(16).skip(1) {
+        bytes.extend_from_slice(&(END_BYTES - at).saturating_sub(32).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&(end + 1).to_le_bytes());
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    let fs = OsFs::with(IoBackend::Pool, false);
+    assert_eq!(read(&fs, dir.path(), &IoCounters::default()).unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+/// What was durable when a record was written lies in front of it.
+#[test]
+fn a_record_synced_past_itself_is_none() {
+    let bytes = record(1, 0, 1, b"payload");
+    assert!(layout::whole_record(&bytes, 1, 0).is_none());
+    assert!(layout::whole_record(&record(1, 0, 0, b"payload"), 1, 0).is_some());
+}
+
 proptest::proptest! {
     #[test]
     fn hostile_edits(bytes: Vec<u8>) {

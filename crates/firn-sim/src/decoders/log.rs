@@ -1,0 +1,184 @@
+//! The log: a frame, a whole log file, and a log whose end lies in a buffer in persistent memory.
+//!
+//! A log's id and uuid are taken from its own header, so that any log is a seed.
+
+use super::patch::{clamp_u32, clamp_u64, put, put_u32};
+use super::{Target, check_refusal, real};
+use firn_base::checksum::{crc32c, crc32c_salted};
+use firn_base::coding::{Reader, get_u64};
+use firn_base::site::TEST;
+use firn_pm::sim::{Mode, SimRegion};
+use firn_pm::{GRANULE_BYTES, Owner, Pool, RootEntry};
+use firndb::proof;
+
+const FILE_HEADER: usize = 64;
+const FRAME_HEADER: usize = 48;
+const VALUE_HEADER: usize = 8;
+/// The log that frames without a file are of.
+const LOG_ID: u64 = 7;
+
+/// A frame, and key records behind it.
+pub(super) const FRAME: Target =
+    Target { name: "log_frame", bytes_max: 1 << 10, run: run_frame, seeds: frame_seeds, mend: mend_frame };
+
+/// A log file.
+pub(super) const LOG: Target =
+    Target { name: "log", bytes_max: 8 << 10, run: run_log, seeds: log_seeds, mend: mend_log };
+
+/// A log file's length (`u16`), a half of the log buffer's header, the file's bytes, the half's bytes.
+pub(super) const HALF: Target =
+    Target { name: "log_half", bytes_max: 8 << 10, run: run_half, seeds: half_seeds, mend: mend_half };
+
+fn run_frame(bytes: &[u8]) {
+    proof::frame(bytes, LOG_ID, FILE_HEADER as u64);
+}
+
+fn frame_seeds() -> Vec<Vec<u8>> {
+    log_seeds().into_iter().filter_map(|log| log.get(FILE_HEADER..).map(<[u8]>::to_vec)).map(mended_frame).collect()
+}
+
+fn mended_frame(mut frame: Vec<u8>) -> Vec<u8> {
+    frame.truncate(FRAME.bytes_max);
+    mend_frame(&mut frame);
+    frame
+}
+
+fn mend_frame(bytes: &mut Vec<u8>) {
+    mend_frames(bytes, 0, LOG_ID, FILE_HEADER as u64);
+}
+
+/// Id and uuid of the database, as a log's header has them.
+fn header_of(log: &[u8]) -> (u64, [u8; 16]) {
+    let uuid = log.get(24..40).and_then(|uuid| uuid.try_into().ok());
+    (get_u64(log, 16).unwrap_or(0), uuid.unwrap_or_default())
+}
+
+fn run_log(bytes: &[u8]) {
+    let (id, uuid) = header_of(bytes);
+    for any in [false, true] {
+        if let Err(error) = proof::replay_log(bytes, None, id, &uuid, any) {
+            check_refusal(&error, "a log");
+        }
+    }
+}
+
+fn log_seeds() -> Vec<Vec<u8>> {
+    real::files(".log")
+}
+
+pub(super) fn mend_log(bytes: &mut Vec<u8>) {
+    mend_file_header(bytes);
+    let (id, _) = header_of(bytes);
+    mend_frames(bytes, FILE_HEADER, id, 0);
+}
+
+fn mend_file_header(bytes: &mut [u8]) {
+    if bytes.len() < FILE_HEADER {
+        return;
+    }
+    put(bytes, 0, b"FIRNLOG\0\x01\0\0\0\0\0\0\0");
+    put(bytes, 40, &[0; 20]);
+    let crc = crc32c(&bytes[..60]);
+    put_u32(bytes, 60, crc);
+}
+
+/// Mends the frames from `at` on, one behind the other; `shift` is where `bytes` begin in the log.
+fn mend_frames(bytes: &mut [u8], mut at: usize, id: u64, shift: u64) {
+    while let Some(room) = bytes.len().checked_sub(at + FRAME_HEADER) {
+        put(bytes, at, b"FRM1");
+        let keys = clamp_u32(bytes, at + 8, room);
+        let values = clamp_u64(bytes, at + 16, room - keys);
+        let keys_at = at + FRAME_HEADER;
+        let headers = mend_values(bytes, keys_at, keys_at + keys, keys_at + keys + values);
+        let crc = crc32c(&bytes[keys_at..keys_at + keys]);
+        put_u32(bytes, at + 40, crc);
+        put_u32(bytes, at + 44, crc32c(&headers));
+        let crc = crc32c_salted(id, shift + at as u64, &[&bytes[at + 8..keys_at]]);
+        put_u32(bytes, at + 4, crc);
+        at = keys_at + keys + values;
+    }
+}
+
+/// Mends the values that the key section from `keys_at` to `values_at` tells of; returns their headers.
+fn mend_values(bytes: &mut [u8], keys_at: usize, values_at: usize, end: usize) -> Vec<u8> {
+    let (head, values) = bytes[..end].split_at_mut(values_at);
+    let mut reader = Reader::new(&head[keys_at..]);
+    let mut headers = Vec::new();
+    let mut at = 0;
+    while let Some(len) = value_len(&mut reader) {
+        let Some(value) = values.get(at + VALUE_HEADER..).and_then(|rest| rest.get(..len)) else { break };
+        let crc = crc32c(value);
+        put_u32(values, at, crc);
+        put_u32(values, at + 4, len as u32);
+        headers.extend_from_slice(&values[at..at + VALUE_HEADER]);
+        at += VALUE_HEADER + len;
+    }
+    headers
+}
+
+/// The value's length in the next key record.
+fn value_len(reader: &mut Reader<'_>) -> Option<usize> {
+    let (_kind, _keyspace, _key) = (reader.u8()?, reader.varint()?, reader.bytes()?);
+    reader.varint_max(u32::MAX as usize)
+}
+
+/// The parts of an input of [`HALF`]: the half's header, the file, the half's bytes.
+fn parts_of_half(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (len, rest) = bytes.split_at_checked(2)?;
+    let (header, rest) = rest.split_at_checked(FILE_HEADER)?;
+    let (file, half) = rest.split_at_checked(usize::from(u16::from_le_bytes(len.try_into().ok()?)))?;
+    Some((header, file, half))
+}
+
+fn run_half(bytes: &[u8]) {
+    let Some((header, file, half)) = parts_of_half(bytes) else { return };
+    let (id, uuid) = header_of(file);
+    let pool = pool_with_half(&[header, half].concat(), uuid).expect("a pool without a fault");
+    if let Err(error) = proof::replay_log(file, Some(&pool), id, &uuid, false) {
+        check_refusal(&error, "a log with a half");
+    }
+}
+
+/// A pool whose root names one half of a log buffer, which holds `half`.
+fn pool_with_half(half: &[u8], uuid: [u8; 16]) -> firndb::Result<Pool> {
+    let len = (half.len() as u64).next_multiple_of(GRANULE_BYTES);
+    let pool = Pool::open_simulated(&SimRegion::new((16 << 10) + len, Mode::Adr), uuid)?;
+    pool.finish_recovery()?;
+    let extent = pool.alloc(len, Owner::LogBuffer)?;
+    let fenced = pool.write_durable(&TEST, extent.offset, &[half])?;
+    pool.commit_with(fenced, |root| {
+        root.set(RootEntry { owner: Owner::LogBuffer, kind: 0, word: 0, extent: Some(extent) });
+        Ok(())
+    })?;
+    Ok(pool)
+}
+
+fn half_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for log in log_seeds() {
+        for split in [FILE_HEADER, FILE_HEADER + (log.len() - FILE_HEADER) / 2] {
+            let mut seed = (split as u16).to_le_bytes().to_vec();
+            seed.extend_from_slice(&[0; 16]);
+            seed.extend_from_slice(&(split as u64).to_le_bytes());
+            seed.extend_from_slice(&[0; 40]);
+            seed.extend_from_slice(&log);
+            mend_half(&mut seed);
+            seeds.push(seed);
+        }
+    }
+    seeds
+}
+
+fn mend_half(bytes: &mut Vec<u8>) {
+    let Some((_, file, _)) = parts_of_half(bytes) else { return };
+    let (id, uuid) = header_of(file);
+    let (header, log) = bytes[2..].split_at_mut(FILE_HEADER);
+    put(header, 0, b"FIRNPMLB");
+    put(header, 8, &id.to_le_bytes());
+    put(header, 24, &uuid);
+    put(header, 40, &[0; 20]);
+    let crc = crc32c(&header[..60]);
+    put_u32(header, 60, crc);
+    mend_file_header(log);
+    mend_frames(log, FILE_HEADER, id, 0);
+}

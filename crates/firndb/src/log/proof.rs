@@ -1,0 +1,55 @@
+//! The log's decoders over any bytes, for [`crate::proof`].
+
+use super::layout::{FRAME_HEADER_BYTES, FrameHeader, KeyRecord, key_record, put_key_record};
+use super::{LogSource, PmLogBuffer, Replay};
+use firn_base::Result;
+use firn_base::coding::Reader;
+use firn_base::count::IoCounters;
+use firn_fs::{Fs, OpenMode, SimFs};
+use firn_pm::Pool;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One frame's header and key section, as they lie at `offset` of log `log_id`.
+///
+/// # Panics
+/// If what was decoded would not be written the same.
+pub fn frame(bytes: &[u8], log_id: u64, offset: u64) {
+    let Some(header) = FrameHeader::decode(bytes, log_id, offset) else { return };
+    assert_eq!(header.encode(log_id, offset)[..], bytes[..FRAME_HEADER_BYTES]);
+    let mut reader = Reader::new(&bytes[FRAME_HEADER_BYTES..]);
+    let mut again = Vec::new();
+    while let Some(KeyRecord { kind, key, value_len }) = key_record(&mut reader) {
+        put_key_record(&mut again, kind, key, value_len as usize);
+        let read = &bytes[FRAME_HEADER_BYTES..][..again.len()];
+        assert_eq!(read, again, "a key record has one form");
+    }
+}
+
+/// Replays a log whose file holds `file`, under what the log buffer in `pool` holds of it. Returns how many entries
+/// came back; `any` as [`Replay::open_any`].
+///
+/// # Errors
+/// `Corruption`.
+///
+/// # Panics
+/// If the log ends behind its bytes.
+pub fn replay_log(file: &[u8], pool: Option<&Pool>, log_id: u64, uuid: &[u8; 16], any: bool) -> Result<u64> {
+    let (fs, path) = (SimFs::new(1), Path::new("/log"));
+    fs.write_file(path, file);
+    let mut source = LogSource::new(fs.open(path, OpenMode::Read)?, Arc::new(IoCounters::default()))?;
+    if let Some(pool) = pool {
+        source.lay_over(PmLogBuffer::overlay(pool, uuid, log_id)?)?;
+    }
+    let len = source.len();
+    let mut replay = if any { Replay::open_any(source, log_id, uuid)? } else { Replay::open(source, log_id, uuid)? };
+    let mut entries = 0;
+    while replay.next(|entry| {
+        assert!(entry.value.len() as u64 <= len && entry.key.len() as u64 <= len);
+        entries += 1;
+        Ok(())
+    })? {}
+    let end = replay.end(0)?;
+    assert!(end.at <= len || entries == 0, "a log of {len} bytes ends at {}", end.at);
+    Ok(entries)
+}

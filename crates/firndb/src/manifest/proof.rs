@@ -1,0 +1,51 @@
+//! The manifest's decoders over any bytes, for [`crate::proof`].
+
+use super::edit::Edit;
+use super::version::Version;
+use crate::files::{current, manifest_name};
+use firn_base::Result;
+use firn_base::count::IoCounters;
+use firn_fs::SimFs;
+use std::path::Path;
+
+/// A record's payload.
+///
+/// # Panics
+/// If an edit that was taken would not be read again the same, or a state that it leads to is not that of its snapshot.
+pub fn edit(bytes: &[u8]) {
+    let Some(edit) = Edit::decode(bytes) else { return };
+    let again = Edit::decode(&edit.encode());
+    assert_eq!(again.as_ref(), Some(&edit));
+    let mut version = Version::default();
+    if version.apply(&edit).is_ok() {
+        check_snapshot(&version);
+    }
+}
+
+/// A directory whose CURRENT holds `named` and whose manifest `id` holds `bytes`. Returns the manifest that counts.
+///
+/// # Errors
+/// `Corruption` and `Incompatible`.
+///
+/// # Panics
+/// If the state that was read is not that of its snapshot.
+pub fn read_manifest(named: &[u8], id: u64, bytes: &[u8]) -> Result<Option<u64>> {
+    let (fs, dir) = (SimFs::new(1), Path::new("/db"));
+    fs.write_file(&current(dir), named);
+    fs.write_file(&dir.join(manifest_name(id)), bytes);
+    let read = super::read(&fs, dir, &IoCounters::default())?;
+    Ok(read.map(|(id, version)| {
+        check_snapshot(&version);
+        id
+    }))
+}
+
+/// A snapshot stands for all that led to it.
+fn check_snapshot(version: &Version) {
+    let snapshot = version.snapshot();
+    let read = Edit::decode(&snapshot.encode());
+    assert_eq!(read.as_ref(), Some(&snapshot), "a snapshot is read as it was written");
+    let mut again = Version::default();
+    assert_eq!(again.apply(&snapshot), Ok(()), "a snapshot of a sound state is sound");
+    assert_eq!(again.snapshot(), snapshot);
+}

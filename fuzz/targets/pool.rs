@@ -1,0 +1,4 @@
+//! Target `pool`: see `firn_sim::decoders`.
+#![no_main]
+
+firn_fuzz::fuzz!("pool");

@@ -1,0 +1,4 @@
+//! Target `sst_index`: see `firn_sim::decoders`.
+#![no_main]
+
+firn_fuzz::fuzz!("sst_index");
