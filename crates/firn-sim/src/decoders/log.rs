@@ -141,11 +141,12 @@ fn run_half(bytes: &[u8]) {
 
 /// A pool whose root names one half of a log buffer, which holds `half`.
 fn pool_with_half(half: &[u8], uuid: [u8; 16]) -> firndb::Result<Pool> {
-    let len = (half.len() as u64).next_multiple_of(GRANULE_BYTES);
+    let len = ((FILE_HEADER + half.len()) as u64).next_multiple_of(GRANULE_BYTES);
     let pool = Pool::open_simulated(&SimRegion::new((16 << 10) + len, Mode::Adr), uuid)?;
     pool.finish_recovery()?;
     let extent = pool.alloc(len, Owner::LogBuffer)?;
-    let fenced = pool.write_durable(&TEST, extent.offset, &[half])?;
+    // An input has the header once.
+    let fenced = pool.write_durable(&TEST, extent.offset, &[&half[..FILE_HEADER.min(half.len())], half])?;
     pool.commit_with(fenced, |root| {
         root.set(RootEntry { owner: Owner::LogBuffer, kind: 0, word: 0, extent: Some(extent) });
         Ok(())

@@ -4,8 +4,8 @@
 //! full half is written to the file by one large write while the other fills. Per half:
 //!
 //! ```text
-//! half     magic: u64 | log id: u64 | base: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32
-//!          | bytes of the log
+//! half     header | the same header | bytes of the log
+//! header   magic: u64 | log id: u64 | base: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32
 //! ```
 //! 1. The half with `base` holds the log's bytes from offset `base` on; how many is told by the frames' own checksums.
 //! 2. A half's header changes only after what it held was written to its file and synced.
@@ -13,6 +13,9 @@
 //! 4. So at any time each byte of the log that was acknowledged is in the file or in a half, and recovery lays the
 //!    halves over the file. What lies in a half behind its last frame matches no frame of that place: checksums are
 //!    salted.
+//! 5. The header is there twice, in two lines: one that rots would else take the acknowledged bytes behind it along,
+//!    silently, as a half may also have none. A cut while it changes leaves either, both or none: what the half held is
+//!    in its file by then, so any will do.
 //!
 //! A crash while a half is drained leaves both copies; while its header changes, the file's copy.
 
@@ -21,13 +24,14 @@ use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, Result};
 use firn_fs::File;
-use firn_pm::{DurableAt, Extent, Owner, PmOffset, Pool, RootEntry};
+use firn_pm::{DurableAt, Extent, LINE_BYTES, Owner, PmOffset, Pool, RootEntry};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 const HALF_MAGIC: u64 = u64::from_le_bytes(*b"FIRNPMLB");
-const HALF_HEADER_BYTES: usize = 64;
-const _: () = assert!(8 + 8 + 8 + 16 + 20 + 4 == HALF_HEADER_BYTES);
+const HEADER_BYTES: usize = 64;
+const HALF_HEADER_BYTES: usize = 2 * HEADER_BYTES;
+const _: () = assert!(8 + 8 + 8 + 16 + 20 + 4 == HEADER_BYTES && HEADER_BYTES as u64 == LINE_BYTES);
 
 /// The two halves in a pool.
 #[derive(Clone)]
@@ -95,7 +99,7 @@ impl PmLogBuffer {
             };
             let mut bytes = vec![0; extent.len as usize];
             pool.read(extent.offset, &mut bytes)?;
-            if let Some((_, base)) = decode_header(&bytes, uuid).filter(|(id, _)| *id == log_id) {
+            if let Some((_, base)) = decode_half(&bytes, uuid).filter(|(id, _)| *id == log_id) {
                 bytes.drain(..HALF_HEADER_BYTES);
                 overlay.push((base, bytes));
             }
@@ -131,8 +135,8 @@ impl PmLogBuffer {
     }
 }
 
-fn encode_header(log_id: u64, base: u64, uuid: &[u8; 16]) -> [u8; HALF_HEADER_BYTES] {
-    let mut out = [0; HALF_HEADER_BYTES];
+fn encode_header(log_id: u64, base: u64, uuid: &[u8; 16]) -> [u8; HEADER_BYTES] {
+    let mut out = [0; HEADER_BYTES];
     out[..8].copy_from_slice(&HALF_MAGIC.to_le_bytes());
     out[8..16].copy_from_slice(&log_id.to_le_bytes());
     out[16..24].copy_from_slice(&base.to_le_bytes());
@@ -142,10 +146,16 @@ fn encode_header(log_id: u64, base: u64, uuid: &[u8; 16]) -> [u8; HALF_HEADER_BY
     out
 }
 
+/// The log and base that a half's bytes begin with.
+fn decode_half(bytes: &[u8], uuid: &[u8; 16]) -> Option<(u64, u64)> {
+    let (first, rest) = bytes.split_at_checked(HEADER_BYTES)?;
+    decode_header(first, uuid).or_else(|| decode_header(rest.get(..HEADER_BYTES)?, uuid))
+}
+
 fn decode_header(bytes: &[u8], uuid: &[u8; 16]) -> Option<(u64, u64)> {
     let mut reader = firn_base::coding::Reader::new(bytes);
     let (_, log_id, base) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    let is_ours = || bytes.get(..HALF_HEADER_BYTES) == Some(&encode_header(log_id, base, uuid)[..]);
+    let is_ours = || *bytes == encode_header(log_id, base, uuid);
     (!sites::LOG_HALF_CHECK.is_on() || is_ours()).then_some((log_id, base))
 }
 
@@ -229,7 +239,7 @@ impl PmStream {
         let _durable = self.buffer.pool.write_durable(
             &sites::LOG_HALF_FENCE,
             self.buffer.halves[self.active].offset,
-            &[&header],
+            &[&header, &header],
         )?;
         self.base = base;
         self.used = 0;
