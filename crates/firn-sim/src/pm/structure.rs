@@ -1,4 +1,5 @@
-//! What a structure in persistent memory says of itself, and the one check that all suites share: cut, recover, compare.
+//! What a structure in persistent memory says of itself, and the one check that all suites share: cut, recover,
+//! compare.
 //!
 //! After each cut: what comes back is the state after the acknowledged operations, or one more (I1 to I3); the pool's
 //! space is that state's, exactly (I5); recovering again gives the same (I4); and operations go on from there (I6).
