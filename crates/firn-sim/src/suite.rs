@@ -2,7 +2,7 @@
 //! if an invariant does not hold.
 
 use crate::pm::{self, LogBuffer, PoolSpace, Shelf};
-use crate::suites::{damage, io, joint, model, recovery};
+use crate::suites::{damage, io, joint, kill9, model, recovery};
 use crate::tally::Tally;
 use crate::tier::{Tier, each_seed};
 use std::sync::{Arc, Mutex};
@@ -213,6 +213,18 @@ pub static SUITES: &[Suite] = &[
         about: "a durable copy at every alignment, of every length up to three lines",
         seeds: |tier| if tier == Tier::Ci { 64 } else { 8 },
         run: pm::align,
+    },
+    Suite {
+        name: "pm_file",
+        about: "a pool of the file backend, its machine dying at every operation of the file",
+        seeds: |tier| tier.scale(60),
+        run: pm::file_pool,
+    },
+    Suite {
+        name: "kill9",
+        about: "real processes with four writers, killed at random and at sites, also in recovery",
+        seeds: |tier| if tier == Tier::Ci { 130 } else { 4 },
+        run: kill9::kill9,
     },
 ];
 

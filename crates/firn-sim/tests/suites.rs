@@ -167,6 +167,17 @@ fn pm_align() {
     suite("pm_align");
 }
 
+#[test]
+fn pm_file() {
+    suite("pm_file");
+}
+
+#[test]
+fn kill9() {
+    firn_sim::set_child(env!("CARGO_BIN_EXE_kill9_child"));
+    suite("kill9");
+}
+
 /// One seed, one trace: every operation, with its bytes and its outcome.
 #[test]
 fn one_seed_one_run() {

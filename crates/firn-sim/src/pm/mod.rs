@@ -2,6 +2,7 @@
 //! here: see `docs/testing.md`.
 
 mod align;
+mod file_pool;
 mod log_buffer;
 mod pool_space;
 mod shelf;
@@ -9,6 +10,7 @@ mod structure;
 mod suites;
 
 pub(crate) use align::align;
+pub(crate) use file_pool::file_pool;
 pub(crate) use log_buffer::LogBuffer;
 pub(crate) use pool_space::PoolSpace;
 pub use shelf::{Bug, Shelf};

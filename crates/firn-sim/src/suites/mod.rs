@@ -3,5 +3,6 @@
 pub(crate) mod damage;
 pub(crate) mod io;
 pub(crate) mod joint;
+pub(crate) mod kill9;
 pub(crate) mod model;
 pub(crate) mod recovery;
