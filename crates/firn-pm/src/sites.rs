@@ -13,8 +13,6 @@ firn_base::sites! {
     PM_CREATE_SYNC = "pm.create.sync";
     /// What an open found and trusts, durable with the session word: else a power cut takes what a killed process left.
     PM_REOPEN_FLUSH = "pm.reopen.flush";
-    /// The same, where the pool is a file.
-    PM_REOPEN_SYNC = "pm.reopen.sync";
     /// A root record: else a commit that was acknowledged may be gone.
     PM_ROOT_FENCE = "pm.root.fence";
     /// The same, where the pool is a file.

@@ -2,7 +2,7 @@
 //! if an invariant does not hold.
 
 use crate::pm::{self, LogBuffer, PoolSpace, Shelf};
-use crate::suites::{damage, io, joint, kill9, model, recovery};
+use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;
 use crate::tier::{Tier, each_seed};
 use std::sync::{Arc, Mutex};
@@ -213,6 +213,36 @@ pub static SUITES: &[Suite] = &[
         about: "a durable copy at every alignment, of every length up to three lines",
         seeds: |tier| if tier == Tier::Ci { 64 } else { 8 },
         run: pm::align,
+    },
+    Suite {
+        name: "checkpoint_cut",
+        about: "a checkpoint and its source after a power cut, both written on",
+        seeds: |tier| tier.scale(100),
+        run: copies::checkpoint_cut,
+    },
+    Suite {
+        name: "repair_cut",
+        about: "repair, cut anywhere and made again",
+        seeds: |tier| tier.scale(100),
+        run: copies::repair_cut,
+    },
+    Suite {
+        name: "two_media",
+        about: "an old pool with newer files, and the reverse",
+        seeds: |tier| tier.scale(150),
+        run: media::two_media,
+    },
+    Suite {
+        name: "pm_cap",
+        about: "memory of every size in 4 KiB steps, filled and given back",
+        seeds: |tier| tier.scale(64),
+        run: media::pm_cap,
+    },
+    Suite {
+        name: "metamorphic",
+        about: "the same operations under six option sets and every kind, with restarts and faults",
+        seeds: |tier| if tier == Tier::Ci { 60 } else { 6 },
+        run: metamorphic::metamorphic,
     },
     Suite {
         name: "pm_file",

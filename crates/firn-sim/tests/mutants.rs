@@ -6,7 +6,10 @@ use firn_sim::{Tier, hunt, sites};
 fn each_site_that_is_off_is_noticed() {
     // The quick tier takes every sixth, another one each time the list changes.
     let step = if Tier::get() == Tier::Ci { 1 } else { 6 };
-    let which: Vec<_> = sites().into_iter().step_by(step).collect();
+    // `FIRN_SITE=log` takes those whose names begin so.
+    let wanted = std::env::var("FIRN_SITE").unwrap_or_default();
+    let step = if wanted.is_empty() { step } else { 1 };
+    let which: Vec<_> = sites().into_iter().filter(|site| site.name().starts_with(&wanted)).step_by(step).collect();
     let count = which.len();
     std::panic::set_hook(Box::new(|_| ()));
     let verdicts = hunt(which, |verdict| {

@@ -168,6 +168,31 @@ fn pm_align() {
 }
 
 #[test]
+fn checkpoint_cut() {
+    suite("checkpoint_cut");
+}
+
+#[test]
+fn repair_cut() {
+    suite("repair_cut");
+}
+
+#[test]
+fn two_media() {
+    suite("two_media");
+}
+
+#[test]
+fn pm_cap() {
+    suite("pm_cap");
+}
+
+#[test]
+fn metamorphic() {
+    suite("metamorphic");
+}
+
+#[test]
 fn pm_file() {
     suite("pm_file");
 }

@@ -12,7 +12,7 @@ mod suites;
 pub(crate) use align::align;
 pub(crate) use file_pool::file_pool;
 pub(crate) use log_buffer::LogBuffer;
-pub(crate) use pool_space::PoolSpace;
+pub(crate) use pool_space::{Op as PoolOp, PoolSpace};
 pub use shelf::{Bug, Shelf};
 pub use structure::{Structure, explore_sequence};
 pub(crate) use suites::{double, eadr, init, lint, sequence, torn};

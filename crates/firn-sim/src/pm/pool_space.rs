@@ -150,7 +150,7 @@ impl Structure for PoolSpace {
             }
             puts.insert(entry.kind, entry.word);
         }
-        let grown = (self.pool.size_bytes() - Self::POOL_BYTES) / GRANULE_BYTES;
+        let grown = self.pool.size_bytes().saturating_sub(Self::POOL_BYTES) / GRANULE_BYTES;
         Ok(State { puts, grown })
     }
 
