@@ -95,9 +95,8 @@ fn passing() -> Passing {
 fn judge(site: &'static Site, runs: &[(&'static Suite, u64)]) -> Verdict {
     let mut tried = 0;
     let mut runs = runs.to_vec();
-    if site.name().ends_with(".check") {
-        runs.sort_by_key(|(suite, _)| !DAMAGE.contains(&suite.name));
-    }
+    let is_check = site.name().ends_with(".check");
+    runs.sort_by_key(|(suite, _)| is_check != DAMAGE.contains(&suite.name));
     for (suite, seed) in &runs {
         tried += 1;
         if catch_unwind(AssertUnwindSafe(|| site::without(site, || (suite.run)(*seed)))).is_err() {

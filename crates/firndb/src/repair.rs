@@ -6,7 +6,8 @@
 //! 3. All entries are merged by key and sequence number into new tables, which a new manifest names.
 //! 4. Damaged files are kept in `lost/`; nothing is deleted that was not copied in full.
 //!
-//! A repair that is cut leaves the database as it was, or repaired; a damaged file is in its place, in `lost/`, or both.
+//! A repair that is cut leaves the database as it was, or repaired; a damaged file is in its place, in `lost/`, or
+//! both.
 //!
 //! If the manifest was lost, an entry that was deleted long ago can come back: its tombstone may be gone while a file
 //! that waited to be removed still holds it.

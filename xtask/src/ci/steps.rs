@@ -50,7 +50,7 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
         return Ok(steps);
     }
     steps.push(Step::new("tests with zstd", Tests, "cargo test -p firn-table --features zstd --no-fail-fast"));
-    steps.push(Step::new("release build", Plain, "cargo build --release --workspace"));
+    steps.push(Step::new("release build", Plain, "cargo build --release -p firn-cli"));
     for example in examples(root)? {
         let line = format!("cargo run --release -p firndb --example {example}");
         steps.push(Step::new(&format!("example {example}"), Plain, &line));

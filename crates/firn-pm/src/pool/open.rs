@@ -198,7 +198,8 @@ impl Pool {
         }
         if !pool.is_read_only() {
             // What is here may have been written by a process that was killed before its fence: it is trusted from now
-            // on, so it must be durable first. (Where the pool is a file, the session word's sync is one of all of it.) Of a new pool this takes the magic along.
+            // on, so it must be durable first. Of a new pool this takes the magic along. (Where the pool is a file, the
+            // session word's sync is one of all of it.)
             pool.region.flush(&sites::PM_REOPEN_FLUSH, 0, DATA_START)?;
             write_session(&pool.region, next, &uuid)?;
         }

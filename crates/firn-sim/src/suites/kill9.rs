@@ -1,12 +1,13 @@
-//! Suite kill9: real processes on real files. A child writes with four threads and notes each acknowledgement in a file;
-//! it is killed at some number of them, or ends itself at a site, in its recovery too; and what it was told must be
-//! there.
+//! Suite kill9: real processes on real files. A child writes with four threads and notes each acknowledgement in a
+//! file; it is killed at some number of them, or ends itself at a site, in its recovery too; and what it was told must
+//! be there.
 //!
 //! The child is the program `kill9_child`; whoever runs the suite says where that is ([`set_child`]).
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::mutants::sites;
 use crate::tally::Tally;
+use firn_base::exec;
 use firn_base::seed::{Seed, mix};
 use firn_base::site;
 use firndb::{Backend, Db, Durability, Options, PmConfig, WriteBatch, WriteOptions};
@@ -96,14 +97,15 @@ pub fn kill9_child(arguments: &[String]) {
     }
     let db = Db::open(dir.join("db"), options(pool, dir)).unwrap();
     let known = acknowledged(dir);
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (db, from) = (&db, known.get(&thread).map_or(0, |last| last + 1));
-            // At a site the process ends by itself, or when it has passed it often enough.
-            let until = if site.is_empty() { u64::MAX } else { from + 1000 };
-            scope.spawn(move || write(db, dir, thread, from..until));
-        }
-    });
+    let start = |thread: u64| {
+        let (db, dir) = (db.clone(), dir.to_owned());
+        let from = known.get(&thread).map_or(0, |last| last + 1);
+        // Towards a site the process ends by itself, there or when it has written enough.
+        let until = if site.is_empty() { u64::MAX } else { from + 1000 };
+        exec::spawn(&format!("writer-{thread}"), move || write(&db, &dir, thread, from..until)).unwrap()
+    };
+    let writers: Vec<_> = (0..THREADS).map(start).collect();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
 }
 
 fn write(db: &Db, dir: &Path, thread: u64, numbers: std::ops::Range<u64>) {
