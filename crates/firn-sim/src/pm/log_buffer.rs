@@ -52,7 +52,7 @@ impl Structure for LogBuffer {
             Op::Put { key: 1, len: 300 },
             Op::Put { key: 2, len: 5000 },
             // More than a half holds.
-            Op::Put { key: 3, len: 9000 },
+            Op::Put { key: 3, len: 13_000 },
             Op::Delete(1),
             Op::Flush,
         ]

@@ -2,6 +2,8 @@
 //! here: see `docs/testing.md`.
 
 mod align;
+#[cfg(test)]
+mod counts;
 mod file_pool;
 mod log_buffer;
 mod pool_space;
