@@ -15,13 +15,11 @@ use crate::plan::{Plan, Reason};
 use crate::shape::{self, Facts};
 use crate::sst_run::SstRun;
 use crate::state::ReadState;
-use arc_swap::ArcSwapOption;
 use firn_base::exec::{Work, block_on, block_on_with};
+use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result};
-use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Pause before a failed action is tried again.

@@ -21,6 +21,7 @@ use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
+use firn_base::sync::Ordering;
 use firn_base::{ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, OpenMode, OsFs};
 use firn_table::BlockCache;
@@ -29,7 +30,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What a repair found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -7,13 +7,11 @@
 
 use crate::files::Files;
 use crate::manifest::TableMeta;
-use arc_swap::{ArcSwapOption, Guard};
+use firn_base::sync::{ArcSwapOption, AtomicBool, AtomicI64, AtomicU64, Guard, Mutex, Ordering};
 use firn_base::{Result, count::Counter};
 use firn_fs::OpenMode;
 use firn_table::sst::{Sst, TableContext};
-use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// A table of the state.

@@ -14,7 +14,7 @@ use crate::shape::Debt;
 use firn_base::Limits;
 use firn_base::clock::Clock;
 use firn_base::count::Counter;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Pace assumed before anything was measured, in bytes per second.

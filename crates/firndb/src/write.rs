@@ -8,9 +8,9 @@ use crate::log::LogWriter;
 use crate::options::Durability;
 use crate::stall::Reason;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a writer sleeps at a time while all buffers are full.

@@ -16,8 +16,8 @@ use firn_base::Tag;
 use firn_base::coding::{get_u32, get_u64};
 use firn_base::key::compare;
 use firn_base::seed::mix;
+use firn_base::sync::Ordering;
 use std::cmp::Ordering as Order;
-use std::sync::atomic::Ordering;
 
 /// The most levels: enough for four billion entries at one in four.
 pub(super) const HEIGHT_MAX: usize = 16;
