@@ -6,6 +6,9 @@
 //! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`,
 //!    which only a reopen can mend.
 
+#[cfg(all(test, shuttle))]
+mod interleave;
+
 use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;

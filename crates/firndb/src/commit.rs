@@ -14,6 +14,9 @@
 //!
 //! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held over I/O.
 
+#[cfg(all(test, shuttle))]
+mod interleave;
+
 use crate::buffer::{Buffer, Ticket};
 use crate::log::LogWriter;
 use firn_base::exec::relax;

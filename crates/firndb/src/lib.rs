@@ -28,6 +28,8 @@ mod db;
 mod event;
 mod files;
 mod install;
+#[cfg(all(test, shuttle))]
+mod interleave;
 mod iter;
 mod log;
 mod manifest;

@@ -5,6 +5,9 @@
 //!
 //! Thread safety: reading an open table takes no lock.
 
+#[cfg(all(test, shuttle))]
+mod interleave;
+
 use crate::files::Files;
 use crate::manifest::TableMeta;
 use firn_base::sync::{ArcSwapOption, AtomicBool, AtomicI64, AtomicU64, Guard, Mutex, Ordering};

@@ -9,7 +9,7 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 /// The engine's deepest calls, in a build without optimisation.
 const STACK_BYTES: usize = 1 << 20;
 /// A model takes thousands of steps; one that takes this many has threads that wait for each other.
-const STEPS_MAX: usize = 2_000_000;
+const STEPS_MAX: usize = 300_000;
 /// Preemptions that the bugs sought need at most.
 const DEPTH: usize = 3;
 
@@ -50,6 +50,7 @@ fn run(scheduler: impl Scheduler + 'static, model: &(impl Fn() + Clone + Send + 
     Runner::new(scheduler, config).run(model.clone())
 }
 
-fn is_ci() -> bool {
+/// Whether this is the large tier.
+pub fn is_ci() -> bool {
     std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci")
 }
