@@ -99,6 +99,11 @@ impl<T> ArcSwapOption<T> {
         Guard(self.0.load())
     }
 
+    /// What it points to, owned.
+    pub fn load_full(&self) -> Option<Arc<T>> {
+        self.0.load()
+    }
+
     /// Makes it point to `value`.
     pub fn store(&self, value: Option<Arc<T>>) {
         self.0.store(value);

@@ -19,6 +19,9 @@
 //!
 //! A crash while a half is drained leaves both copies; while its header changes, the file's copy.
 
+#[cfg(all(test, shuttle))]
+mod interleave;
+
 use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
