@@ -301,6 +301,7 @@ impl Inner {
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
         loop {
+            let seen = self.progress();
             let mut queue = self.commit.lock();
             let buffers = self.state.load().parts[0].buffers.len();
             if queue.active.used_bytes() <= Buffer::EMPTY_BYTES {
@@ -311,17 +312,20 @@ impl Inner {
                 break;
             }
             drop(queue);
-            self.wait_or_fail()?;
+            self.wait_or_fail(seen)?;
         }
         let newest = self.commit.active().log_id;
         let waits = |state: &ReadState| state.parts[0].buffers.iter().any(|buffer| buffer.log_id < newest);
-        while waits(&self.state.load()) {
-            self.wait_or_fail()?;
+        loop {
+            let seen = self.progress();
+            if !waits(&self.state.load()) {
+                return Ok(());
+            }
+            self.wait_or_fail(seen)?;
         }
-        Ok(())
     }
 
-    fn wait_or_fail(&self) -> Result<()> {
+    fn wait_or_fail(&self, seen: u64) -> Result<()> {
         const WAIT: Duration = Duration::from_millis(20);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::invalid("the database was closed"));
@@ -329,7 +333,7 @@ impl Inner {
         if let Some(error) = self.background_error() {
             return Err(error);
         }
-        self.wait_for_background(WAIT);
+        self.wait_for_background(seen, WAIT);
         Ok(())
     }
 
@@ -339,6 +343,7 @@ impl Inner {
             return Ok(());
         }
         loop {
+            let seen = self.progress();
             let idle = {
                 let jobs = self.jobs.state.lock();
                 let still = !jobs.flushing && jobs.compacting == 0;
@@ -348,7 +353,7 @@ impl Inner {
                 self.remove_obsolete();
                 return Ok(());
             }
-            self.wait_or_fail()?;
+            self.wait_or_fail(seen)?;
         }
     }
 
@@ -356,23 +361,29 @@ impl Inner {
     pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         self.flush()?;
         loop {
+            let seen = self.progress();
             let mut jobs = self.jobs.state.lock();
             if !jobs.manual {
                 jobs.manual = true;
                 break;
             }
             drop(jobs);
-            self.wait_or_fail()?;
+            self.wait_or_fail(seen)?;
         }
         let result = self.compact_levels(from, to);
         self.jobs.state.lock().manual = false;
         self.executor.wake();
+        self.progressed();
         result
     }
 
     fn compact_levels(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        while self.jobs.state.lock().compacting > 0 {
-            self.wait_or_fail()?;
+        loop {
+            let seen = self.progress();
+            if self.jobs.state.lock().compacting == 0 {
+                break;
+            }
+            self.wait_or_fail(seen)?;
         }
         let deepest = self.deepest_level(from, to);
         for level in 0..deepest.max(1) {

@@ -370,8 +370,14 @@ impl Inner {
         iters.push(Arc::downgrade(pins));
     }
 
-    /// Waits until background work moved on, at most `timeout`; or makes it move, where it runs on the caller.
-    pub(crate) fn wait_for_background(&self, timeout: Duration) {
+    /// Counts what background work has done, and what else may end a wait for it.
+    pub(crate) fn progress(&self) -> u64 {
+        *self.jobs.progress.0.lock()
+    }
+
+    /// Waits until background work moved on from `seen`, at most `timeout`; or makes it move, where it runs on the
+    /// caller. REQUIRES: `seen` is older than the look at what is waited for, so that nothing is slept through.
+    pub(crate) fn wait_for_background(&self, seen: u64, timeout: Duration) {
         self.executor.wake();
         if self.executor.help() {
             return;
@@ -383,7 +389,9 @@ impl Inner {
             return;
         }
         let mut progress = self.jobs.progress.0.lock();
-        let _timed_out = self.jobs.progress.1.wait_for(&mut progress, timeout);
+        if *progress == seen {
+            let _timed_out = self.jobs.progress.1.wait_for(&mut progress, timeout);
+        }
     }
 
     /// Wakes those who wait for background work.
@@ -397,6 +405,7 @@ impl Inner {
             return Ok(());
         }
         self.mill.stop.store(true, Ordering::Release);
+        self.progressed();
         self.executor.stop();
         let result = if self.read_only { Ok(()) } else { self.close_log() };
         let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));

@@ -18,8 +18,8 @@ struct Story {
 }
 
 impl Story {
-    fn new(world: &World) -> Arc<Story> {
-        let story = Arc::new(Story { db: world.open(), acknowledged: Default::default() });
+    fn new(db: Db) -> Arc<Story> {
+        let story = Arc::new(Story { db, acknowledged: Default::default() });
         (0..2).for_each(|writer| story.write(writer, 1, &PROCESS));
         story
     }
@@ -84,7 +84,7 @@ impl Story {
 fn readers_beside_flush_and_merge() {
     explore::random(20, || {
         let world = World::new();
-        let story = Story::new(&world);
+        let story = Story::new(world.open());
         let spawn = |body: fn(&Story)| {
             let story = story.clone();
             thread::spawn(move || body(&story))
@@ -120,7 +120,7 @@ fn readers_beside_flush_and_merge() {
 fn a_flush_keeps_what_is_read() {
     explore::random(10, || {
         let world = World::new();
-        let story = Story::new(&world);
+        let story = Story::new(world.open());
         let spawn = |body: fn(&Story)| {
             let story = story.clone();
             thread::spawn(move || body(&story))
@@ -143,7 +143,7 @@ fn a_flush_keeps_what_is_read() {
 fn a_cursor_without_its_pins_goes_on() {
     explore::random(10, || {
         let world = World::new();
-        let story = Story::new(&world);
+        let story = Story::new(world.open());
         let (walker, writer) = (story.clone(), story.clone());
         let (clock, background) = (world.clock.clone(), world.background.clone());
         let threads = vec![
@@ -160,5 +160,29 @@ fn a_cursor_without_its_pins_goes_on() {
             }),
         ];
         join(threads);
+    });
+}
+
+/// A worker that sleeps, writers that fill all buffers, and who waits for a flush: all are woken in time. Under the
+/// scheduler no wait times out, so one that is forgotten hangs.
+#[test]
+fn who_waits_is_woken() {
+    explore::random(20, || {
+        let story = Story::new(World::new().open_with_worker());
+        let spawn = |body: fn(&Story)| {
+            let story = story.clone();
+            thread::spawn(move || body(&story))
+        };
+        let threads = vec![
+            spawn(|story| (2..28).for_each(|version| story.write(0, version, &PROCESS))),
+            spawn(|story| (2..6).for_each(|version| story.write(1, version, &PROCESS))),
+            spawn(|story| story.db.flush().unwrap()),
+            spawn(|story| {
+                story.db.compact_range(None, None).unwrap();
+                story.db.wait_idle().unwrap();
+            }),
+        ];
+        join(threads);
+        assert_eq!([story.get(0), story.get(1)], [27, 5]);
     });
 }

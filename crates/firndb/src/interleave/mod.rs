@@ -7,7 +7,7 @@ use crate::files::Files;
 use crate::{Db, Environment, Limits, Options};
 use files::Watched;
 use firn_base::clock::Clock;
-use firn_base::exec::Inline;
+use firn_base::exec::{Executor, Inline, Threads};
 use firn_fs::{Fs, SimFs};
 pub(crate) use shuttle::thread::{self, JoinHandle};
 use std::path::PathBuf;
@@ -34,8 +34,18 @@ impl World {
         World { sim: SimFs::new(1), clock: Clock::manual(), background: Arc::new(Inline::new()) }
     }
 
-    /// Opens it, on the same files each time.
+    /// Opens it, on the same files each time, with background work that is done by whoever waits for it.
     pub(crate) fn open(&self) -> Db {
+        self.open_with(self.clock.clone(), self.background.clone())
+    }
+
+    /// Opens it with a worker that sleeps and is woken. The clock is the system's, for waits on a manual one do not
+    /// sleep; nothing that a model does depends on it.
+    pub(crate) fn open_with_worker(&self) -> Db {
+        self.open_with(Clock::system(), Arc::new(Threads::new(1)))
+    }
+
+    fn open_with(&self, clock: Clock, executor: Arc<dyn Executor>) -> Db {
         let mut limits = Limits::tiny();
         (limits.group_bytes, limits.level0_trigger) = (256, 2);
         let options = Options {
@@ -44,8 +54,8 @@ impl World {
             limits,
             environment: Environment {
                 fs: Some(Arc::new(Watched(self.sim.clone()))),
-                clock: Some(self.clock.clone()),
-                executor: Some(self.background.clone()),
+                clock: Some(clock),
+                executor: Some(executor),
                 memory: None,
             },
             ..Options::tiny()
