@@ -33,7 +33,7 @@ fn started() -> (Arc<Steps>, Arc<Threads>) {
 
 #[test]
 fn no_wake_is_lost_and_no_step_follows_the_end() {
-    explore::random(1, || {
+    explore::random(|| {
         let (work, threads) = started();
         let (other, waker) = (work.clone(), threads.clone());
         let second = thread::spawn(move || {
@@ -73,7 +73,7 @@ impl Drop for Owner {
 
 #[test]
 fn the_last_owner_may_be_a_worker() {
-    explore::random(1, || {
+    explore::random(|| {
         let owner = Arc::new(Owner { executor: Arc::new(Threads::new(2)), is_idle: AtomicBool::new(false) });
         let executor = owner.executor.clone();
         let weak: Weak<Owner> = Arc::downgrade(&owner);

@@ -15,14 +15,13 @@ const DEPTH: usize = 3;
 
 const SEED: u64 = 1;
 
-/// Runs `model` under random schedules: in the CI tier 20,000, else a few hundred, each cut to one in `cost` for a model
-/// that is that many times as slow as the least. Half are drawn step by step, half by priorities that change at few
-/// places, which finds what takes a long run of one thread.
-pub fn random(cost: usize, model: impl Fn() + Clone + Send + Sync + 'static) {
+/// Runs `model` under random schedules: 20,000 in the CI tier, else a few hundred. Half are drawn step by step, half by
+/// priorities that change at few places, which finds what takes a long run of one thread.
+pub fn random(model: impl Fn() + Clone + Send + Sync + 'static) {
     if replayed(&model) {
         return;
     }
-    let each = if is_ci() { 20_000 } else { 400 } / 2 / cost;
+    let each = if is_ci() { 20_000 } else { 400 } / 2;
     run(RandomScheduler::new_from_seed(SEED, each), &model);
     run(PctScheduler::new_from_seed(SEED, DEPTH, each), &model);
 }

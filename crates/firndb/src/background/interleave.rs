@@ -6,7 +6,7 @@ use firn_base::sync::explore;
 
 #[test]
 fn a_lasting_error_lasts() {
-    explore::random(4, || {
+    explore::random(|| {
         let world = World::new();
         let db = world.open();
         let spawn = |body: fn(&Inner)| {

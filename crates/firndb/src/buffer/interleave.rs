@@ -133,7 +133,7 @@ fn two_inserts_complete() {
 
 #[test]
 fn writers_and_readers() {
-    explore::random(1, || {
+    explore::random(|| {
         let world = Arc::new(World::new(9));
         let spawn = |body: fn(&World)| {
             let world = world.clone();

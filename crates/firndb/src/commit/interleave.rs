@@ -108,7 +108,7 @@ fn writer(world: &World, name: u8) -> Vec<([u8; 2], bool)> {
 
 #[test]
 fn group_commit() {
-    explore::random(1, || {
+    explore::random(|| {
         let world = Arc::new(World::new());
         let spawn = |name| {
             let world = world.clone();

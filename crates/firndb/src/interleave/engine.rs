@@ -82,7 +82,7 @@ impl Story {
 /// Writers that fill buffers, a flush and a merge; a reader, a snapshot. Then a reopen, with all that was acknowledged.
 #[test]
 fn readers_beside_flush_and_merge() {
-    explore::random(20, || {
+    explore::random(|| {
         let world = World::new();
         let story = Story::new(world.open());
         let spawn = |body: fn(&Story)| {
@@ -118,7 +118,7 @@ fn readers_beside_flush_and_merge() {
 /// One key overwritten in the memory that a flush is about to write out: what a snapshot needs is the older version.
 #[test]
 fn a_flush_keeps_what_is_read() {
-    explore::random(10, || {
+    explore::random(|| {
         let world = World::new();
         let story = Story::new(world.open());
         let spawn = |body: fn(&Story)| {
@@ -141,7 +141,7 @@ fn a_flush_keeps_what_is_read() {
 /// Cursors whose pins are taken away between two moves, in the middle of one, or not at all.
 #[test]
 fn a_cursor_without_its_pins_goes_on() {
-    explore::random(10, || {
+    explore::random(|| {
         let world = World::new();
         let story = Story::new(world.open());
         let (walker, writer) = (story.clone(), story.clone());
@@ -167,7 +167,7 @@ fn a_cursor_without_its_pins_goes_on() {
 /// scheduler no wait times out, so one that is forgotten hangs.
 #[test]
 fn who_waits_is_woken() {
-    explore::random(20, || {
+    explore::random(|| {
         let story = Story::new(World::new().open_with_worker());
         let spawn = |body: fn(&Story)| {
             let story = story.clone();

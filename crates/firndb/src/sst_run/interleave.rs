@@ -7,7 +7,7 @@ use firn_base::sync::explore;
 /// Whatever the order, what is open is counted, and no more is open than may be.
 #[test]
 fn open_tables_are_counted() {
-    explore::random(10, || {
+    explore::random(|| {
         let world = World::new();
         let db = world.open();
         for key in [b"a", b"b"] {

@@ -46,7 +46,7 @@ fn recovered(files: &crate::files::Files, pool: &Pool) -> u64 {
 
 #[test]
 fn halves_are_handed_over() {
-    explore::random(10, || {
+    explore::random(|| {
         let files = files();
         let memory = SimRegion::new(256 << 10, Mode::Adr);
         let pool = Arc::new(Pool::open_simulated(&memory, UUID).unwrap());
