@@ -7,7 +7,8 @@
 //! Merges are `async` so that one piece of code serves threads (which block on it) and coroutines (which poll it).
 //! [`block_on`] is the blocking side; [`yield_now`] is a yield point.
 
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod interleave;
 
 use crate::sync::{Condvar, Mutex, hint, thread};

@@ -6,7 +6,8 @@
 //! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`,
 //!    which only a reopen can mend.
 
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod interleave;
 
 use crate::buffer::Buffer;

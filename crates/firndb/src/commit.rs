@@ -14,7 +14,8 @@
 //!
 //! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held over I/O.
 
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod interleave;
 
 use crate::buffer::{Buffer, Ticket};

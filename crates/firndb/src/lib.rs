@@ -28,7 +28,8 @@ mod db;
 mod event;
 mod files;
 mod install;
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod interleave;
 mod iter;
 mod log;

@@ -5,7 +5,8 @@
 //!
 //! Thread safety: reading an open table takes no lock.
 
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod interleave;
 
 use crate::files::Files;

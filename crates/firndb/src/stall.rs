@@ -10,7 +10,8 @@
 //! drain, so debt settles there; at the end of the way a tenth of it is left, never nothing.
 //! Likewise while flushes lag: as the last buffer fills, writers are paced towards the rate of flushes.
 
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod interleave;
 
 use crate::shape::Debt;

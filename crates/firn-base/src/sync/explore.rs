@@ -1,7 +1,7 @@
 //! Runs a model under many schedules: the driver of all `interleave` modules.
 //!
-//! A failure prints its schedule. `FIRN_SCHEDULE=<that>` with the model's name as the test to run repeats just that one;
-//! `SHUTTLE_RANDOM_SEED` begins elsewhere.
+//! A failure prints its schedule. With `FIRN_SCHEDULE=<that>` and the model's name as the test to run just that one is
+//! run again; `SHUTTLE_RANDOM_SEED` begins elsewhere.
 
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
@@ -12,7 +12,6 @@ const STACK_BYTES: usize = 1 << 20;
 const STEPS_MAX: usize = 300_000;
 /// Preemptions that the bugs sought need at most.
 const DEPTH: usize = 3;
-
 const SEED: u64 = 1;
 
 /// Runs `model` under random schedules: 20,000 in the CI tier, else a few hundred. Half are drawn step by step, half by
@@ -29,8 +28,7 @@ pub fn random(model: impl Fn() + Clone + Send + Sync + 'static) {
 /// Runs `model` under every schedule there is.
 pub fn all(model: impl Fn() + Clone + Send + Sync + 'static) {
     if !replayed(&model) {
-        let schedules = run(DfsScheduler::new(None, false), &model);
-        println!("complete: {schedules} schedules");
+        run(DfsScheduler::new(None, false), &model);
     }
 }
 
@@ -40,13 +38,13 @@ fn replayed(model: &(impl Fn() + Clone + Send + Sync + 'static)) -> bool {
     true
 }
 
-fn run(scheduler: impl Scheduler + 'static, model: &(impl Fn() + Clone + Send + Sync + 'static)) -> usize {
+fn run(scheduler: impl Scheduler + 'static, model: &(impl Fn() + Clone + Send + Sync + 'static)) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
     config.failure_persistence = FailurePersistence::Print;
     config.silence_warnings = true;
-    Runner::new(scheduler, config).run(model.clone())
+    Runner::new(scheduler, config).run(model.clone());
 }
 
 /// Whether this is the large tier.

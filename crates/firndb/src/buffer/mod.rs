@@ -1,7 +1,8 @@
 //! The write buffer: a skiplist in an arena, in DRAM.
 
 mod arena;
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod interleave;
 mod run;
 mod skiplist;

@@ -1,4 +1,5 @@
-//! A simulated file system almost all of whose operations are steps of the scheduler: I/O is where threads most often meet.
+//! A simulated file system almost all of whose operations are steps of the scheduler: I/O is where threads most often
+//! meet.
 
 use firn_base::Result;
 use firn_base::site::Site;

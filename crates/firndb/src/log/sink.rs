@@ -19,7 +19,8 @@
 //!
 //! A crash while a half is drained leaves both copies; while its header changes, the file's copy.
 
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod interleave;
 
 use crate::sites;

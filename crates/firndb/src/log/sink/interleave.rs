@@ -1,5 +1,5 @@
-//! The log's two halves: a writer that fills and retires them, workers that drain them, and a reader that lays them over
-//! the file as recovery would at this moment.
+//! The log's two halves: a writer that fills and retires them, workers that drain them, and a reader that lays them
+//! over the file as recovery would at this moment.
 
 use super::super::{LogSource, LogWriter, Replay};
 use super::*;
