@@ -51,6 +51,7 @@ impl World {
         let options = Options {
             write_buffer_bytes: Some(8 * limits.block_bytes as u64),
             direct_io: false,
+            max_open_files: 1,
             limits,
             environment: Environment {
                 fs: Some(Arc::new(Watched(self.sim.clone()))),

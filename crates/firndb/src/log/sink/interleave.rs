@@ -12,7 +12,9 @@ use firn_fs::OpenMode;
 use firn_pm::sim::{Mode, SimRegion};
 
 const LOG: u64 = 1;
-const GROUPS: u64 = 6;
+/// Enough to go through both halves twice.
+const GROUPS: u64 = 10;
+const HALF_BYTES: usize = 3 << 10;
 
 /// Appends groups of one entry each, of a size that crosses from half to half; raises `acknowledged` behind each.
 fn write(log: &mut LogWriter, acknowledged: &AtomicU64) {
@@ -51,7 +53,7 @@ fn halves_are_handed_over() {
         let memory = SimRegion::new(256 << 10, Mode::Adr);
         let pool = Arc::new(Pool::open_simulated(&memory, UUID).unwrap());
         pool.finish_recovery().unwrap();
-        let halves = PmLogBuffer::open(&pool, UUID, 4 << 10).unwrap().unwrap();
+        let halves = PmLogBuffer::open(&pool, UUID, HALF_BYTES).unwrap().unwrap();
         let mut log = LogWriter::create(files.clone(), Arc::default(), LOG, Arc::default()).unwrap();
         log.go_through(halves.clone()).unwrap();
         let acknowledged = Arc::new(AtomicU64::new(0));
