@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod soak;
 mod source;
 mod tidy;
 mod tree;
@@ -15,7 +16,9 @@ usage: cargo xtask COMMAND
                    banned calls, text
   tidy --update    the same, and rewrite xtask/ratchet.txt to the present lengths
   ci               everything that must hold before a merge, ending in one line `N passed, N failed`
-  ci --quick       formatting, tidy, lints, the quick test tier and the documentation only";
+  ci --quick       formatting, tidy, lints, the quick test tier and the documentation only
+  soak --minutes N [--suite S] [--seed X] [--threads N]
+                   every suite of firn-sim with fresh seeds, for as long as asked; adds what it saw to docs/soak.md";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         ["tidy", "--update"] => ExitCode::from(tidy::update(&root)),
         ["ci"] => ExitCode::from(ci::run(&root, ci::Extent::Full)),
         ["ci", "--quick"] => ExitCode::from(ci::run(&root, ci::Extent::Quick)),
+        ["soak", rest @ ..] => ExitCode::from(soak::run(&root, rest)),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

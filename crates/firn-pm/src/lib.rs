@@ -58,6 +58,7 @@ pub use line::{LINE_BYTES, LineRange, line_range};
 pub use offset::{Extent, PmOffset};
 pub use owner::Owner;
 pub use pool::Pool;
+pub use region::Backing;
 pub use root::{Root, RootEntry};
 pub use token::{Dirty, Fenced, Flushed};
 pub use usage::Usage;

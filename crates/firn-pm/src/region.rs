@@ -18,10 +18,11 @@ use crate::arch::{self, LineFlush};
 use crate::line::{LINE_BYTES, line_range};
 use crate::sim::Tracker;
 use crate::sites;
+pub use file_image::Backing;
 use file_image::FileImage;
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
-pub(crate) use open::{allocate, lock_file, whole_granules};
+pub(crate) use open::{allocate, lock_file, sync_parent, whole_granules};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -218,8 +219,7 @@ impl Region {
     /// Makes ranges durable where that takes a sync of the file. Elsewhere the fence did it, or nothing can.
     pub(crate) fn sync(&self, site: &'static Site, ranges: &[(u64, u64)]) -> Result<()> {
         match &self.image {
-            Some(_) if !site.is_on() => Ok(()),
-            Some(image) => image.write_and_sync(&self.reads, ranges),
+            Some(image) => image.write_and_sync(site, &self.reads, ranges),
             None => Ok(()),
         }
     }

@@ -3,6 +3,8 @@
 firn_base::sites! {
     /// The ragged ends of a copy past the cache, which go through it: else the first and last line may be lost.
     PM_EDGE_FLUSH = "pm.edge.flush";
+    /// The length of a file under a pool, and its zeros: else a cut leaves it short, or with whatever was there.
+    PM_SPACE_SYNC = "pm.space.sync";
     /// All of a new pool but its magic: else a pool that says it is one may have no root.
     PM_CREATE_FLUSH = "pm.create.flush";
     /// Orders that before the magic.
@@ -11,8 +13,6 @@ firn_base::sites! {
     PM_CREATE_SYNC = "pm.create.sync";
     /// What an open found and trusts, durable with the session word: else a power cut takes what a killed process left.
     PM_REOPEN_FLUSH = "pm.reopen.flush";
-    /// The same, where the pool is a file.
-    PM_REOPEN_SYNC = "pm.reopen.sync";
     /// A root record: else a commit that was acknowledged may be gone.
     PM_ROOT_FENCE = "pm.root.fence";
     /// The same, where the pool is a file.

@@ -1,7 +1,8 @@
 //! The table of suites: what tests, mutants and soak run. A suite is a function from a seed to what it saw; it panics
 //! if an invariant does not hold.
 
-use crate::suites::{damage, io, joint, model, recovery};
+use crate::pm::{self, LogBuffer, PoolSpace, Shelf};
+use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;
 use crate::tier::{Tier, each_seed};
 use std::sync::{Arc, Mutex};
@@ -98,6 +99,162 @@ pub static SUITES: &[Suite] = &[
         about: "random operations against a sorted map, with checkpoints, reopens and read-only opens",
         seeds: |tier| tier.scale(100),
         run: model::model,
+    },
+    Suite {
+        name: "pm_seq_pool",
+        about: "every sequence of up to two operations, cut at every fence: pool",
+        seeds: |tier| if tier == Tier::Ci { 1000 } else { 73 },
+        run: pm::sequence::<PoolSpace>,
+    },
+    Suite {
+        name: "pm_torn_pool",
+        about: "the same, each 8-byte word by itself: pool",
+        seeds: |tier| if tier == Tier::Ci { 73 } else { 9 },
+        run: pm::torn::<PoolSpace>,
+    },
+    Suite {
+        name: "pm_eadr_pool",
+        about: "the same with a durable cache, cut at every store: pool",
+        seeds: |tier| if tier == Tier::Ci { 1000 } else { 73 },
+        run: pm::eadr::<PoolSpace>,
+    },
+    Suite {
+        name: "pm_init_pool",
+        about: "creation and single operations, cut at every store: pool",
+        seeds: |tier| if tier == Tier::Ci { 27 } else { 6 },
+        run: pm::init::<PoolSpace>,
+    },
+    Suite {
+        name: "pm_double_pool",
+        about: "recovery cut at every store, and the recovery of that: pool",
+        seeds: |tier| if tier == Tier::Ci { 9 } else { 2 },
+        run: pm::double::<PoolSpace>,
+    },
+    Suite {
+        name: "pm_lint_pool",
+        about: "nothing dirty at an acknowledgement: pool",
+        seeds: |tier| if tier == Tier::Ci { 73 } else { 9 },
+        run: pm::lint::<PoolSpace>,
+    },
+    Suite {
+        name: "pm_seq_shelf",
+        about: "every sequence of up to two operations, cut at every fence: shelf",
+        seeds: |tier| if tier == Tier::Ci { 1000 } else { 31 },
+        run: pm::sequence::<Shelf<0>>,
+    },
+    Suite {
+        name: "pm_torn_shelf",
+        about: "the same, each 8-byte word by itself: shelf",
+        seeds: |tier| if tier == Tier::Ci { 31 } else { 6 },
+        run: pm::torn::<Shelf<0>>,
+    },
+    Suite {
+        name: "pm_eadr_shelf",
+        about: "the same with a durable cache, cut at every store: shelf",
+        seeds: |tier| if tier == Tier::Ci { 1000 } else { 31 },
+        run: pm::eadr::<Shelf<0>>,
+    },
+    Suite {
+        name: "pm_init_shelf",
+        about: "creation and single operations, cut at every store: shelf",
+        seeds: |tier| if tier == Tier::Ci { 27 } else { 6 },
+        run: pm::init::<Shelf<0>>,
+    },
+    Suite {
+        name: "pm_double_shelf",
+        about: "recovery cut at every store, and the recovery of that: shelf",
+        seeds: |tier| if tier == Tier::Ci { 9 } else { 2 },
+        run: pm::double::<Shelf<0>>,
+    },
+    Suite {
+        name: "pm_lint_shelf",
+        about: "nothing dirty at an acknowledgement: shelf",
+        seeds: |tier| if tier == Tier::Ci { 31 } else { 9 },
+        run: pm::lint::<Shelf<0>>,
+    },
+    Suite {
+        name: "pm_seq_log",
+        about: "every sequence of up to two operations, cut at every fence: log",
+        seeds: |tier| if tier == Tier::Ci { 43 } else { 10 },
+        run: pm::sequence::<LogBuffer>,
+    },
+    Suite {
+        name: "pm_torn_log",
+        about: "the same, each 8-byte word by itself: log",
+        seeds: |tier| if tier == Tier::Ci { 43 } else { 6 },
+        run: pm::torn::<LogBuffer>,
+    },
+    Suite {
+        name: "pm_eadr_log",
+        about: "the same with a durable cache, cut at every store: log",
+        seeds: |tier| if tier == Tier::Ci { 43 } else { 10 },
+        run: pm::eadr::<LogBuffer>,
+    },
+    Suite {
+        name: "pm_init_log",
+        about: "creation and single operations, cut at every store: log",
+        seeds: |tier| if tier == Tier::Ci { 27 } else { 6 },
+        run: pm::init::<LogBuffer>,
+    },
+    Suite {
+        name: "pm_double_log",
+        about: "recovery cut at every store, and the recovery of that: log",
+        seeds: |tier| if tier == Tier::Ci { 3 } else { 2 },
+        run: pm::double::<LogBuffer>,
+    },
+    Suite {
+        name: "pm_lint_log",
+        about: "nothing dirty at an acknowledgement: log",
+        seeds: |tier| if tier == Tier::Ci { 10 } else { 9 },
+        run: pm::lint::<LogBuffer>,
+    },
+    Suite {
+        name: "pm_align",
+        about: "a durable copy at every alignment, of every length up to three lines",
+        seeds: |tier| if tier == Tier::Ci { 64 } else { 8 },
+        run: pm::align,
+    },
+    Suite {
+        name: "checkpoint_cut",
+        about: "a checkpoint and its source after a power cut, both written on",
+        seeds: |tier| tier.scale(100),
+        run: copies::checkpoint_cut,
+    },
+    Suite {
+        name: "repair_cut",
+        about: "repair, cut anywhere and made again",
+        seeds: |tier| tier.scale(100),
+        run: copies::repair_cut,
+    },
+    Suite {
+        name: "two_media",
+        about: "an old pool with newer files, and the reverse",
+        seeds: |tier| tier.scale(150),
+        run: media::two_media,
+    },
+    Suite {
+        name: "pm_cap",
+        about: "memory of every size in 4 KiB steps, filled and given back",
+        seeds: |tier| tier.scale(64),
+        run: media::pm_cap,
+    },
+    Suite {
+        name: "metamorphic",
+        about: "the same operations under six option sets and every kind, with restarts and faults",
+        seeds: |tier| if tier == Tier::Ci { 60 } else { 6 },
+        run: metamorphic::metamorphic,
+    },
+    Suite {
+        name: "pm_file",
+        about: "a pool of the file backend, its machine dying at every operation of the file",
+        seeds: |tier| tier.scale(60),
+        run: pm::file_pool,
+    },
+    Suite {
+        name: "kill9",
+        about: "real processes with four writers, killed at random and at sites, also in recovery",
+        seeds: |tier| if tier == Tier::Ci { 130 } else { 4 },
+        run: kill9::kill9,
     },
 ];
 

@@ -59,7 +59,7 @@ pub fn each_seed(test: &'static str, count: u64, body: impl Fn(u64) + Send + Syn
 }
 
 /// Runs the seeds on all threads; returns those that failed, after so many that more would tell nothing.
-fn spread(test: &str, count: u64, passes: impl Fn(u64) -> bool + Send + Sync + 'static) -> Vec<u64> {
+pub(crate) fn spread(test: &str, count: u64, passes: impl Fn(u64) -> bool + Send + Sync + 'static) -> Vec<u64> {
     let (passes, next) = (Arc::new(passes), Arc::new(AtomicU64::new(0)));
     let failed = Arc::new(Mutex::new(Vec::new()));
     let worker = |i: usize| {

@@ -72,6 +72,137 @@ fn model() {
     suite("model");
 }
 
+#[test]
+fn pm_seq_pool() {
+    suite("pm_seq_pool");
+}
+
+#[test]
+fn pm_torn_pool() {
+    suite("pm_torn_pool");
+}
+
+#[test]
+fn pm_eadr_pool() {
+    suite("pm_eadr_pool");
+}
+
+#[test]
+fn pm_init_pool() {
+    suite("pm_init_pool");
+}
+
+#[test]
+fn pm_double_pool() {
+    suite("pm_double_pool");
+}
+
+#[test]
+fn pm_lint_pool() {
+    suite("pm_lint_pool");
+}
+
+#[test]
+fn pm_seq_shelf() {
+    suite("pm_seq_shelf");
+}
+
+#[test]
+fn pm_torn_shelf() {
+    suite("pm_torn_shelf");
+}
+
+#[test]
+fn pm_eadr_shelf() {
+    suite("pm_eadr_shelf");
+}
+
+#[test]
+fn pm_init_shelf() {
+    suite("pm_init_shelf");
+}
+
+#[test]
+fn pm_double_shelf() {
+    suite("pm_double_shelf");
+}
+
+#[test]
+fn pm_lint_shelf() {
+    suite("pm_lint_shelf");
+}
+
+#[test]
+fn pm_seq_log() {
+    suite("pm_seq_log");
+}
+
+#[test]
+fn pm_torn_log() {
+    suite("pm_torn_log");
+}
+
+#[test]
+fn pm_eadr_log() {
+    suite("pm_eadr_log");
+}
+
+#[test]
+fn pm_init_log() {
+    suite("pm_init_log");
+}
+
+#[test]
+fn pm_double_log() {
+    suite("pm_double_log");
+}
+
+#[test]
+fn pm_lint_log() {
+    suite("pm_lint_log");
+}
+
+#[test]
+fn pm_align() {
+    suite("pm_align");
+}
+
+#[test]
+fn checkpoint_cut() {
+    suite("checkpoint_cut");
+}
+
+#[test]
+fn repair_cut() {
+    suite("repair_cut");
+}
+
+#[test]
+fn two_media() {
+    suite("two_media");
+}
+
+#[test]
+fn pm_cap() {
+    suite("pm_cap");
+}
+
+#[test]
+fn metamorphic() {
+    suite("metamorphic");
+}
+
+#[test]
+fn pm_file() {
+    suite("pm_file");
+}
+
+#[test]
+fn kill9() {
+    firn_sim::set_child(env!("CARGO_BIN_EXE_kill9_child"));
+    suite("kill9");
+}
+
 /// One seed, one trace: every operation, with its bytes and its outcome.
 #[test]
 fn one_seed_one_run() {

@@ -18,6 +18,7 @@ use crate::state::ReadState;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
+use firn_base::site::Site;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, IoBuf, OpenMode};
@@ -44,7 +45,8 @@ impl Inner {
         let files = Arc::new(files);
         for part in state.parts.iter() {
             for (_, run) in part.tables() {
-                self.link_or_copy(run.meta.id, &files)?;
+                let (from, to) = (self.files.table(run.meta.id), files.table(run.meta.id));
+                link_or_copy(&sites::CHECKPOINT_COPY_SYNC, &**fs, &from, &to)?;
             }
         }
         let buffered = self.write_buffers(&state, seqno, &files)?;
@@ -55,17 +57,6 @@ impl Inner {
     fn fresh_uuid(&self, uuid: &mut [u8; 16]) {
         let mut seed = if self.clock.is_manual() { Seed::new(self.next_file_id()) } else { Seed::from_entropy() };
         seed.fill(uuid);
-    }
-
-    fn link_or_copy(&self, id: u64, files: &Files) -> Result<()> {
-        let (from, to) = (self.files.table(id), files.table(id));
-        match self.files.fs.link(&from, &to) {
-            Err(error) if error.kind() == ErrorKind::Io => {
-                tracing::info!(%error, "a table is copied because it cannot be linked");
-                copy(&*self.files.fs, &from, &to)
-            }
-            other => other,
-        }
     }
 
     /// The buffers' entries as tables of the copy.
@@ -127,7 +118,18 @@ impl Inner {
     }
 }
 
-fn copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+/// Gives a file a second name, or where that cannot be, makes a copy that is durable when this returns.
+pub(crate) fn link_or_copy(site: &'static Site, fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    match fs.link(from, to) {
+        Err(error) if error.kind() == ErrorKind::Io => {
+            tracing::info!(%error, "a file is copied because it cannot be linked");
+            copy(site, fs, from, to)
+        }
+        other => other,
+    }
+}
+
+fn copy(site: &'static Site, fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     let source = fs.open(from, OpenMode::Read)?;
     let target = fs.open(to, OpenMode::Create)?;
     let (mut at, len) = (0, source.len()?);
@@ -140,5 +142,5 @@ fn copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
         target.write(at, &[buf.bytes()])?;
         at += buf.len() as u64;
     }
-    target.sync(&sites::CHECKPOINT_COPY_SYNC)
+    target.sync(site)
 }

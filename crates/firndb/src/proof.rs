@@ -7,6 +7,8 @@
 use crate::buffer::Buffer;
 use crate::commit::Joined;
 use crate::{Db, Durability, Result, WriteBatch};
+use firn_pm::Pool;
+use std::sync::Arc;
 
 pub use crate::log::proof::{frame, replay_log};
 pub use crate::manifest::proof::{edit, read_manifest};
@@ -47,4 +49,9 @@ impl Begun {
     pub fn finish(self) -> Result<()> {
         self.db.inner.complete(self.joined)
     }
+}
+
+/// The pool of a database that has one.
+pub fn pool(db: &Db) -> Option<Arc<Pool>> {
+    db.inner.pm.clone()
 }

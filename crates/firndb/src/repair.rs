@@ -4,13 +4,17 @@
 //!    taken as it is; of a damaged one the blocks that verify.
 //! 2. Logs: each frame up to the first damage, of the logs that are not obsolete, whether they are named or not.
 //! 3. All entries are merged by key and sequence number into new tables, which a new manifest names.
-//! 4. Damaged files are moved to `lost/`; nothing is deleted that was not copied in full.
+//! 4. Damaged files are kept in `lost/`; nothing is deleted that was not copied in full.
+//!
+//! A repair that is cut leaves the database as it was, or repaired; a damaged file is in its place, in `lost/`, or
+//! both.
 //!
 //! If the manifest was lost, an entry that was deleted long ago can come back: its tombstone may be gone while a file
 //! that waited to be removed still holds it.
 
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Entry};
+use crate::checkpoint::link_or_copy;
 use crate::files::{self, FileName, Files};
 use crate::log::{LogSource, Replay};
 use crate::manifest::{self, Edit, TableMeta, Version};
@@ -27,7 +31,6 @@ use firn_fs::{Fs, OpenMode, OsFs};
 use firn_table::BlockCache;
 use firn_table::sst::{Access, Extent, Sst, SstWriter, TableContext};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -256,8 +259,9 @@ impl Repair {
         let version = self.version(metas, level, self.last_seqno.max(newest))?;
         let manifest_id = self.mill.next_file_id.fetch_add(1, Ordering::Relaxed);
         let files = Files { fs: self.files.fs.clone(), dir: self.files.dir.clone(), uuid: version.uuid };
+        self.set_aside()?;
         manifest::start(&files, &self.context.counters, manifest_id, &version)?;
-        self.put_away(manifest_id)?;
+        self.remove_replaced(manifest_id)?;
         Ok(self.report)
     }
 
@@ -284,27 +288,43 @@ impl Repair {
         Ok(version)
     }
 
-    /// Removes what was copied in full and moves what was not to `lost/`.
-    fn put_away(&self, manifest_id: u64) -> Result<()> {
-        let fs = &self.files.fs;
-        let whole: BTreeMap<u64, bool> = self.replaced.iter().copied().collect();
+    /// Gives what was not copied in full a second name in `lost/`, durably: once the new manifest stands, nothing else
+    /// keeps it.
+    fn set_aside(&self) -> Result<()> {
         let lost = self.files.dir.join("lost");
-        for name in fs.list(&self.files.dir)? {
-            let path = self.files.dir.join(&name);
-            match files::parse(&name) {
-                FileName::Table(id) if self.temporary.contains(&id) => fs.remove(&path)?,
-                FileName::Table(id) | FileName::Log(id) => match whole.get(&id) {
-                    Some(true) => fs.remove(&path)?,
-                    Some(false) => {
-                        fs.create_dir_all(&lost)?;
-                        fs.rename(&sites::REPAIR_LOST_RENAME, &path, &lost.join(&name))?;
-                    }
-                    None => {}
-                },
-                FileName::Manifest(id) if id != manifest_id => fs.remove(&path)?,
-                _ => {}
+        let names = self.files.fs.list(&self.files.dir)?;
+        let damaged = names.iter().filter(|name| matches!(self.fate(name), Some(false))).collect::<Vec<_>>();
+        if damaged.is_empty() {
+            return Ok(());
+        }
+        self.files.fs.create_dir_all(&lost)?;
+        for name in damaged {
+            // A repair that was cut may have been here before.
+            if self.files.fs.len(&lost.join(name)).is_err() {
+                link_or_copy(&sites::REPAIR_COPY_SYNC, &*self.files.fs, &self.files.dir.join(name), &lost.join(name))?;
             }
         }
-        self.files.sync_dir(&sites::REPAIR_NAMES_SYNC)
+        self.files.fs.sync_dir(&sites::REPAIR_LOST_SYNC, &lost)
+    }
+
+    /// Whether a file of this name was copied in full; `None` if it was none of those that were replaced.
+    fn fate(&self, name: &str) -> Option<bool> {
+        let (FileName::Table(id) | FileName::Log(id)) = files::parse(name) else { return None };
+        self.replaced.iter().find(|(replaced, _)| *replaced == id).map(|(_, whole)| *whole)
+    }
+
+    /// Removes what the new tables replace. What a crash leaves the next open removes.
+    fn remove_replaced(&self, manifest_id: u64) -> Result<()> {
+        for name in self.files.fs.list(&self.files.dir)? {
+            let is_replaced = match files::parse(&name) {
+                FileName::Table(id) if self.temporary.contains(&id) => true,
+                FileName::Manifest(id) => id != manifest_id,
+                _ => self.fate(&name).is_some(),
+            };
+            if is_replaced {
+                self.files.fs.remove(&self.files.dir.join(&name))?;
+            }
+        }
+        Ok(())
     }
 }

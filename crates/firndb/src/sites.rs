@@ -59,8 +59,8 @@ firn_base::sites! {
     CHECKPOINT_COPY_SYNC = "checkpoint.copy.sync";
     /// The names of a checkpoint's tables, before its CURRENT.
     CHECKPOINT_NAMES_SYNC = "checkpoint.names.sync";
-    /// A damaged file that repair sets aside.
-    REPAIR_LOST_RENAME = "repair.lost.rename";
-    /// What repair set aside or removed.
-    REPAIR_NAMES_SYNC = "repair.names.sync";
+    /// A damaged file that is copied to `lost/`.
+    REPAIR_COPY_SYNC = "repair.copy.sync";
+    /// The names in `lost/`, before a manifest stands that does not name the damaged files.
+    REPAIR_LOST_SYNC = "repair.lost.sync";
 }

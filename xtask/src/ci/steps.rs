@@ -56,7 +56,7 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
         ("RUSTFLAGS", "--cfg shuttle"),
         ("CARGO_TARGET_DIR", "target/shuttle"),
     ]));
-    steps.push(Step::new("release build", Plain, "cargo build --release --workspace"));
+    steps.push(Step::new("release build", Plain, "cargo build --release -p firn-cli"));
     for example in examples(root)? {
         let line = format!("cargo run --release -p firndb --example {example}");
         steps.push(Step::new(&format!("example {example}"), Plain, &line));

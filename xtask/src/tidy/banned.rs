@@ -1,6 +1,6 @@
 //! Calls that library code does not make, because they would escape the clock, the executor, the file layer or the log.
 //!
-//! Tests, the `firn` command and the benchmark's binaries may.
+//! Tests, the `firn` command and binaries of other crates may.
 
 use super::{Finding, modules};
 use crate::source::Source;
@@ -59,7 +59,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in tree.packages().into_iter().filter(|p| *p != "xtask" && *p != "crates/firn-cli") {
         for (path, test_only) in modules::reached(tree, package) {
-            if !test_only && !is_test_path(&path) && !is_bench_binary(&path) {
+            if !test_only && !is_test_path(&path) && !is_binary(&path) {
                 findings.extend(check_file(&path, &tree.sources[&path]));
             }
         }
@@ -67,8 +67,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn is_bench_binary(path: &str) -> bool {
-    path == "crates/firn-bench/src/main.rs" || path.starts_with("crates/firn-bench/src/bin/")
+fn is_binary(path: &str) -> bool {
+    path == "crates/firn-bench/src/main.rs" || path.contains("/src/bin/")
 }
 
 fn check_file(path: &str, source: &Source) -> Vec<Finding> {

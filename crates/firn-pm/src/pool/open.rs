@@ -13,7 +13,7 @@ use crate::extents::ExtentMap;
 use crate::header::{HeaderState, Session, decode_header, encode_header};
 use crate::latency::Delays;
 use crate::layout::{DATA_START, MAGIC_AT, MIN_POOL_BYTES, PAGE_BYTES, POOL_MAGIC, SESSION_AT};
-use crate::region::{Kind, Region, allocate, lock_file, whole_granules};
+use crate::region::{Backing, Kind, Region, allocate, lock_file, sync_parent, whole_granules};
 use crate::root::{Root, newest_root, slot_offset};
 use crate::sim::SimRegion;
 use crate::sites;
@@ -103,6 +103,20 @@ impl Pool {
         Self::over(Arc::new(region), db_uuid, None, &config)
     }
 
+    /// Opens or creates a pool of the `file` backend in a file of the test's own, with `len` bytes if it `is_new`.
+    ///
+    /// # Errors
+    /// As [`Pool::open_or_create`].
+    pub fn open_backed(file: Box<dyn Backing>, len: u64, is_new: bool, db_uuid: [u8; 16]) -> Result<Self> {
+        let path = Path::new("the simulated file");
+        if is_new {
+            file.extend(&sites::PM_SPACE_SYNC, len).map_err(|source| Error::from_io("allocate", path, source))?;
+        }
+        let region = Region::file_image(file, path, len)?;
+        region.load_from_file(0, DATA_START)?;
+        Self::over(Arc::new(region), db_uuid, Some(len), &PmConfig::volatile(len))
+    }
+
     fn over_file(
         file: File,
         path: &Path,
@@ -113,11 +127,13 @@ impl Pool {
     ) -> Result<Self> {
         if is_new {
             len = whole_granules(config.size_bytes)?;
-            allocate(&file, len).map_err(|source| Error::from_io("allocate", path, source))?;
+            allocate(&sites::PM_SPACE_SYNC, &file, len)
+                .and_then(|()| sync_parent(path))
+                .map_err(|source| Error::from_io("allocate", path, source))?;
         }
         refuse_short(path, len)?;
         let region = match config.backend {
-            Backend::File => Region::file_image(file, path, len)?,
+            Backend::File => Region::file_image(Box::new(file), path, len)?,
             backend => Region::mapped_file(kind(backend), file, path, len, true)?,
         };
         region.load_from_file(0, DATA_START)?;
@@ -182,9 +198,9 @@ impl Pool {
         }
         if !pool.is_read_only() {
             // What is here may have been written by a process that was killed before its fence: it is trusted from now
-            // on, so it must be durable first. Of a new pool this takes the magic along.
+            // on, so it must be durable first. Of a new pool this takes the magic along. (Where the pool is a file, the
+            // session word's sync is one of all of it.)
             pool.region.flush(&sites::PM_REOPEN_FLUSH, 0, DATA_START)?;
-            pool.region.sync(&sites::PM_REOPEN_SYNC, &[(0, DATA_START)])?;
             write_session(&pool.region, next, &uuid)?;
         }
         if pool.region.kind() == Kind::Emulated {

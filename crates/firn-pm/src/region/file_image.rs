@@ -6,8 +6,12 @@
 //! A crash leaves in the file what was synced, and any part of what was being written.
 
 use super::view::View;
+use crate::sites;
+use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
+use std::fmt::Debug;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,15 +19,58 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Bytes copied from the file at once.
 const LOAD_BYTES: usize = 64 << 10;
 
+/// What the image lies in. Tests put a simulated file here.
+pub trait Backing: Debug + Send + Sync {
+    /// Fills `out` from `at` on.
+    ///
+    /// # Errors
+    /// Those of the file; its end is one.
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Writes `bytes` at `at`.
+    ///
+    /// # Errors
+    /// Those of the file.
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// DURABLE AFTER: all that was written, and the length.
+    ///
+    /// # Errors
+    /// Those of the file.
+    fn sync(&self) -> io::Result<()>;
+    /// Makes it `len` bytes long, with space for all of them. DURABLE AFTER, unless `site` is off: the length, and that
+    /// what was not there before reads as zeros.
+    ///
+    /// # Errors
+    /// Those of the file.
+    fn extend(&self, site: &'static Site, len: u64) -> io::Result<()>;
+}
+
+impl Backing for File {
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(out, at)
+    }
+
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn extend(&self, site: &'static Site, len: u64) -> io::Result<()> {
+        super::open::allocate(site, self, len)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct FileImage {
-    file: File,
+    file: Box<dyn Backing>,
     path: PathBuf,
     is_poisoned: AtomicBool,
 }
 
 impl FileImage {
-    pub(crate) fn new(file: File, path: PathBuf) -> Self {
+    pub(crate) fn new(file: Box<dyn Backing>, path: PathBuf) -> Self {
         Self { file, path, is_poisoned: AtomicBool::new(false) }
     }
 
@@ -32,7 +79,7 @@ impl FileImage {
     }
 
     /// DURABLE AFTER: the ranges of the image are in the file.
-    pub(crate) fn write_and_sync(&self, image: &View, ranges: &[(u64, u64)]) -> Result<()> {
+    pub(crate) fn write_and_sync(&self, site: &'static Site, image: &View, ranges: &[(u64, u64)]) -> Result<()> {
         if self.is_poisoned.load(Ordering::Acquire) {
             return Err(Error::new(
                 ErrorKind::Poisoned,
@@ -40,11 +87,14 @@ impl FileImage {
             ));
         }
         for &(at, len) in ranges {
-            let written = image.borrow(at, len).map(|bytes| self.file.write_all_at(bytes, at));
+            let written = image.borrow(at, len).map(|bytes| self.file.write_at(at, bytes));
             let written = written.unwrap_or_else(|| Err(std::io::ErrorKind::InvalidInput.into()));
             written.map_err(|source| Error::from_io("write", &self.path, source))?;
         }
-        self.file.sync_data().map_err(|source| {
+        if !site.is_on() {
+            return Ok(());
+        }
+        self.file.sync().map_err(|source| {
             self.poison();
             Error::from_io("sync", &self.path, source)
         })
@@ -57,7 +107,7 @@ impl FileImage {
         while done < len {
             let now = (len - done).min(LOAD_BYTES as u64) as usize;
             self.file
-                .read_exact_at(&mut buffer[..now], at + done)
+                .read_at(at + done, &mut buffer[..now])
                 .map_err(|source| Error::from_io("read", &self.path, source))?;
             if image.store(at + done, &buffer[..now]).is_none() {
                 return Err(Error::corruption(self.path.display(), at, "a range inside the pool"));
@@ -69,6 +119,6 @@ impl FileImage {
 
     /// Makes the file `new_len` bytes long, with space for all of them.
     pub(crate) fn extend(&self, new_len: u64) -> Result<()> {
-        super::open::allocate(&self.file, new_len).map_err(|source| Error::from_io("grow", &self.path, source))
+        self.file.extend(&sites::PM_SPACE_SYNC, new_len).map_err(|source| Error::from_io("grow", &self.path, source))
     }
 }

@@ -5,13 +5,15 @@
 //! 2. A file that is open for writing is locked; a second opener gets `Locked`.
 //! 3. What cannot be given is refused; nothing weaker is put in its place.
 
-use super::file_image::FileImage;
+use super::file_image::{Backing, FileImage};
 use super::mapping::Mapping;
 use super::view::View;
 use super::{Kind, Region};
 use crate::arch::{LineFlush, best_flush};
 use crate::layout::{GRANULE_BYTES, MIN_POOL_BYTES};
 use crate::sim::Tracker;
+use crate::sites;
+use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags};
@@ -44,19 +46,29 @@ fn is_still_named(file: &File, path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|named| file.metadata().is_ok_and(|held| same(named, held)))
 }
 
-/// Gives `file` space for `len` bytes.
-pub(crate) fn allocate(file: impl AsFd, len: u64) -> std::io::Result<()> {
+/// Gives `file` space for `len` bytes. DURABLE AFTER: the length, and that what was not there before reads as zeros.
+pub(crate) fn allocate(site: &'static Site, file: impl AsFd, len: u64) -> std::io::Result<()> {
     match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len) {
-        Ok(()) => Ok(()),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(rustix::fs::ftruncate(&file, len)?),
-        Err(source) => Err(source.into()),
+        Ok(()) => {}
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(&file, len)?,
+        Err(source) => return Err(source.into()),
     }
+    if site.is_on() {
+        rustix::fs::fsync(&file)?;
+    }
+    Ok(())
+}
+
+/// Makes the name of a new file durable.
+pub(crate) fn sync_parent(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
 }
 
 /// Makes mapped memory `len` bytes long. Anonymous memory stays sparse: a page costs when it is touched.
 pub(crate) fn extend(memory: &OwnedFd, len: u64, kind: Kind, place: &str) -> Result<()> {
     let extended = match kind {
-        Kind::Dax | Kind::Emulated => allocate(memory, len),
+        Kind::Dax | Kind::Emulated => allocate(&sites::PM_SPACE_SYNC, memory, len),
         Kind::Volatile | Kind::File | Kind::Simulated => rustix::fs::ftruncate(memory, len).map_err(Into::into),
     };
     extended.map_err(|source| Error::from_io("grow", Path::new(place), source))
@@ -102,7 +114,7 @@ impl Region {
     }
 
     /// The `file` backend: an empty DRAM image of `len` bytes over the locked `file`.
-    pub(crate) fn file_image(file: File, path: &Path, len: u64) -> Result<Self> {
+    pub(crate) fn file_image(file: Box<dyn Backing>, path: &Path, len: u64) -> Result<Self> {
         let memory = anonymous(len)?;
         let mut region = Self::map(Kind::File, path.display().to_string(), memory, len, true)?;
         region.image = Some(FileImage::new(file, path.to_owned()));

@@ -6,8 +6,10 @@ use super::stage::Stage;
 use super::story::story;
 use super::tracker::{CrashPoint, Instruction, Mode};
 use firn_base::Result;
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 /// What memory holds after one imagined power cut.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub struct CrashImage<'a> {
     pub operations: u64,
     /// Where the cut was.
     pub at: Instruction,
+    /// Another for every other memory.
+    pub fingerprint: u64,
 }
 
 /// How to explore.
@@ -90,11 +94,28 @@ impl Explorer {
         script: impl FnOnce(&SimRegion) -> Result<()>,
         mut check: impl FnMut(&CrashImage<'_>) -> Result<(), String>,
     ) -> Result<Report, Box<Failure>> {
+        self.run_beside(|| (), script, |image, ()| check(image))
+    }
+
+    /// [`Explorer::run`] of something that lies on another medium too: `beside` takes what that holds at each crash
+    /// point, and `check` is given it with each image of that point. `beside` must not touch the memory.
+    ///
+    /// # Errors
+    /// As [`Explorer::run`].
+    pub fn run_beside<T: Send + 'static>(
+        &self,
+        mut beside: impl FnMut() -> T + Send + 'static,
+        script: impl FnOnce(&SimRegion) -> Result<()>,
+        mut check: impl FnMut(&CrashImage<'_>, &T) -> Result<(), String>,
+    ) -> Result<Report, Box<Failure>> {
         let start = self.start.clone().unwrap_or_else(|| vec![0; self.bytes as usize]);
         let sim = SimRegion::from_image(start.clone(), self.mode);
-        sim.record(self.at_every_store);
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let into = taken.clone();
+        sim.record_beside(self.at_every_store, move || into.lock().push(beside()));
         let ran = script(&sim);
         let points = sim.take_points();
+        let others = std::mem::take(&mut *taken.lock());
         if let Err(error) = ran {
             let (lines, story, operations) = (Vec::new(), Vec::new(), points.last().map_or(0, |last| last.operations));
             let message = format!("the script failed: {error}");
@@ -103,7 +124,7 @@ impl Explorer {
         }
         let mut report = Report { points: points.len() as u64, images: 0, is_exhaustive: true };
         let (mut stage, mut seen) = (Stage::new(start, self.mode), HashSet::new());
-        for (number, point) in points.iter().enumerate() {
+        for (number, (point, other)) in points.iter().zip(&others).enumerate() {
             stage.settle(point.len, &point.settled);
             let fail = |delta: &Delta, message: String| {
                 let lines = delta.iter().map(|(line, _)| *line).collect();
@@ -116,6 +137,7 @@ impl Explorer {
                 failure.lines = point.lines.iter().map(|pending| pending.line).collect();
                 return Err(failure);
             }
+            let mut check = |image: &CrashImage<'_>| check(image, other);
             let failed = self.check_point(point, number as u64, &mut stage, &mut seen, &mut report, &mut check);
             failed.map_err(|(delta, message)| fail(&delta, message))?;
         }
@@ -134,11 +156,12 @@ impl Explorer {
         let (mut failed, operations, at) = (None, point.operations, point.at);
         let base = stage.base().to_vec();
         let is_exhaustive = crash_images(&base, point, self.mode, self.seed.wrapping_add(number), |delta| {
-            if !seen.insert((stage.fingerprint(delta), operations)) {
+            let fingerprint = stage.fingerprint(delta);
+            if !seen.insert((fingerprint, operations)) {
                 return true;
             }
             report.images += 1;
-            let checked = stage.show(delta, |sim| check(&CrashImage { sim, operations, at }));
+            let checked = stage.show(delta, |sim| check(&CrashImage { sim, operations, at, fingerprint }));
             failed = checked.err().map(|message| (delta.clone(), message));
             failed.is_none()
         });

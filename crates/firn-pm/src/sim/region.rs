@@ -84,17 +84,21 @@ impl SimRegion {
     /// Starts taking crash points: before each fence, at each [`SimRegion::end_operation`], and with `at_every_store`
     /// before each store too.
     pub fn record(&self, at_every_store: bool) {
+        self.record_beside(at_every_store, || ());
+    }
+
+    /// [`SimRegion::record`] that calls `beside` at each point, with the memory's lock held.
+    pub(super) fn record_beside(&self, at_every_store: bool, beside: impl FnMut() + Send + 'static) {
         let mut state = self.tracker.state.lock();
-        (state.is_recording, state.at_every_store) = (true, at_every_store);
+        state.at_every_store = at_every_store;
+        state.beside = Some(Box::new(beside));
     }
 
     /// An operation was acknowledged: a crash from here on must keep it.
     pub fn end_operation(&self) {
         let mut state = self.tracker.state.lock();
         state.operations += 1;
-        if state.is_recording {
-            state.record(Instruction::EndOfOperation);
-        }
+        state.record(Instruction::EndOfOperation);
     }
 
     /// What a cut now could leave: for a harness that cuts memory and files at one moment.

@@ -103,7 +103,8 @@ pub(crate) struct State {
     /// Lines stored to since the last [`Tracker::reset`].
     touched: Vec<u64>,
     trap: Option<Trap>,
-    pub(crate) is_recording: bool,
+    /// Called at each point, if points are taken at all.
+    pub(crate) beside: Option<Box<dyn FnMut() + Send>>,
     pub(crate) at_every_store: bool,
     pub(crate) operations: u64,
     pub(crate) stores: u64,
@@ -182,10 +183,8 @@ impl Tracker {
     pub(crate) fn fence(&self) {
         let mut state = self.state.lock();
         state.count_down();
-        if state.is_recording {
-            let number = state.fences;
-            state.record(Instruction::BeforeFence(number));
-        }
+        let number = state.fences;
+        state.record(Instruction::BeforeFence(number));
         state.fences += 1;
         let me = std::thread::current().id();
         let State { lines, durable, settled, .. } = &mut *state;
@@ -235,7 +234,7 @@ impl Line {
 impl State {
     fn before_store(&mut self) {
         self.count_down();
-        if self.is_recording && self.at_every_store {
+        if self.at_every_store {
             self.record(Instruction::BeforeStore(self.stores));
         }
         self.stores += 1;
@@ -291,7 +290,10 @@ impl State {
         self.lines = point.lines.iter().map(line).collect();
     }
 
+    /// Takes a crash point, if they are taken.
     pub(crate) fn record(&mut self, at: Instruction) {
+        let Some(beside) = &mut self.beside else { return };
+        beside();
         let mut settled = std::mem::take(&mut self.settled);
         settled.sort_unstable();
         settled.dedup();

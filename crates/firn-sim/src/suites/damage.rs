@@ -23,6 +23,8 @@ use std::rc::Rc;
 const KINDS: u64 = 4;
 const SHARDS: u64 = 256;
 const BYTES_MAX: u64 = 48 << 10;
+/// The pool's header line and session word: any damage there is refused.
+const POOL_HEADER_BYTES: usize = 72;
 
 /// A small database with tables on two levels and a log with writes behind them, all acknowledged.
 struct Golden {
@@ -193,6 +195,8 @@ impl Golden {
         // With a pool the bytes that were cut off may still be there.
         let known_whole = self.closed && !self.setup.pool;
         assert!(!matches!(damage, Damage::Cut(path, _) if known_whole && is_log(path)), "{what}: opened, as if whole");
+        let in_header = matches!(damage, Damage::FlipMemory(byte, _) if *byte < POOL_HEADER_BYTES);
+        assert!(!in_header, "{what}: a damaged pool was opened");
         let right = self.allowed(damage).into_iter().any(|map| shows(&db, map));
         assert!(right, "{what}: wrong values without an error");
         if let Err(error) = db.verify() {

@@ -5,6 +5,7 @@ use crate::sim::images::crash_images;
 use std::collections::BTreeSet;
 
 fn images(tracker: &Tracker) -> BTreeSet<Vec<u8>> {
+    tracker.state.lock().beside = Some(Box::new(|| ()));
     tracker.state.lock().record(Instruction::EndOfOperation);
     let point = tracker.state.lock().points.pop().unwrap();
     let durable = tracker.durable();

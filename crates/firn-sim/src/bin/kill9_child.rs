@@ -1,0 +1,7 @@
+//! The process that suite kill9 kills.
+#![forbid(unsafe_code)]
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    firn_sim::kill9_child(&arguments);
+}

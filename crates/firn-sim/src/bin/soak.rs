@@ -1,0 +1,197 @@
+//! `cargo xtask soak`: all suites, or one, with fresh seeds for as long as asked. What was run and found is printed and
+//! added to `docs/soak.md`.
+//!
+//! Each thread takes the suite that has had the least time so far, so that cheap and costly ones share alike.
+#![forbid(unsafe_code)]
+
+use firn_base::clock::Clock;
+use firn_base::exec;
+use firn_base::seed::Seed;
+use firn_sim::{SUITES, Suite, set_child};
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+const USAGE: &str = "usage: soak --minutes N [--suite NAME] [--seed X] [--threads N]";
+const SECOND_NS: u64 = 1_000_000_000;
+
+thread_local! {
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// What was asked for.
+#[derive(Debug)]
+struct Asked {
+    minutes: u64,
+    suites: Vec<&'static Suite>,
+    seed: u64,
+    threads: usize,
+}
+
+/// What one suite has had and seen.
+#[derive(Debug, Clone, Default)]
+struct Row {
+    busy_ns: u64,
+    seeds: u64,
+    recoveries: u64,
+    /// Distinct within their seed.
+    images: u64,
+    kills: u64,
+}
+
+#[derive(Debug, Default)]
+struct Soak {
+    rows: Vec<Row>,
+    next_seed: u64,
+    findings: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let asked = match parse(&arguments) {
+        Ok(asked) => asked,
+        Err(message) => {
+            eprintln!("{message}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if let Ok(me) = std::env::current_exe() {
+        set_child(me.with_file_name("kill9_child"));
+    }
+    std::panic::set_hook(Box::new(|panic| PANIC.set(panic.to_string())));
+    let clock = Clock::system();
+    let start_ns = clock.now_ns();
+    let soak = Arc::new(Mutex::new(Soak { rows: vec![Row::default(); asked.suites.len()], ..Soak::default() }));
+    let asked = Arc::new(asked);
+    let workers: Vec<_> = (0..asked.threads)
+        .filter_map(|index| {
+            let (asked, soak, clock) = (asked.clone(), soak.clone(), clock.clone());
+            exec::spawn(&format!("soak-{index}"), move || work(&asked, &soak, &clock, start_ns)).ok()
+        })
+        .collect();
+    for worker in workers {
+        let _panicked = worker.join();
+    }
+    let soak = soak.lock().expect("no panic under the lock");
+    let report = report(&asked, &soak, clock.now_ns() - start_ns);
+    println!("{report}");
+    append(&report);
+    ExitCode::from(u8::from(!soak.findings.is_empty()))
+}
+
+fn parse(arguments: &[String]) -> Result<Asked, String> {
+    let mut asked = Asked { minutes: 0, suites: SUITES.iter().collect(), seed: 0, threads: 0 };
+    asked.threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    asked.seed = Seed::from_entropy().next_u64() >> 24;
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else { return Err(format!("`{}` lacks a value", pair[0])) };
+        let number = || value.parse::<u64>().map_err(|_| format!("{name}: `{value}` is not a number"));
+        match name.as_str() {
+            "--minutes" => asked.minutes = number()?,
+            "--seed" => asked.seed = number()?,
+            "--threads" => asked.threads = number()?.clamp(1, 1024) as usize,
+            "--suite" => {
+                let known = || SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
+                let suite = Suite::named(value).ok_or_else(|| format!("no suite `{value}`; there are {}", known()))?;
+                asked.suites = vec![suite];
+            }
+            _ => return Err(format!("`{name}` is not known")),
+        }
+    }
+    if asked.minutes == 0 { Err("--minutes N is needed".to_owned()) } else { Ok(asked) }
+}
+
+fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
+    let end_ns = start_ns + asked.minutes * 60 * SECOND_NS;
+    let mut told_ns = start_ns;
+    while clock.now_ns() < end_ns {
+        let (index, seed) = {
+            let mut soak = soak.lock().expect("no panic under the lock");
+            let index = (0..soak.rows.len()).min_by_key(|&index| soak.rows[index].busy_ns).unwrap_or(0);
+            // Counted before it is known, so that the other threads take other suites.
+            soak.rows[index].busy_ns += SECOND_NS / 100;
+            soak.next_seed += 1;
+            (index, asked.seed + soak.next_seed)
+        };
+        let suite = asked.suites[index];
+        let begin_ns = clock.now_ns();
+        let outcome = catch_unwind(AssertUnwindSafe(|| (suite.run)(seed)));
+        let now_ns = clock.now_ns();
+        let mut soak = soak.lock().expect("no panic under the lock");
+        let row = &mut soak.rows[index];
+        row.busy_ns += now_ns - begin_ns;
+        row.seeds += 1;
+        match outcome {
+            Ok(tally) => {
+                row.recoveries += tally.recoveries;
+                row.images += tally.images.len() as u64;
+                row.kills += tally.kills;
+            }
+            Err(_) => {
+                let finding = format!("{} seed {seed}: {}", suite.name, PANIC.take());
+                eprintln!("\nfinding: {finding}");
+                soak.findings.push(finding);
+            }
+        }
+        let pause_ns = if std::io::stderr().is_terminal() { SECOND_NS } else { 60 * SECOND_NS };
+        if now_ns - told_ns > pause_ns {
+            told_ns = now_ns;
+            progress(&soak, (now_ns - start_ns) / SECOND_NS, asked.minutes * 60);
+        }
+    }
+}
+
+fn progress(soak: &Soak, seconds: u64, of: u64) {
+    let sum = |what: fn(&Row) -> u64| soak.rows.iter().map(what).sum::<u64>();
+    let end = if std::io::stderr().is_terminal() { "\r" } else { "\n" };
+    let (seeds, images, kills) = (sum(|row| row.seeds), sum(|row| row.images), sum(|row| row.kills));
+    let findings = soak.findings.len();
+    let line = format!("{seconds} of {of} s: {seeds} seeds, {images} images, {kills} kills, {findings} findings");
+    let _unseen = write!(std::io::stderr(), "{line}  {end}");
+}
+
+/// The summary, in Markdown.
+fn report(asked: &Asked, soak: &Soak, elapsed_ns: u64) -> String {
+    let minutes = elapsed_ns as f64 / 60e9;
+    let seeds = (asked.seed + 1, asked.seed + soak.next_seed);
+    let mut text = format!(
+        "## {minutes:.0} minutes on {} threads, seeds {} to {}\n\n{} findings.\n\n\
+         | suite | seeds | recoveries | images | kills | images/s |\n|---|---:|---:|---:|---:|---:|\n",
+        asked.threads,
+        seeds.0,
+        seeds.1,
+        soak.findings.len()
+    );
+    let mut sum = Row::default();
+    for (suite, row) in asked.suites.iter().zip(&soak.rows) {
+        let rate = row.images as f64 * 1e9 / (row.busy_ns.max(1)) as f64;
+        let Row { seeds, recoveries, images, kills, .. } = row;
+        let _written = writeln!(text, "| {} | {seeds} | {recoveries} | {images} | {kills} | {rate:.0} |", suite.name);
+        sum = Row {
+            busy_ns: 0,
+            seeds: sum.seeds + seeds,
+            recoveries: sum.recoveries + recoveries,
+            images: sum.images + images,
+            kills: sum.kills + kills,
+        };
+    }
+    let Row { seeds, recoveries, images, kills, .. } = sum;
+    let _written = writeln!(text, "| all | {seeds} | {recoveries} | {images} | {kills} | |");
+    for finding in &soak.findings {
+        let _written = writeln!(text, "\n- {}", finding.replace('\n', " "));
+    }
+    text
+}
+
+/// Adds the summary to the record of soaks, where the repository is at hand.
+fn append(report: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/soak.md");
+    let opened = std::fs::OpenOptions::new().append(true).open(&path);
+    if let Err(error) = opened.and_then(|mut file| write!(file, "\n{report}")) {
+        eprintln!("{}: {error}; the summary above is not recorded", path.display());
+    }
+}

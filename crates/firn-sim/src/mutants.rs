@@ -1,0 +1,107 @@
+//! Mutants: with each site switched off in turn, some suite must notice. A site that nobody notices is not needed, or
+//! not tested.
+
+use crate::suite::Suite;
+use crate::tier::spread;
+use firn_base::site::{self, Site};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+/// Where a mutant is looked for: suites, cheap ones first, and how many seeds of each. The lint is not among them.
+const HUNT: &[(&str, u64)] = &[
+    ("pm_seq_pool", 73),
+    ("pm_init_pool", 9),
+    ("pm_torn_pool", 9),
+    ("pm_file", 60),
+    ("creation_cut", 300),
+    ("bit_exhaust", 1024),
+    ("cut_extend", 256),
+    ("recovery_cut", 12),
+    ("pm_seq_log", 10),
+    ("pm_torn_log", 10),
+    ("dir_exhaust", 60),
+    ("repair_cut", 200),
+    ("checkpoint_cut", 200),
+    ("joint", 1500),
+];
+
+/// Seeds of a suite that pass a site and are tried, at most.
+const TRIES: usize = 1500;
+/// The suites that find a check that is off soonest.
+const DAMAGE: [&str; 2] = ["bit_exhaust", "cut_extend"];
+
+/// All sites of the engine.
+pub fn sites() -> Vec<&'static Site> {
+    [firn_pm::sites::ALL, firn_table::sites::ALL, firndb::sites::ALL].concat()
+}
+
+/// Who noticed that a site was off.
+#[derive(Debug)]
+pub struct Verdict {
+    /// The site.
+    pub site: &'static Site,
+    /// The suite and the seed; `None` if nobody did.
+    pub noticed_by: Option<(&'static str, u64)>,
+    /// Seeds that passed it, of those that were tried.
+    pub tried: u64,
+}
+
+/// Which seeds of which suites pass a site, in the order in which they are tried.
+type Passing = BTreeMap<&'static str, Vec<(&'static Suite, u64)>>;
+
+/// Switches each of `which` off in turn, spread over threads; `tell` hears each verdict as it is reached.
+pub fn hunt(which: Vec<&'static Site>, tell: impl Fn(&Verdict) + Send + Sync + 'static) -> Vec<Verdict> {
+    let passing = Arc::new(passing());
+    let verdicts = Arc::new(Mutex::new(Vec::new()));
+    let (into, count) = (verdicts.clone(), which.len() as u64);
+    spread("mutants", count, move |index| {
+        let site = which[index as usize];
+        let verdict = judge(site, passing.get(site.name()).map_or(&[], Vec::as_slice));
+        tell(&verdict);
+        into.lock().expect("no panic under the lock").push(verdict);
+        true
+    });
+    std::mem::take(&mut *verdicts.lock().expect("no panic under the lock"))
+}
+
+/// Runs everything with all sites on, to see who passes which.
+fn passing() -> Passing {
+    let all: Vec<(&'static Suite, u64)> = HUNT
+        .iter()
+        .filter_map(|(name, seeds)| Suite::named(name).map(|suite| (suite, *seeds)))
+        .flat_map(|(suite, seeds)| (0..seeds).map(move |seed| (suite, seed)))
+        .collect();
+    let (runs, found) = (all.clone(), Arc::new(Mutex::new(vec![Vec::new(); all.len()])));
+    let into = found.clone();
+    spread("passing", all.len() as u64, move |index| {
+        let (suite, seed) = runs[index as usize];
+        let (_tally, counts) = site::counted(|| (suite.run)(seed));
+        into.lock().expect("no panic under the lock")[index as usize] = counts.into_keys().collect();
+        true
+    });
+    let mut passing = Passing::new();
+    for (run, names) in all.into_iter().zip(found.lock().expect("no panic under the lock").iter()) {
+        for name in names {
+            let runs: &mut Vec<(&'static Suite, u64)> = passing.entry(name).or_default();
+            if runs.iter().filter(|(suite, _)| suite.name == run.0.name).count() < TRIES {
+                runs.push(run);
+            }
+        }
+    }
+    passing
+}
+
+fn judge(site: &'static Site, runs: &[(&'static Suite, u64)]) -> Verdict {
+    let mut tried = 0;
+    let mut runs = runs.to_vec();
+    let is_check = site.name().ends_with(".check");
+    runs.sort_by_key(|(suite, _)| is_check != DAMAGE.contains(&suite.name));
+    for (suite, seed) in &runs {
+        tried += 1;
+        if catch_unwind(AssertUnwindSafe(|| site::without(site, || (suite.run)(*seed)))).is_err() {
+            return Verdict { site, noticed_by: Some((suite.name, *seed)), tried };
+        }
+    }
+    Verdict { site, noticed_by: None, tried }
+}

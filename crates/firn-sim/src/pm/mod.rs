@@ -1,0 +1,18 @@
+//! Structures in persistent memory under power cuts. [`Structure`] is all that a new one implements to join every suite
+//! here: see `docs/testing.md`.
+
+mod align;
+mod file_pool;
+mod log_buffer;
+mod pool_space;
+mod shelf;
+mod structure;
+mod suites;
+
+pub(crate) use align::align;
+pub(crate) use file_pool::file_pool;
+pub(crate) use log_buffer::LogBuffer;
+pub(crate) use pool_space::{Op as PoolOp, PoolSpace};
+pub use shelf::{Bug, Shelf};
+pub use structure::{Structure, explore_sequence};
+pub(crate) use suites::{double, eadr, init, lint, sequence, torn};

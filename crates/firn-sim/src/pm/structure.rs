@@ -1,0 +1,160 @@
+//! What a structure in persistent memory says of itself, and the one check that all suites share: cut, recover,
+//! compare.
+//!
+//! After each cut: what comes back is the state after the acknowledged operations, or one more (I1 to I3); the pool's
+//! space is that state's, exactly (I5); recovering again gives the same (I4); and operations go on from there (I6).
+
+use crate::tally::Tally;
+use firn_base::Result;
+use firn_base::seed::{Seed, mix};
+use firn_pm::Pool;
+use firn_pm::sim::{CrashImage, Explorer, Failure, SimRegion};
+use std::fmt::Debug;
+
+/// Operations after a recovery; after one image in 64 it is fifty.
+const MORE: u64 = 3;
+const MUCH_MORE: u64 = 50;
+
+/// A structure in a pool.
+pub trait Structure: Sized {
+    /// What it is called.
+    const NAME: &'static str;
+    /// A pool that is large enough for a few dozen operations, and small, as every image has its size.
+    const POOL_BYTES: u64;
+    /// One operation.
+    type Op: Clone + Debug;
+    /// What it must hold: the model.
+    type State: Clone + PartialEq + Debug + Default;
+    /// What else it lies on, `()` for nothing.
+    type Beside: Clone + Send + 'static;
+
+    /// Every operation that is tried in every sequence.
+    fn alphabet() -> Vec<Self::Op>;
+    /// What an operation makes of a state.
+    fn model(state: &mut Self::State, op: &Self::Op);
+    /// Bytes of the pool that are live in a state.
+    fn live_bytes(state: &Self::State) -> u64;
+    /// The other medium, with nothing on it.
+    fn beside() -> Self::Beside;
+    /// Another medium with what that one holds, synced and not synced.
+    fn duplicate(beside: &Self::Beside) -> Self::Beside;
+    /// What a power cut leaves of the other medium.
+    fn after_power_cut(beside: &Self::Beside, seed: u64) -> Self::Beside;
+    /// Creates it in a new pool, or recovers it.
+    ///
+    /// # Errors
+    /// Any is a finding.
+    fn open(sim: &SimRegion, beside: &Self::Beside) -> Result<Self>;
+    /// Does an operation. When this returns it is acknowledged: durable.
+    ///
+    /// # Errors
+    /// Any is a finding: the alphabet has only what fits.
+    fn apply(&mut self, op: &Self::Op) -> Result<()>;
+    /// What it holds.
+    ///
+    /// # Errors
+    /// Any is a finding.
+    fn state(&self) -> Result<Self::State>;
+    /// Whether the pool adds up: live bytes, and that free + live = pool.
+    ///
+    /// # Errors
+    /// If it does not.
+    fn live(&self) -> Result<u64>;
+}
+
+/// The bytes that `pool` has live, after its own check.
+pub(super) fn live(pool: &Pool) -> Result<u64> {
+    pool.check()?;
+    Ok(pool.usage().live_total())
+}
+
+/// Explores one sequence of operations.
+///
+/// # Errors
+/// The first image that recovery did not survive.
+pub fn explore_sequence<S: Structure>(
+    ops: &[S::Op],
+    explorer: &Explorer,
+    tally: &mut Tally,
+) -> Result<(), Box<Failure>> {
+    let mut states = vec![S::State::default()];
+    for op in ops {
+        let mut next = states[states.len() - 1].clone();
+        S::model(&mut next, op);
+        states.push(next);
+    }
+    let beside = S::beside();
+    let script = |sim: &SimRegion| {
+        let mut structure = S::open(sim, &beside)?;
+        sim.end_operation();
+        for (op, state) in ops.iter().zip(&states[1..]) {
+            structure.apply(op)?;
+            expect_live::<S>(&structure, state)?;
+            sim.end_operation();
+        }
+        Ok(())
+    };
+    let other = beside.clone();
+    let report = explorer.run_beside(
+        move || S::duplicate(&other),
+        script,
+        |image, other| {
+            tally.recovered(image.fingerprint);
+            check::<S>(&states, image, other).map_err(|what| what.to_string())
+        },
+    )?;
+    debug_assert!(report.images > 0);
+    Ok(())
+}
+
+fn expect_live<S: Structure>(structure: &S, state: &S::State) -> Result<()> {
+    let (live, expected) = (structure.live()?, S::live_bytes(state));
+    match live == expected {
+        true => Ok(()),
+        false => Err(wrong(format!("I5: {live} bytes are live, {expected} belong to {state:?}"))),
+    }
+}
+
+fn wrong(what: String) -> firn_base::Error {
+    firn_base::Error::new(firn_base::ErrorKind::Corruption, what)
+}
+
+/// Recovers an image and compares.
+fn check<S: Structure>(states: &[S::State], image: &CrashImage<'_>, other: &S::Beside) -> Result<()> {
+    let beside = S::after_power_cut(other, image.fingerprint);
+    let mut structure = S::open(image.sim, &beside)?;
+    let state = structure.state()?;
+    // The first operation is the creation.
+    let acknowledged = image.operations.saturating_sub(1) as usize;
+    let allowed = &states[acknowledged..(acknowledged + 2).min(states.len())];
+    if !allowed.contains(&state) {
+        return Err(wrong(format!("{state:?} came back, of {acknowledged} acknowledged to {:?}", allowed[0])));
+    }
+    expect_live(&structure, &state)?;
+    drop(structure);
+    structure = S::open(image.sim, &beside)?;
+    if structure.state()? != state {
+        return Err(wrong(format!("I4: recovered again, {state:?} is {:?}", structure.state()?)));
+    }
+    go_on(structure, state, image.fingerprint)
+}
+
+/// More operations, of those that the state leaves room for.
+fn go_on<S: Structure>(mut structure: S, mut state: S::State, seed: u64) -> Result<()> {
+    let (mut random, alphabet) = (Seed::new(mix(seed)), S::alphabet());
+    for _ in 0..if seed.is_multiple_of(64) { MUCH_MORE } else { MORE } {
+        let op = &alphabet[random.below(alphabet.len() as u64) as usize];
+        let mut next = state.clone();
+        S::model(&mut next, op);
+        if S::live_bytes(&next) > S::POOL_BYTES / 2 {
+            continue;
+        }
+        structure.apply(op)?;
+        state = next;
+        expect_live(&structure, &state)?;
+    }
+    match structure.state()? == state {
+        true => Ok(()),
+        false => Err(wrong(format!("I6: goes on to {:?}, not {state:?}", structure.state()?))),
+    }
+}

@@ -1,0 +1,239 @@
+//! Suite metamorphic: the same operations under different options and every kind of database give the same history,
+//! with restarts and with faults that pass.
+#![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
+
+use crate::machine::{Machine, fingerprint};
+use crate::model::Death;
+use crate::session::Session;
+use crate::setup::{KINDS, Setup};
+use crate::tally::Tally;
+use firn_base::checksum::crc32c;
+use firn_base::seed::{Seed, mix};
+use firn_fs::{Fault, FaultKind, OpKind};
+use firndb::{Codec, Db, Result, WriteBatch};
+use std::time::Duration;
+
+/// Option sets for each kind.
+const OPTION_SETS: u64 = 6;
+const OPERATIONS: u64 = 250;
+/// How often something is tried while the disk fails; every fault passes before.
+const TRIES: usize = 40;
+
+/// What is done, to every database the same.
+#[derive(Debug)]
+enum Op {
+    Write(Vec<(Vec<u8>, Option<Vec<u8>>)>),
+    Get(Vec<u8>),
+    /// Entries from a key on, in either direction.
+    Scan(Vec<u8>, u64, bool),
+    /// What a snapshot shows while the next operations go on.
+    Snapshot,
+    Flush,
+    Compact,
+    Work,
+    Close,
+    Kill,
+    Power,
+    Fault(FaultKind, OpKind, u64),
+}
+
+fn script(setup: &Setup, random: &mut Seed) -> Vec<Op> {
+    let kinds = [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite];
+    let ops = [OpKind::Write, OpKind::Create, OpKind::Read];
+    let op = |random: &mut Seed| match random.below(60) {
+        0 => Op::Flush,
+        1 => Op::Compact,
+        2 => Op::Close,
+        3 => Op::Kill,
+        4 => Op::Power,
+        5 | 6 => Op::Fault(kinds[random.below(3) as usize], ops[random.below(3) as usize], random.below(30)),
+        7..12 => Op::Work,
+        12..14 => Op::Snapshot,
+        14..22 => Op::Get(setup.key(random)),
+        22..28 => Op::Scan(setup.key(random), 1 + random.below(20), random.one_in(2)),
+        _ => {
+            let change = |random: &mut Seed| (setup.key(random), (!random.one_in(4)).then(|| setup.value(random)));
+            Op::Write((0..1 + random.below(4)).map(|_| change(random)).collect())
+        }
+    };
+    (0..OPERATIONS).map(|_| op(random)).collect()
+}
+
+/// The same script everywhere.
+pub(crate) fn metamorphic(seed: u64) -> Tally {
+    let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
+    let base = Setup { keys: 40, ..Setup::small() };
+    let script = script(&base, &mut random);
+    let mut first = None;
+    for (profile, pool) in KINDS {
+        for set in 0..OPTION_SETS {
+            let setup = Setup { profile, pool, ..options(&base, set) };
+            let machine = Machine::new(&setup, seed ^ set);
+            let (told, machine) = run(&setup, machine, &script, &mut random.clone());
+            tally.recovered(fingerprint(&machine));
+            let expected = first.get_or_insert_with(|| told.clone());
+            let differs = told.iter().zip(expected.iter()).position(|(a, b)| a != b);
+            assert!(
+                told == *expected,
+                "{setup:?}: operation {differs:?} tells another thing: {:?}",
+                differs.map(|at| &script[at])
+            );
+        }
+    }
+    tally
+}
+
+fn options(base: &Setup, set: u64) -> Setup {
+    let base = base.clone();
+    match set {
+        0 => base,
+        1 => Setup { write_buffer_bytes: 64 << 10, compression: Codec::None, ..base },
+        2 => Setup { filter_bits: 0, max_open_files: 2, ..base },
+        3 => Setup { direct: false, write_buffer_bytes: 4 << 10, ..base },
+        4 => Setup { direct: false, compression: Codec::None, max_open_files: 1, filter_bits: 2, ..base },
+        _ => Setup { write_buffer_bytes: 16 << 10, filter_bits: 20, ..base },
+    }
+}
+
+/// A database that is opened again whenever it must be.
+struct Runner<'a> {
+    setup: &'a Setup,
+    machine: Machine,
+    db: Option<Db>,
+    inline: std::sync::Arc<firn_base::exec::Inline>,
+    clock: firn_base::clock::Clock,
+}
+
+impl Runner<'_> {
+    fn open(&mut self) {
+        for _ in 0..TRIES {
+            let (options, inline, clock) = self.setup.options(&self.machine.fs, self.machine.memory.as_ref());
+            (self.inline, self.clock) = (inline, clock);
+            self.db = Db::open(Session::dir(), options).ok();
+            if self.db.is_some() {
+                return;
+            }
+        }
+        panic!("the disk works again, but the database does not open");
+    }
+
+    /// Tries until the fault has passed; a handle that a fault poisoned is opened again.
+    fn until_done<T>(&mut self, body: impl Fn(&Db) -> Result<T>) -> T {
+        for _ in 0..TRIES {
+            match body(self.db.as_ref().unwrap()) {
+                Ok(done) => return done,
+                Err(error) if error.kind() == firndb::ErrorKind::Poisoned => {
+                    self.db = None;
+                    self.open();
+                }
+                Err(_) => {
+                    self.clock.advance(Duration::from_secs(2));
+                    self.inline.run();
+                }
+            }
+        }
+        panic!("the fault has passed, but the operation still fails");
+    }
+}
+
+/// Runs the script; tells what each operation showed.
+fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Vec<u32>, Machine) {
+    let (_, inline, clock) = setup.options(&machine.fs, None);
+    let mut runner = Runner { setup, machine, db: None, inline, clock };
+    runner.open();
+    let mut snapshot = None;
+    let mut told = Vec::new();
+    for op in script {
+        let shown = match op {
+            Op::Write(changes) => {
+                runner.until_done(|db| write(db, changes));
+                0
+            }
+            Op::Get(key) => runner.until_done(|db| Ok(db.get(key)?.map_or(1, |value| crc32c(&value)))),
+            Op::Scan(key, count, forward) => runner.until_done(|db| scan(db.iter()?, Some(key), *count, *forward)),
+            Op::Snapshot => match snapshot.take() {
+                None => {
+                    snapshot = runner.db.as_ref().map(Db::snapshot);
+                    2
+                }
+                Some(taken) => {
+                    let taken: firndb::Snapshot = taken;
+                    runner.until_done(|_| scan(taken.iter()?, None, u64::MAX, true))
+                }
+            },
+            Op::Flush => {
+                runner.until_done(Db::flush);
+                3
+            }
+            Op::Compact => {
+                runner.until_done(|db| db.compact_range(None, None));
+                4
+            }
+            Op::Work => {
+                runner.inline.step();
+                5
+            }
+            Op::Fault(kind, op, after) => {
+                runner.machine.fs.inject(Fault::once(*kind).on(*op).after(*after));
+                6
+            }
+            Op::Close | Op::Kill | Op::Power => {
+                snapshot = None;
+                restart(&mut runner, op, random);
+                7
+            }
+        };
+        told.push(shown);
+    }
+    told.push(runner.until_done(|db| scan(db.iter()?, None, u64::MAX, true)));
+    runner.machine.fs.heal();
+    runner.until_done(Db::wait_idle);
+    runner.until_done(|db| db.verify().map(drop));
+    told.push(runner.until_done(|db| scan(db.iter()?, None, u64::MAX, false)));
+    drop(snapshot);
+    (told, runner.machine)
+}
+
+/// Everything is acknowledged with `Durability::Power`, so nothing is lost whatever the death.
+fn restart(runner: &mut Runner<'_>, op: &Op, random: &mut Seed) {
+    match op {
+        Op::Close => drop(runner.db.take().map(Db::close)),
+        op => {
+            let death = if matches!(op, Op::Kill) { Death::Kill } else { Death::Power };
+            let after = runner.machine.die(death, random);
+            runner.db = None;
+            runner.machine = after;
+        }
+    }
+    runner.open();
+}
+
+fn write(db: &Db, changes: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    for (key, value) in changes {
+        match value {
+            Some(value) => batch.put(key, value),
+            None => batch.delete(key),
+        };
+    }
+    db.write(batch, &Default::default())
+}
+
+/// A checksum over up to `count` entries.
+fn scan(mut iter: firndb::Iter, from: Option<&Vec<u8>>, count: u64, forward: bool) -> Result<u32> {
+    match (from, forward) {
+        (Some(key), true) => iter.seek(key)?,
+        (Some(key), false) => iter.seek_for_prev(key)?,
+        (None, _) => iter.first()?,
+    }
+    let mut seen = Vec::new();
+    for _ in 0..count {
+        if !iter.valid() {
+            break;
+        }
+        seen.extend_from_slice(iter.key());
+        seen.extend_from_slice(iter.value());
+        if forward || from.is_none() { iter.next()? } else { iter.prev()? }
+    }
+    Ok(crc32c(&seen))
+}

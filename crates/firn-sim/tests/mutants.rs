@@ -1,0 +1,32 @@
+//! Suites pm_mutants and fs_mutants: each site switched off is noticed. In a program of its own, as it silences panics.
+
+use firn_sim::{Tier, hunt, sites};
+
+#[test]
+fn each_site_that_is_off_is_noticed() {
+    // The quick tier takes every sixth, another one each time the list changes.
+    let step = if Tier::get() == Tier::Ci { 1 } else { 6 };
+    // `FIRN_SITE=log` takes those whose names begin so.
+    let wanted = std::env::var("FIRN_SITE").unwrap_or_default();
+    let step = if wanted.is_empty() { step } else { 1 };
+    let which: Vec<_> = sites().into_iter().filter(|site| site.name().starts_with(&wanted)).step_by(step).collect();
+    let count = which.len();
+    std::panic::set_hook(Box::new(|_| ()));
+    let verdicts = hunt(which, |verdict| {
+        println!("{:28} {:?} after {} runs", verdict.site.name(), verdict.noticed_by, verdict.tried);
+    });
+    let _silencing_hook = std::panic::take_hook();
+    let unnoticed: Vec<_> =
+        verdicts.iter().filter(|verdict| verdict.noticed_by.is_none()).map(|verdict| verdict.site.name()).collect();
+    println!("suite mutants: {} of {count} sites noticed", count - unnoticed.len());
+    assert!(unnoticed.is_empty() && verdicts.len() == count, "nobody notices {unnoticed:?}");
+}
+
+#[test]
+fn names_are_unique() {
+    let mut names: Vec<_> = sites().iter().map(|site| site.name()).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
