@@ -103,19 +103,19 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_seq_pool",
         about: "every sequence of up to two operations, cut at every fence: pool",
-        seeds: |tier| if tier == Tier::Ci { 1000 } else { 73 },
+        seeds: |tier| if tier == Tier::Ci { 200 } else { 73 },
         run: pm::sequence::<PoolSpace>,
     },
     Suite {
         name: "pm_torn_pool",
         about: "the same, each 8-byte word by itself: pool",
-        seeds: |tier| if tier == Tier::Ci { 73 } else { 9 },
+        seeds: |tier| if tier == Tier::Ci { 40 } else { 9 },
         run: pm::torn::<PoolSpace>,
     },
     Suite {
         name: "pm_eadr_pool",
         about: "the same with a durable cache, cut at every store: pool",
-        seeds: |tier| if tier == Tier::Ci { 1000 } else { 73 },
+        seeds: |tier| if tier == Tier::Ci { 73 } else { 9 },
         run: pm::eadr::<PoolSpace>,
     },
     Suite {
@@ -139,7 +139,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_seq_shelf",
         about: "every sequence of up to two operations, cut at every fence: shelf",
-        seeds: |tier| if tier == Tier::Ci { 1000 } else { 31 },
+        seeds: |tier| if tier == Tier::Ci { 200 } else { 31 },
         run: pm::sequence::<Shelf<0>>,
     },
     Suite {
@@ -151,19 +151,19 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_eadr_shelf",
         about: "the same with a durable cache, cut at every store: shelf",
-        seeds: |tier| if tier == Tier::Ci { 1000 } else { 31 },
+        seeds: |tier| if tier == Tier::Ci { 100 } else { 31 },
         run: pm::eadr::<Shelf<0>>,
     },
     Suite {
         name: "pm_init_shelf",
         about: "creation and single operations, cut at every store: shelf",
-        seeds: |tier| if tier == Tier::Ci { 27 } else { 6 },
+        seeds: |tier| if tier == Tier::Ci { 18 } else { 6 },
         run: pm::init::<Shelf<0>>,
     },
     Suite {
         name: "pm_double_shelf",
         about: "recovery cut at every store, and the recovery of that: shelf",
-        seeds: |tier| if tier == Tier::Ci { 9 } else { 2 },
+        seeds: |tier| if tier == Tier::Ci { 6 } else { 2 },
         run: pm::double::<Shelf<0>>,
     },
     Suite {
@@ -175,37 +175,37 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_seq_log",
         about: "every sequence of up to two operations, cut at every fence: log",
-        seeds: |tier| if tier == Tier::Ci { 43 } else { 10 },
+        seeds: |tier| if tier == Tier::Ci { 43 } else { 7 },
         run: pm::sequence::<LogBuffer>,
     },
     Suite {
         name: "pm_torn_log",
         about: "the same, each 8-byte word by itself: log",
-        seeds: |tier| if tier == Tier::Ci { 43 } else { 6 },
+        seeds: |tier| if tier == Tier::Ci { 12 } else { 3 },
         run: pm::torn::<LogBuffer>,
     },
     Suite {
         name: "pm_eadr_log",
         about: "the same with a durable cache, cut at every store: log",
-        seeds: |tier| if tier == Tier::Ci { 43 } else { 10 },
+        seeds: |tier| if tier == Tier::Ci { 12 } else { 3 },
         run: pm::eadr::<LogBuffer>,
     },
     Suite {
         name: "pm_init_log",
         about: "creation and single operations, cut at every store: log",
-        seeds: |tier| if tier == Tier::Ci { 27 } else { 6 },
+        seeds: |tier| if tier == Tier::Ci { 9 } else { 3 },
         run: pm::init::<LogBuffer>,
     },
     Suite {
         name: "pm_double_log",
         about: "recovery cut at every store, and the recovery of that: log",
-        seeds: |tier| if tier == Tier::Ci { 3 } else { 2 },
+        seeds: |tier| if tier == Tier::Ci { 3 } else { 1 },
         run: pm::double::<LogBuffer>,
     },
     Suite {
         name: "pm_lint_log",
         about: "nothing dirty at an acknowledgement: log",
-        seeds: |tier| if tier == Tier::Ci { 10 } else { 9 },
+        seeds: |tier| if tier == Tier::Ci { 10 } else { 3 },
         run: pm::lint::<LogBuffer>,
     },
     Suite {
