@@ -7,12 +7,15 @@
 //! Merges are `async` so that one piece of code serves threads (which block on it) and coroutines (which poll it).
 //! [`block_on`] is the blocking side; [`yield_now`] is a yield point.
 
-use parking_lot::{Condvar, Mutex};
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+
+use crate::sync::{Condvar, Mutex, hint, thread};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Something with background work to do.
@@ -43,7 +46,7 @@ pub trait Executor: Send + Sync {
 pub struct Threads {
     shared: Arc<Shared>,
     count: usize,
-    workers: Mutex<Vec<JoinHandle<()>>>,
+    workers: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -92,8 +95,7 @@ impl Executor for Threads {
         let mut workers = self.workers.lock();
         for i in 0..self.count {
             let (shared, work) = (self.shared.clone(), work.clone());
-            let spawned =
-                std::thread::Builder::new().name(format!("firn-{i}")).spawn(move || work_loop(&shared, &work));
+            let spawned = thread::Builder::new().name(format!("firn-{i}")).spawn(move || work_loop(&shared, &work));
             match spawned {
                 Ok(handle) => workers.push(handle),
                 Err(error) => tracing::error!(%error, "cannot start a background worker"),
@@ -113,7 +115,7 @@ impl Executor for Threads {
     fn stop(&self) {
         self.shared.signal.lock().stopping = true;
         self.shared.condvar.notify_all();
-        let me = std::thread::current().id();
+        let me = thread::current().id();
         for handle in self.workers.lock().drain(..) {
             // The last owner of the work may be a worker itself: it cannot wait for its own end.
             if handle.thread().id() != me && handle.join().is_err() {
@@ -167,7 +169,7 @@ impl Executor for Inline {
 ///
 /// I/O inside completes synchronously under threads, so `Pending` is only ever a yield point: this polls again.
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    block_on_with(future, std::thread::yield_now)
+    block_on_with(future, thread::yield_now)
 }
 
 /// Like [`block_on`], and calls `between` at every yield point: more urgent work can be done there.
@@ -197,9 +199,9 @@ pub fn yield_now() -> impl Future<Output = ()> {
 /// Gives up the rest of this thread's time slice; for short waits on a thread that is running.
 pub fn relax(round: u32) {
     if round < 8 {
-        std::hint::spin_loop();
+        hint::spin_loop();
     } else {
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 
@@ -210,8 +212,8 @@ pub fn relax(round: u32) {
 pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
-) -> std::io::Result<JoinHandle<T>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body)
+) -> std::io::Result<thread::JoinHandle<T>> {
+    thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod key;
 pub mod limits;
 pub mod seed;
 pub mod site;
+pub mod sync;
 
 pub use error::{Error, ErrorKind, Result};
 pub use key::{Kind, SeqNo, Tag};

@@ -6,6 +6,10 @@
 //! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`,
 //!    which only a reopen can mend.
 
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+
 use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;
@@ -15,13 +19,11 @@ use crate::plan::{Plan, Reason};
 use crate::shape::{self, Facts};
 use crate::sst_run::SstRun;
 use crate::state::ReadState;
-use arc_swap::ArcSwapOption;
 use firn_base::exec::{Work, block_on, block_on_with};
+use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result};
-use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Pause before a failed action is tried again.
@@ -300,6 +302,7 @@ impl Inner {
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
         loop {
+            let seen = self.progress();
             let mut queue = self.commit.lock();
             let buffers = self.state.load().parts[0].buffers.len();
             if queue.active.used_bytes() <= Buffer::EMPTY_BYTES {
@@ -310,17 +313,20 @@ impl Inner {
                 break;
             }
             drop(queue);
-            self.wait_or_fail()?;
+            self.wait_or_fail(seen)?;
         }
         let newest = self.commit.active().log_id;
         let waits = |state: &ReadState| state.parts[0].buffers.iter().any(|buffer| buffer.log_id < newest);
-        while waits(&self.state.load()) {
-            self.wait_or_fail()?;
+        loop {
+            let seen = self.progress();
+            if !waits(&self.state.load()) {
+                return Ok(());
+            }
+            self.wait_or_fail(seen)?;
         }
-        Ok(())
     }
 
-    fn wait_or_fail(&self) -> Result<()> {
+    fn wait_or_fail(&self, seen: u64) -> Result<()> {
         const WAIT: Duration = Duration::from_millis(20);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::invalid("the database was closed"));
@@ -328,7 +334,7 @@ impl Inner {
         if let Some(error) = self.background_error() {
             return Err(error);
         }
-        self.wait_for_background(WAIT);
+        self.wait_for_background(seen, WAIT);
         Ok(())
     }
 
@@ -338,6 +344,7 @@ impl Inner {
             return Ok(());
         }
         loop {
+            let seen = self.progress();
             let idle = {
                 let jobs = self.jobs.state.lock();
                 let still = !jobs.flushing && jobs.compacting == 0;
@@ -347,7 +354,7 @@ impl Inner {
                 self.remove_obsolete();
                 return Ok(());
             }
-            self.wait_or_fail()?;
+            self.wait_or_fail(seen)?;
         }
     }
 
@@ -355,23 +362,29 @@ impl Inner {
     pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         self.flush()?;
         loop {
+            let seen = self.progress();
             let mut jobs = self.jobs.state.lock();
             if !jobs.manual {
                 jobs.manual = true;
                 break;
             }
             drop(jobs);
-            self.wait_or_fail()?;
+            self.wait_or_fail(seen)?;
         }
         let result = self.compact_levels(from, to);
         self.jobs.state.lock().manual = false;
         self.executor.wake();
+        self.progressed();
         result
     }
 
     fn compact_levels(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        while self.jobs.state.lock().compacting > 0 {
-            self.wait_or_fail()?;
+        loop {
+            let seen = self.progress();
+            if self.jobs.state.lock().compacting == 0 {
+                break;
+            }
+            self.wait_or_fail(seen)?;
         }
         let deepest = self.deepest_level(from, to);
         for level in 0..deepest.max(1) {

@@ -19,11 +19,11 @@ use firn_base::count::Cause;
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
 use firn_base::site::Site;
+use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, IoBuf, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Bytes copied at once where a table cannot be linked.
 const COPY_BYTES: usize = 1 << 20;

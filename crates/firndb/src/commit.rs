@@ -14,17 +14,20 @@
 //!
 //! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held over I/O.
 
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+
 use crate::buffer::{Buffer, Ticket};
 use crate::log::LogWriter;
 use firn_base::exec::relax;
+use firn_base::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use firn_base::{Error, Result, SeqNo};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Rounds that a waiter looks again, giving its time slice away, before it sleeps: a frame takes microseconds, waking a
 /// thread as many, and whoever gets the time slice may join the next group.
-const SPIN_ROUNDS: u32 = 64;
+const SPIN_ROUNDS: u32 = if cfg!(shuttle) { 2 } else { 64 };
 
 /// The queue and what it feeds.
 pub(crate) struct Commit {

@@ -18,18 +18,16 @@ use crate::sst_run::TableCache;
 use crate::stall::Stall;
 use crate::state::ReadState;
 use crate::stats::JobCounters;
-use arc_swap::ArcSwap;
 use firn_base::clock::Clock;
 use firn_base::count::{Counter, IoCounters};
-use firn_base::exec::Executor;
+use firn_base::exec::{Executor, relax};
 use firn_base::key::{Kind, prefix_end};
+use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result};
 use firn_fs::Lock;
 use firn_table::Value;
-use parking_lot::Mutex;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -372,18 +370,28 @@ impl Inner {
         iters.push(Arc::downgrade(pins));
     }
 
-    /// Waits until background work moved on, at most `timeout`; or makes it move, where it runs on the caller.
-    pub(crate) fn wait_for_background(&self, timeout: Duration) {
+    /// Counts what background work has done, and what else may end a wait for it.
+    pub(crate) fn progress(&self) -> u64 {
+        *self.jobs.progress.0.lock()
+    }
+
+    /// Waits until background work moved on from `seen`, at most `timeout`; or makes it move, where it runs on the
+    /// caller. REQUIRES: `seen` is older than the look at what is waited for, so that nothing is slept through.
+    pub(crate) fn wait_for_background(&self, seen: u64, timeout: Duration) {
         self.executor.wake();
         if self.executor.help() {
             return;
         }
         if self.clock.is_manual() {
             self.clock.advance(timeout);
+            // Whoever does the work may be another that asked for help.
+            relax(u32::MAX);
             return;
         }
         let mut progress = self.jobs.progress.0.lock();
-        let _timed_out = self.jobs.progress.1.wait_for(&mut progress, timeout);
+        if *progress == seen {
+            let _timed_out = self.jobs.progress.1.wait_for(&mut progress, timeout);
+        }
     }
 
     /// Wakes those who wait for background work.
@@ -397,6 +405,7 @@ impl Inner {
             return Ok(());
         }
         self.mill.stop.store(true, Ordering::Release);
+        self.progressed();
         self.executor.stop();
         let result = if self.read_only { Ok(()) } else { self.close_log() };
         let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));

@@ -13,9 +13,9 @@ use crate::db::Inner;
 use crate::event::Event;
 use crate::mill::Made;
 use crate::plan::{How, Plan, Reason};
+use firn_base::sync::Ordering;
 use firn_base::{ErrorKind, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl Inner {

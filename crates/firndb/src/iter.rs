@@ -11,12 +11,11 @@ use crate::run_iter::{LevelIter, MergeIter, RunIter};
 use crate::snapshot::Point;
 use crate::state::ReadState;
 use firn_base::key::Kind;
+use firn_base::sync::{Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo, Tag};
 use firn_table::Value;
 use firn_table::sst::Access;
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What a cursor holds of the database. Taken away when it idles.
 pub(crate) struct Pins {

@@ -28,6 +28,9 @@ mod db;
 mod event;
 mod files;
 mod install;
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
 mod iter;
 mod log;
 mod manifest;

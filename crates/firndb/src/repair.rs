@@ -25,6 +25,7 @@ use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
+use firn_base::sync::Ordering;
 use firn_base::{ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, OpenMode, OsFs};
 use firn_table::BlockCache;
@@ -32,7 +33,6 @@ use firn_table::sst::{Access, Extent, Sst, SstWriter, TableContext};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What a repair found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -3,12 +3,11 @@
 use crate::db::Db;
 use crate::iter::Iter;
 use crate::options::ReadOptions;
+use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{Result, SeqNo};
 use firn_table::Value;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The read points in use. A point is registered before anything is read at it.
 #[derive(Debug, Default)]

@@ -5,15 +5,17 @@
 //!
 //! Thread safety: reading an open table takes no lock.
 
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+
 use crate::files::Files;
 use crate::manifest::TableMeta;
-use arc_swap::{ArcSwapOption, Guard};
+use firn_base::sync::{ArcSwapOption, AtomicBool, AtomicI64, AtomicU64, Guard, Mutex, Ordering};
 use firn_base::{Result, count::Counter};
 use firn_fs::OpenMode;
 use firn_table::sst::{Sst, TableContext};
-use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// A table of the state.
@@ -71,10 +73,8 @@ impl SstRun {
 
     #[cold]
     fn open(self: &Arc<Self>) -> Result<OpenTable> {
-        let table = Arc::new(self.cache.open(&self.meta)?);
-        self.cache.keep(self, &table);
+        let table = self.cache.keep(self, Arc::new(self.cache.open(&self.meta)?));
         self.used.store(true, Ordering::Relaxed);
-        self.table.store(Some(table.clone()));
         Ok(OpenTable(Guard::from_inner(Some(table))))
     }
 
@@ -154,11 +154,16 @@ impl TableCache {
         &self.context
     }
 
-    /// Counts `table` as kept open by `run`, and closes others while there are too many: those not used since they
-    /// were last looked at first.
-    fn keep(&self, run: &Arc<SstRun>, table: &Sst) {
+    /// Keeps `table` open for `run`, and closes others while there are too many: those not used since they were last
+    /// looked at first. If another reader was faster, what that one opened is returned.
+    ///
+    /// A run opens and closes under the lock, so that what is open is what is counted.
+    fn keep(&self, run: &Arc<SstRun>, table: Arc<Sst>) -> Arc<Sst> {
         let bytes = table.memory_bytes() as u64;
         let mut kept = self.kept.lock();
+        if let Some(open) = run.table.load_full() {
+            return open;
+        }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut looks = kept.len().min(1 << 20) * 2;
         while looks > 0 && (kept.len() >= self.tables_max || self.bytes.load(Ordering::Relaxed) > self.bytes_max) {
@@ -175,6 +180,8 @@ impl TableCache {
             self.bytes.fetch_sub(oldest.bytes, Ordering::Relaxed);
         }
         kept.push_back(Kept { run: Arc::downgrade(run), bytes });
+        run.table.store(Some(table.clone()));
+        table
     }
 
     /// Forgets tables whose run is gone.

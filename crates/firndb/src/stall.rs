@@ -10,11 +10,15 @@
 //! drain, so debt settles there; at the end of the way a tenth of it is left, never nothing.
 //! Likewise while flushes lag: as the last buffer fills, writers are paced towards the rate of flushes.
 
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+
 use crate::shape::Debt;
 use firn_base::Limits;
 use firn_base::clock::Clock;
 use firn_base::count::Counter;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Pace assumed before anything was measured, in bytes per second.

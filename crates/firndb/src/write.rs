@@ -8,9 +8,9 @@ use crate::log::LogWriter;
 use crate::options::Durability;
 use crate::stall::Reason;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a writer sleeps at a time while all buffers are full.
@@ -48,7 +48,12 @@ impl Inner {
     pub(crate) fn complete(&self, joined: Joined) -> Result<()> {
         match joined {
             Joined::Leader(group) => {
-                self.commit.lead(&group, |log, group, members| self.write_group(log, group, members))
+                let result = self.commit.lead(&group, |log, group, members| self.write_group(log, group, members));
+                if self.state.load().parts[0].buffers[0].log_id != group.log_id {
+                    // Frozen while this was under way, it can be flushed only now; nobody else would say so.
+                    self.executor.wake();
+                }
+                result
             }
             Joined::Follower(group) => group.wait(),
         }
@@ -96,6 +101,7 @@ impl Inner {
         let start_ns = self.clock.now_ns();
         let mut waited = false;
         loop {
+            let seen = self.progress();
             {
                 let mut queue = self.commit.lock();
                 let switched = !Arc::ptr_eq(&queue.active, full);
@@ -113,7 +119,7 @@ impl Inner {
                 return Err(error);
             }
             waited = true;
-            self.wait_for_background(BUFFER_WAIT);
+            self.wait_for_background(seen, BUFFER_WAIT);
         }
         if waited {
             self.stall.stalled(Reason::Buffers, self.clock.now_ns() - start_ns);

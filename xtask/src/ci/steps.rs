@@ -50,6 +50,12 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
         return Ok(steps);
     }
     steps.push(Step::new("tests with zstd", Tests, "cargo test -p firn-table --features zstd --no-fail-fast"));
+    let interleave = Step::new("interleave", Tests, "cargo test -p firndb -p firn-base --lib interleave");
+    steps.push(interleave.with(&[
+        ("FIRN_TESTS", "ci"),
+        ("RUSTFLAGS", "--cfg shuttle"),
+        ("CARGO_TARGET_DIR", "target/shuttle"),
+    ]));
     steps.push(Step::new("release build", Plain, "cargo build --release -p firn-cli"));
     for example in examples(root)? {
         let line = format!("cargo run --release -p firndb --example {example}");

@@ -23,15 +23,31 @@ const FILES: &[&str] = &[
     "crates/firn-bench/src/",
     "crates/firn-sim/src/",
 ];
+/// What threads meet at; the layers below the engine, and what only counts.
+const SYNC: &[&str] = &[
+    "crates/firn-base/src/sync",
+    "crates/firn-base/src/count.rs",
+    "crates/firn-base/src/clock.rs",
+    "crates/firn-base/src/site",
+    "crates/firn-fs/src/",
+    "crates/firn-pm/src/",
+    "crates/firn-bench/src/",
+    "crates/firn-sim/src/",
+    // Words in raw memory, each access behind a `point`.
+    "crates/firndb/src/buffer/arena.rs",
+];
 const TRACING: &str = "an event of `tracing`, or return the text";
 
-const BANS: [Ban; 11] = [
+const BANS: [Ban; 14] = [
     Ban { call: "Instant::now", instead: "`firn_base::clock::Clock::now_ns`", at_home: CLOCK },
     Ban { call: "SystemTime", instead: "`firn_base::clock::Clock::unix_seconds`", at_home: CLOCK },
     Ban { call: "thread::sleep", instead: "`firn_base::clock::Clock::sleep`", at_home: CLOCK },
     Ban { call: "thread::spawn", instead: "`firn_base::exec::spawn`", at_home: EXEC },
     Ban { call: "thread::scope", instead: "`firn_base::exec::spawn`", at_home: EXEC },
     Ban { call: "thread::Builder", instead: "`firn_base::exec::spawn`", at_home: EXEC },
+    Ban { call: "parking_lot", instead: "`firn_base::sync`", at_home: SYNC },
+    Ban { call: "arc_swap", instead: "`firn_base::sync`", at_home: SYNC },
+    Ban { call: "sync::atomic", instead: "`firn_base::sync`", at_home: SYNC },
     Ban { call: "std::fs", instead: "`firn_fs::Fs`", at_home: FILES },
     Ban { call: "println!", instead: TRACING, at_home: &[] },
     Ban { call: "eprintln!", instead: TRACING, at_home: &[] },

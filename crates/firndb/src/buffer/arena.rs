@@ -8,9 +8,10 @@
 //! by a release store that they loaded with acquire (the skiplist's links, or the queue's lock).
 #![expect(unsafe_code, reason = "shared memory for a lock-free structure; listed in UNSAFE.md")]
 
+use firn_base::sync::{AtomicUsize, Ordering, point};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 const ALIGN: usize = 64;
 
@@ -112,18 +113,20 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
     }
 
-    /// The atomic 32-bit word at `at`.
+    /// The atomic 32-bit word at `at`, for one access.
     #[inline]
     pub(super) fn word32(&self, at: usize) -> &AtomicU32 {
+        point();
         self.check(at, 4);
         assert_eq!(at % 4, 0);
         // SAFETY: in bounds and aligned (the base is); these words are accessed only as atomics once published.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
-    /// The atomic 64-bit word at `at`.
+    /// The atomic 64-bit word at `at`, for one access.
     #[inline]
     pub(super) fn word64(&self, at: usize) -> &AtomicU64 {
+        point();
         self.check(at, 8);
         assert_eq!(at % 8, 0);
         // SAFETY: as for `word32`.

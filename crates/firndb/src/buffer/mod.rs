@@ -1,6 +1,9 @@
 //! The write buffer: a skiplist in an arena, in DRAM.
 
 mod arena;
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
 mod run;
 mod skiplist;
 #[cfg(test)]

@@ -9,10 +9,10 @@ use super::arena::Space;
 use super::skiplist::{Node, Skiplist, VALUE_HEADER_BYTES, height, node_bytes};
 use firn_base::checksum::crc32c;
 use firn_base::key::Kind;
+use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{SeqNo, Tag};
 use firn_table::{Pin, Value};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One operation of a batch.
 #[derive(Debug, Clone, Copy)]

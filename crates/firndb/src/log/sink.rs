@@ -19,13 +19,17 @@
 //!
 //! A crash while a half is drained leaves both copies; while its header changes, the file's copy.
 
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+
 use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
+use firn_base::sync::Mutex;
 use firn_base::{Error, Result};
 use firn_fs::File;
 use firn_pm::{DurableAt, Extent, LINE_BYTES, Owner, PmOffset, Pool, RootEntry};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 const HALF_MAGIC: u64 = u64::from_le_bytes(*b"FIRNPMLB");

@@ -7,12 +7,12 @@ use crate::files::Files;
 use firn_base::count::IoCounters;
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
+use firn_base::sync::AtomicU64;
 use firn_base::{ErrorKind, Result, SeqNo};
 use firn_fs::{IoBackend, IoBuf, OpenMode, OsFs};
 use firn_pm::{Backend, PmConfig, Pool};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 const UUID: [u8; 16] = [7; 16];
 const LOG: u64 = 5;

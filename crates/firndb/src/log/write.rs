@@ -19,10 +19,10 @@ use crate::files::Files;
 use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
+use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{File, OpenMode};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where a log ends, for the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,11 +20,11 @@ use crate::sst_run::SstRun;
 use crate::state::{Part, ReadState};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
+use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use firn_base::{Error, ErrorKind, Limits, Result, SeqNo};
 use firn_fs::OpenMode;
 use firn_table::sst::{Access, SstOptions, SstWriter};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Entries between two yield points.
 const ENTRIES_PER_STEP: u64 = 256;

@@ -1,0 +1,117 @@
+//! The pointer to a state with the interface of `arc_swap`: each operation is one step of the scheduler.
+//!
+//! A [`Guard`] counts as an owner here, where `arc_swap` lends without counting and counts when the pointer moves on:
+//! for as long as somebody reads a state it lives, either way.
+
+use super::point;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A shared pointer to an `Arc`.
+#[derive(Debug)]
+pub struct ArcSwap<T>(Slot<Arc<T>>);
+
+/// A shared pointer to an `Arc`, or to none.
+#[derive(Debug)]
+pub struct ArcSwapOption<T>(Slot<Option<Arc<T>>>);
+
+/// What was loaded.
+#[derive(Debug)]
+pub struct Guard<T>(T);
+
+/// Its lock is held for no longer than a copy, and no other thread runs meanwhile.
+#[derive(Debug)]
+struct Slot<P>(Mutex<P>);
+
+impl<P: Clone> Slot<P> {
+    fn held(&self) -> MutexGuard<'_, P> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn load(&self) -> P {
+        point();
+        self.held().clone()
+    }
+
+    /// What was there is dropped once the lock is open: its end may do anything.
+    fn store(&self, value: P) {
+        point();
+        let old = std::mem::replace(&mut *self.held(), value);
+        drop(old);
+    }
+}
+
+impl<T> Guard<T> {
+    /// One of a value that was not loaded.
+    pub fn from_inner(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<T> Deref for Guard<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> ArcSwap<T> {
+    /// A pointer to `value`.
+    pub fn from_pointee(value: T) -> Self {
+        Self(Slot(Mutex::new(Arc::new(value))))
+    }
+
+    /// What it points to.
+    pub fn load(&self) -> Guard<Arc<T>> {
+        Guard(self.0.load())
+    }
+
+    /// What it points to, owned.
+    pub fn load_full(&self) -> Arc<T> {
+        self.0.load()
+    }
+
+    /// Replaces what it points to by what `change` makes of it, again if another did meanwhile.
+    pub fn rcu(&self, mut change: impl FnMut(&Arc<T>) -> T) {
+        loop {
+            let old = self.0.load();
+            let new = Arc::new(change(&old));
+            point();
+            let mut slot = self.0.held();
+            if Arc::ptr_eq(&slot, &old) {
+                let replaced = std::mem::replace(&mut *slot, new);
+                drop(slot);
+                drop(replaced);
+                return;
+            }
+        }
+    }
+}
+
+impl<T> ArcSwapOption<T> {
+    /// A pointer to none.
+    pub fn empty() -> Self {
+        Self(Slot(Mutex::new(None)))
+    }
+
+    /// What it points to.
+    pub fn load(&self) -> Guard<Option<Arc<T>>> {
+        Guard(self.0.load())
+    }
+
+    /// What it points to, owned.
+    pub fn load_full(&self) -> Option<Arc<T>> {
+        self.0.load()
+    }
+
+    /// Makes it point to `value`.
+    pub fn store(&self, value: Option<Arc<T>>) {
+        self.0.store(value);
+    }
+}
+
+impl<T> Default for ArcSwapOption<T> {
+    fn default() -> Self {
+        Self::empty()
+    }
+}

@@ -1,0 +1,84 @@
+//! Locks of the shuttle scheduler with the interface of `parking_lot`.
+//!
+//! 1. A wait with a time limit never times out: a wake-up that is lost is then a deadlock, which the scheduler reports.
+//! 2. There is no poison: a model ends at its first panic.
+
+use shuttle::sync;
+use std::ops::{Deref, DerefMut};
+use std::sync::{PoisonError, TryLockError};
+use std::time::Duration;
+
+/// A lock.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// An open lock around `value`.
+    pub fn new(value: T) -> Self {
+        Self(sync::Mutex::new(value))
+    }
+
+    /// Waits for the lock.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(MutexGuard(Some(guard))),
+            Err(TryLockError::Poisoned(poison)) => Some(MutexGuard(Some(poison.into_inner()))),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// A lock that is held. Empty only within [`Condvar::wait`].
+#[derive(Debug)]
+pub struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>);
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match &self.0 {
+            Some(guard) => guard,
+            None => unreachable!("invariant of `MutexGuard`"),
+        }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.0 {
+            Some(guard) => guard,
+            None => unreachable!("invariant of `MutexGuard`"),
+        }
+    }
+}
+
+/// A place to wait at.
+#[derive(Debug, Default)]
+pub struct Condvar(sync::Condvar);
+
+impl Condvar {
+    /// One at which nobody waits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens the lock, waits for a notification, and takes the lock again.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        guard.0 = guard.0.take().map(|held| self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// As [`Condvar::wait`]. True if the time was up, which here it never is.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _limit: Duration) -> bool {
+        self.wait(guard);
+        false
+    }
+
+    /// Wakes all who wait.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}

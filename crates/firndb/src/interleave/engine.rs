@@ -1,0 +1,213 @@
+//! The whole engine: writers, readers, snapshots and cursors, while buffers are flushed and tables merged.
+//!
+//! Keys have versions that only grow, so that a reader can tell what it must see at least.
+
+use super::{World, join, thread};
+use crate::{Db, Durability, ReadOptions, WriteOptions};
+use firn_base::sync::{AtomicU64, Ordering, explore};
+use std::sync::Arc;
+use std::time::Duration;
+
+const POWER: WriteOptions = WriteOptions { durability: Durability::Power };
+const PROCESS: WriteOptions = WriteOptions { durability: Durability::Process };
+
+/// A key per writer, and the version that was acknowledged last.
+struct Story {
+    db: Db,
+    acknowledged: [AtomicU64; 2],
+}
+
+impl Story {
+    fn new(db: Db) -> Arc<Story> {
+        let story = Arc::new(Story { db, acknowledged: Default::default() });
+        (0..2).for_each(|writer| story.write(writer, 1, &PROCESS));
+        story
+    }
+
+    fn key(writer: usize) -> Vec<u8> {
+        vec![b'a' + writer as u8]
+    }
+
+    fn write(&self, writer: usize, version: u64, options: &WriteOptions) {
+        let mut value = version.to_be_bytes().to_vec();
+        value.resize(400, 0);
+        self.db.put_with(Self::key(writer), value, options).unwrap();
+        self.acknowledged[writer].store(version, Ordering::SeqCst);
+    }
+
+    fn version(value: &[u8]) -> u64 {
+        u64::from_be_bytes(value[..8].try_into().unwrap())
+    }
+
+    fn least(&self) -> [u64; 2] {
+        [0, 1].map(|writer| self.acknowledged[writer].load(Ordering::SeqCst))
+    }
+
+    fn get(&self, writer: usize) -> u64 {
+        let least = self.acknowledged[writer].load(Ordering::SeqCst);
+        let found = Self::version(&self.db.get(Self::key(writer)).unwrap().expect("a key that was written is there"));
+        assert!(found >= least, "read version {found} after {least} was acknowledged");
+        found
+    }
+
+    fn get_often(&self, writer: usize) {
+        let found: Vec<u64> = (0..4).map(|_| self.get(writer)).collect();
+        assert!(found.is_sorted(), "time does not go back: {found:?}");
+    }
+
+    /// What a snapshot shows does not change, whatever is dropped below.
+    fn snapshot(&self) {
+        let least = self.least();
+        let snapshot = self.db.snapshot();
+        let read = || [0, 1].map(|writer| Self::version(&snapshot.get(Self::key(writer)).unwrap().expect("is there")));
+        let first = read();
+        assert!(first[0] >= least[0] && first[1] >= least[1], "{first:?} {least:?}");
+        let entries = snapshot.iter().unwrap().entries().map(|entry| Self::version(&entry.unwrap().1));
+        assert_eq!(entries.collect::<Vec<_>>(), first);
+        assert_eq!(read(), first);
+    }
+
+    /// A cursor, both ways, with as many pauses as the scheduler likes.
+    fn walk(&self) {
+        let mut iter = self.db.iter_with(ReadOptions::default()).unwrap();
+        iter.first().unwrap();
+        let first = Self::version(iter.value());
+        iter.next().unwrap();
+        assert_eq!(iter.key(), Self::key(1));
+        let second = Self::version(iter.value());
+        iter.prev().unwrap();
+        assert_eq!((iter.key(), Self::version(iter.value())), (&Self::key(0)[..], first));
+        iter.last().unwrap();
+        assert_eq!(Self::version(iter.value()), second);
+        iter.next().unwrap();
+        assert!(!iter.valid());
+    }
+}
+
+/// Writers that fill buffers, a flush and a merge; a reader, a snapshot. Then a reopen, with all that was acknowledged.
+#[test]
+fn readers_beside_flush_and_merge() {
+    explore::random(|| {
+        let world = World::new();
+        let story = Story::new(world.open());
+        let spawn = |body: fn(&Story)| {
+            let story = story.clone();
+            thread::spawn(move || body(&story))
+        };
+        let threads = vec![
+            spawn(|story| (2..5).for_each(|version| story.write(0, version, &PROCESS))),
+            spawn(|story| (2..4).for_each(|version| story.write(1, version, &POWER))),
+            spawn(|story| {
+                story.db.flush().unwrap();
+                story.db.compact_range(None, None).unwrap();
+            }),
+            spawn(|story| {
+                let first = story.get(0);
+                let both = story.db.multi_get(&[Story::key(0), Story::key(1)]).unwrap();
+                assert!(Story::version(both[0].as_ref().unwrap()) >= first);
+            }),
+            spawn(Story::snapshot),
+        ];
+        join(threads);
+        assert_eq!(story.least(), [4, 3]);
+        assert_eq!([story.get(0), story.get(1)], [4, 3]);
+        drop(story);
+        let again = world.open();
+        assert_eq!(Story::version(&again.get(b"a").unwrap().unwrap()), 4);
+        assert_eq!(Story::version(&again.get(b"b").unwrap().unwrap()), 3);
+        again.verify().unwrap();
+    });
+}
+
+/// One key overwritten in the memory that a flush is about to write out: what is being read is the older version.
+#[test]
+fn a_flush_keeps_what_is_read() {
+    explore::random(|| {
+        let story = Story::new(World::new().open());
+        let spawn = |body: fn(&Story)| {
+            let story = story.clone();
+            thread::spawn(move || body(&story))
+        };
+        let threads = vec![
+            spawn(|story| {
+                story.write(0, 2, &PROCESS);
+                story.db.flush().unwrap();
+            }),
+            spawn(|story| story.get_often(0)),
+            spawn(|story| {
+                let least = story.acknowledged[0].load(Ordering::SeqCst);
+                let snapshot = story.db.snapshot();
+                let read = || Story::version(&snapshot.get(Story::key(0)).unwrap().expect("is there"));
+                let first = read();
+                assert!(first >= least);
+                assert_eq!(read(), first);
+            }),
+        ];
+        join(threads);
+        assert_eq!(story.get(0), 2);
+    });
+}
+
+/// Tables merged and removed under readers that have not opened them yet, or not any more.
+#[test]
+fn a_merge_keeps_the_tables_that_are_read() {
+    explore::random(|| {
+        let story = Story::new(World::new().open());
+        story.db.flush().unwrap();
+        let spawn = |body: fn(&Story)| {
+            let story = story.clone();
+            thread::spawn(move || body(&story))
+        };
+        let threads = vec![
+            spawn(|story| {
+                story.write(0, 2, &PROCESS);
+                story.db.compact_range(None, None).unwrap();
+            }),
+            spawn(|story| story.get_often(1)),
+            spawn(Story::walk),
+        ];
+        join(threads);
+    });
+}
+
+/// Cursors whose pins are taken away between two moves, in the middle of one, or not at all.
+#[test]
+fn a_cursor_without_its_pins_goes_on() {
+    explore::random(|| {
+        let world = World::new();
+        let story = Story::new(world.open());
+        let (walker, writer) = (story.clone(), story.clone());
+        let walks = thread::spawn(move || (0..3).for_each(|_| walker.walk()));
+        writer.write(0, 2, &PROCESS);
+        writer.db.flush().unwrap();
+        for _ in 0..3 {
+            world.clock.advance(Duration::from_secs(3));
+            world.background.step();
+        }
+        walks.join().unwrap();
+    });
+}
+
+/// A worker that sleeps, writers that fill all buffers, and who waits for a flush: all are woken in time. Under the
+/// scheduler no wait times out, so one that is forgotten hangs.
+#[test]
+fn who_waits_is_woken() {
+    explore::random(|| {
+        let story = Story::new(World::new().open_with_worker());
+        let spawn = |body: fn(&Story)| {
+            let story = story.clone();
+            thread::spawn(move || body(&story))
+        };
+        let threads = vec![
+            spawn(|story| (2..28).for_each(|version| story.write(0, version, &PROCESS))),
+            spawn(|story| (2..6).for_each(|version| story.write(1, version, &PROCESS))),
+            spawn(|story| story.db.flush().unwrap()),
+            spawn(|story| {
+                story.db.compact_range(None, None).unwrap();
+                story.db.wait_idle().unwrap();
+            }),
+        ];
+        join(threads);
+        assert_eq!([story.get(0), story.get(1)], [27, 5]);
+    });
+}

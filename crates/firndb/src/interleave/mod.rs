@@ -1,0 +1,70 @@
+//! Models of the engine under every order of its threads: what they share. See `docs/interleave.md`.
+
+mod engine;
+mod files;
+
+use crate::files::Files;
+use crate::{Db, Environment, Limits, Options};
+use files::Watched;
+use firn_base::clock::Clock;
+use firn_base::exec::{Executor, Inline, Threads};
+use firn_fs::{Fs, SimFs};
+pub(crate) use shuttle::thread::{self, JoinHandle};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub(crate) const UUID: [u8; 16] = [7; 16];
+
+/// A directory whose every write and sync is a step of the scheduler.
+pub(crate) fn files() -> Arc<Files> {
+    let (sim, dir) = (SimFs::new(1), PathBuf::from("db"));
+    sim.create_dir_all(&dir).unwrap();
+    Arc::new(Files { fs: Arc::new(Watched(sim)), dir, uuid: UUID })
+}
+
+/// A small database in memory.
+pub(crate) struct World {
+    pub(crate) sim: SimFs,
+    pub(crate) clock: Clock,
+    pub(crate) background: Arc<Inline>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World { sim: SimFs::new(1), clock: Clock::manual(), background: Arc::new(Inline::new()) }
+    }
+
+    /// Opens it, on the same files each time, with background work that is done by whoever waits for it.
+    pub(crate) fn open(&self) -> Db {
+        self.open_with(self.clock.clone(), self.background.clone())
+    }
+
+    /// Opens it with a worker that sleeps and is woken. The clock is the system's, for waits on a manual one do not
+    /// sleep; nothing that a model does depends on it.
+    pub(crate) fn open_with_worker(&self) -> Db {
+        self.open_with(Clock::system(), Arc::new(Threads::new(1)))
+    }
+
+    fn open_with(&self, clock: Clock, executor: Arc<dyn Executor>) -> Db {
+        let mut limits = Limits::tiny();
+        (limits.group_bytes, limits.level0_trigger) = (256, 2);
+        let options = Options {
+            write_buffer_bytes: Some(8 * limits.block_bytes as u64),
+            direct_io: false,
+            max_open_files: 1,
+            limits,
+            environment: Environment {
+                fs: Some(Arc::new(Watched(self.sim.clone()))),
+                clock: Some(clock),
+                executor: Some(executor),
+                memory: None,
+            },
+            ..Options::tiny()
+        };
+        Db::open("db", options).unwrap()
+    }
+}
+
+pub(crate) fn join<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}

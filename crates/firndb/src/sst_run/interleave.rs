@@ -1,0 +1,38 @@
+//! The open tables: several readers open and close them at once.
+
+use super::*;
+use crate::interleave::{World, join, thread};
+use firn_base::sync::explore;
+
+/// Whatever the order, what is open is counted, and no more is open than may be.
+#[test]
+fn open_tables_are_counted() {
+    explore::random(|| {
+        let world = World::new();
+        let db = world.open();
+        for key in [b"a", b"b"] {
+            db.put(key, key).unwrap();
+            db.flush().unwrap();
+        }
+        let inner = &db.inner;
+        let state = inner.state.load_full();
+        let metas: Vec<_> = state.parts[0].tables().map(|(_, run)| run.meta.clone()).collect();
+        assert_eq!(metas.len(), 2);
+        let bounds = TableCacheBounds { tables_max: 1, bytes_max: u64::MAX, seek_charge_bytes: 256, direct: false };
+        let cache = Arc::new(TableCache::new(inner.files.clone(), inner.tables.context().clone(), &bounds));
+        let runs: Vec<_> = metas.into_iter().map(|meta| Arc::new(SstRun::new(meta, cache.clone()))).collect();
+        let reader = |i: usize| {
+            let run = runs[i].clone();
+            thread::spawn(move || {
+                let table = run.table().unwrap();
+                assert_eq!(table.memory_bytes(), run.table().unwrap().memory_bytes());
+            })
+        };
+        join([0, 1, 0].map(reader).into());
+        let open: Vec<u64> =
+            runs.iter().filter_map(|run| run.table.load().as_ref().map(|t| t.memory_bytes() as u64)).collect();
+        let (kept, bytes, _) = cache.usage();
+        assert_eq!((open.len(), open.iter().sum()), (kept, bytes), "open, and counted as open");
+        assert!(kept <= 1);
+    });
+}
