@@ -15,4 +15,4 @@ mod tracker;
 pub use explore::{CrashImage, Explorer, Failure, Report, explore};
 pub use region::{Cut, SimRegion};
 pub(crate) use tracker::Tracker;
-pub use tracker::{Instruction, Mode};
+pub use tracker::{Instruction, Mode, act_as};

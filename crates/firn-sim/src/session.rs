@@ -8,6 +8,7 @@ use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_fs::{Fs, SimFs};
+use firn_pm::sim::act_as;
 use firndb::{Db, Durability, Error, ErrorKind, ReadOptions, Result, Snapshot, WriteBatch, WriteOptions, proof};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -109,7 +110,8 @@ impl Session {
                 continue;
             }
             let Some(write) = begun.pop_front() else { continue };
-            let written = write.and_then(|(write, durability)| write.finish().map(|()| durability));
+            let finish = |write: proof::Begun| act_as(5 + number as u32 % 4, || write.finish());
+            let written = write.and_then(|(write, durability)| finish(write).map(|()| durability));
             match written.and_then(|durability| self.alive(Ok(())).map(|()| durability)) {
                 Ok(durability) => self.history.acknowledge(number, durability),
                 Err(error) => outcome = outcome.and(Err(error)),
@@ -138,6 +140,11 @@ impl Session {
     /// # Panics
     /// If the database shows other than it must.
     pub fn step(&mut self, random: &mut Seed) -> Result<()> {
+        // Another writer each time; whoever opens is none of them.
+        act_as(1 + random.below(4) as u32, || self.step_as(random))
+    }
+
+    fn step_as(&mut self, random: &mut Seed) -> Result<()> {
         let setup = self.setup.clone();
         let key = |random: &mut Seed| setup.key(random);
         match random.below(100) {

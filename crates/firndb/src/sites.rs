@@ -14,8 +14,6 @@ firn_base::sites! {
     LOG_NEXT_HEADER_SYNC = "log.next_header.sync";
     /// What a half held, in the file: else it is in neither once the half is used again.
     LOG_DRAIN_SYNC = "log.drain.sync";
-    /// The header of a new half, before the root names it.
-    LOG_HALF_BLANK_FENCE = "log.half_blank.fence";
     /// The header of a half that is used again: else frames are taken to lie elsewhere.
     LOG_HALF_FENCE = "log.half.fence";
     /// A frame in persistent memory: else what was acknowledged may be lost.

@@ -10,9 +10,32 @@
 
 use crate::line::{LINE_BYTES, LineRange, line_range};
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::thread::ThreadId;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Who stores, flushes and fences: a thread, or whom it acts as.
+type Actor = u64;
+
+static NEXT_ACTOR: AtomicU64 = AtomicU64::new(1 << 32);
+
+thread_local! {
+    static ACTOR: Cell<Actor> = Cell::new(NEXT_ACTOR.fetch_add(1, Ordering::Relaxed));
+}
+
+fn actor() -> Actor {
+    ACTOR.get()
+}
+
+/// Runs `body` as another thread in the eyes of simulated memory: a fence covers the flushes of the same `actor` only.
+/// So one thread, which a seed decides, can show what several would.
+pub fn act_as<R>(actor: u32, body: impl FnOnce() -> R) -> R {
+    let before = ACTOR.replace(Actor::from(actor));
+    let result = body();
+    ACTOR.set(before);
+    result
+}
 
 /// The bytes of one line.
 pub(crate) type LineBytes = [u8; LINE_BYTES as usize];
@@ -83,7 +106,7 @@ pub(crate) struct Store {
 struct Line {
     versions: Vec<Version>,
     /// Thread, and how many of the versions its flushes cover.
-    pins: Vec<(ThreadId, usize)>,
+    pins: Vec<(Actor, usize)>,
     is_streamed: bool,
 }
 
@@ -172,7 +195,7 @@ impl Tracker {
     pub(crate) fn flush(&self, lines: LineRange) {
         let mut state = self.state.lock();
         state.flushes += 1;
-        let me = std::thread::current().id();
+        let me = actor();
         for line in lines {
             if let Some(line) = state.lines.get_mut(&line) {
                 line.pin(me);
@@ -186,7 +209,7 @@ impl Tracker {
         let number = state.fences;
         state.record(Instruction::BeforeFence(number));
         state.fences += 1;
-        let me = std::thread::current().id();
+        let me = actor();
         let State { lines, durable, settled, .. } = &mut *state;
         lines.retain(|&at, line| {
             let Some(&(_, covered)) = line.pins.iter().find(|(thread, _)| *thread == me) else { return true };
@@ -222,7 +245,7 @@ impl Tracker {
 }
 
 impl Line {
-    fn pin(&mut self, thread: ThreadId) {
+    fn pin(&mut self, thread: Actor) {
         let covered = self.versions.len();
         match self.pins.iter_mut().find(|(pinned_by, _)| *pinned_by == thread) {
             Some(pin) => pin.1 = covered,
@@ -251,7 +274,7 @@ impl State {
     }
 
     fn add_versions(&mut self, at: u64, bytes: &[u8], durable_at_once: bool, is_streamed: bool) {
-        let me = std::thread::current().id();
+        let me = actor();
         let end = at + bytes.len() as u64;
         if end > self.durable.len() as u64 {
             return;

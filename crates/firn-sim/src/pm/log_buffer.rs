@@ -7,7 +7,7 @@ use crate::setup::Setup;
 use firn_base::{Error, Result};
 use firn_fs::SimFs;
 use firn_pm::GRANULE_BYTES;
-use firn_pm::sim::SimRegion;
+use firn_pm::sim::{SimRegion, act_as};
 use firndb::{Db, Durability, Limits, Profile, WriteOptions, proof};
 use std::collections::BTreeMap;
 
@@ -90,11 +90,12 @@ impl Structure for LogBuffer {
     }
 
     fn apply(&mut self, op: &Op) -> Result<()> {
-        match *op {
+        // By another thread than the one that opened it.
+        act_as(1, || match *op {
             Op::Put { key, len } => self.db.put_with([key], value(key, len), &Self::options()),
             Op::Delete(key) => self.db.delete_with([key], &Self::options()),
             Op::Flush => self.db.flush(),
-        }
+        })
     }
 
     fn state(&self) -> Result<BTreeMap<u8, usize>> {

@@ -29,7 +29,7 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::Mutex;
 use firn_base::{Error, Result};
 use firn_fs::File;
-use firn_pm::{DurableAt, Extent, LINE_BYTES, Owner, PmOffset, Pool, RootEntry};
+use firn_pm::{DurableAt, Extent, Fenced, LINE_BYTES, Owner, PmOffset, Pool, RootEntry};
 use std::sync::Arc;
 
 const HALF_MAGIC: u64 = u64::from_le_bytes(*b"FIRNPMLB");
@@ -74,10 +74,9 @@ impl PmLogBuffer {
             let extent = pool
                 .alloc((HALF_HEADER_BYTES + half_bytes) as u64, Owner::LogBuffer)
                 .map_err(|error| error.context("the pool has no room for the log's two buffers; raise pm.size"))?;
-            // A header that is none, durably, before the root can name the half.
-            let fenced = pool.write_durable(&sites::LOG_HALF_BLANK_FENCE, extent.offset, &[&[0; HALF_HEADER_BYTES]])?;
+            // What the half holds now is no header of this database: halves are never given back.
             let entry = RootEntry { owner: Owner::LogBuffer, kind, word: 0, extent: Some(extent) };
-            pool.commit_with(fenced, |root| {
+            pool.commit_with(Fenced::nothing(), |root| {
                 root.set(entry);
                 Ok(())
             })?;
