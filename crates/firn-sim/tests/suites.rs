@@ -211,6 +211,22 @@ fn one_seed_one_run() {
     });
 }
 
+/// Every seed that ever found a bug.
+#[test]
+fn what_was_found_stays_mended() {
+    let found = [
+        ("creation_cut", 849_151_962_935),
+        ("joint", 723),
+        ("joint", 2902),
+        ("io_several", 4123),
+        ("io_several", 7000),
+        ("io_several", 10_288),
+    ];
+    for (name, seed) in found {
+        (Suite::named(name).expect("a suite of this name").run)(seed);
+    }
+}
+
 /// The tests of this file are the table.
 #[test]
 fn no_suite_is_forgotten() {

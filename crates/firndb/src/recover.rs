@@ -148,8 +148,10 @@ fn read_or_create(
 ) -> Result<(Version, bool)> {
     if let Some((id, version)) = manifest::read(&**fs, dir, counters)? {
         if options.pm.is_some() && !read_only {
-            // The pool will say that it knows these records: a power cut must not take the last of them after that.
+            // The pool will say that it knows these records: a power cut must not take the last of them after that, nor
+            // that CURRENT names this manifest.
             fs.open(&dir.join(files::manifest_name(id)), OpenMode::Append)?.sync(&sites::MANIFEST_REOPEN_SYNC)?;
+            fs.sync_dir(&sites::CURRENT_REOPEN_SYNC, dir)?;
         }
         let profile = Profile::from_number(version.profile);
         if profile != Some(options.profile) {

@@ -37,6 +37,8 @@ firn_base::sites! {
     /// The manifest as recovery found it, before the pool says that it knows its records: else a power cut leaves a
     /// pool that is newer than the manifest.
     MANIFEST_REOPEN_SYNC = "manifest.reopen.sync";
+    /// That CURRENT names it, for the same reason: whoever renamed it may have been killed before its sync.
+    CURRENT_REOPEN_SYNC = "current.reopen.sync";
     /// A record of the manifest.
     MANIFEST_CHECK = "manifest.check";
     /// A new manifest, before CURRENT names it.
