@@ -14,16 +14,16 @@ const HUNT: &[(&str, u64)] = &[
     ("pm_init_pool", 9),
     ("pm_torn_pool", 9),
     ("pm_file", 60),
-    ("creation_cut", 300),
-    ("bit_exhaust", 1024),
-    ("cut_extend", 256),
+    ("creation_cut", 100),
+    ("bit_exhaust", 400),
+    ("cut_extend", 128),
     ("recovery_cut", 12),
     ("pm_seq_log", 10),
     ("pm_torn_log", 10),
     ("dir_exhaust", 60),
-    ("repair_cut", 200),
+    ("repair_cut", 100),
     ("checkpoint_cut", 200),
-    ("joint", 1500),
+    ("joint", 600),
 ];
 
 /// Seeds of a suite that pass a site and are tried, at most.

@@ -113,7 +113,7 @@ impl Inner {
         version.apply(&edit).map_err(|broken| {
             Error::corruption(files.dir.display(), 0, format_args!("the checkpoint broke the invariant {broken}"))
         })?;
-        files.sync_dir(&sites::CHECKPOINT_NAMES_SYNC)?;
+        // It makes the names of the tables durable together with its own, before CURRENT's.
         manifest::start(files, &self.counts.io, manifest_id, &version).map(drop)
     }
 }

@@ -299,10 +299,12 @@ impl Repair {
         }
         self.files.fs.create_dir_all(&lost)?;
         for name in damaged {
-            // A repair that was cut may have been here before.
-            if self.files.fs.len(&lost.join(name)).is_err() {
-                link_or_copy(&sites::REPAIR_COPY_SYNC, &*self.files.fs, &self.files.dir.join(name), &lost.join(name))?;
+            let (from, to) = (self.files.dir.join(name), lost.join(name));
+            if self.files.fs.len(&to).is_ok() {
+                // A repair that was cut left it, perhaps not all of it.
+                self.files.fs.remove(&to)?;
             }
+            link_or_copy(&sites::REPAIR_COPY_SYNC, &*self.files.fs, &from, &to)?;
         }
         self.files.fs.sync_dir(&sites::REPAIR_LOST_SYNC, &lost)
     }

@@ -28,8 +28,6 @@ firn_base::sites! {
     LOG_FRAME_CHECK = "log.frame.check";
     /// A frame's keys.
     LOG_KEYS_CHECK = "log.keys.check";
-    /// The headers of a frame's values.
-    LOG_VALUE_HEADERS_CHECK = "log.value_headers.check";
     /// A value.
     LOG_VALUE_CHECK = "log.value.check";
     /// A record of the manifest: before it is durable nothing has happened.
@@ -57,8 +55,6 @@ firn_base::sites! {
     SST_NAMES_SYNC = "sst.names.sync";
     /// A table that is copied to a checkpoint.
     CHECKPOINT_COPY_SYNC = "checkpoint.copy.sync";
-    /// The names of a checkpoint's tables, before its CURRENT.
-    CHECKPOINT_NAMES_SYNC = "checkpoint.names.sync";
     /// A damaged file that is copied to `lost/`.
     REPAIR_COPY_SYNC = "repair.copy.sync";
     /// The names in `lost/`, before a manifest stands that does not name the damaged files.

@@ -9,7 +9,7 @@ use crate::setup::Setup;
 use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
 use firn_fs::{Fault, FaultKind, OpKind, SimFs};
-use firndb::{ErrorKind, repair};
+use firndb::repair;
 use std::path::{Path, PathBuf};
 
 /// A checkpoint survives the power cut that follows, by links or by copies; it and its source are both written on.
@@ -78,12 +78,12 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     repair(Session::dir(), &setup.options(&after, None).0).expect("repair");
     let after = after.power_cut(random.next_u64());
     tally.recovered(fingerprint(&Machine::of(after.duplicate(), None)));
-    check_repaired(&setup, &after, &now, table.as_deref());
+    check_repaired(&setup, &after, &now, table.as_ref());
     tally
 }
 
 /// Flips a byte in the middle of a table, if there is one.
-fn damage_a_table(setup: &Setup, fs: &SimFs, random: &mut Seed) -> Option<PathBuf> {
+fn damage_a_table(setup: &Setup, fs: &SimFs, random: &mut Seed) -> Option<(PathBuf, Vec<u8>)> {
     let tables: Vec<_> = fs.files().into_iter().filter(|(path, _)| path.to_string_lossy().ends_with(".sst")).collect();
     let (path, len) = tables.get(random.below(tables.len().max(1) as u64) as usize)?;
     fs.flip(path, *len as usize / 3, 1).unwrap();
@@ -94,18 +94,17 @@ fn damage_a_table(setup: &Setup, fs: &SimFs, random: &mut Seed) -> Option<PathBu
     if !matters {
         fs.flip(path, *len as usize / 3, 1).unwrap();
     }
-    matters.then(|| path.clone())
+    matters.then(|| (path.clone(), fs.read_file(path).unwrap()))
 }
 
-fn check_repaired(setup: &Setup, fs: &SimFs, now: &Map, table: Option<&Path>) {
+fn check_repaired(setup: &Setup, fs: &SimFs, now: &Map, table: Option<&(PathBuf, Vec<u8>)>) {
     let session = Session::open(setup, &Machine::of(fs.clone(), None), History::default()).expect("what was repaired");
     session.db().verify().expect("what was repaired is whole");
     let got = read_all(session.db()).unwrap();
-    if let Some(table) = table {
+    if let Some((table, bytes)) = table {
         // The file that lost something is kept for whoever can read more of it.
         let aside = Path::new("/db/lost").join(table.file_name().unwrap());
-        let kept = fs.read_file(&aside).map_err(|error| error.kind());
-        assert!(kept != Err(ErrorKind::NotFound), "{} is gone", aside.display());
+        assert!(fs.read_file(&aside).is_ok_and(|kept| kept == *bytes), "{} is gone or changed", aside.display());
         return;
     }
     // A key that was deleted may come back without the manifest; none that is there may be missing or old.

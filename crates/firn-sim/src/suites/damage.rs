@@ -205,13 +205,13 @@ impl Golden {
         }
     }
 
-    /// Every byte of a table is under a checksum, and every byte of a log whose end is known; but for the zeros that
+    /// Every byte of CURRENT and of a table is under a checksum, and of a log whose end is known; but for the zeros that
     /// fill a table's last sector.
     fn must_be_noticed(&self, damage: &Damage) -> bool {
         let Damage::Flip(path, byte, _) = damage else { return false };
         let is_table = path.extension().is_some_and(|extension| extension == "sst");
         let is_zero = || self.machine.fs.read_file(path).is_ok_and(|bytes| bytes[*byte] == 0);
-        is_table && !is_zero() || self.closed && !self.setup.pool && is_log(path)
+        path.ends_with("CURRENT") || is_table && !is_zero() || self.closed && !self.setup.pool && is_log(path)
     }
 
     /// Of a log that was not closed the end is only known from itself: the last frame may be taken for a torn one, and
