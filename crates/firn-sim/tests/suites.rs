@@ -216,6 +216,7 @@ fn one_seed_one_run() {
 fn what_was_found_stays_mended() {
     let found = [
         ("creation_cut", 849_151_962_935),
+        ("pm_file", 849_151_966_716),
         ("joint", 723),
         ("joint", 2902),
         ("io_several", 4123),

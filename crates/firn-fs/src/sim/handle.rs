@@ -84,7 +84,9 @@ impl SimFile {
             // A process that is killed in a write leaves its first part.
             Verdict::Die => (disk.seed.below(bytes.len() as u64 + 1) as usize, Err(disk.die(&self.path))),
         };
-        let held = held - held % unit;
+        // A kernel copies by words: an aligned one is there or not, never in part.
+        let whole_words = ((offset as usize + held) & !7).saturating_sub(offset as usize);
+        let held = if held < bytes.len() { whole_words - whole_words % unit } else { held - held % unit };
         disk.inode(self.inode).write(offset as usize, &bytes[..held]);
         disk.record(OpKind::Write, &self.path, offset, bytes, result.is_ok());
         result

@@ -205,8 +205,8 @@ impl Golden {
         }
     }
 
-    /// Every byte of CURRENT and of a table is under a checksum, and of a log whose end is known; but for the zeros that
-    /// fill a table's last sector.
+    /// Every byte of CURRENT and of a table is under a checksum, and of a log whose end is known; but for the zeros
+    /// that fill a table's last sector.
     fn must_be_noticed(&self, damage: &Damage) -> bool {
         let Damage::Flip(path, byte, _) = damage else { return false };
         let is_table = path.extension().is_some_and(|extension| extension == "sst");
