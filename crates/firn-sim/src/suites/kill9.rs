@@ -101,7 +101,7 @@ pub fn kill9_child(arguments: &[String]) {
         let (db, dir) = (db.clone(), dir.to_owned());
         let from = known.get(&thread).map_or(0, |last| last + 1);
         // Towards a site the process ends by itself, there or when it has written enough.
-        let until = if site.is_empty() { u64::MAX } else { from + 1000 };
+        let until = if site.is_empty() { u64::MAX } else { from + 300 };
         exec::spawn(&format!("writer-{thread}"), move || write(&db, &dir, thread, from..until)).unwrap()
     };
     let writers: Vec<_> = (0..THREADS).map(start).collect();
