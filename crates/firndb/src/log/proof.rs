@@ -27,7 +27,7 @@ pub fn frame(bytes: &[u8], log_id: u64, offset: u64) {
 }
 
 /// Replays a log whose file holds `file`, under what the log buffer in `pool` holds of it. Returns how many entries
-/// came back; `any` as [`Replay::open_any`].
+/// came back; `any` as for `Replay::open_any`.
 ///
 /// # Errors
 /// `Corruption`.
