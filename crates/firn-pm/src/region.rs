@@ -25,6 +25,7 @@ use firn_base::{Error, ErrorKind, Result};
 pub(crate) use open::{allocate, lock_file, sync_parent, whole_granules};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use view::View;
 
@@ -214,6 +215,16 @@ impl Region {
     pub(crate) fn put_line(&self, at: u64, bytes: &[u8]) {
         let put = self.writes.as_ref().and_then(|view| view.store(at, bytes));
         debug_assert!(put.is_some(), "a line of the memory");
+    }
+
+    /// Gives back what growing added: for the simulator between two images.
+    pub(crate) fn back_to_first(&mut self) -> Result<()> {
+        self.reads.back_to_first();
+        if let Some(writes) = &mut self.writes {
+            writes.back_to_first();
+        }
+        rustix::fs::ftruncate(&self.memory, self.len())
+            .map_err(|source| Error::from_io("shrink", Path::new(&self.place), source.into()))
     }
 
     /// Makes ranges durable where that takes a sync of the file. Elsewhere the fence did it, or nothing can.

@@ -2,8 +2,8 @@
 //!
 //! 1. What another thread may be writing is loaded and stored by atomic words (relaxed; bytes at ragged ends); a
 //!    `&[u8]` is only made for bytes that nobody stores to, which the pool's frozen extents guarantee.
-//! 2. Mappings are only added, and dropped with the view; all show the same memory. `len` is raised after `base` was
-//!    replaced, so whoever sees the new length sees a base that is good for it.
+//! 2. Mappings are only added, and dropped with the view, or by whoever has it alone; all show the same memory. `len`
+//!    is raised after `base` was replaced, so whoever sees the new length sees a base that is good for it.
 //! 3. `base + at` is touched only for `at + len <= self.len`.
 #![expect(unsafe_code, reason = "raw access to mapped memory")]
 
@@ -36,6 +36,16 @@ impl View {
         self.base.store(mapping.base(), Ordering::Release);
         self.len.store(mapping.len() as u64, Ordering::Release);
         kept.push(mapping);
+    }
+
+    /// Goes back to the first mapping. Nothing may use the view meanwhile.
+    pub(crate) fn back_to_first(&mut self) {
+        let kept = self.kept.get_mut();
+        kept.truncate(1);
+        if let Some(first) = kept.first() {
+            *self.base.get_mut() = first.base();
+            *self.len.get_mut() = first.len() as u64;
+        }
     }
 
     #[inline]

@@ -68,6 +68,11 @@ impl SimRegion {
         Self { tracker: Arc::new(Tracker::new(image, mode)), mapped: Arc::default() }
     }
 
+    /// Memory that holds `image` and will not be cut: it keeps no history.
+    pub(super) fn stage(image: Vec<u8>, mode: Mode) -> Self {
+        Self { tracker: Arc::new(Tracker::stage(image, mode)), mapped: Arc::default() }
+    }
+
     pub(crate) fn region(&self) -> Result<Arc<Region>> {
         if let Some(region) = self.mapped.get() {
             return Ok(region.clone());
@@ -155,6 +160,15 @@ impl SimRegion {
     /// Forgets what happened; returns the lines that were stored to, which hold what they hold.
     pub(super) fn reset(&self) -> Vec<u64> {
         self.tracker.reset()
+    }
+
+    /// Gives back what growing added since the memory was first mapped. False if it is still in use, or cannot be.
+    pub(super) fn back_to_first(&mut self) -> bool {
+        let region = Arc::get_mut(&mut self.mapped).and_then(OnceLock::get_mut).and_then(Arc::get_mut);
+        let Some(region) = region else { return false };
+        let shrunk = region.back_to_first().is_ok();
+        self.tracker.state.lock().durable.truncate(region.len() as usize);
+        shrunk
     }
 
     /// Makes a line hold `bytes`, durably, behind everybody's back.

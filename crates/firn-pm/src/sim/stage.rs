@@ -31,7 +31,7 @@ impl Stage {
     pub(super) fn new(base: Vec<u8>, mode: Mode) -> Stage {
         let lines = (0u64..).step_by(LINE_BYTES as usize).zip(base.chunks(LINE_BYTES as usize));
         let sum = lines.fold(0u64, |sum, (at, bytes)| sum.wrapping_add(hash(at, bytes)));
-        Stage { sim: SimRegion::from_image(base.clone(), mode), base, sum }
+        Stage { sim: SimRegion::stage(base.clone(), mode), base, sum }
     }
 
     pub(super) fn base(&self) -> &[u8] {
@@ -62,13 +62,15 @@ impl Stage {
         delta.iter().for_each(|(at, bytes)| self.sim.put_line(*at, bytes));
         let result = body(&self.sim);
         let mut changed = self.sim.reset();
-        if self.sim.len() != self.base.len() as u64 {
-            self.sim = SimRegion::from_image(self.base.clone(), self.sim.mode());
+        let len = self.base.len() as u64;
+        if self.sim.len() != len && !(self.sim.back_to_first() && self.sim.len() == len) {
+            self.sim = SimRegion::stage(self.base.clone(), self.sim.mode());
             return result;
         }
         changed.extend(delta.iter().map(|(at, _)| *at));
         changed.sort_unstable();
         changed.dedup();
+        changed.retain(|at| *at < len);
         changed.iter().for_each(|at| self.sim.put_line(*at, &line(&self.base, *at)));
         result
     }

@@ -126,6 +126,8 @@ pub(crate) struct State {
     /// Lines stored to since the last [`Tracker::reset`].
     touched: Vec<u64>,
     trap: Option<Trap>,
+    /// Stores are durable at once and only where they went is kept: for memory that nobody will cut.
+    is_stage: bool,
     /// Called at each point, if points are taken at all.
     pub(crate) beside: Option<Box<dyn FnMut() + Send>>,
     pub(crate) at_every_store: bool,
@@ -149,6 +151,11 @@ impl fmt::Debug for Tracker {
 impl Tracker {
     pub(crate) fn new(bytes: Vec<u8>, mode: Mode) -> Self {
         Self { mode, state: Mutex::new(State { durable: bytes, ..State::default() }) }
+    }
+
+    /// Memory that shows images, which nobody will cut.
+    pub(crate) fn stage(bytes: Vec<u8>, mode: Mode) -> Self {
+        Self { mode, state: Mutex::new(State { durable: bytes, is_stage: true, ..State::default() }) }
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -239,7 +246,7 @@ impl Tracker {
         let mut state = self.state.lock();
         let touched = std::mem::take(&mut state.touched);
         let durable = std::mem::take(&mut state.durable);
-        *state = State { durable, ..State::default() };
+        *state = State { durable, is_stage: state.is_stage, ..State::default() };
         touched
     }
 }
@@ -286,6 +293,10 @@ impl State {
             let (from, to) = (at.max(line_at), end.min(line_at + LINE_BYTES));
             let part = &bytes[(from - at) as usize..(to - at) as usize];
             let place = (from - line_at) as usize..(to - line_at) as usize;
+            if self.is_stage {
+                home[place].copy_from_slice(part);
+                continue;
+            }
             if durable_at_once && !self.lines.contains_key(&line_at) {
                 home[place].copy_from_slice(part);
                 self.settled.push(line_at);

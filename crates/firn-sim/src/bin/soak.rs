@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex};
 
 const USAGE: &str = "usage: soak --minutes N [--suite NAME] [--seed X] [--threads N]";
 const SECOND_NS: u64 = 1_000_000_000;
+/// What a seed is thought to take until it is known.
+const EXPECTED_NS: u64 = SECOND_NS / 100;
 
 thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
@@ -113,7 +115,7 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
             let mut soak = soak.lock().expect("no panic under the lock");
             let index = (0..soak.rows.len()).min_by_key(|&index| soak.rows[index].busy_ns).unwrap_or(0);
             // Counted before it is known, so that the other threads take other suites.
-            soak.rows[index].busy_ns += SECOND_NS / 100;
+            soak.rows[index].busy_ns += EXPECTED_NS;
             soak.next_seed += 1;
             (index, asked.seed + soak.next_seed)
         };
@@ -123,7 +125,7 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
         let now_ns = clock.now_ns();
         let mut soak = soak.lock().expect("no panic under the lock");
         let row = &mut soak.rows[index];
-        row.busy_ns += now_ns - begin_ns;
+        row.busy_ns = row.busy_ns + (now_ns - begin_ns) - EXPECTED_NS;
         row.seeds += 1;
         match outcome {
             Ok(tally) => {

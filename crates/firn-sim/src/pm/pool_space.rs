@@ -1,7 +1,6 @@
 //! The pool itself as a structure: extents with known bytes, named by the root; replaced, dropped, and the pool grown.
 
-use super::structure::{Structure, live};
-use firn_base::seed::mix;
+use super::structure::{Structure, live, pattern};
 use firn_base::site::Site;
 use firn_base::{Error, Result};
 use firn_pm::sim::SimRegion;
@@ -45,14 +44,10 @@ pub(crate) struct State {
     grown: u64,
 }
 
-fn pattern(kind: u16, len: u64) -> Vec<u8> {
-    (0..len).map(|at| (mix((u64::from(kind) << 32 | len << 16) ^ (at / 8)) >> (at % 8 * 8)) as u8).collect()
-}
-
 impl PoolSpace {
     fn put(&mut self, kind: u16, len: u64, through_cache: bool) -> Result<()> {
         let extent = self.pool.alloc(len, Owner::Test)?;
-        let bytes = pattern(kind, len);
+        let bytes = pattern(u64::from(kind), len);
         let fenced = match through_cache {
             true => {
                 let dirty = self.pool.store(extent.offset, &bytes)?;
@@ -145,7 +140,7 @@ impl Structure for PoolSpace {
             let mut bytes = vec![0; entry.word as usize];
             let extent = entry.extent.ok_or_else(|| Error::invalid("an entry without its extent"))?;
             self.pool.read(extent.offset, &mut bytes)?;
-            if bytes != pattern(entry.kind, entry.word) {
+            if bytes != pattern(u64::from(entry.kind), entry.word) {
                 return Err(Error::corruption("the image", extent.offset.get(), "the bytes that were committed"));
             }
             puts.insert(entry.kind, entry.word);

@@ -8,8 +8,7 @@
 //! ```
 //! A record is durable before the anchor points to it; a push or pop is one store of the anchor.
 
-use super::structure::{Structure, live};
-use firn_base::seed::mix;
+use super::structure::{Structure, live, pattern};
 use firn_base::site::Site;
 use firn_base::{Error, Result};
 use firn_pm::sim::SimRegion;
@@ -74,10 +73,6 @@ pub enum Op {
     Clear,
 }
 
-fn pattern(len: u64, below: u64) -> Vec<u8> {
-    (0..len).map(|at| (mix((len << 32 | below << 16) ^ (at / 8)) >> (at % 8 * 8)) as u8).collect()
-}
-
 fn pointer(extent: Extent) -> u64 {
     extent.offset.get() + extent.len / GRANULE_BYTES
 }
@@ -135,7 +130,7 @@ impl<const BUG: u8> Shelf<BUG> {
         let (top, height) = (self.top()?, self.records()?.len() as u64);
         let mut bytes = top.map_or(0, pointer).to_le_bytes().to_vec();
         bytes.extend_from_slice(&len.to_le_bytes());
-        bytes.extend_from_slice(&pattern(len, height));
+        bytes.extend_from_slice(&pattern(height, len));
         if Self::has(Bug::PublishBeforeFence) {
             let flushed = pool.flush(&RECORD, pool.store(record.offset, &bytes)?);
             let word = pool.publish(self.anchor.offset, pointer(record), &Fenced::nothing())?;
@@ -264,7 +259,7 @@ impl<const BUG: u8> Structure for Shelf<BUG> {
             let len = self.pool.load_u64(at(8)?)?;
             let mut bytes = vec![0; len.min(record.len - HEAD_BYTES) as usize];
             self.pool.read(at(HEAD_BYTES)?, &mut bytes)?;
-            if bytes != pattern(len, height as u64) {
+            if bytes != pattern(height as u64, len) {
                 return Err(Error::corruption("the shelf", record.offset.get(), "the bytes that were pushed"));
             }
             state.push(len);

@@ -68,6 +68,14 @@ pub(super) fn live(pool: &Pool) -> Result<u64> {
     Ok(pool.usage().live_total())
 }
 
+/// `len` bytes that no other `salt` or length has.
+pub(super) fn pattern(salt: u64, len: u64) -> Vec<u8> {
+    let mut bytes: Vec<u8> =
+        (0..len.div_ceil(8)).flat_map(|at| mix((salt << 40 | len << 16) ^ at).to_le_bytes()).collect();
+    bytes.truncate(len as usize);
+    bytes
+}
+
 /// Explores one sequence of operations.
 ///
 /// # Errors
