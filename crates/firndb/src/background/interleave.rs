@@ -1,7 +1,7 @@
 //! What holds up background work: noted and forgotten by several at once, read by every write without a lock.
 
 use super::*;
-use crate::interleave::{World, join, thread};
+use crate::interleave::{World, join, spawner};
 use firn_base::sync::explore;
 
 #[test]
@@ -9,12 +9,9 @@ fn a_lasting_error_lasts() {
     explore::random(|| {
         let world = World::new();
         let db = world.open();
-        let spawn = |body: fn(&Inner)| {
-            let inner = db.inner.clone();
-            thread::spawn(move || body(&inner))
-        };
+        let spawn = spawner(&db.inner);
         let threads = vec![
-            spawn(|inner| inner.note(Some(Error::corruption("a table", 0, "a checksum")))),
+            spawn(|inner: &Inner| inner.note(Some(Error::corruption("a table", 0, "a checksum")))),
             spawn(|inner| inner.note(Some(Error::new(ErrorKind::NoSpace, "full")))),
             spawn(|inner| inner.note(None)),
             spawn(|inner| assert!(inner.start(true).is_none())),

@@ -3,7 +3,7 @@
 use super::arena::Arena;
 use super::skiplist::height;
 use super::*;
-use crate::interleave::{join, thread};
+use crate::interleave::{join, spawner, thread};
 use firn_base::key::{Kind, compare};
 use firn_base::sync::{AtomicBool, Ordering, explore};
 use firn_base::{SeqNo, Tag};
@@ -135,10 +135,7 @@ fn two_inserts_complete() {
 fn writers_and_readers() {
     explore::random(|| {
         let world = Arc::new(World::new(9));
-        let spawn = |body: fn(&World)| {
-            let world = world.clone();
-            thread::spawn(move || body(&world))
-        };
+        let spawn = spawner(&world);
         let threads = vec![
             spawn(|world| world.write(1, 3, seed_of(2))),
             spawn(|world| {

@@ -2,7 +2,7 @@
 //!
 //! Keys have versions that only grow, so that a reader can tell what it must see at least.
 
-use super::{World, join, thread};
+use super::{World, join, spawner, thread};
 use crate::{Db, Durability, ReadOptions, WriteOptions};
 use firn_base::sync::{AtomicU64, Ordering, explore};
 use std::sync::Arc;
@@ -90,10 +90,7 @@ fn readers_beside_flush_and_merge() {
     explore::random(|| {
         let world = World::new();
         let story = Story::new(world.open());
-        let spawn = |body: fn(&Story)| {
-            let story = story.clone();
-            thread::spawn(move || body(&story))
-        };
+        let spawn = spawner(&story);
         let threads = vec![
             spawn(|story| (2..5).for_each(|version| story.write(0, version, &PROCESS))),
             spawn(|story| (2..4).for_each(|version| story.write(1, version, &POWER))),
@@ -111,7 +108,7 @@ fn readers_beside_flush_and_merge() {
         join(threads);
         assert_eq!(story.least(), [4, 3]);
         assert_eq!([story.get(0), story.get(1)], [4, 3]);
-        drop(story);
+        drop((story, spawn));
         let again = world.open();
         assert_eq!(Story::version(&again.get(b"a").unwrap().unwrap()), 4);
         assert_eq!(Story::version(&again.get(b"b").unwrap().unwrap()), 3);
@@ -124,10 +121,7 @@ fn readers_beside_flush_and_merge() {
 fn a_flush_keeps_what_is_read() {
     explore::random(|| {
         let story = Story::new(World::new().open());
-        let spawn = |body: fn(&Story)| {
-            let story = story.clone();
-            thread::spawn(move || body(&story))
-        };
+        let spawn = spawner(&story);
         let threads = vec![
             spawn(|story| {
                 story.write(0, 2, &PROCESS);
@@ -154,10 +148,7 @@ fn a_merge_keeps_the_tables_that_are_read() {
     explore::random(|| {
         let story = Story::new(World::new().open());
         story.db.flush().unwrap();
-        let spawn = |body: fn(&Story)| {
-            let story = story.clone();
-            thread::spawn(move || body(&story))
-        };
+        let spawn = spawner(&story);
         let threads = vec![
             spawn(|story| {
                 story.write(0, 2, &PROCESS);
@@ -194,10 +185,7 @@ fn a_cursor_without_its_pins_goes_on() {
 fn who_waits_is_woken() {
     explore::random(|| {
         let story = Story::new(World::new().open_with_worker());
-        let spawn = |body: fn(&Story)| {
-            let story = story.clone();
-            thread::spawn(move || body(&story))
-        };
+        let spawn = spawner(&story);
         let threads = vec![
             spawn(|story| (2..28).for_each(|version| story.write(0, version, &PROCESS))),
             spawn(|story| (2..6).for_each(|version| story.write(1, version, &PROCESS))),

@@ -68,3 +68,12 @@ impl World {
 pub(crate) fn join<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
+
+/// Starts threads that share `what`.
+pub(crate) fn spawner<T: Send + Sync + 'static>(what: &Arc<T>) -> impl Fn(fn(&T)) -> JoinHandle<()> + use<T> {
+    let what = what.clone();
+    move |body| {
+        let what = what.clone();
+        thread::spawn(move || body(&what))
+    }
+}

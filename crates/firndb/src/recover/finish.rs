@@ -1,0 +1,194 @@
+//! The end of a recovery: what was recovered is recorded, and the parts are put together.
+
+use super::Recovery;
+use crate::background::Jobs;
+use crate::buffer::Buffer;
+use crate::commit::Commit;
+use crate::db::{Counts, Db, Inner, Logs, Readers, emit};
+use crate::event::Event;
+use crate::files::{self, FileName};
+use crate::log::{LogWriter, PmLogBuffer};
+use crate::manifest::{Edit, ManifestWriter, PmPairing};
+use crate::stall::Stall;
+use crate::state::{Part, ReadState};
+use crate::stats::JobCounters;
+use firn_base::exec::{Executor, Threads};
+use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Mutex, Ordering};
+use firn_base::{Error, Result};
+use firn_fs::{Lock, OpenMode};
+use firn_pm::Fenced;
+use std::sync::{Arc, Weak};
+
+impl Recovery {
+    /// Records what was recovered and puts the parts together.
+    pub(super) fn finish(mut self, lock: Option<Box<dyn Lock>>) -> Result<Db> {
+        self.end_buffer()?;
+        let log_id = self.next_file_id();
+        let log_floor = Arc::new(AtomicU64::new(log_id));
+        let (log, log_name, manifest) = if self.read_only {
+            let version = self.version.clone();
+            let manifest = ManifestWriter::read_only(self.files.clone(), self.counters.clone(), 0, version);
+            (None, "none: read-only".to_owned(), manifest)
+        } else {
+            let (pm, log_name) = self.pm_log_buffer()?;
+            let mut log = LogWriter::create(self.files.clone(), self.counters.clone(), log_id, log_floor.clone())?;
+            let manifest = self.record(log_id)?;
+            // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's
+            // end.
+            pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer))?;
+            self.sweep(&manifest);
+            self.write_options();
+            ((Some((log, pm))), log_name, manifest)
+        };
+        self.step("record");
+        let active = Arc::new(Buffer::new(self.budget.write_buffer_bytes, log_id));
+        let mut part = Part::default().with_tables(manifest.version(), &self.tables, self.options.limits.levels);
+        if self.read_only {
+            for (_, run) in part.tables() {
+                run.table()?;
+            }
+        }
+        part.buffers.push(active.clone());
+        part.buffers.extend(self.kept.drain(..).rev());
+        let (log, pm_buffer) = log.map_or((None, None), |(log, pm)| (Some(log), pm));
+        let logs = Logs {
+            unrecorded_end: Mutex::new(None),
+            ends_synced: AtomicBool::new(true),
+            floor: log_floor,
+            name: log_name,
+            pm_buffer,
+        };
+        let commit = Commit::new(log, active, self.last_seqno, self.options.limits.group_bytes);
+        Ok(self.assemble(lock, commit, manifest, part, logs))
+    }
+
+    /// The log's buffer in the pool, and what to call the log in stats.
+    fn pm_log_buffer(&self) -> Result<(Option<PmLogBuffer>, String)> {
+        let Some(pool) = &self.pm else { return Ok((None, "file".to_owned())) };
+        let buffer = PmLogBuffer::open(pool, self.files.uuid, self.options.limits.pm_log_buffer_bytes)?;
+        let name = pool.backend_name();
+        let log_name = match buffer {
+            Some(_) => format!("pm buffer ({name})"),
+            None => format!("file (pm backend {name} is not durable at the fence, so the log is not buffered there)"),
+        };
+        Ok((buffer, log_name))
+    }
+
+    /// The new manifest: what the old one said, what was recovered, and the new log.
+    fn record(&mut self, log_id: u64) -> Result<ManifestWriter> {
+        let pm = match &self.pm {
+            Some(pool) => {
+                let edit_id = self.version.edit_id;
+                let root = pool.commit_with(Fenced::nothing(), |root| {
+                    root.applied_edit = edit_id;
+                    Ok(())
+                })?;
+                PmPairing { generation: root.generation }
+            }
+            None => PmPairing::default(),
+        };
+        let manifest_id = self.next_file_id();
+        let edit = Edit {
+            id: self.version.edit_id + 1,
+            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
+            last_seqno: Some(self.last_seqno),
+            log_floor: Some(log_id),
+            logs_added: vec![log_id],
+            add: std::mem::take(&mut self.recovered).into_iter().map(|table| (0, table)).collect(),
+            pm: Some(pm),
+            ..Edit::default()
+        };
+        let mut version = self.version.clone();
+        version.apply(&edit).map_err(|broken| {
+            Error::corruption(self.files.dir.display(), 0, format_args!("recovery broke the invariant {broken}"))
+        })?;
+        let bytes_max = self.options.limits.manifest_bytes;
+        ManifestWriter::create(self.files.clone(), self.counters.clone(), manifest_id, version, bytes_max)
+    }
+
+    /// Removes files that the manifest does not name. Failing to is no reason not to open.
+    fn sweep(&self, manifest: &ManifestWriter) {
+        let version = manifest.version();
+        let named = |name: &str| match files::parse(name) {
+            FileName::Table(id) => version.levels.iter().flatten().any(|table| table.id == id),
+            FileName::Log(id) => version.logs.contains_key(&id),
+            FileName::Manifest(id) => id == manifest.id(),
+            FileName::CurrentNew => false,
+            _ => true,
+        };
+        let names = match self.files.fs.list(&self.files.dir) {
+            Ok(names) => names,
+            Err(error) => return tracing::warn!(%error, "cannot look for files to remove"),
+        };
+        for name in names.iter().filter(|name| !named(name)) {
+            if let Err(error) = self.files.fs.remove(&self.files.dir.join(name)) {
+                tracing::warn!(%error, "a file that nothing names stays");
+            }
+        }
+    }
+
+    /// Writes down the options, for people. Nothing reads them back.
+    fn write_options(&self) {
+        let text = format!("# FirnDB {}: options at the last open\n{:#?}\n", env!("CARGO_PKG_VERSION"), self.options);
+        let written = self
+            .files
+            .fs
+            .open(&files::options(&self.files.dir), OpenMode::Create)
+            .and_then(|file| file.write(0, &[text.as_bytes()]));
+        if let Err(error) = written {
+            tracing::warn!(%error, "OPTIONS could not be written");
+        }
+    }
+
+    fn assemble(
+        self,
+        lock: Option<Box<dyn Lock>>,
+        commit: Commit,
+        manifest: ManifestWriter,
+        part: Part,
+        logs: Logs,
+    ) -> Db {
+        let workers = match self.options.background_workers {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
+            n => n,
+        };
+        let executor: Arc<dyn Executor> =
+            self.options.environment.executor.clone().unwrap_or_else(|| Arc::new(Threads::new(workers)));
+        let event =
+            Event::Recovered { steps: self.report.steps.clone(), replayed_entries: self.report.replayed_entries };
+        emit(self.options.listener.as_ref(), &event);
+        tracing::info!(fresh = self.fresh, replayed = self.report.replayed_entries, log = logs.name, "opened");
+        let inner = Arc::new(Inner {
+            counts: Counts {
+                io: self.counters,
+                user: Default::default(),
+                jobs: JobCounters::new(self.options.limits.levels),
+            },
+            stall: Stall::new(self.clock.clone()),
+            options: self.options,
+            budget: self.budget,
+            files: self.files,
+            clock: self.clock,
+            executor: executor.clone(),
+            tables: self.tables,
+            state: ArcSwap::from_pointee(ReadState::single(part)),
+            commit,
+            manifest: Mutex::new(manifest),
+            logs,
+            readers: Readers::default(),
+            jobs: Jobs::default(),
+            mill: self.mill,
+            read_only: self.read_only,
+            closed: AtomicBool::new(false),
+            recovery: self.report,
+            pm: self.pm,
+            lock: Mutex::new(lock),
+        });
+        if !inner.read_only {
+            let work: Weak<Inner> = Arc::downgrade(&inner);
+            executor.attach(work);
+        }
+        inner.update_stall();
+        Db::new(inner)
+    }
+}

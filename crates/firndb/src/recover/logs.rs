@@ -1,0 +1,128 @@
+//! From logs to buffers, and from full buffers to tables.
+
+use super::Recovery;
+use crate::buffer::{Buffer, Entry};
+use crate::files::{self, FileName};
+use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed};
+use crate::manifest::LogState;
+use crate::mill::{Below, Output, write_tables};
+use crate::run_iter::{MergeIter, RunIter};
+use crate::state::Part;
+use firn_base::count::Cause;
+use firn_base::exec::block_on;
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_fs::OpenMode;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Recovery {
+    /// Replays the logs in order. Behind a torn end nothing may follow that was acknowledged as durable.
+    pub(super) fn replay_logs(&mut self) -> Result<()> {
+        if !self.read_only {
+            self.check_unnamed_logs()?;
+        }
+        let logs: BTreeMap<u64, LogState> = self.version.logs.clone();
+        let mut torn: Option<u64> = None;
+        for (log_id, LogState { end: sealed, named }) in logs {
+            let Some(mut replay) = self.open_log(log_id, sealed, named)? else {
+                torn.get_or_insert(log_id);
+                continue;
+            };
+            if let Some(torn) = torn {
+                while replay.next(|_| Ok(()))? {}
+                if replay.synced_through() > 0 {
+                    let place = self.files.log(torn);
+                    let expected = format!("more frames: the later log {log_id} was acknowledged as durable");
+                    return Err(Error::corruption(place.display(), 0, expected));
+                }
+                continue;
+            }
+            while replay.next(|entry| self.replay_entry(&entry))? {}
+            let End { at, torn: is_torn } = replay.end(sealed.map_or(0, |end| end.synced_through))?;
+            let cut =
+                sealed.map_or(is_torn && self.version.logs.range(log_id + 1..).next().is_some(), |end| at < end.end);
+            if cut {
+                tracing::warn!(log_id, at, "the log is torn; later logs are not replayed");
+                torn = Some(log_id);
+            }
+        }
+        Ok(())
+    }
+
+    /// A log above the floor that no record names holds nothing that was promised to survive power loss - unless one of
+    /// its frames says that a record did name it: then the manifest lost its end.
+    fn check_unnamed_logs(&self) -> Result<()> {
+        for name in self.files.fs.list(&self.files.dir)? {
+            let FileName::Log(log_id) = files::parse(&name) else { continue };
+            if log_id < self.version.log_floor || self.version.logs.contains_key(&log_id) {
+                continue;
+            }
+            let Some(mut replay) = self.open_log(log_id, None, false)? else { continue };
+            while !replay.named() && replay.next(|_| Ok(()))? {}
+            if replay.named() {
+                let expected = format!("a record that names log {log_id}, as there was; run `firn repair`");
+                return Err(Error::corruption(self.files.dir.join("MANIFEST").display(), 0, expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// The log's replay; `None` if a power cut took the log before its name was durable.
+    fn open_log(&self, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Option<Replay>> {
+        let path = self.files.log(log_id);
+        let file = match self.files.fs.open(&path, OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound && !named => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let expected = "the manifest names this log, but the file is missing";
+                return Err(Error::corruption(path.display(), 0, expected));
+            }
+            Err(error) => return Err(error),
+        };
+        // The halves before the file's length: what a writer moves from there meanwhile is then seen twice, not never.
+        let overlay = match &self.pm {
+            Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
+            None => Vec::new(),
+        };
+        let mut source = LogSource::new(file, self.counters.clone())?;
+        source.lay_over(overlay)?;
+        if let Some(end) = sealed {
+            source.cut(end.end);
+        }
+        Replay::open(source, log_id, &self.files.uuid).map(Some)
+    }
+
+    fn replay_entry(&mut self, replayed: &Replayed<'_>) -> Result<()> {
+        debug_assert!(replayed.address.len as usize == replayed.value.len());
+        let seqno = replayed.tag.seqno();
+        let Some(kind) = replayed.tag.kind() else { return Ok(()) };
+        let entry = Entry { kind, key: replayed.key, value: replayed.value };
+        let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
+        loop {
+            let capacity = self.budget.write_buffer_bytes.max(bytes);
+            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, 0)));
+            if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
+                ticket.link(seqno);
+                self.last_seqno = self.last_seqno.max(seqno);
+                self.report.replayed_entries += 1;
+                return Ok(());
+            }
+            self.end_buffer()?;
+        }
+    }
+
+    /// Writes the buffer out as a table; a read-only open keeps it.
+    pub(super) fn end_buffer(&mut self) -> Result<()> {
+        let Some(buffer) = self.buffer.take() else { return Ok(()) };
+        if self.read_only {
+            self.kept.push(buffer);
+            return Ok(());
+        }
+        let merge = MergeIter::new(vec![RunIter::Buffer(buffer.iter())]);
+        let output = Output { cause: Cause::Flush, split: false, seqno_max: SeqNo::MAX };
+        let part = Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
+        let below = Below::new(&part, 0);
+        self.recovered.extend(block_on(write_tables(merge, &[SeqNo::MAX], below, output, &self.mill))?);
+        Ok(())
+    }
+}
