@@ -1,52 +1,88 @@
 //! Which keys there are, and in which order they are met.
 //!
-//! A record has a number, the order in which it is inserted. Its key is a random one of twice as many as there are
-//! records (so that there is room for later inserts between them), in decimal, zero-padded to the key's size. Random
-//! means a permutation, not a hash: no key comes twice, and a scrambled rank keeps its exact probability.
+//! A record has a number, the order in which it is inserted. Its rank among the loaded records is a random one:
+//! random means a permutation, not a hash, so no key comes twice, a scrambled rank keeps its exact probability, and from
+//! a place in the order of keys one gets back to the record. The key is twice the rank in decimal, zero-padded to the
+//! least size of keys; a record inserted later takes the odd number behind a loaded one's. Longer keys are filled up
+//! behind the number, so that keys of all sizes are in the order of their numbers.
 
+use crate::size::Sizes;
 use firn_base::seed::mix;
 use firn_base::{Error, Result};
 use std::io::Write;
 
 /// The order depends on nothing but the number of records, so that a later run finds the keys of an earlier one.
 const ORDER_SALT: u64 = 0x6669_726E;
+const KEY_BYTES_MAX: usize = 1024;
 
-/// The keys of a benchmark: their size, and how a record's number becomes one.
+/// The keys of a benchmark: their sizes, and how a record's number becomes one.
 #[derive(Debug, Clone)]
 pub struct KeySpace {
-    key_bytes: usize,
+    sizes: Sizes,
+    records: u64,
     order: Permutation,
 }
 
 impl KeySpace {
-    /// Keys of `key_bytes` for `records` and as many inserts.
+    /// Keys for `records` and as many inserts.
     ///
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] if so short a key cannot hold the largest number.
-    pub fn new(key_bytes: usize, records: u64) -> Result<Self> {
+    pub fn new(sizes: Sizes, records: u64) -> Result<Self> {
         if !(1..=1 << 40).contains(&records) {
             return Err(Error::invalid("the number of records must be 1 to 2^40"));
         }
-        let keys = records * 2;
-        let digits = (keys - 1).ilog10() as usize + 1;
-        if !(digits..=1024).contains(&key_bytes) {
-            return Err(Error::invalid(format!("the key size must be {digits} to 1024 bytes for {records} records")));
+        let digits = (records * 2 - 1).ilog10() as usize + 1;
+        if sizes.min() < digits || sizes.max() > KEY_BYTES_MAX {
+            return Err(Error::invalid(format!(
+                "the key size must be {digits} to {KEY_BYTES_MAX} bytes for {records} records"
+            )));
         }
-        Ok(Self { key_bytes, order: Permutation::new(keys, ORDER_SALT) })
+        Ok(Self { sizes, records, order: Permutation::new(records, ORDER_SALT) })
     }
 
     /// Writes the key of record `number` into `key`.
     pub fn write(&self, number: u64, key: &mut Vec<u8>) {
+        let id = self.id(number);
         key.clear();
-        let (id, width) = (self.order.get(number), self.key_bytes);
+        let width = self.sizes.min();
         // A `Vec` takes everything that is written to it.
         let _never_fails = write!(key, "{id:0width$}");
         debug_assert_eq!(key.len(), width);
+        key.resize(self.sizes.of(id), b'-');
     }
 
-    /// Bytes of each key.
-    pub fn key_bytes(&self) -> usize {
-        self.key_bytes
+    /// The key's number: even for a loaded record.
+    fn id(&self, number: u64) -> u64 {
+        match number.checked_sub(self.records) {
+            None => self.order.get(number) * 2,
+            Some(inserted) => self.order.get(inserted % self.records) * 2 + 1,
+        }
+    }
+
+    /// The place of record `number` in the order of the loaded keys; an inserted one is behind the loaded one there.
+    pub fn rank(&self, number: u64) -> u64 {
+        self.id(number) / 2
+    }
+
+    /// The loaded record at place `rank`.
+    pub fn loaded_at(&self, rank: u64) -> u64 {
+        self.order.inverse(rank)
+    }
+
+    /// Records that are loaded.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes of the longest key.
+    pub fn bytes_max(&self) -> usize {
+        self.sizes.max()
+    }
+
+    /// Bytes of a key on average.
+    pub fn bytes_mean(&self) -> f64 {
+        self.sizes.mean()
     }
 }
 
@@ -57,6 +93,8 @@ pub struct Permutation {
     half_bits: u32,
     salt: u64,
 }
+
+const ROUNDS: u64 = 4;
 
 impl Permutation {
     /// The order of 0..`items` that `salt` chooses.
@@ -70,22 +108,49 @@ impl Permutation {
     ///
     /// REQUIRES: `index` is below the number of items.
     pub fn get(&self, index: u64) -> u64 {
-        assert!(index < self.items, "outside the permutation");
-        let mut at = index;
-        loop {
-            at = self.round_trip(at);
-            if at < self.items {
-                return at;
-            }
-        }
+        self.walk(index, |at| self.forward(at))
     }
 
-    fn round_trip(&self, value: u64) -> u64 {
-        let mask = (1u64 << self.half_bits) - 1;
-        let (mut left, mut right) = (value >> self.half_bits, value & mask);
-        for round in 0..4u64 {
-            let scrambled = mix(right ^ self.salt.wrapping_add(round << 40)) & mask;
-            (left, right) = (right, left ^ scrambled);
+    /// What goes to `place`.
+    ///
+    /// REQUIRES: `place` is below the number of items.
+    pub fn inverse(&self, place: u64) -> u64 {
+        self.walk(place, |at| self.backward(at))
+    }
+
+    fn walk(&self, from: u64, step: impl Fn(u64) -> u64) -> u64 {
+        assert!(from < self.items, "outside the permutation");
+        let mut at = step(from);
+        while at >= self.items {
+            at = step(at);
+        }
+        at
+    }
+
+    fn halves(&self, value: u64) -> (u64, u64) {
+        (value >> self.half_bits, value & self.mask())
+    }
+
+    fn mask(&self) -> u64 {
+        (1 << self.half_bits) - 1
+    }
+
+    fn scramble(&self, half: u64, round: u64) -> u64 {
+        mix(half ^ self.salt.wrapping_add(round << 40)) & self.mask()
+    }
+
+    fn forward(&self, value: u64) -> u64 {
+        let (mut left, mut right) = self.halves(value);
+        for round in 0..ROUNDS {
+            (left, right) = (right, left ^ self.scramble(right, round));
+        }
+        (left << self.half_bits) | right
+    }
+
+    fn backward(&self, value: u64) -> u64 {
+        let (mut left, mut right) = self.halves(value);
+        for round in (0..ROUNDS).rev() {
+            (left, right) = (right ^ self.scramble(left, round), left);
         }
         (left << self.half_bits) | right
     }
@@ -96,14 +161,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_id_comes_once() {
+    fn every_id_comes_once_and_back() {
         for items in [1, 2, 3, 5, 64, 1000, 4097] {
             let order = Permutation::new(items, 9);
             let mut seen = vec![false; items as usize];
             for index in 0..items {
-                let id = order.get(index) as usize;
-                assert!(!seen[id], "{id} of {items} comes twice");
-                seen[id] = true;
+                let id = order.get(index);
+                assert!(!seen[id as usize], "{id} of {items} comes twice");
+                seen[id as usize] = true;
+                assert_eq!(order.inverse(id), index);
             }
         }
     }
@@ -116,17 +182,25 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_all_of_one_size_and_differ() {
-        let space = KeySpace::new(16, 1000).unwrap();
-        let mut keys = std::collections::BTreeSet::new();
-        for number in 0..2000 {
-            let mut key = Vec::new();
-            space.write(number, &mut key);
-            assert_eq!(key.len(), 16);
-            assert!(keys.insert(key));
+    fn keys_differ_and_lie_where_they_say() {
+        for sizes in ["16", "4", "4-40"] {
+            let space = KeySpace::new(sizes.parse().unwrap(), 1000).unwrap();
+            let mut keys = std::collections::BTreeSet::new();
+            for number in 0..2000 {
+                let mut key = Vec::new();
+                space.write(number, &mut key);
+                assert!((4..=40).contains(&key.len()));
+                assert!(keys.insert(key));
+                assert_eq!(space.order.inverse(space.rank(number)), number % 1000);
+            }
+            let mut loaded: Vec<(Vec<u8>, u64)> = (0..1000).map(|number| (Vec::new(), number)).collect();
+            loaded.iter_mut().for_each(|(key, number)| space.write(*number, key));
+            loaded.sort();
+            let in_order = (0..1000).map(|rank| space.loaded_at(rank));
+            assert!(in_order.eq(loaded.iter().map(|(_, number)| *number)));
         }
-        assert!(KeySpace::new(6, 1_000_000).is_err());
-        assert!(KeySpace::new(7, 1_000_000).is_ok());
-        assert!(KeySpace::new(16, 0).is_err());
+        assert!(KeySpace::new(Sizes::fixed(6), 1_000_000).is_err());
+        assert!(KeySpace::new(Sizes::fixed(7), 1_000_000).is_ok());
+        assert!(KeySpace::new(Sizes::fixed(16), 0).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use firn_base::{Error, Result};
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
@@ -20,6 +20,25 @@ impl Latencies {
         histogram.map(Self).map_err(|e| Error::invalid(format!("cannot make a histogram: {e}")))
     }
 
+    /// One for the many seconds of a timeline: one significant digit, and small.
+    ///
+    /// # Errors
+    /// As [`Latencies::new`].
+    pub(crate) fn coarse() -> Result<Self> {
+        let histogram = Histogram::new_with_bounds(1000, HOUR_NS, 1);
+        histogram.map(Self).map_err(|e| Error::invalid(format!("cannot make a histogram: {e}")))
+    }
+
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Microseconds that the share `quantile` of the operations did not exceed.
+    pub fn at(&self, quantile: f64) -> f64 {
+        self.0.value_at_quantile(quantile) as f64 / 1e3
+    }
+
     /// Counts one operation that took `ns`.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
@@ -33,10 +52,16 @@ impl Latencies {
         self.0.add(&other.0).map_err(|e| Error::invalid(format!("cannot add histograms: {e}")))
     }
 
+    /// Pairs of a quantile and its microseconds: nine steps from each number of nines to the next.
+    pub fn quantiles(&self) -> Vec<(f64, f64)> {
+        let steps = (0..54).map(|i| 1.0 - 10f64.powi(-(i / 9)) * f64::from(10 - i % 9) / 10.0);
+        let enough = |quantile: &f64| (1.0 - quantile) * self.0.len() as f64 >= 1.0;
+        steps.filter(enough).map(|quantile| (quantile, self.at(quantile))).collect()
+    }
+
     /// What is printed of it; nothing if nothing was counted.
     pub fn percentiles(&self) -> Option<Percentiles> {
-        let micros = |ns: u64| ns as f64 / 1e3;
-        let at = |quantile: f64| micros(self.0.value_at_quantile(quantile));
+        let at = |quantile: f64| self.at(quantile);
         (!self.0.is_empty()).then(|| Percentiles {
             operations: self.0.len(),
             mean_us: self.0.mean() / 1e3,
@@ -45,13 +70,13 @@ impl Latencies {
             p99_us: at(0.99),
             p99_9_us: at(0.999),
             p99_99_us: at(0.9999),
-            max_us: micros(self.0.max()),
+            max_us: self.0.max() as f64 / 1e3,
         })
     }
 }
 
 /// Latencies as a report gives them, in microseconds.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// Operations counted.
     pub operations: u64,

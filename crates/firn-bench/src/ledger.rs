@@ -6,11 +6,14 @@
 //! 2. if no write was under way before the read, no version below the first of the last burst may be seen: that write
 //!    began when all earlier ones had ended, and has ended itself.
 //!
-//! So a lost update and a stale read are both found, without a lock around the write. Safe for any number of threads.
+//! 3. nothing may be found if the last delete begun, as known after the read, is not older than what rule 2 names.
+//!
+//! So a lost update and a stale read are both found, without a lock around the write and without keys that belong to one
+//! writer. Safe for any number of threads.
 
 use crate::record::wrong;
 use firn_base::Result;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const COUNT_MAX: u64 = 0xFFFF;
 
@@ -19,6 +22,8 @@ const COUNT_MAX: u64 = 0xFFFF;
 pub struct Ledger {
     run: u64,
     words: Vec<AtomicU64>,
+    /// The number of the last write begun that is a delete; empty in a run without deletes.
+    deletes: Vec<AtomicU32>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +62,15 @@ pub struct Before {
 
 impl Ledger {
     /// Room for `records`, none of them written in this run. `run` must differ from that of every earlier run.
-    pub fn new(records: u64, run: u32) -> Self {
-        Self { run: u64::from(run), words: (0..records).map(|_| AtomicU64::new(0)).collect() }
+    pub fn new(records: u64, run: u32, deletes: bool) -> Self {
+        let words = (0..records).map(|_| AtomicU64::new(0)).collect();
+        let deletes = (0..if deletes { records } else { 0 }).map(|_| AtomicU32::new(0)).collect();
+        Self { run: u64::from(run), words, deletes }
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        (self.words.len() * 8 + self.deletes.len() * 4) as u64
     }
 
     /// How many records there is room for.
@@ -79,6 +91,14 @@ impl Ledger {
         }
     }
 
+    /// Begins a delete of `id`, which must be followed by an [`Ledger::end`].
+    pub fn begin_delete(&self, id: u64) {
+        let version = self.begin(id);
+        if let Some(last) = self.deletes.get(id as usize) {
+            last.fetch_max(version as u32, Ordering::SeqCst);
+        }
+    }
+
     /// Ends a write of `id`: it was acknowledged.
     pub fn end(&self, id: u64) {
         self.words[id as usize].fetch_sub(1, Ordering::SeqCst);
@@ -89,12 +109,19 @@ impl Ledger {
         Before { floor: Word::unpack(self.words[id as usize].load(Ordering::SeqCst)).floor() }
     }
 
-    /// Whether a read of `id` that began at `before` may have found nothing.
+    /// Whether a read of `id` that began at `before` may have found nothing; `was_loaded` if it was there before any
+    /// write that is known of.
     ///
     /// # Errors
     /// [`firn_base::ErrorKind::Corruption`] if it must be there.
-    pub fn missing(&self, id: u64, before: Before) -> Result<()> {
-        if before.floor == 0 { Ok(()) } else { Err(wrong(id, "not there, and was written")) }
+    pub fn missing(&self, id: u64, before: Before, was_loaded: bool) -> Result<()> {
+        let deleted = self.deletes.get(id as usize).map_or(0, |last| u64::from(last.load(Ordering::SeqCst)));
+        match () {
+            () if deleted > 0 && deleted >= before.floor => Ok(()),
+            () if before.floor > 0 => Err(wrong(id, "not there, and was written")),
+            () if was_loaded => Err(wrong(id, "not there: is the database loaded, with these sizes?")),
+            () => Ok(()),
+        }
     }
 
     /// Whether a read of `id` that began at `before` may have seen `version`.
@@ -121,15 +148,15 @@ mod tests {
 
     #[test]
     fn a_stale_read_and_a_lost_write_are_found() {
-        let ledger = Ledger::new(1, 9);
+        let ledger = Ledger::new(1, 9, false);
         let fresh = ledger.before(0);
-        assert!(ledger.missing(0, fresh).is_ok());
+        assert!(ledger.missing(0, fresh, false).is_ok());
         let first = ledger.begin(0);
         ledger.end(0);
         let second = ledger.begin(0);
         ledger.end(0);
         let (before, of_earlier_run) = (ledger.before(0), 10 << 32 | 77);
-        assert!(ledger.missing(0, before).is_err());
+        assert!(ledger.missing(0, before, false).is_err());
         assert!(ledger.seen(0, before, first).is_err());
         assert!(ledger.seen(0, before, of_earlier_run).is_err());
         assert!(ledger.seen(0, before, second).is_ok());
@@ -139,7 +166,7 @@ mod tests {
 
     #[test]
     fn writes_at_the_same_time_may_end_in_any_order() {
-        let ledger = Ledger::new(1, 0);
+        let ledger = Ledger::new(1, 0, false);
         let (first, second) = (ledger.begin(0), ledger.begin(0));
         assert!(ledger.seen(0, ledger.before(0), first).is_ok());
         ledger.end(0);
@@ -147,6 +174,25 @@ mod tests {
         let before = ledger.before(0);
         assert!(ledger.seen(0, before, first).is_ok());
         assert!(ledger.seen(0, before, second).is_ok());
-        assert!(ledger.missing(0, before).is_err());
+        assert!(ledger.missing(0, before, false).is_err());
+    }
+
+    #[test]
+    fn what_was_deleted_is_gone_until_it_is_written_again() {
+        let ledger = Ledger::new(1, 3, true);
+        assert!(ledger.missing(0, ledger.before(0), true).is_err());
+        let value = ledger.begin(0);
+        ledger.end(0);
+        let during = ledger.before(0);
+        ledger.begin_delete(0);
+        assert!(ledger.missing(0, during, true).is_ok());
+        assert!(ledger.seen(0, ledger.before(0), value).is_ok());
+        ledger.end(0);
+        let deleted = ledger.before(0);
+        assert!(ledger.missing(0, deleted, true).is_ok());
+        assert!(ledger.seen(0, deleted, value).is_err(), "it came back");
+        ledger.begin(0);
+        ledger.end(0);
+        assert!(ledger.missing(0, ledger.before(0), true).is_err());
     }
 }

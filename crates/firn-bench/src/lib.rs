@@ -1,30 +1,44 @@
 //! FirnDB's benchmark: workloads, the check of every read, and reports. Prints nothing: the `firn` command does.
 //!
-//! A workload runs against a [`Store`], so that another engine can stand in FirnDB's place.
+//! A workload runs against a [`Store`], which an [`Engine`] opens, so that other engines can stand beside FirnDB. A
+//! [`Matrix`] runs several, each in a process of its own, and a [`Summary`] compares them.
 #![forbid(unsafe_code)]
 
+mod cell;
+mod engine;
+mod firn;
 mod key_space;
 mod latency;
 mod ledger;
 mod machine;
+mod matrix;
 mod phase;
 mod quick;
 mod record;
 mod report;
+mod run;
+mod size;
 mod store;
+mod summary;
 mod worker;
 mod workload;
-mod ycsb;
 mod zipf;
 
+pub use cell::{Cell, CellSpec, Engines, run_cell};
+pub use engine::{Compression, Engine, PmBudget, Setup};
+pub use firn::{Firn, FirnStore};
 pub use key_space::{KeySpace, Permutation};
 pub use latency::{Latencies, Percentiles};
 pub use ledger::Ledger;
-pub use machine::{free_bytes, sync_ns};
+pub use machine::{Machine, directory_bytes, free_bytes, sync_ns};
+pub use matrix::{EngineReport, Matrix, MatrixReport, SCHEMA};
 pub use phase::{Bench, Phase, Silent, Watch};
 pub use quick::{QuickConfig, QuickReport, quick, quick_bytes_needed};
+pub use record::Values;
 pub use report::{PhaseReport, Timeline};
-pub use store::{Counters, FirnStore, Store};
+pub use run::{RunConfig, run};
+pub use size::Sizes;
+pub use store::{Counters, Store, Traffic};
+pub use summary::{Spread, Summary, WorkloadSummary};
 pub use workload::Workload;
-pub use ycsb::{YcsbConfig, YcsbReport, ycsb};
 pub use zipf::Zipf;

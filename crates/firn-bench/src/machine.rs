@@ -5,6 +5,7 @@
 use firn_base::clock::Clock;
 use firn_base::{Error, Result};
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -37,6 +38,87 @@ pub(crate) fn reset_peak() {
     let _refused = fs::write("/proc/self/clear_refs", "5");
 }
 
+/// Bytes written to and read from the block device under `directory` since it was attached, whoever did it.
+pub(crate) fn device_bytes(directory: &Path) -> Option<(u64, u64)> {
+    const SECTOR_BYTES: u64 = 512;
+    let device = fs::metadata(directory).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    let mut fields = stat.split_whitespace().map(|field| field.parse::<u64>().ok());
+    let read = fields.nth(2)??;
+    let written = fields.nth(3)??;
+    Some((written * SECTOR_BYTES, read * SECTOR_BYTES))
+}
+
+/// Bytes of memory that this process may have: the machine's, or its control group's if that is less.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    let machine = field(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")? * 1024;
+    let limits = ["memory:/sys/fs/cgroup/memory/memory.limit_in_bytes", ":/sys/fs/cgroup/memory.max"];
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = |limit: &str| {
+        let (controller, path) = limit.split_once(':')?;
+        let (root, file) = path.rsplit_once('/')?;
+        let own = group.lines().find_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            rest.split_once(':').filter(|(controllers, _)| controllers.split(',').any(|c| c == controller))
+        });
+        let own = own.map_or("", |(_, own)| own);
+        fs::read_to_string(format!("{root}{own}/{file}")).ok()?.trim().parse::<u64>().ok()
+    };
+    Some(limits.into_iter().filter_map(limit).fold(machine, u64::min))
+}
+
+/// Where a run was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor.
+    pub cpu: String,
+    /// Processors that this process may use.
+    pub cpus: usize,
+    /// Bytes of memory, of the machine or of the control group.
+    pub memory_bytes: Option<u64>,
+    /// The operating system and its version.
+    pub os: String,
+    /// The file system under the databases, and its device.
+    pub device: String,
+    /// The commit of the sources, if they were in a repository.
+    pub commit: Option<String>,
+}
+
+impl Machine {
+    /// This one, with databases in `directory`.
+    pub fn here(directory: &Path) -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpu = read("/proc/cpuinfo").lines().find_map(|line| Some(line.strip_prefix("model name")?.to_owned()));
+        let text = |bytes: &std::ffi::CStr| bytes.to_string_lossy().into_owned();
+        let system = rustix::system::uname();
+        let git = std::process::Command::new("git").args(["rev-parse", "HEAD"]).output().ok();
+        let commit = git.filter(|output| output.status.success());
+        Self {
+            cpu: cpu.unwrap_or_default().trim_start_matches([' ', '\t', ':']).to_owned(),
+            cpus: std::thread::available_parallelism().map_or(1, |count| count.get()),
+            memory_bytes: memory_bytes(),
+            os: format!("{} {}", text(system.sysname()), text(system.release())),
+            device: mount_of(&read("/proc/self/mountinfo"), directory).unwrap_or_default(),
+            commit: commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        }
+    }
+}
+
+/// Type and source of the mount that `directory` is on, from the text of `mountinfo`.
+fn mount_of(mounts: &str, directory: &Path) -> Option<String> {
+    let directory = fs::canonicalize(directory).ok()?;
+    let mount = |line: &str| {
+        let (place, device) = line.split_once(" - ")?;
+        let point = place.split(' ').nth(4)?.to_owned();
+        let mut device = device.split(' ');
+        directory
+            .starts_with(&point)
+            .then(|| Some((point.len(), format!("{} on {}", device.next()?, device.next()?))))?
+    };
+    mounts.lines().filter_map(mount).max_by_key(|(len, _)| *len).map(|(_, device)| device)
+}
+
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
@@ -53,7 +135,7 @@ pub fn free_bytes(directory: &Path) -> Result<u64> {
 }
 
 /// Bytes that the files in `directory` take on the disk, whatever they are for.
-pub(crate) fn directory_bytes(directory: &Path) -> u64 {
+pub fn directory_bytes(directory: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
 }

@@ -6,7 +6,8 @@
 use crate::key_space::{KeySpace, Permutation};
 use crate::ledger::Ledger;
 use crate::machine;
-use crate::report::{PhaseReport, Timeline};
+use crate::record::Values;
+use crate::report::PhaseReport;
 use crate::store::{Counters, Store};
 use crate::worker::{Job, Tally, work};
 use crate::workload::Workload;
@@ -14,7 +15,7 @@ use firn_base::clock::Clock;
 use firn_base::seed::Seed;
 use firn_base::{Error, ErrorKind, Result, exec};
 use firndb::Durability;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -31,8 +32,8 @@ pub struct Phase {
     pub threads: usize,
     /// What a write must survive before it counts as done.
     pub durability: Durability,
-    /// Stop after so many seconds, though operations are left.
-    pub seconds_max: Option<u64>,
+    /// Go on for so many seconds, though the operations are done; a load ends when all is loaded.
+    pub seconds_min: u64,
     /// Operations per second of all threads together, each begun at its appointed time however late the others are.
     pub rate: Option<f64>,
     /// The zipfian parameter: 0 is uniform, 0.99 what YCSB takes.
@@ -64,8 +65,10 @@ impl Watch for Silent {
 /// A store, its records and what is known of them: what the phases of one run share.
 pub struct Bench {
     store: Arc<dyn Store>,
+    /// Where the store's files are: the device under them is watched.
+    directory: PathBuf,
     keys: KeySpace,
-    value_bytes: usize,
+    values: Values,
     clock: Clock,
     ledger: Arc<Ledger>,
     /// Records that are there for certain: all, unless a load of this run was cut short.
@@ -76,26 +79,36 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A run over `records` of `key_bytes` and `value_bytes`, with up to `inserts` more.
+    /// A run of `workloads`, of `operations` each, over all records of `keys`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for sizes that cannot be.
     pub fn new(
         store: Arc<dyn Store>,
+        directory: &Path,
         keys: KeySpace,
-        value_bytes: usize,
-        records: u64,
-        inserts: u64,
+        values: Values,
+        workloads: &[Workload],
+        operations: u64,
         clock: Clock,
     ) -> Result<Self> {
-        if !(crate::record::VALUE_BYTES_MIN..=16 << 20).contains(&value_bytes) {
-            let least = crate::record::VALUE_BYTES_MIN;
-            return Err(Error::invalid(format!("the value size must be {least} bytes to 16 MiB")));
-        }
+        values.check()?;
         let run = (Seed::from_entropy().next_u64() >> 32) as u32;
-        let ledger = Arc::new(Ledger::new(records + inserts.min(records), run));
-        let (records, inserted) = (AtomicU64::new(records), Arc::default());
-        Ok(Self { store, keys, value_bytes, clock, ledger, records, inserted, seed: 0x5EED })
+        let inserts: u64 = workloads.iter().map(|workload| workload.inserts_max(operations)).sum();
+        let deletes = workloads.iter().any(Workload::deletes);
+        let ledger = Arc::new(Ledger::new(keys.records() + inserts.min(keys.records()), run, deletes));
+        let (records, inserted) = (AtomicU64::new(keys.records()), Arc::default());
+        Ok(Self {
+            store,
+            directory: directory.to_owned(),
+            keys,
+            values,
+            clock,
+            ledger,
+            records,
+            inserted,
+            seed: 0x5EED,
+        })
     }
 
     /// Runs `phase` to its end.
@@ -107,17 +120,17 @@ impl Bench {
             return Err(Error::invalid("a benchmark needs at least one thread and one operation"));
         }
         machine::reset_peak();
-        let before = Measure::take(&*self.store);
+        let before = Measure::take(&*self.store, &self.directory);
         let job = Arc::new(self.job(phase));
         watch.begin(phase.workload.name(), phase.operations);
         let tally = run_threads(&job, watch);
         watch.end();
         let tally = tally?;
-        if phase.workload == Workload::Load {
+        if phase.workload.fills() {
             self.records.store(job.begun(), Ordering::SeqCst);
         }
         let settle_seconds = self.settle(phase, watch)?;
-        report(&job, &tally, settle_seconds, &before, &Measure::take(&*self.store))
+        report(&job, &tally, settle_seconds, &before, &Measure::take(&*self.store, &self.directory))
     }
 
     fn job(&self, phase: &Phase) -> Job {
@@ -126,7 +139,7 @@ impl Bench {
             store: self.store.clone(),
             keys: self.keys.clone(),
             ledger: self.ledger.clone(),
-            value_bytes: self.value_bytes,
+            values: self.values,
             choice: phase.workload.choice(records, phase.theta),
             scramble: Permutation::new(records, !self.seed),
             phase: phase.clone(),
@@ -184,15 +197,17 @@ fn run_threads(job: &Arc<Job>, watch: &dyn Watch) -> Result<Tally> {
 /// What is counted outside of the benchmark.
 struct Measure {
     engine: Counters,
+    device_bytes: Option<(u64, u64)>,
     os_written_bytes: Option<u64>,
     os_read_bytes: Option<u64>,
     cpu_seconds: f64,
 }
 
 impl Measure {
-    fn take(store: &dyn Store) -> Self {
+    fn take(store: &dyn Store, directory: &Path) -> Self {
         Self {
             engine: store.counters(),
+            device_bytes: machine::device_bytes(directory),
             os_written_bytes: machine::written_bytes(),
             os_read_bytes: machine::read_bytes(),
             cpu_seconds: machine::cpu_seconds(),
@@ -207,28 +222,32 @@ fn report(
     before: &Measure,
     after: &Measure,
 ) -> Result<PhaseReport> {
-    let latency = tally.all()?.percentiles().ok_or_else(|| Error::invalid("the time was up before any operation"))?;
+    let all = tally.all()?;
+    let latency = all.percentiles().ok_or_else(|| Error::invalid("the time was up before any operation"))?;
     let seconds = (tally.last_ns.saturating_sub(job.start_ns)).max(1) as f64 / 1e9;
     let difference = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
+    let device = |of: fn((u64, u64)) -> u64| difference(after.device_bytes.map(of), before.device_bytes.map(of));
     Ok(PhaseReport {
         workload: job.phase.workload.name().to_owned(),
         threads: job.phase.threads,
-        durability: format!("{:?}", job.phase.durability).to_lowercase(),
+        durability: job.phase.durability.to_string(),
         operations: latency.operations,
         seconds,
         operations_per_second: latency.operations as f64 / seconds,
         rate: job.phase.rate,
         latency,
+        quantiles: all.quantiles(),
         latency_by_sort: tally.by_sort(),
-        timeline: Timeline::new(tally.seconds.clone()),
+        timeline: tally.timeline(),
         settle_seconds,
         user_bytes: tally.user_bytes,
-        written_bytes: after.engine.written_bytes.saturating_sub(before.engine.written_bytes),
+        engine: after.engine.since(&before.engine),
         os_written_bytes: difference(after.os_written_bytes, before.os_written_bytes),
         os_read_bytes: difference(after.os_read_bytes, before.os_read_bytes),
-        stall_seconds: after.engine.stall_seconds - before.engine.stall_seconds,
-        space_bytes: after.engine.space_bytes,
+        device_written_bytes: device(|bytes| bytes.0),
+        device_read_bytes: device(|bytes| bytes.1),
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
         peak_memory_bytes: machine::peak_memory_bytes(),
+        checker_bytes: job.ledger.bytes(),
     })
 }

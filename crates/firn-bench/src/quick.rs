@@ -3,11 +3,14 @@
 //! Steps: 1 is there room; 2 how long does the device take to sync; 3 load; 4 half reads, half updates; 5 reads only;
 //! 6 updates that survive power loss; 7 wait for rest.
 
+use crate::firn::FirnStore;
 use crate::key_space::KeySpace;
 use crate::machine::{free_bytes, sync_ns};
 use crate::phase::{Bench, Phase, Watch};
+use crate::record::Values;
 use crate::report::PhaseReport;
-use crate::store::{FirnStore, Store};
+use crate::size::Sizes;
+use crate::store::Store;
 use crate::workload::Workload;
 use firn_base::clock::Clock;
 use firn_base::{Error, ErrorKind, Result};
@@ -106,10 +109,11 @@ pub fn quick(
     let path = directory.join("db");
     let db = Db::open(&path, Options { create_if_missing: true, ..options })?;
     let store: Arc<dyn Store> = Arc::new(FirnStore::new(&db, path));
-    let keys = KeySpace::new(config.key_bytes, config.records)?;
-    let bench = Bench::new(store.clone(), keys, config.value_bytes, config.records, 0, clock.clone())?;
+    let keys = KeySpace::new(Sizes::fixed(config.key_bytes), config.records)?;
+    let values = Values::new(Sizes::fixed(config.value_bytes));
+    let bench = Bench::new(store.clone(), directory, keys, values, &[], config.operations, clock.clone())?;
     let mut phases = Vec::new();
-    for phase in phases_of(config) {
+    for phase in phases_of(config)? {
         phases.push(bench.run(&phase, watch)?);
     }
     drop(bench);
@@ -132,28 +136,28 @@ pub fn quick(
         device_sync_us,
         phases,
         settle_seconds,
-        written_per_byte: counters.written_bytes as f64 / user_bytes.max(1) as f64,
+        written_per_byte: counters.written("ssd", |_| true) as f64 / user_bytes.max(1) as f64,
         space_bytes: counters.space_bytes,
         space_per_byte: counters.space_bytes as f64 / loaded_bytes.max(1) as f64,
-        stall_seconds: counters.stall_seconds,
+        stall_seconds: counters.stall_seconds.unwrap_or(0.0),
     })
 }
 
-fn phases_of(config: &QuickConfig) -> [Phase; 4] {
-    let phase = |workload, operations, durability| Phase {
+fn phases_of(config: &QuickConfig) -> Result<[Phase; 4]> {
+    let phase = |workload: Workload, operations, durability| Phase {
         workload,
         operations,
         threads: config.threads,
         durability,
-        seconds_max: None,
+        seconds_min: 0,
         rate: None,
         theta: 0.99,
         settle: false,
     };
-    [
-        phase(Workload::Load, config.records, Durability::Process),
-        phase(Workload::A, config.operations, Durability::Process),
-        phase(Workload::C, config.operations, Durability::Process),
-        phase(Workload::Update, config.power_operations, Durability::Power),
-    ]
+    Ok([
+        phase(Workload::load(), config.records, Durability::Process),
+        phase("a".parse()?, config.operations, Durability::Process),
+        phase("c".parse()?, config.operations, Durability::Process),
+        phase("o".parse()?, config.power_operations, Durability::Power),
+    ])
 }

@@ -1,50 +1,96 @@
 //! What a benchmark's value holds: its id, its version, and bytes that follow from both.
 //!
 //! So a reader can tell, from the value alone, that it belongs to the key it asked for, which write made it, and that
-//! no byte of it changed. The bytes are random in one half and repeat themselves in the other: compression halves them.
+//! no byte of it changed. A part of the bytes is random and the rest repeats it: compression takes that rest away.
 
+use crate::size::Sizes;
 use firn_base::seed::{Seed, mix};
 use firn_base::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
 
 /// The id and the version come first.
 pub(crate) const VALUE_BYTES_MIN: usize = 16;
+const VALUE_BYTES_MAX: usize = 16 << 20;
 
-/// Writes the value of (`id`, `version`), `bytes` long, into `value`.
-///
-/// REQUIRES: `bytes` is at least [`VALUE_BYTES_MIN`].
-pub(crate) fn write_value(id: u64, version: u64, bytes: usize, value: &mut Vec<u8>) {
-    assert!(bytes >= VALUE_BYTES_MIN, "a value must hold its id and version");
-    value.clear();
-    value.resize(bytes, 0);
-    value[..8].copy_from_slice(&id.to_le_bytes());
-    value[8..16].copy_from_slice(&version.to_le_bytes());
-    let body = &mut value[16..];
-    let random_bytes = body.len().div_ceil(2);
-    let (random, repeated) = body.split_at_mut(random_bytes);
-    body_seed(id, version).fill(random);
-    repeated.copy_from_slice(&random[..repeated.len()]);
+/// What values are like.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Values {
+    /// Their sizes in bytes.
+    pub sizes: Sizes,
+    /// The share of the bytes that compression can take away, 0 to 1.
+    pub compressibility: f64,
 }
 
-/// The version of `value`, once it is sure that it is `id`'s and whole.
-///
-/// # Errors
-/// [`ErrorKind::Corruption`] saying what is wrong with it.
-pub(crate) fn check_value(id: u64, bytes: usize, value: &[u8]) -> Result<u64> {
-    if value.len() != bytes {
-        return Err(wrong(id, format!("{} bytes long and should be {bytes}", value.len())));
+impl Values {
+    /// Values of these sizes, of which compression takes half away.
+    pub fn new(sizes: Sizes) -> Self {
+        Self { sizes, compressibility: 0.5 }
     }
-    let (found, version) = (word(&value[..8]), word(&value[8..16]));
-    if found != id {
-        return Err(wrong(id, format!("record {found}'s")));
+
+    /// Refuses what cannot be checked.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] saying what is possible.
+    pub fn check(&self) -> Result<()> {
+        if self.sizes.min() < VALUE_BYTES_MIN || self.sizes.max() > VALUE_BYTES_MAX {
+            return Err(Error::invalid(format!("the value size must be {VALUE_BYTES_MIN} bytes to 16 MiB")));
+        }
+        match (0.0..=1.0).contains(&self.compressibility) {
+            true => Ok(()),
+            false => Err(Error::invalid("the compressibility must be 0 to 1")),
+        }
     }
-    let body = &value[16..];
-    let (random, repeated) = body.split_at(body.len().div_ceil(2));
-    let mut seed = body_seed(id, version);
-    let whole = random.chunks(8).all(|chunk| chunk == &seed.next_u64().to_le_bytes()[..chunk.len()]);
-    if !whole || repeated != &random[..repeated.len()] {
-        return Err(wrong(id, format!("not the bytes that version {version} was written with")));
+
+    fn bytes_of(&self, id: u64, version: u64) -> usize {
+        self.sizes.of(id.wrapping_add(mix(version)))
     }
-    Ok(version)
+
+    fn random_bytes(&self, body: usize) -> usize {
+        ((body as f64 * (1.0 - self.compressibility)).ceil() as usize).clamp(8.min(body), body)
+    }
+
+    /// Writes the value of (`id`, `version`) into `value`.
+    pub(crate) fn write(&self, id: u64, version: u64, value: &mut Vec<u8>) {
+        value.clear();
+        value.resize(self.bytes_of(id, version), 0);
+        value[..8].copy_from_slice(&id.to_le_bytes());
+        value[8..16].copy_from_slice(&version.to_le_bytes());
+        let body = &mut value[16..];
+        let random_bytes = self.random_bytes(body.len());
+        let (random, repeated) = body.split_at_mut(random_bytes);
+        body_seed(id, version).fill(random);
+        for chunk in repeated.chunks_mut(random_bytes.max(1)) {
+            chunk.copy_from_slice(&random[..chunk.len()]);
+        }
+    }
+
+    /// The version of `value`, once it is sure that it is `id`'s and whole.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corruption`] saying what is wrong with it.
+    pub(crate) fn check_value(&self, id: u64, value: &[u8]) -> Result<u64> {
+        if value.len() < VALUE_BYTES_MIN {
+            return Err(wrong(id, format!("only {} bytes long", value.len())));
+        }
+        let (found, version) = (word(&value[..8]), word(&value[8..16]));
+        if found != id {
+            return Err(wrong(id, format!("record {found}'s")));
+        }
+        let bytes = self.bytes_of(id, version);
+        if value.len() != bytes {
+            return Err(wrong(id, format!("{} bytes long and should be {bytes}", value.len())));
+        }
+        let body = &value[16..];
+        let random_bytes = self.random_bytes(body.len());
+        let (random, repeated) = body.split_at(random_bytes);
+        let mut seed = body_seed(id, version);
+        let whole = random.chunks(8).all(|chunk| chunk == &seed.next_u64().to_le_bytes()[..chunk.len()]);
+        let mut again = repeated.chunks(random_bytes.max(1));
+        if !whole || !again.all(|chunk| chunk == &random[..chunk.len()]) {
+            return Err(wrong(id, format!("not the bytes that version {version} was written with")));
+        }
+        Ok(version)
+    }
 }
 
 /// The number that `value` says it belongs to. Only [`check_value`] can tell whether that is so.
@@ -70,18 +116,29 @@ mod tests {
 
     #[test]
     fn what_was_written_passes_and_every_flip_does_not() {
-        for bytes in [16, 17, 31, 100, 1024] {
+        for (sizes, compressibility) in
+            [("16", 0.5), ("17", 0.5), ("31", 0.0), ("100", 1.0), ("1024", 0.5), ("1024", 0.9), ("16-300", 0.3)]
+        {
+            let values = Values { sizes: sizes.parse().unwrap(), compressibility };
             let mut value = Vec::new();
-            write_value(7, 1 << 40, bytes, &mut value);
-            assert_eq!(check_value(7, bytes, &value).unwrap(), 1 << 40);
-            assert!(check_value(8, bytes, &value).is_err());
-            assert!(check_value(7, bytes, &value[1..]).is_err());
+            values.write(7, 1 << 40, &mut value);
+            assert_eq!(values.check_value(7, &value).unwrap(), 1 << 40);
+            assert!(values.check_value(8, &value).is_err());
+            assert!(values.check_value(7, &value[1..]).is_err());
+            let bytes = value.len();
             // In 16 bytes there is nothing that a changed version could contradict.
             for at in (0..bytes).filter(|_| bytes > 16) {
                 value[at] ^= 1;
-                assert!(check_value(7, bytes, &value).is_err(), "byte {at} of {bytes}");
+                assert!(values.check_value(7, &value).is_err(), "byte {at} of {bytes}");
                 value[at] ^= 1;
             }
         }
+    }
+
+    #[test]
+    fn what_cannot_be_checked_is_refused() {
+        assert!(Values::new(Sizes::fixed(15)).check().is_err());
+        assert!(Values { sizes: Sizes::fixed(16), compressibility: 1.5 }.check().is_err());
+        assert!(Values::new(Sizes::fixed(16)).check().is_ok());
     }
 }

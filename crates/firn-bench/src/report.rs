@@ -1,11 +1,12 @@
 //! What a phase of a benchmark reports. Everything is in the JSON; the table shows a choice.
 
 use crate::latency::Percentiles;
-use serde::Serialize;
+use crate::store::Counters;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What one workload gave.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseReport {
     /// The workload's name.
     pub workload: String,
@@ -23,39 +24,58 @@ pub struct PhaseReport {
     pub rate: Option<f64>,
     /// Latency of all operations.
     pub latency: Percentiles,
+    /// The latency of all operations by quantile: pairs of a quantile, 0 to 1, and microseconds; for plots.
+    pub quantiles: Vec<(f64, f64)>,
     /// Latency of each sort of operation that there was.
-    pub latency_by_sort: BTreeMap<&'static str, Percentiles>,
-    /// Operations acknowledged in each second.
+    pub latency_by_sort: BTreeMap<String, Percentiles>,
+    /// What happened in each second.
     pub timeline: Timeline,
     /// Seconds from the last acknowledgement until no background work was left, if that was waited for.
     pub settle_seconds: Option<f64>,
     /// Bytes of keys and values that were written by the workload.
     pub user_bytes: u64,
-    /// Bytes that the engine counted as written to storage.
-    pub written_bytes: u64,
+    /// What the engine counted, to zero compaction debt if that was waited for.
+    pub engine: Counters,
     /// Bytes that the kernel counted as written to storage for this process.
     pub os_written_bytes: Option<u64>,
     /// Bytes that the kernel counted as read from storage for this process.
     pub os_read_bytes: Option<u64>,
-    /// Seconds that writers were held back.
-    pub stall_seconds: f64,
-    /// Bytes of storage in use at the end.
-    pub space_bytes: u64,
+    /// Bytes that the block device counted as written meanwhile, whoever wrote them.
+    pub device_written_bytes: Option<u64>,
+    /// Bytes that the block device counted as read meanwhile, whoever read them.
+    pub device_read_bytes: Option<u64>,
     /// Seconds of CPU used, the benchmark's own included.
     pub cpu_seconds: f64,
     /// The largest resident set, the benchmark's own included.
     pub peak_memory_bytes: Option<u64>,
+    /// Of that, what the check of the answers takes; the same for all engines.
+    pub checker_bytes: u64,
 }
 
 impl PhaseReport {
-    /// Bytes written to storage per byte of user data, by the engine's count; nothing if nothing was written.
-    pub fn written_per_byte(&self) -> Option<f64> {
-        (self.user_bytes > 0).then(|| self.written_bytes as f64 / self.user_bytes as f64)
+    /// Bytes that the engine counted as written to the SSD.
+    pub fn written_bytes(&self) -> u64 {
+        self.engine.written("ssd", |_| true)
+    }
+
+    /// Bytes written to the SSD per byte of user data, by the engine's count; nothing if nothing was written.
+    pub fn write_amplification(&self) -> Option<f64> {
+        (self.user_bytes > 0).then(|| self.written_bytes() as f64 / self.user_bytes as f64)
+    }
+
+    /// Microseconds of CPU per operation, all threads together.
+    pub fn cpu_us_per_operation(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.operations.max(1) as f64
+    }
+
+    /// Seconds to zero compaction debt: to the last acknowledgement where that was not waited for.
+    pub fn settled_seconds(&self) -> f64 {
+        self.seconds + self.settle_seconds.unwrap_or(0.0)
     }
 }
 
-/// Operations acknowledged in each second of a phase.
-#[derive(Debug, Clone, Serialize)]
+/// The seconds of a phase: operations acknowledged, and their latencies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// The slowest whole second.
     pub min: u64,
@@ -63,16 +83,20 @@ pub struct Timeline {
     pub median: u64,
     /// All seconds; the last one may be a part of one.
     pub seconds: Vec<u64>,
+    /// The 99th percentile of the latencies in each second, in microseconds, to one digit.
+    pub p99_us: Vec<f64>,
+    /// The largest latency in each second, in microseconds, to one digit.
+    pub max_us: Vec<f64>,
 }
 
 impl Timeline {
     /// From the counts of each second; the last is not taken for a whole one, unless it is the only one.
-    pub fn new(seconds: Vec<u64>) -> Self {
+    pub fn new(seconds: Vec<u64>, p99_us: Vec<f64>, max_us: Vec<f64>) -> Self {
         let mut whole = seconds[..seconds.len().saturating_sub(1).max(1).min(seconds.len())].to_vec();
         whole.sort_unstable();
         let min = whole.first().copied().unwrap_or(0);
         let median = whole.get(whole.len() / 2).copied().unwrap_or(0);
-        Self { min, median, seconds }
+        Self { min, median, seconds, p99_us, max_us }
     }
 }
 
@@ -82,9 +106,9 @@ mod tests {
 
     #[test]
     fn the_last_part_of_a_second_does_not_count() {
-        let timeline = Timeline::new(vec![10, 30, 20, 1]);
+        let timeline = Timeline::new(vec![10, 30, 20, 1], Vec::new(), Vec::new());
         assert_eq!((timeline.min, timeline.median), (10, 20));
-        assert_eq!(Timeline::new(vec![5]).min, 5);
-        assert_eq!(Timeline::new(Vec::new()).median, 0);
+        assert_eq!(Timeline::new(vec![5], Vec::new(), Vec::new()).min, 5);
+        assert_eq!(Timeline::new(Vec::new(), Vec::new(), Vec::new()).median, 0);
     }
 }

@@ -1,10 +1,8 @@
-//! What a benchmark needs of an engine, and FirnDB as one.
+//! What a benchmark needs of an open database.
 
-use crate::machine::directory_bytes;
 use firn_base::Result;
-use firndb::{Db, Durability, ReadOptions, WriteOptions};
-use serde::Serialize;
-use std::path::PathBuf;
+use firndb::Durability;
+use serde::{Deserialize, Serialize};
 
 /// An ordered key-value store under test. Called by many threads at once.
 pub trait Store: Send + Sync + 'static {
@@ -20,13 +18,19 @@ pub trait Store: Send + Sync + 'static {
     /// What the engine says.
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Hands up to `count` entries from `from` on to `see`, in key order.
+    /// Hands up to `count` entries from `from` on to `see`, in key order. An empty `from` is the first key.
     ///
     /// # Errors
     /// What the engine says.
     fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()>;
 
-    /// Waits until no background work is left.
+    /// Removes `key`; returns when that is as durable as asked. Nothing is wrong if it was not there.
+    ///
+    /// # Errors
+    /// What the engine says.
+    fn delete(&self, key: &[u8], durability: Durability) -> Result<()>;
+
+    /// Writes buffers out and waits until no background work is left: to zero compaction debt.
     ///
     /// # Errors
     /// What the engine says.
@@ -40,74 +44,48 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// What is counted in an engine: totals since it was opened, but for the space, which is now.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Bytes written to storage, whatever for.
-    pub written_bytes: u64,
-    /// Bytes read from storage, whatever for.
-    pub read_bytes: u64,
-    /// Seconds that writers were held back.
-    pub stall_seconds: f64,
-    /// Bytes of storage in use.
+    /// Bytes moved, by medium and cause. Empty if the engine does not count them.
+    pub traffic: Vec<Traffic>,
+    /// Seconds that writers were held back; nothing if the engine does not say.
+    pub stall_seconds: Option<f64>,
+    /// Bytes of storage in use, by the file system's count.
     pub space_bytes: u64,
 }
 
-/// A FirnDB database under test.
-pub struct FirnStore {
-    db: Db,
-    directory: PathBuf,
+/// Bytes that an engine moved for one cause, by its own count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// `ssd` or `pm`.
+    pub medium: String,
+    /// What for: `log`, `flush`, `compaction`, `manifest`, `read`, or another word of the engine's.
+    pub cause: String,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
 }
 
-impl FirnStore {
-    /// `db`, open in `directory`, which stays the caller's too.
-    pub fn new(db: &Db, directory: impl Into<PathBuf>) -> Self {
-        Self { db: db.clone(), directory: directory.into() }
-    }
-}
-
-impl Store for FirnStore {
-    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.db.put_with(key, value, &WriteOptions { durability })
+impl Counters {
+    /// Bytes written to `medium` for causes that `wanted` takes.
+    pub fn written(&self, medium: &str, wanted: impl Fn(&str) -> bool) -> u64 {
+        let of = self.traffic.iter().filter(|t| t.medium == medium && wanted(&t.cause));
+        of.map(|traffic| traffic.written_bytes).sum()
     }
 
-    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get(key)?;
-        if let Some(value) = &value {
-            see(value);
-        }
-        Ok(value.is_some())
-    }
-
-    fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let mut iter = self.db.iter_with(ReadOptions { lower: Some(from.to_vec()), ..ReadOptions::default() })?;
-        iter.first()?;
-        for _ in 0..count {
-            if !iter.valid() {
-                break;
-            }
-            see(iter.key(), iter.value());
-            iter.next()?;
-        }
-        Ok(())
-    }
-
-    fn settle(&self) -> Result<()> {
-        self.db.flush()?;
-        self.db.wait_idle()
-    }
-
-    fn describe(&self) -> String {
-        let stats = self.db.stats();
-        format!("FirnDB {}, log: {}, tables: {}", stats.profile, stats.log, stats.io)
-    }
-
-    fn counters(&self) -> Counters {
-        let stats = self.db.stats();
+    /// What was counted since `before`; the space is that of now.
+    pub fn since(&self, before: &Counters) -> Counters {
+        let earlier = |of: &Traffic| before.traffic.iter().find(|t| (&t.medium, &t.cause) == (&of.medium, &of.cause));
+        let difference = |now: &Traffic| Traffic {
+            written_bytes: now.written_bytes - earlier(now).map_or(0, |t| t.written_bytes.min(now.written_bytes)),
+            read_bytes: now.read_bytes - earlier(now).map_or(0, |t| t.read_bytes.min(now.read_bytes)),
+            ..now.clone()
+        };
         Counters {
-            written_bytes: stats.ssd_written_bytes,
-            read_bytes: stats.ssd.iter().map(|cause| cause.read_bytes).sum(),
-            stall_seconds: stats.stalls.seconds.iter().map(|(_, seconds)| seconds).sum(),
-            space_bytes: directory_bytes(&self.directory),
+            traffic: self.traffic.iter().map(difference).collect(),
+            stall_seconds: self.stall_seconds.map(|now| now - before.stall_seconds.unwrap_or(0.0)),
+            space_bytes: self.space_bytes,
         }
     }
 }

@@ -6,11 +6,13 @@
 
 use crate::key_space::{KeySpace, Permutation};
 use crate::latency::{Latencies, Percentiles};
+use crate::ledger::Before;
 use crate::ledger::Ledger;
 use crate::phase::Phase;
-use crate::record::{check_value, claimed_id, write_value, wrong};
+use crate::record::{Values, claimed_id, wrong};
+use crate::report::Timeline;
 use crate::store::Store;
-use crate::workload::{Action, Choice, Workload};
+use crate::workload::{Action, Choice};
 use firn_base::Result;
 use firn_base::clock::Clock;
 use firn_base::seed::{Seed, mix};
@@ -19,14 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-const SCAN_ENTRIES_MAX: u64 = 100;
-
 /// What the threads of a phase share.
 pub(crate) struct Job {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keys: KeySpace,
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) value_bytes: usize,
+    pub(crate) values: Values,
     pub(crate) choice: Choice,
     /// From ranks to records, so that the often chosen ones were not inserted one after the other.
     pub(crate) scramble: Permutation,
@@ -43,18 +43,26 @@ pub(crate) struct Job {
 impl Job {
     /// Operations begun so far.
     pub(crate) fn begun(&self) -> u64 {
-        self.next.load(Ordering::SeqCst).min(self.phase.operations)
+        let begun = self.next.load(Ordering::SeqCst);
+        if self.phase.workload.fills() { begun.min(self.phase.operations) } else { begun }
     }
 
-    /// The number of the next operation; nothing if operations, time or patience are at their end.
+    /// The number of the next operation; nothing if the phase is at its end: a load when all is loaded, any other when
+    /// both its operations are done and its time is up.
     fn next_operation(&self) -> Option<u64> {
-        let elapsed_ns = self.clock.now_ns() - self.start_ns;
-        let late = self.phase.seconds_max.is_some_and(|seconds| elapsed_ns >= seconds * 1_000_000_000);
-        if late || self.failed.load(Ordering::Relaxed) {
+        if self.failed.load(Ordering::Relaxed) {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::SeqCst);
-        (number < self.phase.operations).then_some(number)
+        if number < self.phase.operations {
+            return Some(number);
+        }
+        let time_is_up = || self.clock.now_ns() - self.start_ns >= self.phase.seconds_min * 1_000_000_000;
+        if self.phase.workload.fills() || time_is_up() {
+            self.next.fetch_sub(1, Ordering::SeqCst);
+            return None;
+        }
+        Some(number)
     }
 
     /// When operation `number` begins: now, or at its appointed time, for which this waits.
@@ -71,7 +79,12 @@ impl Job {
     /// A record that is there, chosen as the workload says.
     fn choose(&self, seed: &mut Seed) -> u64 {
         match &self.choice {
-            Choice::Uniform => seed.below(self.records),
+            Choice::Uniform | Choice::Ascending => seed.below(self.records),
+            Choice::Hot { records, percent } => {
+                let hot = seed.below(100) < *percent || *records == self.records;
+                let rank = if hot { seed.below(*records) } else { records + seed.below(self.records - records) };
+                self.scramble.get(rank)
+            }
             Choice::Zipf(zipf) => self.scramble.get(zipf.rank(seed.unit())),
             Choice::Latest(zipf) => {
                 let newest = self.records + self.inserted.load(Ordering::SeqCst) - 1;
@@ -86,7 +99,8 @@ pub(crate) struct Tally {
     reads: Latencies,
     writes: Latencies,
     scans: Latencies,
-    pub(crate) seconds: Vec<u64>,
+    /// Of each second.
+    seconds: Vec<Latencies>,
     pub(crate) user_bytes: u64,
     pub(crate) last_ns: u64,
 }
@@ -97,28 +111,32 @@ impl Tally {
         Ok(Self { reads, writes, scans, seconds: Vec::new(), user_bytes: 0, last_ns: 0 })
     }
 
-    fn record(&mut self, action: Action, begin_ns: u64, end_ns: u64, start_ns: u64) {
+    fn record(&mut self, action: Action, begin_ns: u64, end_ns: u64, start_ns: u64) -> Result<()> {
         let sort = match action {
-            Action::Read => &mut self.reads,
-            Action::Update | Action::Insert | Action::Modify => &mut self.writes,
-            Action::Scan => &mut self.scans,
+            Action::Read | Action::ReadMissing => &mut self.reads,
+            Action::Load | Action::Update | Action::Insert | Action::Modify | Action::Delete => &mut self.writes,
+            Action::Scan | Action::ScanOn => &mut self.scans,
         };
-        sort.record(end_ns.saturating_sub(begin_ns));
+        let took_ns = end_ns.saturating_sub(begin_ns);
+        sort.record(took_ns);
         let second = (end_ns.saturating_sub(start_ns) / 1_000_000_000) as usize;
-        if self.seconds.len() <= second {
-            self.seconds.resize(second + 1, 0);
+        while self.seconds.len() <= second {
+            self.seconds.push(Latencies::coarse()?);
         }
-        self.seconds[second] += 1;
+        self.seconds[second].record(took_ns);
         self.last_ns = end_ns;
+        Ok(())
     }
 
     pub(crate) fn add(&mut self, other: &Tally) -> Result<()> {
         self.reads.add(&other.reads)?;
         self.writes.add(&other.writes)?;
         self.scans.add(&other.scans)?;
-        self.seconds.resize(self.seconds.len().max(other.seconds.len()), 0);
+        while self.seconds.len() < other.seconds.len() {
+            self.seconds.push(Latencies::coarse()?);
+        }
         for (sum, more) in self.seconds.iter_mut().zip(&other.seconds) {
-            *sum += more;
+            sum.add(more)?;
         }
         self.user_bytes += other.user_bytes;
         self.last_ns = self.last_ns.max(other.last_ns);
@@ -132,9 +150,15 @@ impl Tally {
         Ok(all)
     }
 
-    pub(crate) fn by_sort(&self) -> BTreeMap<&'static str, Percentiles> {
+    pub(crate) fn by_sort(&self) -> BTreeMap<String, Percentiles> {
         let sorts = [("read", &self.reads), ("write", &self.writes), ("scan", &self.scans)];
-        sorts.into_iter().filter_map(|(name, latencies)| Some((name, latencies.percentiles()?))).collect()
+        sorts.into_iter().filter_map(|(name, latencies)| Some((name.to_owned(), latencies.percentiles()?))).collect()
+    }
+
+    pub(crate) fn timeline(&self) -> Timeline {
+        let of = |figure: fn(&Latencies) -> f64| self.seconds.iter().map(figure).collect();
+        let counts = self.seconds.iter().map(Latencies::count).collect();
+        Timeline::new(counts, of(|second| second.at(0.99)), of(|second| second.at(1.0)))
     }
 }
 
@@ -142,9 +166,12 @@ impl Tally {
 pub(crate) fn work(job: &Job, thread: u64) -> Result<Tally> {
     let mut worker = Worker {
         job,
+        thread,
         seed: Seed::new(mix(job.seed ^ mix(thread + 1))),
         key: Vec::new(),
         value: Vec::new(),
+        scan: Scan::default(),
+        next_rank: job.records / job.phase.threads as u64 * thread,
         tally: Tally::new()?,
     };
     while let Some(number) = job.next_operation() {
@@ -159,44 +186,65 @@ pub(crate) fn work(job: &Job, thread: u64) -> Result<Tally> {
 
 struct Worker<'a> {
     job: &'a Job,
+    thread: u64,
     seed: Seed,
     key: Vec<u8>,
     value: Vec<u8>,
+    scan: Scan,
+    /// Where the next scan goes on.
+    next_rank: u64,
     tally: Tally,
+}
+
+/// What a scan needs, kept for the next one.
+#[derive(Default)]
+struct Scan {
+    /// What was known, before the scan, of the loaded records from its start on.
+    known: Vec<(u64, Before)>,
+    last_key: Vec<u8>,
+    expected: Vec<u8>,
 }
 
 impl Worker<'_> {
     fn operate(&mut self, number: u64) -> Result<()> {
-        let action = self.job.phase.workload.action(&mut self.seed);
+        let action = self.job.phase.workload.action(self.thread, &mut self.seed);
         let (action, record) = self.subject(action, number);
+        let entries = self.job.phase.workload.scan_entries(&mut self.seed);
+        // What is known of a scan's records is looked up before the time starts: it is no work of the engine's.
+        if matches!(action, Action::Scan | Action::ScanOn) {
+            self.look_up(record, entries);
+        }
         let begin_ns = self.job.begin(number);
         match action {
             Action::Read => self.read(record)?,
-            Action::Update | Action::Insert => self.write(record)?,
+            Action::ReadMissing => self.read_missing(record)?,
+            Action::Load | Action::Update | Action::Insert => self.write(record)?,
             Action::Modify => {
                 self.read(record)?;
                 self.write(record)?;
             }
-            Action::Scan => self.scan(record)?,
+            Action::Scan | Action::ScanOn => self.scan(record, entries)?,
+            Action::Delete => self.delete(record)?,
         }
-        self.tally.record(action, begin_ns, self.job.clock.now_ns(), self.job.start_ns);
-        Ok(())
+        self.tally.record(action, begin_ns, self.job.clock.now_ns(), self.job.start_ns)
     }
 
     /// The record that `action` is about. An insert for which there is no room left becomes an update.
     fn subject(&mut self, action: Action, number: u64) -> (Action, u64) {
         let job = self.job;
-        if action != Action::Insert {
-            return (action, job.choose(&mut self.seed));
-        }
-        if job.phase.workload == Workload::Load {
-            return (action, number);
-        }
-        let room = job.ledger.records() - job.records;
-        let taken = job.inserted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < room).then_some(n + 1));
-        match taken {
-            Ok(inserted) => (action, job.records + inserted),
-            Err(_) => (Action::Update, job.choose(&mut self.seed)),
+        match action {
+            Action::Load if matches!(job.choice, Choice::Ascending) => (action, job.keys.loaded_at(number)),
+            Action::Load => (action, number),
+            Action::ScanOn => (action, job.keys.loaded_at(self.next_rank)),
+            Action::Insert => {
+                let room = job.ledger.records() - job.records;
+                let take = |n| (n < room).then_some(n + 1);
+                match job.inserted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
+                    Ok(inserted) => (action, job.records + inserted),
+                    Err(_) => (Action::Update, job.choose(&mut self.seed)),
+                }
+            }
+            _ => (action, job.choose(&mut self.seed)),
         }
     }
 
@@ -204,10 +252,20 @@ impl Worker<'_> {
         let job = self.job;
         job.keys.write(record, &mut self.key);
         let version = job.ledger.begin(record);
-        write_value(record, version, job.value_bytes, &mut self.value);
+        job.values.write(record, version, &mut self.value);
         job.store.put(&self.key, &self.value, job.phase.durability)?;
         job.ledger.end(record);
         self.tally.user_bytes += (self.key.len() + self.value.len()) as u64;
+        Ok(())
+    }
+
+    fn delete(&mut self, record: u64) -> Result<()> {
+        let job = self.job;
+        job.keys.write(record, &mut self.key);
+        job.ledger.begin_delete(record);
+        job.store.delete(&self.key, job.phase.durability)?;
+        job.ledger.end(record);
+        self.tally.user_bytes += self.key.len() as u64;
         Ok(())
     }
 
@@ -216,33 +274,80 @@ impl Worker<'_> {
         job.keys.write(record, &mut self.key);
         let before = job.ledger.before(record);
         let mut version = Ok(0);
-        let found = job.store.get(&self.key, &mut |value| version = check_value(record, job.value_bytes, value))?;
+        let found = job.store.get(&self.key, &mut |value| version = job.values.check_value(record, value))?;
         match found {
             true => job.ledger.seen(record, before, version?),
-            false if record < job.records => Err(wrong(record, "not there: is the database loaded, with these sizes?")),
-            false => job.ledger.missing(record, before),
+            false => job.ledger.missing(record, before, record < job.records),
         }
     }
 
-    fn scan(&mut self, record: u64) -> Result<()> {
+    /// Reads the key beside loaded record `record` that an insert would take, if none has.
+    fn read_missing(&mut self, record: u64) -> Result<()> {
         let job = self.job;
-        let count = 1 + self.seed.below(SCAN_ENTRIES_MAX) as usize;
+        let free_from = job.ledger.records() - job.records;
+        let beside = job.records + record.clamp(free_from.min(job.records - 1), job.records - 1);
+        job.keys.write(beside, &mut self.key);
+        match job.store.get(&self.key, &mut |_| ())? {
+            true => Err(wrong(beside, "there, and was never written")),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes what must be found by a scan of up to `entries` from `record` on.
+    fn look_up(&mut self, record: u64, entries: u64) {
+        let job = self.job;
+        let from = job.keys.rank(record);
+        self.scan.known.clear();
+        // An inserted record comes behind the loaded one of its place.
+        let first = if record < job.records { from } else { from + 1 };
+        for rank in first..(first + entries).min(job.records) {
+            let id = job.keys.loaded_at(rank);
+            self.scan.known.push((id, job.ledger.before(id)));
+        }
+        let next = from + entries;
+        self.next_rank = if next < job.records { next } else { 0 };
+    }
+
+    /// Every loaded record from the start on must be among the entries, in order, in a version that may be seen, until
+    /// the entries end; between them there may be inserted ones.
+    fn scan(&mut self, record: u64, entries: u64) -> Result<()> {
+        let job = self.job;
+        let Scan { known, last_key, expected } = &mut self.scan;
         job.keys.write(record, &mut self.key);
-        let (mut first_error, mut last_key, mut expected) = (None, Vec::new(), Vec::new());
-        job.store.scan(&self.key, count, &mut |key, value| {
-            let id = claimed_id(value).filter(|&id| id < job.records * 2);
+        last_key.clear();
+        let (mut wrong_answer, mut found, mut passed) = (None, 0, 0);
+        job.store.scan(&self.key, entries as usize, &mut |key, value| {
             let mut check = || {
+                let id = claimed_id(value).filter(|&id| id < job.records * 2);
                 let id = id.ok_or_else(|| wrong(record, "followed by a value that is none of this benchmark's"))?;
-                check_value(id, job.value_bytes, value)?;
-                job.keys.write(id, &mut expected);
-                let in_order = last_key.as_slice() < key && self.key.as_slice() <= key;
-                if expected == key && in_order { Ok(()) } else { Err(wrong(id, "out of place in a scan")) }
+                let version = job.values.check_value(id, value)?;
+                job.keys.write(id, expected);
+                if expected != key || key <= last_key.as_slice() || key < self.key.as_slice() {
+                    return Err(wrong(id, "out of place in a scan"));
+                }
+                if id >= job.records {
+                    return Ok(());
+                }
+                // Loaded records that the scan went past were not there.
+                while let Some(&(next, before)) = known.get(passed) {
+                    passed += 1;
+                    if next == id {
+                        return job.ledger.seen(id, before, version);
+                    }
+                    job.ledger.missing(next, before, true)?;
+                }
+                Ok(())
             };
-            let checked = check();
-            first_error = first_error.take().or(checked.err());
+            wrong_answer = wrong_answer.take().or(check().err());
+            found += 1;
             last_key.clear();
             last_key.extend_from_slice(key);
         })?;
-        first_error.map_or(Ok(()), Err)
+        if let Some(error) = wrong_answer {
+            return Err(error);
+        }
+        // Fewer than asked for: then it went to the last key there is.
+        let unseen = if found < entries { &known[passed..] } else { &[] };
+        unseen.iter().try_for_each(|&(id, before)| job.ledger.missing(id, before, true))
     }
 }

@@ -1,93 +1,200 @@
-//! The workloads: which share of the operations is of which sort, and which records they meet. After YCSB (Cooper et
-//! al., "Benchmarking Cloud Serving Systems with YCSB", SoCC 2010), with a uniform read beside its zipfian one.
+//! The workloads: which share of the operations is of which sort, and which records they meet.
+//!
+//! Load and A to F are YCSB's (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB", SoCC 2010); `u` and `o`
+//! read and update uniformly; names such as `readrandom` do what `db_bench` does under that name; `mixed:P/G/S` is the
+//! mix of the PMDB paper: puts, gets and scans of 8 entries in these percentages, where 1 % of the keys get half of the
+//! accesses.
 
 use crate::zipf::Zipf;
 use firn_base::seed::Seed;
 use firn_base::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::str::FromStr;
 
-/// A workload, by the letter that YCSB gives it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Workload {
-    /// Inserts every record once, in random order.
-    Load,
-    /// Half reads, half updates, zipfian.
-    A,
-    /// 95 % reads, 5 % updates, zipfian.
-    B,
-    /// Reads only, zipfian.
-    C,
-    /// Reads only, uniform.
-    UniformRead,
-    /// 95 % reads of mostly the latest records, 5 % inserts.
-    D,
-    /// 95 % scans of 1 to 100 entries from a zipfian start, 5 % inserts.
-    E,
-    /// Half reads, half reads followed by an update of the same record, zipfian.
-    F,
-    /// Updates only, uniform.
-    Update,
+/// A workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Workload {
+    name: String,
+    /// Each sort of operation with its share in percent.
+    mix: Vec<(Action, u64)>,
+    reach: Reach,
+    /// Entries of a scan, from and to.
+    scan_entries: (u64, u64),
+    /// What one thread does instead of the mix.
+    beside: Option<Action>,
 }
 
 /// What one operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
+    /// Loads the next record of the order.
+    Load,
     Read,
+    /// Reads a key that was never written.
+    ReadMissing,
     Update,
     Insert,
     Scan,
+    /// Scans on from where the thread's last scan ended.
+    ScanOn,
+    /// Reads, then updates.
     Modify,
+    Delete,
 }
 
-impl Workload {
-    /// Every workload with the name it is asked for by.
-    pub const NAMES: [(&'static str, Workload); 9] = [
-        ("load", Workload::Load),
-        ("a", Workload::A),
-        ("b", Workload::B),
-        ("c", Workload::C),
-        ("ur", Workload::UniformRead),
-        ("d", Workload::D),
-        ("e", Workload::E),
-        ("f", Workload::F),
-        ("update", Workload::Update),
-    ];
+/// Which records are met.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Reach {
+    /// Each once, in the order of their keys.
+    Ascending,
+    Uniform,
+    Zipf,
+    Latest,
+    /// So many percent of the records get so many percent of the accesses.
+    Hot(u64, u64),
+}
 
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, workload)| *workload == self).map_or("", |(name, _)| name)
+/// Name, what it is, mix, reach, scan entries.
+type Row = (&'static str, &'static str, &'static [(Action, u64)], Reach, (u64, u64));
+
+const YCSB_SCAN: (u64, u64) = (1, 100);
+
+const ROWS: &[Row] = &[
+    ("load", "inserts in random order", &[(Action::Load, 100)], Reach::Uniform, YCSB_SCAN),
+    ("a", "half reads, half updates", &[(Action::Read, 50), (Action::Update, 50)], Reach::Zipf, YCSB_SCAN),
+    ("b", "95 % reads, 5 % updates", &[(Action::Read, 95), (Action::Update, 5)], Reach::Zipf, YCSB_SCAN),
+    ("c", "zipfian reads", &[(Action::Read, 100)], Reach::Zipf, YCSB_SCAN),
+    ("d", "reads of the latest, inserts", &[(Action::Read, 95), (Action::Insert, 5)], Reach::Latest, YCSB_SCAN),
+    ("e", "scans of 1 to 100, inserts", &[(Action::Scan, 95), (Action::Insert, 5)], Reach::Zipf, YCSB_SCAN),
+    ("f", "reads, read-modify-writes", &[(Action::Read, 50), (Action::Modify, 50)], Reach::Zipf, YCSB_SCAN),
+    ("u", "uniform reads", &[(Action::Read, 100)], Reach::Uniform, YCSB_SCAN),
+    ("o", "uniform updates", &[(Action::Update, 100)], Reach::Uniform, YCSB_SCAN),
+    ("fillseq", "inserts in the order of keys", &[(Action::Load, 100)], Reach::Ascending, YCSB_SCAN),
+    ("fillrandom", "inserts in random order", &[(Action::Load, 100)], Reach::Uniform, YCSB_SCAN),
+    ("overwrite", "uniform updates", &[(Action::Update, 100)], Reach::Uniform, YCSB_SCAN),
+    ("readseq", "scans of 100, each on from the last", &[(Action::ScanOn, 100)], Reach::Ascending, (100, 100)),
+    ("readrandom", "uniform reads", &[(Action::Read, 100)], Reach::Uniform, YCSB_SCAN),
+    ("readmissing", "uniform reads of absent keys", &[(Action::ReadMissing, 100)], Reach::Uniform, YCSB_SCAN),
+    ("seekrandom", "uniform seeks", &[(Action::Scan, 100)], Reach::Uniform, (1, 1)),
+    ("readwhilewriting", "uniform reads, one thread updates", &[(Action::Read, 100)], Reach::Uniform, YCSB_SCAN),
+    ("deleterandom", "uniform deletes", &[(Action::Delete, 100)], Reach::Uniform, YCSB_SCAN),
+    ("scanafterdelete", "uniform scans of 100 over what was left", &[(Action::Scan, 100)], Reach::Uniform, (100, 100)),
+];
+
+impl Workload {
+    /// Inserts every record once, in random order.
+    pub fn load() -> Self {
+        Self::of(&ROWS[0])
     }
 
-    /// Whether it writes at all.
-    pub fn writes(self) -> bool {
-        !matches!(self, Workload::C | Workload::UniformRead)
+    /// Every name there is, each with what it is.
+    pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+        ROWS.iter().map(|row| (row.0, row.1)).chain([("mixed:P/G/S", "puts, gets, scans of 8 in percent, 1 % hot")])
+    }
+
+    fn of(row: &Row) -> Self {
+        Self {
+            name: row.0.to_owned(),
+            mix: row.2.to_vec(),
+            reach: row.3,
+            scan_entries: row.4,
+            beside: (row.0 == "readwhilewriting").then_some(Action::Update),
+        }
+    }
+
+    /// The name in reports.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it does, in a few words.
+    pub fn about(&self) -> &'static str {
+        ROWS.iter()
+            .find(|row| row.0 == self.name)
+            .map_or("puts, gets, scans of 8; 1 % of the keys get half", |row| row.1)
+    }
+
+    /// Whether it fills an empty database, one operation a record.
+    pub fn fills(&self) -> bool {
+        self.mix[0].0 == Action::Load
+    }
+
+    /// Whether it removes records.
+    pub fn deletes(&self) -> bool {
+        self.mix[0].0 == Action::Delete
     }
 
     /// How many of `operations` are inserts of new records, at most.
-    pub(crate) fn inserts_max(self, operations: u64) -> u64 {
-        if matches!(self, Workload::D | Workload::E) { operations / 10 + 1000 } else { 0 }
+    pub(crate) fn inserts_max(&self, operations: u64) -> u64 {
+        if self.mix.iter().any(|(action, _)| *action == Action::Insert) { operations / 10 + 1000 } else { 0 }
     }
 
-    pub(crate) fn action(self, seed: &mut Seed) -> Action {
-        let (often, seldom, percent) = match self {
-            Workload::Load => return Action::Insert,
-            Workload::C | Workload::UniformRead => return Action::Read,
-            Workload::Update => return Action::Update,
-            Workload::A => (Action::Read, Action::Update, 50),
-            Workload::B => (Action::Read, Action::Update, 5),
-            Workload::D => (Action::Read, Action::Insert, 5),
-            Workload::E => (Action::Scan, Action::Insert, 5),
-            Workload::F => (Action::Read, Action::Modify, 50),
-        };
-        if seed.below(100) < percent { seldom } else { often }
-    }
-
-    pub(crate) fn choice(self, records: u64, theta: f64) -> Choice {
-        match self {
-            Workload::Load | Workload::UniformRead | Workload::Update => Choice::Uniform,
-            Workload::D => Choice::Latest(Zipf::new(records, theta)),
-            _ => Choice::Zipf(Zipf::new(records, theta)),
+    /// What thread `thread` does next.
+    pub(crate) fn action(&self, thread: u64, seed: &mut Seed) -> Action {
+        if let Some(action) = self.beside.filter(|_| thread == 0) {
+            return action;
         }
+        let mut at = seed.below(100);
+        for (action, percent) in &self.mix {
+            match at.checked_sub(*percent) {
+                Some(rest) => at = rest,
+                None => return *action,
+            }
+        }
+        self.mix[0].0
+    }
+
+    pub(crate) fn scan_entries(&self, seed: &mut Seed) -> u64 {
+        let (min, max) = self.scan_entries;
+        min + seed.below(max - min + 1)
+    }
+
+    pub(crate) fn choice(&self, records: u64, theta: f64) -> Choice {
+        match self.reach {
+            Reach::Ascending => Choice::Ascending,
+            Reach::Uniform => Choice::Uniform,
+            Reach::Zipf => Choice::Zipf(Zipf::new(records, theta)),
+            Reach::Latest => Choice::Latest(Zipf::new(records, theta)),
+            Reach::Hot(keys, accesses) => Choice::Hot { records: (records * keys / 100).max(1), percent: accesses },
+        }
+    }
+
+    /// `mixed:P/G/S`.
+    fn mixed(text: &str) -> Option<Self> {
+        let percents: Vec<u64> = text.split('/').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        let [put, get, scan] = percents[..] else { return None };
+        if put.checked_add(get)?.checked_add(scan)? != 100 {
+            return None;
+        }
+        Some(Self {
+            name: format!("mixed:{text}"),
+            mix: vec![(Action::Update, put), (Action::Read, get), (Action::Scan, scan)],
+            reach: Reach::Hot(1, 50),
+            scan_entries: (8, 8),
+            beside: None,
+        })
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl From<Workload> for String {
+    fn from(workload: Workload) -> Self {
+        workload.name
+    }
+}
+
+impl TryFrom<String> for Workload {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
     }
 }
 
@@ -95,14 +202,10 @@ impl FromStr for Workload {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let name = match text {
-            "u-read" | "read-uniform" => "ur",
-            "read-zipf" => "c",
-            other => other,
-        };
-        let found = Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, workload)| *workload);
-        found.ok_or_else(|| {
-            let names: Vec<&str> = Self::NAMES.iter().map(|(name, _)| *name).collect();
+        let known = ROWS.iter().find(|row| row.0 == text).map(Self::of);
+        let mixed = || text.strip_prefix("mixed:").and_then(Self::mixed);
+        known.or_else(mixed).ok_or_else(|| {
+            let names: Vec<&str> = Self::names().map(|(name, _)| name).collect();
             Error::invalid(format!("no workload is called {text}: there are {}", names.join(", ")))
         })
     }
@@ -111,10 +214,17 @@ impl FromStr for Workload {
 /// How a rank among the records is chosen.
 #[derive(Debug)]
 pub(crate) enum Choice {
+    /// Not at all: one after the other.
+    Ascending,
     Uniform,
     Zipf(Zipf),
     /// Rank 0 is the newest record.
     Latest(Zipf),
+    /// The first `records` get `percent` of the accesses, all others the rest.
+    Hot {
+        records: u64,
+        percent: u64,
+    },
 }
 
 #[cfg(test)]
@@ -123,22 +233,33 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for (name, workload) in Workload::NAMES {
-            assert_eq!(name.parse::<Workload>().unwrap(), workload);
-            assert_eq!(workload.name(), name);
+        for row in ROWS {
+            assert_eq!(row.0.parse::<Workload>().unwrap().name(), row.0);
+            assert_eq!(row.2.iter().map(|(_, percent)| percent).sum::<u64>(), 100, "{}", row.0);
         }
-        assert_eq!("u-read".parse::<Workload>().unwrap(), Workload::UniformRead);
-        assert!("z".parse::<Workload>().unwrap_err().to_string().contains("load, a, b"));
+        assert_eq!("mixed:50/40/10".parse::<Workload>().unwrap().to_string(), "mixed:50/40/10");
+        for text in ["z", "mixed:50/40/11", "mixed:50/50", "mixed:"] {
+            assert!(text.parse::<Workload>().unwrap_err().to_string().contains("load, a, b"), "{text}");
+        }
     }
 
     #[test]
     fn shares_are_as_said() {
         let mut seed = Seed::new(3);
-        for (workload, action, percent) in
-            [(Workload::A, Action::Update, 50), (Workload::B, Action::Update, 5), (Workload::E, Action::Insert, 5)]
-        {
-            let found = (0..10_000).filter(|_| workload.action(&mut seed) == action).count();
+        let named = |name: &str| name.parse::<Workload>().unwrap();
+        for (workload, action, percent) in [
+            (named("a"), Action::Update, 50),
+            (named("b"), Action::Update, 5),
+            (named("e"), Action::Insert, 5),
+            (named("mixed:20/30/50"), Action::Scan, 50),
+            (named("mixed:20/30/50"), Action::Read, 30),
+        ] {
+            let found = (0..10_000).filter(|_| workload.action(1, &mut seed) == action).count();
             assert!(found.abs_diff(percent * 100) < 200, "{found} of 10000 for {percent} %");
         }
+        let beside = named("readwhilewriting");
+        assert!((0..100).all(|_| beside.action(0, &mut seed) == Action::Update));
+        assert!((0..100).all(|_| beside.action(1, &mut seed) == Action::Read));
+        assert!((0..1000).all(|_| (1..=100).contains(&named("e").scan_entries(&mut seed))));
     }
 }

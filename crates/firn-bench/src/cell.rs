@@ -1,0 +1,153 @@
+//! One engine in one round, in a process of its own.
+
+use crate::engine::{Engine, Setup};
+use crate::machine::sync_ns;
+use crate::matrix::write_json;
+use crate::phase::Watch;
+use crate::report::PhaseReport;
+use crate::run::{RunConfig, run};
+use firn_base::clock::Clock;
+use firn_base::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+
+const SYNC_ROUNDS: usize = 50;
+
+/// The engines that this program has.
+pub struct Engines(Vec<Box<dyn Engine>>);
+
+impl Engines {
+    /// These.
+    pub fn new(engines: Vec<Box<dyn Engine>>) -> Self {
+        Self(engines)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &dyn Engine> {
+        self.0.iter().map(|engine| &**engine)
+    }
+
+    /// The engine of this name.
+    ///
+    /// # Errors
+    /// [`firn_base::ErrorKind::Invalid`] naming those that there are.
+    pub fn named(&self, name: &str) -> Result<&dyn Engine> {
+        self.iter().find(|engine| engine.name() == name).ok_or_else(|| {
+            let names: Vec<String> = self.iter().map(Engine::name).collect();
+            Error::invalid(format!("no engine is called {name}: this program has {}", names.join(", ")))
+        })
+    }
+}
+
+/// What a cell's process is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellSpec {
+    /// The engine's name.
+    pub engine: String,
+    /// Which round, from 0 on.
+    pub round: u32,
+    /// What it is given.
+    pub setup: Setup,
+    /// What it has to do.
+    pub config: RunConfig,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The engine's name.
+    pub engine: String,
+    /// Which round, from 0 on.
+    pub round: u32,
+    /// What it was given.
+    pub setup: Setup,
+    /// What it had to do.
+    pub config: RunConfig,
+    /// What the engine says of itself once open.
+    pub described: String,
+    /// What it made of the setup.
+    pub settings: BTreeMap<String, String>,
+    /// What the device took to append and sync 4 KiB, in microseconds (median), before anything else was done.
+    pub device_sync_us: f64,
+    /// Each workload that ended well, in order.
+    pub phases: Vec<PhaseReport>,
+    /// Why it ended early, if it did: an error, a wrong answer, or the death of its process.
+    pub failure: Option<String>,
+}
+
+impl Cell {
+    pub(crate) fn new(spec: CellSpec) -> Self {
+        let CellSpec { engine, round, setup, config } = spec;
+        let (described, settings, phases) = (String::new(), BTreeMap::new(), Vec::new());
+        Self { engine, round, setup, config, described, settings, device_sync_us: 0.0, phases, failure: None }
+    }
+
+    /// Reads a cell's file.
+    ///
+    /// # Errors
+    /// If it is not there, or is none.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::from_io("read", path, e))?;
+        serde_json::from_str(&text).map_err(|e| Error::invalid(format!("{}: {e}", path.display())))
+    }
+
+    /// Whether this is a good result of `spec`, whatever directory it had.
+    pub(crate) fn is_of(&self, spec: &CellSpec) -> bool {
+        let setup = Setup { directory: spec.setup.directory.clone(), ..self.setup.clone() };
+        let is_same = self.engine == spec.engine && setup == spec.setup && self.config == spec.config;
+        is_same && (self.failure.is_some() || self.phases.len() == self.config.workloads.len())
+    }
+}
+
+/// Tells the parent how far it is, on standard output.
+struct Telling(Mutex<()>);
+
+impl Telling {
+    fn line(&self, line: std::fmt::Arguments<'_>) {
+        let _one_at_a_time = self.0.lock();
+        // Without a parent that listens the work is the same.
+        let _unheard = writeln!(std::io::stdout(), "{line}");
+    }
+}
+
+impl Watch for Telling {
+    fn begin(&self, name: &str, total: u64) {
+        self.line(format_args!("begin {name} {total}"));
+    }
+
+    fn advance(&self, done: u64) {
+        self.line(format_args!("at {done}"));
+    }
+
+    fn end(&self) {
+        self.line(format_args!("end"));
+    }
+}
+
+/// What a cell's process does: reads its specification, works, writes its result.
+///
+/// # Errors
+/// If it cannot read or write those. What the engine does wrong is in the result.
+pub fn run_cell(engines: &Engines, spec: &Path, result: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(spec).map_err(|e| Error::from_io("read", spec, e))?;
+    let spec: CellSpec = serde_json::from_str(&text).map_err(|e| Error::invalid(format!("{}: {e}", spec.display())))?;
+    let mut cell = Cell::new(spec.clone());
+    if let Err(error) = work(engines, &spec, &mut cell) {
+        cell.failure = Some(error.to_string());
+    }
+    write_json(result, &cell)
+}
+
+fn work(engines: &Engines, spec: &CellSpec, cell: &mut Cell) -> Result<()> {
+    let engine = engines.named(&spec.engine)?;
+    let clock = Clock::system();
+    cell.device_sync_us = sync_ns(&spec.setup.directory, SYNC_ROUNDS, &clock)? as f64 / 1e3;
+    cell.settings = engine.settings(&spec.setup);
+    let store = engine.open(&spec.setup)?;
+    cell.described = store.describe();
+    let telling = Telling(Mutex::new(()));
+    run(store, &spec.setup, &spec.config, &clock, &telling, &mut |phase| cell.phases.push(phase))
+}

@@ -1,0 +1,154 @@
+//! FirnDB as an engine under test: one per profile.
+
+use crate::engine::{Compression, Engine, Setup};
+use crate::machine::directory_bytes;
+use crate::store::{Counters, Store, Traffic};
+use firn_base::Result;
+use firn_pm::{Backend, PmConfig};
+use firndb::{Codec, Db, Durability, Options, Profile, ReadOptions, WriteOptions};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A profile of FirnDB.
+#[derive(Debug)]
+pub struct Firn(Profile);
+
+/// Options that are FirnDB's alone.
+const EXTRA: [&str; 4] = ["write_buffer_bytes", "block_cache_bytes", "filter_bits", "max_open_files"];
+
+impl Firn {
+    /// Every profile there is.
+    pub fn all() -> Vec<Box<dyn Engine>> {
+        vec![Box::new(Firn(Profile::Classic))]
+    }
+
+    fn options(&self, setup: &Setup) -> Result<Options> {
+        setup.refuse_unknown(&EXTRA)?;
+        let default = Options::default();
+        let pm = setup.pm.as_ref().map(|pm| PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, pm.bytes));
+        Ok(Options {
+            profile: self.0,
+            memory_limit: setup.memory_bytes,
+            write_buffer_bytes: setup.extra("write_buffer_bytes")?,
+            block_cache_bytes: setup.extra("block_cache_bytes")?,
+            filter_bits: setup.extra("filter_bits")?.unwrap_or(default.filter_bits),
+            max_open_files: setup.extra("max_open_files")?.unwrap_or(default.max_open_files),
+            compression: match setup.compression {
+                Compression::None => Codec::None,
+                Compression::Lz4 => Codec::Lz4,
+            },
+            background_workers: setup.background_threads,
+            direct_io: setup.direct_io,
+            pm,
+            ..default
+        })
+    }
+}
+
+impl Engine for Firn {
+    fn name(&self) -> String {
+        format!("firn:{}", self.0)
+    }
+
+    fn about(&self) -> String {
+        format!("FirnDB {}, profile {}", env!("CARGO_PKG_VERSION"), self.0)
+    }
+
+    fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
+        let Ok(options) = self.options(setup) else { return BTreeMap::new() };
+        let or_derived = |bytes: Option<u64>| bytes.map_or_else(|| "from memory_limit".to_owned(), |b| b.to_string());
+        let pairs = [
+            ("memory_limit", options.memory_limit.to_string()),
+            ("write_buffer_bytes", or_derived(options.write_buffer_bytes)),
+            ("block_cache_bytes", or_derived(options.block_cache_bytes)),
+            ("compression", setup.compression.to_string()),
+            ("filter_bits", options.filter_bits.to_string()),
+            ("direct_io", options.direct_io.to_string()),
+            ("background_workers", options.background_workers.to_string()),
+            ("pm", options.pm.map_or_else(|| "none".to_owned(), |pm| format!("{:?}", pm.backend))),
+        ];
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Arc<dyn Store>> {
+        let db = Db::open(&setup.directory, self.options(setup)?)?;
+        Ok(Arc::new(FirnStore { db, directory: setup.directory.clone() }))
+    }
+}
+
+/// A FirnDB database under test.
+pub struct FirnStore {
+    db: Db,
+    directory: PathBuf,
+}
+
+impl FirnStore {
+    /// `db`, open in `directory`, which stays the caller's too.
+    pub fn new(db: &Db, directory: impl Into<PathBuf>) -> Self {
+        Self { db: db.clone(), directory: directory.into() }
+    }
+}
+
+impl Store for FirnStore {
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        self.db.put_with(key, value, &WriteOptions { durability })
+    }
+
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.db.get(key)?;
+        if let Some(value) = &value {
+            see(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let lower = (!from.is_empty()).then(|| from.to_vec());
+        let mut iter = self.db.iter_with(ReadOptions { lower, ..ReadOptions::default() })?;
+        iter.first()?;
+        for _ in 0..count {
+            if !iter.valid() {
+                break;
+            }
+            see(iter.key(), iter.value());
+            iter.next()?;
+        }
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
+        self.db.delete_with(key, &WriteOptions { durability })
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.db.flush()?;
+        self.db.wait_idle()
+    }
+
+    fn describe(&self) -> String {
+        let stats = self.db.stats();
+        format!("FirnDB {}, log: {}, tables: {}", stats.profile, stats.log, stats.io)
+    }
+
+    fn counters(&self) -> Counters {
+        let stats = self.db.stats();
+        let ssd = stats.ssd.iter().map(|cause| Traffic {
+            medium: "ssd".to_owned(),
+            cause: cause.cause.to_owned(),
+            written_bytes: cause.written_bytes,
+            read_bytes: cause.read_bytes,
+        });
+        let pm = stats.pm.iter().map(|owner| Traffic {
+            medium: "pm".to_owned(),
+            cause: owner.owner.clone(),
+            written_bytes: owner.written_bytes,
+            read_bytes: owner.read_bytes,
+        });
+        Counters {
+            traffic: ssd.chain(pm).collect(),
+            stall_seconds: Some(stats.stalls.seconds.iter().map(|(_, seconds)| seconds).sum()),
+            space_bytes: directory_bytes(&self.directory),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Engines side by side: each in a process of its own, in rounds A B A B.
+//!
+//! 1. A cell is one engine in one round: all workloads, in order, on one database. Its result is one JSON file, so that
+//!    a long matrix that was cut short goes on with the cells that are missing.
+//! 2. If the workloads do not begin with a load, each engine's database is loaded once, before the first round, and every
+//!    cell works on a copy.
+//! 3. A cell that fails, lies or dies is a result too; the others stand.
+//! 4. Databases are removed when their cell is done, and when the run is interrupted.
+
+use crate::cell::{Cell, CellSpec, Engines};
+use crate::engine::Setup;
+use crate::machine::{Machine, free_bytes};
+use crate::phase::Watch;
+use crate::run::RunConfig;
+use crate::summary::Summary;
+use crate::workload::Workload;
+use firn_base::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The version of what [`MatrixReport`] is written as.
+pub const SCHEMA: &str = "firn-bench/1";
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    /// Names of engines; the first is what the others are compared with.
+    pub engines: Vec<String>,
+    /// How often each engine runs.
+    pub rounds: u32,
+    /// The workloads.
+    pub config: RunConfig,
+    /// What all engines are given; `extra` is filled in by engine.
+    pub setup: Setup,
+    /// What is said to one engine alone: engine, option, value.
+    pub extra: Vec<(String, String, String)>,
+    /// Where databases go: a directory of this run's own, removed by whoever made it.
+    pub scratch: PathBuf,
+    /// Where cells are kept, and looked for.
+    pub cells: PathBuf,
+    /// How this program is told to run one cell; the paths of its specification and of its result follow.
+    pub child: Vec<String>,
+}
+
+/// A run's results, as `--json` writes them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MatrixReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// When it ended, in seconds since 1970.
+    pub unix_seconds: u64,
+    /// Where it ran.
+    pub machine: Machine,
+    /// The command line.
+    pub command: Vec<String>,
+    /// What was run.
+    pub config: RunConfig,
+    /// What all engines were given.
+    pub setup: Setup,
+    /// Each engine, in the order asked for.
+    pub engines: Vec<EngineReport>,
+    /// Every engine in every round.
+    pub cells: Vec<Cell>,
+    /// Medians, spreads and ratios.
+    pub summary: Summary,
+}
+
+/// One engine of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct EngineReport {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// What it made of the setup.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Matrix {
+    /// Runs what is missing, and reads what is there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an unknown engine or what cannot be run, [`ErrorKind::NoSpace`] if it would not fit,
+    /// before anything is written. What goes wrong in a cell is no error of the matrix.
+    pub fn run(&self, engines: &Engines, watch: &dyn Watch) -> Result<Vec<Cell>> {
+        self.check(engines)?;
+        self.check_room()?;
+        create_dir(&self.cells)?;
+        let mut cells = Vec::new();
+        for round in 0..self.rounds {
+            for engine in &self.engines {
+                cells.push(self.cell(engine, round, watch)?);
+            }
+        }
+        Ok(cells)
+    }
+
+    fn check(&self, engines: &Engines) -> Result<()> {
+        self.config.check()?;
+        if self.engines.is_empty() || self.rounds == 0 {
+            return Err(Error::invalid("a benchmark needs at least one engine and one round"));
+        }
+        self.engines.iter().try_for_each(|name| engines.named(name).map(drop))?;
+        match self.extra.iter().find(|(engine, _, _)| !self.engines.contains(engine)) {
+            Some((engine, _, _)) => Err(Error::invalid(format!("{engine} is given an option and does not run"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a run that would not fit.
+    fn check_room(&self) -> Result<()> {
+        let (free, mut needed) = (free_bytes(&self.scratch)?, self.config.bytes_needed());
+        if !self.config.fills() {
+            needed += self.config.loaded_bytes() * 2 * self.engines.len() as u64;
+        }
+        let megabytes = |bytes: u64| bytes / 1_000_000;
+        if free < needed {
+            let text = format!(
+                "this run may need {} MB in {}, and {} MB are free: choose another place with --dir, or fewer records",
+                megabytes(needed),
+                self.scratch.display(),
+                megabytes(free)
+            );
+            return Err(Error::new(ErrorKind::NoSpace, text));
+        }
+        let memory = crate::machine::memory_bytes().unwrap_or(u64::MAX);
+        let checker = self.config.records * 8;
+        if self.setup.memory_bytes + checker > memory {
+            let text = format!(
+                "the engines are to have {} MB and the check of their answers takes {} MB, and this machine or its \
+                 memory group has {} MB: give them less with --memory-limit, or take fewer records",
+                megabytes(self.setup.memory_bytes),
+                megabytes(checker),
+                megabytes(memory)
+            );
+            return Err(Error::invalid(text));
+        }
+        Ok(())
+    }
+
+    /// What `engine` is told, with its database in `directory`.
+    pub fn setup_of(&self, engine: &str, directory: PathBuf) -> Setup {
+        let mut setup = Setup { directory, ..self.setup.clone() };
+        let its = self.extra.iter().filter(|(of, _, _)| of == engine);
+        setup.extra = its.map(|(_, name, value)| (name.clone(), value.clone())).collect();
+        self.config.describe_records(&mut setup);
+        setup
+    }
+
+    fn cell(&self, engine: &str, round: u32, watch: &dyn Watch) -> Result<Cell> {
+        let file_name = engine.replace([':', '/'], "-");
+        let directory = self.scratch.join(format!("{file_name}-{round}"));
+        let spec = CellSpec {
+            engine: engine.to_owned(),
+            round,
+            setup: self.setup_of(engine, directory.clone()),
+            config: self.config.clone(),
+        };
+        let result = self.cells.join(format!("{file_name}-{round}.json"));
+        if let Some(done) = Cell::read(&result).ok().filter(|cell| cell.is_of(&spec)) {
+            return Ok(done);
+        }
+        if self.config.fills() {
+            create_dir(&directory)?;
+        } else {
+            let loaded = match self.loaded(engine, watch)? {
+                Ok(loaded) => loaded,
+                Err(failed) => return Ok(Cell { round, ..failed }),
+            };
+            copy_dir(&loaded, &directory)?;
+        }
+        let cell = self.run_child(&spec, &result, watch)?;
+        remove_dir(&directory)?;
+        Ok(cell)
+    }
+
+    /// The engine's loaded database, made if it is not there; or what became of loading it.
+    fn loaded(&self, engine: &str, watch: &dyn Watch) -> Result<std::result::Result<PathBuf, Cell>> {
+        let directory = self.scratch.join(format!("{}-loaded", engine.replace([':', '/'], "-")));
+        if directory.exists() {
+            return Ok(Ok(directory));
+        }
+        let making = directory.with_extension("part");
+        create_dir(&making)?;
+        let config = RunConfig { workloads: vec![Workload::load()], rate: None, ..self.config.clone() };
+        let setup = self.setup_of(engine, making.clone());
+        let spec = CellSpec { engine: engine.to_owned(), round: 0, setup, config };
+        let result = self.scratch.join("load.json");
+        let cell = self.run_child(&spec, &result, watch)?;
+        if cell.failure.is_some() {
+            remove_dir(&making)?;
+            return Ok(Err(cell));
+        }
+        std::fs::rename(&making, &directory).map_err(|e| Error::from_io("rename", &making, e))?;
+        Ok(Ok(directory))
+    }
+
+    /// Runs a cell in a process of its own and shows its progress.
+    fn run_child(&self, spec: &CellSpec, result: &Path, watch: &dyn Watch) -> Result<Cell> {
+        let spec_path = result.with_extension("spec.json");
+        write_json(&spec_path, spec)?;
+        let program = std::env::current_exe().map_err(|e| Error::from_io("find", Path::new("this program"), e))?;
+        let mut command = Command::new(&program);
+        command.args(&self.child).arg(&spec_path).arg(result).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| Error::from_io("start", &program, e))?;
+        let title = format!("{} round {}", spec.engine, spec.round + 1);
+        for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(|l| l.ok()) {
+            let mut words = line.split(' ');
+            let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
+            match words.next() {
+                Some("begin") => {
+                    let name = words.next().unwrap_or("").to_owned();
+                    watch.begin(&format!("{title}: {name}"), number(words.next()));
+                }
+                Some("at") => watch.advance(number(words.next())),
+                Some("end") => watch.end(),
+                _ => {}
+            }
+        }
+        let status = child.wait().map_err(|e| Error::from_io("wait for", &program, e))?;
+        let _only_a_request = std::fs::remove_file(&spec_path);
+        match Cell::read(result).ok().filter(|cell| cell.is_of(spec)) {
+            Some(cell) => Ok(cell),
+            None => {
+                let failure = format!("its process ended without a result: {status}");
+                Ok(Cell { failure: Some(failure), ..Cell::new(spec.clone()) })
+            }
+        }
+    }
+}
+
+fn create_dir(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|e| Error::from_io("create", path, e))
+}
+
+fn remove_dir(path: &Path) -> Result<()> {
+    std::fs::remove_dir_all(path).map_err(|e| Error::from_io("remove", path, e))
+}
+
+fn copy_dir(from: &Path, to: &Path) -> Result<()> {
+    create_dir(to)?;
+    let entries = std::fs::read_dir(from).map_err(|e| Error::from_io("list", from, e))?;
+    for entry in entries {
+        let entry = entry.map_err(|e| Error::from_io("list", from, e))?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        match is_dir {
+            true => copy_dir(&source, &target)?,
+            false => std::fs::copy(&source, &target).map(drop).map_err(|e| Error::from_io("copy", &source, e))?,
+        }
+    }
+    Ok(())
+}
+
+/// Writes `value` as JSON, whole or not at all.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
+    let part = path.with_extension("part");
+    std::fs::write(&part, text + "\n").map_err(|e| Error::from_io("write", &part, e))?;
+    std::fs::rename(&part, path).map_err(|e| Error::from_io("rename", &part, e))
+}

@@ -1,0 +1,137 @@
+//! A list of workloads over one database, one after the other.
+
+use crate::engine::Setup;
+use crate::key_space::KeySpace;
+use crate::phase::{Bench, Phase, Watch};
+use crate::record::Values;
+use crate::report::PhaseReport;
+use crate::size::Sizes;
+use crate::store::Store;
+use crate::workload::Workload;
+use firn_base::clock::Clock;
+use firn_base::{Error, Result};
+use firndb::Durability;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunConfig {
+    /// Records in the database once it is loaded.
+    pub records: u64,
+    /// Operations of each workload but a load, which has one per record.
+    pub operations: u64,
+    /// Seconds that each workload but a load goes on at least.
+    pub seconds_min: u64,
+    /// Threads that issue operations.
+    pub threads: usize,
+    /// Sizes of keys.
+    pub key_sizes: Sizes,
+    /// What values are like.
+    pub values: Values,
+    /// What to run, in order.
+    pub workloads: Vec<Workload>,
+    /// What a write must survive before it counts as done.
+    #[serde(with = "as_word")]
+    pub durability: Durability,
+    /// Operations per second, for an open loop.
+    pub rate: Option<f64>,
+    /// The zipfian parameter.
+    pub theta: f64,
+}
+
+mod as_word {
+    use firndb::Durability;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(durability: &Durability, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(durability)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Durability, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl RunConfig {
+    /// The keys.
+    ///
+    /// # Errors
+    /// [`firn_base::ErrorKind::Invalid`] if so short keys cannot hold so many records.
+    pub fn keys(&self) -> Result<KeySpace> {
+        KeySpace::new(self.key_sizes, self.records)
+    }
+
+    /// Refuses what cannot be run, before anything is.
+    ///
+    /// # Errors
+    /// [`firn_base::ErrorKind::Invalid`] saying what is wrong.
+    pub fn check(&self) -> Result<()> {
+        self.keys()?;
+        self.values.check()?;
+        let wrong = [
+            (self.operations == 0, "a benchmark needs at least one operation"),
+            (self.threads == 0, "a benchmark needs at least one thread"),
+            (self.workloads.is_empty(), "a benchmark needs at least one workload"),
+            (!(0.0..1.0).contains(&self.theta), "theta must be at least 0 and below 1"),
+            (self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0), "the rate must be above 0"),
+        ];
+        wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, what)| Err(Error::invalid(what)))
+    }
+
+    /// Bytes of keys and values once all is loaded.
+    pub fn loaded_bytes(&self) -> u64 {
+        (self.records as f64 * (self.key_sizes.mean() + self.values.sizes.mean())) as u64
+    }
+
+    /// Bytes of disk that a run may take at its highest.
+    pub fn bytes_needed(&self) -> u64 {
+        // Twice the data while a level is rewritten, once more for the log and what waits to be removed.
+        self.loaded_bytes().saturating_mul(3) + (256 << 20)
+    }
+
+    /// Whether it begins with an empty database.
+    pub fn fills(&self) -> bool {
+        self.workloads.first().is_some_and(Workload::fills)
+    }
+
+    /// Tells `setup` what an engine must know of the records.
+    pub fn describe_records(&self, setup: &mut Setup) {
+        setup.records_max = self.records * 2;
+        setup.key_bytes_max = self.key_sizes.max();
+        setup.value_bytes_max = self.values.sizes.max();
+    }
+}
+
+/// Runs the workloads of `config` on `store`, waiting in between until the store is at rest. Each report goes to `done`
+/// as soon as it is there.
+///
+/// # Errors
+/// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong answer.
+pub fn run(
+    store: Arc<dyn Store>,
+    setup: &Setup,
+    config: &RunConfig,
+    clock: &Clock,
+    watch: &dyn Watch,
+    done: &mut dyn FnMut(PhaseReport),
+) -> Result<()> {
+    config.check()?;
+    let (keys, workloads) = (config.keys()?, &config.workloads);
+    let bench = Bench::new(store, &setup.directory, keys, config.values, workloads, config.operations, clock.clone())?;
+    for workload in workloads {
+        let operations = if workload.fills() { config.records } else { config.operations };
+        let phase = Phase {
+            workload: workload.clone(),
+            operations,
+            threads: config.threads,
+            durability: config.durability,
+            seconds_min: config.seconds_min,
+            rate: config.rate,
+            theta: config.theta,
+            settle: true,
+        };
+        done(bench.run(&phase, watch)?);
+    }
+    Ok(())
+}

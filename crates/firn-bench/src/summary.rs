@@ -1,0 +1,215 @@
+//! From cells to what they say: medians and spreads over rounds, and ratios within a round.
+
+use crate::cell::Cell;
+use crate::report::PhaseReport;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Bytes that an engine counts and those that the kernel counts for its process may differ by this share.
+const AGREEMENT: f64 = 0.02;
+/// Below so many bytes nobody cares.
+const NOTED_BYTES: u64 = 64 << 20;
+
+/// A figure over the rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these; nothing of nothing.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = figures.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        Some(Self { median, min, max })
+    }
+}
+
+/// One workload on one engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadSummary {
+    /// The workload.
+    pub workload: String,
+    /// The engine.
+    pub engine: String,
+    /// Operations per second.
+    pub operations_per_second: Spread,
+    /// Seconds to zero compaction debt.
+    pub settled_seconds: Spread,
+    /// Latencies in microseconds: median, 99 %, 99.9 % and 99.99 %.
+    pub latency_us: [Spread; 4],
+    /// Bytes written to the SSD by the engine's count, to zero compaction debt.
+    pub written_bytes: Spread,
+    /// Bytes read from storage by the kernel's count for the process.
+    pub os_read_bytes: Option<Spread>,
+    /// Bytes written to the SSD per byte that the workload wrote.
+    pub write_amplification: Option<Spread>,
+    /// Bytes of storage in use at the end per byte of the records loaded.
+    pub space_amplification: Spread,
+    /// Microseconds of CPU per operation.
+    pub cpu_us_per_operation: Spread,
+    /// The largest resident set, the check of the answers left out.
+    pub peak_memory_bytes: Option<Spread>,
+    /// Seconds that writers were held back.
+    pub stall_seconds: Option<Spread>,
+    /// What this engine has over what the first one has, in the same round.
+    pub ratio: Option<Ratios>,
+}
+
+/// An engine's figures over the first engine's, round by round.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ratios {
+    /// Operations per second: more is better.
+    pub operations_per_second: Spread,
+    /// Latency that 99.9 % did not exceed: less is better.
+    pub p99_9: Spread,
+    /// Bytes written: less is better. Nothing if the first engine wrote none.
+    pub written_bytes: Option<Spread>,
+    /// Seconds to zero compaction debt: less is better.
+    pub settled_seconds: Spread,
+}
+
+/// What a run says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// By workload, then engine, in the order in which they were asked for.
+    pub workloads: Vec<WorkloadSummary>,
+    /// Operations per second as a ratio, for "engine/first engine": in each round the geometric mean over the workloads,
+    /// of those the median.
+    pub geomean_ratio: BTreeMap<String, f64>,
+    /// The same with its spread.
+    pub geomean_spread: BTreeMap<String, Spread>,
+    /// What a reader must know: failures, and counts that do not agree.
+    pub notes: Vec<String>,
+}
+
+impl Summary {
+    /// Of `cells`, whose first engine is what the others are compared with.
+    pub fn of(cells: &[Cell]) -> Self {
+        let mut summary = Self::default();
+        let Some(first) = cells.first() else { return summary };
+        let mut engines: Vec<&str> = Vec::new();
+        for cell in cells {
+            if !engines.contains(&cell.engine.as_str()) {
+                engines.push(&cell.engine);
+            }
+        }
+        for (index, workload) in first.config.workloads.iter().enumerate() {
+            for engine in &engines {
+                let runs = phases(cells, engine, index);
+                let base = phases(cells, engines[0], index);
+                summary.workloads.extend(summarize(workload.name(), engine, &runs, &base, first));
+            }
+        }
+        for engine in &engines[1..] {
+            let ratios = cells.iter().filter(|cell| cell.engine == *engine).filter_map(|cell| geomean(cells, cell));
+            if let Some(spread) = Spread::of(ratios) {
+                let name = format!("{engine}/{}", engines[0]);
+                summary.geomean_ratio.insert(name.clone(), spread.median);
+                summary.geomean_spread.insert(name, spread);
+            }
+        }
+        summary.notes = cells.iter().flat_map(notes).collect();
+        summary
+    }
+}
+
+/// What `engine` reported of the workload at `index`, by round.
+fn phases<'a>(cells: &'a [Cell], engine: &str, index: usize) -> BTreeMap<u32, &'a PhaseReport> {
+    let of_engine = cells.iter().filter(|cell| cell.engine == engine);
+    of_engine.filter_map(|cell| Some((cell.round, cell.phases.get(index)?))).collect()
+}
+
+fn summarize(
+    workload: &str,
+    engine: &str,
+    runs: &BTreeMap<u32, &PhaseReport>,
+    base: &BTreeMap<u32, &PhaseReport>,
+    any: &Cell,
+) -> Option<WorkloadSummary> {
+    let spread = |figure: &dyn Fn(&PhaseReport) -> f64| Spread::of(runs.values().map(|run| figure(run)));
+    let some = |figure: &dyn Fn(&PhaseReport) -> Option<f64>| Spread::of(runs.values().filter_map(|run| figure(run)));
+    let loaded = any.config.loaded_bytes().max(1) as f64;
+    Some(WorkloadSummary {
+        workload: workload.to_owned(),
+        engine: engine.to_owned(),
+        operations_per_second: spread(&|run| run.operations_per_second)?,
+        settled_seconds: spread(&PhaseReport::settled_seconds)?,
+        latency_us: [
+            spread(&|run| run.latency.p50_us)?,
+            spread(&|run| run.latency.p99_us)?,
+            spread(&|run| run.latency.p99_9_us)?,
+            spread(&|run| run.latency.p99_99_us)?,
+        ],
+        written_bytes: spread(&|run| run.written_bytes() as f64)?,
+        os_read_bytes: some(&|run| run.os_read_bytes.map(|bytes| bytes as f64)),
+        write_amplification: some(&PhaseReport::write_amplification),
+        space_amplification: spread(&|run| run.engine.space_bytes as f64 / loaded)?,
+        cpu_us_per_operation: spread(&PhaseReport::cpu_us_per_operation)?,
+        peak_memory_bytes: some(&|run| Some(run.peak_memory_bytes?.saturating_sub(run.checker_bytes) as f64)),
+        stall_seconds: some(&|run| run.engine.stall_seconds),
+        ratio: if std::ptr::eq(first(runs)?, first(base)?) { None } else { ratios(runs, base) },
+    })
+}
+
+fn first<'a>(runs: &BTreeMap<u32, &'a PhaseReport>) -> Option<&'a PhaseReport> {
+    runs.values().next().copied()
+}
+
+fn ratios(runs: &BTreeMap<u32, &PhaseReport>, base: &BTreeMap<u32, &PhaseReport>) -> Option<Ratios> {
+    let of = |figure: &dyn Fn(&PhaseReport) -> f64| {
+        let in_round = |(round, run): (&u32, &&PhaseReport)| {
+            let beside = figure(base.get(round)?);
+            (beside > 0.0).then(|| figure(run) / beside)
+        };
+        Spread::of(runs.iter().filter_map(in_round))
+    };
+    Some(Ratios {
+        operations_per_second: of(&|run| run.operations_per_second)?,
+        p99_9: of(&|run| run.latency.p99_9_us)?,
+        written_bytes: of(&|run| run.written_bytes() as f64),
+        settled_seconds: of(&PhaseReport::settled_seconds)?,
+    })
+}
+
+/// The geometric mean over the workloads of `cell`'s operations per second over those of the first engine in its round;
+/// nothing unless both have all.
+fn geomean(cells: &[Cell], cell: &Cell) -> Option<f64> {
+    let base = cells.iter().find(|other| other.engine == cells[0].engine && other.round == cell.round)?;
+    let count = cell.config.workloads.len();
+    if cell.phases.len() < count || base.phases.len() < count || count == 0 {
+        return None;
+    }
+    let pairs = cell.phases.iter().zip(&base.phases);
+    let logarithms: f64 =
+        pairs.map(|(run, beside)| (run.operations_per_second / beside.operations_per_second).ln()).sum();
+    Some((logarithms / count as f64).exp())
+}
+
+fn notes(cell: &Cell) -> Vec<String> {
+    let place = format!("{} round {}", cell.engine, cell.round + 1);
+    let mut notes: Vec<String> = cell.failure.iter().map(|failure| format!("{place} failed: {failure}")).collect();
+    for phase in &cell.phases {
+        let (counted, seen) = (phase.written_bytes(), phase.os_written_bytes.unwrap_or(0));
+        let apart = counted.abs_diff(seen);
+        if apart > NOTED_BYTES && apart as f64 > AGREEMENT * seen as f64 {
+            let percent = (counted as f64 / seen.max(1) as f64 - 1.0) * 100.0;
+            notes.push(format!(
+                "{place}, {}: the engine counted {counted} bytes written, the kernel {seen} ({percent:+.1} %)",
+                phase.workload
+            ));
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests;
