@@ -2,7 +2,7 @@
 
 use firn_base::clock::Clock;
 use firn_base::{ErrorKind, Result};
-use firn_bench::{Counters, Silent, Store, Workload, YcsbConfig, YcsbReport, ycsb};
+use firn_bench::{Compression, Counters, PhaseReport, RunConfig, Setup, Silent, Store, Values, Workload};
 use firndb::Durability;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,11 +22,21 @@ enum Fault {
     FindsNothing,
     /// Scans go over the entries twice.
     RepeatsEntries,
+    /// Scans leave every fifth entry out.
+    SkipsEntries,
+    /// Scans end early.
+    EndsScans,
+    /// Scans show values as they were at the first.
+    ScansThePast,
+    /// Every hundredth delete is acknowledged and forgotten.
+    LosesDeletes,
 }
 
 #[derive(Default)]
 struct Map {
     entries: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Each key's first value.
+    past: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     calls: AtomicU64,
 }
 
@@ -42,6 +52,14 @@ impl Store for Faulty {
     fn put(&self, key: &[u8], value: &[u8], _durability: Durability) -> Result<()> {
         if !self.strikes(Fault::LosesPuts) {
             self.0.entries.lock().expect("a lock").insert(key.to_vec(), value.to_vec());
+            self.0.past.lock().expect("a lock").entry(key.to_vec()).or_insert(value.to_vec());
+        }
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8], _durability: Durability) -> Result<()> {
+        if !self.strikes(Fault::LosesDeletes) {
+            self.0.entries.lock().expect("a lock").remove(key);
         }
         Ok(())
     }
@@ -65,11 +83,18 @@ impl Store for Faulty {
     }
 
     fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let rounds = if self.1 == Fault::RepeatsEntries { 2 } else { 1 };
-        let entries = self.0.entries.lock().expect("a lock");
+        let of = if self.1 == Fault::ScansThePast { &self.0.past } else { &self.0.entries };
+        let entries = of.lock().expect("a lock");
+        let (rounds, count) = match self.1 {
+            Fault::RepeatsEntries => (2, count),
+            Fault::EndsScans => (1, count / 2),
+            _ => (1, count),
+        };
         for _ in 0..rounds {
             let bounds = (Bound::Included(from), Bound::Unbounded);
-            entries.range::<[u8], _>(bounds).take(count).for_each(|(key, value)| see(key, value));
+            let all = entries.range::<[u8], _>(bounds).take(count).enumerate();
+            let left_out = |index: usize| self.1 == Fault::SkipsEntries && index % 5 == 4;
+            all.filter(|(index, _)| !left_out(*index)).for_each(|(_, (key, value))| see(key, value));
         }
         Ok(())
     }
@@ -87,56 +112,81 @@ impl Store for Faulty {
     }
 }
 
-fn run(fault: Fault, workloads: &[Workload]) -> Result<YcsbReport> {
-    let config = YcsbConfig {
+fn run(fault: Fault, workloads: &[&str]) -> Result<Vec<PhaseReport>> {
+    let config = RunConfig {
         records: 2000,
         operations: 5000,
+        seconds_min: 0,
         threads: 4,
-        key_bytes: 16,
-        value_bytes: 100,
-        workloads: workloads.to_vec(),
+        key_sizes: "16-20".parse()?,
+        values: Values::new("40-200".parse()?),
+        workloads: workloads.iter().map(|name| name.parse()).collect::<Result<_>>()?,
         durability: Durability::Process,
-        seconds_max: None,
         rate: None,
         theta: 0.99,
     };
-    ycsb(Arc::new(Faulty(Map::default(), fault)), &config, &Clock::system(), &Silent)
+    let directory = std::env::temp_dir();
+    let setup = Setup {
+        directory,
+        memory_bytes: 0,
+        compression: Compression::None,
+        direct_io: false,
+        background_threads: 0,
+        records_max: 0,
+        key_bytes_max: 0,
+        value_bytes_max: 0,
+        pm: None,
+        extra: BTreeMap::new(),
+    };
+    let store = Arc::new(Faulty(Map::default(), fault));
+    let mut reports = Vec::new();
+    firn_bench::run(store, &setup, &config, &Clock::system(), &Silent, &mut |report| reports.push(report))?;
+    Ok(reports)
 }
 
 #[test]
 fn an_honest_store_passes_every_workload() {
-    let all = Workload::NAMES.map(|(_, workload)| workload);
-    let report = run(Fault::None, &all).expect("right answers");
-    assert_eq!(report.phases.len(), all.len());
-    for phase in &report.phases {
-        let expected = if phase.workload == "load" { 2000 } else { 5000 };
-        assert_eq!(phase.operations, expected);
-        assert_eq!(phase.timeline.seconds.iter().sum::<u64>(), expected);
-        assert_eq!(phase.latency.operations, phase.latency_by_sort.values().map(|sort| sort.operations).sum::<u64>());
+    let mut all: Vec<&str> = Workload::names().map(|(name, _)| name).filter(|name| !name.contains(':')).collect();
+    all.push("mixed:40/40/20");
+    let reports = run(Fault::None, &all).expect("right answers");
+    assert_eq!(reports.len(), all.len());
+    for report in &reports {
+        let fills = report.workload.parse::<Workload>().expect("a workload").fills();
+        let expected = if fills { 2000 } else { 5000 };
+        assert_eq!(report.operations, expected, "{}", report.workload);
+        assert_eq!(report.timeline.seconds.iter().sum::<u64>(), expected);
+        assert_eq!(report.latency.operations, report.latency_by_sort.values().map(|sort| sort.operations).sum::<u64>());
+        assert!(report.quantiles.is_sorted());
+        assert!(report.checker_bytes >= 2000 * 8);
     }
-    assert_eq!(report.phases[0].user_bytes, 2000 * 116);
 }
 
 #[test]
 fn every_fault_is_found() {
-    use Workload::{A, C, D, E, F, Load};
-    for (fault, workload) in [
-        (Fault::LosesPuts, C),
-        (Fault::LosesPuts, A),
-        (Fault::FlipsBits, C),
-        (Fault::MixesKeysUp, C),
-        (Fault::FindsNothing, D),
-        (Fault::FindsNothing, F),
-        (Fault::RepeatsEntries, E),
+    for (fault, workloads) in [
+        (Fault::LosesPuts, "load,c"),
+        (Fault::LosesPuts, "load,a"),
+        (Fault::FlipsBits, "load,c"),
+        (Fault::MixesKeysUp, "load,c"),
+        (Fault::MixesKeysUp, "load,readmissing"),
+        (Fault::FindsNothing, "load,d"),
+        (Fault::FindsNothing, "load,f"),
+        (Fault::RepeatsEntries, "load,e"),
+        (Fault::SkipsEntries, "load,e"),
+        (Fault::EndsScans, "load,readseq"),
+        (Fault::ScansThePast, "load,o,e"),
+        (Fault::LosesDeletes, "load,deleterandom,scanafterdelete"),
+        (Fault::LosesDeletes, "load,deleterandom,u"),
     ] {
-        let error = run(fault, &[Load, workload]).expect_err("a wrong answer");
-        assert_eq!(error.kind(), ErrorKind::Corruption, "{fault:?}: {error}");
+        let workloads: Vec<&str> = workloads.split(',').collect();
+        let error = run(fault, &workloads).expect_err("a wrong answer");
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{fault:?} {workloads:?}: {error}");
         assert!(error.to_string().contains("a wrong answer"), "{fault:?}: {error}");
     }
 }
 
 #[test]
 fn a_database_that_was_not_loaded_is_said_to_be_so() {
-    let error = run(Fault::None, &[Workload::C]).expect_err("nothing there");
+    let error = run(Fault::None, &["c"]).expect_err("nothing there");
     assert!(error.to_string().contains("is the database loaded"), "{error}");
 }
