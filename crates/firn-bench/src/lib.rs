@@ -39,6 +39,6 @@ pub use report::{PhaseReport, Timeline};
 pub use run::{RunConfig, run};
 pub use size::Sizes;
 pub use store::{Counters, Store, Traffic};
-pub use summary::{Spread, Summary, WorkloadSummary};
+pub use summary::{Ratios, Spread, Summary, WorkloadSummary};
 pub use workload::Workload;
 pub use zipf::Zipf;

@@ -3,13 +3,33 @@
 use crate::config::Settings;
 use crate::exit::{self, Outcome};
 use crate::{bench, export, get_put, load, maintain, scan, stats, verify};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use firn_bench::{Engines, Firn};
 use std::path::PathBuf;
 
 /// Read, write, load, export, check and measure FirnDB databases.
 #[derive(Debug, Parser)]
 #[command(name = "firn", version, after_help = exit::HELP, arg_required_else_help = true)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Measure engines side by side.
+#[derive(Debug, Parser)]
+#[command(version, after_help = exit::HELP, arg_required_else_help = true)]
+pub(crate) struct BenchCli {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    bench: bench::Bench,
+}
+
+/// What all verbs share.
+#[derive(Debug, Args)]
+struct Common {
     /// TOML file with options of the engine; without it, firn.toml where firn is started, if it is there
     #[arg(
         long,
@@ -22,8 +42,12 @@ pub(crate) struct Cli {
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
-    #[command(subcommand)]
-    verb: Verb,
+}
+
+impl Common {
+    fn settings(self) -> Outcome<Settings> {
+        self.settings.over_file(self.config.as_deref())
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -58,22 +82,28 @@ enum Verb {
 
 impl Cli {
     pub(crate) fn run(self) -> Outcome {
-        let options = self.settings.options(self.config.as_deref())?;
+        let settings = self.common.settings()?;
         match self.verb {
-            Verb::Get(verb) => verb.run(options),
-            Verb::Put(verb) => verb.run(options),
-            Verb::Del(verb) => verb.run(options),
-            Verb::Scan(verb) => verb.run(options),
-            Verb::Dump(verb) => verb.run(options),
-            Verb::Stats(verb) => verb.run(options),
-            Verb::Verify(verb) => verb.run(options),
-            Verb::Repair(verb) => verb.run(options),
-            Verb::Compact(verb) => verb.run(options),
-            Verb::Checkpoint(verb) => verb.run(options),
-            Verb::Load(verb) => verb.run(options),
-            Verb::Export(verb) => verb.run(options),
-            Verb::Bench(verb) => verb.run(options),
+            Verb::Get(verb) => verb.run(settings.into_options()?),
+            Verb::Put(verb) => verb.run(settings.into_options()?),
+            Verb::Del(verb) => verb.run(settings.into_options()?),
+            Verb::Scan(verb) => verb.run(settings.into_options()?),
+            Verb::Dump(verb) => verb.run(settings.into_options()?),
+            Verb::Stats(verb) => verb.run(settings.into_options()?),
+            Verb::Verify(verb) => verb.run(settings.into_options()?),
+            Verb::Repair(verb) => verb.run(settings.into_options()?),
+            Verb::Compact(verb) => verb.run(settings.into_options()?),
+            Verb::Checkpoint(verb) => verb.run(settings.into_options()?),
+            Verb::Load(verb) => verb.run(settings.into_options()?),
+            Verb::Export(verb) => verb.run(settings.into_options()?),
+            Verb::Bench(verb) => verb.run(settings, &Engines::new(Firn::all()), &["bench"]),
         }
+    }
+}
+
+impl BenchCli {
+    pub(crate) fn run(self, engines: &Engines) -> Outcome {
+        self.bench.run(self.common.settings()?, engines, &[])
     }
 }
 
@@ -85,5 +115,6 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+        BenchCli::command().debug_assert();
     }
 }

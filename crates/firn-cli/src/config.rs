@@ -103,14 +103,39 @@ impl FromStr for Compression {
 }
 
 impl Settings {
-    /// The options, from these settings (command line and environment) before those of the file.
-    pub(crate) fn options(self, file: Option<&Path>) -> Outcome<Options> {
+    /// These settings (command line and environment) before those of the file.
+    pub(crate) fn over_file(self, file: Option<&Path>) -> Outcome<Self> {
         let in_file = match file {
             Some(path) => Self::read(path)?,
             None if Path::new(FILE_BY_DEFAULT).exists() => Self::read(FILE_BY_DEFAULT.as_ref())?,
             None => Self::default(),
         };
-        self.or(in_file).into_options()
+        Ok(self.or(in_file))
+    }
+
+    /// What all engines of a comparison are given: their defaults are process durability and no compression, and what
+    /// only FirnDB knows is said to it alone.
+    pub(crate) fn for_bench(self) -> Outcome<Options> {
+        let alone = [
+            ("profile", self.profile.is_some()),
+            ("write-buffer", self.write_buffer.is_some()),
+            ("block-cache", self.block_cache.is_some()),
+            ("filter-bits", self.filter_bits.is_some()),
+            ("max-open-files", self.max_open_files.is_some()),
+            ("pm-backend", self.pm_backend.is_some()),
+        ];
+        if let Some((name, _)) = alone.iter().find(|(_, is_set)| *is_set) {
+            return Err(Failure::usage(format!(
+                "--{name} is FirnDB's alone: name the profile in --engines, its options with --set, persistent memory \
+                 with --pm-dir"
+            )));
+        }
+        let own = Self {
+            durability: Some(Word(Durability::Process)),
+            compression: Some(Word(Compression(Codec::None))),
+            ..Self::default()
+        };
+        self.or(own).into_options()
     }
 
     fn read(path: &Path) -> Outcome<Self> {
@@ -142,7 +167,8 @@ impl Settings {
         }
     }
 
-    fn into_options(self) -> Outcome<Options> {
+    /// The options.
+    pub(crate) fn into_options(self) -> Outcome<Options> {
         let default = Options::default();
         let pm = self.pm()?;
         Ok(Options {

@@ -80,29 +80,67 @@ fn quick_leaves_nothing_behind() {
     assert!(full.stderr.contains("--dir"), "{}", full.stderr);
 }
 
+/// `firn bench ycsb` on few small records.
+fn ycsb(firn: &Firn, rest: &[&str]) -> Ran {
+    let few = ["--dir", ".", "--records", "2000", "--ops", "2000", "--threads", "2", "--value-size", "100"];
+    let mut command = firn.command("bench");
+    let few = few.chunks(2).filter(|pair| !rest.contains(&pair[0])).flatten();
+    firn.try_command(command.arg("ycsb").args(few).args(rest))
+}
+
 #[test]
-fn every_workload_runs_and_a_later_run_finds_its_records() {
+fn every_workload_runs_in_rounds() {
     let firn = Firn::new();
-    let sizes = ["--db", "db", "--records", "2000", "--ops", "2000", "--threads", "2", "--value-size", "100"];
-    let ycsb = |rest: &[&str]| {
-        let mut command = firn.command("bench");
-        firn.try_command(command.arg("ycsb").args(sizes).args(["--durability", "process"]).args(rest))
-    };
-    let first = ycsb(&["--json", "-"]);
-    assert_eq!(first.code, 0, "{}", first.stderr);
-    assert_eq!(json(&first)["phases"][0]["operations"], 2000);
-    let second = ycsb(&["--workloads", "a,b,c,ur,d,e,f,update", "--json", "report.json"]);
-    assert_eq!(second.code, 0, "{}", second.stderr);
-    assert!(second.text().contains("p99.99"));
+    let ran = ycsb(&firn, &["--workloads", "load,a,b,c,d,e,f,u,o", "--rounds", "2", "--json", "report.json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.text().contains("p99.99"));
     let report: Value = serde_json::from_slice(&std::fs::read(firn.path("report.json")).expect("bytes")).expect("JSON");
-    assert_eq!(report["phases"].as_array().map(Vec::len), Some(8));
-    let open_loop = ycsb(&["--workloads", "c", "--rate", "20000", "--json", "-"]);
-    assert!(json(&open_loop)["phases"][0]["seconds"].as_f64() > Some(0.09));
-    assert_eq!(ycsb(&["--workloads", "c", "--key-size", "3"]).code, 3);
-    // Keys of another size are not there: said at once, and not measured.
-    let other = ycsb(&["--workloads", "c", "--key-size", "20"]);
-    assert_eq!(other.code, 4);
-    assert!(other.stderr.contains("is the database loaded"), "{}", other.stderr);
+    assert_eq!(report["schema"], "firn-bench/1");
+    assert_eq!(report["cells"].as_array().map(Vec::len), Some(2));
+    assert_eq!(report["cells"][1]["phases"].as_array().map(Vec::len), Some(9));
+    assert_eq!(report["cells"][0]["phases"][0]["operations"], 2000);
+    assert_eq!(report["config"]["durability"], "process");
+    let open_loop = ycsb(&firn, &["--workloads", "c", "--rate", "20000", "--json", "-"]);
+    assert!(json(&open_loop)["cells"][0]["phases"][0]["seconds"].as_f64() > Some(0.09));
+    assert_eq!(std::fs::read_dir(firn.path(".")).expect("a directory").count(), 1, "only the report is left");
+}
+
+#[test]
+fn cells_that_are_done_are_not_run_again() {
+    let firn = Firn::new();
+    let kept = ["--workloads", "load,c", "--cells", "cells", "--json", "-"];
+    let (first, again) = (json(&ycsb(&firn, &kept)), json(&ycsb(&firn, &kept)));
+    assert_eq!(first["cells"], again["cells"]);
+    let more = json(&ycsb(&firn, &[&kept[..], &["--rounds", "2"]].concat()));
+    assert_eq!(more["cells"][0], first["cells"][0]);
+    assert_ne!(more["cells"][1]["phases"], first["cells"][0]["phases"]);
+    let other = json(&ycsb(&firn, &[&kept[..], &["--theta", "0.5"]].concat()));
+    assert_ne!(other["cells"][0]["phases"], first["cells"][0]["phases"], "what was not asked for was taken");
+}
+
+#[test]
+fn what_cannot_be_compared_is_said_before_it_starts() {
+    let firn = Firn::new();
+    for (arguments, code, word) in [
+        (&["--engines", "rockdb"][..], 3, "firn:classic"),
+        (&["--workloads", "load,z"], 3, "there are load"),
+        (&["--key-size", "3"], 3, "key size"),
+        (&["--value-size", "8"], 3, "value size"),
+        (&["--theta", "1.5"], 3, "theta"),
+        (&["--write-buffer", "1M"], 2, "--set"),
+        (&["--set", "rocksdb.block_bytes=4096"], 3, "does not run"),
+        (&["--set", "nonsense"], 2, "block_bytes"),
+        (&["--memory-limit", "1000T"], 3, "--memory-limit"),
+        (&["--records", "1000000000000"], 6, "--dir"),
+    ] {
+        let ran = ycsb(&firn, arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(word), "{arguments:?}: {}", ran.stderr);
+    }
+    // What an engine refuses is its cell's failure.
+    let refused = ycsb(&firn, &["--set", "firn:classic.colour=blue", "--workloads", "load"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.text().contains("option colour"), "{}", refused.text());
 }
 
 #[test]

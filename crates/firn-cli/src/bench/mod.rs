@@ -1,5 +1,6 @@
-//! `firn bench`: measures, and shows what came of it.
+//! `firn bench`: measures, and shows what came of it. `firn-peers` has the same verbs, with other engines beside FirnDB.
 
+mod cell;
 mod interrupt;
 mod quick;
 mod tables;
@@ -7,9 +8,10 @@ mod ycsb;
 
 pub(crate) use interrupt::wait_if_interrupted;
 
+use crate::config::Settings;
 use crate::exit::Outcome;
 use clap::{Args, Subcommand};
-use firndb::Options;
+use firn_bench::Engines;
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
@@ -21,15 +23,20 @@ pub(crate) struct Bench {
 enum Kind {
     /// Is anything badly wrong? In a temporary directory, under three minutes
     Quick(quick::Quick),
-    /// Workloads over a database of your own: load, a to f, ur (uniform reads), update
-    Ycsb(ycsb::Ycsb),
+    /// Workloads on several engines, each in a process of its own, in rounds
+    Ycsb(Box<ycsb::Ycsb>),
+    /// Run one engine in one round: what `ycsb` starts
+    #[command(hide = true)]
+    Cell(cell::Cell),
 }
 
 impl Bench {
-    pub(crate) fn run(self, options: Options) -> Outcome {
+    /// `verbs` are the words on the command line before the kind of benchmark.
+    pub(crate) fn run(self, settings: Settings, engines: &Engines, verbs: &[&str]) -> Outcome {
         match self.kind {
-            Kind::Quick(quick) => quick.run(options),
-            Kind::Ycsb(ycsb) => ycsb.run(options),
+            Kind::Quick(quick) => quick.run(settings.into_options()?),
+            Kind::Ycsb(ycsb) => ycsb.run(settings, engines, &[verbs, &["cell"]].concat()),
+            Kind::Cell(cell) => cell.run(engines),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::byte_size::ByteSize;
 use crate::output::table;
-use comfy_table::Table;
-use firn_bench::{PhaseReport, QuickReport};
+use comfy_table::{CellAlignment, Table};
+use firn_bench::{MatrixReport, PhaseReport, QuickReport, Ratios, Spread, Summary, Workload};
 use std::fmt::Write;
 
 /// Rate and latencies, one line per workload.
@@ -19,41 +19,80 @@ pub(super) fn latency_table(phases: &[PhaseReport]) -> Table {
     table(&header, rows.collect(), true)
 }
 
-/// What else was measured, one line per workload.
-pub(super) fn resource_table(phases: &[PhaseReport]) -> Table {
+/// A line per workload and engine, with what it has over the first engine.
+pub(super) fn summary_table(summary: &Summary) -> Table {
     let header = [
         "workload",
-        "seconds",
-        "settle s",
-        "min/s",
-        "median/s",
+        "engine",
+        "ops/s",
+        "ratio",
+        "p50",
+        "p99",
+        "p99.9",
+        "p99.99",
+        "settled s",
         "written",
+        "ratio",
         "per byte",
-        "by the OS",
-        "stall s",
-        "CPU s",
-        "peak memory",
+        "read",
         "space",
+        "CPU us",
+        "memory",
+        "stall s",
     ];
-    let rows = phases.iter().map(|phase| {
-        let bytes = |bytes: u64| ByteSize(bytes).to_string();
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        vec![
-            described(phase),
-            format!("{:.1}", phase.seconds),
-            or_dash(phase.settle_seconds.map(|seconds| format!("{seconds:.1}"))),
-            count(phase.timeline.min as f64),
-            count(phase.timeline.median as f64),
-            bytes(phase.written_bytes),
-            or_dash(phase.written_per_byte().map(|ratio| format!("{ratio:.2}"))),
-            or_dash(phase.os_written_bytes.map(bytes)),
-            format!("{:.1}", phase.stall_seconds),
-            format!("{:.1}", phase.cpu_seconds),
-            or_dash(phase.peak_memory_bytes.map(bytes)),
-            bytes(phase.space_bytes),
-        ]
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let bytes = |bytes: f64| ByteSize(bytes as u64).to_string();
+    let rows = summary.workloads.iter().map(|row| {
+        let ratio = |of: &dyn Fn(&Ratios) -> Option<Spread>| {
+            or_dash(row.ratio.as_ref().and_then(of).map(|ratio| format!("{:.2}", ratio.median)))
+        };
+        let mut cells = vec![row.workload.clone(), row.engine.clone(), count(row.operations_per_second.median)];
+        cells.push(ratio(&|ratios| Some(ratios.operations_per_second)));
+        cells.extend(row.latency_us.map(|latency| micros(latency.median)));
+        cells.extend([
+            format!("{:.1}", row.settled_seconds.median),
+            bytes(row.written_bytes.median),
+            ratio(&|ratios| ratios.written_bytes),
+            or_dash(row.write_amplification.map(|ratio| format!("{:.2}", ratio.median))),
+            or_dash(row.os_read_bytes.map(|read| bytes(read.median))),
+            format!("{:.2}", row.space_amplification.median),
+            format!("{:.1}", row.cpu_us_per_operation.median),
+            or_dash(row.peak_memory_bytes.map(|peak| bytes(peak.median))),
+            or_dash(row.stall_seconds.map(|stall| format!("{:.1}", stall.median))),
+        ]);
+        cells
     });
-    table(&header, rows.collect(), true)
+    let mut table = table(&header, rows.collect(), true);
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Left);
+    }
+    table
+}
+
+/// The geometric means.
+pub(super) fn ratios(summary: &Summary) -> String {
+    let line = |(name, spread): (&String, &Spread)| {
+        let Spread { median, min, max } = spread;
+        format!("operations/s, {name}, geometric mean over the workloads: {median:.3} ({min:.3} to {max:.3})")
+    };
+    summary.geomean_spread.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What a reader must know beside the figures.
+pub(super) fn notes(report: &MatrixReport) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| {
+        // A `String` takes everything that is written to it.
+        let _never_fails = writeln!(text, "{line}");
+    };
+    let syncs: Vec<String> = report.cells.iter().map(|cell| micros(cell.device_sync_us)).collect();
+    line(format!("device sync (4 KiB, median), by cell: {}", syncs.join(", ")));
+    let checker = report.cells.iter().flat_map(|cell| &cell.phases).map(|phase| phase.checker_bytes).max();
+    line(format!("memory of the check, left out above: {}", ByteSize(checker.unwrap_or(0))));
+    line("written: by the engine's count, to zero compaction debt; read: by the kernel's for the process".to_owned());
+    report.summary.notes.iter().for_each(|note| line(format!("note: {note}")));
+    text.push_str("every value that was read was checked");
+    text
 }
 
 /// The lines below the quick benchmark's table.
@@ -75,19 +114,8 @@ pub(super) fn quick_summary(report: &QuickReport) -> String {
 }
 
 fn described(phase: &PhaseReport) -> String {
-    let what = match phase.workload.as_str() {
-        "load" => "load: inserts in random order",
-        "a" => "a: half reads, half updates",
-        "b" => "b: 95 % reads, 5 % updates",
-        "c" => "c: zipfian reads",
-        "ur" => "ur: uniform reads",
-        "d" => "d: reads of the latest, inserts",
-        "e" => "e: scans, inserts",
-        "f" => "f: reads, read-modify-writes",
-        "update" => "update: uniform updates",
-        other => other,
-    };
-    what.to_owned()
+    let about = phase.workload.parse::<Workload>().map(|workload| workload.about());
+    format!("{}: {}", phase.workload, about.unwrap_or("?"))
 }
 
 /// Three digits and a unit.

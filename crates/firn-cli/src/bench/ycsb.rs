@@ -1,93 +1,205 @@
-//! `firn bench ycsb`.
+//! `firn bench ycsb`: workloads on several engines, side by side.
 
-use super::tables::{latency_table, resource_table};
+use super::interrupt;
+use super::tables::{notes, ratios, summary_table};
 use crate::byte_size::ByteSize;
+use crate::config::Settings;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::print;
 use crate::progress::BenchProgress;
 use clap::Args;
 use firn_base::clock::Clock;
-use firn_bench::{FirnStore, Workload, YcsbConfig, YcsbReport};
-use firndb::{Db, Error, Options};
+use firn_bench::{
+    Compression, EngineReport, Engines, Machine, Matrix, MatrixReport, PmBudget, RunConfig, SCHEMA, Setup, Sizes,
+    Summary, Values, Workload,
+};
+use firndb::{Codec, Durability, Error};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 #[derive(Debug, Args)]
-pub(crate) struct Ycsb {
-    /// Directory of the database; made if it is not there, and kept
-    #[arg(long, value_name = "DIR")]
-    db: PathBuf,
-    /// Workloads in order, with commas: load, a, b, c, d, e, f, ur, update
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "load,c,ur,a")]
-    workloads: Vec<Workload>,
-    /// Records in the database once it is loaded; the same for every run on it
+pub(super) struct Ycsb {
+    /// Engines, with commas; the others are compared with the first. `--engines help` lists them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "firn:classic")]
+    engines: Vec<String>,
+    /// Workloads in order, with commas. `--workloads help` lists them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "load,a,b,c,d,e,f,u")]
+    workloads: Vec<String>,
+    /// Records in the database once it is loaded
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     records: u64,
-    /// Operations of each workload but the load
+    /// Operations of each workload but a load, at least
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     ops: u64,
-    /// Stop each workload after so many seconds, though operations are left
-    #[arg(long, value_name = "N")]
-    seconds: Option<u64>,
+    /// Seconds of each workload but a load, at least
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seconds: u64,
     /// Operations per second of all threads together; latency then counts from when an operation was due
     #[arg(long, value_name = "R")]
     rate: Option<f64>,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 4)]
     threads: usize,
-    /// Size of each key
-    #[arg(long, value_name = "SIZE", default_value = "16")]
-    key_size: ByteSize,
-    /// Size of each value
-    #[arg(long, value_name = "SIZE", default_value = "1024")]
-    value_size: ByteSize,
+    /// Size of keys in bytes: 16, or 16-40 for all from one to the other alike
+    #[arg(long, value_name = "SIZES", default_value = "16")]
+    key_size: Sizes,
+    /// Size of values in bytes: 1024, or 100-4000
+    #[arg(long, value_name = "SIZES", default_value = "1024")]
+    value_size: Sizes,
+    /// The share of a value that compression can take away, 0 to 1
+    #[arg(long, value_name = "X", default_value_t = 0.5)]
+    compressibility: f64,
     /// The zipfian parameter, 0 (uniform) to below 1
     #[arg(long, value_name = "X", default_value_t = 0.99)]
     theta: f64,
-    /// Write the report to FILE as JSON, or to stdout, instead of the tables, if FILE is -
+    /// How often each engine runs, in turn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    rounds: u32,
+    /// Where the databases go; they are removed at the end [default: the system's place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Keep the result of each engine in each round as a file in DIR, and skip those that are there
+    #[arg(long, value_name = "DIR")]
+    cells: Option<PathBuf>,
+    /// A directory on persistent memory for engines that use it
+    #[arg(long, value_name = "DIR", requires = "pm_bytes")]
+    pm_dir: Option<PathBuf>,
+    /// How much of it
+    #[arg(long, value_name = "SIZE", requires = "pm_dir")]
+    pm_bytes: Option<ByteSize>,
+    /// An option for one engine alone; may be given several times
+    #[arg(long, value_name = "ENGINE.OPTION=VALUE")]
+    set: Vec<Extra>,
+    /// Write the report to FILE as JSON (docs/benchmarks/schema.md), or to stdout, instead of the table, if FILE is -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-impl Ycsb {
-    pub(crate) fn run(self, options: Options) -> Outcome {
-        if !(0.0..1.0).contains(&self.theta) {
-            return Err(Failure::usage("--theta must be at least 0 and below 1"));
-        }
-        if self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
-            return Err(Failure::usage("--rate must be above 0"));
-        }
-        let config = YcsbConfig {
-            records: self.records,
-            operations: self.ops,
-            threads: self.threads,
-            key_bytes: self.key_size.0 as usize,
-            value_bytes: self.value_size.0 as usize,
-            workloads: self.workloads,
-            durability: options.durability,
-            seconds_max: self.seconds,
-            rate: self.rate,
-            theta: self.theta,
-        };
-        let loads = config.workloads.contains(&Workload::Load);
-        let db = Db::open(&self.db, Options { create_if_missing: loads, ..options })?;
-        let store = Arc::new(FirnStore::new(&db, &self.db));
-        let report = firn_bench::ycsb(store, &config, &Clock::system(), &BenchProgress::default())?;
-        db.close()?;
-        write(&report, self.json.as_deref())?;
-        Ok(Exit::Done)
+/// `ENGINE.OPTION=VALUE`.
+#[derive(Debug, Clone)]
+struct Extra(String, String, String);
+
+impl std::str::FromStr for Extra {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('=').and_then(|(name, value)| Some((name.rsplit_once('.')?, value)));
+        let ((engine, option), value) =
+            parts.ok_or_else(|| format!("`{text}` must be like rocksdb.block_bytes=16384"))?;
+        Ok(Extra(engine.to_owned(), option.to_owned(), value.to_owned()))
     }
 }
 
-fn write(report: &YcsbReport, json: Option<&Path>) -> Outcome<()> {
-    let text = serde_json::to_string_pretty(report).map_err(|e| Failure::invalid(format!("cannot write JSON: {e}")))?;
-    if json.is_some_and(|file| file.as_os_str() == "-") {
-        return print(text);
+impl Ycsb {
+    /// `child` is how this program is told to run a cell.
+    pub(super) fn run(self, settings: Settings, engines: &Engines, child: &[&str]) -> Outcome {
+        if self.engines == ["help"] {
+            return list(engines.iter().map(|engine| (engine.name(), engine.about())));
+        }
+        if self.workloads == ["help"] {
+            return list(Workload::names());
+        }
+        let options = settings.for_bench()?;
+        let config = self.config(options.durability)?;
+        let parent = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        std::fs::create_dir_all(&parent).map_err(|e| Error::from_io("create", &parent, e))?;
+        let made = tempfile::Builder::new().prefix("firn-bench-").tempdir_in(&parent);
+        let scratch = made.map_err(|e| Error::from_io("make a temporary directory in", &parent, e))?;
+        interrupt::remove_when_interrupted(scratch.path().to_owned())?;
+        let setup = Setup {
+            directory: PathBuf::new(),
+            memory_bytes: options.memory_limit,
+            compression: match options.compression {
+                Codec::None => Compression::None,
+                Codec::Lz4 => Compression::Lz4,
+                _ => return Err(Failure::usage("a comparison of engines can be had with compression none or lz4")),
+            },
+            direct_io: options.direct_io,
+            background_threads: options.background_workers,
+            records_max: 0,
+            key_bytes_max: 0,
+            value_bytes_max: 0,
+            pm: self.pm_dir.clone().zip(self.pm_bytes).map(|(directory, size)| PmBudget { directory, bytes: size.0 }),
+            extra: BTreeMap::new(),
+        };
+        let matrix = Matrix {
+            engines: self.engines.clone(),
+            rounds: self.rounds,
+            config,
+            setup,
+            extra: self
+                .set
+                .iter()
+                .map(|Extra(engine, name, value)| (engine.clone(), name.clone(), value.clone()))
+                .collect(),
+            scratch: scratch.path().to_owned(),
+            cells: self.cells.clone().unwrap_or_else(|| scratch.path().join("cells")),
+            child: child.iter().map(|word| (*word).to_owned()).collect(),
+        };
+        let cells = matrix.run(engines, &BenchProgress::default());
+        interrupt::wait_if_interrupted();
+        let report = report(&matrix, engines, cells?, &parent)?;
+        drop(scratch);
+        self.show(&report)
     }
-    if let Some(file) = json {
-        std::fs::write(file, text + "\n").map_err(|e| Error::from_io("write", file, e))?;
+
+    fn config(&self, durability: Durability) -> Outcome<RunConfig> {
+        let workloads: firndb::Result<Vec<Workload>> = self.workloads.iter().map(|name| name.parse()).collect();
+        let config = RunConfig {
+            records: self.records,
+            operations: self.ops,
+            seconds_min: self.seconds,
+            threads: self.threads,
+            key_sizes: self.key_size,
+            values: Values { sizes: self.value_size, compressibility: self.compressibility },
+            workloads: workloads?,
+            durability,
+            rate: self.rate,
+            theta: self.theta,
+        };
+        config.check()?;
+        Ok(config)
     }
-    print(&report.engine)?;
-    print(latency_table(&report.phases))?;
-    print(resource_table(&report.phases))
+
+    fn show(&self, report: &MatrixReport) -> Outcome {
+        let text =
+            serde_json::to_string_pretty(report).map_err(|e| Failure::invalid(format!("cannot write JSON: {e}")))?;
+        let to_stdout = self.json.as_deref() == Some(Path::new("-"));
+        match &self.json {
+            Some(_) if to_stdout => print(text)?,
+            Some(file) => std::fs::write(file, text + "\n").map_err(|e| Error::from_io("write", file, e))?,
+            None => {}
+        }
+        if !to_stdout {
+            print(summary_table(&report.summary))?;
+            print(ratios(&report.summary))?;
+            print(notes(report))?;
+        }
+        let failed = report.cells.iter().any(|cell| cell.failure.is_some());
+        Ok(if failed { Exit::NotFound } else { Exit::Done })
+    }
+}
+
+fn list(mut rows: impl Iterator<Item = (impl std::fmt::Display, impl std::fmt::Display)>) -> Outcome {
+    rows.try_for_each(|(name, about)| print(format!("{name:<20} {about}")))?;
+    Ok(Exit::Done)
+}
+
+fn report(matrix: &Matrix, engines: &Engines, cells: Vec<firn_bench::Cell>, directory: &Path) -> Outcome<MatrixReport> {
+    let of_engine = |name: &String| {
+        let engine = engines.named(name)?;
+        let settings = engine.settings(&matrix.setup_of(name, matrix.scratch.clone()));
+        Ok(EngineReport { name: name.clone(), about: engine.about(), settings })
+    };
+    Ok(MatrixReport {
+        schema: SCHEMA.to_owned(),
+        unix_seconds: Clock::system().unix_seconds(),
+        machine: Machine::here(directory),
+        command: std::env::args().collect(),
+        config: matrix.config.clone(),
+        setup: matrix.setup.clone(),
+        engines: matrix.engines.iter().map(of_engine).collect::<firndb::Result<_>>()?,
+        summary: Summary::of(&cells),
+        cells,
+    })
 }

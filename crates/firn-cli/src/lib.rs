@@ -1,0 +1,47 @@
+//! The `firn` command: what a person or a script does with a FirnDB database from outside of a program.
+//!
+//! A library, so that `firn-peers` has the same benchmarks with other engines beside FirnDB.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod byte_size;
+mod bytes_text;
+mod config;
+mod encoding;
+mod exit;
+mod export;
+mod get_put;
+mod load;
+mod maintain;
+mod output;
+mod place;
+mod progress;
+mod reserved;
+mod scan;
+mod stats;
+mod verify;
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+use firn_bench::{Engine, Engines};
+use std::process::ExitCode;
+
+/// The `firn` command.
+pub fn main() -> ExitCode {
+    finish(args::Cli::parse().run())
+}
+
+/// A command `name` that has `firn bench`'s verbs for `engines`.
+pub fn bench_main(name: &'static str, engines: Vec<Box<dyn Engine>>) -> ExitCode {
+    let matches = args::BenchCli::command().name(name).get_matches();
+    let outcome = match args::BenchCli::from_arg_matches(&matches) {
+        Ok(cli) => cli.run(&Engines::new(engines)),
+        Err(error) => error.exit(),
+    };
+    finish(outcome)
+}
+
+fn finish(outcome: exit::Outcome) -> ExitCode {
+    bench::wait_if_interrupted();
+    exit::report(outcome)
+}
