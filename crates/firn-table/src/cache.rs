@@ -73,6 +73,15 @@ impl BlockCache {
         self.cache.insert((file, offset), block);
     }
 
+    /// Has at most `bytes` from now on, dropping blocks if needed.
+    pub fn resize(&self, bytes: u64) {
+        // Each shard is locked for it: not for a change that nobody would notice.
+        let now = self.cache.capacity();
+        if bytes.abs_diff(now) > now / 128 {
+            self.cache.set_capacity(bytes);
+        }
+    }
+
     /// Drops a block that nothing will ask for again. True if it was there.
     pub fn remove(&self, file: u64, offset: u64) -> bool {
         self.cache.remove(&(file, offset)).is_some()

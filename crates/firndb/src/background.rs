@@ -29,6 +29,8 @@ use std::time::Duration;
 /// Pause before a failed action is tried again.
 const RETRY_NS: u64 = 250_000_000;
 const TICK_NS: u64 = 1_000_000_000;
+/// A spare buffer is let go after so many ticks.
+const SPARE_TICKS: u64 = 1;
 
 /// What runs, and what waits to be cleaned up.
 #[derive(Default)]
@@ -40,7 +42,7 @@ pub(crate) struct Jobs {
     seek: Mutex<Option<(usize, u64)>>,
     graveyard: Mutex<Vec<Dead>>,
     /// A flushed buffer whose memory the next one takes.
-    spare: Mutex<Option<Buffer>>,
+    spare: Mutex<Option<Spare>>,
     /// Counts finished actions, and wakes those who wait for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
 }
@@ -60,6 +62,12 @@ pub(crate) enum Dead {
     Table(Arc<SstRun>),
     Buffer(Arc<Buffer>),
     Log(u64),
+}
+
+/// A buffer that nothing uses, and when it came to that.
+struct Spare {
+    buffer: Buffer,
+    tick: u64,
 }
 
 /// An action that was picked, with the state it was picked from.
@@ -256,7 +264,12 @@ impl Inner {
                 Dead::Table(run) => (self.files.table(run.meta.id), run.meta.id),
                 Dead::Log(id) => (self.files.log(id), id),
                 Dead::Buffer(buffer) => {
-                    *self.jobs.spare.lock() = Arc::into_inner(buffer);
+                    let tick = self.clock.now_ns() / TICK_NS;
+                    let before = std::mem::replace(
+                        &mut *self.jobs.spare.lock(),
+                        Arc::into_inner(buffer).map(|buffer| Spare { buffer, tick }),
+                    );
+                    self.drop_spare(before);
                     continue;
                 }
             };
@@ -274,23 +287,38 @@ impl Inner {
 
     /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
     pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
-        let fits = |buffer: &mut Buffer| {
-            let bytes = buffer.capacity_bytes() - Buffer::EMPTY_BYTES;
+        let fits = |spare: &mut Spare| {
+            let bytes = spare.buffer.capacity_bytes() - Buffer::EMPTY_BYTES;
             // One that was made for a huge batch is not kept.
             (capacity..capacity + capacity / 8 + 64).contains(&bytes)
         };
         match self.jobs.spare.lock().take_if(fits) {
-            Some(spare) => spare.recycle(log_id),
-            None => Buffer::new(capacity, log_id),
+            Some(spare) => spare.buffer.recycle(log_id),
+            None => {
+                let buffer = Buffer::new(capacity, log_id);
+                // Before it fills, so that the block cache makes room in time.
+                self.tables.add_buffer(buffer.capacity_bytes() as u64);
+                buffer
+            }
         }
     }
 
-    /// Once a second: takes the pins of cursors that idle on an old state.
+    /// The block cache has the memory of a buffer that nobody needs.
+    fn drop_spare(&self, spare: Option<Spare>) {
+        let Some(spare) = spare else { return };
+        let bytes = spare.buffer.capacity_bytes() as u64;
+        drop(spare);
+        self.tables.drop_buffer(bytes);
+    }
+
+    /// Once a second: takes the pins of cursors that idle on an old state, and lets a spare buffer go that nobody took.
     fn tick(&self) {
         let tick = self.clock.now_ns() / TICK_NS;
         if self.readers.idle_ticks.swap(tick, Ordering::Relaxed) == tick {
             return;
         }
+        let idle = self.jobs.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS);
+        self.drop_spare(idle);
         let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
         let current = self.state.load_full();
         for pins in iters {

@@ -1,9 +1,12 @@
 //! How `memory_limit` is shared out: write buffers first, then what moves bytes, then caches.
 //!
 //! ```text
-//! limit = write buffers (3) + I/O (an eighth) + block cache + tables kept open
+//! limit = I/O (an eighth) + what allocations cost beside their bytes (a sixteenth) + shared
+//! shared = write buffers (up to 3) + tables kept open + block cache
 //! ```
-//! Each part is bounded by what it was given, so the sum is a cap and not a wish.
+//! The block cache has whatever of the shared part the others do not use at the moment: a database that is only read
+//! gives it the memory of the buffers that it does not need, and takes it back before it fills the next one. Each part
+//! is bounded, so the sum is a cap and not a wish.
 
 use crate::options::Options;
 use firn_base::{Error, Result};
@@ -12,8 +15,11 @@ use firn_base::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
     pub(crate) write_buffer_bytes: usize,
+    /// What the block cache has while all buffers are in use and as many tables are open as may be.
     pub(crate) block_cache_bytes: u64,
     pub(crate) open_tables_bytes: u64,
+    /// What write buffers, open tables and the block cache have together; nothing if the cache's size was asked for.
+    pub(crate) shared_bytes: Option<u64>,
     /// Bytes read at once from each input of a merge.
     pub(crate) stretch_bytes: usize,
     /// Bytes written at once.
@@ -64,11 +70,13 @@ impl Budget {
                  buffers; raise memory_limit or lower block_cache_bytes"
             ))
         })?;
+        let shared = limit - io - limit / 16;
         let stretch = (io / 2 / INPUTS).clamp(4 * block, options.limits.io_bytes as u64);
         Ok(Budget {
             write_buffer_bytes: write_buffer as usize,
             block_cache_bytes: block_cache,
             open_tables_bytes: open_tables,
+            shared_bytes: options.block_cache_bytes.is_none().then_some(shared),
             stretch_bytes: stretch as usize,
             io_bytes: (io / 16).clamp(4 * block, options.limits.io_bytes as u64) as usize,
             batch_bytes_max: (limit / 4) as usize,

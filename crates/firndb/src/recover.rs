@@ -103,6 +103,8 @@ fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
     let bounds = TableCacheBounds {
         tables_max,
         bytes_max,
+        shared_bytes: budget.shared_bytes,
+        cache_bytes_min: budget.block_cache_bytes / 2,
         seek_charge_bytes: options.limits.seek_charge_bytes,
         direct: options.direct_io,
     };

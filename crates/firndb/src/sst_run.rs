@@ -107,6 +107,10 @@ pub(crate) struct TableCache {
     direct: bool,
     tables_max: usize,
     bytes_max: u64,
+    shared_bytes: Option<u64>,
+    /// Of all write buffers, in whatever state.
+    buffer_bytes: AtomicU64,
+    cache_bytes_min: u64,
     kept: Mutex<VecDeque<Kept>>,
     bytes: AtomicU64,
     opens: Counter,
@@ -116,6 +120,9 @@ pub(crate) struct TableCache {
 pub(crate) struct TableCacheBounds {
     pub(crate) tables_max: usize,
     pub(crate) bytes_max: u64,
+    /// What write buffers, open tables and the block cache have together, if the cache is to have what is left.
+    pub(crate) shared_bytes: Option<u64>,
+    pub(crate) cache_bytes_min: u64,
     pub(crate) seek_charge_bytes: u64,
     pub(crate) direct: bool,
 }
@@ -129,6 +136,9 @@ impl TableCache {
             direct: bounds.direct,
             tables_max: bounds.tables_max,
             bytes_max: bounds.bytes_max,
+            shared_bytes: bounds.shared_bytes,
+            buffer_bytes: AtomicU64::new(0),
+            cache_bytes_min: bounds.cache_bytes_min,
             kept: Mutex::new(VecDeque::new()),
             bytes: AtomicU64::new(0),
             opens: Counter::default(),
@@ -181,7 +191,27 @@ impl TableCache {
         }
         kept.push_back(Kept { run: Arc::downgrade(run), bytes });
         run.table.store(Some(table.clone()));
+        drop(kept);
+        self.leave_the_rest();
         table
+    }
+
+    /// A write buffer of `bytes` was made: the block cache makes room for it.
+    pub(crate) fn add_buffer(&self, bytes: u64) {
+        self.buffer_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.leave_the_rest();
+    }
+
+    /// A write buffer of `bytes` is gone: the block cache has its memory.
+    pub(crate) fn drop_buffer(&self, bytes: u64) {
+        self.buffer_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.leave_the_rest();
+    }
+
+    fn leave_the_rest(&self) {
+        let Some(shared) = self.shared_bytes else { return };
+        let taken = self.buffer_bytes.load(Ordering::Relaxed) + self.bytes.load(Ordering::Relaxed);
+        self.context.cache.resize(shared.saturating_sub(taken).max(self.cache_bytes_min));
     }
 
     /// Forgets tables whose run is gone.
@@ -194,6 +224,8 @@ impl TableCache {
             }
             alive
         });
+        drop(kept);
+        self.leave_the_rest();
     }
 
     /// (tables kept open, their bytes, opens so far).

@@ -50,6 +50,7 @@ impl Recovery {
         }
         part.buffers.push(active.clone());
         part.buffers.extend(self.kept.drain(..).rev());
+        part.buffers.iter().for_each(|buffer| self.tables.add_buffer(buffer.capacity_bytes() as u64));
         let (log, pm_buffer) = log.map_or((None, None), |(log, pm)| (Some(log), pm));
         let logs = Logs {
             unrecorded_end: Mutex::new(None),
