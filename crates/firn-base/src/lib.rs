@@ -10,6 +10,7 @@ pub mod coding;
 pub mod count;
 pub mod error;
 pub mod exec;
+pub mod heads;
 pub mod key;
 pub mod limits;
 pub mod seed;

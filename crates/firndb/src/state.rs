@@ -7,9 +7,10 @@
 //! 4. Routing and data are one value, so a reader cannot see the borders of one epoch and the runs of another.
 
 use crate::buffer::Buffer;
-use crate::manifest::Version;
+use crate::manifest::{TableMeta, Version};
 use crate::sst_run::{SstRun, TableCache};
 use firn_base::SeqNo;
+use firn_base::heads::KeyHeads;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -41,6 +42,8 @@ pub(crate) struct Level {
     /// Whether the runs are disjoint and in key order.
     pub(crate) sorted: bool,
     pub(crate) runs: Vec<Arc<SstRun>>,
+    /// Of the runs' largest keys, if they are sorted.
+    heads: KeyHeads,
 }
 
 impl ReadState {
@@ -67,19 +70,12 @@ impl Part {
     pub(crate) fn with_tables(&self, version: &Version, tables: &Arc<TableCache>, levels: usize) -> Part {
         let known: HashMap<u64, &Arc<SstRun>> =
             self.levels.iter().flat_map(|level| &level.runs).map(|run| (run.meta.id, run)).collect();
-        let level = |i: usize| Level {
-            sorted: i > 0,
-            runs: version.levels.get(i).map_or_else(Vec::new, |metas| {
-                metas
-                    .iter()
-                    .map(|meta| match known.get(&meta.id) {
-                        // `shared` may have changed; the run is the same one.
-                        Some(run) if run.meta.extent == meta.extent => Arc::clone(run),
-                        _ => Arc::new(SstRun::new(meta.clone(), tables.clone())),
-                    })
-                    .collect()
-            }),
+        let run = |meta: &Arc<TableMeta>| match known.get(&meta.id) {
+            // `shared` may have changed; the run is the same one.
+            Some(run) if run.meta.extent == meta.extent => Arc::clone(run),
+            _ => Arc::new(SstRun::new(meta.clone(), tables.clone())),
         };
+        let level = |i: usize| Level::new(i > 0, version.levels.get(i).into_iter().flatten().map(run).collect());
         Part { buffers: self.buffers.clone(), levels: (0..levels.max(version.levels.len())).map(level).collect() }
     }
 
@@ -96,6 +92,12 @@ impl Part {
 }
 
 impl Level {
+    /// Of these runs, in their order.
+    pub(crate) fn new(sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
+        let heads = KeyHeads::new(if sorted { runs.len() } else { 0 }, |i| &runs[i].meta.largest);
+        Level { sorted, runs, heads }
+    }
+
     /// Bytes of its tables.
     pub(crate) fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.meta.bytes()).sum()
@@ -112,7 +114,7 @@ impl Level {
     /// The run of a sorted level that may hold `key`.
     #[inline]
     pub(crate) fn run_for(&self, key: &[u8]) -> Option<&Arc<SstRun>> {
-        let at = self.runs.partition_point(|run| run.meta.largest.as_slice() < key);
+        let at = self.heads.first_not_below(key, |i| &self.runs[i].meta.largest);
         self.runs.get(at).filter(|run| run.meta.smallest.as_slice() <= key)
     }
 }

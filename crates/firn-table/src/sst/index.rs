@@ -14,6 +14,7 @@
 
 use super::compress::Codec;
 use firn_base::coding::{Reader, put_bytes, put_varint};
+use firn_base::heads::KeyHeads;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX, shared_prefix_len};
 
 /// The largest block that can be: one entry of the largest key and value, and its framing.
@@ -80,6 +81,8 @@ struct Entry {
 pub struct Index {
     entries: Box<[Entry]>,
     keys: Box<[u8]>,
+    /// Of the largest keys.
+    heads: KeyHeads,
 }
 
 impl Index {
@@ -122,8 +125,12 @@ impl Index {
             });
             last = Some((key_at, largest_len));
         }
-        let index = Index { entries: entries.into(), keys: keys.into() };
-        (reader.is_empty() && index.is_sorted()).then_some(index)
+        let mut index = Index { entries: entries.into(), keys: keys.into(), heads: KeyHeads::default() };
+        if !reader.is_empty() || !index.is_sorted() {
+            return None;
+        }
+        index.heads = KeyHeads::new(index.len(), |block| index.largest(block));
+        Some(index)
     }
 
     fn is_sorted(&self) -> bool {
@@ -146,7 +153,7 @@ impl Index {
 
     /// Bytes held.
     pub fn memory_bytes(&self) -> usize {
-        self.entries.len() * size_of::<Entry>() + self.keys.len()
+        self.entries.len() * size_of::<Entry>() + self.keys.len() + self.heads.memory_bytes()
     }
 
     pub(super) fn handle(&self, block: usize) -> BlockHandle {
@@ -186,16 +193,7 @@ impl Index {
     /// The first block whose largest key is not below `key`: the only one, with those that follow while they begin
     /// with the same key, that can hold it. `len()` if there is none.
     pub(super) fn find(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.entries.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.largest(middle) < key {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        self.heads.first_not_below(key, |block| self.largest(block))
     }
 }
 

@@ -1,0 +1,114 @@
+//! The first bytes of many sorted keys, side by side: a search goes through one dense array of words and looks at whole
+//! keys only among those that it cannot tell apart. (The idea is that of poor man's normalized keys: Graefe and Larson,
+//! "B-Tree Indexes and CPU Caches", ICDE 2001.)
+//!
+//! 1. `prefix` begins every key.
+//! 2. Word `i` is the eight bytes of key `i` behind `prefix`, as a big-endian number, zeros behind a key's end; so words
+//!    ascend, and a smaller word means a smaller key.
+
+use crate::key::shared_prefix_len;
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// The heads of sorted keys.
+#[derive(Debug, Clone, Default)]
+pub struct KeyHeads {
+    prefix: Box<[u8]>,
+    words: Box<[u64]>,
+}
+
+impl KeyHeads {
+    /// Of `count` keys in ascending order, of which `key` gives each.
+    pub fn new<'a>(count: usize, key: impl Fn(usize) -> &'a [u8]) -> Self {
+        let Some(last) = count.checked_sub(1) else { return Self::default() };
+        let shared = shared_prefix_len(key(0), key(last));
+        let words = (0..count).map(|i| word(key(i).get(shared..).unwrap_or_default())).collect();
+        Self { prefix: key(0)[..shared].into(), words }
+    }
+
+    /// The keys before the range are below `wanted`, those behind it above; within it a search must compare them whole.
+    #[inline]
+    pub fn narrow(&self, wanted: &[u8]) -> Range<usize> {
+        let (head, rest) = wanted.split_at_checked(self.prefix.len()).unwrap_or((wanted, &[]));
+        match head.cmp(&self.prefix) {
+            Ordering::Less => 0..0,
+            Ordering::Greater => self.words.len()..self.words.len(),
+            Ordering::Equal => {
+                let wanted = word(rest);
+                let from = self.words.partition_point(|&word| word < wanted);
+                // Almost always one key or none has the same word.
+                let same = self.words[from..].iter().take_while(|&&word| word == wanted).take(LINEAR).count();
+                let to = match same {
+                    LINEAR => from + self.words[from..].partition_point(|&word| word == wanted),
+                    same => from + same,
+                };
+                from..to
+            }
+        }
+    }
+
+    /// The first key that is not below `wanted`, by its number; `key` gives each.
+    #[inline]
+    pub fn first_not_below<'a>(&self, wanted: &[u8], key: impl Fn(usize) -> &'a [u8]) -> usize {
+        let Range { mut start, mut end } = self.narrow(wanted);
+        while start < end {
+            let middle = start + (end - start) / 2;
+            if key(middle) < wanted {
+                start = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        start
+    }
+
+    /// Bytes held.
+    pub fn memory_bytes(&self) -> usize {
+        self.prefix.len() + size_of_val(&*self.words)
+    }
+}
+
+/// So many equal words are looked at one by one.
+const LINEAR: usize = 4;
+
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(chunk) => u64::from_be_bytes(*chunk),
+        None => {
+            let mut chunk = [0; 8];
+            chunk[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(chunk)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Seed;
+
+    #[test]
+    fn finds_what_a_plain_search_finds() {
+        let mut seed = Seed::new(5);
+        for round in 0..300u64 {
+            let prefix: Vec<u8> = vec![b'p'; (round % 5) as usize * 3];
+            let mut random_key = || {
+                let mut key = prefix.clone();
+                // Few letters, zeros among them, and lengths around a word: many equal words.
+                (0..seed.below(12)).for_each(|_| key.push([0, 1, b'x', 255][seed.below(4) as usize]));
+                key
+            };
+            let mut keys: Vec<Vec<u8>> = (0..round % 40).map(|_| random_key()).collect();
+            keys.sort();
+            let heads = KeyHeads::new(keys.len(), |i| &keys[i]);
+            let mut wanted: Vec<Vec<u8>> = (0..50).map(|_| random_key()).collect();
+            wanted.extend([vec![], prefix.clone(), vec![b'o'], vec![b'q'], vec![b'p'; 2]]);
+            wanted.extend(keys.iter().cloned());
+            for wanted in wanted {
+                let expected = keys.partition_point(|key| *key < wanted);
+                assert_eq!(heads.first_not_below(&wanted, |i| &keys[i]), expected, "{wanted:?} in {keys:?}");
+            }
+        }
+    }
+}
