@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod perf;
 mod soak;
 mod source;
 mod tidy;
@@ -18,7 +19,9 @@ usage: cargo xtask COMMAND
   ci               everything that must hold before a merge, ending in one line `N passed, N failed`
   ci --quick       formatting, tidy, lints, the quick test tier and the documentation only
   soak --minutes N [--suite S] [--seed X] [--threads N]
-                   every suite of firn-sim with fresh seeds, for as long as asked; adds what it saw to docs/soak.md";
+                   every suite of firn-sim with fresh seeds, for as long as asked; adds what it saw to docs/soak.md
+  perf             instructions per operation, by callgrind, beside the figures of xtask/perf.txt
+  perf --update    the same, and rewrite those figures";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +38,8 @@ fn main() -> ExitCode {
         ["tidy", "--update"] => ExitCode::from(tidy::update(&root)),
         ["ci"] => ExitCode::from(ci::run(&root, ci::Extent::Full)),
         ["ci", "--quick"] => ExitCode::from(ci::run(&root, ci::Extent::Quick)),
+        ["perf"] => ExitCode::from(perf::run(&root, false)),
+        ["perf", "--update"] => ExitCode::from(perf::run(&root, true)),
         ["soak", rest @ ..] => ExitCode::from(soak::run(&root, rest)),
         _ => {
             eprintln!("{USAGE}");

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 /// Slices handed to one gathering write; the kernel takes at most 1,024.
 const SLICES_MAX: usize = 64;
+const SLICES_FEW: usize = 8;
 
 /// The parts of an open file that an operation in flight must keep alive.
 #[derive(Debug)]
@@ -101,9 +102,12 @@ impl Handle {
     fn write_gathered(&self, mut offset: u64, parts: &[&[u8]]) -> Result<()> {
         for group in parts.chunks(SLICES_MAX) {
             let total: usize = group.iter().map(|part| part.len()).sum();
-            let slices: [IoSlice<'_>; SLICES_MAX] =
-                std::array::from_fn(|i| IoSlice::new(group.get(i).copied().unwrap_or_default()));
-            let written = match rustix::io::pwritev(&self.fd, &slices[..group.len()], offset) {
+            // Most writes have a few parts, and a frame of the log is written often.
+            let written = match group.len() {
+                0..=SLICES_FEW => self.gather::<SLICES_FEW>(offset, group),
+                _ => self.gather::<SLICES_MAX>(offset, group),
+            };
+            let written = match written {
                 Ok(n) => n,
                 Err(Errno::INTR) => 0,
                 Err(errno) => return Err(self.error("write", errno)),
@@ -114,6 +118,12 @@ impl Handle {
             offset += total as u64;
         }
         Ok(())
+    }
+
+    /// One call of the kernel for at most `N` parts.
+    fn gather<const N: usize>(&self, offset: u64, parts: &[&[u8]]) -> rustix::io::Result<usize> {
+        let slices: [IoSlice<'_>; N] = std::array::from_fn(|i| IoSlice::new(parts.get(i).copied().unwrap_or_default()));
+        rustix::io::pwritev(&self.fd, &slices[..parts.len()], offset)
     }
 
     /// The slow way through a gathering write that stopped after `done` bytes.

@@ -1,0 +1,65 @@
+//! What `cargo xtask perf` counts the instructions of: `instructions VERB N` does everything around N operations, which
+//! is what two runs with different N differ by.
+//!
+//! - `put`: of 16 + 100 bytes into a write buffer that holds them all, process durability;
+//! - `get`: of such records, from a table whose blocks are in the cache;
+//! - `get-absent`: of keys between them, which the filter excludes;
+//! - `scan`: of 50 entries each, likewise.
+
+use firndb::{Codec, Db, Durability, Options, ReadOptions, WriteOptions};
+use std::error::Error;
+use std::hint::black_box;
+
+const RECORDS: u64 = 20_000;
+
+fn key(number: u64) -> [u8; 16] {
+    // Spread over the key space, and even: what is odd is absent.
+    let mixed = firn_base::seed::mix(number) & !1;
+    (u128::from(mixed) << 64 | u128::from(number)).to_be_bytes()
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, verb, count] = &arguments[..] else { return Err("usage: instructions put|get|get-absent|scan N".into()) };
+    let count: u64 = count.parse()?;
+    let directory = tempfile::tempdir()?;
+    let options = Options { compression: Codec::None, background_workers: 1, ..Options::default() };
+    let db = Db::open(directory.path(), options)?;
+    let process = WriteOptions { durability: Durability::Process };
+    let value = [7u8; 100];
+    for number in 0..RECORDS {
+        db.put_with(key(number), value, &process)?;
+    }
+    if verb != "put" {
+        db.compact_range(None, None)?;
+        for number in 0..RECORDS {
+            black_box(db.get(key(number))?);
+        }
+    }
+    for operation in 0..count {
+        let number = operation % RECORDS;
+        match verb.as_str() {
+            "put" => db.put_with(key(RECORDS + operation), value, &process)?,
+            "get" => drop(black_box(db.get(key(number))?.ok_or("a record is missing")?)),
+            "get-absent" => {
+                let mut absent = key(number);
+                absent[7] |= 1;
+                black_box(db.get(absent)?);
+            }
+            "scan" => {
+                let lower = Some(key(number).to_vec());
+                let mut iter = db.iter_with(ReadOptions { lower, ..ReadOptions::default() })?;
+                iter.first()?;
+                for _ in 0..50 {
+                    if !iter.valid() {
+                        break;
+                    }
+                    black_box((iter.key(), iter.value()));
+                    iter.next()?;
+                }
+            }
+            other => return Err(format!("`{other}` is not known").into()),
+        }
+    }
+    Ok(())
+}
