@@ -30,7 +30,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// If a plot cannot be drawn.
 pub fn html(report: &MatrixReport) -> Result<String> {
     let names: Vec<&str> = report.engines.iter().map(|engine| engine.name.as_str()).collect();
-    let title = escape(&format!("{} on {}", names.join(" and "), report.machine.cpu));
+    let title = escape(&format!("{} on {}", names.join(", "), report.machine.cpu));
     let dashes = (0..names.len()).map(Key::Engine).filter(|key| !key.dashes().is_empty());
     let dashes =
         dashes.map(|key| format!("polyline.{0}, line.{0} {{ stroke-dasharray: {1}; }}\n", key.class(), key.dashes()));
@@ -38,8 +38,9 @@ pub fn html(report: &MatrixReport) -> Result<String> {
         format!("<h1>{title}</h1>\n{}", facts(report)),
         notes(report),
         format!(
-            "<section id=\"geomean\"><h2>All workloads</h2>\n<p>Operations/s of an engine over the first one's: in each \
-             round the geometric mean over the workloads, of those the median.</p>\n{}<div class=\"figures\">\n{}</div>\
+            "<section id=\"geomean\"><h2>All workloads</h2>\n<p>Operations/s of an engine over the first one's: in \
+             each round the geometric mean over the workloads, of those the median.</p>\n{}\
+             <div class=\"figures\">\n{}</div>\
              </section>\n",
             table::geomeans(report),
             figure::of_all(report)?
@@ -68,7 +69,7 @@ fn facts(report: &MatrixReport) -> String {
     let (machine, config, setup) = (&report.machine, &report.config, &report.setup);
     let memory = machine.memory_bytes.map_or_else(|| "unknown memory".to_owned(), |all| bytes(all as f64));
     let rate = config.rate.map_or_else(String::new, |rate| format!(", {rate} operations/s asked for"));
-    let rounds = report.cells.iter().map(|cell| cell.round + 1).max().unwrap_or(0);
+    let rounds = text::rounds(report.cells.iter().map(|cell| cell.round + 1).max().unwrap_or(0));
     let pm = setup.pm.as_ref().map_or_else(
         || "no persistent memory".to_owned(),
         |pm| format!("{} of persistent memory in {}", bytes(pm.bytes as f64), pm.directory.display()),
@@ -82,7 +83,7 @@ fn facts(report: &MatrixReport) -> String {
             "workloads",
             format!(
                 "{} records of {} + {} bytes, {} operations each, {} threads, durable after a {} failure{rate}, \
-                 {rounds} rounds",
+                 {rounds}",
                 text::whole(config.records as f64),
                 config.key_sizes,
                 config.values.sizes,
@@ -114,8 +115,8 @@ fn notes(report: &MatrixReport) -> String {
     let notes: String = report.summary.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
     match notes.is_empty() {
         true => {
-            "<div id=\"notes\" class=\"none\"><strong>Notes:</strong> none. Every round ended well, and engines and \
-                 kernel counted the same bytes.</div>\n"
+            "<div id=\"notes\" class=\"none\"><strong>Notes:</strong> none. Every round ended well, and no counts of \
+                 bytes contradict each other.</div>\n"
                 .to_owned()
         }
         false => format!("<div id=\"notes\" role=\"note\"><strong>Notes</strong>\n<ul>\n{notes}</ul></div>\n"),

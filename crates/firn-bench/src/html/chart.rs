@@ -13,21 +13,21 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-const WIDTH: i32 = 1000;
-const LINES_HEIGHT: i32 = 560;
+const WIDTH: i32 = 860;
+const LINES_HEIGHT: i32 = 520;
 /// The library divides sizes of text by 1.24.
 const TEXT: f64 = 25.0 * 1.24;
 /// Up to so many points each gets a dot, so that few seconds still show.
 const DOTS_MAX: usize = 40;
-const LABEL_CHARACTERS: usize = 19;
+const LABEL_CHARACTERS: usize = 18;
 /// Heights: of a group's heading, of a bar with what is around it, of a bar, and of the axis below.
 const HEADING: i32 = 50;
 const ROW: i32 = 40;
 const BAR: i32 = 28;
 const FOOT: i32 = 84;
 /// From where to where bars go: labels are on the left, and on the right is room for the text at a bar's end.
-const LEFT: i32 = 290;
-const RIGHT: i32 = WIDTH - 190;
+const LEFT: i32 = 270;
+const RIGHT: i32 = WIDTH - 170;
 
 /// A plot.
 #[derive(Debug)]
@@ -134,8 +134,8 @@ fn draw_bar(area: &Area<'_>, axis: &Axis, bar: &Bar, centre: i32) -> Result<Vec<
     let (mut keys, mut from, mut end) = (Vec::new(), 0.0, LEFT);
     for (key, value) in bar.parts.iter().filter(|(_, value)| *value > 0.0) {
         let start = axis.unit(from, LEFT, RIGHT);
-        // At least one unit wide: what is there shows.
-        end = axis.unit(from + value, LEFT, RIGHT).max(start + 1);
+        // At least so wide that its edges leave something of it: what is there shows.
+        end = axis.unit(from + value, LEFT, RIGHT).max(start + 4);
         let corners = [(start, centre - BAR / 2), (end, centre + BAR / 2)];
         area.draw(&Rectangle::new(corners, key.colour().filled())).map_err(undrawn)?;
         keys.push(*key);

@@ -123,8 +123,8 @@ pub(super) fn of_all(report: &MatrixReport) -> Result<String> {
         "write",
         "Write amplification",
         "bytes to the SSD per byte of the workload",
-        "Bytes written to the SSD, by the engine's count, per byte of keys and values that the workload wrote; the median \
-         of all rounds.",
+        "Bytes written to the SSD, by the engine's count, per byte of keys and values that the workload wrote; the \
+         median of all rounds.",
         |summary| summary.write_amplification,
     )?;
     let space = one(

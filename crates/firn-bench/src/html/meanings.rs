@@ -7,14 +7,14 @@ const MEANINGS: [(&str, &str); 13] = [
     ),
     (
         "ratio to the first",
-        "Operations/s over that of the first engine in the same round; the median over the rounds. Called the same within \
-         2 %, and unclear if some rounds are above 1 and some below.",
+        "Operations/s over that of the first engine in the same round; the median over the rounds. Called the same \
+         within 2 %, and unclear if some rounds are above 1 and some below.",
     ),
     (
         "p50, p99, p99.9, p99.99",
         "What so many percent of the operations did not exceed, by the benchmark's histogram of three digits over all \
-         threads. With a rate, latency counts from when the operation should have begun. Below p99.9 is its ratio to the \
-         first engine's.",
+         threads. With a rate, latency counts from when the operation should have begun. Below p99.9 is its ratio to \
+         the first engine's.",
     ),
     ("settled", "Seconds from the start until no compaction was left to do. Below is its ratio to the first engine's."),
     (

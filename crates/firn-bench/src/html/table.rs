@@ -1,6 +1,6 @@
 //! Tables: figures with their spread, ratios in colour and in words, settings, rounds.
 
-use super::text::{bytes, digits, escape, micros, shortened, whole};
+use super::text::{bytes, digits, escape, micros, rounds as of_rounds, shortened, whole};
 use crate::matrix::MatrixReport;
 use crate::summary::{Ratios, Spread, WorkloadSummary};
 use std::collections::BTreeSet;
@@ -38,13 +38,14 @@ pub(super) fn of_workload(report: &MatrixReport, index: usize, summaries: &[&Wor
             let (span, engine) = (COLUMNS.len() - 1, escape(engine));
             let why = escape(&why);
             format!(
-                "<tr><th scope=\"row\">{engine}</th><td class=\"text bad\" colspan=\"{span}\">no result: {why}</td></tr>"
+                "<tr><th scope=\"row\">{engine}</th><td class=\"text bad\" colspan=\"{span}\">no result: {why}</td>\
+                 </tr>\n"
             )
         }
     };
     let rows: String = report.engines.iter().map(|engine| row(&engine.name)).collect();
-    let rounds = report.cells.iter().map(|cell| cell.round + 1).max().unwrap_or(0);
-    let caption = format!("Medians of {rounds} rounds, with the least and the largest below where they differ.");
+    let rounds = of_rounds(report.cells.iter().map(|cell| cell.round + 1).max().unwrap_or(0));
+    let caption = format!("Medians of {rounds}, with the least and the largest below where they differ.");
     scrolled(&format!("workload {name}"), &format!("<caption>{caption}</caption><thead><tr>{head}</tr></thead>{rows}"))
 }
 
@@ -106,11 +107,11 @@ pub(super) fn judged(ratio: Spread, more_is_better: bool) -> String {
             (if is_good { "good" } else { "bad" }, format!("{direction}, {}", if is_good { "good" } else { "bad" }))
         }
     };
-    format!(
-        "<span class=\"{class}\">{:.2}× {words}</span>{}",
-        ratio.median,
-        range(ratio, |ratio| format!("{ratio:.2}×"))
-    )
+    format!("<span class=\"{class}\">{} {words}</span>{}", times(ratio.median), range(ratio, times))
+}
+
+fn times(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{}×", digits(ratio)) } else { format!("{ratio:.2}×") }
 }
 
 /// The geometric means.
@@ -123,7 +124,8 @@ pub(super) fn geomeans(report: &MatrixReport) -> String {
         (true, 0 | 1) => "<p>One engine: nothing to compare.</p>".to_owned(),
         (true, _) => "<p>No round in which two engines ended every workload: nothing to compare.</p>".to_owned(),
         (false, _) => {
-            let head = "<thead><tr><th scope=\"col\">engines</th><th scope=\"col\" class=\"text\">operations/s</th></tr></thead>";
+            let head = "<thead><tr><th scope=\"col\">engines</th>\
+                        <th scope=\"col\" class=\"text\">operations/s</th></tr></thead>";
             scrolled("geometric means", &(head.to_owned() + &rows))
         }
     }
@@ -159,7 +161,8 @@ pub(super) fn rounds(report: &MatrixReport) -> String {
         let (engine, described) = (escape(&cell.engine), escape(&cell.described));
         let round = cell.round + 1;
         format!(
-            "<tr><th scope=\"row\">{engine}</th><td>{round}</td><td>{sync}</td><td class=\"text\">{described}</td>{end}</tr>\n"
+            "<tr><th scope=\"row\">{engine}</th><td>{round}</td><td>{sync}</td>\
+             <td class=\"text\">{described}</td>{end}</tr>\n"
         )
     };
     let rows: String = report.cells.iter().map(row).collect();
@@ -173,6 +176,7 @@ pub(super) fn rounds(report: &MatrixReport) -> String {
 fn scrolled(name: &str, content: &str) -> String {
     let name = escape(name);
     format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table: {name}\"><table>{content}</table></div>\n"
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table: {name}\">\
+         <table>{content}</table></div>\n"
     )
 }

@@ -103,6 +103,7 @@ fn ratios_are_judged_in_words() {
     assert!(table::judged(ratio(0.5, 0.4, 0.6), false).contains("good\">0.50× ▼ less, good"));
     assert!(table::judged(ratio(1.3, 0.9, 1.6), true).contains("≈ unclear"));
     assert!(table::judged(ratio(1.01, 1.0, 1.01), true).contains("≈ same"));
+    assert!(table::judged(ratio(0.001234, 0.001234, 0.001234), true).contains("bad\">0.00123× "));
 }
 
 #[test]

@@ -70,6 +70,11 @@ pub(super) fn digits(number: f64) -> String {
     }
 }
 
+/// So many rounds, in words.
+pub(super) fn rounds(count: u32) -> String {
+    format!("{count} {}", if count == 1 { "round" } else { "rounds" })
+}
+
 /// As `12.3k` or `4.5M`.
 pub(super) fn thousands(number: f64) -> String {
     scaled(number, &[(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")])
@@ -99,8 +104,8 @@ fn scaled(number: f64, units: &[(f64, &str)]) -> String {
 pub(super) fn date(unix_seconds: u64) -> String {
     const DAY: u64 = 86_400;
     let (days, second) = (unix_seconds / DAY, unix_seconds % DAY);
-    // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin in March, so that the
-    // leap day is a year's last.
+    // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin in March, so that
+    // the leap day is a year's last.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
