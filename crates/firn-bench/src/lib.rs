@@ -7,6 +7,7 @@
 mod cell;
 mod engine;
 mod firn;
+mod html;
 mod key_space;
 mod latency;
 mod ledger;
@@ -17,6 +18,8 @@ mod quick;
 mod record;
 mod report;
 mod run;
+#[cfg(test)]
+mod sample;
 mod size;
 mod store;
 mod summary;
@@ -27,6 +30,7 @@ mod zipf;
 pub use cell::{Cell, CellSpec, Engines, run_cell};
 pub use engine::{Compression, Engine, PmBudget, Setup};
 pub use firn::{Firn, FirnStore};
+pub use html::html;
 pub use key_space::{KeySpace, Permutation};
 pub use latency::{Latencies, Percentiles};
 pub use ledger::Ledger;

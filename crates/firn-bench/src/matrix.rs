@@ -262,3 +262,6 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     std::fs::write(&part, text + "\n").map_err(|e| Error::from_io("write", &part, e))?;
     std::fs::rename(&part, path).map_err(|e| Error::from_io("rename", &part, e))
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,6 +73,9 @@ pub(super) struct Ycsb {
     /// Write the report to FILE as JSON (docs/benchmarks/schema.md), or to stdout, instead of the table, if FILE is -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the report to FILE as a page with plots, readable without a network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// `ENGINE.OPTION=VALUE`.
@@ -169,6 +172,9 @@ impl Ycsb {
             Some(_) if to_stdout => print(text)?,
             Some(file) => std::fs::write(file, text + "\n").map_err(|e| Error::from_io("write", file, e))?,
             None => {}
+        }
+        if let Some(file) = &self.html {
+            std::fs::write(file, firn_bench::html(report)?).map_err(|e| Error::from_io("write", file, e))?;
         }
         if !to_stdout {
             print(summary_table(&report.summary))?;

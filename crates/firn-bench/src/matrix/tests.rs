@@ -1,0 +1,50 @@
+use crate::sample;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Fields whose own keys are names of engines, options or sorts of operations: no part of the schema.
+const MAPS: [&str; 5] = ["settings", "extra", "latency_by_sort", "geomean_ratio", "geomean_spread"];
+const SPREAD: [&str; 3] = ["max", "median", "min"];
+
+/// Adds the fields of `value`, each with the path of its object. Spreads are values.
+fn collect(value: &Value, path: &str, fields: &mut BTreeSet<(String, String)>) {
+    match value {
+        Value::Object(object) if !object.keys().eq(SPREAD) => {
+            let is_map = MAPS.iter().any(|map| path == *map || path.ends_with(&format!(".{map}")));
+            for (key, value) in object {
+                let name = if is_map { "*" } else { key };
+                if !is_map {
+                    fields.insert((if path.is_empty() { "." } else { path }.to_owned(), key.clone()));
+                }
+                collect(value, format!("{path}.{name}").trim_start_matches('.'), fields);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| collect(value, &format!("{path}[]"), fields)),
+        _ => {}
+    }
+}
+
+/// Whether a section of `document` is about objects at `path` and has a row for `field`.
+fn says(document: &str, path: &str, field: &str) -> bool {
+    let section = document.split("\n## ").find(|section| {
+        let heading = section.lines().next().unwrap_or("");
+        heading.contains(&format!("`{path}`"))
+    });
+    section.is_some_and(|section| section.contains(&format!("\n| `{field}` | ")))
+}
+
+#[test]
+fn the_schema_names_every_field_and_its_version() {
+    let document = include_str!("../../../../docs/benchmarks/schema.md");
+    let mut fields = BTreeSet::new();
+    collect(&serde_json::to_value(sample::report()).unwrap(), "", &mut fields);
+    let missing: Vec<_> = fields.iter().filter(|(path, field)| !says(document, path, field)).collect();
+    assert!(missing.is_empty(), "docs/benchmarks/schema.md does not say what these are: {missing:?}");
+    assert!(document.contains(&format!("`{}`", super::SCHEMA)), "docs/benchmarks/schema.md is of another version");
+    for (path, field) in [(".", "cells"), ("cells[].phases[].engine.traffic[]", "cause"), ("config.values", "sizes")] {
+        assert!(fields.contains(&(path.to_owned(), field.to_owned())), "the sample has no {path} {field}");
+    }
+    for map in ["settings", "geomean_ratio"] {
+        assert!(fields.iter().all(|(path, _)| !path.ends_with(map)), "{map} has no fields of its own");
+    }
+}

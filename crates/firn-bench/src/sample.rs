@@ -1,0 +1,140 @@
+//! A report for tests, made by hand: two engines, two workloads, two rounds, and a cell that failed.
+
+use crate::cell::{Cell, CellSpec};
+use crate::engine::{Compression, PmBudget, Setup};
+use crate::latency::Latencies;
+use crate::machine::Machine;
+use crate::matrix::{EngineReport, MatrixReport, SCHEMA};
+use crate::record::Values;
+use crate::report::{PhaseReport, Timeline};
+use crate::run::RunConfig;
+use crate::size::Sizes;
+use crate::store::{Counters, Traffic};
+use crate::summary::Summary;
+use crate::workload::Workload;
+use firndb::Durability;
+use std::collections::BTreeMap;
+
+/// What must never be on a page as it is.
+pub(crate) const HOSTILE: &str = "<script>alert('1')</script>&\"";
+
+fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
+    let mut latencies = Latencies::new().unwrap();
+    (1..=5000u64).for_each(|step| latencies.record(step * step * (1e9 / rate) as u64 / 1000));
+    let percentiles = latencies.percentiles().unwrap();
+    let traffic = |medium: &str, cause: &str, written_bytes| Traffic {
+        medium: medium.into(),
+        cause: cause.into(),
+        written_bytes,
+        read_bytes: 4096,
+    };
+    let second = |second: u64| (rate * (1.0 + (second % 7) as f64 / 10.0)) as u64;
+    PhaseReport {
+        workload: workload.into(),
+        threads: 2,
+        durability: "process".into(),
+        operations: 5000,
+        seconds: 20.5,
+        operations_per_second: rate,
+        rate: None,
+        latency: percentiles.clone(),
+        quantiles: latencies.quantiles(),
+        latency_by_sort: BTreeMap::from([("read".to_owned(), percentiles)]),
+        timeline: Timeline::new((0..21).map(second).collect(), vec![0.0, 90.0, 200.0, 0.0, 7e4], vec![1e5; 21]),
+        settle_seconds: Some(1.5),
+        user_bytes: 64 << 20,
+        engine: Counters {
+            traffic: vec![traffic("pm", HOSTILE, 9 << 20), traffic("ssd", "flush", written), traffic("ssd", "log", 5)],
+            stall_seconds: Some(0.25),
+            space_bytes: 80 << 20,
+        },
+        os_written_bytes: Some(written + 4096),
+        os_read_bytes: Some(7 << 20),
+        device_written_bytes: None,
+        device_read_bytes: None,
+        cpu_seconds: 3.0,
+        peak_memory_bytes: Some(100 << 20),
+        checker_bytes: 40 << 20,
+    }
+}
+
+fn config() -> RunConfig {
+    RunConfig {
+        records: 60_000,
+        operations: 5000,
+        seconds_min: 0,
+        threads: 2,
+        key_sizes: Sizes::fixed(16),
+        values: Values::new(Sizes::fixed(1024)),
+        workloads: vec![Workload::load(), "mixed:50/40/10".parse().unwrap()],
+        durability: Durability::Process,
+        rate: None,
+        theta: 0.99,
+    }
+}
+
+fn setup() -> Setup {
+    Setup {
+        directory: "/scratch".into(),
+        memory_bytes: 64 << 20,
+        compression: Compression::Lz4,
+        direct_io: true,
+        background_threads: 2,
+        records_max: 120_000,
+        key_bytes_max: 16,
+        value_bytes_max: 1024,
+        pm: Some(PmBudget { directory: "/dev/shm".into(), bytes: 1 << 30 }),
+        extra: BTreeMap::from([("filter_bits".to_owned(), "10".to_owned())]),
+    }
+}
+
+fn cell(engine: &str, round: u32, phases: Vec<PhaseReport>) -> Cell {
+    let spec = CellSpec { engine: engine.into(), round, setup: setup(), config: config() };
+    Cell { phases, described: HOSTILE.into(), device_sync_us: 900.0, ..Cell::new(spec) }
+}
+
+/// A report of `cells`, whatever they are.
+pub(crate) fn report_of(cells: Vec<Cell>) -> MatrixReport {
+    let engine = |name: &str| EngineReport {
+        name: name.into(),
+        about: HOSTILE.into(),
+        settings: BTreeMap::from([("cache".to_owned(), HOSTILE.to_owned())]),
+    };
+    MatrixReport {
+        schema: SCHEMA.into(),
+        unix_seconds: 1_735_689_599,
+        machine: Machine {
+            cpu: HOSTILE.into(),
+            cpus: 2,
+            memory_bytes: Some(8 << 30),
+            os: "Linux 6".into(),
+            device: "ext4 on /dev/vda".into(),
+            commit: Some("c0ffee".into()),
+        },
+        command: vec!["firn".into(), "bench".into(), HOSTILE.into()],
+        config: config(),
+        setup: setup(),
+        engines: vec![engine("x"), engine("y:&<b>")],
+        summary: Summary::of(&cells),
+        cells,
+    }
+}
+
+/// Both engines in two rounds; the second one fails in its second round, after the load.
+pub(crate) fn report() -> MatrixReport {
+    let both = |rate| vec![phase("load", rate, 200 << 20), phase("mixed:50/40/10", rate / 2.0, 3 << 30)];
+    let mut failed = cell("y:&<b>", 1, vec![phase("load", 1.0, 1)]);
+    failed.failure = Some(format!("a wrong answer {HOSTILE}"));
+    report_of(vec![cell("x", 0, both(900.0)), cell("y:&<b>", 0, both(2000.0)), cell("x", 1, both(1000.0)), failed])
+}
+
+/// A report whose cells ended before any workload did, and one of workloads that did and wrote nothing.
+pub(crate) fn empty_reports() -> [MatrixReport; 3] {
+    let mut nothing = phase("load", 10.0, 0);
+    nothing.engine = Counters::default();
+    nothing.timeline = Timeline::new(Vec::new(), Vec::new(), Vec::new());
+    (nothing.quantiles, nothing.user_bytes, nothing.os_written_bytes) = (Vec::new(), 0, Some(0));
+    (nothing.operations_per_second, nothing.seconds, nothing.cpu_seconds) = (0.0, 0.0, 0.0);
+    let idle = cell("x", 0, vec![nothing.clone(), nothing]);
+    [report_of(Vec::new()), report_of(vec![cell("x", 0, Vec::new())]), report_of(vec![idle])]
+}
