@@ -34,6 +34,7 @@ if [ -z "$page" ]; then
     --records 20000 --ops 20000 --dir "$databases" --html "$page" --json "$work/report.json") </dev/null
   # Four of each workload, and two of both.
   figures_expected=10
+  if grep -q 'data-series="0"' "$page"; then die "a figure of a run that wrote and read has nothing to draw"; fi
 fi
 [ -s "$page" ] || die "$page is not there, or empty"
 page=$(realpath "$page")

@@ -1,10 +1,10 @@
-//! The first bytes of many sorted keys, side by side: a search goes through one dense array of words and looks at whole
-//! keys only among those that it cannot tell apart. (The idea is that of poor man's normalized keys: Graefe and Larson,
-//! "B-Tree Indexes and CPU Caches", ICDE 2001.)
+//! The first bytes of many sorted keys, side by side: a search goes through one dense array of words and looks at
+//! whole keys only among those that it cannot tell apart. (The idea is that of poor man's normalized keys: Graefe and
+//! Larson, "B-Tree Indexes and CPU Caches", ICDE 2001.)
 //!
 //! 1. `prefix` begins every key.
-//! 2. Word `i` is the eight bytes of key `i` behind `prefix`, as a big-endian number, zeros behind a key's end; so words
-//!    ascend, and a smaller word means a smaller key.
+//! 2. Word `i` is the eight bytes of key `i` behind `prefix`, as a big-endian number, zeros behind a key's end; so
+//!    words ascend, and a smaller word means a smaller key.
 
 use crate::key::shared_prefix_len;
 use std::cmp::Ordering;

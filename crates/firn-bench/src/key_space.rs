@@ -1,10 +1,10 @@
 //! Which keys there are, and in which order they are met.
 //!
 //! A record has a number, the order in which it is inserted. Its rank among the loaded records is a random one:
-//! random means a permutation, not a hash, so no key comes twice, a scrambled rank keeps its exact probability, and from
-//! a place in the order of keys one gets back to the record. The key is twice the rank in decimal, zero-padded to the
-//! least size of keys; a record inserted later takes the odd number behind a loaded one's. Longer keys are filled up
-//! behind the number, so that keys of all sizes are in the order of their numbers.
+//! random means a permutation, not a hash, so no key comes twice, a scrambled rank keeps its exact probability, and
+//! from a place in the order of keys one gets back to the record. The key is twice the rank in decimal, zero-padded
+//! to the least size of keys; a record inserted later takes the odd number behind a loaded one's. Longer keys are
+//! filled up behind the number, so that keys of all sizes are in the order of their numbers.
 
 use crate::size::Sizes;
 use firn_base::seed::mix;

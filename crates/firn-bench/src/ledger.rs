@@ -8,8 +8,8 @@
 //!
 //! 3. nothing may be found if the last delete begun, as known after the read, is not older than what rule 2 names.
 //!
-//! So a lost update and a stale read are both found, without a lock around the write and without keys that belong to one
-//! writer. Safe for any number of threads.
+//! So a lost update and a stale read are both found, without a lock around the write and without keys that belong to
+//! one writer. Safe for any number of threads.
 
 use crate::record::wrong;
 use firn_base::Result;

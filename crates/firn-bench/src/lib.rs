@@ -39,7 +39,7 @@ pub use matrix::{EngineReport, Matrix, MatrixReport, SCHEMA};
 pub use phase::{Bench, Phase, Silent, Watch};
 pub use quick::{QuickConfig, QuickReport, quick, quick_bytes_needed};
 pub use record::Values;
-pub use report::{PhaseReport, Timeline};
+pub use report::{Moved, PhaseReport, Timeline};
 pub use run::{RunConfig, run};
 pub use size::Sizes;
 pub use store::{Counters, Store, Traffic};

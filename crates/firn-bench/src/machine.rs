@@ -2,6 +2,7 @@
 //!
 //! What cannot be had (no `/proc`, no permission) is 0 or `None` in a report, never a failure of the run.
 
+use crate::report::Moved;
 use firn_base::clock::Clock;
 use firn_base::{Error, Result};
 use rustix::time::{ClockId, clock_gettime};
@@ -39,15 +40,14 @@ pub(crate) fn reset_peak() {
 }
 
 /// Bytes written to and read from the block device under `directory` since it was attached, whoever did it.
-pub(crate) fn device_bytes(directory: &Path) -> Option<(u64, u64)> {
+pub(crate) fn device_bytes(directory: &Path) -> Option<Moved> {
     const SECTOR_BYTES: u64 = 512;
     let device = fs::metadata(directory).ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
     let mut fields = stat.split_whitespace().map(|field| field.parse::<u64>().ok());
-    let read = fields.nth(2)??;
-    let written = fields.nth(3)??;
-    Some((written * SECTOR_BYTES, read * SECTOR_BYTES))
+    let (read, written) = (fields.nth(2)??, fields.nth(3)??);
+    Some(Moved { written_bytes: written * SECTOR_BYTES, read_bytes: read * SECTOR_BYTES })
 }
 
 /// Bytes of memory that this process may have: the machine's, or its control group's if that is less.

@@ -2,8 +2,8 @@
 //!
 //! 1. A cell is one engine in one round: all workloads, in order, on one database. Its result is one JSON file, so that
 //!    a long matrix that was cut short goes on with the cells that are missing.
-//! 2. If the workloads do not begin with a load, each engine's database is loaded once, before the first round, and every
-//!    cell works on a copy.
+//! 2. If the workloads do not begin with a load, each engine's database is loaded once, before the first round, and
+//!    every cell works on a copy.
 //! 3. A cell that fails, lies or dies is a result too; the others stand.
 //! 4. Databases are removed when their cell is done, and when the run is interrupted.
 

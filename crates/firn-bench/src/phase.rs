@@ -7,7 +7,7 @@ use crate::key_space::{KeySpace, Permutation};
 use crate::ledger::Ledger;
 use crate::machine;
 use crate::record::Values;
-use crate::report::PhaseReport;
+use crate::report::{Moved, PhaseReport};
 use crate::store::{Counters, Store};
 use crate::worker::{Job, Tally, work};
 use crate::workload::Workload;
@@ -197,7 +197,7 @@ fn run_threads(job: &Arc<Job>, watch: &dyn Watch) -> Result<Tally> {
 /// What is counted outside of the benchmark.
 struct Measure {
     engine: Counters,
-    device_bytes: Option<(u64, u64)>,
+    device: Option<Moved>,
     os_written_bytes: Option<u64>,
     os_read_bytes: Option<u64>,
     cpu_seconds: f64,
@@ -207,7 +207,7 @@ impl Measure {
     fn take(store: &dyn Store, directory: &Path) -> Self {
         Self {
             engine: store.counters(),
-            device_bytes: machine::device_bytes(directory),
+            device: machine::device_bytes(directory),
             os_written_bytes: machine::written_bytes(),
             os_read_bytes: machine::read_bytes(),
             cpu_seconds: machine::cpu_seconds(),
@@ -226,7 +226,6 @@ fn report(
     let latency = all.percentiles().ok_or_else(|| Error::invalid("the time was up before any operation"))?;
     let seconds = (tally.last_ns.saturating_sub(job.start_ns)).max(1) as f64 / 1e9;
     let difference = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
-    let device = |of: fn((u64, u64)) -> u64| difference(after.device_bytes.map(of), before.device_bytes.map(of));
     Ok(PhaseReport {
         workload: job.phase.workload.name().to_owned(),
         threads: job.phase.threads,
@@ -244,8 +243,10 @@ fn report(
         engine: after.engine.since(&before.engine),
         os_written_bytes: difference(after.os_written_bytes, before.os_written_bytes),
         os_read_bytes: difference(after.os_read_bytes, before.os_read_bytes),
-        device_written_bytes: device(|bytes| bytes.0),
-        device_read_bytes: device(|bytes| bytes.1),
+        device: after.device.zip(before.device).map(|(after, before)| Moved {
+            written_bytes: after.written_bytes.saturating_sub(before.written_bytes),
+            read_bytes: after.read_bytes.saturating_sub(before.read_bytes),
+        }),
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
         peak_memory_bytes: machine::peak_memory_bytes(),
         checker_bytes: job.ledger.bytes(),

@@ -40,16 +40,23 @@ pub struct PhaseReport {
     pub os_written_bytes: Option<u64>,
     /// Bytes that the kernel counted as read from storage for this process.
     pub os_read_bytes: Option<u64>,
-    /// Bytes that the block device counted as written meanwhile, whoever wrote them.
-    pub device_written_bytes: Option<u64>,
-    /// Bytes that the block device counted as read meanwhile, whoever read them.
-    pub device_read_bytes: Option<u64>,
+    /// Bytes that the block device counted meanwhile, whoever moved them.
+    pub device: Option<Moved>,
     /// Seconds of CPU used, the benchmark's own included.
     pub cpu_seconds: f64,
     /// The largest resident set, the benchmark's own included.
     pub peak_memory_bytes: Option<u64>,
     /// Of that, what the check of the answers takes; the same for all engines.
     pub checker_bytes: u64,
+}
+
+/// Bytes moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Written.
+    pub written_bytes: u64,
+    /// Read.
+    pub read_bytes: u64,
 }
 
 impl PhaseReport {

@@ -82,8 +82,8 @@ pub struct Ratios {
 pub struct Summary {
     /// By workload, then engine, in the order in which they were asked for.
     pub workloads: Vec<WorkloadSummary>,
-    /// Operations per second as a ratio, for "engine/first engine": in each round the geometric mean over the workloads,
-    /// of those the median.
+    /// Operations per second as a ratio, for "engine/first engine": in each round the geometric mean over the
+    /// workloads, of those the median.
     pub geomean_ratio: BTreeMap<String, f64>,
     /// The same with its spread.
     pub geomean_spread: BTreeMap<String, Spread>,

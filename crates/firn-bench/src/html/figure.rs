@@ -68,8 +68,8 @@ pub(super) fn of_workload(
     let throughput = lines(
         "throughput",
         "Throughput over time",
-        "Operations acknowledged in each whole second, in the engine's median round; one dot at its mean if that took less \
-         than a second.",
+        "Operations acknowledged in each whole second, in the engine's median round; one dot at its mean if that took \
+         less than a second.",
         plots::throughput,
     )?;
     let over_time = lines(

@@ -144,7 +144,7 @@ fn counts(of: &Shown<'_>, causes: &[(String, String)]) -> Vec<Bar> {
     };
     let mut bars: Vec<Bar> = media.into_iter().map(by_engine).collect();
     bars.push(outside("kernel, process", Key::Process, of.phase.os_written_bytes));
-    bars.push(outside("block device", Key::Device, of.phase.device_written_bytes));
+    bars.push(outside("block device", Key::Device, of.phase.device.map(|moved| moved.written_bytes)));
     bars
 }
 

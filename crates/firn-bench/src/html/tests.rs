@@ -1,3 +1,5 @@
+//! The page: every figure is there, and nothing in it comes from a network.
+
 use super::*;
 use crate::sample::{HOSTILE, empty_reports, report};
 

@@ -1,3 +1,5 @@
+//! What a matrix writes is what its schema describes.
+
 use crate::sample;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,3 +1,5 @@
+//! Ratios, spreads and notes.
+
 use super::*;
 use crate::cell::CellSpec;
 use crate::engine::{Compression, Setup};
@@ -31,8 +33,7 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         engine: Counters { traffic: vec![traffic], stall_seconds: None, space_bytes: 5 << 20 },
         os_written_bytes: Some(written),
         os_read_bytes: Some(7),
-        device_written_bytes: None,
-        device_read_bytes: None,
+        device: None,
         cpu_seconds: 0.5,
         peak_memory_bytes: Some(100),
         checker_bytes: 40,

@@ -1,4 +1,5 @@
-//! `firn bench`: measures, and shows what came of it. `firn-peers` has the same verbs, with other engines beside FirnDB.
+//! `firn bench`: measures, and shows what came of it. `firn-peers` has the same verbs, with other engines beside
+//! FirnDB.
 
 mod cell;
 mod interrupt;
