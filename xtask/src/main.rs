@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod peers;
 mod soak;
 mod source;
 mod tidy;
@@ -17,6 +18,7 @@ usage: cargo xtask COMMAND
   tidy --update    the same, and rewrite xtask/ratchet.txt to the present lengths
   ci               everything that must hold before a merge, ending in one line `N passed, N failed`
   ci --quick       formatting, tidy, lints, the quick test tier and the documentation only
+  peers            get what other engines need (RocksDB, LevelDB) and build crates/firn-peers with all of them
   soak --minutes N [--suite S] [--seed X] [--threads N]
                    every suite of firn-sim with fresh seeds, for as long as asked; adds what it saw to docs/soak.md";
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["tidy", "--update"] => ExitCode::from(tidy::update(&root)),
         ["ci"] => ExitCode::from(ci::run(&root, ci::Extent::Full)),
         ["ci", "--quick"] => ExitCode::from(ci::run(&root, ci::Extent::Quick)),
+        ["peers"] => ExitCode::from(peers::run(&root)),
         ["soak", rest @ ..] => ExitCode::from(soak::run(&root, rest)),
         _ => {
             eprintln!("{USAGE}");

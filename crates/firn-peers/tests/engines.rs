@@ -1,7 +1,7 @@
 //! Each engine that this build has against a model: random puts, gets, deletes and scans, with reopens in between.
 //!
-//! What an adapter gets wrong (an option that loses writes, a scan that begins too late, a handle that stays open) shows
-//! here and not in a benchmark. A failure names the engine and the operation; the seed is fixed.
+//! What an adapter gets wrong (an option that loses writes, a scan that begins too late, a handle that stays open)
+//! shows here and not in a benchmark. A failure names the engine and the operation; the seed is fixed.
 #![forbid(unsafe_code)]
 
 use firn_base::seed::Seed;

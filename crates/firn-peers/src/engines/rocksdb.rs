@@ -5,21 +5,21 @@
 //! | `write_buffer_size` | memory / 8, at most 64 MiB | RocksDB's default, and FirnDB's share |
 //! | `max_write_buffer_number` | 3 | two may wait for a flush while a third fills, as in FirnDB |
 //! | block cache | HyperClockCache of all other memory | recommended over LRU since 8.0 |
-//! | `cache_index_and_filter_blocks` | true, those of level 0 pinned | else indexes and filters would be beside the budget |
+//! | `cache_index_and_filter_blocks` | true, those of level 0 pinned | else they would be beside the budget |
 //! | filter | full Bloom, 10 bits per key | FirnDB has 10 too |
 //! | `block_size` | 4 KiB | the default, and FirnDB's |
 //! | direct I/O | as told, for reads, flushes and compactions | the page cache would be memory beside the budget |
 //! | compression | as told, on all levels | |
 //! | `max_background_jobs` | as told, at least 2 | one for flushes |
-//! | `bytes_per_sync` | 1 MiB | the tuning guide's; evens out writes that pass through the page cache, the log's too |
+//! | `bytes_per_sync`, also of the WAL | 1 MiB | the tuning guide's; evens out what passes through the page cache |
 //! | `max_open_files` | -1 | the default: all tables stay open |
 //! | statistics | counters, without timers | cheap, and the source of [`Counters`] |
 //! | all else | default | dynamic level sizes, 256 MiB base, 64 MiB tables, 2 MiB compaction readahead |
 //!
 //! `enable_pipelined_write` stays off, as by default: it is no general recommendation, and cannot be had together with
 //! other ways of writing. The WAL is always buffered: [`Durability::Process`] is a write to the page cache,
-//! [`Durability::Power`] a sync shared by the writers of a group. Memory that compactions use for their blocks is outside
-//! the budget, in RocksDB's favour.
+//! [`Durability::Power`] a sync shared by the writers of a group. Memory that compactions use for their blocks is
+//! beyond the budget, in RocksDB's favour.
 
 use super::share::{Share, background_threads, described};
 use firn_base::{Error, ErrorKind, Result};
@@ -145,7 +145,7 @@ impl Choice {
             Compression::Lz4 => DBCompressionType::Lz4,
         });
         options.enable_statistics();
-        // The binding's number for this level is the library's for "all but timers": sizes are counted, clocks not read.
+        // The binding's number for this level is the library's for "all but timers": sizes count, clocks are not read.
         options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
         options
     }

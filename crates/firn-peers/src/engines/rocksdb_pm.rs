@@ -7,11 +7,11 @@
 //! | setting | value | why |
 //! |---|---|---|
 //! | `db_paths` | persistent memory up to its budget, then the SSD | RocksDB's only way to place levels |
-//! | dynamic level sizes | off | RocksDB ignores them with several paths, and picks a path by static level sizes |
-//! | `max_bytes_for_level_base` | budget / 4, at most 256 MiB | levels 0 and 1 fit with room for one compaction's output |
+//! | dynamic level sizes | off | RocksDB ignores them with several paths, which go by static sizes |
+//! | `max_bytes_for_level_base` | budget / 4, at most 256 MiB | levels 0 and 1 fit, and a compaction's output |
 //! | `write_buffer_size` | also at most budget / 16 | level 0 must be able to hold several |
-//! | `level0_stop_writes_trigger` | as many tables as half of the budget holds, at most the default | a flush that does not fit is an error |
-//! | direct I/O | as told | DAX has no page cache anyway; `/dev/shm` itself refuses it, a loop-mounted file system does not |
+//! | level 0 slowdown, stop | what half of the budget holds; 20, 36 at most | a flush that does not fit is an error |
+//! | direct I/O | as told | `/dev/shm` itself refuses it, a file system mounted from there does not |
 //!
 //! RocksDB counts what compactions write by cause and not by path: that is under the medium `ssd+pm`. Flushes always
 //! write to the first path, so they are under `pm`. The space that is reported is that of the SSD.

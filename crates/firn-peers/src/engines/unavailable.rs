@@ -13,8 +13,8 @@ pub(crate) struct Unavailable {
 }
 
 impl Unavailable {
-    pub(crate) fn new(name: &'static str, feature: &'static str) -> Self {
-        Self { name, feature }
+    pub(crate) fn boxed(name: &'static str, feature: &'static str) -> Box<dyn Engine> {
+        Box::new(Self { name, feature })
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn it_says_how_to_get_it() {
-        let about = Unavailable::new("rocksdb-pm", "rocksdb").about();
+        let about = Unavailable::boxed("rocksdb-pm", "rocksdb").about();
         assert!(about.starts_with("rocksdb-pm is not in this build") && about.contains("cargo xtask peers"), "{about}");
     }
 }
