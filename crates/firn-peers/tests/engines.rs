@@ -3,6 +3,7 @@
 //! What an adapter gets wrong (an option that loses writes, a scan that begins too late, a handle that stays open)
 //! shows here and not in a benchmark. A failure names the engine and the operation; the seed is fixed.
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
 use firn_bench::{Compression, Engine, PmBudget, Setup, Store};
