@@ -3,6 +3,7 @@
 
 mod ci;
 mod perf;
+mod peers;
 mod soak;
 mod source;
 mod tidy;
@@ -18,6 +19,7 @@ usage: cargo xtask COMMAND
   tidy --update    the same, and rewrite xtask/ratchet.txt to the present lengths
   ci               everything that must hold before a merge, ending in one line `N passed, N failed`
   ci --quick       formatting, tidy, lints, the quick test tier and the documentation only
+  peers            get what other engines need (RocksDB, LevelDB) and build crates/firn-peers with all of them
   soak --minutes N [--suite S] [--seed X] [--threads N]
                    every suite of firn-sim with fresh seeds, for as long as asked; adds what it saw to docs/soak.md
   perf             instructions per operation, by callgrind, beside the figures of xtask/perf.txt
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         ["ci", "--quick"] => ExitCode::from(ci::run(&root, ci::Extent::Quick)),
         ["perf"] => ExitCode::from(perf::run(&root, false)),
         ["perf", "--update"] => ExitCode::from(perf::run(&root, true)),
+        ["peers"] => ExitCode::from(peers::run(&root)),
         ["soak", rest @ ..] => ExitCode::from(soak::run(&root, rest)),
         _ => {
             eprintln!("{USAGE}");

@@ -134,10 +134,15 @@ pub fn free_bytes(directory: &Path) -> Result<u64> {
     Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
-/// Bytes that the files in `directory` take on the disk, whatever they are for.
+/// Bytes that the files in `directory` and below take on the disk, whatever they are for.
 pub fn directory_bytes(directory: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
-    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
+    let bytes_of = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => directory_bytes(&entry.path()),
+        Ok(metadata) => metadata.blocks() * 512,
+        Err(_gone) => 0,
+    };
+    entries.flatten().map(bytes_of).sum()
 }
 
 /// Nanoseconds that appending 4 KiB to a file in `directory` and syncing it takes: the median of `rounds`.

@@ -65,6 +65,8 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
     steps.push(round_trip.with(&[("FIRN_TREE_FILES", "1000")]));
     steps.push(Step::new("quick benchmark", Plain, "cargo run --release -p firn-cli -- bench quick"));
     steps.push(Step::new("report page", Plain, "scripts/report_page.sh"));
+    let peers = "cargo test --locked --no-fail-fast --manifest-path crates/firn-peers/Cargo.toml";
+    steps.push(Step::new("peers", Tests, peers).with(&[("CARGO_TARGET_DIR", "target/peers")]));
     steps.push(Step::new("fuzz targets", Plain, "fuzz/run all 2"));
     let excluded: String = unpublished(root)?.iter().map(|name| format!(" --exclude {name}")).collect();
     let package = format!("cargo package --workspace --allow-dirty --no-verify{excluded}");

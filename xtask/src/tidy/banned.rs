@@ -21,6 +21,7 @@ const FILES: &[&str] = &[
     "crates/firn-pm/src/region",
     "crates/firn-pm/src/pool/open",
     "crates/firn-bench/src/",
+    "crates/firn-peers/src/",
     "crates/firn-sim/src/",
 ];
 /// What threads meet at; the layers below the engine, and what only counts.

@@ -12,7 +12,7 @@ use crate::tree::Tree;
 
 const LIST: &str = "UNSAFE.md";
 const COMMENT_LINES_ABOVE: usize = 6;
-const DENY_NOT_FORBID: [&str; 3] = ["crates/firn-pm", "crates/firn-fs", "crates/firndb"];
+const DENY_NOT_FORBID: [&str; 4] = ["crates/firn-pm", "crates/firn-fs", "crates/firndb", "crates/firn-peers"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = roots(tree);

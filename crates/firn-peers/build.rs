@@ -1,0 +1,14 @@
+//! Tells the linker where the engines' libraries lie, so that programs and tests find them without LD_LIBRARY_PATH.
+#![forbid(unsafe_code)]
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=ROCKSDB_LIB_DIR");
+    if std::env::var_os("CARGO_FEATURE_ROCKSDB").is_some()
+        && let Ok(directory) = std::env::var("ROCKSDB_LIB_DIR")
+    {
+        println!("cargo:rustc-link-arg=-Wl,-rpath,{directory}");
+    }
+    if std::env::var_os("CARGO_FEATURE_LEVELDB").is_some() {
+        println!("cargo:rustc-link-lib=dylib=leveldb");
+    }
+}

@@ -1,0 +1,273 @@
+//! RocksDB, as its own tuning guide would have it set up for a budget of memory and direct I/O.
+//!
+//! | setting | value | why |
+//! |---|---|---|
+//! | `write_buffer_size` | memory / 8, at most 64 MiB | RocksDB's default, and FirnDB's share |
+//! | `max_write_buffer_number` | 3 | two may wait for a flush while a third fills, as in FirnDB |
+//! | block cache | HyperClockCache of all other memory | recommended over LRU since 8.0 |
+//! | `cache_index_and_filter_blocks` | true, those of level 0 pinned | else they would be beside the budget |
+//! | filter | full Bloom, 10 bits per key | FirnDB has 10 too |
+//! | `block_size` | 4 KiB | the default, and FirnDB's |
+//! | direct I/O | as told, for reads, flushes and compactions | the page cache would be memory beside the budget |
+//! | compression | as told, on all levels | |
+//! | `max_background_jobs` | as told, at least 2 | one for flushes |
+//! | `bytes_per_sync`, also of the WAL | 1 MiB | the tuning guide's; evens out what passes through the page cache |
+//! | `max_open_files` | -1 | the default: all tables stay open |
+//! | statistics | counters, without timers | cheap, and the source of [`Counters`] |
+//! | all else | default | dynamic level sizes, 256 MiB base, 64 MiB tables, 2 MiB compaction readahead |
+//!
+//! `enable_pipelined_write` stays off, as by default: it is no general recommendation, and cannot be had together with
+//! other ways of writing. The WAL is always buffered: [`Durability::Process`] is a write to the page cache,
+//! [`Durability::Power`] a sync shared by the writers of a group. Memory that compactions use for their blocks is
+//! beyond the budget, in RocksDB's favour.
+
+use super::share::{Share, background_threads, described};
+use firn_base::{Error, ErrorKind, Result};
+use firn_bench::{Compression, Counters, Engine, Setup, Store, Traffic, directory_bytes};
+use firndb::Durability;
+use rocksdb::statistics::{StatsLevel, Ticker};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBPath, Options, ReadOptions, WaitForCompactOptions, WriteOptions,
+};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The version that the binding in Cargo.lock is for; `cargo xtask peers` fetches the same.
+pub(super) const NAME: &str = "RocksDB 11.8";
+const WRITE_BUFFERS: u64 = 3;
+const FILTER_BITS: f64 = 10.0;
+const BYTES_PER_SYNC: u64 = 1 << 20;
+
+/// RocksDB, all of it in one directory.
+#[derive(Debug)]
+pub(crate) struct RocksDb;
+
+impl Engine for RocksDb {
+    fn name(&self) -> String {
+        "rocksdb".to_owned()
+    }
+
+    fn about(&self) -> String {
+        format!("{NAME}, leveled compaction, all on SSD")
+    }
+
+    fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
+        Choice::of(setup, u64::MAX).map(|choice| choice.describe()).unwrap_or_default()
+    }
+
+    fn open(&self, setup: &Setup) -> Result<Arc<dyn Store>> {
+        let choice = Choice::of(setup, u64::MAX)?;
+        Ok(Arc::new(RocksDbStore::open(setup, choice.options(), Media { flush: "ssd", compaction: "ssd" })?))
+    }
+}
+
+/// What is made of a setup.
+#[derive(Debug)]
+pub(super) struct Choice {
+    share: Share,
+    pub(super) level_base_bytes: u64,
+    target_file_bytes: u64,
+    block_bytes: usize,
+    background_jobs: usize,
+    direct_io: bool,
+    compression: Compression,
+}
+
+impl Choice {
+    const EXTRA: [&str; 6] = [
+        "write_buffer_bytes",
+        "block_cache_bytes",
+        "level_base_bytes",
+        "target_file_bytes",
+        "block_bytes",
+        "max_background_jobs",
+    ];
+
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for an unknown option, or too little memory.
+    pub(super) fn of(setup: &Setup, write_buffer_bytes_max: u64) -> Result<Self> {
+        setup.refuse_unknown(&Self::EXTRA)?;
+        Ok(Self {
+            share: Share::of(setup, WRITE_BUFFERS, write_buffer_bytes_max)?,
+            level_base_bytes: setup.extra("level_base_bytes")?.unwrap_or(256 << 20),
+            target_file_bytes: setup.extra("target_file_bytes")?.unwrap_or(64 << 20),
+            block_bytes: setup.extra("block_bytes")?.unwrap_or(4096),
+            background_jobs: setup.extra("max_background_jobs")?.unwrap_or_else(|| background_threads(setup)),
+            direct_io: setup.direct_io,
+            compression: setup.compression,
+        })
+    }
+
+    pub(super) fn write_buffer_bytes(&self) -> u64 {
+        self.share.write_buffer_bytes
+    }
+
+    pub(super) fn describe(&self) -> BTreeMap<String, String> {
+        described([
+            ("write_buffer_size", self.share.write_buffer_bytes.to_string()),
+            ("max_write_buffer_number", WRITE_BUFFERS.to_string()),
+            ("block_cache", format!("hyper clock, {}", self.share.cache_bytes)),
+            ("cache_index_and_filter_blocks", "true, level 0 pinned".to_owned()),
+            ("filter", format!("full bloom, {FILTER_BITS} bits")),
+            ("block_size", self.block_bytes.to_string()),
+            ("max_bytes_for_level_base", self.level_base_bytes.to_string()),
+            ("target_file_size_base", self.target_file_bytes.to_string()),
+            ("max_background_jobs", self.background_jobs.to_string()),
+            ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
+            ("direct_io", self.direct_io.to_string()),
+            ("compression", self.compression.to_string()),
+        ])
+    }
+
+    pub(super) fn options(&self) -> Options {
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(&Cache::new_hyper_clock_cache(self.share.cache_bytes as usize, 0));
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        table.set_bloom_filter(FILTER_BITS, false);
+        table.set_block_size(self.block_bytes);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&table);
+        options.set_write_buffer_size(self.share.write_buffer_bytes as usize);
+        options.set_max_write_buffer_number(WRITE_BUFFERS as i32);
+        options.set_max_bytes_for_level_base(self.level_base_bytes);
+        options.set_target_file_size_base(self.target_file_bytes);
+        options.set_max_background_jobs(self.background_jobs as i32);
+        options.set_bytes_per_sync(BYTES_PER_SYNC);
+        options.set_wal_bytes_per_sync(BYTES_PER_SYNC);
+        options.set_max_open_files(-1);
+        options.set_use_direct_reads(self.direct_io);
+        options.set_use_direct_io_for_flush_and_compaction(self.direct_io);
+        options.set_compression_type(match self.compression {
+            Compression::None => DBCompressionType::None,
+            Compression::Lz4 => DBCompressionType::Lz4,
+        });
+        options.enable_statistics();
+        // The binding's number for this level is the library's for "all but timers": sizes count, clocks are not read.
+        options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+        options
+    }
+}
+
+/// What tables are counted under, by who writes them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Media {
+    pub(super) flush: &'static str,
+    pub(super) compaction: &'static str,
+}
+
+/// An open RocksDB. The database goes first, then the options that hold its statistics.
+pub(super) struct RocksDbStore {
+    db: DB,
+    options: Options,
+    media: Media,
+    directory: PathBuf,
+    read: ReadOptions,
+    synced: WriteOptions,
+    buffered: WriteOptions,
+}
+
+impl RocksDbStore {
+    pub(super) fn open(setup: &Setup, options: Options, media: Media) -> Result<Self> {
+        let db = DB::open(&options, &setup.directory).map_err(|error| failed("open", error))?;
+        let mut synced = WriteOptions::default();
+        synced.set_sync(true);
+        let (read, buffered, directory) = (ReadOptions::default(), WriteOptions::default(), setup.directory.clone());
+        Ok(Self { db, options, media, directory, read, synced, buffered })
+    }
+
+    fn write_options(&self, durability: Durability) -> &WriteOptions {
+        match durability {
+            Durability::Power => &self.synced,
+            Durability::Process => &self.buffered,
+        }
+    }
+}
+
+impl Store for RocksDbStore {
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        self.db.put_opt(key, value, self.write_options(durability)).map_err(|error| failed("put", error))
+    }
+
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.db.get_pinned_opt(key, &self.read).map_err(|error| failed("get", error))?;
+        if let Some(value) = &value {
+            see(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let mut iter = self.db.raw_iterator_opt(ReadOptions::default());
+        if from.is_empty() {
+            iter.seek_to_first();
+        } else {
+            iter.seek(from);
+        }
+        for _ in 0..count {
+            let Some((key, value)) = iter.item() else { break };
+            see(key, value);
+            iter.next();
+        }
+        iter.status().map_err(|error| failed("scan", error))
+    }
+
+    fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
+        self.db.delete_opt(key, self.write_options(durability)).map_err(|error| failed("delete", error))
+    }
+
+    fn settle(&self) -> Result<()> {
+        let mut wait = WaitForCompactOptions::default();
+        wait.set_flush(true);
+        self.db.wait_for_compact(&wait).map_err(|error| failed("settle", error))
+    }
+
+    fn describe(&self) -> String {
+        format!("{NAME}, tables written by flushes on {}", self.media.flush)
+    }
+
+    fn counters(&self) -> Counters {
+        let ticker = |ticker| self.options.get_ticker_count(ticker);
+        let traffic = |medium: &str, cause: &str, written_bytes, read_bytes| Traffic {
+            medium: medium.to_owned(),
+            cause: cause.to_owned(),
+            written_bytes,
+            read_bytes,
+        };
+        let compaction_read = ticker(Ticker::CompactReadBytes);
+        // Every read of a table is counted under its level, whoever reads.
+        let read = ticker(Ticker::LastLevelReadBytes) + ticker(Ticker::NonLastLevelReadBytes);
+        let Media { flush, compaction } = self.media;
+        Counters {
+            traffic: vec![
+                traffic("ssd", "log", ticker(Ticker::WalFileBytes), 0),
+                traffic(flush, "flush", ticker(Ticker::FlushWriteBytes), 0),
+                traffic(compaction, "compaction", ticker(Ticker::CompactWriteBytes), compaction_read),
+                traffic(compaction, "user_read", 0, read.saturating_sub(compaction_read)),
+            ],
+            stall_seconds: Some(ticker(Ticker::StallMicros) as f64 / 1e6),
+            space_bytes: directory_bytes(&self.directory),
+        }
+    }
+}
+
+/// A target of `bytes` for tables in `directory`.
+pub(super) fn path(directory: &std::path::Path, bytes: u64) -> Result<DBPath> {
+    DBPath::new(directory, bytes).map_err(|error| failed("name a path for tables", error))
+}
+
+fn failed(verb: &str, error: rocksdb::Error) -> Error {
+    use rocksdb::ErrorKind as Theirs;
+    let text = error.to_string();
+    let kind = match error.kind() {
+        Theirs::NotFound => ErrorKind::NotFound,
+        Theirs::Corruption => ErrorKind::Corruption,
+        Theirs::InvalidArgument | Theirs::NotSupported => ErrorKind::Invalid,
+        Theirs::IOError if text.contains("No space left") => ErrorKind::NoSpace,
+        Theirs::IOError if text.contains("lock") => ErrorKind::Locked,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, format!("rocksdb cannot {verb}: {text}"))
+}

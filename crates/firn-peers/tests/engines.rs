@@ -1,0 +1,209 @@
+//! Each engine that this build has against a model: random puts, gets, deletes and scans, with reopens in between.
+//!
+//! What an adapter gets wrong (an option that loses writes, a scan that begins too late, a handle that stays open)
+//! shows here and not in a benchmark. A failure names the engine and the operation; the seed is fixed.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use firn_base::seed::Seed;
+use firn_bench::{Compression, Engine, PmBudget, Setup, Store};
+use firndb::Durability;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+const OPERATIONS: u64 = 4000;
+const KEYS: u64 = 700;
+const REOPEN_ONE_IN: u64 = 800;
+const VALUE_BYTES_MAX: usize = 3000;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A small database: its buffers are full many times during the test. Without direct I/O, which not every place for
+/// temporary files allows.
+fn setup(place: &Path, compression: Compression) -> Setup {
+    let (directory, pm) = (place.join("db"), place.join("pm"));
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::create_dir_all(&pm).unwrap();
+    Setup {
+        directory,
+        memory_bytes: 32 << 20,
+        compression,
+        direct_io: false,
+        background_threads: 2,
+        records_max: KEYS * 2,
+        key_bytes_max: 16,
+        value_bytes_max: VALUE_BYTES_MAX,
+        pm: Some(PmBudget { directory: pm, bytes: 64 << 20 }),
+        extra: BTreeMap::new(),
+    }
+}
+
+/// The engines of this build. FirnDB's own suites are elsewhere, and one that is missing says so at its opening.
+fn engines() -> Vec<Box<dyn Engine>> {
+    let missing = |engine: &dyn Engine| engine.about().contains("is not in this build");
+    firn_peers::all().into_iter().filter(|engine| !missing(&**engine)).collect()
+}
+
+fn setup_of(engine: &dyn Engine, place: &Path, compression: Compression) -> Setup {
+    let mut setup = setup(place, compression);
+    if engine.name().starts_with("firn:") {
+        // Its own matter, and not in every profile.
+        setup.pm = None;
+    }
+    setup
+}
+
+/// Whether the engine takes `setup`; what it refuses must be a clear `Invalid`.
+fn open(engine: &dyn Engine, setup: &Setup) -> Option<Arc<dyn Store>> {
+    match engine.open(setup) {
+        Ok(store) => Some(store),
+        Err(error) if setup.compression != Compression::None => {
+            assert_eq!(error.kind(), firn_base::ErrorKind::Invalid, "{}: {error}", engine.name());
+            None
+        }
+        Err(error) => panic!("{}: {error}", engine.name()),
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{:06}", number * 7).into_bytes()
+}
+
+fn value(seed: &mut Seed) -> Vec<u8> {
+    let mut value = vec![0; seed.below(VALUE_BYTES_MAX as u64) as usize];
+    seed.fill(&mut value);
+    value
+}
+
+fn check_get(store: &dyn Store, model: &Model, key: &[u8]) {
+    let mut seen = None;
+    let found = store.get(key, &mut |value| seen = Some(value.to_vec())).unwrap();
+    assert_eq!(found, seen.is_some());
+    assert!(seen.as_ref() == model.get(key), "{}: get {}", store.describe(), String::from_utf8_lossy(key));
+}
+
+fn check_scan(store: &dyn Store, model: &Model, from: &[u8], count: usize) {
+    let mut seen = Vec::new();
+    store.scan(from, count, &mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap();
+    let expected: Vec<_> = model.range(from.to_vec()..).take(count).map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert!(seen == expected, "{}: scan from {} of {count}", store.describe(), String::from_utf8_lossy(from));
+}
+
+fn run(engine: &dyn Engine, compression: Compression) {
+    let place = tempfile::tempdir().unwrap();
+    let setup = setup_of(engine, place.path(), compression);
+    let Some(mut store) = open(engine, &setup) else { return };
+    let (mut model, mut seed) = (Model::new(), Seed::new(7));
+    for _ in 0..OPERATIONS {
+        let key = key(seed.below(KEYS));
+        let durability = if seed.one_in(50) { Durability::Power } else { Durability::Process };
+        match seed.below(10) {
+            0..5 => {
+                let value = value(&mut seed);
+                store.put(&key, &value, durability).unwrap();
+                model.insert(key, value);
+            }
+            5 => {
+                store.delete(&key, durability).unwrap();
+                model.remove(&key);
+            }
+            6..9 => check_get(&*store, &model, &key),
+            // Between two keys, so that it begins at the next.
+            _ => check_scan(&*store, &model, &[&key[..], b"x"].concat(), seed.below(60) as usize),
+        }
+        if seed.one_in(REOPEN_ONE_IN) {
+            drop(store);
+            store = engine.open(&setup).unwrap();
+        }
+    }
+    check_scan(&*store, &model, b"", usize::MAX);
+    store.settle().unwrap();
+    (0..KEYS).for_each(|number| check_get(&*store, &model, &key(number)));
+    check_scan(&*store, &model, b"", 10);
+    drop(store);
+    check_scan(&*engine.open(&setup).unwrap(), &model, b"", usize::MAX);
+}
+
+#[test]
+fn engines_do_as_the_model() {
+    for engine in engines() {
+        for compression in [Compression::None, Compression::Lz4] {
+            println!("{}, compression {compression}", engine.name());
+            run(&*engine, compression);
+        }
+    }
+}
+
+#[test]
+fn counters_count_and_settings_are_told() {
+    for engine in engines() {
+        let place = tempfile::tempdir().unwrap();
+        let setup = setup_of(&*engine, place.path(), Compression::None);
+        assert!(!engine.settings(&setup).is_empty(), "{}", engine.name());
+        let store = engine.open(&setup).unwrap();
+        let mut seed = Seed::new(3);
+        let before = store.counters();
+        let mut put_bytes = 0;
+        for number in 0..16_000 {
+            let value = value(&mut seed);
+            put_bytes += value.len() as u64;
+            store.put(&key(number % 3000), &value, Durability::Process).unwrap();
+        }
+        store.settle().unwrap();
+        let counted = store.counters().since(&before);
+        println!("{}: {put_bytes} bytes put; {counted:?}", store.describe());
+        assert!(counted.space_bytes > 0, "{}", engine.name());
+        let written = |cause: &str| -> u64 {
+            counted.traffic.iter().filter(|traffic| traffic.cause == cause).map(|traffic| traffic.written_bytes).sum()
+        };
+        if engine.name().starts_with("rocksdb") {
+            assert!(written("log") > put_bytes && written("flush") > 0 && written("compaction") > 0);
+        }
+    }
+}
+
+#[test]
+fn writers_and_readers_at_once() {
+    for engine in engines() {
+        let place = tempfile::tempdir().unwrap();
+        let store = engine.open(&setup_of(&*engine, place.path(), Compression::None)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let store = &store;
+                scope.spawn(move || {
+                    for number in (0..200).map(|n| n * 4 + thread) {
+                        let durability = if number % 64 == 0 { Durability::Power } else { Durability::Process };
+                        store.put(&key(number), &number.to_le_bytes(), durability).unwrap();
+                        let mut seen = false;
+                        store.get(&key(number), &mut |value| seen = value == number.to_le_bytes()).unwrap();
+                        assert!(seen, "{}: {number}", store.describe());
+                    }
+                });
+            }
+        });
+        let mut count = 0;
+        store.scan(b"", usize::MAX, &mut |_, _| count += 1).unwrap();
+        assert_eq!(count, 800, "{}", engine.name());
+    }
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused_before_anything_is_written() {
+    for engine in engines() {
+        let place = tempfile::tempdir().unwrap();
+        let mut setup = setup_of(&*engine, place.path(), Compression::None);
+        setup.extra.insert("no_such_option".to_owned(), "1".to_owned());
+        let refused = engine.open(&setup).err().map(|error| error.kind());
+        assert_eq!(refused, Some(firn_base::ErrorKind::Invalid), "{}", engine.name());
+        assert_eq!(std::fs::read_dir(&setup.directory).unwrap().count(), 0, "{}", engine.name());
+    }
+}
+
+#[test]
+fn a_missing_engine_is_known_by_name() {
+    let names: Vec<String> = firn_peers::all().iter().map(|engine| engine.name()).collect();
+    for name in ["firn:classic", "rocksdb", "rocksdb-pm", "leveldb", "fjall", "redb", "lmdb"] {
+        assert!(names.iter().any(|n| n == name), "{name} is not in {names:?}");
+    }
+}
