@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod ci;
-mod perf;
 mod peers;
+mod perf;
 mod soak;
 mod source;
 mod tidy;

@@ -1,5 +1,5 @@
 //! The `firn-peers` command: FirnDB's benchmarks with other engines beside it.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use std::process::ExitCode;
 
