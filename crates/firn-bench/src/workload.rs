@@ -1,9 +1,10 @@
 //! The workloads: which share of the operations is of which sort, and which records they meet.
 //!
 //! Load and A to F are YCSB's (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB", SoCC 2010); `u` and `o`
-//! read and update uniformly; names such as `readrandom` do what `db_bench` does under that name; `mixed:P/G/S` is the
-//! mix of the PMDB paper: puts, gets and scans of 8 entries in these percentages, where 1 % of the keys get half of the
-//! accesses.
+//! read and update uniformly; names such as `readrandom` do what `db_bench` does under that name; `rh` to `wo` and
+//! `scanrh` to `scanwh` are the BlockDB paper's shares of reads or scans and writes (its table III and section V-G);
+//! `mixed:P/G/S` is the mix of the PMDB paper: puts, gets and scans of 8 entries in these percentages, where 1 % of the
+//! keys get half of the accesses.
 
 use crate::zipf::Zipf;
 use firn_base::seed::Seed;
@@ -80,6 +81,18 @@ const ROWS: &[Row] = &[
     ("seekrandom", "uniform seeks", &[(Action::Scan, 100)], Reach::Uniform, (1, 1)),
     ("readwhilewriting", "uniform reads, one thread updates", &[(Action::Read, 100)], Reach::Uniform, YCSB_SCAN),
     ("deleterandom", "uniform deletes", &[(Action::Delete, 100)], Reach::Uniform, YCSB_SCAN),
+    ("rh", "80 % reads, 20 % updates", &[(Action::Read, 80), (Action::Update, 20)], Reach::Zipf, YCSB_SCAN),
+    ("rw", "half reads, half updates", &[(Action::Read, 50), (Action::Update, 50)], Reach::Zipf, YCSB_SCAN),
+    ("wh", "20 % reads, 80 % updates", &[(Action::Read, 20), (Action::Update, 80)], Reach::Zipf, YCSB_SCAN),
+    ("wo", "zipfian updates", &[(Action::Update, 100)], Reach::Zipf, YCSB_SCAN),
+    ("rh+ins", "80 % reads, 20 % inserts", &[(Action::Read, 80), (Action::Insert, 20)], Reach::Zipf, YCSB_SCAN),
+    ("rw+ins", "half reads, half inserts", &[(Action::Read, 50), (Action::Insert, 50)], Reach::Zipf, YCSB_SCAN),
+    ("wh+ins", "20 % reads, 80 % inserts", &[(Action::Read, 20), (Action::Insert, 80)], Reach::Zipf, YCSB_SCAN),
+    ("wo+ins", "inserts", &[(Action::Insert, 100)], Reach::Zipf, YCSB_SCAN),
+    ("scanro", "scans of 1 to 100", &[(Action::Scan, 100)], Reach::Zipf, YCSB_SCAN),
+    ("scanrh", "80 % scans, 20 % inserts", &[(Action::Scan, 80), (Action::Insert, 20)], Reach::Zipf, YCSB_SCAN),
+    ("scanba", "half scans, half inserts", &[(Action::Scan, 50), (Action::Insert, 50)], Reach::Zipf, YCSB_SCAN),
+    ("scanwh", "20 % scans, 80 % inserts", &[(Action::Scan, 20), (Action::Insert, 80)], Reach::Zipf, YCSB_SCAN),
     ("scanafterdelete", "uniform scans of 100 over what was left", &[(Action::Scan, 100)], Reach::Uniform, (100, 100)),
 ];
 
@@ -128,7 +141,9 @@ impl Workload {
 
     /// How many of `operations` are inserts of new records, at most.
     pub(crate) fn inserts_max(&self, operations: u64) -> u64 {
-        if self.mix.iter().any(|(action, _)| *action == Action::Insert) { operations / 10 + 1000 } else { 0 }
+        let percent: u64 = self.mix.iter().filter(|(action, _)| *action == Action::Insert).map(|(_, p)| p).sum();
+        // What chance adds, and some seconds beyond the operations.
+        if percent == 0 { 0 } else { operations / 50 * (percent + 1) + 1000 }
     }
 
     /// What thread `thread` does next.
