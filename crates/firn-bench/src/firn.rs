@@ -15,7 +15,18 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that are FirnDB's alone.
-const EXTRA: [&str; 4] = ["write_buffer_bytes", "block_cache_bytes", "filter_bits", "max_open_files"];
+const EXTRA: [&str; 10] = [
+    "write_buffer_bytes",
+    "block_cache_bytes",
+    "filter_bits",
+    "max_open_files",
+    "level_base_bytes",
+    "table_bytes",
+    "block_bytes",
+    "level0_trigger",
+    "level0_slow",
+    "level0_stop",
+];
 
 impl Firn {
     /// Every profile there is.
@@ -26,6 +37,13 @@ impl Firn {
     fn options(&self, setup: &Setup) -> Result<Options> {
         setup.refuse_unknown(&EXTRA)?;
         let default = Options::default();
+        let mut limits = default.limits.clone();
+        limits.level_base_bytes = setup.extra("level_base_bytes")?.unwrap_or(limits.level_base_bytes);
+        limits.table_bytes = setup.extra("table_bytes")?.unwrap_or(limits.table_bytes);
+        limits.block_bytes = setup.extra("block_bytes")?.unwrap_or(limits.block_bytes);
+        limits.level0_trigger = setup.extra("level0_trigger")?.unwrap_or(limits.level0_trigger);
+        limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
+        limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
         let pm = setup.pm.as_ref().map(|pm| PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, pm.bytes));
         Ok(Options {
             profile: self.0,
@@ -41,6 +59,7 @@ impl Firn {
             background_workers: setup.background_threads,
             direct_io: setup.direct_io,
             pm,
+            limits,
             ..default
         })
     }
@@ -64,6 +83,8 @@ impl Engine for Firn {
             ("block_cache_bytes", or_derived(options.block_cache_bytes)),
             ("compression", setup.compression.to_string()),
             ("filter_bits", options.filter_bits.to_string()),
+            ("table_bytes", options.limits.table_bytes.to_string()),
+            ("level_base_bytes", options.limits.level_base_bytes.to_string()),
             ("direct_io", options.direct_io.to_string()),
             ("background_workers", options.background_workers.to_string()),
             ("pm", options.pm.map_or_else(|| "none".to_owned(), |pm| format!("{:?}", pm.backend))),

@@ -3,7 +3,7 @@
 //! 1. A cell is one engine in one round: all workloads, in order, on one database. Its result is one JSON file, so that
 //!    a long matrix that was cut short goes on with the cells that are missing.
 //! 2. If the workloads do not begin with a load, each engine's database is loaded once, before the first round, and
-//!    every cell works on a copy.
+//!    every cell works on a copy; matrices of one scratch directory share it if they load the same.
 //! 3. A cell that fails, lies or dies is a result too; the others stand.
 //! 4. Databases are removed when their cell is done, and when the run is interrupted.
 
@@ -14,6 +14,7 @@ use crate::phase::Watch;
 use crate::run::RunConfig;
 use crate::summary::Summary;
 use crate::workload::Workload;
+use firn_base::checksum::crc32c;
 use firn_base::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -179,14 +180,19 @@ impl Matrix {
 
     /// The engine's loaded database, made if it is not there; or what became of loading it.
     fn loaded(&self, engine: &str, watch: &dyn Watch) -> Result<std::result::Result<PathBuf, Cell>> {
-        let directory = self.scratch.join(format!("{}-loaded", engine.replace([':', '/'], "-")));
+        let config = RunConfig { workloads: vec![Workload::load()], rate: None, ..self.config.clone() };
+        let setup = self.setup_of(engine, PathBuf::new());
+        // Another load has another name, so that several matrices may share a scratch directory.
+        let load =
+            serde_json::to_vec(&(&config, &setup)).map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
+        let name = format!("{}-loaded-{:08x}", engine.replace([':', '/'], "-"), crc32c(&load));
+        let directory = self.scratch.join(name);
         if directory.exists() {
             return Ok(Ok(directory));
         }
         let making = directory.with_extension("part");
         create_dir(&making)?;
-        let config = RunConfig { workloads: vec![Workload::load()], rate: None, ..self.config.clone() };
-        let setup = self.setup_of(engine, making.clone());
+        let setup = Setup { directory: making.clone(), ..setup };
         let spec = CellSpec { engine: engine.to_owned(), round: 0, setup, config };
         let result = self.scratch.join("load.json");
         let cell = self.run_child(&spec, &result, watch)?;

@@ -119,6 +119,34 @@ fn cells_that_are_done_are_not_run_again() {
 }
 
 #[test]
+fn a_papers_experiments_stand_beside_its_figures() {
+    let firn = Firn::new();
+    let paper = |rest: &[&str]| {
+        let mut command = firn.command("bench");
+        firn.try_command(command.args(["paper"]).args(rest))
+    };
+    // Both sides are the same engine here: what is tested is the frame.
+    let same = ["--engine", "firn:classic", "--baseline", "firn:classic", "--scale", "20000", "--dir", "."];
+    let ran = paper(&[&["block", "--experiments", "fig7,fig12", "--json"], &same[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let rows = json(&ran)["rows"].as_array().cloned().expect("rows");
+    assert_eq!(rows.len(), 2 + 5);
+    assert_eq!(rows[0]["variant"], "40 M");
+    assert!(rows[0]["baseline"]["median"].as_f64() > Some(0.9), "{}", rows[0]);
+    assert!(rows[0]["paper"].as_str().is_some_and(|text| text.contains("-22.7 %")));
+    assert!(paper(&["block", "--experiments", "help"]).text().contains("fig18"));
+    for (arguments, code, word) in [
+        (&["tlsm"][..], 3, "block, lab"),
+        (&["block", "--experiments", "fig99"], 2, "fig5"),
+        (&["block"], 3, "firn:block"),
+    ] {
+        let ran = paper(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(word), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn what_cannot_be_compared_is_said_before_it_starts() {
     let firn = Firn::new();
     for (arguments, code, word) in [

@@ -3,6 +3,7 @@
 
 mod cell;
 mod interrupt;
+mod paper;
 mod quick;
 mod tables;
 mod ycsb;
@@ -26,6 +27,8 @@ enum Kind {
     Quick(quick::Quick),
     /// Workloads on several engines, each in a process of its own, in rounds
     Ycsb(Box<ycsb::Ycsb>),
+    /// A paper's experiments, scaled down: its figures beside ours
+    Paper(Box<paper::Paper>),
     /// Run one engine in one round: what `ycsb` starts
     #[command(hide = true)]
     Cell(cell::Cell),
@@ -37,6 +40,7 @@ impl Bench {
         match self.kind {
             Kind::Quick(quick) => quick.run(settings.into_options()?),
             Kind::Ycsb(ycsb) => ycsb.run(settings, engines, &[verbs, &["cell"]].concat()),
+            Kind::Paper(paper) => paper.run(settings, engines, &[verbs, &["cell"]].concat()),
             Kind::Cell(cell) => cell.run(engines),
         }
     }

@@ -3,7 +3,7 @@
 use crate::byte_size::ByteSize;
 use crate::output::table;
 use comfy_table::{CellAlignment, Table};
-use firn_bench::{MatrixReport, PhaseReport, QuickReport, Ratios, Spread, Summary, Workload};
+use firn_bench::{MatrixReport, PaperRow, PhaseReport, QuickReport, Ratios, Spread, Summary, Workload};
 use std::fmt::Write;
 
 /// Rate and latencies, one line per workload.
@@ -67,6 +67,30 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
         column.set_cell_alignment(CellAlignment::Left);
     }
     table
+}
+
+/// A paper's experiments: what was varied, what both engines had, and the paper's figure.
+pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
+    let header = ["experiment", "varied", "figure", "baseline", "ours", "ratio", "the paper", "why it may differ"];
+    let figure = |spread: Option<Spread>| spread.map_or_else(|| "failed".to_owned(), |s| short(s.median));
+    let row = |row: &PaperRow| {
+        vec![
+            format!("{}: {}", row.experiment, row.title),
+            row.variant.clone(),
+            row.figure.clone(),
+            figure(row.baseline),
+            figure(row.ours),
+            row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}", ratio.median)),
+            row.paper.clone(),
+            row.differs.clone(),
+        ]
+    };
+    table(&header, rows.iter().map(row).collect(), false)
+}
+
+/// Whole numbers from a hundred on, else two digits.
+fn short(figure: f64) -> String {
+    if figure >= 100.0 { count(figure) } else { format!("{figure:.2}") }
 }
 
 /// The geometric means.

@@ -13,7 +13,7 @@ use firn_bench::{
     Compression, EngineReport, Engines, Machine, Matrix, MatrixReport, PmBudget, RunConfig, SCHEMA, Setup, Sizes,
     Summary, Values, Workload,
 };
-use firndb::{Codec, Durability, Error};
+use firndb::{Codec, Durability, Error, Options};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -109,22 +109,8 @@ impl Ycsb {
         let made = tempfile::Builder::new().prefix("firn-bench-").tempdir_in(&parent);
         let scratch = made.map_err(|e| Error::from_io("make a temporary directory in", &parent, e))?;
         interrupt::remove_when_interrupted(scratch.path().to_owned())?;
-        let setup = Setup {
-            directory: PathBuf::new(),
-            memory_bytes: options.memory_limit,
-            compression: match options.compression {
-                Codec::None => Compression::None,
-                Codec::Lz4 => Compression::Lz4,
-                _ => return Err(Failure::usage("a comparison of engines can be had with compression none or lz4")),
-            },
-            direct_io: options.direct_io,
-            background_threads: options.background_workers,
-            records_max: 0,
-            key_bytes_max: 0,
-            value_bytes_max: 0,
-            pm: self.pm_dir.clone().zip(self.pm_bytes).map(|(directory, size)| PmBudget { directory, bytes: size.0 }),
-            extra: BTreeMap::new(),
-        };
+        let pm = self.pm_dir.clone().zip(self.pm_bytes).map(|(directory, size)| PmBudget { directory, bytes: size.0 });
+        let setup = setup(&options, pm)?;
         let matrix = Matrix {
             engines: self.engines.clone(),
             rounds: self.rounds,
@@ -184,6 +170,27 @@ impl Ycsb {
         let failed = report.cells.iter().any(|cell| cell.failure.is_some());
         Ok(if failed { Exit::NotFound } else { Exit::Done })
     }
+}
+
+/// What all engines are given; what an engine must know of the records is filled in later.
+pub(super) fn setup(options: &Options, pm: Option<PmBudget>) -> Outcome<Setup> {
+    let compression = match options.compression {
+        Codec::None => Compression::None,
+        Codec::Lz4 => Compression::Lz4,
+        _ => return Err(Failure::usage("a comparison of engines can be had with compression none or lz4")),
+    };
+    Ok(Setup {
+        directory: PathBuf::new(),
+        memory_bytes: options.memory_limit,
+        compression,
+        direct_io: options.direct_io,
+        background_threads: options.background_workers,
+        records_max: 0,
+        key_bytes_max: 0,
+        value_bytes_max: 0,
+        pm,
+        extra: BTreeMap::new(),
+    })
 }
 
 fn list(mut rows: impl Iterator<Item = (impl std::fmt::Display, impl std::fmt::Display)>) -> Outcome {

@@ -67,7 +67,9 @@ impl Engine for RocksDb {
 pub(super) struct Choice {
     share: Share,
     pub(super) level_base_bytes: u64,
-    target_file_bytes: u64,
+    table_bytes: u64,
+    /// Level-0 tables at which compactions begin, writers are slowed and are stopped; RocksDB's own if not told.
+    level0: [Option<i32>; 3],
     block_bytes: usize,
     background_jobs: usize,
     direct_io: bool,
@@ -75,12 +77,15 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    const EXTRA: [&str; 6] = [
+    const EXTRA: [&str; 9] = [
         "write_buffer_bytes",
         "block_cache_bytes",
         "level_base_bytes",
-        "target_file_bytes",
+        "table_bytes",
         "block_bytes",
+        "level0_trigger",
+        "level0_slow",
+        "level0_stop",
         "max_background_jobs",
     ];
 
@@ -91,7 +96,8 @@ impl Choice {
         Ok(Self {
             share: Share::of(setup, WRITE_BUFFERS, write_buffer_bytes_max)?,
             level_base_bytes: setup.extra("level_base_bytes")?.unwrap_or(256 << 20),
-            target_file_bytes: setup.extra("target_file_bytes")?.unwrap_or(64 << 20),
+            table_bytes: setup.extra("table_bytes")?.unwrap_or(64 << 20),
+            level0: [setup.extra("level0_trigger")?, setup.extra("level0_slow")?, setup.extra("level0_stop")?],
             block_bytes: setup.extra("block_bytes")?.unwrap_or(4096),
             background_jobs: setup.extra("max_background_jobs")?.unwrap_or_else(|| background_threads(setup)),
             direct_io: setup.direct_io,
@@ -112,7 +118,11 @@ impl Choice {
             ("filter", format!("full bloom, {FILTER_BITS} bits")),
             ("block_size", self.block_bytes.to_string()),
             ("max_bytes_for_level_base", self.level_base_bytes.to_string()),
-            ("target_file_size_base", self.target_file_bytes.to_string()),
+            ("target_file_size_base", self.table_bytes.to_string()),
+            (
+                "level0 trigger, slowdown, stop",
+                self.level0.map(|n| n.map_or("own".to_owned(), |n| n.to_string())).join(", "),
+            ),
             ("max_background_jobs", self.background_jobs.to_string()),
             ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
             ("direct_io", self.direct_io.to_string()),
@@ -133,7 +143,11 @@ impl Choice {
         options.set_write_buffer_size(self.share.write_buffer_bytes as usize);
         options.set_max_write_buffer_number(WRITE_BUFFERS as i32);
         options.set_max_bytes_for_level_base(self.level_base_bytes);
-        options.set_target_file_size_base(self.target_file_bytes);
+        options.set_target_file_size_base(self.table_bytes);
+        let [trigger, slow, stop] = self.level0;
+        trigger.into_iter().for_each(|n| options.set_level_zero_file_num_compaction_trigger(n));
+        slow.into_iter().for_each(|n| options.set_level_zero_slowdown_writes_trigger(n));
+        stop.into_iter().for_each(|n| options.set_level_zero_stop_writes_trigger(n));
         options.set_max_background_jobs(self.background_jobs as i32);
         options.set_bytes_per_sync(BYTES_PER_SYNC);
         options.set_wal_bytes_per_sync(BYTES_PER_SYNC);

@@ -1,0 +1,49 @@
+//! Every experiment has settings that can be run, and a row says what the cells had.
+
+use super::*;
+use crate::sample;
+
+const SHAPE: Shape = Shape { scale: 1000, threads: 2, seconds_min: 0 };
+
+#[test]
+fn every_variant_can_be_run() {
+    for paper in Paper::ALL {
+        assert_eq!(Paper::named(paper.name).unwrap().title, paper.title);
+        for experiment in paper.experiments {
+            let variants = experiment.variants(&SHAPE).unwrap();
+            assert!(!variants.is_empty() && !experiment.paper.is_empty() && !experiment.differs.is_empty());
+            for variant in variants {
+                variant.config.check().unwrap_or_else(|e| panic!("{} {}: {e}", experiment.id, variant.name));
+                let buffers: u64 = variant
+                    .options
+                    .iter()
+                    .filter(|(name, _)| *name == "write_buffer_bytes")
+                    .map(|(_, v)| v.parse::<u64>().unwrap() * 3)
+                    .sum();
+                assert!(buffers < variant.memory_bytes, "{} {}", experiment.id, variant.name);
+            }
+            assert!(experiment.variants(&Shape { scale: 0, ..SHAPE }).is_err());
+        }
+    }
+    assert!(Paper::named("tlsm").unwrap_err().to_string().contains("block, lab"));
+}
+
+#[test]
+fn a_row_has_the_ratio_within_a_round() {
+    let report = sample::report();
+    let [first, second] = [0, 1].map(|i| report.engines[i].name.clone());
+    let experiment = &block::PAPER.experiments[0];
+    let variant = experiment.variants(&SHAPE).unwrap().remove(0);
+    let whole: Vec<Cell> =
+        report.cells.iter().filter(|cell| cell.phases.len() == cell.config.workloads.len()).cloned().collect();
+    let row = experiment.row(&variant, &whole, &first);
+    assert_eq!(row.variant, "40 M");
+    assert!(row.baseline.is_some() && row.paper.contains("-28 %"));
+    let of = |engine: &str| whole.iter().find(|cell| cell.engine == engine && cell.round == 0);
+    if let (Some(base), Some(other)) = (of(&first), of(&second)) {
+        let seconds = |cell: &Cell| cell.phases.last().unwrap().settled_seconds();
+        assert_eq!(row.ratio.unwrap().max, seconds(other) / seconds(base));
+    }
+    let none = experiment.row(&variant, &[], &first);
+    assert!(none.baseline.is_none() && none.ours.is_none() && none.ratio.is_none());
+}

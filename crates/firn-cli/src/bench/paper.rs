@@ -1,0 +1,141 @@
+//! `firn bench paper`: a paper's experiments, scaled, with the paper's figure beside ours.
+
+use super::interrupt;
+use super::tables::paper_table;
+use crate::config::Settings;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::{print, print_json};
+use crate::progress::BenchProgress;
+use clap::Args;
+use firn_bench::{Cell, Engines, Experiment, Matrix, Paper as Evaluation, PaperRow, PmBudget, Setup, Shape, Variant};
+use firndb::Error;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(super) struct Paper {
+    /// Which paper: block or lab
+    paper: String,
+    /// Experiments by their figure, with commas [default: all]. `--experiments help` lists them
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    experiments: Vec<String>,
+    /// Divide the paper's records by so many, and what must keep its shape with them
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    scale: u64,
+    /// What the design is compared with [default: the paper's, or the nearest there is]
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+    /// What stands for the design [default: its profile]
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    threads: usize,
+    /// Seconds of each workload but a load, at least
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seconds: u64,
+    /// How often each engine runs, in turn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    rounds: u32,
+    /// Where the databases go; they are removed at the end [default: the system's place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Keep the result of each engine in each round as a file below DIR, and skip those that are there
+    #[arg(long, value_name = "DIR")]
+    cells: Option<PathBuf>,
+    /// A directory on persistent memory for engines that use it
+    #[arg(long, value_name = "DIR", requires = "pm_bytes")]
+    pm_dir: Option<PathBuf>,
+    /// How much of it
+    #[arg(long, value_name = "SIZE", requires = "pm_dir")]
+    pm_bytes: Option<crate::byte_size::ByteSize>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Paper {
+    pub(super) fn run(self, settings: Settings, engines: &Engines, child: &[&str]) -> Outcome {
+        let paper = Evaluation::named(&self.paper)?;
+        if self.experiments == ["help"] {
+            let line = |experiment: &Experiment| print(format!("{:<12} {}", experiment.id, experiment.title));
+            paper.experiments.iter().try_for_each(line)?;
+            return Ok(Exit::Done);
+        }
+        let chosen = self.chosen(paper)?;
+        let pair = [self.baseline.as_deref().unwrap_or(paper.baseline), self.engine.as_deref().unwrap_or(paper.engine)];
+        pair.iter().try_for_each(|name| engines.named(name).map(drop))?;
+        let options = settings.for_bench()?;
+        let parent = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        std::fs::create_dir_all(&parent).map_err(|e| Error::from_io("create", &parent, e))?;
+        let made = tempfile::Builder::new().prefix("firn-bench-").tempdir_in(&parent);
+        let scratch = made.map_err(|e| Error::from_io("make a temporary directory in", &parent, e))?;
+        interrupt::remove_when_interrupted(scratch.path().to_owned())?;
+        let shape = Shape { scale: self.scale, threads: self.threads, seconds_min: self.seconds };
+        let setup = super::ycsb::setup(&options, self.pm())?;
+        let cells = self.cells.clone().unwrap_or_else(|| scratch.path().join("cells"));
+        let (mut rows, mut failed) = (Vec::new(), false);
+        for experiment in chosen {
+            for (number, variant) in experiment.variants(&shape)?.iter().enumerate() {
+                let matrix = Matrix {
+                    engines: pair.map(str::to_owned).to_vec(),
+                    rounds: self.rounds,
+                    config: variant.config.clone(),
+                    setup: Setup { memory_bytes: variant.memory_bytes, ..setup.clone() },
+                    extra: pair.iter().flat_map(|engine| options_of(variant, engine)).collect(),
+                    scratch: scratch.path().to_owned(),
+                    cells: cells.join(format!("{}-{number}", experiment.id)),
+                    child: child.iter().map(|word| (*word).to_owned()).collect(),
+                };
+                let cells = matrix.run(engines, &BenchProgress::default());
+                interrupt::wait_if_interrupted();
+                let cells = cells?;
+                failed |= cells.iter().any(|cell| cell.failure.is_some());
+                say_failures(&cells);
+                rows.push(experiment.row(variant, &cells, pair[0]));
+            }
+        }
+        drop(scratch);
+        self.show(paper, pair, &rows)?;
+        Ok(if failed { Exit::NotFound } else { Exit::Done })
+    }
+
+    fn pm(&self) -> Option<PmBudget> {
+        self.pm_dir.clone().zip(self.pm_bytes).map(|(directory, size)| PmBudget { directory, bytes: size.0 })
+    }
+
+    fn chosen(&self, paper: &Evaluation) -> Outcome<Vec<&'static Experiment>> {
+        if self.experiments.is_empty() {
+            return Ok(paper.experiments.iter().collect());
+        }
+        let named = |id: &String| {
+            paper.experiments.iter().find(|experiment| experiment.id == id).ok_or_else(|| {
+                let ids: Vec<&str> = paper.experiments.iter().map(|experiment| experiment.id).collect();
+                Failure::usage(format!("no experiment of {} is called {id}: there are {}", paper.name, ids.join(", ")))
+            })
+        };
+        self.experiments.iter().map(named).collect()
+    }
+
+    fn show(&self, paper: &Evaluation, pair: [&str; 2], rows: &[PaperRow]) -> Outcome<()> {
+        if self.json {
+            let about = BTreeMap::from([("paper", paper.title), ("baseline", pair[0]), ("engine", pair[1])]);
+            return print_json(&serde_json::json!({ "about": about, "scale": self.scale, "rows": rows }));
+        }
+        print(format!("{}, at 1:{}: {} against {}", paper.title, self.scale, pair[1], pair[0]))?;
+        print(paper_table(rows))
+    }
+}
+
+/// What `variant` says to an engine.
+fn options_of(variant: &Variant, engine: &str) -> Vec<(String, String, String)> {
+    let of = |(name, value): &(&str, String)| (engine.to_owned(), (*name).to_owned(), value.clone());
+    variant.options.iter().map(of).collect()
+}
+
+fn say_failures(cells: &[Cell]) {
+    for cell in cells.iter().filter(|cell| cell.failure.is_some()) {
+        let failure = cell.failure.as_deref().unwrap_or_default();
+        eprintln!("firn: {} round {} failed: {failure}", cell.engine, cell.round + 1);
+    }
+}
