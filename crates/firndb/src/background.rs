@@ -295,9 +295,10 @@ impl Inner {
         match self.jobs.spare.lock().take_if(fits) {
             Some(spare) => spare.buffer.recycle(log_id),
             None => {
+                // The block cache makes room first: what is asked for, then what it comes to.
+                self.tables.add_buffer(capacity as u64);
                 let buffer = Buffer::new(capacity, log_id);
-                // Before it fills, so that the block cache makes room in time.
-                self.tables.add_buffer(buffer.capacity_bytes() as u64);
+                self.tables.add_buffer((buffer.capacity_bytes() - capacity) as u64);
                 buffer
             }
         }
