@@ -25,7 +25,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "joint",
         about: "one cut through memory and files, anywhere in the whole engine, and again in its recovery",
-        seeds: |tier| tier.scale(1000),
+        seeds: |tier| tier.scale(1600),
         run: joint::joint,
     },
     Suite {
@@ -55,13 +55,13 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "io_countdown",
         about: "the n-th operation fails, once or for ever",
-        seeds: |tier| tier.scale(1000),
+        seeds: |tier| tier.scale(1300),
         run: io::io_countdown,
     },
     Suite {
         name: "io_several",
         about: "several operations fail, none of them a sync: all goes on once the disk works",
-        seeds: |tier| tier.scale(1000),
+        seeds: |tier| tier.scale(1300),
         run: io::io_several,
     },
     Suite {
@@ -97,7 +97,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "model",
         about: "random operations against a sorted map, with checkpoints, reopens and read-only opens",
-        seeds: |tier| tier.scale(100),
+        seeds: |tier| if tier == Tier::Ci { 5000 } else { 100 },
         run: model::model,
     },
     Suite {
@@ -109,7 +109,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_torn_pool",
         about: "the same, each 8-byte word by itself: pool",
-        seeds: |tier| if tier == Tier::Ci { 40 } else { 9 },
+        seeds: |tier| if tier == Tier::Ci { 150 } else { 9 },
         run: pm::torn::<PoolSpace>,
     },
     Suite {
@@ -127,7 +127,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_double_pool",
         about: "recovery cut at every store, and the recovery of that: pool",
-        seeds: |tier| if tier == Tier::Ci { 9 } else { 2 },
+        seeds: |tier| if tier == Tier::Ci { 20 } else { 2 },
         run: pm::double::<PoolSpace>,
     },
     Suite {
@@ -145,7 +145,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "pm_torn_shelf",
         about: "the same, each 8-byte word by itself: shelf",
-        seeds: |tier| if tier == Tier::Ci { 31 } else { 6 },
+        seeds: |tier| if tier == Tier::Ci { 150 } else { 6 },
         run: pm::torn::<Shelf<0>>,
     },
     Suite {
@@ -229,7 +229,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "two_media",
         about: "an old pool with newer files, and the reverse",
-        seeds: |tier| tier.scale(150),
+        seeds: |tier| tier.scale(1000),
         run: media::two_media,
     },
     Suite {
@@ -253,7 +253,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "kill9",
         about: "real processes with four writers, killed at random and at sites, also in recovery",
-        seeds: |tier| if tier == Tier::Ci { 130 } else { 4 },
+        seeds: |tier| if tier == Tier::Ci { 170 } else { 4 },
         run: kill9::kill9,
     },
 ];

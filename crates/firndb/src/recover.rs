@@ -18,6 +18,7 @@ use crate::budget::Budget;
 use crate::buffer::Buffer;
 use crate::db::Db;
 use crate::files::{self, FileName, Files};
+use crate::log::PmLogBuffer;
 use crate::manifest::{self, TableMeta, Version};
 use crate::mill::MillContext;
 use crate::options::Options;
@@ -201,6 +202,11 @@ impl Recovery {
         }
         // An id is never used again, not even that of a file that a crash left behind, or of a log that one took away.
         ids = ids.max(self.version.logs.keys().next_back().map_or(0, |last| last + 1));
+        // Nor that of a log whose half in the pool outlived its file: the half would lie over another log of that name.
+        if let Some(pool) = &self.pm {
+            let named = PmLogBuffer::logs_named(pool, &self.files.uuid)?;
+            ids = named.into_iter().fold(ids, |ids, id| ids.max(id.saturating_add(1)));
+        }
         for name in self.files.fs.list(&self.files.dir)? {
             if let FileName::Log(id) | FileName::Table(id) | FileName::Manifest(id) = files::parse(&name) {
                 ids = ids.max(id + 1);

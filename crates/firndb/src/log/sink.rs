@@ -111,6 +111,20 @@ impl PmLogBuffer {
         Ok(overlay)
     }
 
+    /// The logs that the halves in `pool` name, whether their files are still there or not.
+    ///
+    /// # Errors
+    /// What reading the pool met.
+    pub(crate) fn logs_named(pool: &Pool, uuid: &[u8; 16]) -> Result<Vec<u64>> {
+        let mut named = Vec::new();
+        for extent in (0..2).filter_map(|kind| pool.root().find(Owner::LogBuffer, kind)?.extent) {
+            let mut header = vec![0; HALF_HEADER_BYTES];
+            pool.read(extent.offset, &mut header)?;
+            named.extend(decode_half(&header, uuid).map(|(log_id, _)| log_id));
+        }
+        Ok(named)
+    }
+
     /// Writes the full half to its file, if there is one. True if there was.
     ///
     /// # Errors
