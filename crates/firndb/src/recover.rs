@@ -109,7 +109,7 @@ fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
         seek_charge_bytes: options.limits.seek_charge_bytes,
         direct: options.direct_io,
     };
-    let context = TableContext { cache, counters: counters.clone() };
+    let context = TableContext::new(cache, counters.clone());
     let tables = Arc::new(TableCache::new(files.clone(), context, &bounds));
     let mut recovery = Recovery {
         last_seqno: version.last_seqno,

@@ -127,7 +127,7 @@ impl Repair {
             files,
             options: options.clone(),
             mill,
-            context: TableContext { cache, counters },
+            context: TableContext::new(cache, counters),
             tables,
             logs,
             last_seqno: known.map_or(SeqNo(0), |version| version.last_seqno),

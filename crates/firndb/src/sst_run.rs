@@ -1,13 +1,18 @@
 //! A table in the state, opened when first read and closed again when memory or file handles run short.
 //!
 //! 1. A run's table is open or not; readers that hold it keep it whatever the cache decides.
-//! 2. Open tables and their bytes stay within the cache's bounds, but for those that one operation needs at once.
+//! 2. Tables kept open and their bytes stay within the cache's bounds, but for those that one operation needs at once.
+//! 3. No table is in memory twice: one that a cursor still holds is kept again, not read again.
+//! 4. The block cache has what write buffers and open tables leave, those that only cursors hold among them.
 //!
 //! Thread safety: reading an open table takes no lock.
 
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
 
 use crate::files::Files;
 use crate::manifest::TableMeta;
@@ -22,6 +27,8 @@ use std::sync::{Arc, Weak};
 pub(crate) struct SstRun {
     pub(crate) meta: Arc<TableMeta>,
     table: ArcSwapOption<Sst>,
+    /// The table as it was last opened, which a reader may hold though it was closed. Locked while it is opened.
+    opened: Mutex<Weak<Sst>>,
     used: AtomicBool,
     /// Fruitless reads that it may still cost before it is due for compaction.
     seeks_left: AtomicI64,
@@ -48,6 +55,7 @@ impl SstRun {
         SstRun {
             meta,
             table: ArcSwapOption::empty(),
+            opened: Mutex::new(Weak::new()),
             used: AtomicBool::new(false),
             seeks_left: AtomicI64::new(seeks as i64),
             cache,
@@ -73,7 +81,14 @@ impl SstRun {
 
     #[cold]
     fn open(self: &Arc<Self>) -> Result<OpenTable> {
-        let table = self.cache.keep(self, Arc::new(self.cache.open(&self.meta)?));
+        let mut opened = self.opened.lock();
+        let table = match opened.upgrade() {
+            Some(held) => held,
+            None => Arc::new(self.cache.open(&self.meta)?),
+        };
+        *opened = Arc::downgrade(&table);
+        drop(opened);
+        let table = self.cache.keep(self, table);
         self.used.store(true, Ordering::Relaxed);
         Ok(OpenTable(Guard::from_inner(Some(table))))
     }
@@ -112,7 +127,10 @@ pub(crate) struct TableCache {
     buffer_bytes: AtomicU64,
     cache_bytes_min: u64,
     kept: Mutex<VecDeque<Kept>>,
+    /// Of the kept ones.
     bytes: AtomicU64,
+    /// Held while the block cache's size is set, so that an older size never comes last.
+    resizing: Mutex<()>,
     opens: Counter,
 }
 
@@ -141,6 +159,7 @@ impl TableCache {
             cache_bytes_min: bounds.cache_bytes_min,
             kept: Mutex::new(VecDeque::new()),
             bytes: AtomicU64::new(0),
+            resizing: Mutex::new(()),
             opens: Counter::default(),
         }
     }
@@ -210,7 +229,8 @@ impl TableCache {
 
     fn leave_the_rest(&self) {
         let Some(shared) = self.shared_bytes else { return };
-        let taken = self.buffer_bytes.load(Ordering::Relaxed) + self.bytes.load(Ordering::Relaxed);
+        let _one_by_one = self.resizing.lock();
+        let taken = self.buffer_bytes.load(Ordering::Relaxed) + self.context.open_bytes();
         self.context.cache.resize(shared.saturating_sub(taken).max(self.cache_bytes_min));
     }
 

@@ -133,8 +133,7 @@ fn read_table(bytes: &[u8]) -> Result<()> {
     if let Ok(found) = Sst::find_extent(&*file, id) {
         assert!(found.footer_offset + FOOTER_BYTES as u64 <= found.valid_len);
     }
-    let context =
-        TableContext { cache: Arc::new(BlockCache::new(CACHE_BYTES, 512)), counters: Arc::new(IoCounters::default()) };
+    let context = TableContext::new(Arc::new(BlockCache::new(CACHE_BYTES, 512)), Arc::new(IoCounters::default()));
     let table = Arc::new(Sst::open(file, id, extent, context)?);
     let streaming = Access::Streaming { bytes: 1 << 10, cause: firn_base::count::Cause::Maintenance };
     // A key's least bytes in a block are those of its entry's header; through compression they can be many.

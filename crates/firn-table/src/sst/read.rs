@@ -22,6 +22,8 @@ use firn_fs::{File, IoBuf, Pending};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The most bytes an index, filter or properties section may have.
 const SECTION_BYTES_MAX: u32 = 1 << 30;
@@ -47,6 +49,20 @@ pub struct TableContext {
     pub cache: Arc<BlockCache>,
     /// Bytes read, by cause.
     pub counters: Arc<IoCounters>,
+    /// Bytes of memory that open tables hold, whoever has them open.
+    open_bytes: Arc<AtomicU64>,
+}
+
+impl TableContext {
+    /// For tables that keep their blocks in `cache` and count what they read in `counters`.
+    pub fn new(cache: Arc<BlockCache>, counters: Arc<IoCounters>) -> Self {
+        Self { cache, counters, open_bytes: Arc::default() }
+    }
+
+    /// Bytes of memory that open tables hold: until the last reader lets go, not until the table is forgotten.
+    pub fn open_bytes(&self) -> u64 {
+        self.open_bytes.load(Relaxed)
+    }
 }
 
 /// An open table.
@@ -82,6 +98,12 @@ pub enum GetStep {
 pub struct PendingBlock {
     block: usize,
     pending: Pending,
+}
+
+impl Drop for Sst {
+    fn drop(&mut self) {
+        self.context.open_bytes.fetch_sub(self.memory_bytes() as u64, Relaxed);
+    }
 }
 
 impl Sst {
@@ -124,7 +146,9 @@ impl Sst {
             .ok_or_else(|| damaged(footer.index.offset, "sorted index entries within the file"))?;
         let properties =
             Properties::decode(&properties).ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
-        Ok(Sst { file, id, extent, index, filter, properties, context })
+        let table = Sst { file, id, extent, index, filter, properties, context };
+        table.context.open_bytes.fetch_add(table.memory_bytes() as u64, Relaxed);
+        Ok(table)
     }
 
     /// The file's id.

@@ -33,7 +33,7 @@ fn entries(seed: u64, keys: u64) -> Vec<Entry> {
 }
 
 fn context() -> TableContext {
-    TableContext { cache: Arc::new(BlockCache::new(64 << 10, 512)), counters: Arc::new(IoCounters::default()) }
+    TableContext::new(Arc::new(BlockCache::new(64 << 10, 512)), Arc::new(IoCounters::default()))
 }
 
 fn build(path: &Path, all: &[Entry], codec: Codec) -> (SstMeta, Arc<Sst>) {
@@ -164,7 +164,7 @@ fn reads_per_get() {
         .collect();
     let (meta, _) = build(&dir.path().join("t"), &all, Codec::None);
     let file = OsFs::new().open(&dir.path().join("t"), OpenMode::ReadDirect).unwrap();
-    let context = TableContext { cache: Arc::new(BlockCache::new(0, 512)), counters: Arc::new(IoCounters::default()) };
+    let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
     for (key, _, value) in &all {
         assert_eq!(found(table.get(key, filter::hash(key), SeqNo::MAX).unwrap()).unwrap().1, *value);

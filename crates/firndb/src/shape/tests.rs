@@ -34,7 +34,7 @@ fn state(tables: &[(usize, u64, &str, &str, u64)]) -> ReadState {
     let mut version = Version::default();
     version.apply(&Edit { id: 1, add: add.collect(), ..Edit::default() }).unwrap();
     let files = Arc::new(Files { fs: Arc::new(OsFs::new()), dir: "/nowhere".into(), uuid: [0; 16] });
-    let context = TableContext { cache: Arc::new(BlockCache::new(0, 512)), counters: Arc::new(IoCounters::default()) };
+    let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
     let bounds = TableCacheBounds {
         shared_bytes: None,
         cache_bytes_min: 0,
