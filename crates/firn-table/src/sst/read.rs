@@ -17,13 +17,12 @@ use crate::sites;
 use crate::value::Value;
 use firn_base::checksum::{crc32c, matches};
 use firn_base::count::{Cause, IoCounters};
+use firn_base::sync::{self, AtomicU64};
 use firn_base::{Error, Result, SeqNo, Tag};
 use firn_fs::{File, IoBuf, Pending};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The most bytes an index, filter or properties section may have.
 const SECTION_BYTES_MAX: u32 = 1 << 30;
@@ -61,7 +60,7 @@ impl TableContext {
 
     /// Bytes of memory that open tables hold: until the last reader lets go, not until the table is forgotten.
     pub fn open_bytes(&self) -> u64 {
-        self.open_bytes.load(Relaxed)
+        self.open_bytes.load(sync::Ordering::Relaxed)
     }
 }
 
@@ -102,7 +101,7 @@ pub struct PendingBlock {
 
 impl Drop for Sst {
     fn drop(&mut self) {
-        self.context.open_bytes.fetch_sub(self.memory_bytes() as u64, Relaxed);
+        self.context.open_bytes.fetch_sub(self.memory_bytes() as u64, sync::Ordering::Relaxed);
     }
 }
 
@@ -147,7 +146,7 @@ impl Sst {
         let properties =
             Properties::decode(&properties).ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
         let table = Sst { file, id, extent, index, filter, properties, context };
-        table.context.open_bytes.fetch_add(table.memory_bytes() as u64, Relaxed);
+        table.context.open_bytes.fetch_add(table.memory_bytes() as u64, sync::Ordering::Relaxed);
         Ok(table)
     }
 
