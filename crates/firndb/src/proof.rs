@@ -1,4 +1,4 @@
-//! Doors for the proof (`firn-sim`, `fuzz`): what no user needs and tests of the inside do. Not part of the API; not
+//! Doors for the proof (`firn-sim`, `fuzz`) and the micro-benches: what no user needs and tests of the inside do. Not part of the API; not
 //! there without the feature `proof`.
 //!
 //! Decoders: each function runs one decoder over any bytes and panics if its contract does not hold: what it takes it
@@ -10,7 +10,8 @@ use crate::{Db, Durability, Result, WriteBatch};
 use firn_pm::Pool;
 use std::sync::Arc;
 
-pub use crate::log::proof::{frame, replay_log};
+pub use crate::buffer::proof::{Group, Memtable};
+pub use crate::log::proof::{frame, frame_head, replay_log};
 pub use crate::manifest::proof::{edit, read_manifest};
 
 /// A write that is in a commit group and not yet in the log. It must be finished, in the order in which writes began:

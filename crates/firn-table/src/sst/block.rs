@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// Builds one block at a time; [`BlockBuilder::finish`] leaves it ready for the next.
 #[derive(Debug)]
-pub(super) struct BlockBuilder {
+pub struct BlockBuilder {
     bytes: Vec<u8>,
     restarts: Vec<u32>,
     last_key: Vec<u8>,
@@ -26,7 +26,8 @@ pub(super) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    pub(super) fn new(restart_interval: usize) -> Self {
+    /// An empty one; every `restart_interval`th key will be whole.
+    pub fn new(restart_interval: usize) -> Self {
         Self {
             bytes: Vec::new(),
             restarts: Vec::new(),
@@ -37,16 +38,18 @@ impl BlockBuilder {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
     /// The block's size if it ended here.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.bytes.len() + (self.restarts.len() + 1) * 4
     }
 
-    pub(super) fn add(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
+    /// Adds an entry. REQUIRES: it is behind the one before, in internal key order.
+    pub fn add(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
         let restart = self.entries == 0 || self.since_restart == self.restart_interval;
         let shared = if restart { 0 } else { shared_prefix_len(&self.last_key, key) };
         if restart {
@@ -66,7 +69,7 @@ impl BlockBuilder {
     }
 
     /// Ends the block and returns its bytes, valid until the next `reset`.
-    pub(super) fn finish(&mut self) -> &[u8] {
+    pub fn finish(&mut self) -> &[u8] {
         for restart in &self.restarts {
             self.bytes.extend_from_slice(&restart.to_le_bytes());
         }
@@ -74,7 +77,8 @@ impl BlockBuilder {
         &self.bytes
     }
 
-    pub(super) fn reset(&mut self) {
+    /// Begins the next block.
+    pub fn reset(&mut self) {
         self.bytes.clear();
         self.restarts.clear();
         self.last_key.clear();

@@ -14,7 +14,7 @@ mod tests;
 mod verify;
 mod write;
 
-pub use block::{Block, Lookup};
+pub use block::{Block, BlockBuilder, Lookup};
 pub use compress::Codec;
 pub use filter::{Filter, hash};
 pub use index::Index;

@@ -4,6 +4,8 @@ mod arena;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
+#[cfg(feature = "proof")]
+pub(crate) mod proof;
 mod run;
 mod skiplist;
 #[cfg(test)]

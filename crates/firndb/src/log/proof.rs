@@ -1,10 +1,12 @@
 //! The log's decoders over any bytes, for [`crate::proof`].
 
 use super::layout::{FRAME_HEADER_BYTES, FrameHeader, KeyRecord, key_record, put_key_record};
+use super::write::{Place, encode_head};
 use super::{LogSource, PmLogBuffer, Replay};
-use firn_base::Result;
+use crate::buffer::proof::Group;
 use firn_base::coding::Reader;
 use firn_base::count::IoCounters;
+use firn_base::{Result, SeqNo};
 use firn_fs::{Fs, OpenMode, SimFs};
 use firn_pm::Pool;
 use std::path::Path;
@@ -52,4 +54,13 @@ pub fn replay_log(file: &[u8], pool: Option<&Pool>, log_id: u64, uuid: &[u8; 16]
     let end = replay.end(0)?;
     assert!(end.at <= len || entries == 0, "a log of {len} bytes ends at {}", end.at);
     Ok(entries)
+}
+
+/// Makes `head` what the log writes in front of the values of `group`. Returns the bytes of the whole frame.
+///
+/// # Errors
+/// `Invalid` if the keys exceed 4 GiB.
+pub fn frame_head(head: &mut Vec<u8>, group: &Group) -> Result<u64> {
+    let place = Place { log_id: 1, offset: 4096, first_seqno: SeqNo(1), synced_through: 0, named: true };
+    Ok(encode_head(head, &group.0, &place, |_| ())?.frame_bytes())
 }

@@ -70,6 +70,50 @@ pub(crate) struct LogWriter {
     head: Vec<u8>,
 }
 
+/// Where a frame will lie, and what it says besides its entries.
+pub(super) struct Place {
+    pub(super) log_id: u64,
+    pub(super) offset: u64,
+    pub(super) first_seqno: SeqNo,
+    pub(super) synced_through: u64,
+    pub(super) named: bool,
+}
+
+/// Makes `head` the header and key section of a frame with the entries of `group`; `each_value` is given what follows it,
+/// in order.
+pub(super) fn encode_head<'a>(
+    head: &mut Vec<u8>,
+    group: &'a [Ticket],
+    place: &Place,
+    mut each_value: impl FnMut(&'a [u8]),
+) -> Result<FrameHeader> {
+    head.clear();
+    head.resize(FRAME_HEADER_BYTES, 0);
+    let mut entries = 0;
+    let mut value_bytes = 0;
+    let mut headers = ValueHeaders::default();
+    for entry in group.iter().flat_map(Ticket::entries) {
+        put_key_record(head, entry.kind, entry.key, entry.framed_value.len() - VALUE_HEADER_BYTES);
+        value_bytes += entry.framed_value.len() as u64;
+        headers.add(&entry.framed_value[..VALUE_HEADER_BYTES]);
+        entries += 1;
+        each_value(entry.framed_value);
+    }
+    let key_bytes = head.len() - FRAME_HEADER_BYTES;
+    let header = FrameHeader {
+        key_bytes: u32::try_from(key_bytes).map_err(|_| Error::invalid("a commit group's keys exceed 4 GiB"))?,
+        entries,
+        named: place.named,
+        value_bytes,
+        first_seqno: place.first_seqno,
+        synced_through: place.synced_through,
+        key_crc: crc32c(&head[FRAME_HEADER_BYTES..]),
+        value_headers_crc: headers.finish(),
+    };
+    head[..FRAME_HEADER_BYTES].copy_from_slice(&header.encode(place.log_id, place.offset));
+    Ok(header)
+}
+
 impl LogWriter {
     /// Creates log `log_id`. Its name is durable once a manifest record that names it is.
     ///
@@ -137,31 +181,17 @@ impl LogWriter {
     }
 
     fn write_frame(&mut self, group: &[Ticket], first_seqno: SeqNo, named: bool) -> Result<LogMark> {
-        self.head.clear();
-        self.head.resize(FRAME_HEADER_BYTES, 0);
+        let place = Place {
+            log_id: self.log_id,
+            offset: self.position,
+            first_seqno,
+            synced_through: self.synced_through,
+            named,
+        };
         let entries: usize = group.iter().map(|ticket| ticket.count as usize).sum();
         let mut parts: Vec<&[u8]> = Vec::with_capacity(1 + entries);
         parts.push(&[]);
-        let mut value_bytes = 0;
-        let mut headers = ValueHeaders::default();
-        for entry in group.iter().flat_map(Ticket::entries) {
-            put_key_record(&mut self.head, entry.kind, entry.key, entry.framed_value.len() - VALUE_HEADER_BYTES);
-            value_bytes += entry.framed_value.len() as u64;
-            headers.add(&entry.framed_value[..VALUE_HEADER_BYTES]);
-            parts.push(entry.framed_value);
-        }
-        let key_bytes = self.head.len() - FRAME_HEADER_BYTES;
-        let header = FrameHeader {
-            key_bytes: u32::try_from(key_bytes).map_err(|_| Error::invalid("a commit group's keys exceed 4 GiB"))?,
-            entries: entries as u32,
-            named,
-            value_bytes,
-            first_seqno,
-            synced_through: self.synced_through,
-            key_crc: crc32c(&self.head[FRAME_HEADER_BYTES..]),
-            value_headers_crc: headers.finish(),
-        };
-        self.head[..FRAME_HEADER_BYTES].copy_from_slice(&header.encode(self.log_id, self.position));
+        let header = encode_head(&mut self.head, group, &place, |value| parts.push(value))?;
         parts[0] = &self.head;
         self.sink.write(self.position, &parts)?;
         let values_at = self.position + self.head.len() as u64;

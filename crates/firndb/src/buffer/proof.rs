@@ -1,0 +1,51 @@
+//! The write buffer alone, for [`crate::proof`].
+
+use super::{Buffer, Entry, Ticket};
+use firn_base::SeqNo;
+use firn_base::key::Kind;
+use std::sync::Arc;
+
+/// A write buffer without an engine around it.
+pub struct Memtable(Arc<Buffer>);
+
+/// A commit group: what was reserved in a buffer and is not yet in its list.
+pub struct Group(pub(crate) Vec<Ticket>);
+
+impl Memtable {
+    /// An empty one of `capacity` bytes.
+    pub fn new(capacity: usize) -> Self {
+        Self(Arc::new(Buffer::new(capacity, 1)))
+    }
+
+    /// Puts `key` under sequence number `seqno`. False if it does not fit.
+    pub fn put(&self, seqno: u64, key: &[u8], value: &[u8]) -> bool {
+        self.reserve(seqno, key, value).map(|ticket| ticket.link(SeqNo(seqno))).is_some()
+    }
+
+    /// A group of puts of these keys and values; `None` if they do not fit.
+    pub fn group<'a>(&self, entries: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Group> {
+        entries.zip(0..).map(|((key, value), i)| self.reserve(i, key, value)).collect::<Option<_>>().map(Group)
+    }
+
+    /// The value's length of the newest entry of `key`.
+    pub fn get(&self, key: &[u8]) -> Option<usize> {
+        Some(self.0.get(key, SeqNo::MAX)?.1.len())
+    }
+
+    /// Entries, by going over all of them.
+    pub fn count(&self) -> usize {
+        let mut iter = self.0.iter();
+        iter.first();
+        let mut count = 0;
+        while iter.valid() {
+            count += 1;
+            iter.next();
+        }
+        count
+    }
+
+    fn reserve(&self, seed: u64, key: &[u8], value: &[u8]) -> Option<Ticket> {
+        let entries = || std::iter::once(Entry { kind: Kind::Put, key, value });
+        self.0.reserve(entries(), Buffer::bytes_for(entries(), seed), seed)
+    }
+}
