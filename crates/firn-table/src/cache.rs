@@ -68,6 +68,12 @@ impl BlockCache {
         found
     }
 
+    /// The row at `place` of `file`, if it is here. Not finding one is no miss: its block is asked for next.
+    #[inline]
+    pub(crate) fn get_row(&self, file: u64, place: u64) -> Option<Arc<Block>> {
+        self.cache.get(&(file, place)).inspect(|_| self.hits.add(1))
+    }
+
     /// Keeps `block`, dropping others if needed.
     pub fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
         self.cache.insert((file, offset), block);

@@ -11,6 +11,7 @@
 use crate::value::Pin;
 use firn_base::coding::{Reader, get_u32, put_varint};
 use firn_base::key::{KEY_BYTES_MAX, Tag, shared_prefix_len};
+use firn_base::sync::{AtomicU64, Ordering as AtomicOrdering};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -92,6 +93,8 @@ pub struct Block {
     bytes: Box<[u8]>,
     restarts_at: usize,
     restarts: usize,
+    /// A bit by hash for each entry that a get has found.
+    touched: AtomicU64,
 }
 
 /// What a search in one block found.
@@ -119,7 +122,12 @@ impl Block {
         let count_at = bytes.len().checked_sub(4)?;
         let restarts = get_u32(&bytes, count_at)? as usize;
         let restarts_at = count_at.checked_sub(restarts.checked_mul(4)?)?;
-        (restarts > 0 && get_u32(&bytes, restarts_at)? == 0).then_some(Block { bytes, restarts_at, restarts })
+        (restarts > 0 && get_u32(&bytes, restarts_at)? == 0).then_some(Block {
+            bytes,
+            restarts_at,
+            restarts,
+            touched: AtomicU64::new(0),
+        })
     }
 
     /// Bytes held.
@@ -130,6 +138,17 @@ impl Block {
     /// Whether it has no bytes; it always has.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Notes a get of the key with this hash. True if it (or one that the bits cannot tell from it) was got before.
+    #[inline]
+    pub(super) fn touch(&self, hash: u64) -> bool {
+        let bit = 1 << (hash % 64);
+        let before = self.touched.load(AtomicOrdering::Relaxed) & bit != 0;
+        if !before {
+            self.touched.fetch_or(bit, AtomicOrdering::Relaxed);
+        }
+        before
     }
 
     pub(super) fn restarts(&self) -> usize {

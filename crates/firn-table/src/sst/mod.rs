@@ -9,6 +9,7 @@ mod iter;
 mod layout;
 mod properties;
 mod read;
+mod row;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -96,6 +96,7 @@ pub enum GetStep {
 /// A block read in flight.
 pub struct PendingBlock {
     block: usize,
+    hash: u64,
     pending: Pending,
 }
 
@@ -202,9 +203,12 @@ impl Sst {
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
     pub fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Got> {
-        let Some(block) = self.candidate(key, hash) else { return Ok(Got::Excluded) };
+        let block = match self.candidate(key, hash, seqno) {
+            Ok(block) => block,
+            Err(got) => return Ok(got),
+        };
         let found = self.load(block, Cause::UserRead)?;
-        self.search(block, found, key, seqno)
+        self.search(block, found, key, hash, seqno)
     }
 
     /// Like [`Sst::get`], but puts a read in flight instead of waiting for it.
@@ -212,14 +216,17 @@ impl Sst {
     /// # Errors
     /// As `get`.
     pub fn begin_get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<GetStep> {
-        let Some(block) = self.candidate(key, hash) else { return Ok(GetStep::Done(Got::Excluded)) };
+        let block = match self.candidate(key, hash, seqno) {
+            Ok(block) => block,
+            Err(got) => return Ok(GetStep::Done(got)),
+        };
         let handle = self.index.handle(block);
         if let Some(found) = self.context.cache.get(self.id, handle.offset) {
-            return self.search(block, found, key, seqno).map(GetStep::Done);
+            return self.search(block, found, key, hash, seqno).map(GetStep::Done);
         }
         self.context.counters.read(Cause::UserRead, handle.stored_len as usize);
         let pending = self.file.submit_read(handle.offset, handle.stored_len as usize, IoBuf::default());
-        Ok(GetStep::Pending(PendingBlock { block, pending }))
+        Ok(GetStep::Pending(PendingBlock { block, hash, pending }))
     }
 
     /// Ends what [`Sst::begin_get`] began.
@@ -231,24 +238,31 @@ impl Sst {
         let buf = pending.pending.wait()?;
         let found = Arc::new(self.decode(pending.block, buf.bytes())?);
         self.context.cache.insert(self.id, handle.offset, found.clone());
-        self.search(pending.block, found, key, seqno)
+        self.search(pending.block, found, key, pending.hash, seqno)
     }
 
-    /// The first block that may hold `key`; `None` if the filter or the bounds say that none does.
-    fn candidate(&self, key: &[u8], hash: u64) -> Option<usize> {
+    /// The first block that may hold `key`, or the answer without one: it is kept as a row, or the filter or the bounds
+    /// say that the table has none.
+    #[inline]
+    fn candidate(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<usize, Got> {
         if !self.filter.may_contain(hash) {
-            return None;
+            return Err(Got::Excluded);
+        }
+        if let Some((tag, row, value)) = self.row(key, hash, seqno) {
+            return Err(Got::Found(tag, Value::pinned(row, value.start, value.len())));
         }
         let block = self.index.find(key);
-        (block < self.index.len() && self.index.compare_smallest(block, key) != Ordering::Greater).then_some(block)
+        let within = block < self.index.len() && self.index.compare_smallest(block, key) != Ordering::Greater;
+        if within { Ok(block) } else { Err(Got::Excluded) }
     }
 
     /// Searches `block`, and those behind it while the key's versions may go on there.
-    fn search(&self, mut number: usize, mut block: Arc<Block>, key: &[u8], seqno: SeqNo) -> Result<Got> {
+    fn search(&self, mut number: usize, mut block: Arc<Block>, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Got> {
         loop {
             let lookup = block.get(key, Tag::seek(seqno)).ok_or_else(|| self.damaged(number, "entries in order"))?;
             match lookup {
                 Lookup::Found(tag, range) => {
+                    self.note_read(&block, key, hash, seqno, tag, &range);
                     return Ok(Got::Found(tag, Value::pinned(block, range.start, range.len())));
                 }
                 Lookup::Absent => return Ok(Got::Missed),

@@ -172,6 +172,53 @@ fn reads_per_get() {
     assert_eq!(context.counters.get(Cause::UserRead).1, 1000);
 }
 
+/// An entry that is read twice is kept without its block, and answers only those who may see it.
+#[test]
+fn hot_entries_become_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let all: Vec<Entry> = (0..200u64)
+        .flat_map(|i| {
+            let key = format!("{i:08}").into_bytes();
+            let newest = Tag::new(SeqNo(1000 + i), if i % 7 == 3 { Kind::Delete } else { Kind::Put });
+            [(key.clone(), newest, vec![2; 60]), (key, Tag::new(SeqNo(1 + i), Kind::Put), vec![1; 60])]
+        })
+        .collect();
+    let (meta, _) = build(&dir.path().join("t"), &all, Codec::None);
+    let file = OsFs::new().open(&dir.path().join("t"), OpenMode::ReadDirect).unwrap();
+    let context = TableContext::new(Arc::new(BlockCache::new(1 << 20, 512)), Arc::new(IoCounters::default()));
+    let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
+    let forget_blocks = || {
+        for i in 0..table.index().len() {
+            context.cache.remove(7, table.index().handle(i).offset);
+        }
+    };
+    let reads = || context.counters.get(Cause::UserRead).1;
+    let get = |i: u64, seqno: u64| {
+        let key = format!("{i:08}").into_bytes();
+        let before = reads();
+        let got = found(table.get(&key, filter::hash(&key), SeqNo(seqno)).unwrap());
+        assert_eq!(got, expect(&all, &key, seqno), "key {i} at {seqno}");
+        reads() - before
+    };
+    for i in 0..200 {
+        // Those who see an older version make no row of it, nor is anyone served from a block that is gone.
+        get(i, 500);
+        get(i, 500);
+        forget_blocks();
+        assert_eq!(get(i, 2000), 1);
+        forget_blocks();
+        assert_eq!(get(i, 2000), 1, "once is not often");
+        get(i, 2000);
+        forget_blocks();
+        assert_eq!(get(i, 2000), 0, "a row");
+        assert_eq!(get(i, 1000 + i), 0, "visible just now");
+        assert_ne!(get(i, 999 + i), 0, "the row is too new");
+    }
+    // Another key of the same hash, were there one, is no row's.
+    let (row, other) = (filter::hash(b"00000005"), b"00000006");
+    assert_eq!(found(table.get(other, row, SeqNo::MAX).unwrap()), expect(&all, other, 2000));
+}
+
 /// Every byte of a table, one bit flipped: a right answer or `Corruption`, never a wrong one and never a panic.
 #[test]
 fn every_byte_damaged() {
