@@ -4,6 +4,7 @@
 mod cell;
 mod interrupt;
 mod paper;
+mod place;
 mod quick;
 mod tables;
 mod ycsb;

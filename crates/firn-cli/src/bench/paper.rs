@@ -1,16 +1,15 @@
 //! `firn bench paper`: a paper's experiments, scaled, with the paper's figure beside ours.
 
 use super::interrupt;
+use super::place::Place;
 use super::tables::paper_table;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::progress::BenchProgress;
 use clap::Args;
-use firn_bench::{Cell, Engines, Experiment, Matrix, Paper as Evaluation, PaperRow, PmBudget, Setup, Shape, Variant};
-use firndb::Error;
+use firn_bench::{Cell, Engines, Experiment, Matrix, Paper as Evaluation, PaperRow, Setup, Shape, Variant};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Paper {
@@ -28,27 +27,8 @@ pub(super) struct Paper {
     /// What stands for the design [default: its profile]
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// Threads
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    threads: usize,
-    /// Seconds of each workload but a load, at least
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seconds: u64,
-    /// How often each engine runs, in turn
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    rounds: u32,
-    /// Where the databases go; they are removed at the end [default: the system's place for temporary files]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Keep the result of each engine in each round as a file below DIR, and skip those that are there
-    #[arg(long, value_name = "DIR")]
-    cells: Option<PathBuf>,
-    /// A directory on persistent memory for engines that use it
-    #[arg(long, value_name = "DIR", requires = "pm_bytes")]
-    pm_dir: Option<PathBuf>,
-    /// How much of it
-    #[arg(long, value_name = "SIZE", requires = "pm_dir")]
-    pm_bytes: Option<crate::byte_size::ByteSize>,
+    #[command(flatten)]
+    place: Place,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -66,20 +46,16 @@ impl Paper {
         let pair = [self.baseline.as_deref().unwrap_or(paper.baseline), self.engine.as_deref().unwrap_or(paper.engine)];
         pair.iter().try_for_each(|name| engines.named(name).map(drop))?;
         let options = settings.for_bench()?;
-        let parent = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        std::fs::create_dir_all(&parent).map_err(|e| Error::from_io("create", &parent, e))?;
-        let made = tempfile::Builder::new().prefix("firn-bench-").tempdir_in(&parent);
-        let scratch = made.map_err(|e| Error::from_io("make a temporary directory in", &parent, e))?;
-        interrupt::remove_when_interrupted(scratch.path().to_owned())?;
-        let shape = Shape { scale: self.scale, threads: self.threads, seconds_min: self.seconds };
-        let setup = super::ycsb::setup(&options, self.pm())?;
-        let cells = self.cells.clone().unwrap_or_else(|| scratch.path().join("cells"));
+        let scratch = self.place.scratch()?;
+        let shape = Shape { scale: self.scale, threads: self.place.threads, seconds_min: self.place.seconds };
+        let setup = super::ycsb::setup(&options, self.place.pm())?;
+        let cells = self.place.cells(&scratch);
         let (mut rows, mut failed) = (Vec::new(), false);
         for experiment in chosen {
             for (number, variant) in experiment.variants(&shape)?.iter().enumerate() {
                 let matrix = Matrix {
                     engines: pair.map(str::to_owned).to_vec(),
-                    rounds: self.rounds,
+                    rounds: self.place.rounds,
                     config: variant.config.clone(),
                     setup: Setup { memory_bytes: variant.memory_bytes, ..setup.clone() },
                     extra: pair.iter().flat_map(|engine| options_of(variant, engine)).collect(),
@@ -98,10 +74,6 @@ impl Paper {
         drop(scratch);
         self.show(paper, pair, &rows)?;
         Ok(if failed { Exit::NotFound } else { Exit::Done })
-    }
-
-    fn pm(&self) -> Option<PmBudget> {
-        self.pm_dir.clone().zip(self.pm_bytes).map(|(directory, size)| PmBudget { directory, bytes: size.0 })
     }
 
     fn chosen(&self, paper: &Evaluation) -> Outcome<Vec<&'static Experiment>> {

@@ -1,6 +1,7 @@
 //! `firn bench quick`.
 
 use super::interrupt;
+use super::place::scratch;
 use super::tables::{latency_table, quick_summary};
 use crate::exit::{Exit, Outcome};
 use crate::output::{print, print_json};
@@ -8,7 +9,7 @@ use crate::progress::BenchProgress;
 use clap::Args;
 use firn_base::clock::Clock;
 use firn_bench::QuickConfig;
-use firndb::{Error, Options};
+use firndb::Options;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -35,10 +36,7 @@ pub(crate) struct Quick {
 
 impl Quick {
     pub(crate) fn run(self, options: Options) -> Outcome {
-        let parent = self.dir.unwrap_or_else(std::env::temp_dir);
-        let made = tempfile::Builder::new().prefix("firn-bench-").tempdir_in(&parent);
-        let directory = made.map_err(|e| Error::from_io("make a temporary directory in", &parent, e))?;
-        interrupt::remove_when_interrupted(directory.path().to_owned())?;
+        let directory = scratch(self.dir.as_deref())?;
         let config = QuickConfig {
             records: self.records,
             operations: self.ops,

@@ -1,8 +1,8 @@
 //! `firn bench ycsb`: workloads on several engines, side by side.
 
 use super::interrupt;
+use super::place::Place;
 use super::tables::{notes, ratios, summary_table};
-use crate::byte_size::ByteSize;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::print;
@@ -31,15 +31,9 @@ pub(super) struct Ycsb {
     /// Operations of each workload but a load, at least
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     ops: u64,
-    /// Seconds of each workload but a load, at least
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seconds: u64,
     /// Operations per second of all threads together; latency then counts from when an operation was due
     #[arg(long, value_name = "R")]
     rate: Option<f64>,
-    /// Threads
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    threads: usize,
     /// Size of keys in bytes: 16, or 16-40 for all from one to the other alike
     #[arg(long, value_name = "SIZES", default_value = "16")]
     key_size: Sizes,
@@ -52,21 +46,8 @@ pub(super) struct Ycsb {
     /// The zipfian parameter, 0 (uniform) to below 1
     #[arg(long, value_name = "X", default_value_t = 0.99)]
     theta: f64,
-    /// How often each engine runs, in turn
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    rounds: u32,
-    /// Where the databases go; they are removed at the end [default: the system's place for temporary files]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Keep the result of each engine in each round as a file in DIR, and skip those that are there
-    #[arg(long, value_name = "DIR")]
-    cells: Option<PathBuf>,
-    /// A directory on persistent memory for engines that use it
-    #[arg(long, value_name = "DIR", requires = "pm_bytes")]
-    pm_dir: Option<PathBuf>,
-    /// How much of it
-    #[arg(long, value_name = "SIZE", requires = "pm_dir")]
-    pm_bytes: Option<ByteSize>,
+    #[command(flatten)]
+    place: Place,
     /// An option for one engine alone; may be given several times
     #[arg(long, value_name = "ENGINE.OPTION=VALUE")]
     set: Vec<Extra>,
@@ -104,16 +85,11 @@ impl Ycsb {
         }
         let options = settings.for_bench()?;
         let config = self.config(options.durability)?;
-        let parent = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        std::fs::create_dir_all(&parent).map_err(|e| Error::from_io("create", &parent, e))?;
-        let made = tempfile::Builder::new().prefix("firn-bench-").tempdir_in(&parent);
-        let scratch = made.map_err(|e| Error::from_io("make a temporary directory in", &parent, e))?;
-        interrupt::remove_when_interrupted(scratch.path().to_owned())?;
-        let pm = self.pm_dir.clone().zip(self.pm_bytes).map(|(directory, size)| PmBudget { directory, bytes: size.0 });
-        let setup = setup(&options, pm)?;
+        let scratch = self.place.scratch()?;
+        let setup = setup(&options, self.place.pm())?;
         let matrix = Matrix {
             engines: self.engines.clone(),
-            rounds: self.rounds,
+            rounds: self.place.rounds,
             config,
             setup,
             extra: self
@@ -122,12 +98,12 @@ impl Ycsb {
                 .map(|Extra(engine, name, value)| (engine.clone(), name.clone(), value.clone()))
                 .collect(),
             scratch: scratch.path().to_owned(),
-            cells: self.cells.clone().unwrap_or_else(|| scratch.path().join("cells")),
+            cells: self.place.cells(&scratch),
             child: child.iter().map(|word| (*word).to_owned()).collect(),
         };
         let cells = matrix.run(engines, &BenchProgress::default());
         interrupt::wait_if_interrupted();
-        let report = report(&matrix, engines, cells?, &parent)?;
+        let report = report(&matrix, engines, cells?)?;
         drop(scratch);
         self.show(&report)
     }
@@ -137,8 +113,8 @@ impl Ycsb {
         let config = RunConfig {
             records: self.records,
             operations: self.ops,
-            seconds_min: self.seconds,
-            threads: self.threads,
+            seconds_min: self.place.seconds,
+            threads: self.place.threads,
             key_sizes: self.key_size,
             values: Values { sizes: self.value_size, compressibility: self.compressibility },
             workloads: workloads?,
@@ -198,7 +174,7 @@ fn list(mut rows: impl Iterator<Item = (impl std::fmt::Display, impl std::fmt::D
     Ok(Exit::Done)
 }
 
-fn report(matrix: &Matrix, engines: &Engines, cells: Vec<firn_bench::Cell>, directory: &Path) -> Outcome<MatrixReport> {
+fn report(matrix: &Matrix, engines: &Engines, cells: Vec<firn_bench::Cell>) -> Outcome<MatrixReport> {
     let of_engine = |name: &String| {
         let engine = engines.named(name)?;
         let settings = engine.settings(&matrix.setup_of(name, matrix.scratch.clone()));
@@ -207,7 +183,7 @@ fn report(matrix: &Matrix, engines: &Engines, cells: Vec<firn_bench::Cell>, dire
     Ok(MatrixReport {
         schema: SCHEMA.to_owned(),
         unix_seconds: Clock::system().unix_seconds(),
-        machine: Machine::here(directory),
+        machine: Machine::here(&matrix.scratch),
         command: std::env::args().collect(),
         config: matrix.config.clone(),
         setup: matrix.setup.clone(),

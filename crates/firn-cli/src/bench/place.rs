@@ -1,0 +1,61 @@
+//! Where a benchmark's databases and results go, and how often it runs: what every comparison of engines is told.
+
+use super::interrupt;
+use crate::byte_size::ByteSize;
+use crate::exit::Outcome;
+use clap::Args;
+use firn_bench::PmBudget;
+use firndb::Error;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+#[derive(Debug, Args)]
+pub(super) struct Place {
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub(super) threads: usize,
+    /// Seconds of each workload but a load, at least
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seconds: u64,
+    /// How often each engine runs, in turn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) rounds: u32,
+    /// Where the databases go; they are removed at the end [default: the system's place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Keep the result of each engine in each round as a file in DIR, and skip those that are there
+    #[arg(long, value_name = "DIR")]
+    cells: Option<PathBuf>,
+    /// A directory on persistent memory for engines that use it
+    #[arg(long, value_name = "DIR", requires = "pm_bytes")]
+    pm_dir: Option<PathBuf>,
+    /// How much of it
+    #[arg(long, value_name = "SIZE", requires = "pm_dir")]
+    pm_bytes: Option<ByteSize>,
+}
+
+impl Place {
+    /// A directory for the databases, removed when it is dropped or the program is interrupted.
+    pub(super) fn scratch(&self) -> Outcome<TempDir> {
+        scratch(self.dir.as_deref())
+    }
+
+    /// Where the result of each engine in each round goes.
+    pub(super) fn cells(&self, scratch: &TempDir) -> PathBuf {
+        self.cells.clone().unwrap_or_else(|| scratch.path().join("cells"))
+    }
+
+    pub(super) fn pm(&self) -> Option<PmBudget> {
+        self.pm_dir.clone().zip(self.pm_bytes).map(|(directory, size)| PmBudget { directory, bytes: size.0 })
+    }
+}
+
+/// A directory within `parent` (made if it is missing), or in the system's place for them.
+pub(super) fn scratch(parent: Option<&Path>) -> Outcome<TempDir> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+    std::fs::create_dir_all(&parent).map_err(|e| Error::from_io("create", &parent, e))?;
+    let made = tempfile::Builder::new().prefix("firn-bench-").tempdir_in(&parent);
+    let scratch = made.map_err(|e| Error::from_io("make a temporary directory in", &parent, e))?;
+    interrupt::remove_when_interrupted(scratch.path().to_owned())?;
+    Ok(scratch)
+}
