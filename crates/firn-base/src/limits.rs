@@ -33,8 +33,8 @@ pub struct Limits {
     pub io_bytes: usize,
     /// Bytes of MANIFEST past which it is rewritten as a snapshot.
     pub manifest_bytes: u64,
-    /// Positions kept per table between the seeks that charge it, for seek compaction: one seek allowed per this
-    /// many bytes of the table.
+    /// For seek compaction: a table may cost one fruitless read for each so many of its bytes before it is compacted.
+    /// Compacting a byte moves some 25, and a read of a block costs an SSD as much as moving 6 KiB.
     pub seek_charge_bytes: u64,
 }
 
@@ -44,18 +44,18 @@ impl Default for Limits {
             block_bytes: 4 << 10,
             restart_interval: 16,
             table_bytes: 64 << 20,
-            level_base_bytes: 256 << 20,
+            level_base_bytes: 512 << 20,
             level_fan_out: 10,
             levels: 7,
-            level0_trigger: 4,
-            level0_slow: 8,
-            level0_stop: 24,
+            level0_trigger: 8,
+            level0_slow: 20,
+            level0_stop: 36,
             write_buffers: 3,
             group_bytes: 1 << 20,
             pm_log_buffer_bytes: 1 << 20,
             io_bytes: 1 << 20,
             manifest_bytes: 4 << 20,
-            seek_charge_bytes: 16 << 10,
+            seek_charge_bytes: 256,
         }
     }
 }

@@ -24,6 +24,7 @@ impl Inner {
         let Made { mut edit, created } = made;
         let bytes_out: u64 = edit.add.iter().map(|(_, table)| table.bytes()).sum();
         let tables_out = edit.add.len();
+        let made: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = &plan.buffer {
             edit.log_floor = self.log_behind(plan.part, buffer);
@@ -56,7 +57,20 @@ impl Inner {
         let tables = plan.tables.iter().filter(|_| plan.how == How::Copy).map(|(_, run)| Dead::Table(run.clone()));
         self.bury(logs.chain(tables).chain(plan.buffer.clone().map(Dead::Buffer)));
         self.report(plan, (tables_out, bytes_out), start_ns);
+        self.open_ahead(plan.part, &made);
         Ok(())
+    }
+
+    /// Opens new tables while there is room, so that no reader waits for their indexes.
+    fn open_ahead(&self, part: usize, made: &[u64]) {
+        let state = self.state.load_full();
+        for (_, run) in state.parts[part].tables().filter(|(_, run)| made.contains(&run.meta.id)) {
+            if !self.tables.has_room() {
+                return;
+            }
+            // What it met, whoever reads the table will meet and report.
+            let _open = run.table();
+        }
     }
 
     /// The log of the buffer that is next newer than `flushed`: logs below it are not needed once that is a table.

@@ -1,5 +1,5 @@
-//! Doors for the proof (`firn-sim`, `fuzz`) and the micro-benches: what no user needs and tests of the inside do. Not part of the API; not
-//! there without the feature `proof`.
+//! Doors for the proof (`firn-sim`, `fuzz`) and the micro-benches: what no user needs and tests of the inside do. Not
+//! part of the API; not there without the feature `proof`.
 //!
 //! Decoders: each function runs one decoder over any bytes and panics if its contract does not hold: what it takes it
 //! would write again the same, and what it refuses it refuses by an error that says so.

@@ -215,6 +215,13 @@ impl TableCache {
         table
     }
 
+    /// Whether a table more can be kept open without closing others.
+    pub(crate) fn has_room(&self) -> bool {
+        let full = |now: u64, most: u64| now >= most - most / 8;
+        let kept = self.kept.lock().len() as u64;
+        !full(kept, self.tables_max as u64) && !full(self.bytes.load(Ordering::Relaxed), self.bytes_max)
+    }
+
     /// A write buffer of `bytes` was made: the block cache makes room for it.
     pub(crate) fn add_buffer(&self, bytes: u64) {
         self.buffer_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -79,8 +79,8 @@ pub(super) struct Place {
     pub(super) named: bool,
 }
 
-/// Makes `head` the header and key section of a frame with the entries of `group`; `each_value` is given what follows it,
-/// in order.
+/// Makes `head` the header and key section of a frame with the entries of `group`; `each_value` is given what follows
+/// it, in order.
 pub(super) fn encode_head<'a>(
     head: &mut Vec<u8>,
     group: &'a [Ticket],
