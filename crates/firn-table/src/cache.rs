@@ -1,7 +1,7 @@
-//! The block cache: decoded blocks by (file, offset), bounded by bytes.
+//! The block cache: decoded blocks by (file, offset), and hot rows by (table, hash of the key), bounded by bytes.
 //!
 //! (file, offset) names a block for ever, because an append never reuses an offset; so an entry can be old but never
-//! wrong, and what a compaction leaves clean stays cached.
+//! wrong, and what a compaction leaves clean stays cached. What names a row is in `sst/row.rs`.
 
 use crate::sst::Block;
 use firn_base::count::Counter;
@@ -11,8 +11,9 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Bytes that an entry costs besides its block's own.
-const ENTRY_OVERHEAD: u64 = 96;
+/// Bytes that an entry costs besides its block's own: the block behind its `Arc`, and a slot in the cache's tables,
+/// which grow by doubling.
+const ENTRY_OVERHEAD: u64 = 160;
 
 #[derive(Clone)]
 struct Weigh;

@@ -167,15 +167,26 @@ impl Inner {
 
     /// Runs an action and installs what it made.
     fn perform(&self, job: Job) {
+        let part = job.plan.part;
         let result = self.run_and_install(&job);
         self.unmark(job);
-        self.note(result.err());
+        let installed = match result {
+            Ok(installed) => {
+                self.note(None);
+                installed
+            }
+            Err(error) => {
+                self.note(Some(error));
+                Vec::new()
+            }
+        };
         self.update_stall();
         self.executor.wake();
         self.progressed();
+        self.open_ahead(part, &installed);
     }
 
-    fn run_and_install(&self, job: &Job) -> Result<()> {
+    fn run_and_install(&self, job: &Job) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let work = mill::run(&job.plan, &job.state, &snapshots, &self.mill);
@@ -320,6 +331,8 @@ impl Inner {
         }
         let idle = self.jobs.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS);
         self.drop_spare(idle);
+        // Cursors that ended have let go of tables that were closed already.
+        self.tables.leave_the_rest();
         let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
         let current = self.state.load_full();
         for pins in iters {

@@ -19,12 +19,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Inner {
-    /// Makes what `plan` made part of the state. If it cannot be recorded, removes it again.
-    pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<()> {
+    /// Makes what `plan` made part of the state, and returns the ids of its tables. If it cannot be recorded, removes
+    /// it again.
+    pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<Vec<u64>> {
         let Made { mut edit, created } = made;
         let bytes_out: u64 = edit.add.iter().map(|(_, table)| table.bytes()).sum();
         let tables_out = edit.add.len();
-        let made: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
+        let made_ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = &plan.buffer {
             edit.log_floor = self.log_behind(plan.part, buffer);
@@ -57,15 +58,14 @@ impl Inner {
         let tables = plan.tables.iter().filter(|_| plan.how == How::Copy).map(|(_, run)| Dead::Table(run.clone()));
         self.bury(logs.chain(tables).chain(plan.buffer.clone().map(Dead::Buffer)));
         self.report(plan, (tables_out, bytes_out), start_ns);
-        self.open_ahead(plan.part, &made);
-        Ok(())
+        Ok(made_ids)
     }
 
-    /// Opens new tables while there is room, so that no reader waits for their indexes.
-    fn open_ahead(&self, part: usize, made: &[u64]) {
+    /// Opens tables that were just installed, while there is room, so that few readers wait for an index.
+    pub(crate) fn open_ahead(&self, part: usize, installed: &[u64]) {
         let state = self.state.load_full();
-        for (_, run) in state.parts[part].tables().filter(|(_, run)| made.contains(&run.meta.id)) {
-            if !self.tables.has_room() {
+        for (_, run) in state.parts[part].tables().filter(|(_, run)| installed.contains(&run.meta.id)) {
+            if self.mill.stop.load(Ordering::Acquire) || !self.tables.has_room() {
                 return;
             }
             // What it met, whoever reads the table will meet and report.

@@ -1,9 +1,11 @@
-//! A table in the state, opened when first read and closed again when memory or file handles run short.
+//! A table in the state, opened when it was made or is first read, and closed again when memory or file handles run
+//! short.
 //!
 //! 1. A run's table is open or not; readers that hold it keep it whatever the cache decides.
 //! 2. Tables kept open and their bytes stay within the cache's bounds, but for those that one operation needs at once.
-//! 3. No table is in memory twice: one that a cursor still holds is kept again, not read again.
-//! 4. The block cache has what write buffers and open tables leave, those that only cursors hold among them.
+//! 3. No table of the state is in memory twice: one that a cursor still holds is kept again, not read again.
+//! 4. The block cache has what write buffers and open tables leave, those that only cursors hold among them: set when a
+//!    table or buffer comes or goes, and once a second.
 //!
 //! Thread safety: reading an open table takes no lock.
 
@@ -184,7 +186,7 @@ impl TableCache {
     }
 
     /// Keeps `table` open for `run`, and closes others while there are too many: those not used since they were last
-    /// looked at first. If another reader was faster, what that one opened is returned.
+    /// looked at first. Another reader may have been faster.
     ///
     /// A run opens and closes under the lock, so that what is open is what is counted.
     fn keep(&self, run: &Arc<SstRun>, table: Arc<Sst>) -> Arc<Sst> {
@@ -215,11 +217,11 @@ impl TableCache {
         table
     }
 
-    /// Whether a table more can be kept open without closing others.
+    /// Whether an eighth of what may be open is left.
     pub(crate) fn has_room(&self) -> bool {
         let full = |now: u64, most: u64| now >= most - most / 8;
         let kept = self.kept.lock().len() as u64;
-        !full(kept, self.tables_max as u64) && !full(self.bytes.load(Ordering::Relaxed), self.bytes_max)
+        !full(kept, self.tables_max as u64) && !full(self.context.open_bytes(), self.bytes_max)
     }
 
     /// A write buffer of `bytes` was made: the block cache makes room for it.
@@ -234,7 +236,8 @@ impl TableCache {
         self.leave_the_rest();
     }
 
-    fn leave_the_rest(&self) {
+    /// Gives the block cache what is left.
+    pub(crate) fn leave_the_rest(&self) {
         let Some(shared) = self.shared_bytes else { return };
         let _one_by_one = self.resizing.lock();
         let taken = self.buffer_bytes.load(Ordering::Relaxed) + self.context.open_bytes();

@@ -113,7 +113,7 @@ impl Stall {
     pub(crate) fn update(&self, debt: Debt, limits: &Limits) -> Option<Option<Reason>> {
         let tables = ramp(debt.level0_tables as f64, limits.level0_slow as f64, limits.level0_stop as f64);
         let base = limits.level_base_bytes as f64;
-        let bytes = ramp(debt.bytes as f64, 4.0 * base, 16.0 * base);
+        let bytes = ramp(debt.bytes as f64, 8.0 * base, 32.0 * base);
         let (behind, reason) = if tables >= bytes { (tables, Reason::Level0) } else { (bytes, Reason::Debt) };
         self.last_buffer.store(debt.buffers + 1 >= limits.write_buffers, Ordering::Relaxed);
         let rate = if behind > 0.0 { (self.drain.get() as f64 * (1.3 - 1.2 * behind)) as u64 } else { 0 };

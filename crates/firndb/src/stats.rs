@@ -219,7 +219,7 @@ impl Inner {
         let ssd_written_bytes = ssd.iter().map(|cause| cause.written_bytes).sum();
         let user_written_bytes = self.counts.user.written_bytes.get();
         let (cache_hits, cache_misses) = self.tables.context().cache.counts();
-        let (open_tables, open_table_bytes, table_opens) = self.tables.usage();
+        let (open_tables, _, table_opens) = self.tables.usage();
         let (flushing, compacting) = self.running();
         Stats {
             profile: self.options.profile.to_string(),
@@ -258,7 +258,7 @@ impl Inner {
                 cache_misses,
                 cache_bytes: self.tables.context().cache.bytes(),
                 open_tables,
-                open_table_bytes,
+                open_table_bytes: self.tables.context().open_bytes(),
                 table_opens,
             },
             snapshots: self.readers.snapshots.len(),

@@ -93,7 +93,7 @@ pub struct Block {
     bytes: Box<[u8]>,
     restarts_at: usize,
     restarts: usize,
-    /// A bit by hash for each entry that a get has found.
+    /// A bit by hash for each entry, turned over by every get that finds it.
     touched: AtomicU64,
 }
 
@@ -140,15 +140,12 @@ impl Block {
         self.bytes.is_empty()
     }
 
-    /// Notes a get of the key with this hash. True if it (or one that the bits cannot tell from it) was got before.
+    /// Notes a get of the key with this hash. True at every second get of it, or of keys that the bits cannot tell from
+    /// it.
     #[inline]
     pub(super) fn touch(&self, hash: u64) -> bool {
         let bit = 1 << (hash % 64);
-        let before = self.touched.load(AtomicOrdering::Relaxed) & bit != 0;
-        if !before {
-            self.touched.fetch_or(bit, AtomicOrdering::Relaxed);
-        }
-        before
+        self.touched.fetch_xor(bit, AtomicOrdering::Relaxed) & bit != 0
     }
 
     pub(super) fn restarts(&self) -> usize {

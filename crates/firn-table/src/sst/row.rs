@@ -33,12 +33,12 @@ impl Sst {
         }
     }
 
-    /// Notes that a reader at `seqno` found this entry in `block`; the second time in a row the entry is kept as a row.
+    /// Notes that a reader at `seqno` found this entry in `block`; the second time, the entry is kept as a row.
     pub(super) fn note_read(&self, block: &Block, key: &[u8], hash: u64, seqno: SeqNo, tag: Tag, value: &Range<usize>) {
         let sees_all = self.properties().seqno_max <= seqno;
         // A row must be much smaller than its block to be worth it.
         let is_small = 2 * (key.len() + value.len()) < block.len();
-        if !block.touch(hash) || !sees_all || !is_small {
+        if !sees_all || !is_small || !block.touch(hash) {
             return;
         }
         let mut builder = BlockBuilder::new(1);

@@ -26,7 +26,9 @@ fn open_tables_are_counted() {
             seek_charge_bytes: 256,
             direct: false,
         };
-        let cache = Arc::new(TableCache::new(inner.files.clone(), inner.tables.context().clone(), &bounds));
+        let shared = inner.tables.context();
+        let context = TableContext::new(shared.cache.clone(), shared.counters.clone());
+        let cache = Arc::new(TableCache::new(inner.files.clone(), context.clone(), &bounds));
         let runs: Vec<_> = metas.into_iter().map(|meta| Arc::new(SstRun::new(meta, cache.clone()))).collect();
         let reader = |i: usize| {
             let run = runs[i].clone();
@@ -41,5 +43,9 @@ fn open_tables_are_counted() {
         let (kept, bytes, _) = cache.usage();
         assert_eq!((open.len(), open.iter().sum()), (kept, bytes), "open, and counted as open");
         assert!(kept <= 1);
+        assert_eq!(context.open_bytes(), bytes, "nobody holds a closed one");
+        drop(runs);
+        cache.sweep();
+        assert_eq!(context.open_bytes(), 0);
     });
 }
