@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Bytes that an entry costs besides its block's own: the block behind its `Arc`, and a slot in the cache's tables,
 /// which grow by doubling.
-const ENTRY_OVERHEAD: u64 = 160;
+const ENTRY_OVERHEAD: u64 = 192;
 
 #[derive(Clone)]
 struct Weigh;

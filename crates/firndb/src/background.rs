@@ -70,10 +70,10 @@ struct Spare {
     tick: u64,
 }
 
-/// An action that was picked, with the state it was picked from.
+/// An action that was picked, with the tables of the state it was picked from.
 struct Job {
     plan: Plan,
-    state: Arc<ReadState>,
+    tables: ReadState,
 }
 
 impl Work for Inner {
@@ -123,7 +123,7 @@ impl Inner {
             // What failed is wanted no more (a compaction for reads, a user's), so nothing else would clear its error.
             self.jobs.error.store(None);
         }
-        plan.map(|plan| self.mark(&mut jobs, plan, state))
+        plan.map(|plan| self.mark(&mut jobs, plan, &state))
     }
 
     fn pick(&self, state: &ReadState, jobs: &JobState, compactions: bool) -> Option<Plan> {
@@ -137,7 +137,7 @@ impl Inner {
         shape::pick(state, &facts).filter(|plan| plan.reason == Reason::Flush || (compactions && !jobs.manual))
     }
 
-    fn mark(&self, jobs: &mut JobState, plan: Plan, state: Arc<ReadState>) -> Job {
+    fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Job {
         match plan.reason {
             Reason::Flush => jobs.flushing = true,
             _ => jobs.compacting += 1,
@@ -146,7 +146,7 @@ impl Inner {
             *self.jobs.seek.lock() = None;
         }
         jobs.busy.extend(plan.tables.iter().map(|(_, run)| run.meta.id));
-        Job { plan, state }
+        Job { plan, tables: state.without_buffers() }
     }
 
     /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind
@@ -189,7 +189,7 @@ impl Inner {
     fn run_and_install(&self, job: &Job) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let work = mill::run(&job.plan, &job.state, &snapshots, &self.mill);
+        let work = mill::run(&job.plan, &job.tables, &snapshots, &self.mill);
         let made = match job.plan.reason {
             Reason::Flush => block_on(work)?,
             _ => block_on_with(work, || self.flush_if_due())?,
@@ -464,7 +464,7 @@ impl Inner {
             seek: None,
         };
         let plan = shape::pick_manual(&state, level, range, after, &facts)?;
-        Some(self.mark(&mut jobs, plan, state))
+        Some(self.mark(&mut jobs, plan, &state))
     }
 
     /// (flushes running, compactions running)

@@ -57,6 +57,12 @@ impl ReadState {
         self.layout.cuts.partition_point(|cut| **cut <= *key)
     }
 
+    /// The tables of this state alone: who works on them for long does not keep flushed buffers in memory.
+    pub(crate) fn without_buffers(&self) -> ReadState {
+        let part = |part: &Arc<Part>| Arc::new(Part { buffers: Vec::new(), levels: part.levels.clone() });
+        ReadState { layout: self.layout.clone(), parts: self.parts.iter().map(part).collect() }
+    }
+
     /// This state with part `i` replaced.
     pub(crate) fn with_part(&self, i: usize, part: Part) -> ReadState {
         let mut parts = self.parts.to_vec();
