@@ -34,7 +34,8 @@ pub struct Limits {
     /// Bytes of MANIFEST past which it is rewritten as a snapshot.
     pub manifest_bytes: u64,
     /// For seek compaction: a table may cost one fruitless read for each so many of its bytes before it is compacted.
-    /// Compacting a byte moves some 25, and a read of a block costs an SSD as much as moving 6 KiB.
+    /// Compacting a byte moves some 25 (LevelDB's estimate), and a read of a block costs an SSD of 95,000 reads or 530
+    /// MB a second as much as moving 6 KiB.
     pub seek_charge_bytes: u64,
 }
 

@@ -9,6 +9,9 @@
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
 
 use crate::buffer::Buffer;
 use crate::db::Inner;
@@ -170,16 +173,8 @@ impl Inner {
         let part = job.plan.part;
         let result = self.run_and_install(&job);
         self.unmark(job);
-        let installed = match result {
-            Ok(installed) => {
-                self.note(None);
-                installed
-            }
-            Err(error) => {
-                self.note(Some(error));
-                Vec::new()
-            }
-        };
+        let (installed, error) = result.map_or_else(|error| (Vec::new(), Some(error)), |ids| (ids, None));
+        self.note(error);
         self.update_stall();
         self.executor.wake();
         self.progressed();

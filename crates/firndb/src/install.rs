@@ -24,8 +24,7 @@ impl Inner {
     pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<Vec<u64>> {
         let Made { mut edit, created } = made;
         let bytes_out: u64 = edit.add.iter().map(|(_, table)| table.bytes()).sum();
-        let tables_out = edit.add.len();
-        let made_ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
+        let ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = &plan.buffer {
             edit.log_floor = self.log_behind(plan.part, buffer);
@@ -57,8 +56,8 @@ impl Inner {
         let logs = logs_before.into_iter().filter(|&id| id < floor).map(Dead::Log);
         let tables = plan.tables.iter().filter(|_| plan.how == How::Copy).map(|(_, run)| Dead::Table(run.clone()));
         self.bury(logs.chain(tables).chain(plan.buffer.clone().map(Dead::Buffer)));
-        self.report(plan, (tables_out, bytes_out), start_ns);
-        Ok(made_ids)
+        self.report(plan, (ids.len(), bytes_out), start_ns);
+        Ok(ids)
     }
 
     /// Opens tables that were just installed, while there is room, so that few readers wait for an index.

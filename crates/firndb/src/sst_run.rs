@@ -147,6 +147,19 @@ pub(crate) struct TableCacheBounds {
     pub(crate) direct: bool,
 }
 
+#[cfg(test)]
+impl TableCacheBounds {
+    /// One table at a time.
+    pub(crate) const ONE: TableCacheBounds = TableCacheBounds {
+        tables_max: 1,
+        bytes_max: u64::MAX,
+        shared_bytes: None,
+        cache_bytes_min: 0,
+        seek_charge_bytes: 256,
+        direct: false,
+    };
+}
+
 impl TableCache {
     pub(crate) fn new(files: Arc<Files>, context: TableContext, bounds: &TableCacheBounds) -> TableCache {
         TableCache {

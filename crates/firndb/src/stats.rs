@@ -100,7 +100,7 @@ pub struct MemoryStats {
     pub cache_bytes: u64,
     /// Tables kept open.
     pub open_tables: usize,
-    /// Bytes of their indexes and filters.
+    /// Bytes of indexes and filters in memory: of these and of tables that only cursors hold.
     pub open_table_bytes: u64,
     /// Tables opened.
     pub table_opens: u64,

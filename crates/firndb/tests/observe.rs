@@ -75,6 +75,24 @@ fn events_and_stats_add_up() {
     }
 }
 
+/// Who makes a table opens it: its first reader does not.
+#[test]
+fn new_tables_are_opened_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let inline = Arc::new(Inline::new());
+    let environment = Environment { executor: Some(inline.clone()), ..Environment::default() };
+    let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
+    fill(&db, 20);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    inline.run();
+    let before = db.stats();
+    assert!(before.memory.open_tables > 0);
+    assert_eq!(before.memory.open_tables, before.levels.iter().map(|level| level.tables).sum::<usize>());
+    (0..500u32).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));
+    assert_eq!(db.stats().memory.table_opens, before.memory.table_opens);
+}
+
 /// An idle cursor on an old state lets go of it, and goes on where it was.
 #[test]
 fn idle_cursors_let_go() {

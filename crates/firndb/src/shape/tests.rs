@@ -35,15 +35,7 @@ fn state(tables: &[(usize, u64, &str, &str, u64)]) -> ReadState {
     version.apply(&Edit { id: 1, add: add.collect(), ..Edit::default() }).unwrap();
     let files = Arc::new(Files { fs: Arc::new(OsFs::new()), dir: "/nowhere".into(), uuid: [0; 16] });
     let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
-    let bounds = TableCacheBounds {
-        shared_bytes: None,
-        cache_bytes_min: 0,
-        tables_max: 1,
-        bytes_max: 1,
-        seek_charge_bytes: 1,
-        direct: false,
-    };
-    let cache = Arc::new(TableCache::new(files, context, &bounds));
+    let cache = Arc::new(TableCache::new(files, context, &TableCacheBounds::ONE));
     ReadState::single(Part::default().with_tables(&version, &cache, Limits::tiny().levels))
 }
 

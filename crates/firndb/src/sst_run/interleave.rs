@@ -18,17 +18,9 @@ fn open_tables_are_counted() {
         let state = inner.state.load_full();
         let metas: Vec<_> = state.parts[0].tables().map(|(_, run)| run.meta.clone()).collect();
         assert_eq!(metas.len(), 2);
-        let bounds = TableCacheBounds {
-            shared_bytes: None,
-            cache_bytes_min: 0,
-            tables_max: 1,
-            bytes_max: u64::MAX,
-            seek_charge_bytes: 256,
-            direct: false,
-        };
         let shared = inner.tables.context();
         let context = TableContext::new(shared.cache.clone(), shared.counters.clone());
-        let cache = Arc::new(TableCache::new(inner.files.clone(), context.clone(), &bounds));
+        let cache = Arc::new(TableCache::new(inner.files.clone(), context.clone(), &TableCacheBounds::ONE));
         let runs: Vec<_> = metas.into_iter().map(|meta| Arc::new(SstRun::new(meta, cache.clone()))).collect();
         let reader = |i: usize| {
             let run = runs[i].clone();

@@ -14,16 +14,8 @@ fn what_a_cursor_holds_is_counted_and_used_again() {
         db.flush().unwrap();
     }
     let inner = &db.inner;
-    let bounds = TableCacheBounds {
-        shared_bytes: None,
-        cache_bytes_min: 0,
-        tables_max: 1,
-        bytes_max: u64::MAX,
-        seek_charge_bytes: 256,
-        direct: false,
-    };
     let context = TableContext::new(inner.tables.context().cache.clone(), inner.tables.context().counters.clone());
-    let cache = Arc::new(TableCache::new(inner.files.clone(), context.clone(), &bounds));
+    let cache = Arc::new(TableCache::new(inner.files.clone(), context.clone(), &TableCacheBounds::ONE));
     let state = inner.state.load_full();
     let runs: Vec<_> =
         state.parts[0].tables().map(|(_, run)| Arc::new(SstRun::new(run.meta.clone(), cache.clone()))).collect();
