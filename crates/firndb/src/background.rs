@@ -185,11 +185,18 @@ impl Inner {
         let start_ns = self.clock.now_ns();
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let work = mill::run(&job.plan, &job.tables, &snapshots, &self.mill);
+        let mut slept_ns = 0;
         let made = match job.plan.reason {
             Reason::Flush => block_on(work)?,
-            _ => block_on_with(work, || self.flush_if_due())?,
+            _ => block_on_with(work, || {
+                self.flush_if_due();
+                slept_ns += self.pace.wait(|| {
+                    self.flush_if_due();
+                    !self.mill.stop.load(Ordering::Relaxed)
+                });
+            })?,
         };
-        self.install(&job.plan, made, start_ns)
+        self.install(&job.plan, made, start_ns + slept_ns)
     }
 
     /// Called at the yield points of a merge.
@@ -241,9 +248,10 @@ impl Inner {
         }
     }
 
-    /// Sets the pace of writers by what is left to do.
+    /// Sets the pace of writers and of merges by what is left to do.
     pub(crate) fn update_stall(&self) {
         let debt = shape::debt(&self.state.load(), &self.options.limits);
+        self.pace.update(&debt, &self.options.limits);
         if let Some(change) = self.stall.update(debt, &self.options.limits) {
             self.emit(&Event::Stall { reason: change.map(|reason| reason.name()) });
         }
@@ -380,6 +388,7 @@ impl Inner {
         if self.read_only {
             return Ok(());
         }
+        let _hurry = self.pace.hurry();
         loop {
             let seen = self.progress();
             let idle = {
@@ -397,6 +406,7 @@ impl Inner {
 
     /// Compacts the range level by level, on the caller's thread; other compactions wait meanwhile.
     pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        let _hurry = self.pace.hurry();
         self.flush()?;
         loop {
             let seen = self.progress();

@@ -30,6 +30,8 @@ pub(crate) struct Budget {
 
 const WRITE_BUFFER_BYTES_MAX: u64 = 64 << 20;
 const WRITE_BUFFER_BYTES_LIMIT: u64 = 2 << 30;
+/// A reader's block waits on the device behind a merge's stretch: this much is a quarter of a millisecond at 530 MB/s.
+const STRETCH_BYTES_MAX: u64 = 128 << 10;
 /// Inputs that all running merges may have between them, two stretches each.
 const INPUTS: u64 = 64;
 
@@ -71,7 +73,7 @@ impl Budget {
             ))
         })?;
         let shared = limit - io - limit / 16;
-        let stretch = (io / 2 / INPUTS).clamp(4 * block, options.limits.io_bytes as u64);
+        let stretch = (io / 2 / INPUTS).clamp(4 * block, (options.limits.io_bytes as u64).min(STRETCH_BYTES_MAX));
         Ok(Budget {
             write_buffer_bytes: write_buffer as usize,
             block_cache_bytes: block_cache,

@@ -36,6 +36,7 @@ mod log;
 mod manifest;
 mod mill;
 mod options;
+mod pace;
 mod plan;
 #[cfg(feature = "proof")]
 pub mod proof;

@@ -72,6 +72,10 @@ pub struct BackgroundStats {
     pub compacting: usize,
     /// Bytes by which levels exceed their targets.
     pub debt_bytes: u64,
+    /// The pace of compactions in bytes written per second; 0 when there is no bound.
+    pub rate: u64,
+    /// Seconds that compactions slept, because nothing was urgent: of all workers together.
+    pub slept_seconds: f64,
     /// What keeps background work from going on.
     pub error: Option<String>,
 }
@@ -245,6 +249,8 @@ impl Inner {
                 flushing,
                 compacting,
                 debt_bytes: shape::debt(&state, &self.options.limits).bytes,
+                rate: self.pace.rate(),
+                slept_seconds: self.pace.slept_ns() as f64 / 1e9,
                 error: self.background_error().map(|error| error.to_string()),
             },
             stalls: StallStats {
@@ -345,6 +351,13 @@ impl Stats {
         counter("cache_misses_total", "counter", "Block cache misses.", &one(self.memory.cache_misses));
         counter("cache_bytes", "gauge", "Bytes in the block cache.", &one(self.memory.cache_bytes));
         counter("debt_bytes", "gauge", "Bytes by which levels exceed their targets.", &one(self.background.debt_bytes));
+        let slept = [(String::new(), self.background.slept_seconds)];
+        counter(
+            "compaction_slept_seconds_total",
+            "counter",
+            "Seconds that compactions slept, nothing being urgent.",
+            &slept,
+        );
         let stalls: Vec<_> = self.stalls.seconds.iter().map(|(r, s)| (format!("{{reason=\"{r}\"}}"), *s)).collect();
         counter("stall_seconds_total", "counter", "Seconds that writers waited.", &stalls);
         out

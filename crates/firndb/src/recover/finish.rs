@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::files::{self, FileName};
 use crate::log::{LogWriter, PmLogBuffer};
 use crate::manifest::{Edit, ManifestWriter, PmPairing};
+use crate::pace::Pace;
 use crate::stall::Stall;
 use crate::state::{Part, ReadState};
 use crate::stats::JobCounters;
@@ -166,6 +167,7 @@ impl Recovery {
                 jobs: JobCounters::new(self.options.limits.levels),
             },
             stall: Stall::new(self.clock.clone()),
+            pace: Pace::new(self.clock.clone(), self.mill.counters.clone()),
             options: self.options,
             budget: self.budget,
             files: self.files,
