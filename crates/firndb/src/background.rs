@@ -18,6 +18,7 @@ use crate::db::Inner;
 use crate::event::Event;
 use crate::iter::revoke_if_idle;
 use crate::mill;
+use crate::pace::Pace;
 use crate::plan::{Plan, Reason};
 use crate::shape::{self, Facts};
 use crate::sst_run::SstRun;
@@ -36,7 +37,6 @@ const TICK_NS: u64 = 1_000_000_000;
 const SPARE_TICKS: u64 = 1;
 
 /// What runs, and what waits to be cleaned up.
-#[derive(Default)]
 pub(crate) struct Jobs {
     state: Mutex<JobState>,
     /// What keeps background work from going on. Changed under the state's lock; every write looks at it without.
@@ -46,6 +46,7 @@ pub(crate) struct Jobs {
     graveyard: Mutex<Vec<Dead>>,
     /// A flushed buffer whose memory the next one takes.
     spare: Mutex<Option<Spare>>,
+    pub(crate) pace: Pace,
     /// Counts finished actions, and wakes those who wait for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
 }
@@ -77,6 +78,21 @@ struct Spare {
 struct Job {
     plan: Plan,
     tables: ReadState,
+}
+
+impl Jobs {
+    /// Nothing runs yet; merges will go at `pace`.
+    pub(crate) fn new(pace: Pace) -> Jobs {
+        Jobs {
+            state: Mutex::default(),
+            error: ArcSwapOption::default(),
+            seek: Mutex::default(),
+            graveyard: Mutex::default(),
+            spare: Mutex::default(),
+            pace,
+            progress: Default::default(),
+        }
+    }
 }
 
 impl Work for Inner {
@@ -190,7 +206,7 @@ impl Inner {
             Reason::Flush => block_on(work)?,
             _ => block_on_with(work, || {
                 self.flush_if_due();
-                slept_ns += self.pace.wait(|| {
+                slept_ns += self.jobs.pace.wait(|| {
                     self.flush_if_due();
                     !self.mill.stop.load(Ordering::Relaxed)
                 });
@@ -251,7 +267,7 @@ impl Inner {
     /// Sets the pace of writers and of merges by what is left to do.
     pub(crate) fn update_stall(&self) {
         let debt = shape::debt(&self.state.load(), &self.options.limits);
-        self.pace.update(&debt, &self.options.limits);
+        self.jobs.pace.update(&debt, &self.options.limits);
         if let Some(change) = self.stall.update(debt, &self.options.limits) {
             self.emit(&Event::Stall { reason: change.map(|reason| reason.name()) });
         }
@@ -388,7 +404,7 @@ impl Inner {
         if self.read_only {
             return Ok(());
         }
-        let _hurry = self.pace.hurry();
+        let _hurry = self.jobs.pace.hurry();
         loop {
             let seen = self.progress();
             let idle = {
@@ -406,7 +422,7 @@ impl Inner {
 
     /// Compacts the range level by level, on the caller's thread; other compactions wait meanwhile.
     pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        let _hurry = self.pace.hurry();
+        let _hurry = self.jobs.pace.hurry();
         self.flush()?;
         loop {
             let seen = self.progress();

@@ -12,7 +12,6 @@ use crate::log::PmLogBuffer;
 use crate::manifest::{Edit, ManifestWriter};
 use crate::mill::MillContext;
 use crate::options::{Options, ReadOptions, WriteOptions};
-use crate::pace::Pace;
 use crate::recover;
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::sst_run::TableCache;
@@ -67,7 +66,6 @@ pub(crate) struct Inner {
     pub(crate) jobs: Jobs,
     pub(crate) mill: MillContext,
     pub(crate) stall: Stall,
-    pub(crate) pace: Pace,
     pub(crate) read_only: bool,
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: recover::Report,

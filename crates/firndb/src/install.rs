@@ -86,7 +86,7 @@ impl Inner {
         if plan.reason == Reason::Flush {
             let bytes = plan.buffer.as_ref().map_or(0, |buffer| buffer.used_bytes() as u64);
             self.stall.flushed(bytes, elapsed_ns);
-            self.pace.flushed(bytes);
+            self.jobs.pace.flushed(bytes);
             self.counts.jobs.flushes.add(1);
             self.emit(&Event::Flushed { bytes: bytes_out, elapsed });
             return;

@@ -1,14 +1,14 @@
 //! How fast merges go while nothing is urgent.
 //!
-//! A merge at full speed takes the device and a core from readers for seconds, though often nobody needs it to end soon.
-//! So merges share a rate, in bytes written per second, that is made from what comes in:
+//! A merge at full speed takes the device and a core from readers for seconds, though often nobody needs it to end
+//! soon. So merges share a rate, in bytes written per second, that is made from what comes in:
 //!
 //! ```text
 //! rate = max(32 MiB, 8 x intake x 2^pressure)
 //! ```
-//! where `intake` is what flushes lately brought per second, and `pressure` grows by one for each table that level 0 has
-//! beyond its trigger and for each target of level 1 by which levels are too large. So debt that grows is worked off
-//! twice as fast step by step, long before writers are slowed; at [`URGENT`] there is no bound, nor while somebody
+//! where `intake` is what flushes lately brought per second, and `pressure` is the number of tables that level 0 has
+//! beyond its trigger, or of targets of level 1 by which levels are too large if that is more. So debt that grows is
+//! worked off faster and faster, long before writers are slowed; at [`URGENT`] there is no bound, nor while somebody
 //! waits for the work to end.
 //!
 //! The time that a merge slept is not part of how long it took: `stall.rs` wants to know what merges can do.

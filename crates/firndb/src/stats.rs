@@ -249,8 +249,8 @@ impl Inner {
                 flushing,
                 compacting,
                 debt_bytes: shape::debt(&state, &self.options.limits).bytes,
-                rate: self.pace.rate(),
-                slept_seconds: self.pace.slept_ns() as f64 / 1e9,
+                rate: self.jobs.pace.rate(),
+                slept_seconds: self.jobs.pace.slept_ns() as f64 / 1e9,
                 error: self.background_error().map(|error| error.to_string()),
             },
             stalls: StallStats {

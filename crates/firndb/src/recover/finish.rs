@@ -160,6 +160,7 @@ impl Recovery {
             Event::Recovered { steps: self.report.steps.clone(), replayed_entries: self.report.replayed_entries };
         emit(self.options.listener.as_ref(), &event);
         tracing::info!(fresh = self.fresh, replayed = self.report.replayed_entries, log = logs.name, "opened");
+        let jobs = Jobs::new(Pace::new(self.clock.clone(), self.mill.counters.clone()));
         let inner = Arc::new(Inner {
             counts: Counts {
                 io: self.counters,
@@ -167,7 +168,6 @@ impl Recovery {
                 jobs: JobCounters::new(self.options.limits.levels),
             },
             stall: Stall::new(self.clock.clone()),
-            pace: Pace::new(self.clock.clone(), self.mill.counters.clone()),
             options: self.options,
             budget: self.budget,
             files: self.files,
@@ -179,7 +179,7 @@ impl Recovery {
             manifest: Mutex::new(manifest),
             logs,
             readers: Readers::default(),
-            jobs: Jobs::default(),
+            jobs,
             mill: self.mill,
             read_only: self.read_only,
             closed: AtomicBool::new(false),
