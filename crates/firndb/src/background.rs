@@ -17,6 +17,7 @@ use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;
 use crate::iter::revoke_if_idle;
+use crate::manifest::TableMeta;
 use crate::mill;
 use crate::pace::Pace;
 use crate::plan::{Plan, Reason};
@@ -74,10 +75,12 @@ struct Spare {
     tick: u64,
 }
 
-/// An action that was picked, with the tables of the state it was picked from.
+/// An action that was picked, with what it has to know of the state: not the state, whose buffers and tables would stay
+/// as long as the action takes.
 struct Job {
     plan: Plan,
-    tables: ReadState,
+    /// The tables of each level below the output's.
+    deeper: Vec<Vec<Arc<TableMeta>>>,
 }
 
 impl Jobs {
@@ -165,7 +168,8 @@ impl Inner {
             *self.jobs.seek.lock() = None;
         }
         jobs.busy.extend(plan.tables.iter().map(|(_, run)| run.meta.id));
-        Job { plan, tables: state.without_buffers() }
+        let deeper = state.parts[plan.part].metas_below(plan.level);
+        Job { plan, deeper }
     }
 
     /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind
@@ -200,7 +204,7 @@ impl Inner {
     fn run_and_install(&self, job: &Job) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let work = mill::run(&job.plan, &job.tables, &snapshots, &self.mill);
+        let work = mill::run(&job.plan, &job.deeper, &snapshots, &self.mill);
         let mut slept_ns = 0;
         let made = match job.plan.reason {
             Reason::Flush => block_on(work)?,
@@ -221,6 +225,8 @@ impl Inner {
         let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
         if let Some(job) = due.then(|| self.start(false)).flatten() {
             self.perform(job);
+            // The merge around this may go on for long.
+            self.remove_obsolete();
         }
     }
 

@@ -65,7 +65,7 @@ impl Inner {
         let id = self.next_file_id();
         let context = MillContext::new(files, &self.counts.io, &self.options, &self.budget, id);
         let output = Output { cause: Cause::Maintenance, split: false, seqno_max: seqno };
-        let below = Below::new(&state.parts[0], 0);
+        let below = Below::new(0, state.parts[0].metas_below(0));
         block_on(write_tables(MergeIter::new(children.collect()), &[seqno], below, output, &context))
     }
 

@@ -17,7 +17,6 @@ use crate::plan::{How, Plan, Reason};
 use crate::run_iter::{MergeIter, RunIter};
 use crate::sites;
 use crate::sst_run::SstRun;
-use crate::state::{Part, ReadState};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
@@ -79,22 +78,26 @@ pub(crate) struct Made {
     pub(crate) created: Vec<u64>,
 }
 
-/// Runs `plan` on `state`. On failure nothing that it wrote stays.
+/// Runs `plan`, below whose output the tables `deeper` lie. On failure nothing that it wrote stays.
 ///
 /// # Errors
 /// What reading and writing met.
-pub(crate) async fn run(plan: &Plan, state: &ReadState, snapshots: &[SeqNo], context: &MillContext) -> Result<Made> {
+pub(crate) async fn run(
+    plan: &Plan,
+    deeper: &[Vec<Arc<TableMeta>>],
+    snapshots: &[SeqNo],
+    context: &MillContext,
+) -> Result<Made> {
     let mut edit =
         Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
     if plan.how == How::Move {
         edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
         return Ok(Made { edit, created: Vec::new() });
     }
-    let part = &state.parts[plan.part];
     let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
     let merge = MergeIter::new(inputs(plan, context.stretch_bytes, cause)?);
     let output = Output { cause, split: plan.reason != Reason::Flush, seqno_max: SeqNo::MAX };
-    let below = Below::new(part, plan.level);
+    let below = Below::new(plan.level, deeper.to_vec());
     let metas = write_tables(merge, snapshots, below, output, context).await?;
     let created = metas.iter().map(|meta| meta.id).collect();
     edit.add = metas.into_iter().map(|meta| (plan.level, meta)).collect();
@@ -135,7 +138,7 @@ pub(crate) struct Output {
 pub(crate) struct Below {
     /// Older tables of the output's own level may hold any key: level 0.
     beside: bool,
-    deeper: Vec<Vec<Arc<SstRun>>>,
+    deeper: Vec<Vec<Arc<TableMeta>>>,
     /// Per deeper level, the first table that does not end before the merge's key.
     at: Vec<usize>,
     /// Bytes of the next level's tables that the present output has passed.
@@ -143,8 +146,7 @@ pub(crate) struct Below {
 }
 
 impl Below {
-    pub(crate) fn new(part: &Part, level: usize) -> Below {
-        let deeper: Vec<_> = part.levels.iter().skip(level + 1).map(|level| level.runs.clone()).collect();
+    pub(crate) fn new(level: usize, deeper: Vec<Vec<Arc<TableMeta>>>) -> Below {
         Below { beside: level == 0, at: vec![0; deeper.len()], deeper, overlapped: 0 }
     }
 
@@ -154,11 +156,11 @@ impl Below {
     }
 
     fn walk(&mut self, key: &[u8]) {
-        for (i, (runs, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
-            while let Some(run) = runs.get(*at).filter(|run| run.meta.largest.as_slice() < key) {
+        for (i, (tables, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
+            while let Some(table) = tables.get(*at).filter(|table| table.largest.as_slice() < key) {
                 *at += 1;
                 if i == 0 {
-                    self.overlapped += run.meta.bytes();
+                    self.overlapped += table.bytes();
                 }
             }
         }
@@ -166,8 +168,8 @@ impl Below {
 
     /// Whether nothing of `key` lies below. REQUIRES: `walk(key)` was called.
     fn is_bottom(&self, key: &[u8]) -> bool {
-        let holds = |(runs, &at): (&Vec<Arc<SstRun>>, &usize)| {
-            runs.get(at).is_some_and(|run| run.meta.smallest.as_slice() <= key)
+        let holds = |(tables, &at): (&Vec<Arc<TableMeta>>, &usize)| {
+            tables.get(at).is_some_and(|table| table.smallest.as_slice() <= key)
         };
         !self.beside && !self.deeper.iter().zip(&self.at).any(holds)
     }
