@@ -9,24 +9,29 @@
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
+mod sub_tasks;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests;
 
 use crate::buffer::Buffer;
 use crate::db::Inner;
+use self::sub_tasks::SubTasks;
 use crate::event::Event;
 use crate::iter::revoke_if_idle;
+use crate::manifest::TableMeta;
 use crate::mill;
 use crate::pace::Pace;
-use crate::plan::{Plan, Reason};
+use crate::plan::{How, Plan, Reason};
 use crate::shape::{self, Facts};
+use crate::sites::rows;
 use crate::sst_run::SstRun;
 use crate::state::ReadState;
 use firn_base::exec::{Work, block_on, block_on_with};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result};
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +49,10 @@ pub(crate) struct Jobs {
     /// A table that cost too many fruitless reads, and its level.
     seek: Mutex<Option<(usize, u64)>>,
     graveyard: Mutex<Vec<Dead>>,
+    /// Tables that nobody reads any more, until they are removed together.
+    obsolete: Mutex<Vec<Arc<TableMeta>>>,
+    /// Compactions whose sub-tasks any worker may take.
+    shared: Mutex<Vec<Arc<SubTasks>>>,
     /// A flushed buffer whose memory the next one takes.
     spare: Mutex<Option<Spare>>,
     pub(crate) pace: Pace,
@@ -64,6 +73,8 @@ struct JobState {
 /// What no new reader can reach, kept until the last old one has gone.
 pub(crate) enum Dead {
     Table(Arc<SstRun>),
+    /// Blocks that the next state of a table does not have.
+    Blocks(Arc<SstRun>, Arc<[usize]>),
     Buffer(Arc<Buffer>),
     Log(u64),
 }
@@ -88,6 +99,8 @@ impl Jobs {
             error: ArcSwapOption::default(),
             seek: Mutex::default(),
             graveyard: Mutex::default(),
+            obsolete: Mutex::default(),
+            shared: Mutex::default(),
             spare: Mutex::default(),
             pace,
             progress: Default::default(),
@@ -98,13 +111,17 @@ impl Jobs {
 impl Work for Inner {
     fn step(&self) -> bool {
         self.tick();
-        let cleaned = self.drain_log() | self.remove_obsolete();
+        let cleaned = self.drain_log() | self.remove_obsolete(false);
+        if self.help_compaction() {
+            return true;
+        }
         match self.start(true) {
             Some(job) => {
                 self.perform(job);
                 true
             }
-            None => cleaned,
+            // There is time for what was put off.
+            None => cleaned | self.remove_obsolete(true),
         }
     }
 
@@ -128,7 +145,7 @@ impl Inner {
     }
 
     /// Picks the next action and marks what it takes. `compactions` says whether other than flushes are wanted.
-    fn start(&self, compactions: bool) -> Option<Job> {
+    fn start(&self, compactions: bool) -> Option<Arc<Job>> {
         if self.read_only || self.closed.load(Ordering::Acquire) {
             return None;
         }
@@ -152,11 +169,13 @@ impl Inner {
             flushing: jobs.flushing,
             visible: self.commit.visible(),
             seek: *self.jobs.seek.lock(),
+            appends: self.mill.appends.is_some(),
+            dead_share_max: self.options.tuning.block.dead_share_max,
         };
         shape::pick(state, &facts).filter(|plan| plan.reason == Reason::Flush || (compactions && !jobs.manual))
     }
 
-    fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Job {
+    fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
         match plan.reason {
             Reason::Flush => jobs.flushing = true,
             _ => jobs.compacting += 1,
@@ -165,12 +184,12 @@ impl Inner {
             *self.jobs.seek.lock() = None;
         }
         jobs.busy.extend(plan.tables.iter().map(|(_, run)| run.meta.id));
-        Job { plan, tables: state.without_buffers() }
+        Arc::new(Job { plan, tables: state.without_buffers() })
     }
 
     /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind
     /// it.
-    fn unmark(&self, job: Job) {
+    fn unmark(&self, job: Arc<Job>) {
         let reason = job.plan.reason;
         let ids: Vec<u64> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
         drop(job);
@@ -185,7 +204,7 @@ impl Inner {
     }
 
     /// Runs an action and installs what it made.
-    fn perform(&self, job: Job) {
+    fn perform(&self, job: Arc<Job>) {
         let part = job.plan.part;
         let result = self.run_and_install(&job);
         self.unmark(job);
@@ -197,25 +216,33 @@ impl Inner {
         self.open_ahead(part, &installed);
     }
 
-    fn run_and_install(&self, job: &Job) -> Result<Vec<u64>> {
+    fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let work = mill::run(&job.plan, &job.tables, &snapshots, &self.mill);
         let mut slept_ns = 0;
-        let made = match job.plan.reason {
-            Reason::Flush => block_on(work)?,
-            _ => block_on_with(work, || {
-                self.flush_if_due();
-                slept_ns += self.jobs.pace.wait(|| {
-                    self.flush_if_due();
-                    !self.mill.stop.load(Ordering::Relaxed)
-                });
-            })?,
+        let made = if job.plan.how == How::Append {
+            let (made, slept) = self.run_sub_tasks(job, snapshots)?;
+            slept_ns = slept;
+            made
+        } else {
+            let work = mill::run(&job.plan, &job.tables, &snapshots, &self.mill);
+            match job.plan.reason {
+                Reason::Flush => block_on(work)?,
+                _ => block_on_with(work, || slept_ns += self.yield_point())?,
+            }
         };
         self.install(&job.plan, made, start_ns + slept_ns)
     }
 
-    /// Called at the yield points of a merge.
+    /// What a merge lets happen every few entries. Returns the nanoseconds that it slept for its pace.
+    fn yield_point(&self) -> u64 {
+        self.flush_if_due();
+        self.jobs.pace.wait(|| {
+            self.flush_if_due();
+            !self.mill.stop.load(Ordering::Relaxed)
+        })
+    }
+
     fn flush_if_due(&self) {
         self.drain_log();
         let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
@@ -246,6 +273,9 @@ impl Inner {
             None => return,
         };
         drop(jobs);
+        if matches!(&event, Event::BackgroundError { error } if error.kind() == ErrorKind::NoSpace) {
+            self.remove_obsolete(true);
+        }
         self.emit(&event);
     }
 
@@ -278,8 +308,9 @@ impl Inner {
         self.jobs.graveyard.lock().extend(dead);
     }
 
-    /// Removes what the last reader has let go of. True if there was any.
-    pub(crate) fn remove_obsolete(&self) -> bool {
+    /// Removes what the last reader has let go of; tables only when they are many, unless `all` are to go. True if there
+    /// was any.
+    pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
         let mut ready = Vec::new();
         {
             let mut graveyard = self.jobs.graveyard.lock();
@@ -291,7 +322,15 @@ impl Inner {
         let any = !ready.is_empty();
         for dead in ready {
             let (path, id) = match dead {
-                Dead::Table(run) => (self.files.table(run.meta.id), run.meta.id),
+                Dead::Table(run) => {
+                    self.forget_blocks(&run, None);
+                    self.jobs.obsolete.lock().push(run.meta.clone());
+                    continue;
+                }
+                Dead::Blocks(run, blocks) => {
+                    self.forget_blocks(&run, Some(&blocks));
+                    continue;
+                }
                 Dead::Log(id) => (self.files.log(id), id),
                 Dead::Buffer(buffer) => {
                     let tick = self.clock.now_ns() / TICK_NS;
@@ -303,16 +342,53 @@ impl Inner {
                     continue;
                 }
             };
-            match self.files.fs.remove(&path) {
-                Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
-                // The next open removes it.
-                Err(error) => tracing::warn!(%error, "an obsolete file stays"),
-            }
+            self.remove_file(&path, id);
         }
         if any {
             self.tables.sweep();
         }
-        any
+        any | self.remove_tables(all)
+    }
+
+    /// Removes the tables that nobody reads any more, together: all at once if asked to, otherwise once they are many.
+    fn remove_tables(&self, all: bool) -> bool {
+        let tables = {
+            let mut obsolete = self.jobs.obsolete.lock();
+            let bytes: u64 = obsolete.iter().map(|meta| meta.bytes()).sum();
+            let lazy = self.mill.appends.as_ref().filter(|_| rows::BLOCK_LAZY.is_on());
+            if !all && lazy.is_some_and(|tuning| bytes < tuning.lazy_delete_bytes) {
+                return false;
+            }
+            std::mem::take(&mut *obsolete)
+        };
+        if tables.is_empty() {
+            return false;
+        }
+        for meta in &tables {
+            self.remove_file(&self.files.table(meta.id), meta.id);
+        }
+        self.counts.jobs.removals.add(1);
+        self.counts.jobs.removed.add(tables.len() as u64);
+        true
+    }
+
+    fn remove_file(&self, path: &Path, id: u64) {
+        match self.files.fs.remove(path) {
+            Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
+            // The next open removes it.
+            Err(error) => tracing::warn!(%error, "an obsolete file stays"),
+        }
+    }
+
+    /// Drops blocks of a table from the cache that no state has any more.
+    fn forget_blocks(&self, run: &SstRun, blocks: Option<&[usize]>) {
+        // If nobody has it open, few of its blocks can be cached, and nobody knows where they lie.
+        let Some(table) = run.held() else { return };
+        let dropped = match blocks.filter(|_| rows::BLOCK_CACHED.is_on()) {
+            Some(blocks) => table.forget(blocks.iter().copied()),
+            None => table.forget(0..table.blocks()),
+        };
+        self.counts.jobs.invalidated.add(dropped);
     }
 
     /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
@@ -387,7 +463,7 @@ impl Inner {
         }
     }
 
-    fn wait_or_fail(&self, seen: u64) -> Result<()> {
+    pub(crate) fn wait_or_fail(&self, seen: u64) -> Result<()> {
         const WAIT: Duration = Duration::from_millis(20);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::invalid("the database was closed"));
@@ -413,7 +489,7 @@ impl Inner {
                 still && self.pick(&self.state.load(), &jobs, true).is_none()
             };
             if idle {
-                self.remove_obsolete();
+                self.remove_obsolete(true);
                 return Ok(());
             }
             self.wait_or_fail(seen)?;
@@ -463,7 +539,7 @@ impl Inner {
             }
         }
         self.update_stall();
-        self.remove_obsolete();
+        self.remove_obsolete(true);
         Ok(())
     }
 
@@ -474,7 +550,7 @@ impl Inner {
         state.parts[0].tables().filter(|(_, run)| meets(run)).map(|(level, _)| level).max().unwrap_or(0)
     }
 
-    fn start_manual(&self, level: usize, range: (&[u8], Option<&[u8]>), after: Option<&[u8]>) -> Option<Job> {
+    fn start_manual(&self, level: usize, range: (&[u8], Option<&[u8]>), after: Option<&[u8]>) -> Option<Arc<Job>> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
         let facts = Facts {
@@ -483,6 +559,8 @@ impl Inner {
             flushing: jobs.flushing,
             visible: self.commit.visible(),
             seek: None,
+            appends: false,
+            dead_share_max: f64::INFINITY,
         };
         let plan = shape::pick_manual(&state, level, range, after, &facts)?;
         Some(self.mark(&mut jobs, plan, &state))
@@ -498,7 +576,7 @@ impl Inner {
 impl Dead {
     fn is_free(&self) -> bool {
         match self {
-            Dead::Table(run) => Arc::strong_count(run) == 1,
+            Dead::Table(run) | Dead::Blocks(run, _) => Arc::strong_count(run) == 1,
             Dead::Buffer(buffer) => Arc::strong_count(buffer) == 1,
             Dead::Log(_) => true,
         }

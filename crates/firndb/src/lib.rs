@@ -51,6 +51,7 @@ mod sst_run;
 mod stall;
 mod state;
 mod stats;
+mod tuning;
 mod verify;
 mod write;
 
@@ -68,4 +69,5 @@ pub use snapshot::Snapshot;
 pub use stats::{
     BackgroundStats, CauseStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
+pub use tuning::{BlockTuning, ByLevel, Tuning};
 pub use verify::VerifyReport;

@@ -1,5 +1,7 @@
 //! Tables against a sorted vector: every way in, every codec, and every byte damaged.
 
+mod append;
+
 use super::*;
 use crate::cache::BlockCache;
 use firn_base::count::{Cause, IoCounters};

@@ -17,7 +17,7 @@ fn a_merge_holds_no_buffer() {
     let merge = inner.start_manual(0, (b"", None), None).expect("a table in level 0");
     let buffer = Arc::downgrade(&inner.state.load().parts[0].buffers[0]);
     db.flush().unwrap();
-    inner.remove_obsolete();
+    inner.remove_obsolete(true);
     assert!(buffer.upgrade().is_none());
     inner.perform(merge);
     assert_eq!(db.get(b"a").unwrap().unwrap(), b"2");

@@ -12,12 +12,14 @@ use super::versions::Versions;
 use crate::budget::Budget;
 use crate::files::Files;
 use crate::manifest::{Edit, TableMeta};
-use crate::options::Options;
+use crate::options::{Options, Profile};
 use crate::plan::{How, Plan, Reason};
-use crate::run_iter::{MergeIter, RunIter};
-use crate::sites;
+use super::selective::Choice;
+use crate::run_iter::{Entries, MergeIter, RunIter};
+use crate::sites::{self, rows};
 use crate::sst_run::SstRun;
 use crate::state::{Part, ReadState};
+use crate::tuning::BlockTuning;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
@@ -40,6 +42,10 @@ pub(crate) struct MillContext {
     pub(crate) direct: bool,
     /// Bytes read at once from each input.
     pub(crate) stretch_bytes: usize,
+    /// Bytes of what comes in that a merge may hold while it looks where it goes.
+    pub(crate) hold_bytes: usize,
+    /// The profile's numbers, if it appends.
+    pub(crate) appends: Option<BlockTuning>,
     pub(crate) next_file_id: Arc<AtomicU64>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -66,20 +72,35 @@ impl MillContext {
             sst,
             direct: options.direct_io,
             stretch_bytes: budget.stretch_bytes,
+            hold_bytes: budget.hold_bytes,
+            appends: (options.profile == Profile::Block).then(|| options.tuning.block.clone()),
             next_file_id: Arc::new(AtomicU64::new(next_file_id)),
             stop: Arc::default(),
         }
     }
+
+    /// What filters of tables on `level` reserve: nothing where nothing is appended.
+    pub(crate) fn reserve_percent(&self, part: &Part, level: usize) -> u32 {
+        let tuning = self.appends.as_ref().filter(|_| level > 1 && rows::BLOCK_RESERVE.is_on());
+        tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(level >= part.last_level()))
+    }
 }
 
-/// An edit, with the files that it created, for cleaning up if it is not installed.
+/// An edit, with what is to be done if it is installed, and if not.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     pub(crate) edit: Edit,
+    /// Files that it created: to be removed if it is not installed.
     pub(crate) created: Vec<u64>,
+    /// Tables that grew, with the blocks that their new states do not have.
+    pub(crate) grown: Vec<(Arc<SstRun>, Arc<[usize]>)>,
+    /// What was chosen for each table of the output's level, if there was a choice.
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
 }
 
-/// Runs `plan` on `state`. On failure nothing that it wrote stays.
+/// Runs `plan` on `state`, for all plans but appends. On failure nothing that it wrote stays.
 ///
 /// # Errors
 /// What reading and writing met.
@@ -88,17 +109,21 @@ pub(crate) async fn run(plan: &Plan, state: &ReadState, snapshots: &[SeqNo], con
         Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
     if plan.how == How::Move {
         edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
-        return Ok(Made { edit, created: Vec::new() });
+        return Ok(Made { edit, ..Made::default() });
     }
     let part = &state.parts[plan.part];
     let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
-    let merge = MergeIter::new(inputs(plan, context.stretch_bytes, cause)?);
-    let output = Output { cause, split: plan.reason != Reason::Flush, seqno_max: SeqNo::MAX };
-    let below = Below::new(part, plan.level);
-    let metas = write_tables(merge, snapshots, below, output, context).await?;
-    let created = metas.iter().map(|meta| meta.id).collect();
-    edit.add = metas.into_iter().map(|meta| (plan.level, meta)).collect();
-    Ok(Made { edit, created })
+    let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
+    let reserve_percent = context.reserve_percent(part, plan.level);
+    let output = Output { reserve_percent, ..Output::new(cause, plan.reason != Reason::Flush) };
+    let metas = write_tables(merge, snapshots, Below::new(part, plan.level), output, context).await?;
+    Ok(Made {
+        created: metas.iter().map(|meta| meta.id).collect(),
+        bytes_in: plan.input_bytes(),
+        bytes_out: metas.iter().map(TableMeta::bytes).sum(),
+        edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), ..edit },
+        ..Made::default()
+    })
 }
 
 fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
@@ -129,6 +154,15 @@ pub(crate) struct Output {
     pub(crate) split: bool,
     /// Entries above this are left out.
     pub(crate) seqno_max: SeqNo,
+    /// Bits that filters reserve for keys to come, in percent of those that are there.
+    pub(crate) reserve_percent: u32,
+}
+
+impl Output {
+    /// Everything, with filters as large as needed.
+    pub(crate) fn new(cause: Cause, split: bool) -> Output {
+        Output { cause, split, seqno_max: SeqNo::MAX, reserve_percent: 0 }
+    }
 }
 
 /// What lies below the output, walked along with the merge.
@@ -153,7 +187,7 @@ impl Below {
         Below { beside: false, deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
     }
 
-    fn walk(&mut self, key: &[u8]) {
+    pub(super) fn walk(&mut self, key: &[u8]) {
         for (i, (runs, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
             while let Some(run) = runs.get(*at).filter(|run| run.meta.largest.as_slice() < key) {
                 *at += 1;
@@ -165,7 +199,7 @@ impl Below {
     }
 
     /// Whether nothing of `key` lies below. REQUIRES: `walk(key)` was called.
-    fn is_bottom(&self, key: &[u8]) -> bool {
+    pub(super) fn is_bottom(&self, key: &[u8]) -> bool {
         let holds = |(runs, &at): (&Vec<Arc<SstRun>>, &usize)| {
             runs.get(at).is_some_and(|run| run.meta.smallest.as_slice() <= key)
         };
@@ -173,12 +207,13 @@ impl Below {
     }
 }
 
-/// Writes what of `merge` some reader needs into new tables, in key order. On failure removes them again.
+/// Writes what of `merge`, from where it is on, some reader needs into new tables, in key order. On failure removes them
+/// again.
 ///
 /// # Errors
 /// What reading and writing met.
 pub(crate) async fn write_tables(
-    merge: MergeIter,
+    merge: impl Entries,
     snapshots: &[SeqNo],
     below: Below,
     output: Output,
@@ -199,6 +234,33 @@ pub(crate) async fn write_tables(
     Ok(writer.metas)
 }
 
+/// The yield points of a merge.
+pub(super) struct Steps<'a> {
+    entries: u64,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(context: &'a MillContext) -> Steps<'a> {
+        Steps { entries: 0, stop: &context.stop }
+    }
+
+    /// One entry further.
+    ///
+    /// # Errors
+    /// `Io` if the database is closing.
+    pub(super) async fn step(&mut self) -> Result<()> {
+        self.entries += 1;
+        if self.entries.is_multiple_of(ENTRIES_PER_STEP) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Io, "the database is closing"));
+            }
+            yield_now().await;
+        }
+        Ok(())
+    }
+}
+
 struct TablesWriter<'a> {
     context: &'a MillContext,
     output: Output,
@@ -208,10 +270,9 @@ struct TablesWriter<'a> {
 }
 
 impl TablesWriter<'_> {
-    async fn write(&mut self, mut merge: MergeIter, snapshots: &[SeqNo], mut below: Below) -> Result<()> {
+    async fn write(&mut self, mut merge: impl Entries, snapshots: &[SeqNo], mut below: Below) -> Result<()> {
         let mut versions = Versions::new(snapshots);
-        merge.first()?;
-        let mut entries = 0u64;
+        let mut steps = Steps::new(self.context);
         while merge.valid() {
             let (key, tag) = (merge.key(), merge.tag());
             below.walk(key);
@@ -223,13 +284,7 @@ impl TablesWriter<'_> {
                 self.table()?.add(key, tag, merge.value())?;
             }
             merge.next()?;
-            entries += 1;
-            if entries.is_multiple_of(ENTRIES_PER_STEP) {
-                if self.context.stop.load(Ordering::Relaxed) {
-                    return Err(Error::new(ErrorKind::Io, "the database is closing"));
-                }
-                yield_now().await;
-            }
+            steps.step().await?;
         }
         self.end_table()
     }
@@ -252,7 +307,8 @@ impl TablesWriter<'_> {
                 let mode = if context.direct { OpenMode::CreateDirect } else { OpenMode::Create };
                 let file = context.files.fs.open(&context.files.table(id), mode)?;
                 self.created.push(id);
-                let options = context.sst.clone();
+                let options =
+                    SstOptions { filter_reserve_percent: self.output.reserve_percent, ..context.sst.clone() };
                 (id, SstWriter::new(file, id, options, context.counters.clone(), self.output.cause))
             }
         };
