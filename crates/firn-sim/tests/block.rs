@@ -9,7 +9,8 @@ use firn_base::site::{self, Site};
 use firn_fs::{Fault, FaultKind, Fs, OpKind, SimFs};
 use firndb::sites::rows;
 use firndb::{
-    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, Limits, Options, Profile, Stats, Tuning,
+    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, Limits, Options, Profile, Stats,
+    Tuning,
 };
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -53,6 +54,7 @@ struct Rig {
     db: Db,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
     random: Seed,
+    puts: u64,
 }
 
 /// Tables of 16 KiB with blocks of half a KiB, and levels ten times as large as the one above, as in the paper.
@@ -85,7 +87,7 @@ impl Rig {
         };
         change(&mut options);
         let db = Db::open(DIR, options.clone()).unwrap();
-        Rig { fs, options, events, db, model: BTreeMap::new(), random: Seed::new(11) }
+        Rig { fs, options, events, db, model: BTreeMap::new(), random: Seed::new(11), puts: 0 }
     }
 
     /// A database of `count` records, keys in random order.
@@ -121,6 +123,11 @@ impl Rig {
             self.settle();
         }
         self.model.insert(key, value);
+        self.puts += 1;
+        // Or else the one thread would flush and never compact.
+        if self.puts.is_multiple_of(300) {
+            self.settle();
+        }
     }
 
     fn check(&self) {
@@ -239,7 +246,8 @@ fn block_04_what_stays_clean_stays_cached() {
         let invalidated = rig.stats().background.invalidated_blocks;
         rig.put(1_500, 1_000_000);
         assert!(sum(&rig.stats(), |level| level.block_grained) > appends);
-        let grown: usize = rig.chosen()[events..].iter().filter(|chosen| chosen.block_grained).map(|chosen| chosen.blocks).sum();
+        let grown: usize =
+            rig.chosen()[events..].iter().filter(|chosen| chosen.block_grained).map(|chosen| chosen.blocks).sum();
         let dirty: usize =
             rig.chosen()[events..].iter().filter(|chosen| chosen.block_grained).map(|chosen| chosen.dirty_blocks).sum();
         let invalidated = rig.stats().background.invalidated_blocks - invalidated;
@@ -551,4 +559,14 @@ fn block_numbers_out_of_range_are_refused() {
     let error = Db::open("/db", options).unwrap_err();
     assert_eq!(error.kind(), firndb::ErrorKind::Invalid);
     assert!(error.to_string().contains("dead_share_max"));
+}
+
+#[test]
+fn zz_debug() {
+    for profile in [Profile::Classic, Profile::Block] {
+        let rig = Rig::loaded(profile, 12_000, |_| {});
+        for l in rig.stats().levels.iter().take(4) { println!("L{} tables {} bytes {} dead {} small {} compactions {} moves {} filter_left {} entries {}", l.level, l.tables, l.bytes, l.dead_bytes, l.small_blocks, l.compactions, l.moves, l.filter_left, l.entries); }
+        println!("compaction bytes {}", compaction_bytes(&rig.stats()));
+        for e in rig.events.0.lock().unwrap().iter().rev().filter(|e| matches!(e, Event::Compacted {..} | Event::GrainChosen {..})).take(60) { println!("{e:?}"); }
+    }
 }

@@ -1,5 +1,6 @@
-//! Two logs end while the manifest cannot be written: both ends must get there once it can. The end of the first was
-//! forgotten when the second could not be recorded either.
+//! What becomes of logs that ended. Two end while the manifest cannot be written: both ends must get there once it can;
+//! the end of the first was forgotten when the second could not be recorded either. And an ended log that nothing needs
+//! any more is let go of: while nobody asked for a sync, each was kept open, and its space with it.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
@@ -34,4 +35,23 @@ fn two_log_ends_wait_for_the_manifest() {
         session.history.restart(got);
         session.settle().unwrap();
     }
+}
+
+#[test]
+fn obsolete_logs_give_their_space_back() {
+    let (setup, mut random) = (Setup::small(), Seed::new(1));
+    let machine = Machine::new(&setup, 1);
+    let fs = machine.fs.clone();
+    let mut session = Session::open(&setup, &machine, History::default()).unwrap();
+    let mut used = Vec::new();
+    for _ in 0..8 {
+        for _ in 0..200 {
+            let change = (setup.key(&mut random), Some(vec![7; 300]));
+            session.write(vec![change], Durability::Process).unwrap();
+        }
+        session.db().flush().unwrap();
+        session.db().compact_range(None, None).unwrap();
+        used.push(fs.used());
+    }
+    assert!(used[7] < used[1] * 3 / 2, "files of {used:?} bytes hold the same keys");
 }

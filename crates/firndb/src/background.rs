@@ -14,13 +14,13 @@ mod sub_tasks;
 #[cfg(not(shuttle))]
 mod tests;
 
+use self::sub_tasks::SubTasks;
 use crate::buffer::Buffer;
 use crate::db::Inner;
-use self::sub_tasks::SubTasks;
 use crate::event::Event;
 use crate::iter::revoke_if_idle;
 use crate::manifest::TableMeta;
-use crate::mill;
+use crate::mill::{self, Around};
 use crate::pace::Pace;
 use crate::plan::{How, Plan, Reason};
 use crate::shape::{self, Facts};
@@ -85,10 +85,10 @@ struct Spare {
     tick: u64,
 }
 
-/// An action that was picked, with the tables of the state it was picked from.
+/// An action that was picked, with what it has to know of the state.
 struct Job {
     plan: Plan,
-    tables: ReadState,
+    around: Around,
 }
 
 impl Jobs {
@@ -184,7 +184,8 @@ impl Inner {
             *self.jobs.seek.lock() = None;
         }
         jobs.busy.extend(plan.tables.iter().map(|(_, run)| run.meta.id));
-        Arc::new(Job { plan, tables: state.without_buffers() })
+        let around = Around::new(&state.parts[plan.part], plan.level);
+        Arc::new(Job { plan, around })
     }
 
     /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind
@@ -225,7 +226,7 @@ impl Inner {
             slept_ns = slept;
             made
         } else {
-            let work = mill::run(&job.plan, &job.tables, &snapshots, &self.mill);
+            let work = mill::run(&job.plan, &job.around, &snapshots, &self.mill);
             match job.plan.reason {
                 Reason::Flush => block_on(work)?,
                 _ => block_on_with(work, || slept_ns += self.yield_point())?,
@@ -248,6 +249,8 @@ impl Inner {
         let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
         if let Some(job) = due.then(|| self.start(false)).flatten() {
             self.perform(job);
+            // The merge around this may go on for long.
+            self.remove_obsolete(false);
         }
     }
 

@@ -78,7 +78,7 @@ impl Inner {
         let id = self.next_file_id();
         let context = MillContext::new(files, &self.counts.io, &self.options, &self.budget, id);
         let output = Output { seqno_max: seqno, ..Output::new(Cause::Maintenance, false) };
-        let below = Below::new(&state.parts[0], 0);
+        let below = Below::new(0, state.parts[0].metas_below(0));
         block_on(write_tables(MergeIter::at_first(children.collect())?, &[seqno], below, output, &context))
     }
 

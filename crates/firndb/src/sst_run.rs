@@ -18,7 +18,7 @@ mod tests;
 
 use crate::files::Files;
 use crate::manifest::TableMeta;
-use firn_base::sync::{ArcSwapOption, AtomicBool, AtomicI64, AtomicU64, AtomicU8, Guard, Mutex, Ordering};
+use firn_base::sync::{ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering};
 use firn_base::{Result, count::Counter};
 use firn_fs::OpenMode;
 use firn_table::sst::{Sst, TableContext};
@@ -60,12 +60,13 @@ impl std::ops::Deref for OpenTable {
 impl SstRun {
     pub(crate) fn new(meta: Arc<TableMeta>, cache: Arc<TableCache>) -> SstRun {
         let seeks = (meta.live_bytes() / cache.seek_charge_bytes).max(100);
+        let growth = AtomicU8::new(if meta.shared { SHARED } else { FREE });
         SstRun {
             meta,
             table: ArcSwapOption::empty(),
             opened: Mutex::new(Weak::new()),
             used: AtomicBool::new(false),
-            growth: AtomicU8::new(if meta.shared { SHARED } else { FREE }),
+            growth,
             seeks_left: AtomicI64::new(seeks as i64),
             cache,
         }

@@ -57,12 +57,6 @@ impl ReadState {
         self.layout.cuts.partition_point(|cut| **cut <= *key)
     }
 
-    /// The tables of this state alone: who works on them for long does not keep flushed buffers in memory.
-    pub(crate) fn without_buffers(&self) -> ReadState {
-        let part = |part: &Arc<Part>| Arc::new(Part { buffers: Vec::new(), levels: part.levels.clone() });
-        ReadState { layout: self.layout.clone(), parts: self.parts.iter().map(part).collect() }
-    }
-
     /// This state with part `i` replaced.
     pub(crate) fn with_part(&self, i: usize, part: Part) -> ReadState {
         let mut parts = self.parts.to_vec();
@@ -98,6 +92,13 @@ impl Part {
     /// All tables, from the top down.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<SstRun>)> {
         self.levels.iter().enumerate().flat_map(|(i, level)| level.runs.iter().map(move |run| (i, run)))
+    }
+
+    /// What the tables of each level below `level` are, without keeping any: who works for long holds nothing of the
+    /// state but what it reads.
+    pub(crate) fn metas_below(&self, level: usize) -> Vec<Vec<Arc<TableMeta>>> {
+        let metas = |level: &Level| level.runs.iter().map(|run| run.meta.clone()).collect();
+        self.levels.iter().skip(level + 1).map(metas).collect()
     }
 
     /// The oldest buffer, if it is frozen and all that belongs in it is visible, so that it can be flushed.

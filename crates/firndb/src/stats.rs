@@ -411,9 +411,24 @@ impl Stats {
         counter("level_tables", "gauge", "Tables per level.", &levels(|l| l.tables as f64));
         counter("level_bytes", "gauge", "Bytes per level.", &levels(|l| l.bytes as f64));
         counter("level_dead_bytes", "gauge", "Bytes in no live block, per level.", &levels(|l| l.dead_bytes as f64));
-        counter("block_grained_total", "counter", "Tables that took keys by an append.", &levels(|l| l.block_grained as f64));
-        counter("table_grained_total", "counter", "Tables written anew by choice.", &levels(|l| l.table_grained as f64));
-        counter("invalidated_blocks_total", "counter", "Cached blocks that compaction made obsolete.", &one(self.background.invalidated_blocks));
+        counter(
+            "block_grained_total",
+            "counter",
+            "Tables that took keys by an append.",
+            &levels(|l| l.block_grained as f64),
+        );
+        counter(
+            "table_grained_total",
+            "counter",
+            "Tables written anew by choice.",
+            &levels(|l| l.table_grained as f64),
+        );
+        counter(
+            "invalidated_blocks_total",
+            "counter",
+            "Cached blocks that compaction made obsolete.",
+            &one(self.background.invalidated_blocks),
+        );
         counter("compaction_seconds_total", "counter", "Seconds of compaction.", &levels(|l| l.compaction_seconds));
         counter("flushes_total", "counter", "Flushes.", &one(self.background.flushes));
         counter("buffer_bytes", "gauge", "Bytes used in write buffers.", &one(self.memory.buffer_bytes));

@@ -95,6 +95,7 @@ impl BlocksIter {
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
+    #[expect(clippy::should_implement_trait, reason = "a cursor's `next` borrows its entry")]
     pub fn next(&mut self) -> Result<()> {
         self.within(BlockIter::next)?;
         if !self.valid() && self.at < self.blocks.len() {

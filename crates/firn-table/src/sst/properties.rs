@@ -4,9 +4,9 @@
 //! field    tag: varint | value: varint, or length-prefixed bytes for keys
 //! ```
 
+use firn_base::SeqNo;
 use firn_base::coding::{Reader, put_bytes, put_varint};
 use firn_base::key::{Kind, Tag};
-use firn_base::SeqNo;
 
 /// Counts and bounds of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

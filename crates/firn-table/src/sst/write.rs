@@ -15,7 +15,7 @@ use super::properties::Properties;
 use super::read::Extent;
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
-use firn_base::key::{Kind, Tag};
+use firn_base::key::Tag;
 use firn_base::{Limits, Result, SeqNo};
 use firn_fs::File;
 use std::sync::Arc;

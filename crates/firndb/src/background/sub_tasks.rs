@@ -132,8 +132,7 @@ impl Inner {
     fn run_one(&self, shared: &SubTasks) -> Option<u64> {
         let (place, job) = shared.begin()?;
         let mut slept_ns = 0;
-        let work =
-            mill::run_sub_task(&shared.tasks[place], &job.plan, &job.tables, &shared.snapshots, &self.mill);
+        let work = mill::run_sub_task(&shared.tasks[place], &job.plan, &job.around, &shared.snapshots, &self.mill);
         let result = block_on_with(work, || slept_ns += self.yield_point());
         drop(job);
         self.counts.jobs.sub_tasks.add(1);

@@ -61,7 +61,7 @@ pub(crate) struct LogWriter {
     sink: Sink,
     position: u64,
     synced_through: u64,
-    /// Sealed logs whose last bytes were not synced.
+    /// Sealed logs whose last bytes were not synced, and which are still needed.
     unsynced: Vec<(u64, Arc<dyn File>)>,
     /// Logs below this id are obsolete and need no sync.
     log_floor: Arc<AtomicU64>,
@@ -207,8 +207,7 @@ impl LogWriter {
         if self.synced_through == self.position && self.unsynced.is_empty() {
             return Ok(());
         }
-        let floor = self.log_floor.load(Ordering::Acquire);
-        self.unsynced.retain(|(id, _)| *id >= floor);
+        self.forget_obsolete();
         let synced = self
             .unsynced
             .iter()
@@ -222,6 +221,12 @@ impl LogWriter {
         self.unsynced.clear();
         self.synced_through = self.position;
         Ok(())
+    }
+
+    /// Lets go of sealed logs that are obsolete: a removed file keeps its space for as long as it is open.
+    fn forget_obsolete(&mut self) {
+        let floor = self.log_floor.load(Ordering::Acquire);
+        self.unsynced.retain(|(id, _)| *id >= floor);
     }
 
     fn check_poison(&self) -> Result<()> {
@@ -241,6 +246,7 @@ impl LogWriter {
         if end.synced_through < end.end {
             self.unsynced.push((end.log_id, old_file));
         }
+        self.forget_obsolete();
         self.log_id = log_id;
         self.position = FILE_HEADER_BYTES as u64;
         self.synced_through = 0;

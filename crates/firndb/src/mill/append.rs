@@ -11,7 +11,7 @@
 //! passes over. Of a sub-task that fails new files are removed; what was appended stays and is counted as dead once the
 //! table grows again.
 
-use super::copy::{Below, Made, MillContext, Output, Steps, write_tables};
+use super::copy::{Around, Made, MillContext, Output, Steps, write_tables};
 use super::selective::{self, Choice, Grain, MAY_NOT_GROW};
 use super::versions::Versions;
 use crate::manifest::{Edit, TableMeta};
@@ -19,7 +19,6 @@ use crate::plan::Plan;
 use crate::run_iter::{Entries, LevelIter, MergeIter, RunIter};
 use crate::sites::rows;
 use crate::sst_run::SstRun;
-use crate::state::{Part, ReadState};
 use firn_base::count::Cause;
 use firn_base::key::compare;
 use firn_base::{Result, SeqNo, Tag};
@@ -67,7 +66,8 @@ impl Piece {
 pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
     let children: Vec<&Arc<SstRun>> = plan.children().collect();
     let from = |i: usize| (i > 0).then(|| children.get(i)).flatten().map(|run| run.meta.smallest.clone());
-    let task = |(i, child): (usize, &&Arc<SstRun>)| SubTask { child: Arc::clone(child), from: from(i), to: from(i + 1) };
+    let task =
+        |(i, child): (usize, &&Arc<SstRun>)| SubTask { child: Arc::clone(child), from: from(i), to: from(i + 1) };
     children.iter().enumerate().map(task).collect()
 }
 
@@ -93,15 +93,14 @@ pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> Made {
 pub(crate) async fn run_sub_task(
     task: &SubTask,
     plan: &Plan,
-    state: &ReadState,
+    around: &Around,
     snapshots: &[SeqNo],
     context: &MillContext,
 ) -> Result<Piece> {
-    let part = &state.parts[plan.part];
     let child = task.child.table()?.clone();
     let incoming = Incoming { task, plan, context };
     let (dirty, held) = incoming.look_through(&child).await?;
-    let (mut grain, mut because) = choose(&child, task, &dirty, part, plan.level, context);
+    let (mut grain, mut because) = choose(&child, task, &dirty, around, context);
     if grain == Grain::Block && !task.child.begin_append() {
         (grain, because) = (Grain::Table, MAY_NOT_GROW);
     }
@@ -114,9 +113,9 @@ pub(crate) async fn run_sub_task(
         reads_most: 0,
     };
     let above = incoming.again(held)?;
-    let merge = Merging { part, level: plan.level, snapshots, context };
+    let merge = Merging { around, level: plan.level, snapshots, context };
     let mut piece = match grain {
-        Grain::Table => merge.write_anew(&child, above).await?,
+        Grain::Table => merge.write_anew(&child, above, dirty.incoming_bytes).await?,
         Grain::Block => match merge.append(task, &child, &dirty, above, &mut choice).await {
             Ok(piece) => piece,
             Err(error) => {
@@ -130,19 +129,11 @@ pub(crate) async fn run_sub_task(
     Ok(piece)
 }
 
-fn choose(
-    child: &Sst,
-    task: &SubTask,
-    dirty: &Dirty,
-    part: &Part,
-    level: usize,
-    context: &MillContext,
-) -> (Grain, &'static str) {
+fn choose(child: &Sst, task: &SubTask, dirty: &Dirty, around: &Around, context: &MillContext) -> (Grain, &'static str) {
     let Some(tuning) = context.appends.as_ref().filter(|_| rows::BLOCK_APPEND.is_on()) else {
         return (Grain::Table, "switched off");
     };
     let meta = &task.child.meta;
-    let (dead, live) = part.dead_and_live();
     let facts = selective::Facts {
         dirty,
         data_bytes: meta.data_bytes,
@@ -151,8 +142,8 @@ fn choose(
         filter_left: child.properties().filter_left(),
         has_filter: child.has_filter(),
         table_bytes: context.limits.table_bytes,
-        is_last: level >= part.last_level(),
-        dead_share: dead as f64 / live.max(1) as f64,
+        is_last: around.is_last,
+        dead_share: around.dead_share,
     };
     selective::choose(facts, tuning)
 }
@@ -384,8 +375,7 @@ impl<A: Entries, B: Entries> Two<A, B> {
 
     fn decide(&mut self) {
         let (a, b) = (&self.above, &self.below);
-        self.takes_above = a.valid()
-            && (!b.valid() || compare(a.key(), a.tag(), b.key(), b.tag()) == Ordering::Less);
+        self.takes_above = a.valid() && (!b.valid() || compare(a.key(), a.tag(), b.key(), b.tag()) == Ordering::Less);
     }
 }
 
@@ -407,15 +397,27 @@ impl<A: Entries, B: Entries> Entries for Two<A, B> {
     }
 
     fn next(&mut self) -> Result<()> {
-        if self.takes_above { self.above.next()? } else { self.below.next()? }
+        if self.takes_above {
+            self.above.next()?
+        } else {
+            self.below.next()?
+        }
         self.decide();
         Ok(())
     }
 }
 
+/// The size at which to cut `bytes` into tables of about `target`, so that none is a small rest: a sub-task ends where its
+/// table ended, and nothing would ever merge the rests.
+fn even_cut(bytes: u64, target: u64) -> u64 {
+    let tables = ((bytes + target / 2) / target).max(1);
+    // What is cut is not known to the byte: a little more, rather than one table more.
+    bytes / tables + bytes / tables / 8
+}
+
 /// What both grains need.
 struct Merging<'a> {
-    part: &'a Part,
+    around: &'a Around,
     level: usize,
     snapshots: &'a [SeqNo],
     context: &'a MillContext,
@@ -423,17 +425,19 @@ struct Merging<'a> {
 
 impl Merging<'_> {
     /// Table-grained: all of `child` into new tables.
-    async fn write_anew(&self, child: &Arc<Sst>, above: Above<'_>) -> Result<Piece> {
+    async fn write_anew(&self, child: &Arc<Sst>, above: Above<'_>, incoming_bytes: u64) -> Result<Piece> {
         let context = self.context;
         let access = Access::Streaming { bytes: context.stretch_bytes, cause: Cause::Compaction };
         let below = MergeIter::at_first(vec![RunIter::Sst(Box::new(child.iter(access)))])?;
-        let reserve_percent = context.reserve_percent(self.part, self.level);
-        let output = Output { reserve_percent, ..Output::new(Cause::Compaction, true) };
-        let deeper = Below::new(self.part, self.level);
+        let reserve_percent = context.reserve_percent(self.around, self.level);
+        let live_bytes = child.extent().valid_len - child.dead_bytes();
+        let table_bytes = Some(even_cut(live_bytes + incoming_bytes, context.limits.table_bytes));
+        let output = Output { reserve_percent, table_bytes, ..Output::new(Cause::Compaction, true) };
+        let deeper = self.around.below(self.level);
         let add = write_tables(Two::new(above, below), self.snapshots, deeper, output, context).await?;
         Ok(Piece {
             created: add.iter().map(|meta| meta.id).collect(),
-            bytes_in: child.extent().valid_len - child.dead_bytes(),
+            bytes_in: live_bytes,
             bytes_out: add.iter().map(TableMeta::bytes).sum(),
             add,
             ..Piece::default()
@@ -460,7 +464,7 @@ impl Merging<'_> {
         let mut appender =
             SstAppender::new(child.clone(), dirty, file, start, &context.sst, counters, Cause::Compaction);
         let mut versions = Versions::new(self.snapshots);
-        let mut deeper = Below::new(self.part, self.level);
+        let mut deeper = self.around.below(self.level);
         let mut steps = Steps::new(context);
         let mut merge = Two::new(above, &mut below);
         while merge.valid() {

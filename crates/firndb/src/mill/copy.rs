@@ -8,17 +8,17 @@
 //!
 //! A crash anywhere leaves files that no manifest record names; open removes them.
 
+use super::selective::Choice;
 use super::versions::Versions;
 use crate::budget::Budget;
 use crate::files::Files;
 use crate::manifest::{Edit, TableMeta};
 use crate::options::{Options, Profile};
 use crate::plan::{How, Plan, Reason};
-use super::selective::Choice;
 use crate::run_iter::{Entries, MergeIter, RunIter};
 use crate::sites::{self, rows};
 use crate::sst_run::SstRun;
-use crate::state::{Part, ReadState};
+use crate::state::Part;
 use crate::tuning::BlockTuning;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
@@ -80,9 +80,38 @@ impl MillContext {
     }
 
     /// What filters of tables on `level` reserve: nothing where nothing is appended.
-    pub(crate) fn reserve_percent(&self, part: &Part, level: usize) -> u32 {
+    pub(crate) fn reserve_percent(&self, around: &Around, level: usize) -> u32 {
         let tuning = self.appends.as_ref().filter(|_| level > 1 && rows::BLOCK_RESERVE.is_on());
-        tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(level >= part.last_level()))
+        tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(around.is_last))
+    }
+}
+
+/// What a mill has to know of the state around a plan: not the state, whose buffers and tables would stay as long as the
+/// work takes.
+#[derive(Debug)]
+pub(crate) struct Around {
+    /// The tables of each level below the output's.
+    deeper: Vec<Vec<Arc<TableMeta>>>,
+    /// Whether they are none.
+    pub(super) is_last: bool,
+    /// Dead bytes per live byte, over all tables.
+    pub(super) dead_share: f64,
+}
+
+impl Around {
+    /// Around a plan with its output on `level`.
+    pub(crate) fn new(part: &Part, level: usize) -> Around {
+        let (dead, live) = part.dead_and_live();
+        Around {
+            deeper: part.metas_below(level),
+            is_last: level >= part.last_level(),
+            dead_share: dead as f64 / live.max(1) as f64,
+        }
+    }
+
+    /// To be walked along with a merge.
+    pub(super) fn below(&self, level: usize) -> Below {
+        Below::new(level, self.deeper.clone())
     }
 }
 
@@ -100,23 +129,22 @@ pub(crate) struct Made {
     pub(crate) bytes_out: u64,
 }
 
-/// Runs `plan` on `state`, for all plans but appends. On failure nothing that it wrote stays.
+/// Runs `plan`, for all plans but appends. On failure nothing that it wrote stays.
 ///
 /// # Errors
 /// What reading and writing met.
-pub(crate) async fn run(plan: &Plan, state: &ReadState, snapshots: &[SeqNo], context: &MillContext) -> Result<Made> {
+pub(crate) async fn run(plan: &Plan, around: &Around, snapshots: &[SeqNo], context: &MillContext) -> Result<Made> {
     let mut edit =
         Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
     if plan.how == How::Move {
         edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
         return Ok(Made { edit, ..Made::default() });
     }
-    let part = &state.parts[plan.part];
     let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
     let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
-    let reserve_percent = context.reserve_percent(part, plan.level);
+    let reserve_percent = context.reserve_percent(around, plan.level);
     let output = Output { reserve_percent, ..Output::new(cause, plan.reason != Reason::Flush) };
-    let metas = write_tables(merge, snapshots, Below::new(part, plan.level), output, context).await?;
+    let metas = write_tables(merge, snapshots, around.below(plan.level), output, context).await?;
     Ok(Made {
         created: metas.iter().map(|meta| meta.id).collect(),
         bytes_in: plan.input_bytes(),
@@ -156,12 +184,14 @@ pub(crate) struct Output {
     pub(crate) seqno_max: SeqNo,
     /// Bits that filters reserve for keys to come, in percent of those that are there.
     pub(crate) reserve_percent: u32,
+    /// The size at which a table is cut, if it is not the usual one.
+    pub(crate) table_bytes: Option<u64>,
 }
 
 impl Output {
     /// Everything, with filters as large as needed.
     pub(crate) fn new(cause: Cause, split: bool) -> Output {
-        Output { cause, split, seqno_max: SeqNo::MAX, reserve_percent: 0 }
+        Output { cause, split, seqno_max: SeqNo::MAX, reserve_percent: 0, table_bytes: None }
     }
 }
 
@@ -169,7 +199,7 @@ impl Output {
 pub(crate) struct Below {
     /// Older tables of the output's own level may hold any key: level 0.
     beside: bool,
-    deeper: Vec<Vec<Arc<SstRun>>>,
+    deeper: Vec<Vec<Arc<TableMeta>>>,
     /// Per deeper level, the first table that does not end before the merge's key.
     at: Vec<usize>,
     /// Bytes of the next level's tables that the present output has passed.
@@ -177,8 +207,7 @@ pub(crate) struct Below {
 }
 
 impl Below {
-    pub(crate) fn new(part: &Part, level: usize) -> Below {
-        let deeper: Vec<_> = part.levels.iter().skip(level + 1).map(|level| level.runs.clone()).collect();
+    pub(crate) fn new(level: usize, deeper: Vec<Vec<Arc<TableMeta>>>) -> Below {
         Below { beside: level == 0, at: vec![0; deeper.len()], deeper, overlapped: 0 }
     }
 
@@ -188,11 +217,11 @@ impl Below {
     }
 
     pub(super) fn walk(&mut self, key: &[u8]) {
-        for (i, (runs, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
-            while let Some(run) = runs.get(*at).filter(|run| run.meta.largest.as_slice() < key) {
+        for (i, (tables, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
+            while let Some(table) = tables.get(*at).filter(|table| table.largest.as_slice() < key) {
                 *at += 1;
                 if i == 0 {
-                    self.overlapped += run.meta.bytes();
+                    self.overlapped += table.bytes();
                 }
             }
         }
@@ -200,8 +229,8 @@ impl Below {
 
     /// Whether nothing of `key` lies below. REQUIRES: `walk(key)` was called.
     pub(super) fn is_bottom(&self, key: &[u8]) -> bool {
-        let holds = |(runs, &at): (&Vec<Arc<SstRun>>, &usize)| {
-            runs.get(at).is_some_and(|run| run.meta.smallest.as_slice() <= key)
+        let holds = |(tables, &at): (&Vec<Arc<TableMeta>>, &usize)| {
+            tables.get(at).is_some_and(|table| table.smallest.as_slice() <= key)
         };
         !self.beside && !self.deeper.iter().zip(&self.at).any(holds)
     }
@@ -293,7 +322,7 @@ impl TablesWriter<'_> {
     fn is_due(&self, key: &[u8], below: &Below) -> bool {
         let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else { return false };
         let limits = &self.context.limits;
-        let full = writer.estimated_bytes() >= limits.table_bytes;
+        let full = writer.estimated_bytes() >= self.output.table_bytes.unwrap_or(limits.table_bytes);
         let wide = below.overlapped > GRANDPARENT_TABLES * limits.table_bytes;
         (full || wide) && writer.entries() > 0 && writer.last_key() != key
     }
@@ -307,8 +336,7 @@ impl TablesWriter<'_> {
                 let mode = if context.direct { OpenMode::CreateDirect } else { OpenMode::Create };
                 let file = context.files.fs.open(&context.files.table(id), mode)?;
                 self.created.push(id);
-                let options =
-                    SstOptions { filter_reserve_percent: self.output.reserve_percent, ..context.sst.clone() };
+                let options = SstOptions { filter_reserve_percent: self.output.reserve_percent, ..context.sst.clone() };
                 (id, SstWriter::new(file, id, options, context.counters.clone(), self.output.cause))
             }
         };

@@ -6,5 +6,5 @@ mod selective;
 mod versions;
 
 pub(crate) use append::{Piece, SubTask, collect, run_sub_task, sub_tasks};
-pub(crate) use copy::{Below, Made, MillContext, Output, run, write_tables};
+pub(crate) use copy::{Around, Below, Made, MillContext, Output, run, write_tables};
 pub(crate) use selective::{Choice, Grain};

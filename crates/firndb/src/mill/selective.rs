@@ -112,18 +112,23 @@ mod tests {
     #[test]
     fn each_rule_decides_where_it_should() {
         let tuning = BlockTuning::default();
-        let choose = |facts| choose(facts, &tuning);
-        let some = dirty(260_000);
+        let choose = |facts: Facts<'_>| choose(facts, &tuning);
+        let (some, many) = (dirty(260_000), dirty(820_000));
         assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { data_bytes: 4_100_000, ..facts(&some) }), (Grain::Table, "live bytes"));
         assert_eq!(choose(Facts { dead_bytes: 1_600_000, ..facts(&some) }), (Grain::Table, "live share"));
-        assert_eq!(choose(facts(&dirty(820_000))), (Grain::Table, "dirty share"));
+        assert_eq!(choose(facts(&many)), (Grain::Table, "dirty share"));
         assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
         assert_eq!(choose(Facts { filter_left: 9, has_filter: false, ..facts(&some) }), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { dead_share: 0.3, ..facts(&some) }), (Grain::Table, "space"));
         let most = dirty(960_000);
-        let loose = BlockTuning { dirty_share_max: crate::ByLevel { middle: 1.0, last: 1.0 }, ..BlockTuning::default() };
-        assert_eq!(super::choose(facts(&most), &loose), (Grain::Table, "cost"), "nearly all blocks, as of small entries");
+        let loose =
+            BlockTuning { dirty_share_max: crate::ByLevel { middle: 1.0, last: 1.0 }, ..BlockTuning::default() };
+        assert_eq!(
+            super::choose(facts(&most), &loose),
+            (Grain::Table, "cost"),
+            "nearly all blocks, as of small entries"
+        );
     }
 
     #[test]

@@ -23,8 +23,7 @@ fn grow(path: &Path, table: &Arc<Sst>, incoming: &[Entry]) -> (SstMeta, Arc<Sst>
     let counters = Arc::new(IoCounters::default());
     let file = fs.open(path, OpenMode::AppendDirect).unwrap();
     let start = SstAppender::start(table, file.len().unwrap());
-    let mut appender =
-        SstAppender::new(table.clone(), &dirty, file, start, &options(0), counters, Cause::Compaction);
+    let mut appender = SstAppender::new(table.clone(), &dirty, file, start, &options(0), counters, Cause::Compaction);
     let mut old = BlocksIter::new(table.clone(), dirty.blocks.clone(), 2048, Cause::Compaction, false).unwrap();
     let mut incoming = incoming.iter().peekable();
     let mut last = None;
@@ -182,7 +181,9 @@ fn reserved_bits_are_used_up_and_counted() {
         .collect();
     let (meta, _, dirty) = grow(&path, &Arc::new(table), &above);
     assert!(dirty.new_keys <= 150, "keys that are there need no bits");
-    assert_eq!(meta.properties.filter_left(), 400 - dirty.new_keys);
+    // A key that the bits of others stand for by chance takes none.
+    let used = 400 - meta.properties.filter_left();
+    assert!((dirty.new_keys - 10..=dirty.new_keys).contains(&used), "{used} of {}", dirty.new_keys);
 }
 
 #[test]
