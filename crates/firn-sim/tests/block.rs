@@ -565,8 +565,32 @@ fn block_numbers_out_of_range_are_refused() {
 fn zz_debug() {
     for profile in [Profile::Classic, Profile::Block] {
         let rig = Rig::loaded(profile, 12_000, |_| {});
-        for l in rig.stats().levels.iter().take(4) { println!("L{} tables {} bytes {} dead {} small {} compactions {} moves {} filter_left {} entries {}", l.level, l.tables, l.bytes, l.dead_bytes, l.small_blocks, l.compactions, l.moves, l.filter_left, l.entries); }
+        for l in rig.stats().levels.iter().take(4) {
+            println!(
+                "L{} tables {} bytes {} dead {} small {} compactions {} moves {} filter_left {} entries {}",
+                l.level,
+                l.tables,
+                l.bytes,
+                l.dead_bytes,
+                l.small_blocks,
+                l.compactions,
+                l.moves,
+                l.filter_left,
+                l.entries
+            );
+        }
         println!("compaction bytes {}", compaction_bytes(&rig.stats()));
-        for e in rig.events.0.lock().unwrap().iter().rev().filter(|e| matches!(e, Event::Compacted {..} | Event::GrainChosen {..})).take(60) { println!("{e:?}"); }
+        for e in rig
+            .events
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .rev()
+            .filter(|e| matches!(e, Event::Compacted { .. } | Event::GrainChosen { .. }))
+            .take(60)
+        {
+            println!("{e:?}");
+        }
     }
 }

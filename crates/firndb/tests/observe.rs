@@ -172,3 +172,26 @@ fn fruitless_reads_cause_a_compaction() {
     assert!(db.stats().background.seek_compactions > 0);
     assert_eq!(db.get(0u32.to_be_bytes()).unwrap().unwrap(), b"new");
 }
+
+/// What lies deeper and in front of a compaction's first key was counted as overlapped by its first table, which was then
+/// cut behind one entry.
+#[test]
+fn compactions_leave_no_tiny_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
+    let options = Options { environment, compression: Codec::None, ..Options::tiny() };
+    let db = Db::open(dir.path(), options.clone()).unwrap();
+    let process = WriteOptions { durability: Durability::Process };
+    for i in 0..12_000u32 {
+        let key = i.wrapping_mul(2_654_435_761).to_be_bytes();
+        db.put_with(key, vec![i as u8; 120], &process).unwrap();
+        if i % 300 == 0 {
+            db.wait_idle().unwrap();
+        }
+    }
+    db.wait_idle().unwrap();
+    for level in db.stats().levels.iter().skip(1).filter(|level| level.tables > 4) {
+        let mean = level.bytes / level.tables as u64;
+        assert!(mean > options.limits.table_bytes / 2, "level {}: {mean} bytes a table", level.level);
+    }
+}

@@ -216,6 +216,12 @@ impl Below {
         Below { beside: false, deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
     }
 
+    /// An output begins at `key`.
+    fn begin_at(&mut self, key: &[u8]) {
+        self.walk(key);
+        self.overlapped = 0;
+    }
+
     pub(super) fn walk(&mut self, key: &[u8]) {
         for (i, (tables, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
             while let Some(table) = tables.get(*at).filter(|table| table.largest.as_slice() < key) {
@@ -302,13 +308,17 @@ impl TablesWriter<'_> {
     async fn write(&mut self, mut merge: impl Entries, snapshots: &[SeqNo], mut below: Below) -> Result<()> {
         let mut versions = Versions::new(snapshots);
         let mut steps = Steps::new(self.context);
+        if merge.valid() {
+            // What lies in front of all outputs is overlapped by none.
+            below.begin_at(merge.key());
+        }
         while merge.valid() {
             let (key, tag) = (merge.key(), merge.tag());
             below.walk(key);
             if tag.seqno() <= self.output.seqno_max && versions.keep(key, tag, || below.is_bottom(key)) {
                 if self.is_due(key, &below) {
                     self.end_table()?;
-                    below.overlapped = 0;
+                    below.begin_at(key);
                 }
                 self.table()?.add(key, tag, merge.value())?;
             }
