@@ -51,6 +51,7 @@ struct Rig {
     fs: SimFs,
     options: Options,
     events: Arc<Events>,
+    inline: Arc<Inline>,
     db: Db,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
     random: Seed,
@@ -67,12 +68,12 @@ fn limits() -> Limits {
 impl Rig {
     fn new(profile: Profile, change: impl FnOnce(&mut Options)) -> Rig {
         let fs = SimFs::new(7);
-        let events = Arc::new(Events::default());
+        let (events, inline) = (Arc::new(Events::default()), Arc::new(Inline::new()));
         let mut options = Options {
             profile,
-            memory_limit: 4 << 20,
+            memory_limit: 16 << 20,
             write_buffer_bytes: Some(32 << 10),
-            block_cache_bytes: Some(2 << 20),
+            block_cache_bytes: Some(8 << 20),
             compression: Codec::None,
             durability: Durability::Process,
             listener: Some(events.clone()),
@@ -80,14 +81,14 @@ impl Rig {
             environment: Environment {
                 fs: Some(Arc::new(fs.clone())),
                 clock: Some(Clock::manual()),
-                executor: Some(Arc::new(Inline::new())),
+                executor: Some(inline.clone()),
                 memory: None,
             },
             ..Options::tiny()
         };
         change(&mut options);
         let db = Db::open(DIR, options.clone()).unwrap();
-        Rig { fs, options, events, db, model: BTreeMap::new(), random: Seed::new(11), puts: 0 }
+        Rig { fs, options, events, inline, db, model: BTreeMap::new(), random: Seed::new(11), puts: 0 }
     }
 
     /// A database of `count` records, keys in random order.
@@ -109,11 +110,14 @@ impl Rig {
     fn settle(&self) {
         for _ in 0..100 {
             match (self.db.wait_idle(), &self.options.environment.clock) {
-                (Err(_), Some(clock)) => clock.advance(Duration::from_millis(300)),
+                (Err(_), Some(clock)) => {
+                    clock.advance(Duration::from_millis(300));
+                    self.inline.run();
+                }
                 (done, _) => return done.unwrap(),
             }
         }
-        self.db.wait_idle().unwrap();
+        panic!("it fails for ever");
     }
 
     fn put_one(&mut self, key: Vec<u8>) {
@@ -230,31 +234,31 @@ fn block_03_dirty_blocks_are_read_at_the_same_time() {
     });
 }
 
+/// Reads all, lets a tenth as many records come in, and counts the blocks of the first reads that must be read again.
+fn misses_behind_compactions(profile: Profile) -> u64 {
+    let mut rig = Rig::loaded(profile, 12_000, |options| {
+        loose(options);
+        options.tuning.block.filter_reserve_percent = ByLevel { middle: 1000, last: 1000 };
+        options.tuning.block.dead_share_max = 10.0;
+    });
+    let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
+    let read = |rig: &Rig| {
+        let before = rig.looks().1;
+        keys.iter().for_each(|key| assert!(rig.db.get(key).unwrap().is_some()));
+        rig.looks().1 - before
+    };
+    read(&rig);
+    assert_eq!(read(&rig), 0, "all of it fits the cache");
+    rig.put(1_200, 1_000_000);
+    read(&rig)
+}
+
 #[test]
 fn block_04_what_stays_clean_stays_cached() {
     row(&rows::BLOCK_CACHED, || {
-        let mut rig = Rig::loaded(Profile::Block, 12_000, loose);
-        let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
-        let read = |rig: &Rig| {
-            let before = rig.looks().1;
-            keys.iter().for_each(|key| assert!(rig.db.get(key).unwrap().is_some()));
-            rig.looks().1 - before
-        };
-        read(&rig);
-        assert_eq!(read(&rig), 0, "all of it fits the cache");
-        let (appends, events) = (sum(&rig.stats(), |level| level.block_grained), rig.chosen().len());
-        let invalidated = rig.stats().background.invalidated_blocks;
-        rig.put(1_500, 1_000_000);
-        assert!(sum(&rig.stats(), |level| level.block_grained) > appends);
-        let grown: usize =
-            rig.chosen()[events..].iter().filter(|chosen| chosen.block_grained).map(|chosen| chosen.blocks).sum();
-        let dirty: usize =
-            rig.chosen()[events..].iter().filter(|chosen| chosen.block_grained).map(|chosen| chosen.dirty_blocks).sum();
-        let invalidated = rig.stats().background.invalidated_blocks - invalidated;
-        let missed = read(&rig);
-        println!("{missed} missed, {invalidated} invalidated, {dirty} of {grown} blocks dirty in tables that grew");
-        assert!(missed < invalidated + 200 && dirty * 2 < grown);
-        assert!((invalidated as usize) < grown / 2 + 700);
+        let (block, classic) = (misses_behind_compactions(Profile::Block), misses_behind_compactions(Profile::Classic));
+        println!("{block} misses against {classic}");
+        assert!(block * 10 < classic * 8, "{block} misses against {classic}");
     });
 }
 
@@ -282,8 +286,10 @@ fn block_05_small_entries_choose_whole_tables_by_themselves() {
         let key = format!("{:06}", rig.random.below(1_000_000)).into_bytes();
         rig.db.put(&key, [round as u8]).unwrap();
         rig.model.insert(key, vec![round as u8]);
+        if round % 1000 == 999 {
+            rig.settle();
+        }
     }
-    rig.db.wait_idle().unwrap();
     let chosen = rig.chosen();
     let tables = chosen.iter().filter(|chosen| !chosen.block_grained).count();
     assert!(tables * 10 > chosen.len() * 9, "{tables} of {} were written anew", chosen.len());
@@ -462,8 +468,8 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
                 1 => Fault::once(FaultKind::ShortWrite).on(OpKind::Write).at(".sst"),
                 _ => Fault::once(FaultKind::Enospc).on(OpKind::Write).at(manifest.unwrap()),
             };
-            rig.fs.inject(fault.after(round % 7));
-            rig.put(150, 1_000_000);
+            rig.fs.inject(fault.after(round % 11));
+            rig.put(600, 1_000_000);
             rig.fs.heal();
         }
         let (again, failed) = rewrites(&rig.fs);
@@ -559,38 +565,4 @@ fn block_numbers_out_of_range_are_refused() {
     let error = Db::open("/db", options).unwrap_err();
     assert_eq!(error.kind(), firndb::ErrorKind::Invalid);
     assert!(error.to_string().contains("dead_share_max"));
-}
-
-#[test]
-fn zz_debug() {
-    for profile in [Profile::Classic, Profile::Block] {
-        let rig = Rig::loaded(profile, 12_000, |_| {});
-        for l in rig.stats().levels.iter().take(4) {
-            println!(
-                "L{} tables {} bytes {} dead {} small {} compactions {} moves {} filter_left {} entries {}",
-                l.level,
-                l.tables,
-                l.bytes,
-                l.dead_bytes,
-                l.small_blocks,
-                l.compactions,
-                l.moves,
-                l.filter_left,
-                l.entries
-            );
-        }
-        println!("compaction bytes {}", compaction_bytes(&rig.stats()));
-        for e in rig
-            .events
-            .0
-            .lock()
-            .unwrap()
-            .iter()
-            .rev()
-            .filter(|e| matches!(e, Event::Compacted { .. } | Event::GrainChosen { .. }))
-            .take(60)
-        {
-            println!("{e:?}");
-        }
-    }
 }
