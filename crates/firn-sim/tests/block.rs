@@ -7,7 +7,7 @@ use firn_base::exec::{Executor, Inline, Work};
 use firn_base::seed::Seed;
 use firn_base::site::{self, Site};
 use firn_fs::{Fault, FaultKind, Fs, OpKind, SimFs};
-use firndb::sites::rows;
+use firndb::rows;
 use firndb::{
     BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, Limits, Options, Profile, Stats,
     Tuning,
@@ -42,8 +42,6 @@ struct Chosen {
     level: usize,
     block_grained: bool,
     because: &'static str,
-    dirty_blocks: usize,
-    blocks: usize,
 }
 
 /// A database on simulated files, and what it should hold.
@@ -149,9 +147,7 @@ impl Rig {
     fn chosen(&self) -> Vec<Chosen> {
         let events = self.events.0.lock().unwrap();
         let chosen = |event: &Event| match *event {
-            Event::GrainChosen { level, block_grained, because, dirty_blocks, blocks, .. } => {
-                Some(Chosen { level, block_grained, because, dirty_blocks, blocks })
-            }
+            Event::GrainChosen { level, block_grained, because, .. } => Some(Chosen { level, block_grained, because }),
             _ => None,
         };
         events.iter().filter_map(chosen).collect()
@@ -188,7 +184,7 @@ fn loose(options: &mut Options) {
 
 #[test]
 fn block_01_both_bounds_of_a_block_are_in_its_index_entry() {
-    row(&firn_table::sites::rows::BLOCK_BOUNDS, || {
+    row(&firn_table::rows::BLOCK_BOUNDS, || {
         let rig = Rig::loaded(Profile::Classic, 4_000, |options| options.filter_bits = 0);
         rig.db.compact_range(None, None).unwrap();
         let before = rig.looks();
@@ -458,7 +454,7 @@ fn rewrites(fs: &SimFs) -> (usize, usize) {
 
 #[test]
 fn block_10_an_append_begins_behind_all_that_was_ever_written() {
-    row(&firn_table::sites::rows::BLOCK_BEHIND, || {
+    row(&firn_table::rows::BLOCK_BEHIND, || {
         let mut rig = Rig::loaded(Profile::Block, 10_000, loose);
         for round in 0..30 {
             // Some are of new tables, some of appends; some leave their first part.

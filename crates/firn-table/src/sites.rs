@@ -1,15 +1,5 @@
 //! The sites of this crate: what would go wrong without each.
 
-/// The mechanisms of the designs, row by row: nothing is lost without one, but a test that shows it must then fail.
-pub mod rows {
-    firn_base::sites! {
-        /// Both bounds of a block exclude keys (block_01).
-        BLOCK_BOUNDS = "block.bounds";
-        /// An append begins behind all that earlier ones left (block_10).
-        BLOCK_BEHIND = "block.behind";
-    }
-}
-
 firn_base::sites! {
     /// A finished table: else the manifest may name one that is not all there.
     SST_SYNC = "sst.sync";

@@ -23,8 +23,8 @@ use crate::manifest::TableMeta;
 use crate::mill::{self, Around};
 use crate::pace::Pace;
 use crate::plan::{How, Plan, Reason};
+use crate::rows;
 use crate::shape::{self, Facts};
-use crate::sites::rows;
 use crate::sst_run::SstRun;
 use crate::state::ReadState;
 use firn_base::exec::{Work, block_on, block_on_with};
@@ -311,8 +311,8 @@ impl Inner {
         self.jobs.graveyard.lock().extend(dead);
     }
 
-    /// Removes what the last reader has let go of; tables only when they are many, unless `all` are to go. True if there
-    /// was any.
+    /// Removes what the last reader has let go of; tables only when they are many, unless `all` are to go. True if
+    /// there was any.
     pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
         let mut ready = Vec::new();
         {

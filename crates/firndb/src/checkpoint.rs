@@ -54,8 +54,8 @@ impl Inner {
         self.write_manifest(&state, seqno, buffered, &files)
     }
 
-    /// A state of tables none of which grows any more: what an append wrote to a linked file would be behind the end that
-    /// the copy knows, where the copy's own appends go.
+    /// A state of tables none of which grows any more: what an append wrote to a linked file would be behind the end
+    /// that the copy knows, where the copy's own appends go.
     fn share_tables(&self) -> Result<Arc<ReadState>> {
         loop {
             let seen = self.progress();

@@ -1,29 +1,5 @@
 //! The sites of this crate: what would go wrong without each.
 
-/// The mechanisms of the designs, row by row: nothing is lost without one, but a test that shows it must then fail.
-pub mod rows {
-    firn_base::sites! {
-        /// Tables take what comes from above by appends (block_02).
-        BLOCK_APPEND = "block.append";
-        /// Reads of dirty blocks go on at the same time (block_03).
-        BLOCK_READS = "block.reads";
-        /// What stays clean stays cached (block_04).
-        BLOCK_CACHED = "block.cached";
-        /// Limits and cost decide table by table (block_05).
-        BLOCK_SELECTIVE = "block.selective";
-        /// Sub-tasks run on several workers (block_06).
-        BLOCK_PARALLEL = "block.parallel";
-        /// Obsolete tables are removed in batches (block_07).
-        BLOCK_LAZY = "block.lazy";
-        /// Filters reserve bits (block_08).
-        BLOCK_RESERVE = "block.reserve";
-        /// A table that overlaps nothing is moved (block_09).
-        BLOCK_MOVE = "block.move";
-        /// Dead bytes have a limit over all tables (block_11).
-        BLOCK_SPACE = "block.space";
-    }
-}
-
 firn_base::sites! {
     /// The log, for `Durability::Power`: else what was acknowledged may be lost.
     LOG_SYNC = "log.sync";

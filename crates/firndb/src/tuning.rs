@@ -25,8 +25,8 @@ impl<T: Copy> ByLevel<T> {
 }
 
 /// When block-grained compaction gives way to table-grained (BlockDB, IV). The paper names the limits and no values,
-/// except for the filter's and the deletion's; the others are those of its authors' code, of which there are two states:
-/// these are of the later one.
+/// except for the filter's and the deletion's; the others are those of its authors' code, of which there are two
+/// states: these are of the later one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockTuning {
     /// A table with more live bytes than so many times the target size of a table is cut into several.

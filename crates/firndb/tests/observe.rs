@@ -173,8 +173,8 @@ fn fruitless_reads_cause_a_compaction() {
     assert_eq!(db.get(0u32.to_be_bytes()).unwrap().unwrap(), b"new");
 }
 
-/// What lies deeper and in front of a compaction's first key was counted as overlapped by its first table, which was then
-/// cut behind one entry.
+/// What lies deeper and in front of a compaction's first key was counted as overlapped by its first table, which was
+/// then cut behind one entry.
 #[test]
 fn compactions_leave_no_tiny_tables() {
     let dir = tempfile::tempdir().unwrap();

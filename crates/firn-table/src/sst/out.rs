@@ -1,5 +1,5 @@
-//! The bytes of a table on their way to its file: blocks and sections go on a buffer, and a full buffer is put in flight
-//! while the next one fills, so that merging and the device work side by side.
+//! The bytes of a table on their way to its file: blocks and sections go on a buffer, and a full buffer is put in
+//! flight while the next one fills, so that merging and the device work side by side.
 //!
 //! What is written begins at an offset that the file's alignment divides, and nothing before it is touched.
 

@@ -8,7 +8,7 @@
 use super::Job;
 use crate::db::Inner;
 use crate::mill::{self, Made, Piece, SubTask};
-use crate::sites::rows;
+use crate::rows;
 use firn_base::exec::block_on_with;
 use firn_base::sync::Mutex;
 use firn_base::{Error, Result, SeqNo};

@@ -1,23 +1,23 @@
 //! Taking a table's entries into the tables below it, one by one, by appends where that pays (How::Append; BlockDB, III
-//! and IV). The plan is cut into sub-tasks, one for each table of the output's level, which share nothing and so may run
-//! side by side; [`collect`] puts their parts together in key order, whatever the order in which they ended.
+//! and IV). The plan is cut into sub-tasks, one for each table of the output's level, which share nothing and so may
+//! run side by side; [`collect`] puts their parts together in key order, whatever the order in which they ended.
 //!
 //! A sub-task:
 //! 1. looks through what comes in, to know which blocks it falls into (`Dirty`), and holds it if it is small;
 //! 2. chooses the grain (`selective.rs`);
 //! 3. merges what comes in with the dirty blocks behind the table's old end, or with the whole table into new ones.
 //!
-//! A crash before the manifest names the new footer leaves the old one in force, and bytes behind it that the next append
-//! passes over. Of a sub-task that fails new files are removed; what was appended stays and is counted as dead once the
-//! table grows again.
+//! A crash before the manifest names the new footer leaves the old one in force, and bytes behind it that the next
+//! append passes over. Of a sub-task that fails new files are removed; what was appended stays and is counted as dead
+//! once the table grows again.
 
 use super::copy::{Around, Made, MillContext, Output, Steps, write_tables};
 use super::selective::{self, Choice, Grain, MAY_NOT_GROW};
 use super::versions::Versions;
 use crate::manifest::{Edit, TableMeta};
 use crate::plan::Plan;
+use crate::rows;
 use crate::run_iter::{Entries, LevelIter, MergeIter, RunIter};
-use crate::sites::rows;
 use crate::sst_run::SstRun;
 use firn_base::count::Cause;
 use firn_base::key::compare;
@@ -61,8 +61,8 @@ impl Piece {
     }
 }
 
-/// The sub-tasks of `plan`, in key order. Borders lie on user keys, so that a tombstone goes where what it hides is, and
-/// what falls between two tables goes to the one before.
+/// The sub-tasks of `plan`, in key order. Borders lie on user keys, so that a tombstone goes where what it hides is,
+/// and what falls between two tables goes to the one before.
 pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
     let children: Vec<&Arc<SstRun>> = plan.children().collect();
     let from = |i: usize| (i > 0).then(|| children.get(i)).flatten().map(|run| run.meta.smallest.clone());
@@ -407,8 +407,8 @@ impl<A: Entries, B: Entries> Entries for Two<A, B> {
     }
 }
 
-/// The size at which to cut `bytes` into tables of about `target`, so that none is a small rest: a sub-task ends where its
-/// table ended, and nothing would ever merge the rests.
+/// The size at which to cut `bytes` into tables of about `target`, so that none is a small rest: a sub-task ends where
+/// its table ended, and nothing would ever merge the rests.
 fn even_cut(bytes: u64, target: u64) -> u64 {
     let tables = ((bytes + target / 2) / target).max(1);
     // What is cut is not known to the byte: a little more, rather than one table more.

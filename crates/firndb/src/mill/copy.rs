@@ -15,8 +15,9 @@ use crate::files::Files;
 use crate::manifest::{Edit, TableMeta};
 use crate::options::{Options, Profile};
 use crate::plan::{How, Plan, Reason};
+use crate::rows;
 use crate::run_iter::{Entries, MergeIter, RunIter};
-use crate::sites::{self, rows};
+use crate::sites;
 use crate::sst_run::SstRun;
 use crate::state::Part;
 use crate::tuning::BlockTuning;
@@ -86,8 +87,8 @@ impl MillContext {
     }
 }
 
-/// What a mill has to know of the state around a plan: not the state, whose buffers and tables would stay as long as the
-/// work takes.
+/// What a mill has to know of the state around a plan: not the state, whose buffers and tables would stay as long as
+/// the work takes.
 #[derive(Debug)]
 pub(crate) struct Around {
     /// The tables of each level below the output's.
@@ -242,8 +243,8 @@ impl Below {
     }
 }
 
-/// Writes what of `merge`, from where it is on, some reader needs into new tables, in key order. On failure removes them
-/// again.
+/// Writes what of `merge`, from where it is on, some reader needs into new tables, in key order. On failure removes
+/// them again.
 ///
 /// # Errors
 /// What reading and writing met.

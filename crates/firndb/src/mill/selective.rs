@@ -1,11 +1,12 @@
 //! Whether a table takes what comes from above by an append or is written anew (BlockDB, IV-A), table by table. Pure.
 //!
-//! Limits first: a table that may not grow, that is too large, too much of which is dead or would be written anyway, whose
-//! filter has no bits left, or that belongs to a database with too many dead bytes, is written anew. Then the cost in
-//! bytes written now, index and filter included: an append that does not save an eighth of them is not worth the dead
-//! bytes that it leaves. So small entries, of which nearly every block gets one, choose table-grained by themselves.
+//! Limits first: a table that may not grow, that is too large, too much of which is dead or would be written anyway,
+//! whose filter has no bits left, or that belongs to a database with too many dead bytes, is written anew. Then the
+//! cost in bytes written now, index and filter included: an append that does not save an eighth of them is not worth
+//! the dead bytes that it leaves. So small entries, of which nearly every block gets one, choose table-grained by
+//! themselves.
 
-use crate::sites::rows;
+use crate::rows;
 use crate::tuning::BlockTuning;
 use firn_table::sst::Dirty;
 

@@ -2,11 +2,11 @@
 //! fixed factor larger than the one above (O'Neil et al. 1996; LevelDB's arrangement).
 //!
 //! In order of urgency: flush the oldest full buffer; compact the level that is furthest over its target; compact a
-//! table that costs too many fruitless reads; write anew the table with the largest share of dead bytes, if there are too
-//! many. Pure: reads the state and the facts, changes nothing.
+//! table that costs too many fruitless reads; write anew the table with the largest share of dead bytes, if there are
+//! too many. Pure: reads the state and the facts, changes nothing.
 
 use crate::plan::{How, Plan, Reason};
-use crate::sites::rows;
+use crate::rows;
 use crate::sst_run::SstRun;
 use crate::state::{Level, Part, ReadState};
 use firn_base::{Limits, SeqNo};
