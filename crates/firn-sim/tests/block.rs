@@ -549,6 +549,28 @@ fn block_snapshots_and_cursors_outlive_appends() {
     rig.check();
 }
 
+/// A table that is written anew takes its file with it, but not from under those who read it when it was shorter.
+#[test]
+fn block_readers_of_an_older_end_outlive_the_table() {
+    let mut rig = Rig::loaded(Profile::Block, 8_000, |options| {
+        loose(options);
+        options.max_open_files = 1;
+        options.tuning.block.lazy_delete_bytes = 0;
+    });
+    let before = rig.model.clone();
+    let snapshot = rig.db.snapshot();
+    let mut iter = rig.db.iter().unwrap();
+    iter.first().unwrap();
+    rig.put(2_000, 1_000_000);
+    rig.db.compact_range(None, None).unwrap();
+    for (key, value) in &before {
+        assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
+        iter.next().unwrap();
+    }
+    drop((iter, snapshot));
+    rig.check();
+}
+
 #[test]
 fn block_numbers_out_of_range_are_refused() {
     let fs = SimFs::new(1);

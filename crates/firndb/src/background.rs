@@ -6,6 +6,7 @@
 //! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`,
 //!    which only a reopen can mend.
 
+mod graveyard;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
@@ -14,16 +15,16 @@ mod sub_tasks;
 #[cfg(not(shuttle))]
 mod tests;
 
+pub(crate) use self::graveyard::Dead;
+use self::graveyard::Graveyard;
 use self::sub_tasks::SubTasks;
 use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;
 use crate::iter::revoke_if_idle;
-use crate::manifest::TableMeta;
 use crate::mill::{self, Around};
 use crate::pace::Pace;
 use crate::plan::{How, Plan, Reason};
-use crate::rows;
 use crate::shape::{self, Facts};
 use crate::sst_run::SstRun;
 use crate::state::ReadState;
@@ -31,15 +32,12 @@ use firn_base::exec::{Work, block_on, block_on_with};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result};
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Pause before a failed action is tried again.
 const RETRY_NS: u64 = 250_000_000;
 const TICK_NS: u64 = 1_000_000_000;
-/// A spare buffer is let go after so many ticks.
-const SPARE_TICKS: u64 = 1;
 
 /// What runs, and what waits to be cleaned up.
 pub(crate) struct Jobs {
@@ -48,13 +46,9 @@ pub(crate) struct Jobs {
     error: ArcSwapOption<Error>,
     /// A table that cost too many fruitless reads, and its level.
     seek: Mutex<Option<(usize, u64)>>,
-    graveyard: Mutex<Vec<Dead>>,
-    /// Tables that nobody reads any more, until they are removed together.
-    obsolete: Mutex<Vec<Arc<TableMeta>>>,
+    graveyard: Graveyard,
     /// Compactions whose sub-tasks any worker may take.
     shared: Mutex<Vec<Arc<SubTasks>>>,
-    /// A flushed buffer whose memory the next one takes.
-    spare: Mutex<Option<Spare>>,
     pub(crate) pace: Pace,
     /// Counts finished actions, and wakes those who wait for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
@@ -70,21 +64,6 @@ struct JobState {
     retry_at_ns: u64,
 }
 
-/// What no new reader can reach, kept until the last old one has gone.
-pub(crate) enum Dead {
-    Table(Arc<SstRun>),
-    /// Blocks that the next state of a table does not have.
-    Blocks(Arc<SstRun>, Arc<[usize]>),
-    Buffer(Arc<Buffer>),
-    Log(u64),
-}
-
-/// A buffer that nothing uses, and when it came to that.
-struct Spare {
-    buffer: Buffer,
-    tick: u64,
-}
-
 /// An action that was picked, with what it has to know of the state.
 struct Job {
     plan: Plan,
@@ -98,10 +77,8 @@ impl Jobs {
             state: Mutex::default(),
             error: ArcSwapOption::default(),
             seek: Mutex::default(),
-            graveyard: Mutex::default(),
-            obsolete: Mutex::default(),
+            graveyard: Graveyard::default(),
             shared: Mutex::default(),
-            spare: Mutex::default(),
             pace,
             progress: Default::default(),
         }
@@ -306,129 +283,13 @@ impl Inner {
         }
     }
 
-    /// Hands over what no new reader can reach.
-    pub(crate) fn bury(&self, dead: impl IntoIterator<Item = Dead>) {
-        self.jobs.graveyard.lock().extend(dead);
-    }
-
-    /// Removes what the last reader has let go of; tables only when they are many, unless `all` are to go. True if
-    /// there was any.
-    pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
-        let mut ready = Vec::new();
-        {
-            let mut graveyard = self.jobs.graveyard.lock();
-            let mut i = 0;
-            while i < graveyard.len() {
-                if graveyard[i].is_free() { ready.push(graveyard.swap_remove(i)) } else { i += 1 }
-            }
-        }
-        let any = !ready.is_empty();
-        for dead in ready {
-            let (path, id) = match dead {
-                Dead::Table(run) => {
-                    self.forget_blocks(&run, None);
-                    self.jobs.obsolete.lock().push(run.meta.clone());
-                    continue;
-                }
-                Dead::Blocks(run, blocks) => {
-                    self.forget_blocks(&run, Some(&blocks));
-                    continue;
-                }
-                Dead::Log(id) => (self.files.log(id), id),
-                Dead::Buffer(buffer) => {
-                    let tick = self.clock.now_ns() / TICK_NS;
-                    let before = std::mem::replace(
-                        &mut *self.jobs.spare.lock(),
-                        Arc::into_inner(buffer).map(|buffer| Spare { buffer, tick }),
-                    );
-                    self.drop_spare(before);
-                    continue;
-                }
-            };
-            self.remove_file(&path, id);
-        }
-        if any {
-            self.tables.sweep();
-        }
-        any | self.remove_tables(all)
-    }
-
-    /// Removes the tables that nobody reads any more, together: all at once if asked to, otherwise once they are many.
-    fn remove_tables(&self, all: bool) -> bool {
-        let tables = {
-            let mut obsolete = self.jobs.obsolete.lock();
-            let bytes: u64 = obsolete.iter().map(|meta| meta.bytes()).sum();
-            let lazy = self.mill.appends.as_ref().filter(|_| rows::BLOCK_LAZY.is_on());
-            if !all && lazy.is_some_and(|tuning| bytes < tuning.lazy_delete_bytes) {
-                return false;
-            }
-            std::mem::take(&mut *obsolete)
-        };
-        if tables.is_empty() {
-            return false;
-        }
-        for meta in &tables {
-            self.remove_file(&self.files.table(meta.id), meta.id);
-        }
-        self.counts.jobs.removals.add(1);
-        self.counts.jobs.removed.add(tables.len() as u64);
-        true
-    }
-
-    fn remove_file(&self, path: &Path, id: u64) {
-        match self.files.fs.remove(path) {
-            Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
-            // The next open removes it.
-            Err(error) => tracing::warn!(%error, "an obsolete file stays"),
-        }
-    }
-
-    /// Drops blocks of a table from the cache that no state has any more.
-    fn forget_blocks(&self, run: &SstRun, blocks: Option<&[usize]>) {
-        // If nobody has it open, few of its blocks can be cached, and nobody knows where they lie.
-        let Some(table) = run.held() else { return };
-        let dropped = match blocks.filter(|_| rows::BLOCK_CACHED.is_on()) {
-            Some(blocks) => table.forget(blocks.iter().copied()),
-            None => table.forget(0..table.blocks()),
-        };
-        self.counts.jobs.invalidated.add(dropped);
-    }
-
-    /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
-    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
-        let fits = |spare: &mut Spare| {
-            let bytes = spare.buffer.capacity_bytes() - Buffer::EMPTY_BYTES;
-            // One that was made for a huge batch is not kept.
-            (capacity..capacity + capacity / 8 + 64).contains(&bytes)
-        };
-        match self.jobs.spare.lock().take_if(fits) {
-            Some(spare) => spare.buffer.recycle(log_id),
-            None => {
-                // The block cache makes room first: what is asked for, then what it comes to.
-                self.tables.add_buffer(capacity as u64);
-                let buffer = Buffer::new(capacity, log_id);
-                self.tables.add_buffer((buffer.capacity_bytes() - capacity) as u64);
-                buffer
-            }
-        }
-    }
-
-    /// The block cache has the memory of a buffer that nobody needs.
-    fn drop_spare(&self, spare: Option<Spare>) {
-        let Some(spare) = spare else { return };
-        let bytes = spare.buffer.capacity_bytes() as u64;
-        drop(spare);
-        self.tables.drop_buffer(bytes);
-    }
-
     /// Once a second: takes the pins of cursors that idle on an old state, and lets a spare buffer go that nobody took.
     fn tick(&self) {
         let tick = self.clock.now_ns() / TICK_NS;
         if self.readers.idle_ticks.swap(tick, Ordering::Relaxed) == tick {
             return;
         }
-        let idle = self.jobs.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS);
-        self.drop_spare(idle);
+        self.drop_idle_spare(tick);
         // Cursors that ended have let go of tables that were closed already.
         self.tables.leave_the_rest();
         let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
@@ -573,15 +434,5 @@ impl Inner {
     pub(crate) fn running(&self) -> (usize, usize) {
         let jobs = self.jobs.state.lock();
         (usize::from(jobs.flushing), jobs.compacting)
-    }
-}
-
-impl Dead {
-    fn is_free(&self) -> bool {
-        match self {
-            Dead::Table(run) | Dead::Blocks(run, _) => Arc::strong_count(run) == 1,
-            Dead::Buffer(buffer) => Arc::strong_count(buffer) == 1,
-            Dead::Log(_) => true,
-        }
     }
 }
