@@ -1,9 +1,9 @@
 //! What no new reader can reach, until it is cleaned up behind the last old one.
 //!
-//! 1. A file goes when nobody can ask for it any more: no reader holds the state that has it, or an earlier one in which
-//!    the file was shorter. A reader may open it by its name again at any time.
-//! 2. Tables may be removed together, a while later (BlockDB, IV-C). A crash in between leaves files that nothing names,
-//!    which open removes.
+//! 1. A file goes when nobody can ask for it any more: no reader holds the state that has it, or an earlier one in
+//!    which the file was shorter. A reader may open it by its name again at any time.
+//! 2. Tables may be removed together, a while later (BlockDB, IV-C). A crash in between leaves files that nothing
+//!    names, which open removes.
 //! 3. A flushed buffer's memory is kept for the next one.
 
 use super::TICK_NS;
