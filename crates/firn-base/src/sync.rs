@@ -18,12 +18,12 @@ pub use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 #[cfg(not(shuttle))]
 pub use parking_lot::{Condvar, Mutex, MutexGuard};
 #[cfg(not(shuttle))]
-pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
+pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
 
 #[cfg(shuttle)]
 pub use pointer::{ArcSwap, ArcSwapOption, Guard};
 #[cfg(shuttle)]
-pub use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
+pub use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
 #[cfg(shuttle)]
 pub use watched::{Condvar, Mutex, MutexGuard};
 

@@ -31,7 +31,7 @@ const EXTRA: [&str; 10] = [
 impl Firn {
     /// Every profile there is.
     pub fn all() -> Vec<Box<dyn Engine>> {
-        vec![Box::new(Firn(Profile::Classic))]
+        Profile::ALL.into_iter().map(|profile| Box::new(Firn(profile)) as Box<dyn Engine>).collect()
     }
 
     fn options(&self, setup: &Setup) -> Result<Options> {

@@ -27,6 +27,8 @@ pub enum OpenMode {
     CreateDirect,
     /// An existing file, to read and append to through the page cache. Never truncates.
     Append,
+    /// An existing file, to read and append to past the page cache where the file system can. Never truncates.
+    AppendDirect,
 }
 
 /// One open file.

@@ -7,11 +7,12 @@ use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
-use firndb::{Codec, Durability, Environment, Options, PmConfig, Profile};
+use firndb::{ByLevel, Codec, Durability, Environment, Options, PmConfig, Profile, Tuning};
 use std::sync::Arc;
 
 /// What a database may be: its profile, and whether it has a pool. Suites draw from these, each as likely.
-pub const KINDS: [(Profile, bool); 2] = [(Profile::Classic, false), (Profile::Classic, true)];
+pub const KINDS: [(Profile, bool); 4] =
+    [(Profile::Classic, false), (Profile::Classic, true), (Profile::Block, false), (Profile::Block, true)];
 
 /// What stays the same over a run's crashes.
 #[derive(Debug, Clone)]
@@ -38,13 +39,18 @@ pub struct Setup {
     pub filter_bits: u32,
     /// Tables kept open.
     pub max_open_files: usize,
+    /// Whether tables grow whenever they may, rather than when it pays.
+    pub eager_appends: bool,
 }
 
 impl Setup {
     /// A setup by the seed.
     pub fn random(random: &mut Seed) -> Setup {
         let one_of = |random: &mut Seed, all: &[u64]| all[random.below(all.len() as u64) as usize];
-        let (profile, pool) = KINDS[random.below(KINDS.len() as u64) as usize];
+        let pool = random.below(2) == 1;
+        // Drawn aside, so that a seed that was worth keeping does the same with every profile that is added.
+        let mut aside = random.clone();
+        let profile = Profile::ALL[aside.below(Profile::ALL.len() as u64) as usize];
         Setup {
             profile,
             pool,
@@ -57,6 +63,7 @@ impl Setup {
             compression: if random.one_in(2) { Codec::Lz4 } else { Codec::None },
             filter_bits: one_of(random, &[0, 10]) as u32,
             max_open_files: one_of(random, &[2, 1000]) as usize,
+            eager_appends: profile == Profile::Block && aside.one_in(2),
         }
     }
 
@@ -74,7 +81,22 @@ impl Setup {
             compression: Codec::Lz4,
             filter_bits: 10,
             max_open_files: 1000,
+            eager_appends: false,
         }
+    }
+
+    fn tuning(&self) -> Tuning {
+        let mut tuning = Tuning::default();
+        tuning.block.lazy_delete_bytes = 40 << 10;
+        if self.eager_appends {
+            let block = &mut tuning.block;
+            block.live_tables_max = ByLevel { middle: 8.0, last: 8.0 };
+            block.live_share_min = ByLevel { middle: 0.1, last: 0.1 };
+            block.dirty_share_max = ByLevel { middle: 1.0, last: 1.0 };
+            block.filter_reserve_percent = ByLevel { middle: 100, last: 100 };
+            block.dead_share_max = 2.0;
+        }
+        tuning
     }
 
     /// The file system to begin with.
@@ -92,6 +114,7 @@ impl Setup {
             max_open_files: self.max_open_files,
             direct_io: self.direct,
             profile: self.profile,
+            tuning: self.tuning(),
             // The memory stands in for whatever this names.
             pm: memory.map(|_| PmConfig::volatile(0)),
             environment: Environment {

@@ -29,6 +29,12 @@ pub static SUITES: &[Suite] = &[
         run: joint::joint,
     },
     Suite {
+        name: "block_append",
+        about: "one cut of a database with several levels whose tables grow, and again in its recovery",
+        seeds: |tier| tier.scale(50),
+        run: joint::block_append,
+    },
+    Suite {
         name: "creation_cut",
         about: "creating a database, cut any number of times",
         seeds: |tier| tier.scale(200),
@@ -241,7 +247,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "metamorphic",
         about: "the same operations under six option sets and every kind, with restarts and faults",
-        seeds: |tier| if tier == Tier::Ci { 60 } else { 6 },
+        seeds: |tier| if tier == Tier::Ci { 30 } else { 4 },
         run: metamorphic::metamorphic,
     },
     Suite {

@@ -16,6 +16,11 @@ fn joint() {
 }
 
 #[test]
+fn block_append() {
+    suite("block_append");
+}
+
+#[test]
 fn creation_cut() {
     suite("creation_cut");
 }

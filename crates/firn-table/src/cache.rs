@@ -75,6 +75,11 @@ impl BlockCache {
         self.cache.get(&(file, place)).inspect(|_| self.hits.add(1))
     }
 
+    /// Whether the block at `offset` of `file` is here, for who wants to know before asking for it.
+    pub(crate) fn contains(&self, file: u64, offset: u64) -> bool {
+        self.cache.peek(&(file, offset)).is_some()
+    }
+
     /// Keeps `block`, dropping others if needed.
     pub fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
         self.cache.insert((file, offset), block);

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+pub mod rows;
 pub mod sites;
 pub mod sst;
 mod value;

@@ -6,21 +6,25 @@
 //! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`,
 //!    which only a reopen can mend.
 
+mod graveyard;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
+mod sub_tasks;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests;
 
+pub(crate) use self::graveyard::Dead;
+use self::graveyard::Graveyard;
+use self::sub_tasks::SubTasks;
 use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;
 use crate::iter::revoke_if_idle;
-use crate::manifest::TableMeta;
-use crate::mill;
+use crate::mill::{self, Around};
 use crate::pace::Pace;
-use crate::plan::{Plan, Reason};
+use crate::plan::{How, Plan, Reason};
 use crate::shape::{self, Facts};
 use crate::sst_run::SstRun;
 use crate::state::ReadState;
@@ -34,8 +38,6 @@ use std::time::Duration;
 /// Pause before a failed action is tried again.
 const RETRY_NS: u64 = 250_000_000;
 const TICK_NS: u64 = 1_000_000_000;
-/// A spare buffer is let go after so many ticks.
-const SPARE_TICKS: u64 = 1;
 
 /// What runs, and what waits to be cleaned up.
 pub(crate) struct Jobs {
@@ -44,9 +46,9 @@ pub(crate) struct Jobs {
     error: ArcSwapOption<Error>,
     /// A table that cost too many fruitless reads, and its level.
     seek: Mutex<Option<(usize, u64)>>,
-    graveyard: Mutex<Vec<Dead>>,
-    /// A flushed buffer whose memory the next one takes.
-    spare: Mutex<Option<Spare>>,
+    graveyard: Graveyard,
+    /// Compactions whose sub-tasks any worker may take.
+    shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) pace: Pace,
     /// Counts finished actions, and wakes those who wait for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
@@ -62,25 +64,10 @@ struct JobState {
     retry_at_ns: u64,
 }
 
-/// What no new reader can reach, kept until the last old one has gone.
-pub(crate) enum Dead {
-    Table(Arc<SstRun>),
-    Buffer(Arc<Buffer>),
-    Log(u64),
-}
-
-/// A buffer that nothing uses, and when it came to that.
-struct Spare {
-    buffer: Buffer,
-    tick: u64,
-}
-
-/// An action that was picked, with what it has to know of the state: not the state, whose buffers and tables would stay
-/// as long as the action takes.
+/// An action that was picked, with what it has to know of the state.
 struct Job {
     plan: Plan,
-    /// The tables of each level below the output's.
-    deeper: Vec<Vec<Arc<TableMeta>>>,
+    around: Around,
 }
 
 impl Jobs {
@@ -90,8 +77,8 @@ impl Jobs {
             state: Mutex::default(),
             error: ArcSwapOption::default(),
             seek: Mutex::default(),
-            graveyard: Mutex::default(),
-            spare: Mutex::default(),
+            graveyard: Graveyard::default(),
+            shared: Mutex::default(),
             pace,
             progress: Default::default(),
         }
@@ -101,13 +88,17 @@ impl Jobs {
 impl Work for Inner {
     fn step(&self) -> bool {
         self.tick();
-        let cleaned = self.drain_log() | self.remove_obsolete();
+        let cleaned = self.drain_log() | self.remove_obsolete(false);
+        if self.help_compaction() {
+            return true;
+        }
         match self.start(true) {
             Some(job) => {
                 self.perform(job);
                 true
             }
-            None => cleaned,
+            // There is time for what was put off.
+            None => cleaned | self.remove_obsolete(true),
         }
     }
 
@@ -131,7 +122,7 @@ impl Inner {
     }
 
     /// Picks the next action and marks what it takes. `compactions` says whether other than flushes are wanted.
-    fn start(&self, compactions: bool) -> Option<Job> {
+    fn start(&self, compactions: bool) -> Option<Arc<Job>> {
         if self.read_only || self.closed.load(Ordering::Acquire) {
             return None;
         }
@@ -155,11 +146,13 @@ impl Inner {
             flushing: jobs.flushing,
             visible: self.commit.visible(),
             seek: *self.jobs.seek.lock(),
+            appends: self.mill.appends.is_some(),
+            dead_share_max: self.options.tuning.block.dead_share_max,
         };
         shape::pick(state, &facts).filter(|plan| plan.reason == Reason::Flush || (compactions && !jobs.manual))
     }
 
-    fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Job {
+    fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
         match plan.reason {
             Reason::Flush => jobs.flushing = true,
             _ => jobs.compacting += 1,
@@ -168,13 +161,13 @@ impl Inner {
             *self.jobs.seek.lock() = None;
         }
         jobs.busy.extend(plan.tables.iter().map(|(_, run)| run.meta.id));
-        let deeper = state.parts[plan.part].metas_below(plan.level);
-        Job { plan, deeper }
+        let around = Around::new(&state.parts[plan.part], plan.level);
+        Arc::new(Job { plan, around })
     }
 
     /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind
     /// it.
-    fn unmark(&self, job: Job) {
+    fn unmark(&self, job: Arc<Job>) {
         let reason = job.plan.reason;
         let ids: Vec<u64> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
         drop(job);
@@ -189,7 +182,7 @@ impl Inner {
     }
 
     /// Runs an action and installs what it made.
-    fn perform(&self, job: Job) {
+    fn perform(&self, job: Arc<Job>) {
         let part = job.plan.part;
         let result = self.run_and_install(&job);
         self.unmark(job);
@@ -201,32 +194,40 @@ impl Inner {
         self.open_ahead(part, &installed);
     }
 
-    fn run_and_install(&self, job: &Job) -> Result<Vec<u64>> {
+    fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let work = mill::run(&job.plan, &job.deeper, &snapshots, &self.mill);
         let mut slept_ns = 0;
-        let made = match job.plan.reason {
-            Reason::Flush => block_on(work)?,
-            _ => block_on_with(work, || {
-                self.flush_if_due();
-                slept_ns += self.jobs.pace.wait(|| {
-                    self.flush_if_due();
-                    !self.mill.stop.load(Ordering::Relaxed)
-                });
-            })?,
+        let made = if job.plan.how == How::Append {
+            let (made, slept) = self.run_sub_tasks(job, snapshots)?;
+            slept_ns = slept;
+            made
+        } else {
+            let work = mill::run(&job.plan, &job.around, &snapshots, &self.mill);
+            match job.plan.reason {
+                Reason::Flush => block_on(work)?,
+                _ => block_on_with(work, || slept_ns += self.yield_point())?,
+            }
         };
         self.install(&job.plan, made, start_ns + slept_ns)
     }
 
-    /// Called at the yield points of a merge.
+    /// What a merge lets happen every few entries. Returns the nanoseconds that it slept for its pace.
+    fn yield_point(&self) -> u64 {
+        self.flush_if_due();
+        self.jobs.pace.wait(|| {
+            self.flush_if_due();
+            !self.mill.stop.load(Ordering::Relaxed)
+        })
+    }
+
     fn flush_if_due(&self) {
         self.drain_log();
         let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
         if let Some(job) = due.then(|| self.start(false)).flatten() {
             self.perform(job);
             // The merge around this may go on for long.
-            self.remove_obsolete();
+            self.remove_obsolete(false);
         }
     }
 
@@ -252,6 +253,9 @@ impl Inner {
             None => return,
         };
         drop(jobs);
+        if matches!(&event, Event::BackgroundError { error } if error.kind() == ErrorKind::NoSpace) {
+            self.remove_obsolete(true);
+        }
         self.emit(&event);
     }
 
@@ -279,83 +283,13 @@ impl Inner {
         }
     }
 
-    /// Hands over what no new reader can reach.
-    pub(crate) fn bury(&self, dead: impl IntoIterator<Item = Dead>) {
-        self.jobs.graveyard.lock().extend(dead);
-    }
-
-    /// Removes what the last reader has let go of. True if there was any.
-    pub(crate) fn remove_obsolete(&self) -> bool {
-        let mut ready = Vec::new();
-        {
-            let mut graveyard = self.jobs.graveyard.lock();
-            let mut i = 0;
-            while i < graveyard.len() {
-                if graveyard[i].is_free() { ready.push(graveyard.swap_remove(i)) } else { i += 1 }
-            }
-        }
-        let any = !ready.is_empty();
-        for dead in ready {
-            let (path, id) = match dead {
-                Dead::Table(run) => (self.files.table(run.meta.id), run.meta.id),
-                Dead::Log(id) => (self.files.log(id), id),
-                Dead::Buffer(buffer) => {
-                    let tick = self.clock.now_ns() / TICK_NS;
-                    let before = std::mem::replace(
-                        &mut *self.jobs.spare.lock(),
-                        Arc::into_inner(buffer).map(|buffer| Spare { buffer, tick }),
-                    );
-                    self.drop_spare(before);
-                    continue;
-                }
-            };
-            match self.files.fs.remove(&path) {
-                Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
-                // The next open removes it.
-                Err(error) => tracing::warn!(%error, "an obsolete file stays"),
-            }
-        }
-        if any {
-            self.tables.sweep();
-        }
-        any
-    }
-
-    /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
-    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
-        let fits = |spare: &mut Spare| {
-            let bytes = spare.buffer.capacity_bytes() - Buffer::EMPTY_BYTES;
-            // One that was made for a huge batch is not kept.
-            (capacity..capacity + capacity / 8 + 64).contains(&bytes)
-        };
-        match self.jobs.spare.lock().take_if(fits) {
-            Some(spare) => spare.buffer.recycle(log_id),
-            None => {
-                // The block cache makes room first: what is asked for, then what it comes to.
-                self.tables.add_buffer(capacity as u64);
-                let buffer = Buffer::new(capacity, log_id);
-                self.tables.add_buffer((buffer.capacity_bytes() - capacity) as u64);
-                buffer
-            }
-        }
-    }
-
-    /// The block cache has the memory of a buffer that nobody needs.
-    fn drop_spare(&self, spare: Option<Spare>) {
-        let Some(spare) = spare else { return };
-        let bytes = spare.buffer.capacity_bytes() as u64;
-        drop(spare);
-        self.tables.drop_buffer(bytes);
-    }
-
     /// Once a second: takes the pins of cursors that idle on an old state, and lets a spare buffer go that nobody took.
     fn tick(&self) {
         let tick = self.clock.now_ns() / TICK_NS;
         if self.readers.idle_ticks.swap(tick, Ordering::Relaxed) == tick {
             return;
         }
-        let idle = self.jobs.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS);
-        self.drop_spare(idle);
+        self.drop_idle_spare(tick);
         // Cursors that ended have let go of tables that were closed already.
         self.tables.leave_the_rest();
         let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
@@ -393,7 +327,7 @@ impl Inner {
         }
     }
 
-    fn wait_or_fail(&self, seen: u64) -> Result<()> {
+    pub(crate) fn wait_or_fail(&self, seen: u64) -> Result<()> {
         const WAIT: Duration = Duration::from_millis(20);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::invalid("the database was closed"));
@@ -419,7 +353,7 @@ impl Inner {
                 still && self.pick(&self.state.load(), &jobs, true).is_none()
             };
             if idle {
-                self.remove_obsolete();
+                self.remove_obsolete(true);
                 return Ok(());
             }
             self.wait_or_fail(seen)?;
@@ -469,7 +403,7 @@ impl Inner {
             }
         }
         self.update_stall();
-        self.remove_obsolete();
+        self.remove_obsolete(true);
         Ok(())
     }
 
@@ -480,7 +414,7 @@ impl Inner {
         state.parts[0].tables().filter(|(_, run)| meets(run)).map(|(level, _)| level).max().unwrap_or(0)
     }
 
-    fn start_manual(&self, level: usize, range: (&[u8], Option<&[u8]>), after: Option<&[u8]>) -> Option<Job> {
+    fn start_manual(&self, level: usize, range: (&[u8], Option<&[u8]>), after: Option<&[u8]>) -> Option<Arc<Job>> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
         let facts = Facts {
@@ -489,6 +423,8 @@ impl Inner {
             flushing: jobs.flushing,
             visible: self.commit.visible(),
             seek: None,
+            appends: false,
+            dead_share_max: f64::INFINITY,
         };
         let plan = shape::pick_manual(&state, level, range, after, &facts)?;
         Some(self.mark(&mut jobs, plan, &state))
@@ -498,15 +434,5 @@ impl Inner {
     pub(crate) fn running(&self) -> (usize, usize) {
         let jobs = self.jobs.state.lock();
         (usize::from(jobs.flushing), jobs.compacting)
-    }
-}
-
-impl Dead {
-    fn is_free(&self) -> bool {
-        match self {
-            Dead::Table(run) => Arc::strong_count(run) == 1,
-            Dead::Buffer(buffer) => Arc::strong_count(buffer) == 1,
-            Dead::Log(_) => true,
-        }
     }
 }

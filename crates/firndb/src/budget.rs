@@ -22,6 +22,8 @@ pub(crate) struct Budget {
     pub(crate) shared_bytes: Option<u64>,
     /// Bytes read at once from each input of a merge.
     pub(crate) stretch_bytes: usize,
+    /// Bytes that a merge may hold of what comes in while it looks where it goes.
+    pub(crate) hold_bytes: usize,
     /// Bytes written at once.
     pub(crate) io_bytes: usize,
     /// The largest batch.
@@ -80,6 +82,7 @@ impl Budget {
             open_tables_bytes: open_tables,
             shared_bytes: options.block_cache_bytes.is_none().then_some(shared),
             stretch_bytes: stretch as usize,
+            hold_bytes: (io / 8) as usize,
             io_bytes: (io / 16).clamp(4 * block, options.limits.io_bytes as u64) as usize,
             batch_bytes_max: (limit / 4) as usize,
         })

@@ -6,7 +6,7 @@
 //! 4. write the copy's manifest, and last its CURRENT.
 //!
 //! A crash leaves a directory without CURRENT, which is no database. The source loses nothing at any time. Linked
-//! tables are marked shared in the source's manifest: nothing is ever appended to them.
+//! tables are marked shared in both manifests: nothing is ever appended to them.
 
 use crate::db::Inner;
 use crate::files::Files;
@@ -36,7 +36,7 @@ impl Inner {
             return Err(Error::invalid(format!("{} is not empty; a checkpoint needs a new directory", dir.display())));
         }
         let point = self.readers.snapshots.register(&self.commit.visible);
-        let state = self.state.load_full();
+        let state = self.share_tables()?;
         // A table may hold more than the read point sees; then the copy shows all that is older than its newest entry.
         let flushed = state.parts.iter().flat_map(|part| part.tables()).map(|(_, run)| run.meta.seqno_max).max();
         let seqno = point.seqno.max(flushed.unwrap_or_default());
@@ -54,6 +54,19 @@ impl Inner {
         self.write_manifest(&state, seqno, buffered, &files)
     }
 
+    /// A state of tables none of which grows any more: what an append wrote to a linked file would be behind the end
+    /// that the copy knows, where the copy's own appends go.
+    fn share_tables(&self) -> Result<Arc<ReadState>> {
+        loop {
+            let seen = self.progress();
+            let state = self.state.load_full();
+            if state.parts.iter().flat_map(|part| part.tables()).all(|(_, run)| run.share()) {
+                return Ok(state);
+            }
+            self.wait_or_fail(seen)?;
+        }
+    }
+
     fn fresh_uuid(&self, uuid: &mut [u8; 16]) {
         let mut seed = if self.clock.is_manual() { Seed::new(self.next_file_id()) } else { Seed::from_entropy() };
         seed.fill(uuid);
@@ -64,9 +77,9 @@ impl Inner {
         let children = state.parts.iter().flat_map(|part| &part.buffers).map(|buffer| RunIter::Buffer(buffer.iter()));
         let id = self.next_file_id();
         let context = MillContext::new(files, &self.counts.io, &self.options, &self.budget, id);
-        let output = Output { cause: Cause::Maintenance, split: false, seqno_max: seqno };
+        let output = Output { seqno_max: seqno, ..Output::new(Cause::Maintenance, false) };
         let below = Below::new(0, state.parts[0].metas_below(0));
-        block_on(write_tables(MergeIter::new(children.collect()), &[seqno], below, output, &context))
+        block_on(write_tables(MergeIter::at_first(children.collect())?, &[seqno], below, output, &context))
     }
 
     /// Notes in the source's manifest that the linked tables have a second name.
@@ -104,7 +117,7 @@ impl Inner {
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(seqno),
             add: linked
-                .map(|(level, run)| (level, TableMeta::clone(&run.meta)))
+                .map(|(level, run)| (level, TableMeta { shared: true, ..TableMeta::clone(&run.meta) }))
                 .chain(buffered.into_iter().map(|table| (0, table)))
                 .collect(),
             ..Edit::default()

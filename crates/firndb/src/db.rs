@@ -409,7 +409,7 @@ impl Inner {
         self.executor.stop();
         let result = if self.read_only { Ok(()) } else { self.close_log() };
         let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));
-        self.remove_obsolete();
+        self.remove_obsolete(true);
         *self.lock.lock() = None;
         result
     }

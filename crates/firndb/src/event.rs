@@ -40,6 +40,21 @@ pub enum Event {
         /// Time taken.
         elapsed: Duration,
     },
+    /// A compaction chose how a table takes what comes from above. Only profiles whose tables may grow have a choice.
+    GrainChosen {
+        /// The table's level.
+        level: usize,
+        /// The table's file.
+        table: u64,
+        /// Whether blocks are appended to it; otherwise it is written anew.
+        block_grained: bool,
+        /// The rule that decided.
+        because: &'static str,
+        /// Blocks that are written in any case.
+        dirty_blocks: usize,
+        /// All its blocks.
+        blocks: usize,
+    },
     /// A log ended and another began.
     LogRotated {
         /// The new log's id.

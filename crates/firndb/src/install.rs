@@ -11,7 +11,7 @@ use crate::background::Dead;
 use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;
-use crate::mill::Made;
+use crate::mill::{Grain, Made};
 use crate::plan::{How, Plan, Reason};
 use firn_base::sync::Ordering;
 use firn_base::{ErrorKind, Result};
@@ -22,13 +22,16 @@ impl Inner {
     /// Makes what `plan` made part of the state, and returns the ids of its tables. If it cannot be recorded, removes
     /// it again.
     pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<Vec<u64>> {
-        let Made { mut edit, created } = made;
-        let bytes_out: u64 = edit.add.iter().map(|(_, table)| table.bytes()).sum();
+        let Made { mut edit, created, grown, choices, bytes_in, bytes_out } = made;
         let ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = &plan.buffer {
             edit.log_floor = self.log_behind(plan.part, buffer);
             edit.last_seqno = buffer.frozen_at();
+        }
+        for (_, table) in &mut edit.add {
+            // A checkpoint may have linked it meanwhile.
+            table.shared |= manifest.version().tables().any(|known| known.id == table.id && known.shared);
         }
         edit.next_file_id = Some(self.mill.next_file_id.load(Ordering::Relaxed));
         let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
@@ -39,6 +42,7 @@ impl Inner {
                 for id in created {
                     let _left = self.files.fs.remove(&self.files.table(id));
                 }
+                grown.iter().for_each(|(run, _)| run.end_append());
             }
             return Err(error);
         }
@@ -54,9 +58,23 @@ impl Inner {
         drop(manifest);
         self.logs.floor.store(floor, Ordering::Release);
         let logs = logs_before.into_iter().filter(|&id| id < floor).map(Dead::Log);
-        let tables = plan.tables.iter().filter(|_| plan.how == How::Copy).map(|(_, run)| Dead::Table(run.clone()));
-        self.bury(logs.chain(tables).chain(plan.buffer.clone().map(Dead::Buffer)));
-        self.report(plan, (ids.len(), bytes_out), start_ns);
+        // What was moved or grew has its file still.
+        let gone = plan.tables.iter().filter(|(_, run)| !ids.contains(&run.meta.id));
+        let tables = gone.map(|(_, run)| Dead::Table(run.clone()));
+        let blocks = grown.into_iter().map(|(run, blocks)| Dead::Blocks(run, blocks));
+        self.bury(logs.chain(tables).chain(blocks).chain(plan.buffer.clone().map(Dead::Buffer)));
+        self.counts.jobs.chose(plan.level, &choices);
+        for choice in &choices {
+            self.emit(&Event::GrainChosen {
+                level: plan.level,
+                table: choice.table,
+                block_grained: choice.grain == Grain::Block,
+                because: choice.because,
+                dirty_blocks: choice.dirty_blocks,
+                blocks: choice.blocks,
+            });
+        }
+        self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns);
         Ok(ids)
     }
 
@@ -80,7 +98,7 @@ impl Inner {
         buffers.get(at.checked_sub(1)?).map(|newer| newer.log_id)
     }
 
-    fn report(&self, plan: &Plan, (tables_out, bytes_out): (usize, u64), start_ns: u64) {
+    fn report(&self, plan: &Plan, tables_out: usize, (bytes_in, bytes_out): (u64, u64), start_ns: u64) {
         let elapsed_ns = self.clock.now_ns() - start_ns;
         let elapsed = Duration::from_nanos(elapsed_ns);
         if plan.reason == Reason::Flush {
@@ -97,13 +115,13 @@ impl Inner {
             self.stall.drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
         }
         let moved = plan.how == How::Move;
-        self.counts.jobs.compacted(plan, moved, bytes_out, elapsed_ns);
+        self.counts.jobs.compacted(plan, moved, (bytes_in, bytes_out), elapsed_ns);
         self.emit(&Event::Compacted {
             from_level,
             level: plan.level,
             tables_in: plan.tables.len(),
             tables_out,
-            bytes_in: plan.input_bytes(),
+            bytes_in,
             bytes_out,
             moved,
             elapsed,

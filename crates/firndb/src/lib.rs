@@ -43,6 +43,7 @@ pub mod proof;
 mod read;
 mod recover;
 mod repair;
+pub mod rows;
 mod run_iter;
 mod shape;
 pub mod sites;
@@ -51,6 +52,7 @@ mod sst_run;
 mod stall;
 mod state;
 mod stats;
+mod tuning;
 mod verify;
 mod write;
 
@@ -68,4 +70,5 @@ pub use snapshot::Snapshot;
 pub use stats::{
     BackgroundStats, CauseStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
+pub use tuning::{BlockTuning, ByLevel, Tuning};
 pub use verify::VerifyReport;

@@ -1,6 +1,7 @@
 //! What a user chooses when opening a database, and per operation.
 
 use crate::event::EventListener;
+use crate::tuning::Tuning;
 use firn_base::clock::Clock;
 use firn_base::exec::Executor;
 use firn_base::{Error, Limits, Result};
@@ -18,33 +19,47 @@ pub enum Profile {
     /// Log, DRAM skiplist, level-0 tables, leveled compaction: the baseline that runs anywhere.
     #[default]
     Classic,
+    /// As `Classic`, but compaction writes only the blocks that keys from above fall into, behind the table's old end
+    /// (BlockDB, ICDE 2022).
+    Block,
 }
 
 impl Profile {
     pub(crate) fn number(self) -> u8 {
         match self {
             Profile::Classic => 0,
+            Profile::Block => 1,
+        }
+    }
+
+    /// All that this version has.
+    pub const ALL: [Profile; 2] = [Profile::Classic, Profile::Block];
+
+    fn name(self) -> &'static str {
+        match self {
+            Profile::Classic => "classic",
+            Profile::Block => "block",
         }
     }
 
     pub(crate) fn from_number(number: u8) -> Option<Profile> {
-        (number == 0).then_some(Profile::Classic)
+        Profile::ALL.into_iter().find(|profile| profile.number() == number)
     }
 }
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("classic")
+        f.write_str(self.name())
     }
 }
 
 impl FromStr for Profile {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "classic" => Ok(Profile::Classic),
-            _ => Err(Error::invalid(format!("unknown profile `{text}`: this version has `classic`"))),
-        }
+        Profile::ALL
+            .into_iter()
+            .find(|profile| profile.name() == text)
+            .ok_or_else(|| Error::invalid(format!("unknown profile `{text}`: this version has `classic` and `block`")))
     }
 }
 
@@ -118,6 +133,8 @@ pub struct Options {
     pub listener: Option<Arc<dyn EventListener>>,
     /// Sizes that shape the engine, for experiments and tests. Default: [`Limits::default`].
     pub limits: Limits,
+    /// Numbers of the designs, for experiments. Default: those of the papers.
+    pub tuning: Tuning,
     /// Where files, time and threads come from. Default: the operating system.
     pub environment: Environment,
 }
@@ -152,6 +169,7 @@ impl Default for Options {
             pm: None,
             listener: None,
             limits: Limits::default(),
+            tuning: Tuning::default(),
             environment: Environment::default(),
         }
     }

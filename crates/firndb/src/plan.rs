@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub(crate) enum How {
     /// Entries are merged and copied into new tables.
     Copy,
+    /// Each table of the output's level takes what falls into it, by an append or by being written anew.
+    Append,
     /// The one input goes down a level as it is: no entry is read.
     Move,
 }
@@ -22,6 +24,8 @@ pub(crate) enum Reason {
     Size,
     /// A table cost too many fruitless reads.
     Seeks,
+    /// Dead bytes are over their limit.
+    Space,
     /// A user asked.
     Manual,
 }
@@ -40,9 +44,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Bytes that it reads from tables.
+    /// Bytes of its tables.
     pub(crate) fn input_bytes(&self) -> u64 {
-        self.tables.iter().map(|(_, run)| run.meta.bytes()).sum()
+        self.tables.iter().map(|(_, run)| run.meta.live_bytes()).sum()
+    }
+
+    /// Its tables on the output's level.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Arc<SstRun>> {
+        self.tables.iter().filter(|(level, _)| *level == self.level).map(|(_, run)| run)
     }
 
     /// The level that the inputs come from.

@@ -81,6 +81,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Db> 
 }
 
 fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
+    options.tuning.block.check()?;
     let budget = Budget::new(&options)?;
     options.compression.check()?;
     let clock = options.environment.clock.clone().unwrap_or_else(Clock::system);

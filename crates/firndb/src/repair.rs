@@ -235,8 +235,8 @@ impl Repair {
     }
 
     fn keep_buffer(&mut self, buffer: &Arc<Buffer>) -> Result<()> {
-        let merge = MergeIter::new(vec![RunIter::Buffer(buffer.iter())]);
-        let output = Output { cause: Cause::Maintenance, split: true, seqno_max: SeqNo::MAX };
+        let merge = MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?;
+        let output = Output::new(Cause::Maintenance, true);
         // Something may lie below: tombstones stay.
         let metas = block_on(write_tables(merge, &[SeqNo(0)], Below::nothing(), output, &self.mill))?;
         for meta in metas {
@@ -251,8 +251,8 @@ impl Repair {
         let access = Access::Streaming { bytes: self.mill.stretch_bytes, cause: Cause::Maintenance };
         let children = self.inputs.iter().map(|table| RunIter::Sst(Box::new(table.iter(access)))).collect();
         let level = self.options.limits.levels - 1;
-        let output = Output { cause: Cause::Maintenance, split: true, seqno_max: SeqNo::MAX };
-        let merge = MergeIter::new(children);
+        let output = Output::new(Cause::Maintenance, true);
+        let merge = MergeIter::at_first(children)?;
         let metas = block_on(write_tables(merge, &[SeqNo::MAX], Below::nothing(), output, &self.mill))?;
         self.report.entries = metas.iter().map(|meta| meta.entries).sum();
         let newest = metas.iter().map(|meta| meta.seqno_max).max().unwrap_or_default();

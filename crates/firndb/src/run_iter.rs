@@ -8,6 +8,39 @@ use firn_table::sst::{Access, SstIter};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+/// Entries in internal key order, one behind the other: what a merge makes tables of.
+pub(crate) trait Entries {
+    /// Whether there is one.
+    fn valid(&self) -> bool;
+    fn key(&self) -> &[u8];
+    fn tag(&self) -> Tag;
+    fn value(&self) -> &[u8];
+    /// Goes to the next. REQUIRES: `valid`.
+    fn next(&mut self) -> Result<()>;
+}
+
+impl Entries for MergeIter {
+    fn valid(&self) -> bool {
+        MergeIter::valid(self)
+    }
+
+    fn key(&self) -> &[u8] {
+        MergeIter::key(self)
+    }
+
+    fn tag(&self) -> Tag {
+        MergeIter::tag(self)
+    }
+
+    fn value(&self) -> &[u8] {
+        MergeIter::value(self)
+    }
+
+    fn next(&mut self) -> Result<()> {
+        MergeIter::next(self)
+    }
+}
+
 /// A cursor over one run, or over the runs of a sorted level one behind the other.
 pub(crate) enum RunIter {
     Buffer(BufferIter),
@@ -176,6 +209,13 @@ pub(crate) struct MergeIter {
 impl MergeIter {
     pub(crate) fn new(children: Vec<RunIter>) -> MergeIter {
         MergeIter { heap: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
+    }
+
+    /// On the first entry of all.
+    pub(crate) fn at_first(children: Vec<RunIter>) -> Result<MergeIter> {
+        let mut merge = MergeIter::new(children);
+        merge.first()?;
+        Ok(merge)
     }
 
     fn top(&self) -> Option<&RunIter> {

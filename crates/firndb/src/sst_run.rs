@@ -18,7 +18,7 @@ mod tests;
 
 use crate::files::Files;
 use crate::manifest::TableMeta;
-use firn_base::sync::{ArcSwapOption, AtomicBool, AtomicI64, AtomicU64, Guard, Mutex, Ordering};
+use firn_base::sync::{ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering};
 use firn_base::{Result, count::Counter};
 use firn_fs::OpenMode;
 use firn_table::sst::{Sst, TableContext};
@@ -32,10 +32,16 @@ pub(crate) struct SstRun {
     /// The table as it was last opened, which a reader may hold though it was closed. Locked while it is opened.
     opened: Mutex<Weak<Sst>>,
     used: AtomicBool,
+    /// Whether its file may grow: [`FREE`], [`APPENDING`] or [`SHARED`].
+    growth: AtomicU8,
     /// Fruitless reads that it may still cost before it is due for compaction.
     seeks_left: AtomicI64,
     cache: Arc<TableCache>,
 }
+
+const FREE: u8 = 0;
+const APPENDING: u8 = 1;
+const SHARED: u8 = 2;
 
 /// An open table, borrowed without counting.
 pub(crate) struct OpenTable(Guard<Option<Arc<Sst>>>);
@@ -53,12 +59,14 @@ impl std::ops::Deref for OpenTable {
 
 impl SstRun {
     pub(crate) fn new(meta: Arc<TableMeta>, cache: Arc<TableCache>) -> SstRun {
-        let seeks = (meta.bytes() / cache.seek_charge_bytes).max(100);
+        let seeks = (meta.live_bytes() / cache.seek_charge_bytes).max(100);
+        let growth = AtomicU8::new(if meta.shared { SHARED } else { FREE });
         SstRun {
             meta,
             table: ArcSwapOption::empty(),
             opened: Mutex::new(Weak::new()),
             used: AtomicBool::new(false),
+            growth,
             seeks_left: AtomicI64::new(seeks as i64),
             cache,
         }
@@ -98,6 +106,27 @@ impl SstRun {
     /// Charges a read that found nothing. True once the allowance is used up (and each time after).
     pub(crate) fn charge_seek(&self) -> bool {
         self.seeks_left.fetch_sub(1, Ordering::Relaxed) <= 1
+    }
+
+    /// Takes the right to append to its file; false if an append runs, or the file is shared.
+    pub(crate) fn begin_append(&self) -> bool {
+        self.growth.compare_exchange(FREE, APPENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Gives the right back, where the append came to nothing.
+    pub(crate) fn end_append(&self) {
+        self.growth.store(FREE, Ordering::Release);
+    }
+
+    /// Nothing is appended to its file from now on. False if an append runs.
+    pub(crate) fn share(&self) -> bool {
+        let shared = self.growth.compare_exchange(FREE, SHARED, Ordering::AcqRel, Ordering::Acquire);
+        shared.is_ok() || shared == Err(SHARED)
+    }
+
+    /// The table, if anyone has it open.
+    pub(crate) fn held(&self) -> Option<Arc<Sst>> {
+        self.table.load_full().or_else(|| self.opened.lock().upgrade())
     }
 
     fn close(&self) {

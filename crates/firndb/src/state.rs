@@ -79,6 +79,16 @@ impl Part {
         Part { buffers: self.buffers.clone(), levels: (0..levels.max(version.levels.len())).map(level).collect() }
     }
 
+    /// The last level that holds any table; 0 if none does.
+    pub(crate) fn last_level(&self) -> usize {
+        self.levels.iter().rposition(|level| !level.runs.is_empty()).unwrap_or(0)
+    }
+
+    /// (dead bytes, live bytes) of all tables.
+    pub(crate) fn dead_and_live(&self) -> (u64, u64) {
+        self.tables().fold((0, 0), |(dead, live), (_, run)| (dead + run.meta.dead_bytes, live + run.meta.live_bytes()))
+    }
+
     /// All tables, from the top down.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<SstRun>)> {
         self.levels.iter().enumerate().flat_map(|(i, level)| level.runs.iter().map(move |run| (i, run)))
@@ -108,6 +118,11 @@ impl Level {
     /// Bytes of its tables.
     pub(crate) fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.meta.bytes()).sum()
+    }
+
+    /// Of these, bytes that their newest states need.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.meta.live_bytes()).sum()
     }
 
     /// The runs whose keys meet those from `smallest` to `largest`, both included.

@@ -1,10 +1,12 @@
 //! Counters and sizes, as a struct, as JSON (by serde) and as Prometheus text.
 
 use crate::db::Inner;
+use crate::mill::{Choice, Grain};
 use crate::plan::{Plan, Reason};
 use crate::shape;
 use crate::stall;
 use firn_base::count::{Cause, Counter};
+use firn_base::sync::{AtomicU64, Ordering};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -44,6 +46,18 @@ pub struct LevelStats {
     pub compaction_written_bytes: u64,
     /// Seconds that those compactions took.
     pub compaction_seconds: f64,
+    /// Of the bytes, those that are in no live block.
+    pub dead_bytes: u64,
+    /// Data blocks of less than half the target size.
+    pub small_blocks: u64,
+    /// Keys that filters have room for.
+    pub filter_left: u64,
+    /// Times that a table of this level took what came from above by an append.
+    pub block_grained: u64,
+    /// Times that one that might have was written anew.
+    pub table_grained: u64,
+    /// Blocks that appends left where they were.
+    pub kept_blocks: u64,
 }
 
 /// What users asked for.
@@ -78,6 +92,18 @@ pub struct BackgroundStats {
     pub slept_seconds: f64,
     /// What keeps background work from going on.
     pub error: Option<String>,
+    /// Blocks that were in the block cache when compaction made them obsolete.
+    pub invalidated_blocks: u64,
+    /// Batches in which obsolete tables were removed.
+    pub removals: u64,
+    /// Obsolete tables removed.
+    pub removed_tables: u64,
+    /// Sub-tasks of compactions that were cut into several.
+    pub sub_tasks: u64,
+    /// Of these, those that another worker took than the one that began.
+    pub helped_sub_tasks: u64,
+    /// Reads of an append's old blocks that went on at the same time, at most.
+    pub append_reads_most: u64,
 }
 
 /// The delays of writers.
@@ -178,9 +204,19 @@ pub struct PmStats {
 }
 
 /// Finished background work, per source level.
+#[derive(Default)]
 pub(crate) struct JobCounters {
     pub(crate) flushes: Counter,
     seeks: Counter,
+    /// Blocks that were in the block cache when compaction made them obsolete.
+    pub(crate) invalidated: Counter,
+    /// Batches in which obsolete tables were removed, and how many.
+    pub(crate) removals: Counter,
+    pub(crate) removed: Counter,
+    /// Sub-tasks of compactions, and those of them that a second worker took.
+    pub(crate) sub_tasks: Counter,
+    pub(crate) helped: Counter,
+    reads_most: AtomicU64,
     levels: Vec<LevelCounters>,
 }
 
@@ -191,15 +227,33 @@ struct LevelCounters {
     read_bytes: Counter,
     written_bytes: Counter,
     ns: Counter,
+    block_grained: Counter,
+    table_grained: Counter,
+    kept_blocks: Counter,
 }
 
 impl JobCounters {
     pub(crate) fn new(levels: usize) -> JobCounters {
         let levels = (0..levels).map(|_| LevelCounters::default()).collect();
-        JobCounters { flushes: Counter::default(), seeks: Counter::default(), levels }
+        JobCounters { levels, ..JobCounters::default() }
     }
 
-    pub(crate) fn compacted(&self, plan: &Plan, moved: bool, bytes_out: u64, ns: u64) {
+    /// Counts what was chosen for tables of `level`.
+    pub(crate) fn chose(&self, level: usize, choices: &[Choice]) {
+        let Some(level) = self.levels.get(level) else { return };
+        for choice in choices {
+            match choice.grain {
+                Grain::Block => {
+                    level.block_grained.add(1);
+                    level.kept_blocks.add((choice.blocks - choice.dirty_blocks) as u64);
+                    self.reads_most.fetch_max(choice.reads_most as u64, Ordering::Relaxed);
+                }
+                Grain::Table => level.table_grained.add(1),
+            }
+        }
+    }
+
+    pub(crate) fn compacted(&self, plan: &Plan, moved: bool, (bytes_in, bytes_out): (u64, u64), ns: u64) {
         if plan.reason == Reason::Seeks {
             self.seeks.add(1);
         }
@@ -209,7 +263,7 @@ impl JobCounters {
             return;
         }
         level.compactions.add(1);
-        level.read_bytes.add(plan.input_bytes());
+        level.read_bytes.add(bytes_in);
         level.written_bytes.add(bytes_out);
         level.ns.add(ns);
     }
@@ -252,6 +306,12 @@ impl Inner {
                 rate: self.jobs.pace.rate(),
                 slept_seconds: self.jobs.pace.slept_ns() as f64 / 1e9,
                 error: self.background_error().map(|error| error.to_string()),
+                invalidated_blocks: self.counts.jobs.invalidated.get(),
+                removals: self.counts.jobs.removals.get(),
+                removed_tables: self.counts.jobs.removed.get(),
+                sub_tasks: self.counts.jobs.sub_tasks.get(),
+                helped_sub_tasks: self.counts.jobs.helped.get(),
+                append_reads_most: self.counts.jobs.reads_most.load(Ordering::Relaxed),
             },
             stalls: StallStats {
                 seconds: stall::Reason::ALL.map(|r| (r.name(), self.stall.stalled_ns(r) as f64 / 1e9)).to_vec(),
@@ -294,6 +354,12 @@ impl Inner {
                 compaction_read_bytes: count(|done| &done.read_bytes),
                 compaction_written_bytes: count(|done| &done.written_bytes),
                 compaction_seconds: count(|done| &done.ns) as f64 / 1e9,
+                dead_bytes: level.runs.iter().map(|run| run.meta.dead_bytes).sum(),
+                small_blocks: level.runs.iter().map(|run| run.meta.small_blocks).sum(),
+                filter_left: level.runs.iter().map(|run| run.meta.filter_left).sum(),
+                block_grained: count(|done| &done.block_grained),
+                table_grained: count(|done| &done.table_grained),
+                kept_blocks: count(|done| &done.kept_blocks),
             }
         };
         state.parts[0].levels.iter().enumerate().map(level).collect()
@@ -344,6 +410,25 @@ impl Stats {
         counter("ssd_written_bytes_total", "counter", "Bytes written to the SSD.", &causes(|c| c.written_bytes));
         counter("level_tables", "gauge", "Tables per level.", &levels(|l| l.tables as f64));
         counter("level_bytes", "gauge", "Bytes per level.", &levels(|l| l.bytes as f64));
+        counter("level_dead_bytes", "gauge", "Bytes in no live block, per level.", &levels(|l| l.dead_bytes as f64));
+        counter(
+            "block_grained_total",
+            "counter",
+            "Tables that took keys by an append.",
+            &levels(|l| l.block_grained as f64),
+        );
+        counter(
+            "table_grained_total",
+            "counter",
+            "Tables written anew by choice.",
+            &levels(|l| l.table_grained as f64),
+        );
+        counter(
+            "invalidated_blocks_total",
+            "counter",
+            "Cached blocks that compaction made obsolete.",
+            &one(self.background.invalidated_blocks),
+        );
         counter("compaction_seconds_total", "counter", "Seconds of compaction.", &levels(|l| l.compaction_seconds));
         counter("flushes_total", "counter", "Flushes.", &one(self.background.flushes));
         counter("buffer_bytes", "gauge", "Bytes used in write buffers.", &one(self.memory.buffer_bytes));

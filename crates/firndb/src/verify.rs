@@ -32,10 +32,11 @@ impl Inner {
             let agrees = properties.entries == run.meta.entries
                 && properties.smallest == run.meta.smallest
                 && properties.largest == run.meta.largest
-                && properties.seqno_max == run.meta.seqno_max;
+                && properties.seqno_max == run.meta.seqno_max
+                && table.dead_bytes() == run.meta.dead_bytes;
             if !agrees {
                 let place = self.files.table(run.meta.id);
-                let expected = format!("the counts and bounds that the manifest names for level {level}");
+                let expected = format!("the counts, bounds and dead bytes that the manifest names for level {level}");
                 return Err(Error::corruption(place.display(), table.extent().footer_offset, expected));
             }
             report.tables += 1;

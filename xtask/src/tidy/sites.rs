@@ -63,16 +63,17 @@ fn compared(path: &str, source: &Source) -> Vec<Finding> {
     computed.filter(is_compared).map(finding).collect()
 }
 
-/// Each declared site is used in its crate, and no two bear one name.
+/// Each declared site, and each switch of a design's row, is used in its crate, and no two bear one name.
 fn declared(tree: &Tree) -> Vec<Finding> {
     let (mut findings, mut names) = (Vec::new(), BTreeMap::new());
-    for (path, source) in tree.sources.iter().filter(|(path, _)| path.ends_with("/src/sites.rs")) {
-        let package = path.trim_end_matches("sites.rs");
+    let module = |path: &str| ["sites", "rows"].into_iter().find(|module| path.ends_with(&format!("/src/{module}.rs")));
+    for (path, source, module) in tree.sources.iter().filter_map(|(path, source)| Some((path, source, module(path)?))) {
+        let package = path.trim_end_matches(&format!("{module}.rs"));
         for (line, id, name) in declarations(&source.text) {
             if let Some(other) = names.insert(name.clone(), path.clone()) {
                 findings.push(Finding::new(path, line, format!("`{name}` is a site of {other} too")));
             }
-            let word = format!("sites::{id}");
+            let word = format!("{module}::{id}");
             let inside = |other: &str| other.starts_with(package) && other != path && !is_test_path(other);
             let mut sources = tree.sources.iter().filter(|(other, _)| inside(other));
             if !sources.any(|(_, source)| source.words(&word).any(|at| !source.in_test(at))) {

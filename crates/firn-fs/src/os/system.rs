@@ -78,6 +78,7 @@ impl OsFs {
             OpenMode::Create => OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC,
             OpenMode::CreateDirect => OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::DIRECT,
             OpenMode::Append => OFlags::RDWR,
+            OpenMode::AppendDirect => OFlags::RDWR | OFlags::DIRECT,
         }
     }
 }

@@ -146,7 +146,8 @@ impl Fs for SimFs {
         self.whole(if creates { OpKind::Create } else { OpKind::Open }, path, "open", |disk| {
             let inode = if creates { open_or_create(disk, path, true)? } else { disk.find(path, "open")? };
             disk.inode(inode).handles += 1;
-            let direct = disk.direct && matches!(mode, OpenMode::ReadDirect | OpenMode::CreateDirect);
+            let direct =
+                disk.direct && matches!(mode, OpenMode::ReadDirect | OpenMode::CreateDirect | OpenMode::AppendDirect);
             opened = (inode, if direct { DIRECT_ALIGNMENT } else { 1 });
             Ok(())
         })?;

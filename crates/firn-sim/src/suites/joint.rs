@@ -7,6 +7,7 @@ use crate::session::{Session, orphans};
 use crate::setup::Setup;
 use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
+use firndb::Profile;
 
 /// What a death left.
 struct Remains {
@@ -18,16 +19,40 @@ struct Remains {
 /// Runs one seed. Panics if an invariant does not hold.
 pub(crate) fn joint(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
-    let mut tally = Tally::default();
     let setup = Setup::random(&mut random);
     let machine = Machine::new(&setup, seed);
-    let mut remains = Remains { machine, history: History::default(), death: Death::Kill };
+    lives(&setup, Remains { machine, history: History::default(), death: Death::Kill }, &mut random)
+}
+
+/// The same of a database with several levels whose tables grow, so that cuts fall into appends.
+pub(crate) fn block_append(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let setup = Setup {
+        profile: Profile::Block,
+        keys: 4000,
+        value_bytes_max: 150,
+        write_buffer_bytes: 8 << 10,
+        eager_appends: random.one_in(2),
+        ..Setup::random(&mut random)
+    };
+    let machine = Machine::new(&setup, seed);
+    let mut session = Session::open(&setup, &machine, History::default()).expect("a new database");
+    session.run(1500, &mut random).expect("no fault");
+    session.settle().expect("no fault");
+    let after = machine.die(Death::Kill, &mut random);
+    let history = std::mem::take(&mut session.history);
+    drop(session);
+    lives(&setup, Remains { machine: after, history, death: Death::Kill }, &mut random)
+}
+
+fn lives(setup: &Setup, mut remains: Remains, random: &mut Seed) -> Tally {
+    let mut tally = Tally::default();
     for _ in 0..1 + random.below(3) {
-        remains = live_and_die(&setup, remains, &mut random, &mut tally);
-        recover_thrice(&setup, &remains, &mut random, &mut tally);
+        remains = live_and_die(setup, remains, random, &mut tally);
+        recover_thrice(setup, &remains, random, &mut tally);
     }
-    let mut session = recover(&setup, &remains, &mut tally);
-    session.run(50, &mut random).expect("fifty more operations");
+    let mut session = recover(setup, &remains, &mut tally);
+    session.run(50, random).expect("fifty more operations");
     session.settle().expect("the end");
     tally
 }

@@ -30,11 +30,20 @@ pub(super) struct BlockHandle {
     pub(super) codec: Codec,
 }
 
+/// Blocks that lie one behind the other in the file, from `first` to before `end`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stretch {
+    pub(super) first: usize,
+    pub(super) end: usize,
+    pub(super) offset: u64,
+    pub(super) len: usize,
+}
+
 /// Builds the stored index.
 #[derive(Debug, Default)]
 pub(super) struct IndexBuilder {
     bytes: Vec<u8>,
-    count: u32,
+    raw_lens: Vec<u32>,
     last_largest: Vec<u8>,
 }
 
@@ -57,11 +66,16 @@ impl IndexBuilder {
         self.bytes.extend_from_slice(&handle.crc.to_le_bytes());
         self.last_largest.clear();
         self.last_largest.extend_from_slice(largest);
-        self.count += 1;
+        self.raw_lens.push(handle.raw_len);
+    }
+
+    /// Blocks of fewer than `bytes` before compression.
+    pub(super) fn blocks_below(&self, bytes: usize) -> u64 {
+        self.raw_lens.iter().filter(|&&len| (len as usize) < bytes).count() as u64
     }
 
     pub(super) fn finish(self) -> Vec<u8> {
-        let mut out = self.count.to_le_bytes().to_vec();
+        let mut out = (self.raw_lens.len() as u32).to_le_bytes().to_vec();
         out.extend_from_slice(&self.bytes);
         out
     }
@@ -130,7 +144,40 @@ impl Index {
             return None;
         }
         index.heads = KeyHeads::new(index.len(), |block| index.largest(block));
-        Some(index)
+        index.is_disjoint().then_some(index)
+    }
+
+    /// Whether no two blocks share a byte of the file.
+    fn is_disjoint(&self) -> bool {
+        let apart = |a: &BlockHandle, b: &BlockHandle| a.offset + u64::from(a.stored_len) <= b.offset;
+        if self.entries.windows(2).all(|pair| apart(&pair[0].handle, &pair[1].handle)) {
+            return true;
+        }
+        // Behind appends they do not lie in the order of their keys.
+        let mut handles: Vec<&BlockHandle> = self.entries.iter().map(|entry| &entry.handle).collect();
+        handles.sort_unstable_by_key(|handle| handle.offset);
+        handles.windows(2).all(|pair| apart(pair[0], pair[1]))
+    }
+
+    /// Bytes of all blocks as stored.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| u64::from(entry.handle.stored_len)).sum()
+    }
+
+    /// The blocks from `first` on, below `end`, that lie one behind the other and fit `bytes` (one at least).
+    pub(super) fn stretch(&self, first: usize, end: usize, bytes: usize) -> Stretch {
+        let BlockHandle { offset, stored_len, .. } = self.handle(first);
+        let mut stretch = Stretch { first, end: first + 1, offset, len: stored_len as usize };
+        while stretch.end < end.min(self.len()) {
+            let next = self.handle(stretch.end);
+            let len = stretch.len + next.stored_len as usize;
+            if next.offset != offset + stretch.len as u64 || len > bytes {
+                break;
+            }
+            stretch.len = len;
+            stretch.end += 1;
+        }
+        stretch
     }
 
     fn is_sorted(&self) -> bool {

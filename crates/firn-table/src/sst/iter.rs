@@ -6,6 +6,7 @@
 
 use super::block::Block;
 use super::block_iter::{BlockIter, Damaged};
+use super::index::Stretch;
 use super::read::Sst;
 use crate::value::Value;
 use firn_base::count::Cause;
@@ -39,23 +40,9 @@ pub struct SstIter {
     cursor: Option<BlockIter>,
     /// Blocks read one behind the other, for reading ahead.
     sequential: usize,
-    stream: Option<Stretch>,
-    next_stretch: Option<(Span, Pending)>,
+    stream: Option<(Stretch, IoBuf)>,
+    next_stretch: Option<(Stretch, Pending)>,
     spare: IoBuf,
-}
-
-/// A run of blocks that lie one behind the other.
-#[derive(Debug, Clone, Copy)]
-struct Span {
-    first: usize,
-    end: usize,
-    offset: u64,
-    len: usize,
-}
-
-struct Stretch {
-    span: Span,
-    buf: IoBuf,
 }
 
 impl SstIter {
@@ -238,56 +225,39 @@ impl SstIter {
     }
 
     fn load_streaming(&mut self, block: usize, bytes: usize, cause: Cause) -> Result<Arc<Block>> {
-        let held = self.stream.as_ref().is_some_and(|stretch| (stretch.span.first..stretch.span.end).contains(&block));
+        let held = self.stream.as_ref().is_some_and(|(stretch, _)| (stretch.first..stretch.end).contains(&block));
         if !held {
-            let (span, buf) = self.take_stretch(block, bytes, cause)?;
+            let taken = self.take_stretch(block, bytes, cause)?;
+            let end = taken.0.end;
             // The stretch that was just used up gives its buffer to the next.
-            self.spare = self.stream.replace(Stretch { span, buf }).map(|used| used.buf).unwrap_or_default();
-            if span.end < self.table.index().len() {
-                let next = self.span(span.end, bytes);
+            self.spare = self.stream.replace(taken).map(|(_, used)| used).unwrap_or_default();
+            if end < self.table.index().len() {
+                let next = self.table.index().stretch(end, usize::MAX, bytes);
                 self.next_stretch = Some((next, self.read_ahead(next, cause)));
             }
         }
-        let Some(stretch) = &self.stream else { return self.table.load(block, cause) };
+        let Some((stretch, buf)) = &self.stream else { return self.table.load(block, cause) };
         let handle = self.table.index().handle(block);
-        let at = (handle.offset - stretch.span.offset) as usize;
-        let stored = stretch.buf.bytes().get(at..at + handle.stored_len as usize);
+        let at = (handle.offset - stretch.offset) as usize;
+        let stored = buf.bytes().get(at..at + handle.stored_len as usize);
         let stored = stored.ok_or_else(|| self.table.damaged(block, "a block; the file ends before it"))?;
         self.table.decode(block, stored).map(Arc::new)
     }
 
-    fn take_stretch(&mut self, block: usize, bytes: usize, cause: Cause) -> Result<(Span, IoBuf)> {
+    fn take_stretch(&mut self, block: usize, bytes: usize, cause: Cause) -> Result<(Stretch, IoBuf)> {
         match self.next_stretch.take() {
-            Some((span, pending)) if span.first == block => Ok((span, pending.wait()?)),
+            Some((stretch, pending)) if stretch.first == block => Ok((stretch, pending.wait()?)),
             _ => {
-                let span = self.span(block, bytes);
-                let pending = self.read_ahead(span, cause);
-                Ok((span, pending.wait()?))
+                let stretch = self.table.index().stretch(block, usize::MAX, bytes);
+                let pending = self.read_ahead(stretch, cause);
+                Ok((stretch, pending.wait()?))
             }
         }
     }
 
-    fn read_ahead(&mut self, span: Span, cause: Cause) -> Pending {
-        self.table.context().counters.read(cause, span.len);
+    fn read_ahead(&mut self, stretch: Stretch, cause: Cause) -> Pending {
+        self.table.context().counters.read(cause, stretch.len);
         let buf = std::mem::take(&mut self.spare);
-        self.table.file().submit_read(span.offset, span.len, buf)
-    }
-
-    /// The blocks from `first` on that lie one behind the other and fit `bytes` (one at least).
-    fn span(&self, first: usize, bytes: usize) -> Span {
-        let index = self.table.index();
-        let handle = index.handle(first);
-        let offset = handle.offset;
-        let mut end = first + 1;
-        let mut len = handle.stored_len as usize;
-        while end < index.len() {
-            let next = index.handle(end);
-            if next.offset != offset + len as u64 || len + next.stored_len as usize > bytes {
-                break;
-            }
-            len += next.stored_len as usize;
-            end += 1;
-        }
-        Span { first, end, offset, len }
+        self.table.file().submit_read(stretch.offset, stretch.len, buf)
     }
 }

@@ -1,12 +1,16 @@
 //! The sorted string table: an immutable run of entries in one file. Format: `docs/format/sst.md`.
 
+mod append;
 mod block;
 mod block_iter;
+mod blocks_iter;
 mod compress;
+mod dirty;
 mod filter;
 mod index;
 mod iter;
 mod layout;
+mod out;
 mod properties;
 mod read;
 mod row;
@@ -15,8 +19,11 @@ mod tests;
 mod verify;
 mod write;
 
+pub use append::SstAppender;
 pub use block::{Block, BlockBuilder, Lookup};
+pub use blocks_iter::BlocksIter;
 pub use compress::Codec;
+pub use dirty::{Dirty, DirtyFinder};
 pub use filter::{Filter, hash};
 pub use index::Index;
 pub use iter::{Access, SstIter};

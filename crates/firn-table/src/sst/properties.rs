@@ -6,6 +6,7 @@
 
 use firn_base::SeqNo;
 use firn_base::coding::{Reader, put_bytes, put_varint};
+use firn_base::key::{Kind, Tag};
 
 /// Counts and bounds of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,13 +25,17 @@ pub struct Properties {
     pub seqno_min: SeqNo,
     /// The highest sequence number.
     pub seqno_max: SeqNo,
+    /// Keys that were put into the filter, those that are gone among them.
+    pub filter_keys: u64,
+    /// How often the table grew by an append. If it ever did, the sequence numbers are bounds that need not be met.
+    pub appends: u64,
     /// The smallest user key.
     pub smallest: Vec<u8>,
     /// The largest user key.
     pub largest: Vec<u8>,
 }
 
-const NUMBERS: u64 = 7;
+const NUMBERS: u64 = 9;
 const SMALLEST: u64 = 16;
 const LARGEST: u64 = 17;
 
@@ -44,7 +49,24 @@ impl Properties {
             self.filter_capacity,
             self.seqno_min.0,
             self.seqno_max.0,
+            self.filter_keys,
+            self.appends,
         ]
+    }
+
+    /// Counts an entry.
+    pub(super) fn count(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
+        self.entries += 1;
+        self.deletes += u64::from(tag.kind() == Some(Kind::Delete));
+        self.key_bytes += key.len() as u64;
+        self.value_bytes += value.len() as u64;
+        self.seqno_min = self.seqno_min.min(tag.seqno());
+        self.seqno_max = self.seqno_max.max(tag.seqno());
+    }
+
+    /// Keys that may still be put into the filter.
+    pub fn filter_left(&self) -> u64 {
+        self.filter_capacity.saturating_sub(self.filter_keys)
     }
 
     /// The bytes to store.
@@ -74,13 +96,16 @@ impl Properties {
                 _ => return None,
             }
         }
-        let [entries, deletes, key_bytes, value_bytes, filter_capacity, seqno_min, seqno_max] = numbers;
+        let [entries, deletes, key_bytes, value_bytes, filter_capacity, seqno_min, seqno_max, filter_keys, appends] =
+            numbers;
         let numbered = Properties {
             entries,
             deletes,
             key_bytes,
             value_bytes,
             filter_capacity,
+            filter_keys,
+            appends,
             seqno_min: SeqNo(seqno_min),
             seqno_max: SeqNo(seqno_max),
             ..properties

@@ -8,11 +8,12 @@
 
 use super::block::{Block, Lookup};
 use super::filter::Filter;
-use super::index::{BlockHandle, Index};
+use super::index::{BlockHandle, Index, Stretch};
 use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
 use crate::cache::BlockCache;
+use crate::rows;
 use crate::sites;
 use crate::value::Value;
 use firn_base::checksum::{crc32c, matches};
@@ -69,6 +70,7 @@ pub struct Sst {
     file: Arc<dyn File>,
     id: u64,
     extent: Extent,
+    dead_bytes: u64,
     index: Index,
     filter: Filter,
     properties: Properties,
@@ -144,9 +146,13 @@ impl Sst {
         let filter = Filter::from_bytes(&filter).ok_or_else(|| damaged(footer.filter.offset, "whole filter lines"))?;
         let index = Index::decode(&index, footer.data_bytes.max(footer.filter.offset))
             .ok_or_else(|| damaged(footer.index.offset, "sorted index entries within the file"))?;
+        if index.stored_bytes() != footer.data_bytes {
+            return Err(damaged(footer.index.offset, "blocks that add up to the data that the footer claims"));
+        }
         let properties =
             Properties::decode(&properties).ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
-        let table = Sst { file, id, extent, index, filter, properties, context };
+        let dead_bytes = footer.filter.offset - footer.data_bytes;
+        let table = Sst { file, id, extent, dead_bytes, index, filter, properties, context };
         table.context.open_bytes.fetch_add(table.memory_bytes() as u64, sync::Ordering::Relaxed);
         Ok(table)
     }
@@ -164,6 +170,33 @@ impl Sst {
     /// Counts and bounds.
     pub fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// Bytes in front of its sections that are in no live block.
+    pub fn dead_bytes(&self) -> u64 {
+        self.dead_bytes
+    }
+
+    /// Whether it has a filter at all.
+    pub fn has_filter(&self) -> bool {
+        !self.filter.as_bytes().is_empty()
+    }
+
+    /// Data blocks.
+    pub fn blocks(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Data blocks of fewer than `bytes` before compression.
+    pub fn blocks_below(&self, bytes: usize) -> usize {
+        (0..self.index.len()).filter(|&block| (self.index.handle(block).raw_len as usize) < bytes).count()
+    }
+
+    /// Drops the blocks with these numbers from the cache, since nothing will ask for them again; returns how many were
+    /// there.
+    pub fn forget(&self, blocks: impl Iterator<Item = usize>) -> u64 {
+        let drop = |block: &usize| self.context.cache.remove(self.id, self.index.handle(*block).offset);
+        blocks.filter(drop).count() as u64
     }
 
     /// Bytes of memory that it holds open: index and filter.
@@ -191,6 +224,12 @@ impl Sst {
     pub(super) fn damaged(&self, block: usize, expected: &str) -> Error {
         let offset = self.index.handle(block).offset;
         Error::corruption(self.file.path().display(), offset, format_args!("expected {expected}"))
+    }
+
+    /// The error for what the table as a whole claims.
+    pub(super) fn wrong(&self, expected: &str) -> Error {
+        let place = self.file.path().display();
+        Error::corruption(place, self.extent.footer_offset, format_args!("expected {expected}"))
     }
 
     /// A cursor over the table.
@@ -252,7 +291,8 @@ impl Sst {
             return Err(Got::Found(tag, Value::pinned(row, value.start, value.len())));
         }
         let block = self.index.find(key);
-        let within = block < self.index.len() && self.index.compare_smallest(block, key) != Ordering::Greater;
+        let starts = |block| self.index.compare_smallest(block, key) != Ordering::Greater;
+        let within = block < self.index.len() && (starts(block) || !rows::BLOCK_BOUNDS.is_on());
         if within { Ok(block) } else { Err(Got::Excluded) }
     }
 
@@ -291,28 +331,51 @@ impl Sst {
         Ok(loaded)
     }
 
-    /// Loads `count` blocks that lie one behind the other by one read, into the cache; returns the first.
+    /// Loads `count` blocks into the cache, those that lie one behind the other by one read and all reads at the same
+    /// time; returns the first.
     pub(super) fn load_run(&self, first: usize, count: usize) -> Result<Arc<Block>> {
-        let start = self.index.handle(first).offset;
-        let last = self.index.handle(first + count - 1);
-        let Some(len) = (last.offset + u64::from(last.stored_len)).checked_sub(start) else {
-            return self.load(first, Cause::UserRead);
-        };
-        self.context.counters.read(Cause::UserRead, len as usize);
-        SCRATCH.with_borrow_mut(|scratch| {
-            self.file.read(start, len as usize, scratch)?;
-            let mut found = None;
-            for block in first..first + count {
-                let BlockHandle { offset, stored_len, .. } = self.index.handle(block);
-                let at = offset.wrapping_sub(start) as usize;
-                let stored = at.checked_add(stored_len as usize).and_then(|end| scratch.bytes().get(at..end));
-                let stored = stored.ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?;
-                let decoded = Arc::new(self.decode(block, stored)?);
-                self.context.cache.insert(self.id, offset, decoded.clone());
-                found.get_or_insert(decoded);
+        let end = first + count;
+        let stretch = self.index.stretch(first, end, usize::MAX);
+        self.context.counters.read(Cause::UserRead, stretch.len);
+        if stretch.end == end {
+            return SCRATCH.with_borrow_mut(|scratch| {
+                self.file.read(stretch.offset, stretch.len, scratch)?;
+                self.keep_stretch(stretch, scratch.bytes())
+            });
+        }
+        let submit = |stretch: Stretch| (stretch, self.file.submit_read(stretch.offset, stretch.len, IoBuf::default()));
+        let mut reads = vec![submit(stretch)];
+        let mut at = stretch.end;
+        while at < end {
+            let stretch = self.index.stretch(at, end, usize::MAX);
+            at = stretch.end;
+            let cached = stretch.end == stretch.first + 1 && self.context.cache.contains(self.id, stretch.offset);
+            if !cached {
+                self.context.counters.read(Cause::UserRead, stretch.len);
+                reads.push(submit(stretch));
             }
-            found.ok_or_else(|| self.damaged(first, "a block"))
-        })
+        }
+        let mut found = None;
+        for (stretch, pending) in reads {
+            let kept = self.keep_stretch(stretch, pending.wait()?.bytes())?;
+            found.get_or_insert(kept);
+        }
+        found.ok_or_else(|| self.damaged(first, "a block"))
+    }
+
+    /// Decodes the blocks of a stretch from the bytes read and caches them; returns the first.
+    fn keep_stretch(&self, stretch: Stretch, bytes: &[u8]) -> Result<Arc<Block>> {
+        let mut found = None;
+        for block in stretch.first..stretch.end {
+            let BlockHandle { offset, stored_len, .. } = self.index.handle(block);
+            let at = (offset - stretch.offset) as usize;
+            let stored = bytes.get(at..at + stored_len as usize);
+            let stored = stored.ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?;
+            let decoded = Arc::new(self.decode(block, stored)?);
+            self.context.cache.insert(self.id, offset, decoded.clone());
+            found.get_or_insert(decoded);
+        }
+        found.ok_or_else(|| self.damaged(stretch.first, "a block"))
     }
 
     /// Checks and decodes the stored bytes of a block.

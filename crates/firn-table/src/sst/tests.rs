@@ -1,5 +1,7 @@
 //! Tables against a sorted vector: every way in, every codec, and every byte damaged.
 
+mod append;
+
 use super::*;
 use crate::cache::BlockCache;
 use firn_base::count::{Cause, IoCounters};
@@ -285,7 +287,8 @@ fn an_index_is_no_larger_than_its_data() {
     let indexed = |blocks: u64, stored_len: u32, raw_len: u32, codec| {
         let mut index = index::IndexBuilder::default();
         for i in 0..blocks {
-            let handle = index::BlockHandle { offset: i % 4, stored_len, raw_len, crc: 0, codec };
+            let offset = i % 4 * u64::from(stored_len);
+            let handle = index::BlockHandle { offset, stored_len, raw_len, crc: 0, codec };
             index.add(&[7; KEY_BYTES], &[7; KEY_BYTES], handle);
         }
         Index::decode(&index.finish(), DATA_END).map(|index| index.len())

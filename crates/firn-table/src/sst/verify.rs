@@ -2,7 +2,7 @@
 
 use super::filter;
 use super::iter::Access;
-use super::layout::{FOOTER_BYTES, Footer};
+use super::layout::{FOOTER_BYTES, Footer, MAGIC};
 use super::read::{Extent, Sst};
 use firn_base::count::Cause;
 use firn_base::key::compare;
@@ -32,13 +32,7 @@ impl Sst {
         let mut report = SstReport { blocks: self.index().len() as u64, ..SstReport::default() };
         let mut last: Option<(Vec<u8>, Tag)> = None;
         let (mut seqno_min, mut seqno_max) = (SeqNo::MAX, SeqNo(0));
-        let wrong = |what: &str| {
-            Err(Error::corruption(
-                self.file().path().display(),
-                self.extent().footer_offset,
-                format_args!("expected {what}"),
-            ))
-        };
+        let wrong = |what: &str| Err(self.wrong(what));
         iter.first()?;
         while iter.valid() {
             let (key, tag) = (iter.key(), iter.tag());
@@ -63,8 +57,12 @@ impl Sst {
         }
         let properties = self.properties();
         let largest = last.map(|(key, _)| key).unwrap_or_default();
-        let counted = report.entries == properties.entries && seqno_min == properties.seqno_min;
-        if !counted || seqno_max != properties.seqno_max || largest != properties.largest {
+        // What an append left behind may have held the lowest and the highest.
+        let numbered = match properties.appends {
+            0 => seqno_min == properties.seqno_min && seqno_max == properties.seqno_max,
+            _ => seqno_min >= properties.seqno_min && seqno_max <= properties.seqno_max,
+        };
+        if !numbered || report.entries != properties.entries || largest != properties.largest {
             return wrong("the counts and bounds that the properties claim");
         }
         self.verify_bounds()?;
@@ -105,20 +103,27 @@ impl Sst {
     /// # Errors
     /// `Corruption` if there is none; `Io`.
     pub fn find_extent(file: &dyn firn_fs::File, id: u64) -> Result<Extent> {
+        const WINDOW: u64 = 256 << 10;
         let len = file.len()?;
-        let tail = len.min((firn_fs::BUFFER_ALIGN + FOOTER_BYTES) as u64);
-        let start = len - tail;
         let mut buf = firn_fs::IoBuf::default();
-        file.read(start, tail as usize, &mut buf)?;
-        let places = (0..=buf.len().saturating_sub(FOOTER_BYTES)).rev();
-        for at in places {
-            let footer_offset = start + at as u64;
-            let bytes = buf.bytes().get(at..at + FOOTER_BYTES).unwrap_or(&[]);
-            if Footer::decode(bytes, id, footer_offset).is_ok() {
-                return Ok(Extent { valid_len: footer_offset + FOOTER_BYTES as u64, footer_offset });
+        let mut end = len;
+        // Behind the last whole footer may lie what an append left that did not end.
+        while end >= FOOTER_BYTES as u64 {
+            let start = end.saturating_sub(WINDOW);
+            file.read(start, (end - start) as usize, &mut buf)?;
+            for at in (0..=buf.len().saturating_sub(FOOTER_BYTES)).rev() {
+                let footer_offset = start + at as u64;
+                let bytes = buf.bytes().get(at..at + FOOTER_BYTES).unwrap_or(&[]);
+                if bytes.starts_with(&MAGIC.to_le_bytes()) && Footer::decode(bytes, id, footer_offset).is_ok() {
+                    return Ok(Extent { valid_len: footer_offset + FOOTER_BYTES as u64, footer_offset });
+                }
             }
+            if start == 0 {
+                break;
+            }
+            end = start + FOOTER_BYTES as u64 - 1;
         }
-        Err(Error::corruption(file.path().display(), len, "expected a footer at the end"))
+        Err(Error::corruption(file.path().display(), len, "expected a footer"))
     }
 
     /// Each block's entries begin and end with the bounds that the index gives it.

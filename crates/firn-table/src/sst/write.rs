@@ -1,8 +1,7 @@
 //! Writing a table, in one pass:
 //!
-//! 1. entries go into the block builder; a full block is compressed, checksummed and put on the file's buffer;
-//! 2. a full buffer is put in flight while the next one fills, so that merging and the device work side by side;
-//! 3. at the end: filter, index, properties, footer, padding to the file's alignment, one sync.
+//! 1. entries go into the block builder; a full block is compressed, checksummed and put on its way (`out.rs`);
+//! 2. at the end: filter, index, properties, footer, padding to the file's alignment, one sync.
 //!
 //! A crash before the sync leaves a file that no manifest record names. DURABLE AFTER: `finish`, and a sync of the
 //! directory, which the caller does once for all tables of an edit.
@@ -10,16 +9,15 @@
 use super::block::BlockBuilder;
 use super::compress::Codec;
 use super::filter::{self, Filter};
-use super::index::{BlockHandle, IndexBuilder};
-use super::layout::{FOOTER_BYTES, Footer, Handle};
+use super::index::IndexBuilder;
+use super::out::Out;
 use super::properties::Properties;
 use super::read::Extent;
 use crate::sites;
-use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
-use firn_base::key::{Kind, Tag};
+use firn_base::key::Tag;
 use firn_base::{Limits, Result, SeqNo};
-use firn_fs::{File, IoBuf, Pending};
+use firn_fs::File;
 use std::sync::Arc;
 
 /// How tables are written.
@@ -60,27 +58,24 @@ pub struct SstMeta {
     pub extent: Extent,
     /// Bytes of live data blocks.
     pub data_bytes: u64,
+    /// Bytes in front of its sections that are in no live block.
+    pub dead_bytes: u64,
+    /// Data blocks of less than half the target size.
+    pub small_blocks: u64,
     /// Counts and bounds.
     pub properties: Properties,
 }
 
 /// A table under construction.
 pub struct SstWriter {
-    file: Arc<dyn File>,
-    file_id: u64,
+    out: Out,
     options: SstOptions,
-    counters: Arc<IoCounters>,
-    cause: Cause,
     block: BlockBuilder,
     block_smallest: Vec<u8>,
-    packed: Vec<u8>,
     index: IndexBuilder,
     hashes: Vec<u64>,
     properties: Properties,
     last_key: Vec<u8>,
-    buffer: IoBuf,
-    in_flight: Option<Pending>,
-    flushed_bytes: u64,
 }
 
 impl SstWriter {
@@ -93,21 +88,14 @@ impl SstWriter {
         cause: Cause,
     ) -> Self {
         Self {
+            out: Out::new(file, file_id, 0, &options, counters, cause),
             block: BlockBuilder::new(options.restart_interval),
-            buffer: IoBuf::with_capacity(options.io_bytes),
-            file,
-            file_id,
             options,
-            counters,
-            cause,
             block_smallest: Vec::new(),
-            packed: Vec::new(),
             index: IndexBuilder::default(),
             hashes: Vec::new(),
             properties: Properties { seqno_min: SeqNo::MAX, ..Properties::default() },
             last_key: Vec::new(),
-            in_flight: None,
-            flushed_bytes: 0,
         }
     }
 
@@ -128,26 +116,16 @@ impl SstWriter {
             self.block_smallest.extend_from_slice(key);
         }
         self.block.add(key, tag, value);
-        self.count(key, tag, value);
-        Ok(())
-    }
-
-    fn count(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
-        let properties = &mut self.properties;
-        if properties.entries == 0 {
-            properties.smallest = key.to_vec();
+        if self.properties.entries == 0 {
+            self.properties.smallest = key.to_vec();
         }
-        if properties.entries == 0 || self.last_key != key {
+        if self.properties.entries == 0 || self.last_key != key {
             self.hashes.push(filter::hash(key));
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
-        properties.entries += 1;
-        properties.deletes += u64::from(tag.kind() == Some(Kind::Delete));
-        properties.key_bytes += key.len() as u64;
-        properties.value_bytes += value.len() as u64;
-        properties.seqno_min = properties.seqno_min.min(tag.seqno());
-        properties.seqno_max = properties.seqno_max.max(tag.seqno());
+        self.properties.count(key, tag, value);
+        Ok(())
     }
 
     /// Entries so far.
@@ -162,51 +140,14 @@ impl SstWriter {
 
     /// The table's size if it ended here, but for the filter.
     pub fn estimated_bytes(&self) -> u64 {
-        self.position() + (self.block.len() + self.index.len()) as u64
-    }
-
-    fn position(&self) -> u64 {
-        self.flushed_bytes + self.buffer.len() as u64
+        self.out.position() + (self.block.len() + self.index.len()) as u64
     }
 
     fn end_block(&mut self) -> Result<()> {
-        let raw = self.block.finish();
-        let codec = self.options.codec.compress(raw, &mut self.packed);
-        let stored = if codec == Codec::None { raw } else { &self.packed };
-        let handle = BlockHandle {
-            offset: self.flushed_bytes + self.buffer.len() as u64,
-            stored_len: stored.len() as u32,
-            raw_len: raw.len() as u32,
-            crc: crc32c(stored),
-            codec,
-        };
+        let handle = self.out.block(self.block.finish())?;
         self.index.add(&self.block_smallest, &self.last_key, handle);
-        self.buffer.push(stored);
         self.block.reset();
-        if self.buffer.len() >= self.options.io_bytes { self.put_in_flight() } else { Ok(()) }
-    }
-
-    /// Puts the buffer's aligned part in flight; what is left over starts the next buffer.
-    fn put_in_flight(&mut self) -> Result<()> {
-        let aligned = self.buffer.len() - self.buffer.len() % self.file.alignment();
-        let mut next = match self.in_flight.take() {
-            Some(pending) => pending.wait()?,
-            None => IoBuf::with_capacity(self.options.io_bytes + self.options.block_bytes),
-        };
-        next.clear();
-        next.push(&self.buffer.bytes()[aligned..]);
-        self.buffer.truncate(aligned);
-        let full = std::mem::replace(&mut self.buffer, next);
-        self.counters.wrote(self.cause, aligned);
-        self.in_flight = Some(self.file.submit_write(self.flushed_bytes, full));
-        self.flushed_bytes += aligned as u64;
         Ok(())
-    }
-
-    fn section(&mut self, bytes: &[u8]) -> Handle {
-        let handle = Handle { offset: self.position(), len: bytes.len() as u32, crc: crc32c(bytes) };
-        self.buffer.push(bytes);
-        handle
     }
 
     fn build_filter(&self) -> (Filter, u64) {
@@ -227,33 +168,12 @@ impl SstWriter {
         if !self.block.is_empty() {
             self.end_block()?;
         }
-        let data_bytes = self.position();
+        let data_bytes = self.out.position();
         let (filter, filter_capacity) = self.build_filter();
-        self.properties.filter_capacity = filter_capacity;
-        self.properties.largest = std::mem::take(&mut self.last_key);
-        let filter = self.section(filter.as_bytes());
-        let index = std::mem::take(&mut self.index).finish();
-        let index = self.section(&index);
-        let encoded = self.properties.encode();
-        let properties = self.section(&encoded);
-        let footer_offset = self.position();
-        let footer = Footer { file_id: self.file_id, filter, index, properties, data_bytes };
-        self.buffer.push(&footer.encode(footer_offset));
-        let valid_len = footer_offset + FOOTER_BYTES as u64;
-        self.buffer.pad_to(self.file.alignment());
-        self.write_rest(data_bytes)?;
-        let extent = Extent { valid_len, footer_offset };
-        Ok(SstMeta { extent, data_bytes, properties: self.properties })
-    }
-
-    fn write_rest(&mut self, data_bytes: u64) -> Result<()> {
-        if let Some(pending) = self.in_flight.take() {
-            pending.wait()?;
-        }
-        let data_left = data_bytes.saturating_sub(self.flushed_bytes) as usize;
-        self.counters.wrote(self.cause, data_left);
-        self.counters.wrote(Cause::Index, self.buffer.len() - data_left);
-        self.file.write(self.flushed_bytes, &[self.buffer.bytes()])?;
-        self.file.sync(&sites::SST_SYNC)
+        let mut properties = self.properties;
+        properties.filter_capacity = filter_capacity;
+        properties.filter_keys = self.hashes.len() as u64;
+        properties.largest = self.last_key;
+        self.out.finish(&sites::SST_SYNC, filter.as_bytes(), self.index, properties, data_bytes)
     }
 }

@@ -22,7 +22,7 @@ fn a_merge_holds_nothing_but_what_it_reads() {
     assert_eq!(Arc::strong_count(&beside), held, "a table that it does not read");
     let buffer = Arc::downgrade(&inner.state.load().parts[0].buffers[0]);
     db.flush().unwrap();
-    inner.remove_obsolete();
+    inner.remove_obsolete(true);
     assert!(buffer.upgrade().is_none());
     inner.perform(merge);
     assert_eq!(db.get(b"a").unwrap().unwrap(), b"2");

@@ -28,6 +28,12 @@ pub(crate) struct TableMeta {
     pub(crate) largest: Vec<u8>,
     /// The file has a second name in a checkpoint, so nothing may ever be appended to it or punched out of it.
     pub(crate) shared: bool,
+    /// Bytes of the file that are in no live block.
+    pub(crate) dead_bytes: u64,
+    /// Data blocks of less than half the target size.
+    pub(crate) small_blocks: u64,
+    /// Keys that the filter has room for.
+    pub(crate) filter_left: u64,
 }
 
 impl TableMeta {
@@ -36,6 +42,9 @@ impl TableMeta {
             id,
             extent: meta.extent,
             data_bytes: meta.data_bytes,
+            dead_bytes: meta.dead_bytes,
+            small_blocks: meta.small_blocks,
+            filter_left: meta.properties.filter_left(),
             entries: meta.properties.entries,
             deletes: meta.properties.deletes,
             seqno_min: meta.properties.seqno_min,
@@ -49,6 +58,11 @@ impl TableMeta {
     /// Bytes of the file that belong to the table.
     pub(crate) fn bytes(&self) -> u64 {
         self.extent.valid_len
+    }
+
+    /// Of these, bytes that its newest state needs.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.extent.valid_len.saturating_sub(self.dead_bytes)
     }
 }
 
@@ -205,6 +219,9 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
         table.seqno_min.0,
         table.seqno_max.0,
         u64::from(table.shared),
+        table.dead_bytes,
+        table.small_blocks,
+        table.filter_left,
     ];
     for number in numbers {
         put_varint(out, number);
@@ -227,6 +244,9 @@ fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
             1 => true,
             _ => return None,
         },
+        dead_bytes: number(reader)?,
+        small_blocks: number(reader)?,
+        filter_left: number(reader)?,
         smallest: reader.bytes()?.to_vec(),
         largest: reader.bytes()?.to_vec(),
     };

@@ -23,6 +23,9 @@ fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
         smallest: smallest.into(),
         largest: largest.into(),
         shared: id.is_multiple_of(2),
+        dead_bytes: id * 3,
+        small_blocks: id,
+        filter_left: id * 7,
     }
 }
 

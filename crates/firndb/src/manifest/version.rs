@@ -120,6 +120,11 @@ impl Version {
         Ok(())
     }
 
+    /// All tables.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<TableMeta>> {
+        self.levels.iter().flatten()
+    }
+
     /// One edit that stands for all so far.
     pub(crate) fn snapshot(&self) -> Edit {
         let tables = |(level, tables): (usize, &Vec<Arc<TableMeta>>)| {

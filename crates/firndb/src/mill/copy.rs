@@ -8,15 +8,19 @@
 //!
 //! A crash anywhere leaves files that no manifest record names; open removes them.
 
+use super::selective::Choice;
 use super::versions::Versions;
 use crate::budget::Budget;
 use crate::files::Files;
 use crate::manifest::{Edit, TableMeta};
-use crate::options::Options;
+use crate::options::{Options, Profile};
 use crate::plan::{How, Plan, Reason};
-use crate::run_iter::{MergeIter, RunIter};
+use crate::rows;
+use crate::run_iter::{Entries, MergeIter, RunIter};
 use crate::sites;
 use crate::sst_run::SstRun;
+use crate::state::Part;
+use crate::tuning::BlockTuning;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
@@ -39,6 +43,10 @@ pub(crate) struct MillContext {
     pub(crate) direct: bool,
     /// Bytes read at once from each input.
     pub(crate) stretch_bytes: usize,
+    /// Bytes of what comes in that a merge may hold while it looks where it goes.
+    pub(crate) hold_bytes: usize,
+    /// The profile's numbers, if it appends.
+    pub(crate) appends: Option<BlockTuning>,
     pub(crate) next_file_id: Arc<AtomicU64>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -65,43 +73,86 @@ impl MillContext {
             sst,
             direct: options.direct_io,
             stretch_bytes: budget.stretch_bytes,
+            hold_bytes: budget.hold_bytes,
+            appends: (options.profile == Profile::Block).then(|| options.tuning.block.clone()),
             next_file_id: Arc::new(AtomicU64::new(next_file_id)),
             stop: Arc::default(),
         }
     }
+
+    /// What filters of tables on `level` reserve: nothing where nothing is appended.
+    pub(crate) fn reserve_percent(&self, around: &Around, level: usize) -> u32 {
+        let tuning = self.appends.as_ref().filter(|_| level > 1 && rows::BLOCK_RESERVE.is_on());
+        tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(around.is_last))
+    }
 }
 
-/// An edit, with the files that it created, for cleaning up if it is not installed.
+/// What a mill has to know of the state around a plan: not the state, whose buffers and tables would stay as long as
+/// the work takes.
+#[derive(Debug)]
+pub(crate) struct Around {
+    /// The tables of each level below the output's.
+    deeper: Vec<Vec<Arc<TableMeta>>>,
+    /// Whether they are none.
+    pub(super) is_last: bool,
+    /// Dead bytes per live byte, over all tables.
+    pub(super) dead_share: f64,
+}
+
+impl Around {
+    /// Around a plan with its output on `level`.
+    pub(crate) fn new(part: &Part, level: usize) -> Around {
+        let (dead, live) = part.dead_and_live();
+        Around {
+            deeper: part.metas_below(level),
+            is_last: level >= part.last_level(),
+            dead_share: dead as f64 / live.max(1) as f64,
+        }
+    }
+
+    /// To be walked along with a merge.
+    pub(super) fn below(&self, level: usize) -> Below {
+        Below::new(level, self.deeper.clone())
+    }
+}
+
+/// An edit, with what is to be done if it is installed, and if not.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     pub(crate) edit: Edit,
+    /// Files that it created: to be removed if it is not installed.
     pub(crate) created: Vec<u64>,
+    /// Tables that grew, with the blocks that their new states do not have.
+    pub(crate) grown: Vec<(Arc<SstRun>, Arc<[usize]>)>,
+    /// What was chosen for each table of the output's level, if there was a choice.
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
 }
 
-/// Runs `plan`, below whose output the tables `deeper` lie. On failure nothing that it wrote stays.
+/// Runs `plan`, for all plans but appends. On failure nothing that it wrote stays.
 ///
 /// # Errors
 /// What reading and writing met.
-pub(crate) async fn run(
-    plan: &Plan,
-    deeper: &[Vec<Arc<TableMeta>>],
-    snapshots: &[SeqNo],
-    context: &MillContext,
-) -> Result<Made> {
+pub(crate) async fn run(plan: &Plan, around: &Around, snapshots: &[SeqNo], context: &MillContext) -> Result<Made> {
     let mut edit =
         Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
     if plan.how == How::Move {
         edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
-        return Ok(Made { edit, created: Vec::new() });
+        return Ok(Made { edit, ..Made::default() });
     }
     let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
-    let merge = MergeIter::new(inputs(plan, context.stretch_bytes, cause)?);
-    let output = Output { cause, split: plan.reason != Reason::Flush, seqno_max: SeqNo::MAX };
-    let below = Below::new(plan.level, deeper.to_vec());
-    let metas = write_tables(merge, snapshots, below, output, context).await?;
-    let created = metas.iter().map(|meta| meta.id).collect();
-    edit.add = metas.into_iter().map(|meta| (plan.level, meta)).collect();
-    Ok(Made { edit, created })
+    let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
+    let reserve_percent = context.reserve_percent(around, plan.level);
+    let output = Output { reserve_percent, ..Output::new(cause, plan.reason != Reason::Flush) };
+    let metas = write_tables(merge, snapshots, around.below(plan.level), output, context).await?;
+    Ok(Made {
+        created: metas.iter().map(|meta| meta.id).collect(),
+        bytes_in: plan.input_bytes(),
+        bytes_out: metas.iter().map(TableMeta::bytes).sum(),
+        edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), ..edit },
+        ..Made::default()
+    })
 }
 
 fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
@@ -132,6 +183,17 @@ pub(crate) struct Output {
     pub(crate) split: bool,
     /// Entries above this are left out.
     pub(crate) seqno_max: SeqNo,
+    /// Bits that filters reserve for keys to come, in percent of those that are there.
+    pub(crate) reserve_percent: u32,
+    /// The size at which a table is cut, if it is not the usual one.
+    pub(crate) table_bytes: Option<u64>,
+}
+
+impl Output {
+    /// Everything, with filters as large as needed.
+    pub(crate) fn new(cause: Cause, split: bool) -> Output {
+        Output { cause, split, seqno_max: SeqNo::MAX, reserve_percent: 0, table_bytes: None }
+    }
 }
 
 /// What lies below the output, walked along with the merge.
@@ -161,7 +223,7 @@ impl Below {
         self.overlapped = 0;
     }
 
-    fn walk(&mut self, key: &[u8]) {
+    pub(super) fn walk(&mut self, key: &[u8]) {
         for (i, (tables, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
             while let Some(table) = tables.get(*at).filter(|table| table.largest.as_slice() < key) {
                 *at += 1;
@@ -173,7 +235,7 @@ impl Below {
     }
 
     /// Whether nothing of `key` lies below. REQUIRES: `walk(key)` was called.
-    fn is_bottom(&self, key: &[u8]) -> bool {
+    pub(super) fn is_bottom(&self, key: &[u8]) -> bool {
         let holds = |(tables, &at): (&Vec<Arc<TableMeta>>, &usize)| {
             tables.get(at).is_some_and(|table| table.smallest.as_slice() <= key)
         };
@@ -181,12 +243,13 @@ impl Below {
     }
 }
 
-/// Writes what of `merge` some reader needs into new tables, in key order. On failure removes them again.
+/// Writes what of `merge`, from where it is on, some reader needs into new tables, in key order. On failure removes
+/// them again.
 ///
 /// # Errors
 /// What reading and writing met.
 pub(crate) async fn write_tables(
-    merge: MergeIter,
+    merge: impl Entries,
     snapshots: &[SeqNo],
     below: Below,
     output: Output,
@@ -207,6 +270,33 @@ pub(crate) async fn write_tables(
     Ok(writer.metas)
 }
 
+/// The yield points of a merge.
+pub(super) struct Steps<'a> {
+    entries: u64,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(context: &'a MillContext) -> Steps<'a> {
+        Steps { entries: 0, stop: &context.stop }
+    }
+
+    /// One entry further.
+    ///
+    /// # Errors
+    /// `Io` if the database is closing.
+    pub(super) async fn step(&mut self) -> Result<()> {
+        self.entries += 1;
+        if self.entries.is_multiple_of(ENTRIES_PER_STEP) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Io, "the database is closing"));
+            }
+            yield_now().await;
+        }
+        Ok(())
+    }
+}
+
 struct TablesWriter<'a> {
     context: &'a MillContext,
     output: Output,
@@ -216,12 +306,13 @@ struct TablesWriter<'a> {
 }
 
 impl TablesWriter<'_> {
-    async fn write(&mut self, mut merge: MergeIter, snapshots: &[SeqNo], mut below: Below) -> Result<()> {
+    async fn write(&mut self, mut merge: impl Entries, snapshots: &[SeqNo], mut below: Below) -> Result<()> {
         let mut versions = Versions::new(snapshots);
-        merge.first()?;
-        // What lies in front of all outputs is overlapped by none.
-        below.begin_at(merge.key());
-        let mut entries = 0u64;
+        let mut steps = Steps::new(self.context);
+        if merge.valid() {
+            // What lies in front of all outputs is overlapped by none.
+            below.begin_at(merge.key());
+        }
         while merge.valid() {
             let (key, tag) = (merge.key(), merge.tag());
             below.walk(key);
@@ -233,13 +324,7 @@ impl TablesWriter<'_> {
                 self.table()?.add(key, tag, merge.value())?;
             }
             merge.next()?;
-            entries += 1;
-            if entries.is_multiple_of(ENTRIES_PER_STEP) {
-                if self.context.stop.load(Ordering::Relaxed) {
-                    return Err(Error::new(ErrorKind::Io, "the database is closing"));
-                }
-                yield_now().await;
-            }
+            steps.step().await?;
         }
         self.end_table()
     }
@@ -248,7 +333,7 @@ impl TablesWriter<'_> {
     fn is_due(&self, key: &[u8], below: &Below) -> bool {
         let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else { return false };
         let limits = &self.context.limits;
-        let full = writer.estimated_bytes() >= limits.table_bytes;
+        let full = writer.estimated_bytes() >= self.output.table_bytes.unwrap_or(limits.table_bytes);
         let wide = below.overlapped > GRANDPARENT_TABLES * limits.table_bytes;
         (full || wide) && writer.entries() > 0 && writer.last_key() != key
     }
@@ -262,7 +347,7 @@ impl TablesWriter<'_> {
                 let mode = if context.direct { OpenMode::CreateDirect } else { OpenMode::Create };
                 let file = context.files.fs.open(&context.files.table(id), mode)?;
                 self.created.push(id);
-                let options = context.sst.clone();
+                let options = SstOptions { filter_reserve_percent: self.output.reserve_percent, ..context.sst.clone() };
                 (id, SstWriter::new(file, id, options, context.counters.clone(), self.output.cause))
             }
         };

@@ -118,8 +118,8 @@ impl Recovery {
             self.kept.push(buffer);
             return Ok(());
         }
-        let merge = MergeIter::new(vec![RunIter::Buffer(buffer.iter())]);
-        let output = Output { cause: Cause::Flush, split: false, seqno_max: SeqNo::MAX };
+        let merge = MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?;
+        let output = Output::new(Cause::Flush, false);
         let part = Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
         let below = Below::new(0, part.metas_below(0));
         self.recovered.extend(block_on(write_tables(merge, &[SeqNo::MAX], below, output, &self.mill))?);

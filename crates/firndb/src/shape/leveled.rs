@@ -2,9 +2,11 @@
 //! fixed factor larger than the one above (O'Neil et al. 1996; LevelDB's arrangement).
 //!
 //! In order of urgency: flush the oldest full buffer; compact the level that is furthest over its target; compact a
-//! table that costs too many fruitless reads. Pure: reads the state and the facts, changes nothing.
+//! table that costs too many fruitless reads; write anew the table with the largest share of dead bytes, if there are
+//! too many. Pure: reads the state and the facts, changes nothing.
 
 use crate::plan::{How, Plan, Reason};
+use crate::rows;
 use crate::sst_run::SstRun;
 use crate::state::{Level, Part, ReadState};
 use firn_base::{Limits, SeqNo};
@@ -26,6 +28,10 @@ pub(crate) struct Facts<'a> {
     pub(crate) visible: SeqNo,
     /// A table that cost too many fruitless reads, and its level.
     pub(crate) seek: Option<(usize, u64)>,
+    /// Whether tables may grow by appends.
+    pub(crate) appends: bool,
+    /// The most dead bytes per live byte.
+    pub(crate) dead_share_max: f64,
 }
 
 /// How far behind compaction is.
@@ -51,6 +57,7 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         .find_map(|(i, part)| pick_flush(i, part, facts))
         .or_else(|| parts().find_map(|(i, part)| pick_by_size(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_seeks(i, part, facts)))
+        .or_else(|| parts().find_map(|(i, part)| pick_by_space(i, part, facts)))
 }
 
 /// How far behind compaction is.
@@ -69,7 +76,7 @@ fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
     level0.map_or(0, Level::bytes)
         + below
             .filter(|(i, _)| *i < last)
-            .map(|(i, level)| level.bytes().saturating_sub(level_target(limits, i)))
+            .map(|(i, level)| level.live_bytes().saturating_sub(level_target(limits, i)))
             .sum::<u64>()
 }
 
@@ -91,7 +98,7 @@ fn pick_by_size(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
         0 => part.levels[0].runs.len() as f64 / facts.limits.level0_trigger as f64,
         _ => {
             let idle = part.levels[level].runs.iter().filter(|run| !facts.busy.contains(&run.meta.id));
-            let bytes: u64 = idle.map(|run| run.meta.bytes()).sum();
+            let bytes: u64 = idle.map(|run| run.meta.live_bytes()).sum();
             bytes as f64 / level_target(facts.limits, level) as f64
         }
     };
@@ -117,8 +124,8 @@ fn pick_table(i: usize, part: &Part, level: usize, facts: &Facts<'_>) -> Option<
         .filter(|run| !facts.busy.contains(&run.meta.id))
         .map(|run| {
             let overlapping = below.overlapping(&run.meta.smallest, &run.meta.largest);
-            let bytes: u64 = overlapping.iter().map(|other| other.meta.bytes()).sum();
-            (bytes as f64 / run.meta.bytes().max(1) as f64, run)
+            let bytes: u64 = overlapping.iter().map(|other| other.meta.live_bytes()).sum();
+            (bytes as f64 / run.meta.live_bytes().max(1) as f64, run)
         })
         .collect();
     choices.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -131,6 +138,21 @@ fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let run = runs.iter().find(|run| run.meta.id == id)?;
     let inputs = if level == 0 { runs.as_slice() } else { std::slice::from_ref(run) };
     plan_for(i, part, level, inputs, facts, Reason::Seeks)
+}
+
+/// Writes one table anew where it is, so that its dead bytes go (BlockDB, V-E, has them bounded table by table alone).
+fn pick_by_space(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    let (dead, live) = part.dead_and_live();
+    if dead as f64 <= live as f64 * facts.dead_share_max || !rows::BLOCK_SPACE.is_on() {
+        return None;
+    }
+    let share = |run: &SstRun| run.meta.dead_bytes as f64 / run.meta.live_bytes().max(1) as f64;
+    let (level, run) = part
+        .tables()
+        .filter(|(level, run)| *level > 0 && run.meta.dead_bytes > 0 && !facts.busy.contains(&run.meta.id))
+        .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
+    let tables = vec![(level, run.clone())];
+    Some(Plan { part: i, buffer: None, tables, level, how: How::Copy, reason: Reason::Space })
 }
 
 /// Compacts what of `level` meets the keys from `smallest` to `largest`: one table at a time below level 0.
@@ -176,8 +198,14 @@ fn plan_for(
         .map_or(0, |below| below.overlapping(smallest, largest).iter().map(|run| run.meta.bytes()).sum());
     let movable = inputs.len() == 1 && overlapping.is_empty();
     let cheap_later = grandparents <= GRANDPARENT_TABLES * facts.limits.table_bytes;
-    // A user who asks wants entries dropped, which a move does not do.
-    let how = if movable && cheap_later && reason != Reason::Manual { How::Move } else { How::Copy };
+    // A user who asks wants entries dropped, which neither a move nor an append does to all.
+    let how = match reason {
+        Reason::Manual => How::Copy,
+        _ if movable && cheap_later && rows::BLOCK_MOVE.is_on() => How::Move,
+        // Level 0 meets all of level 1, of which little would stay clean.
+        _ if facts.appends && level > 0 && !overlapping.is_empty() => How::Append,
+        _ => How::Copy,
+    };
     let tables = inputs
         .iter()
         .map(|run| (level, run.clone()))

@@ -28,6 +28,9 @@ fn state(tables: &[(usize, u64, &str, &str, u64)]) -> ReadState {
             smallest: smallest.into(),
             largest: largest.into(),
             shared: false,
+            dead_bytes: 0,
+            small_blocks: 0,
+            filter_left: 0,
         };
         (level, table)
     });
@@ -42,7 +45,11 @@ fn state(tables: &[(usize, u64, &str, &str, u64)]) -> ReadState {
 fn choose(state: &ReadState, busy: &[u64], seek: Option<(usize, u64)>) -> Option<Plan> {
     let busy: HashSet<u64> = busy.iter().copied().collect();
     let limits = Limits::tiny();
-    pick(state, &Facts { limits: &limits, busy: &busy, flushing: false, visible: SeqNo(0), seek })
+    pick(state, &facts(&limits, &busy, seek))
+}
+
+fn facts<'a>(limits: &'a Limits, busy: &'a HashSet<u64>, seek: Option<(usize, u64)>) -> Facts<'a> {
+    Facts { limits, busy, flushing: false, visible: SeqNo(0), seek, appends: false, dead_share_max: 0.2 }
 }
 
 fn ids(plan: &Plan) -> Vec<(usize, u64)> {
@@ -106,7 +113,7 @@ fn a_table_of_many_fruitless_reads_goes_down() {
 fn a_manual_compaction_takes_table_by_table() {
     let state = state(&[(1, 1, "a", "c", 10), (1, 2, "d", "f", 10), (1, 3, "x", "z", 10), (2, 4, "b", "e", 10)]);
     let (limits, busy) = (Limits::tiny(), HashSet::new());
-    let facts = Facts { limits: &limits, busy: &busy, flushing: false, visible: SeqNo(0), seek: None };
+    let facts = facts(&limits, &busy, None);
     let range: (&[u8], Option<&[u8]>) = (b"b", Some(b"g"));
     let first = pick_manual(&state, 1, range, None, &facts).unwrap();
     assert_eq!(ids(&first), [(1, 1), (2, 4)]);

@@ -1,0 +1,586 @@
+//! Profile `block`, row by row of the design (block_01 to block_11): each test shows a mechanism by counters and
+//! structure, and that nothing of it is to be seen with the mechanism switched off.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use firn_base::clock::Clock;
+use firn_base::exec::{Executor, Inline, Work};
+use firn_base::seed::Seed;
+use firn_base::site::{self, Site};
+use firn_fs::{Fault, FaultKind, Fs, OpKind, SimFs};
+use firndb::rows;
+use firndb::{
+    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, Limits, Options, Profile, Stats,
+    Tuning,
+};
+use std::collections::BTreeMap;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+const DIR: &str = "/db";
+
+/// `show` holds, and does not with the mechanism behind `site` switched off.
+fn row(site: &'static Site, show: fn()) {
+    show();
+    let without = catch_unwind(|| site::without(site, show));
+    assert!(without.is_err(), "it shows the same without {}", site.name());
+}
+
+#[derive(Default)]
+struct Events(Mutex<Vec<Event>>);
+
+impl EventListener for Events {
+    fn on_event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+/// What was chosen for a table.
+struct Chosen {
+    level: usize,
+    block_grained: bool,
+    because: &'static str,
+}
+
+/// A database on simulated files, and what it should hold.
+struct Rig {
+    fs: SimFs,
+    options: Options,
+    events: Arc<Events>,
+    inline: Arc<Inline>,
+    db: Db,
+    model: BTreeMap<Vec<u8>, Vec<u8>>,
+    random: Seed,
+    puts: u64,
+}
+
+/// Tables of 16 KiB with blocks of half a KiB, and levels ten times as large as the one above, as in the paper.
+fn limits() -> Limits {
+    let mut limits = Limits::tiny();
+    limits.level_fan_out = 10;
+    limits
+}
+
+impl Rig {
+    fn new(profile: Profile, change: impl FnOnce(&mut Options)) -> Rig {
+        let fs = SimFs::new(7);
+        let (events, inline) = (Arc::new(Events::default()), Arc::new(Inline::new()));
+        let mut options = Options {
+            profile,
+            memory_limit: 16 << 20,
+            write_buffer_bytes: Some(32 << 10),
+            block_cache_bytes: Some(8 << 20),
+            compression: Codec::None,
+            durability: Durability::Process,
+            listener: Some(events.clone()),
+            limits: limits(),
+            environment: Environment {
+                fs: Some(Arc::new(fs.clone())),
+                clock: Some(Clock::manual()),
+                executor: Some(inline.clone()),
+                memory: None,
+            },
+            ..Options::tiny()
+        };
+        change(&mut options);
+        let db = Db::open(DIR, options.clone()).unwrap();
+        Rig { fs, options, events, inline, db, model: BTreeMap::new(), random: Seed::new(11), puts: 0 }
+    }
+
+    /// A database of `count` records, keys in random order.
+    fn loaded(profile: Profile, count: u64, change: impl FnOnce(&mut Options)) -> Rig {
+        let mut rig = Rig::new(profile, change);
+        rig.put(count, 1_000_000);
+        rig
+    }
+
+    fn put(&mut self, count: u64, keys: u64) {
+        for _ in 0..count {
+            let key = format!("key{:07}", self.random.below(keys)).into_bytes();
+            self.put_one(key);
+        }
+        self.settle();
+    }
+
+    /// Waits until nothing is left to do, whatever fails meanwhile.
+    fn settle(&self) {
+        for _ in 0..100 {
+            match (self.db.wait_idle(), &self.options.environment.clock) {
+                (Err(_), Some(clock)) => {
+                    clock.advance(Duration::from_millis(300));
+                    self.inline.run();
+                }
+                (done, _) => return done.unwrap(),
+            }
+        }
+        panic!("it fails for ever");
+    }
+
+    fn put_one(&mut self, key: Vec<u8>) {
+        let mut value = vec![0; 100 + self.random.below(40) as usize];
+        self.random.fill(&mut value);
+        while self.db.put(&key, &value).is_err() {
+            self.settle();
+        }
+        self.model.insert(key, value);
+        self.puts += 1;
+        // Or else the one thread would flush and never compact.
+        if self.puts.is_multiple_of(300) {
+            self.settle();
+        }
+    }
+
+    fn check(&self) {
+        let mut iter = self.db.iter().unwrap();
+        iter.first().unwrap();
+        for (key, value) in &self.model {
+            assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
+            assert_eq!(self.db.get(key).unwrap().as_deref(), Some(&value[..]));
+            iter.next().unwrap();
+        }
+        assert!(!iter.valid());
+        self.db.verify().unwrap();
+    }
+
+    fn chosen(&self) -> Vec<Chosen> {
+        let events = self.events.0.lock().unwrap();
+        let chosen = |event: &Event| match *event {
+            Event::GrainChosen { level, block_grained, because, .. } => Some(Chosen { level, block_grained, because }),
+            _ => None,
+        };
+        events.iter().filter_map(chosen).collect()
+    }
+
+    fn stats(&self) -> Stats {
+        self.db.stats()
+    }
+
+    /// Reads of blocks by gets so far, from the cache or not.
+    fn looks(&self) -> (u64, u64) {
+        let memory = self.stats().memory;
+        (memory.cache_hits, memory.cache_misses)
+    }
+}
+
+fn sum(stats: &Stats, pick: fn(&firndb::LevelStats) -> u64) -> u64 {
+    stats.levels.iter().map(pick).sum()
+}
+
+fn compaction_bytes(stats: &Stats) -> u64 {
+    stats.ssd.iter().filter(|cause| cause.cause == "compaction").map(|cause| cause.written_bytes).sum()
+}
+
+/// Limits that let tables grow whenever it pays at all.
+fn loose(options: &mut Options) {
+    options.tuning.block = BlockTuning {
+        live_tables_max: ByLevel { middle: 100.0, last: 100.0 },
+        live_share_min: ByLevel { middle: 0.05, last: 0.05 },
+        dirty_share_max: ByLevel { middle: 1.0, last: 1.0 },
+        ..BlockTuning::default()
+    };
+}
+
+#[test]
+fn block_01_both_bounds_of_a_block_are_in_its_index_entry() {
+    row(&firn_table::rows::BLOCK_BOUNDS, || {
+        let rig = Rig::loaded(Profile::Classic, 4_000, |options| options.filter_bits = 0);
+        rig.db.compact_range(None, None).unwrap();
+        let before = rig.looks();
+        let absent = rig.model.keys().map(|key| [key.as_slice(), b"+"].concat());
+        let gets = absent.inspect(|key| assert!(rig.db.get(key).unwrap().is_none())).count() as u64;
+        let looked = rig.looks().0 + rig.looks().1 - before.0 - before.1;
+        // A block holds three or four entries, and the keys behind its last are in no block.
+        assert!(looked < gets * 85 / 100, "{looked} blocks were searched for {gets} keys that are in none");
+    });
+}
+
+#[test]
+fn block_02_only_blocks_that_keys_fall_into_are_written() {
+    row(&rows::BLOCK_APPEND, || {
+        let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
+        let stats = rig.stats();
+        assert!(sum(&stats, |level| level.block_grained) > 20);
+        assert!(sum(&stats, |level| level.kept_blocks) > 200);
+        let classic = Rig::loaded(Profile::Classic, 12_000, |_| {});
+        let (block, classic) = (compaction_bytes(&stats), compaction_bytes(&classic.stats()));
+        assert!(block * 10 < classic * 9, "{block} bytes against {classic}");
+        rig.check();
+    });
+}
+
+#[test]
+fn block_02_small_blocks_in_gaps_stay_few() {
+    let mut rig = Rig::loaded(Profile::Block, 12_000, loose);
+    rig.put(4_000, 1_000_000);
+    let stats = rig.stats();
+    assert!(sum(&stats, |level| level.block_grained) > 40);
+    let report = rig.db.verify().unwrap();
+    let small = sum(&stats, |level| level.small_blocks);
+    assert!(small * 2 < report.blocks, "{small} of {} blocks are small", report.blocks);
+    rig.check();
+}
+
+#[test]
+fn block_03_dirty_blocks_are_read_at_the_same_time() {
+    row(&rows::BLOCK_READS, || {
+        let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
+        assert!(rig.stats().background.append_reads_most > 4);
+    });
+}
+
+/// Reads all, lets a tenth as many records come in, and counts the blocks of the first reads that must be read again.
+fn misses_behind_compactions(profile: Profile) -> u64 {
+    let mut rig = Rig::loaded(profile, 12_000, |options| {
+        loose(options);
+        options.tuning.block.filter_reserve_percent = ByLevel { middle: 1000, last: 1000 };
+        options.tuning.block.dead_share_max = 10.0;
+    });
+    let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
+    let read = |rig: &Rig| {
+        let before = rig.looks().1;
+        keys.iter().for_each(|key| assert!(rig.db.get(key).unwrap().is_some()));
+        rig.looks().1 - before
+    };
+    read(&rig);
+    assert_eq!(read(&rig), 0, "all of it fits the cache");
+    rig.put(1_200, 1_000_000);
+    read(&rig)
+}
+
+#[test]
+fn block_04_what_stays_clean_stays_cached() {
+    row(&rows::BLOCK_CACHED, || {
+        let (block, classic) = (misses_behind_compactions(Profile::Block), misses_behind_compactions(Profile::Classic));
+        println!("{block} misses against {classic}");
+        assert!(block * 10 < classic * 8, "{block} misses against {classic}");
+    });
+}
+
+#[test]
+fn block_05_each_table_is_judged_by_itself() {
+    row(&rows::BLOCK_SELECTIVE, || {
+        let mut rig = Rig::loaded(Profile::Block, 12_000, |_| {});
+        rig.put(6_000, 1_000_000);
+        let chosen = rig.chosen();
+        assert!(chosen.iter().all(|chosen| chosen.level > 1), "level 1 is written anew as a whole");
+        let by = |grain, because| {
+            chosen.iter().filter(|chosen| chosen.block_grained == grain && chosen.because == because).count()
+        };
+        assert!(by(true, "cost") > 20);
+        assert!(by(false, "live share") > 0, "tables with many dead bytes");
+        assert!(by(false, "dirty share") + by(false, "live bytes") > 0);
+        rig.check();
+    });
+}
+
+#[test]
+fn block_05_small_entries_choose_whole_tables_by_themselves() {
+    let mut rig = Rig::new(Profile::Block, loose);
+    for round in 0..40_000u64 {
+        let key = format!("{:06}", rig.random.below(1_000_000)).into_bytes();
+        rig.db.put(&key, [round as u8]).unwrap();
+        rig.model.insert(key, vec![round as u8]);
+        if round % 1000 == 999 {
+            rig.settle();
+        }
+    }
+    let chosen = rig.chosen();
+    let tables = chosen.iter().filter(|chosen| !chosen.block_grained).count();
+    assert!(tables * 10 > chosen.len() * 9, "{tables} of {} were written anew", chosen.len());
+    rig.check();
+}
+
+/// Two workers of a test's own, with the site of each switched as the test's thread has it.
+#[derive(Default)]
+struct Workers {
+    work: Mutex<Option<Weak<dyn Work>>>,
+    stop: Arc<AtomicBool>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    parallel: bool,
+}
+
+impl Executor for Workers {
+    fn attach(&self, work: Weak<dyn Work>) {
+        for _ in 0..2 {
+            let (work, stop, parallel) = (work.clone(), self.stop.clone(), self.parallel);
+            let run = move || {
+                while let Some(work) = work.upgrade().filter(|_| !stop.load(Ordering::Acquire)) {
+                    if !work.step() {
+                        std::thread::yield_now();
+                    }
+                }
+            };
+            let body = move || if parallel { run() } else { site::without(&rows::BLOCK_PARALLEL, run) };
+            self.threads.lock().unwrap().push(std::thread::spawn(body));
+        }
+        *self.work.lock().unwrap() = Some(work);
+    }
+
+    fn wake(&self) {}
+
+    fn help(&self) -> bool {
+        false
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        for thread in self.threads.lock().unwrap().drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn block_06_sub_tasks_are_shared_out() {
+    let load = |parallel| {
+        let rig = Rig::loaded(Profile::Block, 12_000, |options| {
+            let workers = Workers { parallel, ..Workers::default() };
+            options.environment.executor = Some(Arc::new(workers));
+            options.environment.clock = None;
+        });
+        rig.check();
+        let background = rig.stats().background;
+        rig.db.clone().close().unwrap();
+        (background.sub_tasks, background.helped_sub_tasks)
+    };
+    let (tasks, helped) = load(true);
+    assert!(tasks > 20 && helped > 0, "{helped} of {tasks} sub-tasks were taken by a second worker");
+    assert_eq!(load(false).1, 0);
+}
+
+#[test]
+fn block_06_the_order_of_ends_shows_nowhere() {
+    let contents = |workers: bool| {
+        let rig = Rig::loaded(Profile::Block, 8_000, |options| {
+            if workers {
+                options.environment.executor = Some(Arc::new(Workers { parallel: true, ..Workers::default() }));
+                options.environment.clock = None;
+            }
+        });
+        rig.check();
+        rig.db.clone().close().unwrap();
+        rig.model.len()
+    };
+    assert_eq!(contents(true), contents(false));
+}
+
+#[test]
+fn block_07_obsolete_tables_go_in_batches() {
+    row(&rows::BLOCK_LAZY, || {
+        let mut rig = Rig::new(Profile::Block, |options| options.tuning.block.lazy_delete_bytes = 256 << 10);
+        for _ in 0..12_000 {
+            let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
+            rig.put_one(key);
+        }
+        let background = rig.stats().background;
+        assert!(background.removed_tables > 20);
+        assert!(background.removed_tables >= 5 * background.removals, "{background:?}");
+        // With nothing else to do, all go.
+        rig.db.wait_idle().unwrap();
+        let tables = rig.fs.list(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".sst")).count();
+        assert_eq!(tables, rig.stats().levels.iter().map(|level| level.tables).sum::<usize>());
+    });
+}
+
+#[test]
+fn block_08_filters_reserve_bits() {
+    row(&rows::BLOCK_RESERVE, || {
+        let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
+        let stats = rig.stats();
+        assert!(sum(&stats, |level| level.block_grained) > 20);
+        assert!(stats.levels[2].filter_left > 0);
+        assert_eq!(stats.levels[0].filter_left + stats.levels[1].filter_left, 0, "nothing is appended there");
+        rig.check();
+    });
+}
+
+#[test]
+fn block_08_a_used_up_reserve_makes_a_table_due() {
+    let rig = Rig::loaded(Profile::Block, 12_000, |options| {
+        loose(options);
+        options.tuning.block.filter_reserve_percent = ByLevel { middle: 3, last: 3 };
+    });
+    assert!(rig.chosen().iter().any(|chosen| !chosen.block_grained && chosen.because == "filter"));
+    rig.check();
+}
+
+#[test]
+fn block_09_tables_that_overlap_nothing_are_moved() {
+    row(&rows::BLOCK_MOVE, || {
+        let mut rig = Rig::new(Profile::Block, |_| {});
+        for i in 0..6_000 {
+            rig.put_one(format!("key{i:07}").into_bytes());
+        }
+        rig.db.wait_idle().unwrap();
+        assert!(sum(&rig.stats(), |level| level.moves) > 10);
+        rig.check();
+    });
+}
+
+#[test]
+fn block_09_fruitless_reads_compact_a_table() {
+    let mut rig = Rig::loaded(Profile::Block, 12_000, |options| options.filter_bits = 0);
+    let before = rig.stats().background.seek_compactions;
+    for _ in 0..60_000 {
+        let key = format!("key{:07}", rig.random.below(1_000_000));
+        rig.db.get(key).unwrap();
+    }
+    rig.db.wait_idle().unwrap();
+    assert!(rig.stats().background.seek_compactions > before);
+    rig.check();
+}
+
+/// How often a byte of a table's file was written a second time, and how many writes to tables failed.
+fn rewrites(fs: &SimFs) -> (usize, usize) {
+    let mut ends: BTreeMap<Arc<Path>, u64> = BTreeMap::new();
+    let (mut again, mut failed) = (0, 0);
+    for operation in fs.log().iter().filter(|operation| operation.path.extension().is_some_and(|sst| sst == "sst")) {
+        match operation.kind {
+            OpKind::Create => drop(ends.insert(operation.path.clone(), 0)),
+            OpKind::Write => {
+                let end = ends.entry(operation.path.clone()).or_default();
+                again += usize::from(operation.offset < *end);
+                failed += usize::from(!operation.ok);
+                // Of one that failed, nobody knows how much is there.
+                *end = (*end).max(operation.offset + if operation.ok { operation.len } else { 0 });
+            }
+            _ => {}
+        }
+    }
+    (again, failed)
+}
+
+#[test]
+fn block_10_an_append_begins_behind_all_that_was_ever_written() {
+    row(&firn_table::rows::BLOCK_BEHIND, || {
+        let mut rig = Rig::loaded(Profile::Block, 10_000, loose);
+        for round in 0..30 {
+            // Some are of new tables, some of appends; some leave their first part.
+            let manifest = rig.fs.list(Path::new(DIR)).unwrap().into_iter().find(|name| name.starts_with("MANIFEST"));
+            let fault = match round % 3 {
+                0 => Fault::once(FaultKind::Eio).on(OpKind::Sync).at(".sst"),
+                1 => Fault::once(FaultKind::ShortWrite).on(OpKind::Write).at(".sst"),
+                _ => Fault::once(FaultKind::Enospc).on(OpKind::Write).at(manifest.unwrap()),
+            };
+            rig.fs.inject(fault.after(round % 11));
+            rig.put(600, 1_000_000);
+            rig.fs.heal();
+        }
+        let (again, failed) = rewrites(&rig.fs);
+        assert!(failed > 5, "only {failed} writes failed");
+        assert_eq!(again, 0, "bytes of a table were written twice");
+        rig.check();
+    });
+}
+
+#[test]
+fn block_11_dead_bytes_have_a_limit() {
+    row(&rows::BLOCK_SPACE, || {
+        let mut rig = Rig::loaded(Profile::Block, 6_000, |options| {
+            loose(options);
+            options.tuning.block.filter_reserve_percent = ByLevel { middle: 1000, last: 1000 };
+        });
+        let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
+        for _ in 0..20_000 {
+            let key = keys[rig.random.below(keys.len() as u64) as usize].clone();
+            rig.put_one(key);
+        }
+        rig.db.wait_idle().unwrap();
+        let stats = rig.stats();
+        let (dead, all) = (sum(&stats, |level| level.dead_bytes), sum(&stats, |level| level.bytes));
+        assert!(sum(&stats, |level| level.block_grained) > 40);
+        assert!(dead as f64 <= 0.2 * (all - dead) as f64, "{dead} of {all} bytes are dead");
+        rig.check();
+    });
+}
+
+#[test]
+fn block_a_checkpoint_and_its_source_both_go_on() {
+    let mut rig = Rig::loaded(Profile::Block, 8_000, loose);
+    rig.db.checkpoint("/copy").unwrap();
+    let options = Options {
+        listener: None,
+        environment: Environment { executor: Some(Arc::new(Inline::new())), ..rig.options.environment.clone() },
+        ..rig.options.clone()
+    };
+    let copy = Db::open("/copy", options.clone()).unwrap();
+    let mut copied = rig.model.clone();
+    for round in 0..6_000u64 {
+        let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
+        copy.put(&key, round.to_be_bytes()).unwrap();
+        copied.insert(key, round.to_be_bytes().to_vec());
+        if round % 2 == 0 {
+            let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
+            rig.put_one(key);
+        }
+    }
+    copy.wait_idle().unwrap();
+    rig.db.wait_idle().unwrap();
+    rig.check();
+    copy.verify().unwrap();
+    copy.close().unwrap();
+    let copy = Db::open("/copy", options).unwrap();
+    for (key, value) in &copied {
+        assert_eq!(copy.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+}
+
+#[test]
+fn block_snapshots_and_cursors_outlive_appends() {
+    let mut rig = Rig::loaded(Profile::Block, 8_000, loose);
+    let before = rig.model.clone();
+    let snapshot = rig.db.snapshot();
+    let mut iter = rig.db.iter().unwrap();
+    iter.first().unwrap();
+    for key in before.keys().step_by(3) {
+        rig.db.delete(key).unwrap();
+        rig.model.remove(key);
+    }
+    rig.put(6_000, 1_000_000);
+    for (key, value) in &before {
+        assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
+        iter.next().unwrap();
+        assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+    assert!(!iter.valid());
+    drop((iter, snapshot));
+    rig.check();
+}
+
+/// A table that is written anew takes its file with it, but not from under those who read it when it was shorter.
+#[test]
+fn block_readers_of_an_older_end_outlive_the_table() {
+    let mut rig = Rig::loaded(Profile::Block, 8_000, |options| {
+        loose(options);
+        options.max_open_files = 1;
+        options.tuning.block.lazy_delete_bytes = 0;
+    });
+    let before = rig.model.clone();
+    let snapshot = rig.db.snapshot();
+    let mut iter = rig.db.iter().unwrap();
+    iter.first().unwrap();
+    rig.put(2_000, 1_000_000);
+    rig.db.compact_range(None, None).unwrap();
+    for (key, value) in &before {
+        assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
+        iter.next().unwrap();
+    }
+    drop((iter, snapshot));
+    rig.check();
+}
+
+#[test]
+fn block_numbers_out_of_range_are_refused() {
+    let fs = SimFs::new(1);
+    let mut options = Options {
+        profile: Profile::Block,
+        environment: Environment { fs: Some(Arc::new(fs)), ..Environment::default() },
+        ..Options::tiny()
+    };
+    options.tuning = Tuning { block: BlockTuning { dead_share_max: -1.0, ..BlockTuning::default() } };
+    let error = Db::open("/db", options).unwrap_err();
+    assert_eq!(error.kind(), firndb::ErrorKind::Invalid);
+    assert!(error.to_string().contains("dead_share_max"));
+}

@@ -1,0 +1,220 @@
+//! Growing a table by an append (BlockDB, III-B): blocks that nothing fell into stay where they are, the others are
+//! written anew behind the old end, with an index that names both, and a footer.
+//!
+//! ```text
+//! file     blocks | filter | index | properties | footer | ... | new blocks | filter | index | properties | footer
+//!                                            old end ^     ^ start
+//! ```
+//! 1. Nothing in front of `start` is touched: who knows only the old footer reads on as before.
+//! 2. `start` is behind whatever an earlier append left, ended well or not, so that (file, offset) names one block for
+//!    ever.
+//! 3. Regions between clean blocks are cut into blocks of two thirds to one and a half of the target size, none of
+//!    which is a small rest; only a region that is small itself makes a small block.
+//!
+//! A crash before the manifest names the new footer leaves the table as it was, and bytes behind its end that nothing
+//! names. DURABLE AFTER: `finish`; the file has its name already.
+
+use super::block::BlockBuilder;
+use super::dirty::Dirty;
+use super::filter::{self, Filter};
+use super::index::IndexBuilder;
+use super::out::Out;
+use super::properties::Properties;
+use super::read::Sst;
+use super::write::{SstMeta, SstOptions};
+use crate::rows;
+use crate::sites;
+use firn_base::count::{Cause, IoCounters};
+use firn_base::{Result, SeqNo, Tag};
+use firn_fs::{BUFFER_ALIGN, File};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An entry of the region that is being gathered, as ranges of its bytes.
+struct Gathered {
+    key: Range<usize>,
+    tag: Tag,
+    value: Range<usize>,
+}
+
+/// The next state of a table under construction.
+pub struct SstAppender {
+    base: Arc<Sst>,
+    dirty: Arc<[usize]>,
+    /// The first block of the old state that was neither kept nor passed over, and how many dirty ones were.
+    next: usize,
+    passed: usize,
+    out: Out,
+    block_bytes: usize,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    filter: Filter,
+    filter_keys: u64,
+    /// Of the entries added.
+    added: Properties,
+    /// Entries that no block has yet, with their bytes.
+    region: Vec<Gathered>,
+    bytes: Vec<u8>,
+    data_bytes: u64,
+    smallest: Option<Vec<u8>>,
+    largest: Vec<u8>,
+}
+
+impl SstAppender {
+    /// Where an append to a file that is now `file_len` bytes long begins.
+    pub fn start(base: &Sst, file_len: u64) -> u64 {
+        let end = base.extent().valid_len;
+        let used = if rows::BLOCK_BEHIND.is_on() { file_len.max(end) } else { end };
+        used.next_multiple_of(BUFFER_ALIGN as u64)
+    }
+
+    /// Appends to `file`, which holds `base`, from `start` on. All entries of the `dirty` blocks that are still wanted
+    /// must be added.
+    pub fn new(
+        base: Arc<Sst>,
+        dirty: &Dirty,
+        file: Arc<dyn File>,
+        start: u64,
+        options: &SstOptions,
+        counters: Arc<IoCounters>,
+        cause: Cause,
+    ) -> SstAppender {
+        SstAppender {
+            out: Out::new(file, base.id(), start, options, counters, cause),
+            dirty: dirty.blocks.clone(),
+            next: 0,
+            passed: 0,
+            block_bytes: options.block_bytes,
+            block: BlockBuilder::new(options.restart_interval),
+            index: IndexBuilder::default(),
+            filter: base.filter().clone(),
+            filter_keys: base.properties().filter_keys,
+            added: Properties { seqno_min: SeqNo::MAX, ..Properties::default() },
+            region: Vec::new(),
+            bytes: Vec::new(),
+            data_bytes: 0,
+            smallest: None,
+            largest: Vec::new(),
+            base,
+        }
+    }
+
+    /// Whether the next state of the table has no entry so far, and no block to keep.
+    pub fn is_empty(&self) -> bool {
+        self.added.entries == 0 && self.dirty.len() == self.base.blocks()
+    }
+
+    /// Keeps the clean blocks in front of `key`, or all that are left.
+    fn keep_before(&mut self, key: Option<&[u8]>) -> Result<()> {
+        while self.next < self.base.blocks() {
+            let is_dirty = self.dirty.get(self.passed) == Some(&self.next);
+            if is_dirty {
+                self.passed += 1;
+            } else if key.is_none_or(|key| self.base.index().largest(self.next) < key) {
+                self.keep(self.next)?;
+            } else {
+                break;
+            }
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, number: usize) -> Result<()> {
+        self.end_region()?;
+        let index = self.base.index();
+        let handle = index.handle(number);
+        let smallest = index.smallest(number);
+        self.index.add(&smallest, index.largest(number), handle);
+        self.data_bytes += u64::from(handle.stored_len);
+        self.largest.clear();
+        self.largest.extend_from_slice(index.largest(number));
+        self.smallest.get_or_insert(smallest);
+        Ok(())
+    }
+
+    /// Adds an entry. REQUIRES: it is behind the last one in internal key order, and in no clean block.
+    ///
+    /// # Errors
+    /// What writing met; the append is then to be abandoned.
+    pub fn add(&mut self, key: &[u8], tag: Tag, value: &[u8]) -> Result<()> {
+        self.keep_before(Some(key))?;
+        let hash = filter::hash(key);
+        if !self.filter.may_contain(hash) {
+            self.filter.insert(hash);
+            self.filter_keys += 1;
+        }
+        self.added.count(key, tag, value);
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.region.push(Gathered { key: at..at + key.len(), tag, value: at + key.len()..self.bytes.len() });
+        // Enough for a whole block, with enough behind it that no small rest can be left.
+        if self.bytes.len() >= 2 * self.block_bytes { self.end_block(self.block_bytes) } else { Ok(()) }
+    }
+
+    fn end_region(&mut self) -> Result<()> {
+        if self.bytes.len() > self.block_bytes + self.block_bytes / 2 {
+            self.end_block(self.bytes.len() / 2)?;
+        }
+        if self.region.is_empty() { Ok(()) } else { self.end_block(usize::MAX) }
+    }
+
+    /// Writes the first entries of the region as a block of about `bytes`.
+    fn end_block(&mut self, bytes: usize) -> Result<()> {
+        let mut count = 0;
+        for entry in &self.region {
+            let key = &self.bytes[entry.key.clone()];
+            if count > 0 && self.block.len() + key.len() + entry.value.len() / 2 >= bytes {
+                break;
+            }
+            self.block.add(key, entry.tag, &self.bytes[entry.value.clone()]);
+            count += 1;
+        }
+        let handle = self.out.block(self.block.finish())?;
+        self.block.reset();
+        self.data_bytes += u64::from(handle.stored_len);
+        let (Some(first), Some(last)) = (self.region.first(), self.region.get(count - 1)) else { return Ok(()) };
+        let (smallest, largest) = (&self.bytes[first.key.clone()], &self.bytes[last.key.clone()]);
+        self.index.add(smallest, largest, handle);
+        self.smallest.get_or_insert_with(|| smallest.to_vec());
+        self.largest.clear();
+        self.largest.extend_from_slice(largest);
+        let used = last.value.end;
+        self.region.drain(..count);
+        self.bytes.drain(..used);
+        for entry in &mut self.region {
+            entry.key = entry.key.start - used..entry.key.end - used;
+            entry.value = entry.value.start - used..entry.value.end - used;
+        }
+        Ok(())
+    }
+
+    /// Ends the append and syncs the file. `replaced` counts the entries of the blocks that were not kept.
+    ///
+    /// # Errors
+    /// What writing or syncing met; the append is then to be abandoned.
+    pub fn finish(mut self, replaced: &Properties) -> Result<SstMeta> {
+        self.keep_before(None)?;
+        self.end_region()?;
+        let (old, added) = (self.base.properties(), &self.added);
+        let next = |pick: fn(&Properties) -> u64| {
+            let left = pick(old).checked_sub(pick(replaced));
+            left.map(|left| left + pick(added)).ok_or_else(|| self.base.wrong("counts that its blocks do not exceed"))
+        };
+        let properties = Properties {
+            entries: next(|p| p.entries)?,
+            deletes: next(|p| p.deletes)?,
+            key_bytes: next(|p| p.key_bytes)?,
+            value_bytes: next(|p| p.value_bytes)?,
+            filter_capacity: old.filter_capacity,
+            filter_keys: self.filter_keys,
+            appends: old.appends + 1,
+            seqno_min: old.seqno_min.min(added.seqno_min),
+            seqno_max: old.seqno_max.max(added.seqno_max),
+            smallest: self.smallest.unwrap_or_default(),
+            largest: self.largest,
+        };
+        self.out.finish(&sites::SST_APPEND_SYNC, self.filter.as_bytes(), self.index, properties, self.data_bytes)
+    }
+}

@@ -1,0 +1,146 @@
+//! The bytes of a table on their way to its file: blocks and sections go on a buffer, and a full buffer is put in
+//! flight while the next one fills, so that merging and the device work side by side.
+//!
+//! What is written begins at an offset that the file's alignment divides, and nothing before it is touched.
+
+use super::compress::Codec;
+use super::index::{BlockHandle, IndexBuilder};
+use super::layout::{FOOTER_BYTES, Footer, Handle};
+use super::properties::Properties;
+use super::read::Extent;
+use super::write::{SstMeta, SstOptions};
+use firn_base::Result;
+use firn_base::checksum::crc32c;
+use firn_base::count::{Cause, IoCounters};
+use firn_base::site::Site;
+use firn_fs::{File, IoBuf, Pending};
+use std::sync::Arc;
+
+/// A file that is written from some offset on. Who abandons it waits for what is in flight: it must not come down on
+/// what another attempt writes there.
+pub(super) struct Out {
+    file: Arc<dyn File>,
+    file_id: u64,
+    counters: Arc<IoCounters>,
+    cause: Cause,
+    codec: Codec,
+    io_bytes: usize,
+    block_bytes: usize,
+    packed: Vec<u8>,
+    buffer: IoBuf,
+    in_flight: Option<Pending>,
+    /// Where the buffer begins in the file.
+    at: u64,
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        if let Some(pending) = self.in_flight.take() {
+            // Whoever abandons the table has met an error of its own.
+            let _ended = pending.wait();
+        }
+    }
+}
+
+impl Out {
+    /// Writes `file`, known as `file_id`, from `start` on.
+    pub(super) fn new(
+        file: Arc<dyn File>,
+        file_id: u64,
+        start: u64,
+        options: &SstOptions,
+        counters: Arc<IoCounters>,
+        cause: Cause,
+    ) -> Out {
+        Out {
+            buffer: IoBuf::with_capacity(options.io_bytes),
+            codec: options.codec,
+            io_bytes: options.io_bytes,
+            block_bytes: options.block_bytes,
+            file,
+            file_id,
+            counters,
+            cause,
+            packed: Vec::new(),
+            in_flight: None,
+            at: start,
+        }
+    }
+
+    /// Where the next byte goes.
+    pub(super) fn position(&self) -> u64 {
+        self.at + self.buffer.len() as u64
+    }
+
+    /// Compresses and writes a data block.
+    pub(super) fn block(&mut self, raw: &[u8]) -> Result<BlockHandle> {
+        let codec = self.codec.compress(raw, &mut self.packed);
+        let stored = if codec == Codec::None { raw } else { &self.packed };
+        let handle = BlockHandle {
+            offset: self.at + self.buffer.len() as u64,
+            stored_len: stored.len() as u32,
+            raw_len: raw.len() as u32,
+            crc: crc32c(stored),
+            codec,
+        };
+        self.buffer.push(stored);
+        if self.buffer.len() >= self.io_bytes {
+            self.put_in_flight()?;
+        }
+        Ok(handle)
+    }
+
+    /// Puts the buffer's aligned part in flight; what is left over starts the next buffer.
+    fn put_in_flight(&mut self) -> Result<()> {
+        let aligned = self.buffer.len() - self.buffer.len() % self.file.alignment();
+        let mut next = match self.in_flight.take() {
+            Some(pending) => pending.wait()?,
+            None => IoBuf::with_capacity(self.io_bytes + self.block_bytes),
+        };
+        next.clear();
+        next.push(&self.buffer.bytes()[aligned..]);
+        self.buffer.truncate(aligned);
+        let full = std::mem::replace(&mut self.buffer, next);
+        self.counters.wrote(self.cause, aligned);
+        self.in_flight = Some(self.file.submit_write(self.at, full));
+        self.at += aligned as u64;
+        Ok(())
+    }
+
+    fn section(&mut self, bytes: &[u8]) -> Handle {
+        let handle = Handle { offset: self.position(), len: bytes.len() as u32, crc: crc32c(bytes) };
+        self.buffer.push(bytes);
+        handle
+    }
+
+    /// Writes filter, index, properties and footer behind the blocks, of which `data_bytes` count, and syncs the file.
+    pub(super) fn finish(
+        mut self,
+        site: &'static Site,
+        filter: &[u8],
+        index: IndexBuilder,
+        properties: Properties,
+        data_bytes: u64,
+    ) -> Result<SstMeta> {
+        let data_end = self.position();
+        let filter = self.section(filter);
+        let small_blocks = index.blocks_below(self.block_bytes / 2);
+        let index = self.section(&index.finish());
+        let encoded = self.section(&properties.encode());
+        let footer_offset = self.position();
+        let footer = Footer { file_id: self.file_id, filter, index, properties: encoded, data_bytes };
+        self.buffer.push(&footer.encode(footer_offset));
+        let valid_len = footer_offset + FOOTER_BYTES as u64;
+        self.buffer.pad_to(self.file.alignment());
+        if let Some(pending) = self.in_flight.take() {
+            pending.wait()?;
+        }
+        let data_left = data_end.saturating_sub(self.at) as usize;
+        self.counters.wrote(self.cause, data_left);
+        self.counters.wrote(Cause::Index, self.buffer.len() - data_left);
+        self.file.write(self.at, &[self.buffer.bytes()])?;
+        self.file.sync(site)?;
+        let extent = Extent { valid_len, footer_offset };
+        Ok(SstMeta { extent, data_bytes, dead_bytes: data_end - data_bytes, small_blocks, properties })
+    }
+}

@@ -1,0 +1,190 @@
+//! What no new reader can reach, until it is cleaned up behind the last old one.
+//!
+//! 1. A file goes when nobody can ask for it any more: no reader holds the state that has it, or an earlier one in
+//!    which the file was shorter. A reader may open it by its name again at any time.
+//! 2. Tables may be removed together, a while later (BlockDB, IV-C). A crash in between leaves files that nothing
+//!    names, which open removes.
+//! 3. A flushed buffer's memory is kept for the next one.
+
+use super::TICK_NS;
+use crate::buffer::Buffer;
+use crate::db::Inner;
+use crate::event::Event;
+use crate::manifest::TableMeta;
+use crate::rows;
+use crate::sst_run::SstRun;
+use firn_base::sync::Mutex;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A spare buffer is let go after so many ticks.
+const SPARE_TICKS: u64 = 1;
+
+#[derive(Default)]
+pub(super) struct Graveyard {
+    dead: Mutex<Vec<Dead>>,
+    /// Tables that nobody reads any more, until they are removed together.
+    obsolete: Mutex<Vec<Arc<TableMeta>>>,
+    /// A flushed buffer whose memory the next one takes.
+    spare: Mutex<Option<Spare>>,
+}
+
+/// What no new reader can reach, kept until the last old one has gone.
+pub(crate) enum Dead {
+    Table(Arc<SstRun>),
+    /// Blocks that the next state of a table does not have.
+    Blocks(Arc<SstRun>, Arc<[usize]>),
+    Buffer(Arc<Buffer>),
+    Log(u64),
+}
+
+/// A buffer that nothing uses, and when it came to that.
+struct Spare {
+    buffer: Buffer,
+    tick: u64,
+}
+
+impl Dead {
+    fn is_free(&self) -> bool {
+        match self {
+            Dead::Table(run) | Dead::Blocks(run, _) => Arc::strong_count(run) == 1,
+            Dead::Buffer(buffer) => Arc::strong_count(buffer) == 1,
+            Dead::Log(_) => true,
+        }
+    }
+}
+
+impl Graveyard {
+    /// Takes out what nobody holds.
+    fn take_free(&self) -> Vec<Dead> {
+        let mut dead = self.dead.lock();
+        let shorter = |dead: &Dead| match dead {
+            Dead::Blocks(run, _) if !dead.is_free() => Some(run.meta.id),
+            _ => None,
+        };
+        let read_shorter: HashSet<u64> = dead.iter().filter_map(shorter).collect();
+        let (ready, kept) = dead.drain(..).partition(|dead| {
+            let is_read = matches!(dead, Dead::Table(run) if read_shorter.contains(&run.meta.id));
+            dead.is_free() && !is_read
+        });
+        *dead = kept;
+        ready
+    }
+}
+
+impl Inner {
+    /// Hands over what no new reader can reach.
+    pub(crate) fn bury(&self, dead: impl IntoIterator<Item = Dead>) {
+        self.jobs.graveyard.dead.lock().extend(dead);
+    }
+
+    /// Removes what the last reader has let go of; tables only when they are many, unless `all` are to go. True if
+    /// there was any.
+    pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
+        let ready = self.jobs.graveyard.take_free();
+        let any = !ready.is_empty();
+        for dead in ready {
+            let (path, id) = match dead {
+                Dead::Table(run) => {
+                    self.forget_blocks(&run, None);
+                    self.jobs.graveyard.obsolete.lock().push(run.meta.clone());
+                    continue;
+                }
+                Dead::Blocks(run, blocks) => {
+                    self.forget_blocks(&run, Some(&blocks));
+                    continue;
+                }
+                Dead::Log(id) => (self.files.log(id), id),
+                Dead::Buffer(buffer) => {
+                    let tick = self.clock.now_ns() / TICK_NS;
+                    let before = std::mem::replace(
+                        &mut *self.jobs.graveyard.spare.lock(),
+                        Arc::into_inner(buffer).map(|buffer| Spare { buffer, tick }),
+                    );
+                    self.drop_spare(before);
+                    continue;
+                }
+            };
+            self.remove_file(&path, id);
+        }
+        if any {
+            self.tables.sweep();
+        }
+        any | self.remove_tables(all)
+    }
+
+    /// Removes the tables that nobody reads any more, together: all at once if asked to, otherwise once they are many.
+    fn remove_tables(&self, all: bool) -> bool {
+        let tables = {
+            let mut obsolete = self.jobs.graveyard.obsolete.lock();
+            let bytes: u64 = obsolete.iter().map(|meta| meta.bytes()).sum();
+            let lazy = self.mill.appends.as_ref().filter(|_| rows::BLOCK_LAZY.is_on());
+            if !all && lazy.is_some_and(|tuning| bytes < tuning.lazy_delete_bytes) {
+                return false;
+            }
+            std::mem::take(&mut *obsolete)
+        };
+        if tables.is_empty() {
+            return false;
+        }
+        for meta in &tables {
+            self.remove_file(&self.files.table(meta.id), meta.id);
+        }
+        self.counts.jobs.removals.add(1);
+        self.counts.jobs.removed.add(tables.len() as u64);
+        true
+    }
+
+    fn remove_file(&self, path: &Path, id: u64) {
+        match self.files.fs.remove(path) {
+            Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
+            // The next open removes it.
+            Err(error) => tracing::warn!(%error, "an obsolete file stays"),
+        }
+    }
+
+    /// Drops blocks of a table from the cache that no state has any more.
+    fn forget_blocks(&self, run: &SstRun, blocks: Option<&[usize]>) {
+        // If nobody has it open, few of its blocks can be cached, and nobody knows where they lie.
+        let Some(table) = run.held() else { return };
+        let dropped = match blocks.filter(|_| rows::BLOCK_CACHED.is_on()) {
+            Some(blocks) => table.forget(blocks.iter().copied()),
+            None => table.forget(0..table.blocks()),
+        };
+        self.counts.jobs.invalidated.add(dropped);
+    }
+
+    /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
+    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
+        let fits = |spare: &mut Spare| {
+            let bytes = spare.buffer.capacity_bytes() - Buffer::EMPTY_BYTES;
+            // One that was made for a huge batch is not kept.
+            (capacity..capacity + capacity / 8 + 64).contains(&bytes)
+        };
+        match self.jobs.graveyard.spare.lock().take_if(fits) {
+            Some(spare) => spare.buffer.recycle(log_id),
+            None => {
+                // The block cache makes room first: what is asked for, then what it comes to.
+                self.tables.add_buffer(capacity as u64);
+                let buffer = Buffer::new(capacity, log_id);
+                self.tables.add_buffer((buffer.capacity_bytes() - capacity) as u64);
+                buffer
+            }
+        }
+    }
+
+    /// Lets a spare buffer go that nobody took for a while.
+    pub(super) fn drop_idle_spare(&self, tick: u64) {
+        let idle = self.jobs.graveyard.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS);
+        self.drop_spare(idle);
+    }
+
+    /// The block cache has the memory of a buffer that nobody needs.
+    fn drop_spare(&self, spare: Option<Spare>) {
+        let Some(spare) = spare else { return };
+        let bytes = spare.buffer.capacity_bytes() as u64;
+        drop(spare);
+        self.tables.drop_buffer(bytes);
+    }
+}

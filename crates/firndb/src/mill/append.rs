@@ -1,0 +1,489 @@
+//! Taking a table's entries into the tables below it, one by one, by appends where that pays (How::Append; BlockDB, III
+//! and IV). The plan is cut into sub-tasks, one for each table of the output's level, which share nothing and so may
+//! run side by side; [`collect`] puts their parts together in key order, whatever the order in which they ended.
+//!
+//! A sub-task:
+//! 1. looks through what comes in, to know which blocks it falls into (`Dirty`), and holds it if it is small;
+//! 2. chooses the grain (`selective.rs`);
+//! 3. merges what comes in with the dirty blocks behind the table's old end, or with the whole table into new ones.
+//!
+//! A crash before the manifest names the new footer leaves the old one in force, and bytes behind it that the next
+//! append passes over. Of a sub-task that fails new files are removed; what was appended stays and is counted as dead
+//! once the table grows again.
+
+use super::copy::{Around, Made, MillContext, Output, Steps, write_tables};
+use super::selective::{self, Choice, Grain, MAY_NOT_GROW};
+use super::versions::Versions;
+use crate::manifest::{Edit, TableMeta};
+use crate::plan::Plan;
+use crate::rows;
+use crate::run_iter::{Entries, LevelIter, MergeIter, RunIter};
+use crate::sst_run::SstRun;
+use firn_base::count::Cause;
+use firn_base::key::compare;
+use firn_base::{Result, SeqNo, Tag};
+use firn_fs::OpenMode;
+use firn_table::sst::{Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// One table of the output's level, and the keys that go with it.
+#[derive(Debug, Clone)]
+pub(crate) struct SubTask {
+    child: Arc<SstRun>,
+    /// User keys from here on; the first sub-task has no bound.
+    from: Option<Vec<u8>>,
+    /// User keys in front of here; the last has none.
+    to: Option<Vec<u8>>,
+}
+
+/// What a sub-task made.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    add: Vec<TableMeta>,
+    created: Vec<u64>,
+    grown: Option<(Arc<SstRun>, Arc<[usize]>)>,
+    choice: Option<Choice>,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Piece {
+    /// Takes back what it made. What was appended stays where it is, behind the table's end.
+    pub(crate) fn undo(&self, context: &MillContext) {
+        for id in &self.created {
+            // What cannot be removed now is an orphan, which the next open removes.
+            let _left = context.files.fs.remove(&context.files.table(*id));
+        }
+        if let Some((run, _)) = &self.grown {
+            run.end_append();
+        }
+    }
+}
+
+/// The sub-tasks of `plan`, in key order. Borders lie on user keys, so that a tombstone goes where what it hides is,
+/// and what falls between two tables goes to the one before.
+pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
+    let children: Vec<&Arc<SstRun>> = plan.children().collect();
+    let from = |i: usize| (i > 0).then(|| children.get(i)).flatten().map(|run| run.meta.smallest.clone());
+    let task =
+        |(i, child): (usize, &&Arc<SstRun>)| SubTask { child: Arc::clone(child), from: from(i), to: from(i + 1) };
+    children.iter().enumerate().map(task).collect()
+}
+
+/// What all sub-tasks of `plan` made, in the order of [`sub_tasks`], as one edit.
+pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> Made {
+    let drop = plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect();
+    let mut made = Made { edit: Edit { drop, ..Edit::default() }, ..Made::default() };
+    for piece in pieces {
+        made.edit.add.extend(piece.add.into_iter().map(|meta| (plan.level, meta)));
+        made.created.extend(piece.created);
+        made.grown.extend(piece.grown);
+        made.choices.extend(piece.choice);
+        made.bytes_in += piece.bytes_in;
+        made.bytes_out += piece.bytes_out;
+    }
+    made
+}
+
+/// Runs one sub-task. On failure nothing that it wrote counts.
+///
+/// # Errors
+/// What reading and writing met.
+pub(crate) async fn run_sub_task(
+    task: &SubTask,
+    plan: &Plan,
+    around: &Around,
+    snapshots: &[SeqNo],
+    context: &MillContext,
+) -> Result<Piece> {
+    let child = task.child.table()?.clone();
+    let incoming = Incoming { task, plan, context };
+    let (dirty, held) = incoming.look_through(&child).await?;
+    let (mut grain, mut because) = choose(&child, task, &dirty, around, context);
+    if grain == Grain::Block && !task.child.begin_append() {
+        (grain, because) = (Grain::Table, MAY_NOT_GROW);
+    }
+    let mut choice = Choice {
+        table: child.id(),
+        grain,
+        because,
+        blocks: child.blocks(),
+        dirty_blocks: dirty.blocks.len(),
+        reads_most: 0,
+    };
+    let above = incoming.again(held)?;
+    let merge = Merging { around, level: plan.level, snapshots, context };
+    let mut piece = match grain {
+        Grain::Table => merge.write_anew(&child, above, dirty.incoming_bytes).await?,
+        Grain::Block => match merge.append(task, &child, &dirty, above, &mut choice).await {
+            Ok(piece) => piece,
+            Err(error) => {
+                task.child.end_append();
+                return Err(error);
+            }
+        },
+    };
+    piece.bytes_in += dirty.incoming_bytes;
+    piece.choice = Some(choice);
+    Ok(piece)
+}
+
+fn choose(child: &Sst, task: &SubTask, dirty: &Dirty, around: &Around, context: &MillContext) -> (Grain, &'static str) {
+    let Some(tuning) = context.appends.as_ref().filter(|_| rows::BLOCK_APPEND.is_on()) else {
+        return (Grain::Table, "switched off");
+    };
+    let meta = &task.child.meta;
+    let facts = selective::Facts {
+        dirty,
+        data_bytes: meta.data_bytes,
+        section_bytes: meta.live_bytes().saturating_sub(meta.data_bytes),
+        dead_bytes: meta.dead_bytes,
+        filter_left: child.properties().filter_left(),
+        has_filter: child.has_filter(),
+        table_bytes: context.limits.table_bytes,
+        is_last: around.is_last,
+        dead_share: around.dead_share,
+    };
+    selective::choose(facts, tuning)
+}
+
+/// What comes to a table from above.
+struct Incoming<'a> {
+    task: &'a SubTask,
+    plan: &'a Plan,
+    context: &'a MillContext,
+}
+
+impl Incoming<'_> {
+    /// On its first entry.
+    fn open(&self) -> Result<Until<'_, MergeIter>> {
+        let access = Access::Streaming { bytes: self.context.stretch_bytes, cause: Cause::Compaction };
+        let upper = self.plan.tables.iter().filter(|(level, _)| *level != self.plan.level);
+        let children = upper.map(|(_, run)| RunIter::Level(Box::new(LevelIter::new(vec![run.clone()], access))));
+        let mut merge = MergeIter::new(children.collect());
+        match &self.task.from {
+            Some(from) => merge.seek(from, Tag::seek(SeqNo::MAX))?,
+            None => merge.first()?,
+        }
+        Ok(Until { entries: merge, end: self.task.to.as_deref() })
+    }
+
+    /// Finds the blocks of `child` that it falls into, and holds it if there is room.
+    async fn look_through(&self, child: &Arc<Sst>) -> Result<(Dirty, Option<Held>)> {
+        let mut finder = DirtyFinder::new(child.clone());
+        let mut held = Some(Held::default());
+        let mut steps = Steps::new(self.context);
+        let mut entries = self.open()?;
+        while entries.valid() {
+            finder.note(entries.key(), entries.value().len());
+            held = held.filter(|held| held.bytes.len() <= self.context.hold_bytes);
+            if let Some(held) = &mut held {
+                held.push(&entries);
+            }
+            entries.next()?;
+            steps.step().await?;
+        }
+        // Half of the target is small: two such blocks make a whole one.
+        Ok((finder.finish(self.context.sst.block_bytes / 2), held))
+    }
+
+    /// A second time from its first entry.
+    fn again(&self, held: Option<Held>) -> Result<Above<'_>> {
+        Ok(match held {
+            Some(held) => Above::Held(held),
+            None => Above::Read(self.open()?),
+        })
+    }
+}
+
+/// What comes from above, the second time.
+enum Above<'a> {
+    Held(Held),
+    Read(Until<'a, MergeIter>),
+}
+
+/// Entries in front of a key.
+struct Until<'a, E> {
+    entries: E,
+    end: Option<&'a [u8]>,
+}
+
+impl<E: Entries> Entries for Until<'_, E> {
+    fn valid(&self) -> bool {
+        self.entries.valid() && self.end.is_none_or(|end| self.entries.key() < end)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.entries.key()
+    }
+
+    fn tag(&self) -> Tag {
+        self.entries.tag()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.entries.value()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.entries.next()
+    }
+}
+
+/// Entries in memory.
+#[derive(Default)]
+struct Held {
+    bytes: Vec<u8>,
+    /// Where the key ends and where the value does, which begins there.
+    entries: Vec<(usize, usize, Tag)>,
+    at: usize,
+}
+
+impl Held {
+    fn push(&mut self, entry: &impl Entries) {
+        self.bytes.extend_from_slice(entry.key());
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(entry.value());
+        self.entries.push((key_end, self.bytes.len(), entry.tag()));
+    }
+
+    fn start(&self) -> usize {
+        self.at.checked_sub(1).map_or(0, |before| self.entries[before].1)
+    }
+}
+
+impl Entries for Held {
+    fn valid(&self) -> bool {
+        self.at < self.entries.len()
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.bytes[self.start()..self.entries[self.at].0]
+    }
+
+    fn tag(&self) -> Tag {
+        self.entries[self.at].2
+    }
+
+    fn value(&self) -> &[u8] {
+        let (key_end, end, _) = self.entries[self.at];
+        &self.bytes[key_end..end]
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.at += 1;
+        Ok(())
+    }
+}
+
+impl Entries for Above<'_> {
+    fn valid(&self) -> bool {
+        match self {
+            Above::Held(held) => held.valid(),
+            Above::Read(read) => read.valid(),
+        }
+    }
+
+    fn key(&self) -> &[u8] {
+        match self {
+            Above::Held(held) => held.key(),
+            Above::Read(read) => read.key(),
+        }
+    }
+
+    fn tag(&self) -> Tag {
+        match self {
+            Above::Held(held) => held.tag(),
+            Above::Read(read) => read.tag(),
+        }
+    }
+
+    fn value(&self) -> &[u8] {
+        match self {
+            Above::Held(held) => held.value(),
+            Above::Read(read) => read.value(),
+        }
+    }
+
+    fn next(&mut self) -> Result<()> {
+        match self {
+            Above::Held(held) => held.next(),
+            Above::Read(read) => read.next(),
+        }
+    }
+}
+
+impl Entries for BlocksIter {
+    fn valid(&self) -> bool {
+        BlocksIter::valid(self)
+    }
+
+    fn key(&self) -> &[u8] {
+        BlocksIter::key(self)
+    }
+
+    fn tag(&self) -> Tag {
+        BlocksIter::tag(self)
+    }
+
+    fn value(&self) -> &[u8] {
+        BlocksIter::value(self)
+    }
+
+    fn next(&mut self) -> Result<()> {
+        BlocksIter::next(self)
+    }
+}
+
+impl<E: Entries> Entries for &mut E {
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+
+    fn tag(&self) -> Tag {
+        (**self).tag()
+    }
+
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
+}
+
+/// The merge of what comes from above with a table, or with some of its blocks.
+struct Two<A, B> {
+    above: A,
+    below: B,
+    /// Whether the present entry is of `above`.
+    takes_above: bool,
+}
+
+impl<A: Entries, B: Entries> Two<A, B> {
+    fn new(above: A, below: B) -> Two<A, B> {
+        let mut two = Two { above, below, takes_above: false };
+        two.decide();
+        two
+    }
+
+    fn decide(&mut self) {
+        let (a, b) = (&self.above, &self.below);
+        self.takes_above = a.valid() && (!b.valid() || compare(a.key(), a.tag(), b.key(), b.tag()) == Ordering::Less);
+    }
+}
+
+impl<A: Entries, B: Entries> Entries for Two<A, B> {
+    fn valid(&self) -> bool {
+        self.takes_above || self.below.valid()
+    }
+
+    fn key(&self) -> &[u8] {
+        if self.takes_above { self.above.key() } else { self.below.key() }
+    }
+
+    fn tag(&self) -> Tag {
+        if self.takes_above { self.above.tag() } else { self.below.tag() }
+    }
+
+    fn value(&self) -> &[u8] {
+        if self.takes_above { self.above.value() } else { self.below.value() }
+    }
+
+    fn next(&mut self) -> Result<()> {
+        if self.takes_above {
+            self.above.next()?
+        } else {
+            self.below.next()?
+        }
+        self.decide();
+        Ok(())
+    }
+}
+
+/// The size at which to cut `bytes` into tables of about `target`, so that none is a small rest: a sub-task ends where
+/// its table ended, and nothing would ever merge the rests.
+fn even_cut(bytes: u64, target: u64) -> u64 {
+    let tables = ((bytes + target / 2) / target).max(1);
+    // What is cut is not known to the byte: a little more, rather than one table more.
+    bytes / tables + bytes / tables / 8
+}
+
+/// What both grains need.
+struct Merging<'a> {
+    around: &'a Around,
+    level: usize,
+    snapshots: &'a [SeqNo],
+    context: &'a MillContext,
+}
+
+impl Merging<'_> {
+    /// Table-grained: all of `child` into new tables.
+    async fn write_anew(&self, child: &Arc<Sst>, above: Above<'_>, incoming_bytes: u64) -> Result<Piece> {
+        let context = self.context;
+        let access = Access::Streaming { bytes: context.stretch_bytes, cause: Cause::Compaction };
+        let below = MergeIter::at_first(vec![RunIter::Sst(Box::new(child.iter(access)))])?;
+        let reserve_percent = context.reserve_percent(self.around, self.level);
+        let live_bytes = child.extent().valid_len - child.dead_bytes();
+        let table_bytes = Some(even_cut(live_bytes + incoming_bytes, context.limits.table_bytes));
+        let output = Output { reserve_percent, table_bytes, ..Output::new(Cause::Compaction, true) };
+        let deeper = self.around.below(self.level);
+        let add = write_tables(Two::new(above, below), self.snapshots, deeper, output, context).await?;
+        Ok(Piece {
+            created: add.iter().map(|meta| meta.id).collect(),
+            bytes_in: live_bytes,
+            bytes_out: add.iter().map(TableMeta::bytes).sum(),
+            add,
+            ..Piece::default()
+        })
+    }
+
+    /// Block-grained: the dirty blocks of `child` behind its end.
+    async fn append(
+        &self,
+        task: &SubTask,
+        child: &Arc<Sst>,
+        dirty: &Dirty,
+        above: Above<'_>,
+        choice: &mut Choice,
+    ) -> Result<Piece> {
+        let context = self.context;
+        let alone = !rows::BLOCK_READS.is_on();
+        let mut below =
+            BlocksIter::new(child.clone(), dirty.blocks.clone(), context.stretch_bytes, Cause::Compaction, alone)?;
+        let mode = if context.direct { OpenMode::AppendDirect } else { OpenMode::Append };
+        let file = context.files.fs.open(&context.files.table(child.id()), mode)?;
+        let start = SstAppender::start(child, file.len()?);
+        let counters = context.counters.clone();
+        let mut appender =
+            SstAppender::new(child.clone(), dirty, file, start, &context.sst, counters, Cause::Compaction);
+        let mut versions = Versions::new(self.snapshots);
+        let mut deeper = self.around.below(self.level);
+        let mut steps = Steps::new(context);
+        let mut merge = Two::new(above, &mut below);
+        while merge.valid() {
+            let (key, tag) = (merge.key(), merge.tag());
+            deeper.walk(key);
+            if versions.keep(key, tag, || deeper.is_bottom(key)) {
+                appender.add(key, tag, merge.value())?;
+            }
+            merge.next()?;
+            steps.step().await?;
+        }
+        choice.reads_most = below.reads_most();
+        let mut piece = Piece { bytes_in: dirty.bytes, ..Piece::default() };
+        if !appender.is_empty() {
+            let meta = appender.finish(below.seen())?;
+            piece.bytes_out = meta.extent.valid_len - start;
+            piece.add.push(TableMeta::new(child.id(), meta));
+            piece.grown = Some((task.child.clone(), dirty.blocks.clone()));
+        }
+        Ok(piece)
+    }
+}

@@ -1,0 +1,23 @@
+//! The mechanisms of the designs, row by row of their tables: nothing is lost without one, but a test that shows the
+//! mechanism must then fail.
+
+firn_base::sites! {
+    /// Tables take what comes from above by appends (block_02).
+    BLOCK_APPEND = "block.append";
+    /// Reads of dirty blocks go on at the same time (block_03).
+    BLOCK_READS = "block.reads";
+    /// What stays clean stays cached (block_04).
+    BLOCK_CACHED = "block.cached";
+    /// Limits and cost decide table by table (block_05).
+    BLOCK_SELECTIVE = "block.selective";
+    /// Sub-tasks run on several workers (block_06).
+    BLOCK_PARALLEL = "block.parallel";
+    /// Obsolete tables are removed in batches (block_07).
+    BLOCK_LAZY = "block.lazy";
+    /// Filters reserve bits (block_08).
+    BLOCK_RESERVE = "block.reserve";
+    /// A table that overlaps nothing is moved (block_09).
+    BLOCK_MOVE = "block.move";
+    /// Dead bytes have a limit over all tables (block_11).
+    BLOCK_SPACE = "block.space";
+}

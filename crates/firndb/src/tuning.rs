@@ -1,0 +1,96 @@
+//! The numbers of a design that its paper sets or leaves open: one struct per profile.
+
+use firn_base::{Error, Result};
+
+/// All of them; a profile looks at its own.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tuning {
+    /// Of the profile `block`.
+    pub block: BlockTuning,
+}
+
+/// A number for the levels in between and one for the last level, which holds most of the data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ByLevel<T> {
+    /// For levels with a level below them.
+    pub middle: T,
+    /// For the last level that holds anything.
+    pub last: T,
+}
+
+impl<T: Copy> ByLevel<T> {
+    pub(crate) fn of(self, is_last: bool) -> T {
+        if is_last { self.last } else { self.middle }
+    }
+}
+
+/// When block-grained compaction gives way to table-grained (BlockDB, IV). The paper names the limits and no values,
+/// except for the filter's and the deletion's; the others are those of its authors' code, of which there are two
+/// states: these are of the later one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlockTuning {
+    /// A table with more live bytes than so many times the target size of a table is cut into several.
+    pub live_tables_max: ByLevel<f64>,
+    /// A table of which less than this share is live is written anew, 0 to 1.
+    pub live_share_min: ByLevel<f64>,
+    /// If more than this share of a table's live bytes would be written anyway, all is, 0 to 1.
+    pub dirty_share_max: ByLevel<f64>,
+    /// Bits that filters reserve for keys to come, in percent of the keys that are there.
+    pub filter_reserve_percent: ByLevel<u32>,
+    /// The most dead bytes per live byte, over all tables. Default: 0.2.
+    pub dead_share_max: f64,
+    /// Obsolete tables are removed once they come to so many bytes, or when there is nothing else to do. Default:
+    /// 200 MB, as in the paper.
+    pub lazy_delete_bytes: u64,
+}
+
+impl Default for BlockTuning {
+    fn default() -> Self {
+        Self {
+            live_tables_max: ByLevel { middle: 4.0, last: 1.5 },
+            live_share_min: ByLevel { middle: 0.4, last: 0.8 },
+            dirty_share_max: ByLevel { middle: 0.8, last: 0.4 },
+            filter_reserve_percent: ByLevel { middle: 40, last: 10 },
+            dead_share_max: 0.2,
+            lazy_delete_bytes: 200_000_000,
+        }
+    }
+}
+
+impl BlockTuning {
+    /// # Errors
+    /// `Invalid`, naming the number that is out of its range.
+    pub(crate) fn check(&self) -> Result<()> {
+        let within = |name: &str, value: f64, least: f64, most: f64| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::invalid(format!("tuning.block.{name} is {value}; it must be from {least} to {most}")))
+        };
+        let both = |name: &str, pair: ByLevel<f64>, least, most| {
+            within(&format!("{name}.middle"), pair.middle, least, most)?;
+            within(&format!("{name}.last"), pair.last, least, most)
+        };
+        both("live_tables_max", self.live_tables_max, 1.0, 1000.0)?;
+        both("live_share_min", self.live_share_min, 0.0, 1.0)?;
+        both("dirty_share_max", self.dirty_share_max, 0.0, 1.0)?;
+        let ByLevel { middle, last } = self.filter_reserve_percent;
+        both("filter_reserve_percent", ByLevel { middle: f64::from(middle), last: f64::from(last) }, 0.0, 1000.0)?;
+        within("dead_share_max", self.dead_share_max, 0.0, 10.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        assert!(BlockTuning::default().check().is_ok());
+        let wrong = BlockTuning { live_share_min: ByLevel { middle: 0.4, last: 1.5 }, ..BlockTuning::default() };
+        let message = wrong.check().unwrap_err().to_string();
+        assert!(message.contains("live_share_min.last") && message.contains("1.5"), "{message}");
+        let wrong = BlockTuning { dead_share_max: f64::NAN, ..BlockTuning::default() };
+        assert!(wrong.check().unwrap_err().to_string().contains("dead_share_max"));
+    }
+}
