@@ -136,7 +136,7 @@ fn a_papers_experiments_stand_beside_its_figures() {
     assert!(rows[0]["paper"].as_str().is_some_and(|text| text.contains("-22.7 %")));
     assert!(paper(&["block", "--experiments", "help"]).text().contains("fig18"));
     for (arguments, code, word) in
-        [(&["tlsm"][..], 3, "block, lab"), (&["block", "--experiments", "fig99"], 2, "fig5"), (&["lab"], 3, "firn:lab")]
+        [(&["tlsm"][..], 3, "block, lab"), (&["block", "--experiments", "fig99"], 2, "fig5"), (&["lab"], 3, "rocksdb-pm")]
     {
         let ran = paper(arguments);
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
