@@ -24,7 +24,7 @@ const HUNT: &[(&str, u64)] = &[
     ("repair_cut", 100),
     ("checkpoint_cut", 200),
     ("joint", 600),
-    ("block_append", 24),
+    ("block_append", 8),
 ];
 
 /// Seeds that notice what few do.

@@ -31,7 +31,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "block_append",
         about: "one cut of a database with several levels whose tables grow, and again in its recovery",
-        seeds: |tier| tier.scale(50),
+        seeds: |tier| if tier == Tier::Ci { 500 } else { 24 },
         run: joint::block_append,
     },
     Suite {
