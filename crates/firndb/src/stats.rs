@@ -98,7 +98,7 @@ pub struct BackgroundStats {
     pub removals: u64,
     /// Obsolete tables removed.
     pub removed_tables: u64,
-    /// Sub-tasks of compactions that were cut into several.
+    /// Sub-tasks of compactions into tables that may grow.
     pub sub_tasks: u64,
     /// Of these, those that another worker took than the one that began.
     pub helped_sub_tasks: u64,

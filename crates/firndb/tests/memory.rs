@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::mix;
-use firndb::{Codec, Db, Durability, Options, WriteOptions};
+use firndb::{Codec, Db, Durability, Options, Profile, WriteOptions};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -41,17 +41,17 @@ static ALLOCATOR: Counting = Counting;
 const LIMIT: usize = 64 << 20;
 
 /// The most bytes that were in use while `work` had a database of `records` records under the limit.
-fn peak(records: u64, value: &[u8], work: impl FnOnce(&Db)) -> usize {
+fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let base = NOW.load(Ordering::Relaxed);
     PEAK.store(base, Ordering::Relaxed);
-    let options = Options { memory_limit: LIMIT as u64, compression: Codec::None, ..Options::default() };
+    let options = Options { profile, memory_limit: LIMIT as u64, compression: Codec::None, ..Options::default() };
     let db = Db::open(dir.path(), options).unwrap();
     put(&db, 0..records, value);
     work(&db);
     db.close().unwrap();
     let peak = PEAK.load(Ordering::Relaxed) - base;
-    println!("peak {} MiB of {} MiB, {records} x {}", peak >> 20, LIMIT >> 20, value.len());
+    println!("{profile}: peak {} MiB of {} MiB, {records} x {}", peak >> 20, LIMIT >> 20, value.len());
     peak
 }
 
@@ -68,30 +68,32 @@ fn get(db: &Db, number: u64, value: &[u8]) {
 fn stays_within_the_limit() {
     let ci = std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci");
     let (records, value) = (if ci { 1_000_000 } else { 150_000 }, [7u8; 1024]);
-    let cursors = peak(records, &value, |db| {
-        let mut iters: Vec<_> = (0..32).map(|_| db.iter().unwrap()).collect();
-        for (i, iter) in iters.iter_mut().enumerate() {
-            iter.seek(mix(i as u64).to_be_bytes()).unwrap();
-        }
-        for i in 0..records / 20 {
-            let iter = &mut iters[i as usize % 32];
-            iter.next().unwrap();
-            if !iter.valid() {
-                iter.first().unwrap();
+    let cursors = Profile::ALL.map(|profile| {
+        peak(profile, records, &value, |db| {
+            let mut iters: Vec<_> = (0..32).map(|_| db.iter().unwrap()).collect();
+            for (i, iter) in iters.iter_mut().enumerate() {
+                iter.seek(mix(i as u64).to_be_bytes()).unwrap();
             }
-            get(db, i * 7 % records, &value);
-        }
+            for i in 0..records / 20 {
+                let iter = &mut iters[i as usize % 32];
+                iter.next().unwrap();
+                if !iter.valid() {
+                    iter.first().unwrap();
+                }
+                get(db, i * 7 % records, &value);
+            }
+        })
     });
     // Entries so small and so often read that the cache is full of rows, and buffers that want its memory back.
     let (records, value) = (if ci { 800_000 } else { 300_000 }, [7u8; 24]);
-    let rows = peak(records, &value, |db| {
+    let rows = peak(Profile::Classic, records, &value, |db| {
         db.wait_idle().unwrap();
         for _ in 0..6 {
             (0..records / 4).for_each(|i| get(db, i, &value));
         }
         put(db, records..records + records / 2, &value);
     });
-    for peak in [cursors, rows] {
+    for peak in cursors.into_iter().chain([rows]) {
         assert!(peak <= LIMIT + LIMIT / 10, "{peak} bytes were in use under a limit of {LIMIT}");
     }
 }

@@ -160,7 +160,7 @@ impl SstAppender {
         if self.region.is_empty() { Ok(()) } else { self.end_block(usize::MAX) }
     }
 
-    /// Writes the first entries of the region as a block of about `bytes`.
+    /// Writes the first entries of the region as a block of about `bytes`. REQUIRES: there is one.
     fn end_block(&mut self, bytes: usize) -> Result<()> {
         let mut count = 0;
         for entry in &self.region {
@@ -174,7 +174,7 @@ impl SstAppender {
         let handle = self.out.block(self.block.finish())?;
         self.block.reset();
         self.data_bytes += u64::from(handle.stored_len);
-        let (Some(first), Some(last)) = (self.region.first(), self.region.get(count - 1)) else { return Ok(()) };
+        let (first, last) = (&self.region[0], &self.region[count - 1]);
         let (smallest, largest) = (&self.bytes[first.key.clone()], &self.bytes[last.key.clone()]);
         self.index.add(smallest, largest, handle);
         self.smallest.get_or_insert_with(|| smallest.to_vec());

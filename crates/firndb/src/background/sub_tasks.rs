@@ -141,3 +141,47 @@ impl Inner {
         Some(slept_ns)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use firn_base::ErrorKind;
+
+    /// Sub-tasks that all run, of a compaction without tables.
+    fn running(count: usize) -> SubTasks {
+        let pieces = (0..count).map(|_| None).collect();
+        let progress = Mutex::new(Progress { job: None, next: count, running: count, pieces, error: None });
+        SubTasks { tasks: Vec::new(), snapshots: Vec::new(), progress }
+    }
+
+    fn piece(bytes_in: u64) -> Result<Piece> {
+        let mut piece = Piece::default();
+        piece.bytes_in = bytes_in;
+        Ok(piece)
+    }
+
+    #[test]
+    fn the_order_of_ends_shows_nowhere() {
+        let shared = running(3);
+        for place in [2, 0, 1] {
+            assert!(!shared.is_over());
+            shared.end(place, piece(place as u64));
+        }
+        assert!(shared.is_over());
+        let places: Vec<u64> = shared.take().unwrap().iter().map(|piece| piece.bytes_in).collect();
+        assert_eq!(places, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_failure_gives_back_what_the_others_made() {
+        let shared = running(3);
+        shared.end(1, piece(7));
+        shared.end(0, Err(Error::new(ErrorKind::Io, "first")));
+        assert!(!shared.has_next() && !shared.is_over(), "one still runs");
+        shared.end(2, Err(Error::new(ErrorKind::Io, "second")));
+        let (error, made) = shared.take().unwrap_err();
+        assert!(error.to_string().contains("first"));
+        assert_eq!(made.iter().map(|piece| piece.bytes_in).collect::<Vec<_>>(), [7]);
+    }
+}

@@ -112,7 +112,7 @@ const LOG_NAMED: u64 = 12;
 const FORMAT: u64 = 13;
 
 /// The version of all formats that this build writes and reads.
-pub(crate) const FORMAT_VERSION: u64 = 1;
+pub(crate) const FORMAT_VERSION: u64 = 2;
 
 /// Levels that a record may name.
 const LEVELS_MAX: usize = 64;
@@ -162,11 +162,12 @@ impl Edit {
         out
     }
 
-    /// Decodes a record's payload; `None` if it is not an edit that this version understands.
+    /// Decodes a record's payload; `None` if it is not an edit that this version understands. Of another format version
+    /// nothing behind its number is read: it may mean anything.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
         let mut reader = Reader::new(bytes);
         let mut edit = Edit::default();
-        while !reader.is_empty() {
+        while !reader.is_empty() && edit.format.is_none_or(|format| format == FORMAT_VERSION) {
             edit.decode_field(&mut reader)?;
         }
         Some(edit)

@@ -57,9 +57,6 @@ fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
             );
             Error::new(ErrorKind::Incompatible, message)
         })?;
-        if at == 0 && edit.uuid.is_none() {
-            return Err(damaged("expected a snapshot record first"));
-        }
         if let Some(format) = edit.format.filter(|&format| format != FORMAT_VERSION) {
             let message = format!(
                 "{} is of format version {format}, this build reads version {FORMAT_VERSION}; open it with the version \
@@ -67,6 +64,9 @@ fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
                 path.display()
             );
             return Err(Error::new(ErrorKind::Incompatible, message));
+        }
+        if at == 0 && edit.uuid.is_none() {
+            return Err(damaged("expected a snapshot record first"));
         }
         version
             .apply(&edit)

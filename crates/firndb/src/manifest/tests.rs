@@ -1,5 +1,6 @@
 //! Edits round trip, manifests replay, invariants are named, and damage is noticed.
 
+use super::edit::FORMAT_VERSION;
 use super::layout::{RECORD_HEADER_BYTES, record};
 use super::*;
 use crate::files::{self, Files};
@@ -33,7 +34,7 @@ fn edit(id: u64) -> Edit {
     Edit {
         id,
         uuid: Some([3; 16]),
-        format: Some(1),
+        format: Some(FORMAT_VERSION),
         profile: Some(0),
         next_file_id: Some(77),
         last_seqno: Some(SeqNo(1000)),
@@ -157,12 +158,12 @@ fn another_format_version_is_incompatible() {
     let dir = tempfile::tempdir().unwrap();
     let _writer = written(dir.path(), 1 << 20);
     let path = dir.path().join(files::manifest_name(1));
-    let snapshot = Edit { format: Some(2), ..edit(1) };
+    let snapshot = Edit { format: Some(FORMAT_VERSION - 1), ..edit(1) };
     std::fs::write(&path, record(1, 0, 0, &snapshot.encode())).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
     let error = read(&fs, dir.path(), &IoCounters::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Incompatible);
-    assert!(error.to_string().contains("format version 2"), "{error}");
+    assert!(error.to_string().contains("format version 1"), "{error}");
 }
 
 #[test]

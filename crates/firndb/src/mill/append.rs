@@ -44,7 +44,7 @@ pub(crate) struct Piece {
     created: Vec<u64>,
     grown: Option<(Arc<SstRun>, Arc<[usize]>)>,
     choice: Option<Choice>,
-    bytes_in: u64,
+    pub(crate) bytes_in: u64,
     bytes_out: u64,
 }
 
@@ -484,6 +484,9 @@ impl Merging<'_> {
             piece.bytes_out = meta.extent.valid_len - start;
             piece.add.push(TableMeta::new(child.id(), meta));
             piece.grown = Some((task.child.clone(), dirty.blocks.clone()));
+        } else {
+            // Nothing of it is left, and nothing was appended: it goes, or stays as it is if another sub-task fails.
+            task.child.end_append();
         }
         Ok(piece)
     }

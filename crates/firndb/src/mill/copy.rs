@@ -139,7 +139,8 @@ pub(crate) async fn run(plan: &Plan, around: &Around, snapshots: &[SeqNo], conte
         Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
     if plan.how == How::Move {
         edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
-        return Ok(Made { edit, ..Made::default() });
+        let bytes = plan.input_bytes();
+        return Ok(Made { edit, bytes_in: bytes, bytes_out: bytes, ..Made::default() });
     }
     let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
     let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
