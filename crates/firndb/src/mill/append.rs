@@ -68,8 +68,13 @@ impl Piece {
 pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
     let children: Vec<&Arc<SstRun>> = plan.children().collect();
     let from = |i: usize| (i > 0).then(|| children.get(i)).flatten().map(|run| run.meta.smallest.clone());
-    let task =
-        |(i, child): (usize, &&Arc<SstRun>)| SubTask { child: Arc::clone(child), from: from(i), to: from(i + 1) };
+    let bytes: u64 = upper(plan).map(|run| run.meta.live_bytes()).sum();
+    let task = |(i, child): (usize, &&Arc<SstRun>)| SubTask {
+        child: Arc::clone(child),
+        from: from(i),
+        to: from(i + 1),
+        incoming_bytes: bytes / children.len() as u64,
+    };
     children.iter().enumerate().map(task).collect()
 }
 
