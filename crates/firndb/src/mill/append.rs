@@ -112,7 +112,9 @@ pub(crate) async fn run_sub_task(
     let child = task.child.table()?.clone();
     let incoming = Incoming { task, plan, context };
     let (dirty, held) = incoming.look_through(&child).await?;
+    let above = incoming.again(held)?;
     let (mut grain, mut because) = choose(&child, task, &dirty, around, context);
+    // From here to the end of the append nothing may fail without giving the right back.
     if grain == Grain::Block && !task.child.begin_append() {
         (grain, because) = (Grain::Table, MAY_NOT_GROW);
     }
@@ -124,7 +126,6 @@ pub(crate) async fn run_sub_task(
         dirty_blocks: dirty.blocks.len(),
         reads_most: 0,
     };
-    let above = incoming.again(held)?;
     let merge = Merging { around, level: plan.level, snapshots, context };
     let mut piece = match grain {
         Grain::Table => merge.write_anew(&child, above, dirty.incoming_bytes).await?,
