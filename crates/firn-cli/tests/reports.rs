@@ -135,9 +135,11 @@ fn a_papers_experiments_stand_beside_its_figures() {
     assert!(rows[0]["baseline"]["median"].as_f64() > Some(0.9), "{}", rows[0]);
     assert!(rows[0]["paper"].as_str().is_some_and(|text| text.contains("-22.7 %")));
     assert!(paper(&["block", "--experiments", "help"]).text().contains("fig18"));
-    for (arguments, code, word) in
-        [(&["tlsm"][..], 3, "block, lab"), (&["block", "--experiments", "fig99"], 2, "fig5"), (&["lab"], 3, "firn:lab")]
-    {
+    for (arguments, code, word) in [
+        (&["tlsm"][..], 3, "block, lab"),
+        (&["block", "--experiments", "fig99"], 2, "fig5"),
+        (&["lab"], 3, "rocksdb-pm"),
+    ] {
         let ran = paper(arguments);
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(word), "{arguments:?}: {}", ran.stderr);
