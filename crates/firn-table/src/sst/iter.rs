@@ -48,16 +48,7 @@ pub struct SstIter {
 impl SstIter {
     pub(super) fn new(table: Arc<Sst>, access: Access) -> Self {
         let block = table.index().len();
-        Self {
-            table,
-            access,
-            block,
-            cursor: None,
-            ahead: 0,
-            stream: None,
-            next_stretch: None,
-            spare: IoBuf::default(),
-        }
+        Self { table, access, block, cursor: None, ahead: 0, stream: None, next_stretch: None, spare: IoBuf::default() }
     }
 
     /// Whether the cursor is on an entry.
