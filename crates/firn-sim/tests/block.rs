@@ -230,6 +230,25 @@ fn block_03_dirty_blocks_are_read_at_the_same_time() {
     });
 }
 
+#[test]
+fn block_03_cached_blocks_are_not_read() {
+    let read = |warm: bool| {
+        let mut rig = Rig::loaded(Profile::Block, 12_000, loose);
+        if warm {
+            rig.check();
+        }
+        let bytes = |rig: &Rig| -> u64 {
+            let stats = rig.stats();
+            stats.ssd.iter().filter(|cause| cause.cause == "compaction").map(|cause| cause.read_bytes).sum()
+        };
+        let before = bytes(&rig);
+        rig.put(2_000, 1_000_000);
+        bytes(&rig) - before
+    };
+    let (cold, warm) = (read(false), read(true));
+    assert!(warm * 100 < cold * 95, "{warm} bytes were read with all blocks cached, {cold} without");
+}
+
 /// Reads all, lets a tenth as many records come in, and counts the blocks of the first reads that must be read again.
 fn misses_behind_compactions(profile: Profile) -> u64 {
     let mut rig = Rig::loaded(profile, 12_000, |options| {

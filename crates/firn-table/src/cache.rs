@@ -75,9 +75,10 @@ impl BlockCache {
         self.cache.get(&(file, place)).inspect(|_| self.hits.add(1))
     }
 
-    /// Whether the block at `offset` of `file` is here, for who wants to know before asking for it.
-    pub(crate) fn contains(&self, file: u64, offset: u64) -> bool {
-        self.cache.peek(&(file, offset)).is_some()
+    /// The block at `offset` of `file`, if it is here, for one who reads it but once: it counts as neither hit nor miss,
+    /// and stays no longer for it.
+    pub(crate) fn peek(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
+        self.cache.peek(&(file, offset))
     }
 
     /// Keeps `block`, dropping others if needed.

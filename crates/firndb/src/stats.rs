@@ -52,6 +52,10 @@ pub struct LevelStats {
     pub small_blocks: u64,
     /// Keys that filters have room for.
     pub filter_left: u64,
+    /// Tables that grew since they were written anew.
+    pub grown_tables: u64,
+    /// How often they did.
+    pub appends: u64,
     /// Times that a table of this level took what came from above by an append.
     pub block_grained: u64,
     /// Times that one that might have was written anew.
@@ -357,6 +361,8 @@ impl Inner {
                 dead_bytes: level.runs.iter().map(|run| run.meta.dead_bytes).sum(),
                 small_blocks: level.runs.iter().map(|run| run.meta.small_blocks).sum(),
                 filter_left: level.runs.iter().map(|run| run.meta.filter_left).sum(),
+                grown_tables: level.runs.iter().filter(|run| run.meta.appends > 0).count() as u64,
+                appends: level.runs.iter().map(|run| run.meta.appends).sum(),
                 block_grained: count(|done| &done.block_grained),
                 table_grained: count(|done| &done.table_grained),
                 kept_blocks: count(|done| &done.kept_blocks),

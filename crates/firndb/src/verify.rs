@@ -50,3 +50,34 @@ impl Inner {
         Ok(report)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use crate::manifest::TableMeta;
+    use crate::sst_run::SstRun;
+    use crate::state::{Level, Part};
+    use crate::{Db, ErrorKind, Options};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_table_that_is_not_what_the_manifest_says_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), Options::tiny()).unwrap();
+        db.put(b"a", b"1").unwrap();
+        db.flush().unwrap();
+        db.verify().unwrap();
+        let inner = &db.inner;
+        inner.state.rcu(|state| {
+            let part = &state.parts[0];
+            let mut levels = part.levels.clone();
+            let true_meta = &part.levels[0].runs[0].meta;
+            let meta = TableMeta { dead_bytes: true_meta.dead_bytes + 1, ..TableMeta::clone(true_meta) };
+            levels[0] = Level::new(false, vec![Arc::new(SstRun::new(Arc::new(meta), inner.tables.clone()))]);
+            state.with_part(0, Part { buffers: part.buffers.clone(), levels })
+        });
+        let error = db.verify().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        assert!(error.to_string().contains("dead bytes"), "{error}");
+    }
+}

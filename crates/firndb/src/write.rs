@@ -49,6 +49,10 @@ impl Inner {
         match joined {
             Joined::Leader(group) => {
                 let result = self.commit.lead(&group, |log, group, members| self.write_group(log, group, members));
+                if matches!(&result, Err(error) if error.kind() == ErrorKind::NoSpace) {
+                    // What may be removed is, so that another try finds room.
+                    self.remove_obsolete(true);
+                }
                 if self.state.load().parts[0].buffers[0].log_id != group.log_id {
                     // Frozen while this was under way, it can be flushed only now; nobody else would say so.
                     self.executor.wake();

@@ -1,5 +1,5 @@
 //! A cursor over some blocks of a table, forward only, for a merge that knows which ones it needs: their reads go on at
-//! the same time (BlockDB, III-C), those of neighbours in one.
+//! the same time (BlockDB, III-C), those of neighbours in one. What the block cache has is not read.
 
 use super::block::Block;
 use super::block_iter::BlockIter;
@@ -21,6 +21,12 @@ struct Stretch {
     offset: u64,
 }
 
+/// What comes next.
+enum Ahead {
+    Cached(Arc<Block>),
+    Read(Stretch, Pending),
+}
+
 /// A position in one of the blocks, or none.
 pub struct BlocksIter {
     table: Arc<Sst>,
@@ -32,8 +38,8 @@ pub struct BlocksIter {
     /// Place in `blocks` of the block under the cursor.
     at: usize,
     cursor: Option<BlockIter>,
-    reads: VecDeque<(Stretch, Pending)>,
-    /// The first place that no read was begun for.
+    queue: VecDeque<Ahead>,
+    /// The first place that is not in the queue yet.
     ahead: usize,
     held: Option<(Stretch, IoBuf)>,
     seen: Properties,
@@ -60,7 +66,7 @@ impl BlocksIter {
             reads_max: if alone { 1 } else { READS_MAX },
             at: 0,
             cursor: None,
-            reads: VecDeque::new(),
+            queue: VecDeque::new(),
             ahead: 0,
             held: None,
             seen: Properties { seqno_min: SeqNo::MAX, ..Properties::default() },
@@ -150,9 +156,11 @@ impl BlocksIter {
         let handle = self.table.index().handle(number);
         if !self.held.as_ref().is_some_and(|(stretch, _)| stretch.places.contains(&self.at)) {
             let spare = self.held.take().map(|(_, buf)| buf);
-            self.read_ahead(spare.unwrap_or_default());
-            if let Some((stretch, pending)) = self.reads.pop_front() {
-                self.held = Some((stretch, pending.wait()?));
+            self.look_ahead(spare.unwrap_or_default());
+            match self.queue.pop_front() {
+                Some(Ahead::Cached(block)) => return Ok(block),
+                Some(Ahead::Read(stretch, pending)) => self.held = Some((stretch, pending.wait()?)),
+                None => {}
             }
         }
         let stored = self.held.as_ref().and_then(|(stretch, buf)| {
@@ -164,11 +172,17 @@ impl BlocksIter {
     }
 
     /// Puts reads in flight, as many as may be; the first into `spare`.
-    fn read_ahead(&mut self, mut spare: IoBuf) {
+    fn look_ahead(&mut self, mut spare: IoBuf) {
         let index = self.table.index();
-        while self.reads.len() < self.reads_max && self.ahead < self.blocks.len() {
+        let cache = &self.table.context().cache;
+        while self.queue.len() < self.reads_max && self.ahead < self.blocks.len() {
             let first = self.ahead;
             let offset = index.handle(self.blocks[first]).offset;
+            if let Some(block) = cache.peek(self.table.id(), offset) {
+                self.queue.push_back(Ahead::Cached(block));
+                self.ahead += 1;
+                continue;
+            }
             let (mut end, mut len) = (first, 0);
             while let Some(&number) = self.blocks.get(end) {
                 let handle = index.handle(number);
@@ -181,9 +195,10 @@ impl BlocksIter {
             }
             self.table.context().counters.read(self.cause, len);
             let pending = self.table.file().submit_read(offset, len, std::mem::take(&mut spare));
-            self.reads.push_back((Stretch { places: first..end, offset }, pending));
+            self.queue.push_back(Ahead::Read(Stretch { places: first..end, offset }, pending));
             self.ahead = end;
         }
-        self.reads_most = self.reads_most.max(self.reads.len());
+        let reads = self.queue.iter().filter(|ahead| matches!(ahead, Ahead::Read(..))).count();
+        self.reads_most = self.reads_most.max(reads);
     }
 }

@@ -1,6 +1,6 @@
 //! A cursor over a table, both ways.
 //!
-//! Two ways to the blocks ([`Access`]): a reader goes through the block cache and, once it has read two blocks on end,
+//! Two ways to the blocks ([`Access`]): a reader goes through the block cache and, once it goes on to the next block,
 //! reads some more ahead in the same request; a merge passes the cache by and keeps the next stretch in flight while it
 //! works on the present one.
 
@@ -38,8 +38,8 @@ pub struct SstIter {
     /// The block under the cursor; `index.len()` if none.
     block: usize,
     cursor: Option<BlockIter>,
-    /// Blocks read one behind the other, for reading ahead.
-    sequential: usize,
+    /// Blocks that the last read on end had, each time twice as many.
+    ahead: usize,
     stream: Option<(Stretch, IoBuf)>,
     next_stretch: Option<(Stretch, Pending)>,
     spare: IoBuf,
@@ -48,16 +48,7 @@ pub struct SstIter {
 impl SstIter {
     pub(super) fn new(table: Arc<Sst>, access: Access) -> Self {
         let block = table.index().len();
-        Self {
-            table,
-            access,
-            block,
-            cursor: None,
-            sequential: 0,
-            stream: None,
-            next_stretch: None,
-            spare: IoBuf::default(),
-        }
+        Self { table, access, block, cursor: None, ahead: 0, stream: None, next_stretch: None, spare: IoBuf::default() }
     }
 
     /// Whether the cursor is on an entry.
@@ -212,16 +203,16 @@ impl SstIter {
     }
 
     fn load_cached(&mut self, block: usize, forward: bool) -> Result<Arc<Block>> {
-        let context = self.table.context();
-        self.sequential = if forward { self.sequential + 1 } else { 0 };
-        if self.sequential < 2 {
+        if !forward {
+            self.ahead = 0;
             return self.table.load(block, Cause::UserRead);
         }
+        let context = self.table.context();
         if let Some(found) = context.cache.get(self.table.id(), self.table.index().handle(block).offset) {
             return Ok(found);
         }
-        let count = self.sequential.min(AHEAD_MAX).min(self.table.index().len() - block);
-        self.table.load_run(block, count)
+        self.ahead = (2 * self.ahead).clamp(2, AHEAD_MAX);
+        self.table.load_run(block, self.ahead.min(self.table.index().len() - block))
     }
 
     fn load_streaming(&mut self, block: usize, bytes: usize, cause: Cause) -> Result<Arc<Block>> {

@@ -349,7 +349,7 @@ impl Sst {
         while at < end {
             let stretch = self.index.stretch(at, end, usize::MAX);
             at = stretch.end;
-            let cached = stretch.end == stretch.first + 1 && self.context.cache.contains(self.id, stretch.offset);
+            let cached = stretch.end == stretch.first + 1 && self.context.cache.peek(self.id, stretch.offset).is_some();
             if !cached {
                 self.context.counters.read(Cause::UserRead, stretch.len);
                 reads.push(submit(stretch));

@@ -34,6 +34,8 @@ pub(crate) struct TableMeta {
     pub(crate) small_blocks: u64,
     /// Keys that the filter has room for.
     pub(crate) filter_left: u64,
+    /// How often it grew.
+    pub(crate) appends: u64,
 }
 
 impl TableMeta {
@@ -45,6 +47,7 @@ impl TableMeta {
             dead_bytes: meta.dead_bytes,
             small_blocks: meta.small_blocks,
             filter_left: meta.properties.filter_left(),
+            appends: meta.properties.appends,
             entries: meta.properties.entries,
             deletes: meta.properties.deletes,
             seqno_min: meta.properties.seqno_min,
@@ -223,6 +226,7 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
         table.dead_bytes,
         table.small_blocks,
         table.filter_left,
+        table.appends,
     ];
     for number in numbers {
         put_varint(out, number);
@@ -248,6 +252,7 @@ fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
         dead_bytes: number(reader)?,
         small_blocks: number(reader)?,
         filter_left: number(reader)?,
+        appends: number(reader)?,
         smallest: reader.bytes()?.to_vec(),
         largest: reader.bytes()?.to_vec(),
     };

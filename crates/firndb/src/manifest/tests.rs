@@ -27,6 +27,7 @@ fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
         dead_bytes: id * 3,
         small_blocks: id,
         filter_left: id * 7,
+        appends: id,
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct SubTask {
     from: Option<Vec<u8>>,
     /// User keys in front of here; the last has none.
     to: Option<Vec<u8>>,
+    /// About how many bytes come in.
+    incoming_bytes: u64,
 }
 
 /// What a sub-task made.
@@ -66,9 +68,19 @@ impl Piece {
 pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
     let children: Vec<&Arc<SstRun>> = plan.children().collect();
     let from = |i: usize| (i > 0).then(|| children.get(i)).flatten().map(|run| run.meta.smallest.clone());
-    let task =
-        |(i, child): (usize, &&Arc<SstRun>)| SubTask { child: Arc::clone(child), from: from(i), to: from(i + 1) };
+    let bytes: u64 = upper(plan).map(|run| run.meta.live_bytes()).sum();
+    let task = |(i, child): (usize, &&Arc<SstRun>)| SubTask {
+        child: Arc::clone(child),
+        from: from(i),
+        to: from(i + 1),
+        incoming_bytes: bytes / children.len() as u64,
+    };
     children.iter().enumerate().map(task).collect()
+}
+
+/// The tables that come in.
+fn upper(plan: &Plan) -> impl Iterator<Item = &Arc<SstRun>> {
+    plan.tables.iter().filter(|(level, _)| *level != plan.level).map(|(_, run)| run)
 }
 
 /// What all sub-tasks of `plan` made, in the order of [`sub_tasks`], as one edit.
@@ -159,9 +171,12 @@ struct Incoming<'a> {
 impl Incoming<'_> {
     /// On its first entry.
     fn open(&self) -> Result<Until<'_, MergeIter>> {
-        let access = Access::Streaming { bytes: self.context.stretch_bytes, cause: Cause::Compaction };
-        let upper = self.plan.tables.iter().filter(|(level, _)| *level != self.plan.level);
-        let children = upper.map(|(_, run)| RunIter::Level(Box::new(LevelIter::new(vec![run.clone()], access))));
+        // Not far beyond what is wanted: what lies there is another sub-task's.
+        let slice = usize::try_from(self.task.incoming_bytes / 2).unwrap_or(usize::MAX);
+        let bytes = slice.max(4 * self.context.sst.block_bytes).min(self.context.stretch_bytes);
+        let access = Access::Streaming { bytes, cause: Cause::Compaction };
+        let iter = |run: &Arc<SstRun>| RunIter::Level(Box::new(LevelIter::new(vec![run.clone()], access)));
+        let children = upper(self.plan).map(iter);
         let mut merge = MergeIter::new(children.collect());
         match &self.task.from {
             Some(from) => merge.seek(from, Tag::seek(SeqNo::MAX))?,

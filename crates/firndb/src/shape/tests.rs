@@ -31,6 +31,7 @@ fn state(tables: &[(usize, u64, &str, &str, u64)]) -> ReadState {
             dead_bytes: 0,
             small_blocks: 0,
             filter_left: 0,
+            appends: 0,
         };
         (level, table)
     });
