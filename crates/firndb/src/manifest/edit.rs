@@ -165,13 +165,16 @@ impl Edit {
         out
     }
 
-    /// Decodes a record's payload; `None` if it is not an edit that this version understands. Of another format version
-    /// nothing behind its number is read: it may mean anything.
+    /// Decodes a record's payload; `None` if it is not an edit that this version understands. Of an edit of
+    /// another format version only that number is told: the rest may mean anything.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
         let mut reader = Reader::new(bytes);
         let mut edit = Edit::default();
-        while !reader.is_empty() && edit.format.is_none_or(|format| format == FORMAT_VERSION) {
+        while !reader.is_empty() {
             edit.decode_field(&mut reader)?;
+            if let Some(format) = edit.format.filter(|&format| format != FORMAT_VERSION) {
+                return Some(Edit { format: Some(format), ..Edit::default() });
+            }
         }
         Some(edit)
     }
