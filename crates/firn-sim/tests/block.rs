@@ -401,6 +401,64 @@ fn block_07_obsolete_tables_go_in_batches() {
     });
 }
 
+/// A database that is durable at each write, and what a crash at its `count`-th change of the files from now leaves.
+fn lazily(removals: &mut Vec<u64>, count: Option<u64>) -> Rig {
+    let mut rig = Rig::loaded(Profile::Block, 3_000, |options| {
+        loose(options);
+        options.tuning.block.lazy_delete_bytes = 128 << 10;
+        options.durability = Durability::Power;
+    });
+    let (seen, before) = (rig.fs.operations() as usize, rig.fs.mutations());
+    if let Some(count) = count {
+        rig.fs.crash_after(count);
+    }
+    for i in 0..1_500 {
+        let (key, value) = (format!("key{:07}", rig.random.below(1_000_000)).into_bytes(), vec![i as u8; 110]);
+        if rig.db.put(&key, &value).is_err() {
+            break;
+        }
+        rig.model.insert(key, value);
+        if i % 300 == 299 && rig.db.wait_idle().is_err() {
+            break;
+        }
+    }
+    let mut mutations = before;
+    for operation in rig.fs.log().iter().skip(seen) {
+        mutations += u64::from(operation.kind.mutates());
+        if operation.kind == OpKind::Remove && operation.path.extension().is_some_and(|sst| sst == "sst") {
+            removals.push(mutations - before);
+        }
+    }
+    rig
+}
+
+#[test]
+fn block_07_power_cut_at_any_removal_of_a_batch_loses_nothing() {
+    let mut removals = Vec::new();
+    lazily(&mut removals, None).check();
+    let batches = removals.windows(4).filter(|four| four[3] - four[0] == 3).count();
+    assert!(batches > 3, "{removals:?}");
+    for (count, seed) in removals.into_iter().step_by(2).zip(0..) {
+        let mut rig = lazily(&mut Vec::new(), Some(count));
+        assert!(rig.fs.crashed());
+        let before = rig.fs.clone();
+        rig.fs = if seed % 2 == 0 { before.power_cut(seed) } else { before.kill() };
+        rig.options.environment.fs = Some(Arc::new(rig.fs.clone()));
+        rig.inline = Arc::new(Inline::new());
+        rig.options.environment.executor = Some(rig.inline.clone());
+        rig.db = Db::open(DIR, rig.options.clone()).unwrap();
+        // What was in flight may be there.
+        for (key, value) in &rig.model {
+            assert_eq!(rig.db.get(key).unwrap().as_deref(), Some(&value[..]), "cut {count}");
+        }
+        rig.db.verify().unwrap();
+        let tables = rig.fs.list(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".sst")).count();
+        assert_eq!(tables, rig.stats().levels.iter().map(|level| level.tables).sum::<usize>(), "files of nobody");
+        rig.put(600, 1_000_000);
+        rig.db.verify().unwrap();
+    }
+}
+
 #[test]
 fn block_08_filters_reserve_bits() {
     row(&rows::BLOCK_RESERVE, || {

@@ -24,13 +24,28 @@ impl Story {
         story
     }
 
+    /// Each key in a table of its own.
+    fn with_tables(db: Db) -> Arc<Story> {
+        let story = Arc::new(Story { db, acknowledged: Default::default() });
+        for writer in 0..2 {
+            story.write(writer, 1, &PROCESS);
+            story.db.flush().unwrap();
+            story.db.wait_idle().unwrap();
+        }
+        story
+    }
+
     fn key(writer: usize) -> Vec<u8> {
         vec![b'a' + writer as u8]
     }
 
     fn write(&self, writer: usize, version: u64, options: &WriteOptions) {
+        self.write_sized(writer, version, 400, options);
+    }
+
+    fn write_sized(&self, writer: usize, version: u64, len: usize, options: &WriteOptions) {
         let mut value = version.to_be_bytes().to_vec();
-        value.resize(400, 0);
+        value.resize(len, 0);
         self.db.put_with(Self::key(writer), value, options).unwrap();
         self.acknowledged[writer].store(version, Ordering::SeqCst);
     }
@@ -197,5 +212,30 @@ fn who_waits_is_woken() {
         ];
         join(threads);
         assert_eq!([story.get(0), story.get(1)], [27, 5]);
+    });
+}
+
+/// One table goes into two below it, which grow: two workers share the sub-tasks, beside readers of the tables and a
+/// checkpoint of them.
+#[test]
+fn sub_tasks_beside_readers() {
+    explore::random(|| {
+        let world = World::new();
+        let story = Story::with_tables(world.open_with_growing_tables());
+        let spawn = spawner(&story);
+        let threads = vec![
+            spawn(|story| {
+                (0..2).for_each(|writer| story.write_sized(writer, 2, 8, &PROCESS));
+                story.db.flush().unwrap();
+                story.db.wait_idle().unwrap();
+            }),
+            spawn(|story| story.get_often(0)),
+            spawn(Story::walk),
+            spawn(|story| story.db.checkpoint("copy").unwrap()),
+        ];
+        join(threads);
+        assert_eq!([story.get(0), story.get(1)], [2, 2]);
+        assert!(story.db.stats().background.sub_tasks >= 2);
+        story.db.verify().unwrap();
     });
 }

@@ -4,7 +4,7 @@ mod engine;
 mod files;
 
 use crate::files::Files;
-use crate::{Db, Environment, Limits, Options};
+use crate::{ByLevel, Db, Environment, Limits, Options, Profile};
 use files::Watched;
 use firn_base::clock::Clock;
 use firn_base::exec::{Executor, Inline, Threads};
@@ -45,10 +45,28 @@ impl World {
         self.open_with(Clock::system(), Arc::new(Threads::new(1)))
     }
 
+    /// Opens it with tables that grow and two workers that share the work. All sinks into the last level.
+    pub(crate) fn open_with_growing_tables(&self) -> Db {
+        let mut options = self.options(Clock::system(), Arc::new(Threads::new(2)));
+        options.profile = Profile::Block;
+        options.max_open_files = 10;
+        let limits = &mut options.limits;
+        (limits.levels, limits.level0_trigger, limits.level_base_bytes, limits.table_bytes) = (3, 1, 1, 512);
+        let block = &mut options.tuning.block;
+        block.live_tables_max = ByLevel { middle: 100.0, last: 100.0 };
+        block.live_share_min = ByLevel { middle: 0.0, last: 0.0 };
+        block.dirty_share_max = ByLevel { middle: 1.0, last: 1.0 };
+        Db::open("db", options).unwrap()
+    }
+
     fn open_with(&self, clock: Clock, executor: Arc<dyn Executor>) -> Db {
+        Db::open("db", self.options(clock, executor)).unwrap()
+    }
+
+    fn options(&self, clock: Clock, executor: Arc<dyn Executor>) -> Options {
         let mut limits = Limits::tiny();
         (limits.group_bytes, limits.level0_trigger) = (256, 2);
-        let options = Options {
+        Options {
             write_buffer_bytes: Some(8 * limits.block_bytes as u64),
             direct_io: false,
             max_open_files: 1,
@@ -60,8 +78,7 @@ impl World {
                 memory: None,
             },
             ..Options::tiny()
-        };
-        Db::open("db", options).unwrap()
+        }
     }
 }
 
