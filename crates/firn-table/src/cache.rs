@@ -75,8 +75,8 @@ impl BlockCache {
         self.cache.get(&(file, place)).inspect(|_| self.hits.add(1))
     }
 
-    /// The block at `offset` of `file`, if it is here, for one who reads it but once: it counts as neither hit nor miss,
-    /// and stays no longer for it.
+    /// The block at `offset` of `file`, if it is here, for one who reads it but once: it counts as neither hit nor
+    /// miss, and stays no longer for it.
     pub(crate) fn peek(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
         self.cache.peek(&(file, offset))
     }
