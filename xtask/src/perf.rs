@@ -9,7 +9,8 @@ const FIGURES: &str = "xtask/perf.txt";
 /// A figure may grow by this share before it is a slow-down.
 const TOLERANCE: f64 = 0.03;
 /// Verbs, and how many operations the longer of two runs has more.
-const VERBS: [(&str, u64); 4] = [("put", 20_000), ("get", 20_000), ("get-absent", 20_000), ("scan", 2_000)];
+const VERBS: [(&str, u64); 5] =
+    [("put", 20_000), ("get", 20_000), ("get-block", 20_000), ("get-absent", 20_000), ("scan", 2_000)];
 
 /// Counts; rewrites the figures if `update`. 1 if one has grown, 2 if it could not count.
 pub(crate) fn run(root: &Path, update: bool) -> u8 {

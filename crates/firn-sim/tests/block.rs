@@ -396,21 +396,21 @@ fn block_07_obsolete_tables_go_in_batches() {
         assert!(background.removed_tables >= 5 * background.removals, "{background:?}");
         // With nothing else to do, all go.
         rig.db.wait_idle().unwrap();
-        let tables = rig.fs.list(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".sst")).count();
-        assert_eq!(tables, rig.stats().levels.iter().map(|level| level.tables).sum::<usize>());
+        assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()));
     });
 }
 
-/// A database that is durable at each write, and what a crash at its `count`-th change of the files from now leaves.
-fn lazily(removals: &mut Vec<u64>, count: Option<u64>) -> Rig {
+/// A database that is durable at each write and removes tables together, until it ends or its process does, by a crash
+/// at the `cut`-th change of its files. With it, which changes removed a table.
+fn removing(cut: Option<u64>) -> (Rig, Vec<u64>) {
     let mut rig = Rig::loaded(Profile::Block, 3_000, |options| {
         loose(options);
         options.tuning.block.lazy_delete_bytes = 128 << 10;
         options.durability = Durability::Power;
     });
-    let (seen, before) = (rig.fs.operations() as usize, rig.fs.mutations());
-    if let Some(count) = count {
-        rig.fs.crash_after(count);
+    let seen = rig.fs.operations() as usize;
+    if let Some(cut) = cut {
+        rig.fs.crash_after(cut);
     }
     for i in 0..1_500 {
         let (key, value) = (format!("key{:07}", rig.random.below(1_000_000)).into_bytes(), vec![i as u8; 110]);
@@ -422,41 +422,64 @@ fn lazily(removals: &mut Vec<u64>, count: Option<u64>) -> Rig {
             break;
         }
     }
-    let mut mutations = before;
-    for operation in rig.fs.log().iter().skip(seen) {
-        mutations += u64::from(operation.kind.mutates());
-        if operation.kind == OpKind::Remove && operation.path.extension().is_some_and(|sst| sst == "sst") {
-            removals.push(mutations - before);
-        }
-    }
-    rig
+    let log = rig.fs.log();
+    let changes = log.iter().skip(seen).filter(|operation| operation.kind.mutates()).zip(1..);
+    let removes = |path: &Path, kind| kind == OpKind::Remove && path.extension().is_some_and(|sst| sst == "sst");
+    let removals = changes.filter(|(change, _)| removes(&change.path, change.kind)).map(|(_, number)| number).collect();
+    (rig, removals)
+}
+
+fn tables_on_disk(fs: &SimFs) -> usize {
+    fs.list(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".sst")).count()
+}
+
+fn tables_of(stats: &Stats) -> usize {
+    stats.levels.iter().map(|level| level.tables).sum()
 }
 
 #[test]
-fn block_07_power_cut_at_any_removal_of_a_batch_loses_nothing() {
-    let mut removals = Vec::new();
-    lazily(&mut removals, None).check();
+fn block_07_a_cut_at_any_removal_of_a_batch_loses_nothing() {
+    let (whole, removals) = removing(None);
+    whole.check();
     let batches = removals.windows(4).filter(|four| four[3] - four[0] == 3).count();
     assert!(batches > 3, "{removals:?}");
-    for (count, seed) in removals.into_iter().step_by(2).zip(0..) {
-        let mut rig = lazily(&mut Vec::new(), Some(count));
+    for (cut, seed) in removals.into_iter().zip(0..) {
+        let mut rig = removing(Some(cut)).0;
         assert!(rig.fs.crashed());
-        let before = rig.fs.clone();
-        rig.fs = if seed % 2 == 0 { before.power_cut(seed) } else { before.kill() };
+        rig.fs = if seed % 2 == 0 { rig.fs.power_cut(seed) } else { rig.fs.kill() };
         rig.options.environment.fs = Some(Arc::new(rig.fs.clone()));
         rig.inline = Arc::new(Inline::new());
         rig.options.environment.executor = Some(rig.inline.clone());
         rig.db = Db::open(DIR, rig.options.clone()).unwrap();
         // What was in flight may be there.
         for (key, value) in &rig.model {
-            assert_eq!(rig.db.get(key).unwrap().as_deref(), Some(&value[..]), "cut {count}");
+            assert_eq!(rig.db.get(key).unwrap().as_deref(), Some(&value[..]), "cut {cut}");
         }
         rig.db.verify().unwrap();
-        let tables = rig.fs.list(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".sst")).count();
-        assert_eq!(tables, rig.stats().levels.iter().map(|level| level.tables).sum::<usize>(), "files of nobody");
+        assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()), "files of nobody");
         rig.put(600, 1_000_000);
         rig.db.verify().unwrap();
     }
+}
+
+#[test]
+fn block_07_a_write_that_finds_no_room_makes_some() {
+    let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = u64::MAX);
+    // While an iterator may read them, nobody removes the tables that its view had; nor is it asked again when it ends.
+    let mut iter = rig.db.iter().unwrap();
+    iter.first().unwrap();
+    rig.put(6_000, 1_000_000);
+    assert!(tables_on_disk(&rig.fs) >= tables_of(&rig.stats()) + 5);
+    drop(iter);
+    rig.fs.set_cap(Some(rig.fs.used()));
+    // The write that is refused has removed them, so another one is not.
+    let full = (0..200).find_map(|i| rig.db.put(format!("more{i:03}"), [2; 2000]).err());
+    assert_eq!(full.unwrap().kind(), firndb::ErrorKind::NoSpace);
+    assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()));
+    rig.db.put("more", [3; 2000]).unwrap();
+    rig.fs.set_cap(None);
+    rig.settle();
+    assert_eq!(rig.db.get("more").unwrap().as_deref(), Some(&[3; 2000][..]));
 }
 
 #[test]

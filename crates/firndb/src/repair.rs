@@ -74,7 +74,8 @@ struct Repair {
 /// Repairs the database at `path` in place. It must not be open.
 ///
 /// # Errors
-/// `NotFound` if there is nothing to repair; `Locked`; `NoSpace` and `Io` while writing.
+/// `NotFound` if there is nothing to repair; `Incompatible`, with nothing touched, if another version of FirnDB wrote the
+/// manifest; `Locked`; `Io`; `NoSpace` while writing.
 pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
     let dir = path.as_ref();
     let budget = Budget::new(options)?;
@@ -88,6 +89,19 @@ pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport>
     repair.write()
 }
 
+/// What the manifest says; `None` if it is lost or damaged.
+fn known_version(fs: &dyn Fs, dir: &Path, counters: &IoCounters) -> Result<Option<Version>> {
+    match manifest::read(fs, dir, counters) {
+        Ok(read) => Ok(read.map(|(_, version)| version)),
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
+        // Of another version it is sound, and what it says is not to be thrown away; nor for a disk that may yet answer.
+        Err(error) if error.kind() == ErrorKind::Io => Err(error.context(
+            "the manifest cannot be read; if that stays so, move CURRENT away and repair again: all tables are then taken",
+        )),
+        Err(error) => Err(error),
+    }
+}
+
 impl Repair {
     fn new(
         fs: Arc<dyn Fs>,
@@ -97,7 +111,7 @@ impl Repair {
         counters: Arc<IoCounters>,
         names: &[String],
     ) -> Result<Repair> {
-        let known = manifest::read(&*fs, dir, &counters).ok().flatten().map(|(_, version)| version);
+        let known = known_version(&*fs, dir, &counters)?;
         let of = |pick: fn(FileName) -> Option<u64>| names.iter().filter_map(move |name| pick(files::parse(name)));
         let table_ids = of(|name| if let FileName::Table(id) = name { Some(id) } else { None });
         let log_ids = of(|name| if let FileName::Log(id) = name { Some(id) } else { None });
@@ -328,5 +342,42 @@ impl Repair {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::{Db, Environment};
+    use firn_base::clock::Clock;
+    use firn_base::exec::Inline;
+    use firn_fs::{Fault, FaultKind, OpKind, SimFs};
+
+    /// A manifest that the disk does not give is not lost: without it, what was deleted would come back.
+    #[test]
+    fn a_manifest_that_cannot_be_read_is_no_lost_one() {
+        let fs = SimFs::new(1);
+        let options = || Options {
+            environment: Environment {
+                fs: Some(Arc::new(fs.clone())),
+                clock: Some(Clock::manual()),
+                executor: Some(Arc::new(Inline::new())),
+                memory: None,
+            },
+            ..Options::tiny()
+        };
+        let db = Db::open("/db", options()).unwrap();
+        db.put(b"k", b"v").unwrap();
+        db.close().unwrap();
+        let names = fs.list(Path::new("/db")).unwrap();
+        let manifest = names.iter().find(|name| name.starts_with("MANIFEST")).unwrap();
+        fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Read).at(manifest.as_str()));
+        let error = repair("/db", &options()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("CURRENT"), "{error}");
+        assert_eq!(fs.list(Path::new("/db")).unwrap(), names, "nothing was touched");
+        fs.heal();
+        assert_eq!(Db::open("/db", options()).unwrap().get(b"k").unwrap().unwrap(), b"v");
     }
 }

@@ -165,6 +165,11 @@ fn another_format_version_is_incompatible() {
     let error = read(&fs, dir.path(), &IoCounters::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Incompatible);
     assert!(error.to_string().contains("format version 1"), "{error}");
+    // It is sound, so there is nothing to repair, and what it says is kept.
+    let before = std::fs::read(&path).unwrap();
+    let refused = crate::repair(dir.path(), &crate::Options::tiny()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Incompatible, "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
 #[test]

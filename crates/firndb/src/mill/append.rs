@@ -12,6 +12,7 @@
 //! once the table grows again.
 
 use super::copy::{Around, Made, MillContext, Output, Steps, write_tables};
+use super::entries::{Above, Held, Two, Until};
 use super::selective::{self, Choice, Grain, MAY_NOT_GROW};
 use super::versions::Versions;
 use crate::manifest::{Edit, TableMeta};
@@ -20,11 +21,9 @@ use crate::rows;
 use crate::run_iter::{Entries, LevelIter, MergeIter, RunIter};
 use crate::sst_run::SstRun;
 use firn_base::count::Cause;
-use firn_base::key::compare;
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::OpenMode;
 use firn_table::sst::{Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender};
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// One table of the output's level, and the keys that go with it.
@@ -193,7 +192,7 @@ impl Incoming<'_> {
         let mut entries = self.open()?;
         while entries.valid() {
             finder.note(entries.key(), entries.value().len());
-            held = held.filter(|held| held.bytes.len() <= self.context.hold_bytes);
+            held = held.filter(|held| held.byte_size() <= self.context.hold_bytes);
             if let Some(held) = &mut held {
                 held.push(&entries);
             }
@@ -210,216 +209,6 @@ impl Incoming<'_> {
             Some(held) => Above::Held(held),
             None => Above::Read(self.open()?),
         })
-    }
-}
-
-/// What comes from above, the second time.
-enum Above<'a> {
-    Held(Held),
-    Read(Until<'a, MergeIter>),
-}
-
-/// Entries in front of a key.
-struct Until<'a, E> {
-    entries: E,
-    end: Option<&'a [u8]>,
-}
-
-impl<E: Entries> Entries for Until<'_, E> {
-    fn valid(&self) -> bool {
-        self.entries.valid() && self.end.is_none_or(|end| self.entries.key() < end)
-    }
-
-    fn key(&self) -> &[u8] {
-        self.entries.key()
-    }
-
-    fn tag(&self) -> Tag {
-        self.entries.tag()
-    }
-
-    fn value(&self) -> &[u8] {
-        self.entries.value()
-    }
-
-    fn next(&mut self) -> Result<()> {
-        self.entries.next()
-    }
-}
-
-/// Entries in memory.
-#[derive(Default)]
-struct Held {
-    bytes: Vec<u8>,
-    /// Where the key ends and where the value does, which begins there.
-    entries: Vec<(usize, usize, Tag)>,
-    at: usize,
-}
-
-impl Held {
-    fn push(&mut self, entry: &impl Entries) {
-        self.bytes.extend_from_slice(entry.key());
-        let key_end = self.bytes.len();
-        self.bytes.extend_from_slice(entry.value());
-        self.entries.push((key_end, self.bytes.len(), entry.tag()));
-    }
-
-    fn start(&self) -> usize {
-        self.at.checked_sub(1).map_or(0, |before| self.entries[before].1)
-    }
-}
-
-impl Entries for Held {
-    fn valid(&self) -> bool {
-        self.at < self.entries.len()
-    }
-
-    fn key(&self) -> &[u8] {
-        &self.bytes[self.start()..self.entries[self.at].0]
-    }
-
-    fn tag(&self) -> Tag {
-        self.entries[self.at].2
-    }
-
-    fn value(&self) -> &[u8] {
-        let (key_end, end, _) = self.entries[self.at];
-        &self.bytes[key_end..end]
-    }
-
-    fn next(&mut self) -> Result<()> {
-        self.at += 1;
-        Ok(())
-    }
-}
-
-impl Entries for Above<'_> {
-    fn valid(&self) -> bool {
-        match self {
-            Above::Held(held) => held.valid(),
-            Above::Read(read) => read.valid(),
-        }
-    }
-
-    fn key(&self) -> &[u8] {
-        match self {
-            Above::Held(held) => held.key(),
-            Above::Read(read) => read.key(),
-        }
-    }
-
-    fn tag(&self) -> Tag {
-        match self {
-            Above::Held(held) => held.tag(),
-            Above::Read(read) => read.tag(),
-        }
-    }
-
-    fn value(&self) -> &[u8] {
-        match self {
-            Above::Held(held) => held.value(),
-            Above::Read(read) => read.value(),
-        }
-    }
-
-    fn next(&mut self) -> Result<()> {
-        match self {
-            Above::Held(held) => held.next(),
-            Above::Read(read) => read.next(),
-        }
-    }
-}
-
-impl Entries for BlocksIter {
-    fn valid(&self) -> bool {
-        BlocksIter::valid(self)
-    }
-
-    fn key(&self) -> &[u8] {
-        BlocksIter::key(self)
-    }
-
-    fn tag(&self) -> Tag {
-        BlocksIter::tag(self)
-    }
-
-    fn value(&self) -> &[u8] {
-        BlocksIter::value(self)
-    }
-
-    fn next(&mut self) -> Result<()> {
-        BlocksIter::next(self)
-    }
-}
-
-impl<E: Entries> Entries for &mut E {
-    fn valid(&self) -> bool {
-        (**self).valid()
-    }
-
-    fn key(&self) -> &[u8] {
-        (**self).key()
-    }
-
-    fn tag(&self) -> Tag {
-        (**self).tag()
-    }
-
-    fn value(&self) -> &[u8] {
-        (**self).value()
-    }
-
-    fn next(&mut self) -> Result<()> {
-        (**self).next()
-    }
-}
-
-/// The merge of what comes from above with a table, or with some of its blocks.
-struct Two<A, B> {
-    above: A,
-    below: B,
-    /// Whether the present entry is of `above`.
-    takes_above: bool,
-}
-
-impl<A: Entries, B: Entries> Two<A, B> {
-    fn new(above: A, below: B) -> Two<A, B> {
-        let mut two = Two { above, below, takes_above: false };
-        two.decide();
-        two
-    }
-
-    fn decide(&mut self) {
-        let (a, b) = (&self.above, &self.below);
-        self.takes_above = a.valid() && (!b.valid() || compare(a.key(), a.tag(), b.key(), b.tag()) == Ordering::Less);
-    }
-}
-
-impl<A: Entries, B: Entries> Entries for Two<A, B> {
-    fn valid(&self) -> bool {
-        self.takes_above || self.below.valid()
-    }
-
-    fn key(&self) -> &[u8] {
-        if self.takes_above { self.above.key() } else { self.below.key() }
-    }
-
-    fn tag(&self) -> Tag {
-        if self.takes_above { self.above.tag() } else { self.below.tag() }
-    }
-
-    fn value(&self) -> &[u8] {
-        if self.takes_above { self.above.value() } else { self.below.value() }
-    }
-
-    fn next(&mut self) -> Result<()> {
-        if self.takes_above {
-            self.above.next()?
-        } else {
-            self.below.next()?
-        }
-        self.decide();
-        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod append;
 mod copy;
+mod entries;
 mod selective;
 mod versions;
 
