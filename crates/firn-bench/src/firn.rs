@@ -5,7 +5,7 @@ use crate::machine::directory_bytes;
 use crate::store::{Counters, Store, Traffic};
 use firn_base::Result;
 use firn_pm::{Backend, PmConfig};
-use firndb::{Codec, Db, Durability, Options, Profile, ReadOptions, WriteOptions};
+use firndb::{BlockTuning, Codec, Db, Durability, Options, Profile, ReadOptions, WriteOptions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +28,19 @@ const EXTRA: [&str; 10] = [
     "level0_stop",
 ];
 
+/// Numbers of the profile `block`, to be varied.
+type BlockNumber = (&'static str, fn(&mut BlockTuning) -> &mut f64);
+const BLOCK: [BlockNumber; 8] = [
+    ("block_live_tables_max_middle", |tuning| &mut tuning.live_tables_max.middle),
+    ("block_live_tables_max_last", |tuning| &mut tuning.live_tables_max.last),
+    ("block_live_share_min_middle", |tuning| &mut tuning.live_share_min.middle),
+    ("block_live_share_min_last", |tuning| &mut tuning.live_share_min.last),
+    ("block_dirty_share_max_middle", |tuning| &mut tuning.dirty_share_max.middle),
+    ("block_dirty_share_max_last", |tuning| &mut tuning.dirty_share_max.last),
+    ("block_saving_min", |tuning| &mut tuning.saving_min),
+    ("block_dead_share_max", |tuning| &mut tuning.dead_share_max),
+];
+
 impl Firn {
     /// Every profile there is.
     pub fn all() -> Vec<Box<dyn Engine>> {
@@ -35,8 +48,15 @@ impl Firn {
     }
 
     fn options(&self, setup: &Setup) -> Result<Options> {
-        setup.refuse_unknown(&EXTRA)?;
+        let known: Vec<&str> = EXTRA.into_iter().chain(BLOCK.map(|(name, _)| name)).collect();
+        setup.refuse_unknown(&known)?;
         let default = Options::default();
+        let mut tuning = default.tuning.clone();
+        for (name, number) in BLOCK {
+            if let Some(given) = setup.extra(name)? {
+                *number(&mut tuning.block) = given;
+            }
+        }
         let mut limits = default.limits.clone();
         limits.level_base_bytes = setup.extra("level_base_bytes")?.unwrap_or(limits.level_base_bytes);
         limits.table_bytes = setup.extra("table_bytes")?.unwrap_or(limits.table_bytes);
@@ -47,6 +67,7 @@ impl Firn {
         let pm = setup.pm.as_ref().map(|pm| PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, pm.bytes));
         Ok(Options {
             profile: self.0,
+            tuning,
             memory_limit: setup.memory_bytes,
             write_buffer_bytes: setup.extra("write_buffer_bytes")?,
             block_cache_bytes: setup.extra("block_cache_bytes")?,
@@ -169,6 +190,7 @@ impl Store for FirnStore {
         Counters {
             traffic: ssd.chain(pm).collect(),
             stall_seconds: Some(stats.stalls.seconds.iter().map(|(_, seconds)| seconds).sum()),
+            cache_misses: Some(stats.memory.cache_misses),
             space_bytes: directory_bytes(&self.directory),
         }
     }

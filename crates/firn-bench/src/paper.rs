@@ -87,6 +87,8 @@ pub enum Figure {
     P999,
     /// Bytes written to the SSD; less is better.
     WrittenBytes,
+    /// Blocks that were not in the block cache, per operation; less is better.
+    CacheMisses,
 }
 
 impl Figure {
@@ -99,6 +101,7 @@ impl Figure {
             Figure::OperationsPerSecond => "operations/s",
             Figure::P999 => "p99.9 in us",
             Figure::WrittenBytes => "bytes written",
+            Figure::CacheMisses => "block-cache misses per operation",
         }
     }
 
@@ -111,6 +114,7 @@ impl Figure {
             Figure::OperationsPerSecond => phase.operations_per_second,
             Figure::P999 => phase.latency.p99_9_us,
             Figure::WrittenBytes => phase.written_bytes() as f64,
+            Figure::CacheMisses => phase.cache_misses_per_operation().unwrap_or(0.0),
         }
     }
 }

@@ -75,6 +75,11 @@ impl PhaseReport {
         self.cpu_seconds * 1e6 / self.operations.max(1) as f64
     }
 
+    /// Block-cache misses per operation, if the engine counts them.
+    pub fn cache_misses_per_operation(&self) -> Option<f64> {
+        Some(self.engine.cache_misses? as f64 / self.operations.max(1) as f64)
+    }
+
     /// Seconds to zero compaction debt: to the last acknowledgement where that was not waited for.
     pub fn settled_seconds(&self) -> f64 {
         self.seconds + self.settle_seconds.unwrap_or(0.0)

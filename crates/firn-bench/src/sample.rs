@@ -46,6 +46,7 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         engine: Counters {
             traffic: vec![traffic("pm", HOSTILE, 9 << 20), traffic("ssd", "flush", written), traffic("ssd", "log", 5)],
             stall_seconds: Some(0.25),
+            cache_misses: Some(9),
             space_bytes: 80 << 20,
         },
         os_written_bytes: Some(written + 4096),

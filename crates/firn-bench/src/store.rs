@@ -50,6 +50,9 @@ pub struct Counters {
     pub traffic: Vec<Traffic>,
     /// Seconds that writers were held back; nothing if the engine does not say.
     pub stall_seconds: Option<f64>,
+    /// Blocks that were looked for in the block cache in vain; nothing if the engine does not say.
+    #[serde(default)]
+    pub cache_misses: Option<u64>,
     /// Bytes of storage in use, by the file system's count.
     pub space_bytes: u64,
 }
@@ -85,6 +88,7 @@ impl Counters {
         Counters {
             traffic: self.traffic.iter().map(difference).collect(),
             stall_seconds: self.stall_seconds.map(|now| now - before.stall_seconds.unwrap_or(0.0)),
+            cache_misses: self.cache_misses.map(|now| now.saturating_sub(before.cache_misses.unwrap_or(0))),
             space_bytes: self.space_bytes,
         }
     }

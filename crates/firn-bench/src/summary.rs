@@ -60,6 +60,8 @@ pub struct WorkloadSummary {
     pub peak_memory_bytes: Option<Spread>,
     /// Seconds that writers were held back.
     pub stall_seconds: Option<Spread>,
+    /// Block-cache misses per operation.
+    pub cache_misses_per_operation: Option<Spread>,
     /// What this engine has over what the first one has, in the same round.
     pub ratio: Option<Ratios>,
 }
@@ -156,6 +158,7 @@ fn summarize(
         cpu_us_per_operation: spread(&PhaseReport::cpu_us_per_operation)?,
         peak_memory_bytes: some(&|run| Some(run.peak_memory_bytes?.saturating_sub(run.checker_bytes) as f64)),
         stall_seconds: some(&|run| run.engine.stall_seconds),
+        cache_misses_per_operation: some(&PhaseReport::cache_misses_per_operation),
         ratio: if std::ptr::eq(first(runs)?, first(base)?) { None } else { ratios(runs, base) },
     })
 }

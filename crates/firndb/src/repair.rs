@@ -74,8 +74,8 @@ struct Repair {
 /// Repairs the database at `path` in place. It must not be open.
 ///
 /// # Errors
-/// `NotFound` if there is nothing to repair; `Incompatible`, with nothing touched, if another version of FirnDB wrote the
-/// manifest; `Locked`; `Io`; `NoSpace` while writing.
+/// `NotFound` if there is nothing to repair; `Incompatible`, with nothing touched, if another version of FirnDB wrote
+/// the manifest; `Locked`; `Io`; `NoSpace` while writing.
 pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
     let dir = path.as_ref();
     let budget = Budget::new(options)?;
@@ -94,9 +94,10 @@ fn known_version(fs: &dyn Fs, dir: &Path, counters: &IoCounters) -> Result<Optio
     match manifest::read(fs, dir, counters) {
         Ok(read) => Ok(read.map(|(_, version)| version)),
         Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
-        // Of another version it is sound, and what it says is not to be thrown away; nor for a disk that may yet answer.
+        // Of another version it is sound, and what it says is not to be thrown away; nor is it for a disk that may yet
+        // answer.
         Err(error) if error.kind() == ErrorKind::Io => Err(error.context(
-            "the manifest cannot be read; if that stays so, move CURRENT away and repair again: all tables are then taken",
+            "the manifest cannot be read; if that stays so, move CURRENT away and repair again, which takes all tables",
         )),
         Err(error) => Err(error),
     }

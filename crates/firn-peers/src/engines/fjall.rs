@@ -151,7 +151,7 @@ impl Store for FjallStore {
     }
 
     fn counters(&self) -> Counters {
-        Counters { traffic: Vec::new(), stall_seconds: None, space_bytes: directory_bytes(&self.directory) }
+        Counters { space_bytes: directory_bytes(&self.directory), ..Counters::default() }
     }
 }
 

@@ -134,7 +134,7 @@ impl Store for LevelDbStore {
         let (read_bytes, written_bytes) = table_bytes(&self.statistics());
         let tables = Traffic { medium: "ssd".to_owned(), cause: "tables".to_owned(), written_bytes, read_bytes };
         let space_bytes = directory_bytes(&self.directory);
-        Counters { traffic: vec![tables], stall_seconds: None, space_bytes }
+        Counters { traffic: vec![tables], space_bytes, ..Counters::default() }
     }
 }
 

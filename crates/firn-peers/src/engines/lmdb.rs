@@ -158,7 +158,7 @@ impl Store for LmdbStore {
     }
 
     fn counters(&self) -> Counters {
-        Counters { traffic: Vec::new(), stall_seconds: None, space_bytes: directory_bytes(&self.directory) }
+        Counters { space_bytes: directory_bytes(&self.directory), ..Counters::default() }
     }
 }
 

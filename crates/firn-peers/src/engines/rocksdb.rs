@@ -72,12 +72,13 @@ pub(super) struct Choice {
     level0: [Option<i32>; 3],
     block_bytes: usize,
     background_jobs: usize,
+    max_open_files: i32,
     direct_io: bool,
     compression: Compression,
 }
 
 impl Choice {
-    const EXTRA: [&str; 9] = [
+    const EXTRA: [&str; 10] = [
         "write_buffer_bytes",
         "block_cache_bytes",
         "level_base_bytes",
@@ -87,6 +88,7 @@ impl Choice {
         "level0_slow",
         "level0_stop",
         "max_background_jobs",
+        "max_open_files",
     ];
 
     /// # Errors
@@ -100,6 +102,7 @@ impl Choice {
             level0: [setup.extra("level0_trigger")?, setup.extra("level0_slow")?, setup.extra("level0_stop")?],
             block_bytes: setup.extra("block_bytes")?.unwrap_or(4096),
             background_jobs: setup.extra("max_background_jobs")?.unwrap_or_else(|| background_threads(setup)),
+            max_open_files: setup.extra("max_open_files")?.unwrap_or(-1),
             direct_io: setup.direct_io,
             compression: setup.compression,
         })
@@ -151,7 +154,7 @@ impl Choice {
         options.set_max_background_jobs(self.background_jobs as i32);
         options.set_bytes_per_sync(BYTES_PER_SYNC);
         options.set_wal_bytes_per_sync(BYTES_PER_SYNC);
-        options.set_max_open_files(-1);
+        options.set_max_open_files(self.max_open_files);
         options.set_use_direct_reads(self.direct_io);
         options.set_use_direct_io_for_flush_and_compaction(self.direct_io);
         options.set_compression_type(match self.compression {
@@ -262,6 +265,7 @@ impl Store for RocksDbStore {
                 traffic(compaction, "user_read", 0, read.saturating_sub(compaction_read)),
             ],
             stall_seconds: Some(ticker(Ticker::StallMicros) as f64 / 1e6),
+            cache_misses: Some(ticker(Ticker::BlockCacheDataMiss)),
             space_bytes: directory_bytes(&self.directory),
         }
     }

@@ -1,5 +1,5 @@
 //! A cursor over some blocks of a table, forward only, for a merge that knows which ones it needs: their reads go on at
-//! the same time (BlockDB, III-C), those of neighbours in one. What the block cache has is not read.
+//! the same time (BlockDB, III-C), those of near neighbours in one. What the block cache has is not read.
 
 use super::block::Block;
 use super::block_iter::BlockIter;
@@ -14,8 +14,11 @@ use std::sync::Arc;
 
 /// Reads in flight at most.
 const READS_MAX: usize = 16;
+/// Bytes that are read for nothing rather than read around: about what a device moves in the time that one more read
+/// takes it (250 MB/s and 16,000 reads per second of a cloud disk: 15.6 KB), and less than that read costs a processor.
+const GAP_MAX: u64 = 16 << 10;
 
-/// Blocks that lie one behind the other: places in `blocks`, and where the first lies in the file.
+/// Blocks that lie one behind the other, or nearly: places in `blocks`, and where the first lies in the file.
 struct Stretch {
     places: Range<usize>,
     offset: u64,
@@ -186,11 +189,12 @@ impl BlocksIter {
             let (mut end, mut len) = (first, 0);
             while let Some(&number) = self.blocks.get(end) {
                 let handle = index.handle(number);
-                let fits = len == 0 || len + handle.stored_len as usize <= self.stretch_bytes;
-                if handle.offset != offset + len as u64 || !fits {
+                let gap = handle.offset.checked_sub(offset + len as u64).filter(|&gap| gap <= GAP_MAX);
+                let Some(reach) = gap.map(|gap| len + gap as usize + handle.stored_len as usize) else { break };
+                if len > 0 && reach > self.stretch_bytes {
                     break;
                 }
-                len += handle.stored_len as usize;
+                len = reach;
                 end += 1;
             }
             self.table.context().counters.read(self.cause, len);

@@ -2,7 +2,7 @@
 //!
 //! Limits first: a table that may not grow, that is too large, too much of which is dead or would be written anyway,
 //! whose filter has no bits left, or that belongs to a database with too many dead bytes, is written anew. Then the
-//! cost in bytes written now, index and filter included: an append that does not save an eighth of them is not worth
+//! cost in bytes written now, index and filter included: an append that does not save a part of them is not worth
 //! the dead bytes that it leaves. So small entries, of which nearly every block gets one, choose table-grained by
 //! themselves.
 
@@ -72,8 +72,9 @@ pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static
     let limit = limit
         .or_else(|| (facts.has_filter && facts.dirty.new_keys > facts.filter_left).then_some("filter"))
         .or_else(|| {
-            let over = rows::BLOCK_SPACE.is_on() && facts.dead_share > tuning.dead_share_max;
-            over.then_some("space")
+            let share = dead / live.max(1.0);
+            (rows::BLOCK_SPACE.is_on() && share >= share_allowed(facts.dead_share, tuning.dead_share_max))
+                .then_some("space")
         });
     if let Some(because) = limit {
         return (Grain::Table, because);
@@ -81,10 +82,23 @@ pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static
     let incoming = facts.dirty.incoming_bytes as f64;
     let append = incoming + dirty + facts.section_bytes as f64;
     let anew = incoming + live;
-    if rows::BLOCK_SELECTIVE.is_on() && append > anew * 7.0 / 8.0 {
+    if rows::BLOCK_SELECTIVE.is_on() && append > anew * (1.0 - tuning.saving_min) {
         return (Grain::Table, "cost");
     }
     (Grain::Block, "cost")
+}
+
+/// Dead bytes per live byte that one table may have, as all tables together come near `limit`: the tables with most of
+/// them are written anew first, since that gives back most per byte written, and beyond the limit all are.
+fn share_allowed(dead_share: f64, limit: f64) -> f64 {
+    let slack = limit * 0.1;
+    if dead_share > limit {
+        0.0
+    } else if dead_share > limit - slack {
+        (limit - dead_share) / slack * 2.0 * limit
+    } else {
+        f64::INFINITY
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +136,10 @@ mod tests {
         assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
         assert_eq!(choose(Facts { filter_left: 9, has_filter: false, ..facts(&some) }), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { dead_share: 0.3, ..facts(&some) }), (Grain::Table, "space"));
+        // Near the limit those with many dead bytes go first.
+        assert_eq!(choose(Facts { dead_share: 0.17, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { dead_share: 0.17, dead_bytes: 300_000, ..facts(&some) }), (Grain::Table, "space"));
+        assert_eq!(choose(Facts { dead_share: 0.15, dead_bytes: 300_000, ..facts(&some) }), (Grain::Block, "cost"));
         let most = dirty(960_000);
         let loose =
             BlockTuning { dirty_share_max: crate::ByLevel { middle: 1.0, last: 1.0 }, ..BlockTuning::default() };
