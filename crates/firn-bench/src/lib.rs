@@ -35,7 +35,7 @@ pub use html::html;
 pub use key_space::{KeySpace, Permutation};
 pub use latency::{Latencies, Percentiles};
 pub use ledger::Ledger;
-pub use machine::{Machine, directory_bytes, free_bytes, sync_ns};
+pub use machine::{Machine, device_bytes, directory_bytes, free_bytes, sync_ns};
 pub use matrix::{EngineReport, Matrix, MatrixReport, SCHEMA};
 pub use paper::{Experiment, Figure, Paper, PaperRow, Shape, Variant};
 pub use phase::{Bench, Phase, Silent, Watch};

@@ -40,7 +40,7 @@ pub(crate) fn reset_peak() {
 }
 
 /// Bytes written to and read from the block device under `directory` since it was attached, whoever did it.
-pub(crate) fn device_bytes(directory: &Path) -> Option<Moved> {
+pub fn device_bytes(directory: &Path) -> Option<Moved> {
     const SECTOR_BYTES: u64 = 512;
     let device = fs::metadata(directory).ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));

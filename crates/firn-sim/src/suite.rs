@@ -1,7 +1,7 @@
 //! The table of suites: what tests, mutants and soak run. A suite is a function from a seed to what it saw; it panics
 //! if an invariant does not hold.
 
-use crate::pm::{self, LogBuffer, PoolSpace, Shelf};
+use crate::pm::{self, BTrees, LogBuffer, PoolSpace, Shelf};
 use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;
 use crate::tier::{Tier, each_seed};
@@ -177,6 +177,48 @@ pub static SUITES: &[Suite] = &[
         about: "nothing dirty at an acknowledgement: shelf",
         seeds: |tier| if tier == Tier::Ci { 31 } else { 9 },
         run: pm::lint::<Shelf<0>>,
+    },
+    Suite {
+        name: "pm_seq_trees",
+        about: "every sequence of up to two operations, cut at every fence: B+ trees",
+        seeds: |tier| if tier == Tier::Ci { 200 } else { 73 },
+        run: pm::sequence::<BTrees>,
+    },
+    Suite {
+        name: "pm_torn_trees",
+        about: "the same, each 8-byte word by itself: B+ trees",
+        seeds: |tier| if tier == Tier::Ci { 150 } else { 9 },
+        run: pm::torn::<BTrees>,
+    },
+    Suite {
+        name: "pm_eadr_trees",
+        about: "the same with a durable cache, cut at every store: B+ trees",
+        seeds: |tier| if tier == Tier::Ci { 73 } else { 9 },
+        run: pm::eadr::<BTrees>,
+    },
+    Suite {
+        name: "pm_init_trees",
+        about: "creation and single operations, cut at every store: B+ trees",
+        seeds: |tier| if tier == Tier::Ci { 27 } else { 6 },
+        run: pm::init::<BTrees>,
+    },
+    Suite {
+        name: "pm_double_trees",
+        about: "recovery cut at every store, and the recovery of that: B+ trees",
+        seeds: |tier| if tier == Tier::Ci { 20 } else { 2 },
+        run: pm::double::<BTrees>,
+    },
+    Suite {
+        name: "pm_lint_trees",
+        about: "nothing dirty at an acknowledgement: B+ trees",
+        seeds: |tier| if tier == Tier::Ci { 73 } else { 9 },
+        run: pm::lint::<BTrees>,
+    },
+    Suite {
+        name: "trees_damage",
+        about: "one bit of every byte of a pool with B+ trees",
+        seeds: |_| pm::DAMAGE_SEEDS,
+        run: pm::trees_damage,
     },
     Suite {
         name: "pm_seq_log",

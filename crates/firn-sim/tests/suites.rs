@@ -141,6 +141,41 @@ fn pm_lint_shelf() {
 }
 
 #[test]
+fn pm_seq_trees() {
+    suite("pm_seq_trees");
+}
+
+#[test]
+fn pm_torn_trees() {
+    suite("pm_torn_trees");
+}
+
+#[test]
+fn pm_eadr_trees() {
+    suite("pm_eadr_trees");
+}
+
+#[test]
+fn pm_init_trees() {
+    suite("pm_init_trees");
+}
+
+#[test]
+fn pm_double_trees() {
+    suite("pm_double_trees");
+}
+
+#[test]
+fn pm_lint_trees() {
+    suite("pm_lint_trees");
+}
+
+#[test]
+fn trees_damage() {
+    suite("trees_damage");
+}
+
+#[test]
 fn pm_seq_log() {
     suite("pm_seq_log");
 }

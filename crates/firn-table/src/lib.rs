@@ -1,10 +1,11 @@
 //! What lies on media, one folder each, the same verbs in each: layout, write, read, iter, recover, verify.
 //!
-//! [`sst`] is the sorted string table on the SSD. [`Value`] is what every reader hands out: bytes pinned where they
-//! lie, not copied.
+//! [`sst`] is the sorted string table on the SSD, [`pm_btree`] a pair of B+ trees in persistent memory. [`Value`] is
+//! what every reader hands out: bytes pinned where they lie, not copied.
 #![forbid(unsafe_code)]
 
 mod cache;
+pub mod pm_btree;
 pub mod rows;
 pub mod sites;
 pub mod sst;

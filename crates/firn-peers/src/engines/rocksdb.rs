@@ -23,14 +23,14 @@
 
 use super::share::{Share, background_threads, described};
 use firn_base::{Error, ErrorKind, Result};
-use firn_bench::{Compression, Counters, Engine, Setup, Store, Traffic, directory_bytes};
+use firn_bench::{Compression, Counters, Engine, Moved, Setup, Store, Traffic, device_bytes, directory_bytes};
 use firndb::Durability;
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, DBPath, Options, ReadOptions, WaitForCompactOptions, WriteOptions,
 };
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The version that the binding in Cargo.lock is for; `cargo xtask peers` fetches the same.
@@ -58,7 +58,7 @@ impl Engine for RocksDb {
 
     fn open(&self, setup: &Setup) -> Result<Arc<dyn Store>> {
         let choice = Choice::of(setup, u64::MAX)?;
-        Ok(Arc::new(RocksDbStore::open(setup, choice.options(), Media { flush: "ssd", compaction: "ssd" })?))
+        Ok(Arc::new(RocksDbStore::open(setup, choice.options(), None)?))
     }
 }
 
@@ -168,18 +168,33 @@ impl Choice {
     }
 }
 
-/// What tables are counted under, by who writes them.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Media {
-    pub(super) flush: &'static str,
-    pub(super) compaction: &'static str,
+/// The block device of its own that the first levels lie on, and what had been moved there before.
+#[derive(Debug)]
+pub(super) struct FastPath {
+    directory: PathBuf,
+    before: Option<Moved>,
+}
+
+impl FastPath {
+    /// That of `directory`; counted only if its device is not the one of `other`.
+    pub(super) fn new(directory: &Path, other: &Path) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
+        let apart = device(directory) != device(other);
+        Self { directory: directory.to_owned(), before: device_bytes(directory).filter(|_| apart) }
+    }
+
+    /// Bytes written to it since; `None` where it has no device of its own.
+    fn written_bytes(&self) -> Option<u64> {
+        Some(device_bytes(&self.directory)?.written_bytes.saturating_sub(self.before?.written_bytes))
+    }
 }
 
 /// An open RocksDB. The database goes first, then the options that hold its statistics.
 pub(super) struct RocksDbStore {
     db: DB,
     options: Options,
-    media: Media,
+    fast: Option<FastPath>,
     directory: PathBuf,
     read: ReadOptions,
     synced: WriteOptions,
@@ -187,12 +202,12 @@ pub(super) struct RocksDbStore {
 }
 
 impl RocksDbStore {
-    pub(super) fn open(setup: &Setup, options: Options, media: Media) -> Result<Self> {
+    pub(super) fn open(setup: &Setup, options: Options, fast: Option<FastPath>) -> Result<Self> {
         let db = DB::open(&options, &setup.directory).map_err(|error| failed("open", error))?;
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
         let (read, buffered, directory) = (ReadOptions::default(), WriteOptions::default(), setup.directory.clone());
-        Ok(Self { db, options, media, directory, read, synced, buffered })
+        Ok(Self { db, options, fast, directory, read, synced, buffered })
     }
 
     fn write_options(&self, durability: Durability) -> &WriteOptions {
@@ -242,7 +257,7 @@ impl Store for RocksDbStore {
     }
 
     fn describe(&self) -> String {
-        format!("{NAME}, tables written by flushes on {}", self.media.flush)
+        format!("{NAME}, tables written by flushes on {}", if self.fast.is_some() { "pm" } else { "ssd" })
     }
 
     fn counters(&self) -> Counters {
@@ -256,14 +271,20 @@ impl Store for RocksDbStore {
         let compaction_read = ticker(Ticker::CompactReadBytes);
         // Every read of a table is counted under its level, whoever reads.
         let read = ticker(Ticker::LastLevelReadBytes) + ticker(Ticker::NonLastLevelReadBytes);
-        let Media { flush, compaction } = self.media;
+        let (flushed, compacted) = (ticker(Ticker::FlushWriteBytes), ticker(Ticker::CompactWriteBytes));
+        let (flush, tables) = if self.fast.is_some() { ("pm", "ssd+pm") } else { ("ssd", "ssd") };
+        let on_fast = self.fast.as_ref().and_then(FastPath::written_bytes);
+        let on_fast = on_fast.map(|written| written.saturating_sub(flushed).min(compacted));
+        let log = ticker(Ticker::WalFileBytes);
+        let mut parts = vec![traffic("ssd", "log", log, 0), traffic(flush, "flush", flushed, 0)];
+        if let Some(on_fast) = on_fast {
+            parts.push(traffic("pm", "compaction", on_fast, 0));
+            parts.push(traffic("ssd", "compaction", compacted - on_fast, 0));
+        }
+        parts.push(traffic(tables, "compaction", on_fast.map_or(compacted, |_| 0), compaction_read));
+        parts.push(traffic(tables, "user_read", 0, read.saturating_sub(compaction_read)));
         Counters {
-            traffic: vec![
-                traffic("ssd", "log", ticker(Ticker::WalFileBytes), 0),
-                traffic(flush, "flush", ticker(Ticker::FlushWriteBytes), 0),
-                traffic(compaction, "compaction", ticker(Ticker::CompactWriteBytes), compaction_read),
-                traffic(compaction, "user_read", 0, read.saturating_sub(compaction_read)),
-            ],
+            traffic: parts,
             stall_seconds: Some(ticker(Ticker::StallMicros) as f64 / 1e6),
             cache_misses: Some(ticker(Ticker::BlockCacheDataMiss)),
             space_bytes: directory_bytes(&self.directory),

@@ -13,10 +13,12 @@
 //! | level 0 slowdown, stop | what half of the budget holds; 20, 36 at most | a flush that does not fit is an error |
 //! | direct I/O | as told | `/dev/shm` itself refuses it, a file system mounted from there does not |
 //!
-//! RocksDB counts what compactions write by cause and not by path: that is under the medium `ssd+pm`. Flushes always
-//! write to the first path, so they are under `pm`. The space that is reported is that of the SSD.
+//! RocksDB counts what it writes by cause and not by path. Flushes always write to the first path, so they are under
+//! `pm`. Where that path has a block device of its own, what that device wrote beyond the flushes is what compactions
+//! wrote there (with a few pages of the file system's own), and the rest is the SSD's; elsewhere what compactions write
+//! is under `ssd+pm`, as all reads of tables are. The space that is reported is that of the SSD.
 
-use super::rocksdb::{Choice, Media, RocksDbStore, path};
+use super::rocksdb::{Choice, FastPath, RocksDbStore, path};
 use firn_base::{Error, Result};
 use firn_bench::{Engine, PmBudget, Setup, Store};
 use rocksdb::Options;
@@ -49,8 +51,8 @@ impl Engine for RocksDbPm {
         let tiers = Tiers::of(setup)?;
         let directory = &tiers.directory;
         std::fs::create_dir_all(directory).map_err(|error| Error::from_io("create", directory, error))?;
-        let media = Media { flush: "pm", compaction: "ssd+pm" };
-        Ok(Arc::new(RocksDbStore::open(setup, tiers.options(setup)?, media)?))
+        let fast = FastPath::new(directory, &setup.directory);
+        Ok(Arc::new(RocksDbStore::open(setup, tiers.options(setup)?, Some(fast))?))
     }
 }
 

@@ -14,6 +14,7 @@ mod patch;
 mod pool;
 mod real;
 mod table;
+mod trees;
 
 use firndb::{Error, ErrorKind};
 
@@ -33,7 +34,7 @@ pub struct Target {
 }
 
 /// All decoders.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     log::FRAME,
     log::LOG,
     log::HALF,
@@ -45,6 +46,7 @@ pub const TARGETS: [Target; 12] = [
     table::PROPERTIES,
     table::TABLE,
     pool::POOL,
+    trees::TREES,
     directory::DIRECTORY,
 ];
 

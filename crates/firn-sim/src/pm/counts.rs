@@ -1,7 +1,7 @@
 //! Suite pm_lint, the other half: what each operation costs in flushes and fences is checked in, so that a change of it
 //! is seen.
 
-use super::{LogBuffer, PoolSpace, Structure};
+use super::{BTrees, LogBuffer, PoolSpace, Structure};
 use firn_pm::sim::{Mode, SimRegion};
 use std::fmt::Write;
 
@@ -45,5 +45,20 @@ fn of_the_log() {
          Put { key: 3, len: 13000 }: 3 flushes, 5 fences\n\
          Delete(1): 1 flushes, 1 fences\n\
          Flush: 0 flushes, 0 fences\n"
+    );
+}
+
+#[test]
+fn of_the_trees() {
+    assert_eq!(
+        costs::<BTrees>(),
+        "Put(7): 2 flushes, 2 fences\n\
+         Put(61): 2 flushes, 2 fences\n\
+         Put(130): 2 flushes, 2 fences\n\
+         Bulk(50): 8 flushes, 6 fences\n\
+         Bulk(52): 8 flushes, 6 fences\n\
+         Rotate: 2 flushes, 2 fences\n\
+         Evict: 0 flushes, 0 fences\n\
+         End: 0 flushes, 0 fences\n"
     );
 }

@@ -2,6 +2,7 @@
 //! here: see `docs/testing.md`.
 
 mod align;
+mod btree;
 #[cfg(test)]
 mod counts;
 mod file_pool;
@@ -12,6 +13,7 @@ mod structure;
 mod suites;
 
 pub(crate) use align::align;
+pub(crate) use btree::{BTrees, DAMAGE_SEEDS, damage as trees_damage};
 pub(crate) use file_pool::file_pool;
 pub(crate) use log_buffer::LogBuffer;
 pub(crate) use pool_space::{Op as PoolOp, PoolSpace};

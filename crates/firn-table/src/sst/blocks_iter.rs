@@ -1,33 +1,25 @@
 //! A cursor over some blocks of a table, forward only, for a merge that knows which ones it needs: their reads go on at
-//! the same time (BlockDB, III-C), those of near neighbours in one. What the block cache has is not read.
+//! the same time (BlockDB, III-C). What the block cache has is not read.
 
 use super::block::Block;
 use super::block_iter::BlockIter;
 use super::properties::Properties;
 use super::read::Sst;
+use super::window::Window;
 use firn_base::count::Cause;
 use firn_base::{Result, SeqNo, Tag};
-use firn_fs::{IoBuf, Pending};
-use std::collections::VecDeque;
+use firn_fs::IoBuf;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Reads in flight at most.
-const READS_MAX: usize = 16;
-/// Bytes that are read for nothing rather than read around: about what a device moves in the time that one more read
-/// takes it (250 MB/s and 16,000 reads per second of a cloud disk: 15.6 KB), and less than that read costs a processor.
-const GAP_MAX: u64 = 16 << 10;
+/// Blocks that are looked for together at most.
+const BLOCKS_MAX: usize = 256;
 
-/// Blocks that lie one behind the other, or nearly: places in `blocks`, and where the first lies in the file.
-struct Stretch {
+/// What comes next: places in `blocks`, which of them the block cache has, and the reads of the others.
+struct Ahead {
     places: Range<usize>,
-    offset: u64,
-}
-
-/// What comes next.
-enum Ahead {
-    Cached(Arc<Block>),
-    Read(Stretch, Pending),
+    cached: Vec<(usize, Arc<Block>)>,
+    window: Window,
 }
 
 /// A position in one of the blocks, or none.
@@ -35,16 +27,14 @@ pub struct BlocksIter {
     table: Arc<Sst>,
     blocks: Arc<[usize]>,
     cause: Cause,
-    /// Bytes in one read.
+    /// Bytes that are in flight at a time.
     stretch_bytes: usize,
-    reads_max: usize,
+    alone: bool,
     /// Place in `blocks` of the block under the cursor.
     at: usize,
     cursor: Option<BlockIter>,
-    queue: VecDeque<Ahead>,
-    /// The first place that is not in the queue yet.
-    ahead: usize,
-    held: Option<(Stretch, IoBuf)>,
+    held: Option<Ahead>,
+    next: Option<Ahead>,
     seen: Properties,
     reads_most: usize,
 }
@@ -66,12 +56,11 @@ impl BlocksIter {
             blocks,
             cause,
             stretch_bytes,
-            reads_max: if alone { 1 } else { READS_MAX },
+            alone,
             at: 0,
             cursor: None,
-            queue: VecDeque::new(),
-            ahead: 0,
             held: None,
+            next: None,
             seen: Properties { seqno_min: SeqNo::MAX, ..Properties::default() },
             reads_most: 0,
         };
@@ -156,53 +145,48 @@ impl BlocksIter {
 
     fn load(&mut self) -> Result<Arc<Block>> {
         let number = self.blocks[self.at];
-        let handle = self.table.index().handle(number);
-        if !self.held.as_ref().is_some_and(|(stretch, _)| stretch.places.contains(&self.at)) {
-            let spare = self.held.take().map(|(_, buf)| buf);
-            self.look_ahead(spare.unwrap_or_default());
-            match self.queue.pop_front() {
-                Some(Ahead::Cached(block)) => return Ok(block),
-                Some(Ahead::Read(stretch, pending)) => self.held = Some((stretch, pending.wait()?)),
-                None => {}
+        if !self.held.as_ref().is_some_and(|held| held.places.contains(&self.at)) {
+            let used = self.held.take().map(|held| held.window.into_buffers()).unwrap_or_default();
+            let (held, spare) = match self.next.take() {
+                Some(next) => (next, used),
+                None => (self.look_ahead(self.at, used), Vec::new()),
+            };
+            let behind = held.places.end;
+            if behind < self.blocks.len() && !self.alone {
+                self.next = Some(self.look_ahead(behind, spare));
             }
+            let reads = held.window.reads() + self.next.as_ref().map_or(0, |next| next.window.reads());
+            self.reads_most = self.reads_most.max(reads);
+            self.held = Some(held);
         }
-        let stored = self.held.as_ref().and_then(|(stretch, buf)| {
-            let at = (handle.offset - stretch.offset) as usize;
-            buf.bytes().get(at..at + handle.stored_len as usize)
-        });
-        let stored = stored.ok_or_else(|| self.table.damaged(number, "a block; the file ends before it"))?;
+        let Some(held) = &mut self.held else { return self.table.load(number, self.cause) };
+        if let Ok(at) = held.cached.binary_search_by_key(&self.at, |(place, _)| *place) {
+            return Ok(held.cached[at].1.clone());
+        }
+        let stored = held.window.stored(&self.table, number)?;
         self.table.decode(number, stored).map(Arc::new)
     }
 
-    /// Puts reads in flight, as many as may be; the first into `spare`.
-    fn look_ahead(&mut self, mut spare: IoBuf) {
-        let index = self.table.index();
-        let cache = &self.table.context().cache;
-        while self.queue.len() < self.reads_max && self.ahead < self.blocks.len() {
-            let first = self.ahead;
-            let offset = index.handle(self.blocks[first]).offset;
-            if let Some(block) = cache.peek(self.table.id(), offset) {
-                self.queue.push_back(Ahead::Cached(block));
-                self.ahead += 1;
-                continue;
-            }
-            let (mut end, mut len) = (first, 0);
-            while let Some(&number) = self.blocks.get(end) {
-                let handle = index.handle(number);
-                let gap = handle.offset.checked_sub(offset + len as u64).filter(|&gap| gap <= GAP_MAX);
-                let Some(reach) = gap.map(|gap| len + gap as usize + handle.stored_len as usize) else { break };
-                if len > 0 && reach > self.stretch_bytes {
-                    break;
+    /// Puts the blocks from place `from` on in flight, as many as may be: one, if reads go alone.
+    fn look_ahead(&self, from: usize, spare: Vec<IoBuf>) -> Ahead {
+        let (index, cache) = (self.table.index(), &self.table.context().cache);
+        let (mut cached, mut wanted, mut stored) = (Vec::new(), Vec::new(), 0);
+        let places_max = if self.alone { 1 } else { BLOCKS_MAX };
+        let mut end = from;
+        for &number in self.blocks[from..].iter().take(places_max) {
+            let handle = index.handle(number);
+            match cache.peek(self.table.id(), handle.offset) {
+                Some(block) => cached.push((end, block)),
+                None => {
+                    stored += handle.stored_len as usize;
+                    if stored > self.stretch_bytes && !wanted.is_empty() {
+                        break;
+                    }
+                    wanted.push(number);
                 }
-                len = reach;
-                end += 1;
             }
-            self.table.context().counters.read(self.cause, len);
-            let pending = self.table.file().submit_read(offset, len, std::mem::take(&mut spare));
-            self.queue.push_back(Ahead::Read(Stretch { places: first..end, offset }, pending));
-            self.ahead = end;
+            end += 1;
         }
-        let reads = self.queue.iter().filter(|ahead| matches!(ahead, Ahead::Read(..))).count();
-        self.reads_most = self.reads_most.max(reads);
+        Ahead { places: from..end, cached, window: Window::submit(&self.table, wanted, self.cause, spare) }
     }
 }

@@ -30,15 +30,6 @@ pub(super) struct BlockHandle {
     pub(super) codec: Codec,
 }
 
-/// Blocks that lie one behind the other in the file, from `first` to before `end`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Stretch {
-    pub(super) first: usize,
-    pub(super) end: usize,
-    pub(super) offset: u64,
-    pub(super) len: usize,
-}
-
 /// Builds the stored index.
 #[derive(Debug, Default)]
 pub(super) struct IndexBuilder {
@@ -162,22 +153,6 @@ impl Index {
     /// Bytes of all blocks as stored.
     pub(super) fn stored_bytes(&self) -> u64 {
         self.entries.iter().map(|entry| u64::from(entry.handle.stored_len)).sum()
-    }
-
-    /// The blocks from `first` on, below `end`, that lie one behind the other and fit `bytes` (one at least).
-    pub(super) fn stretch(&self, first: usize, end: usize, bytes: usize) -> Stretch {
-        let BlockHandle { offset, stored_len, .. } = self.handle(first);
-        let mut stretch = Stretch { first, end: first + 1, offset, len: stored_len as usize };
-        while stretch.end < end.min(self.len()) {
-            let next = self.handle(stretch.end);
-            let len = stretch.len + next.stored_len as usize;
-            if next.offset != offset + stretch.len as u64 || len > bytes {
-                break;
-            }
-            stretch.len = len;
-            stretch.end += 1;
-        }
-        stretch
     }
 
     fn is_sorted(&self) -> bool {

@@ -6,12 +6,13 @@
 
 use super::block::Block;
 use super::block_iter::{BlockIter, Damaged};
-use super::index::Stretch;
 use super::read::Sst;
+use super::window::Window;
 use crate::value::Value;
 use firn_base::count::Cause;
 use firn_base::{Result, Tag};
-use firn_fs::{IoBuf, Pending};
+use firn_fs::IoBuf;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks read ahead at most.
@@ -40,15 +41,16 @@ pub struct SstIter {
     cursor: Option<BlockIter>,
     /// Blocks that the last read on end had, each time twice as many.
     ahead: usize,
-    stream: Option<(Stretch, IoBuf)>,
-    next_stretch: Option<(Stretch, Pending)>,
-    spare: IoBuf,
+    /// Blocks that are being worked on, and those behind them, which are in flight.
+    stream: Option<(Range<usize>, Window)>,
+    next_stream: Option<(Range<usize>, Window)>,
+    spare: Vec<IoBuf>,
 }
 
 impl SstIter {
     pub(super) fn new(table: Arc<Sst>, access: Access) -> Self {
         let block = table.index().len();
-        Self { table, access, block, cursor: None, ahead: 0, stream: None, next_stretch: None, spare: IoBuf::default() }
+        Self { table, access, block, cursor: None, ahead: 0, stream: None, next_stream: None, spare: Vec::new() }
     }
 
     /// Whether the cursor is on an entry.
@@ -216,39 +218,37 @@ impl SstIter {
     }
 
     fn load_streaming(&mut self, block: usize, bytes: usize, cause: Cause) -> Result<Arc<Block>> {
-        let held = self.stream.as_ref().is_some_and(|(stretch, _)| (stretch.first..stretch.end).contains(&block));
+        let held = self.stream.as_ref().is_some_and(|(blocks, _)| blocks.contains(&block));
         if !held {
-            let taken = self.take_stretch(block, bytes, cause)?;
+            let next = self.next_stream.take().filter(|(blocks, _)| blocks.start == block);
+            let taken = next.unwrap_or_else(|| self.submit(block, bytes, cause));
             let end = taken.0.end;
-            // The stretch that was just used up gives its buffer to the next.
-            self.spare = self.stream.replace(taken).map(|(_, used)| used).unwrap_or_default();
+            // What was just used up gives its buffers to what comes next.
+            self.spare = self.stream.replace(taken).map(|(_, used)| used.into_buffers()).unwrap_or_default();
             if end < self.table.index().len() {
-                let next = self.table.index().stretch(end, usize::MAX, bytes);
-                self.next_stretch = Some((next, self.read_ahead(next, cause)));
+                self.next_stream = Some(self.submit(end, bytes, cause));
             }
         }
-        let Some((stretch, buf)) = &self.stream else { return self.table.load(block, cause) };
-        let handle = self.table.index().handle(block);
-        let at = (handle.offset - stretch.offset) as usize;
-        let stored = buf.bytes().get(at..at + handle.stored_len as usize);
-        let stored = stored.ok_or_else(|| self.table.damaged(block, "a block; the file ends before it"))?;
-        self.table.decode(block, stored).map(Arc::new)
-    }
-
-    fn take_stretch(&mut self, block: usize, bytes: usize, cause: Cause) -> Result<(Stretch, IoBuf)> {
-        match self.next_stretch.take() {
-            Some((stretch, pending)) if stretch.first == block => Ok((stretch, pending.wait()?)),
-            _ => {
-                let stretch = self.table.index().stretch(block, usize::MAX, bytes);
-                let pending = self.read_ahead(stretch, cause);
-                Ok((stretch, pending.wait()?))
-            }
+        let Some((_, window)) = &mut self.stream else { return self.table.load(block, cause) };
+        let decoded = window.stored(&self.table, block).and_then(|stored| self.table.decode(block, stored));
+        if decoded.is_err() {
+            self.stream = None;
         }
+        decoded.map(Arc::new)
     }
 
-    fn read_ahead(&mut self, stretch: Stretch, cause: Cause) -> Pending {
-        self.table.context().counters.read(cause, stretch.len);
-        let buf = std::mem::take(&mut self.spare);
-        self.table.file().submit_read(stretch.offset, stretch.len, buf)
+    /// Puts the blocks from `first` on in flight, as many as fit `bytes`.
+    fn submit(&mut self, first: usize, bytes: usize, cause: Cause) -> (Range<usize>, Window) {
+        let index = self.table.index();
+        let (mut end, mut stored) = (first, 0);
+        while end < index.len() {
+            stored += index.handle(end).stored_len as usize;
+            if stored > bytes && end > first {
+                break;
+            }
+            end += 1;
+        }
+        let window = Window::submit(&self.table, (first..end).collect(), cause, std::mem::take(&mut self.spare));
+        (first..end, window)
     }
 }

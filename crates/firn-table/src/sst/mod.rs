@@ -17,6 +17,7 @@ mod row;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod window;
 mod write;
 
 pub use append::SstAppender;

@@ -8,10 +8,11 @@
 
 use super::block::{Block, Lookup};
 use super::filter::Filter;
-use super::index::{BlockHandle, Index, Stretch};
+use super::index::Index;
 use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
+use super::window::{Window, stretches};
 use crate::cache::BlockCache;
 use crate::rows;
 use crate::sites;
@@ -331,51 +332,36 @@ impl Sst {
         Ok(loaded)
     }
 
-    /// Loads `count` blocks into the cache, those that lie one behind the other by one read and all reads at the same
-    /// time; returns the first.
+    /// Loads `count` blocks into the cache, all reads at the same time; returns the first.
     pub(super) fn load_run(&self, first: usize, count: usize) -> Result<Arc<Block>> {
-        let end = first + count;
-        let stretch = self.index.stretch(first, end, usize::MAX);
-        self.context.counters.read(Cause::UserRead, stretch.len);
-        if stretch.end == end {
-            return SCRATCH.with_borrow_mut(|scratch| {
-                self.file.read(stretch.offset, stretch.len, scratch)?;
-                self.keep_stretch(stretch, scratch.bytes())
-            });
-        }
-        let submit = |stretch: Stretch| (stretch, self.file.submit_read(stretch.offset, stretch.len, IoBuf::default()));
-        let mut reads = vec![submit(stretch)];
-        let mut at = stretch.end;
-        while at < end {
-            let stretch = self.index.stretch(at, end, usize::MAX);
-            at = stretch.end;
-            let cached = stretch.end == stretch.first + 1 && self.context.cache.peek(self.id, stretch.offset).is_some();
-            if !cached {
-                self.context.counters.read(Cause::UserRead, stretch.len);
-                reads.push(submit(stretch));
-            }
-        }
+        let cached = |block| self.context.cache.peek(self.id, self.index.handle(block).offset).is_some();
+        let mut wanted: Vec<usize> = (first..first + count).filter(|&block| block == first || !cached(block)).collect();
+        let reads = stretches(&self.index, &mut wanted);
         let mut found = None;
-        for (stretch, pending) in reads {
-            let kept = self.keep_stretch(stretch, pending.wait()?.bytes())?;
-            found.get_or_insert(kept);
+        let mut keep = |block: usize, stored: &[u8]| -> Result<()> {
+            let decoded = Arc::new(self.decode(block, stored)?);
+            self.context.cache.insert(self.id, self.index.handle(block).offset, decoded.clone());
+            if block == first {
+                found = Some(decoded);
+            }
+            Ok(())
+        };
+        if let [read] = reads[..] {
+            self.context.counters.read(Cause::UserRead, read.len);
+            SCRATCH.with_borrow_mut(|scratch| {
+                self.file.read(read.offset, read.len, scratch)?;
+                wanted.iter().try_for_each(|&block| {
+                    let handle = self.index.handle(block);
+                    let at = (handle.offset - read.offset) as usize;
+                    let stored = scratch.bytes().get(at..at + handle.stored_len as usize);
+                    keep(block, stored.ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?)
+                })
+            })?;
+        } else {
+            let mut window = Window::submit(self, wanted.clone(), Cause::UserRead, Vec::new());
+            wanted.iter().try_for_each(|&block| keep(block, window.stored(self, block)?))?;
         }
         found.ok_or_else(|| self.damaged(first, "a block"))
-    }
-
-    /// Decodes the blocks of a stretch from the bytes read and caches them; returns the first.
-    fn keep_stretch(&self, stretch: Stretch, bytes: &[u8]) -> Result<Arc<Block>> {
-        let mut found = None;
-        for block in stretch.first..stretch.end {
-            let BlockHandle { offset, stored_len, .. } = self.index.handle(block);
-            let at = (offset - stretch.offset) as usize;
-            let stored = bytes.get(at..at + stored_len as usize);
-            let stored = stored.ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?;
-            let decoded = Arc::new(self.decode(block, stored)?);
-            self.context.cache.insert(self.id, offset, decoded.clone());
-            found.get_or_insert(decoded);
-        }
-        found.ok_or_else(|| self.damaged(stretch.first, "a block"))
     }
 
     /// Checks and decodes the stored bytes of a block.

@@ -25,6 +25,7 @@ use firn_base::coding::{Reader, get_u32, put_bytes, put_varint};
 use firn_base::key::KEY_BYTES_MAX;
 use firn_base::{Error, Result, SeqNo};
 use firn_fs::{File, IoBuf};
+pub(crate) use firn_table::pm_btree::ValueAddress;
 
 pub(super) const FILE_MAGIC: u64 = u64::from_le_bytes(*b"FIRNLOG\0");
 pub(super) const VERSION: u32 = 1;
@@ -38,16 +39,6 @@ const KEYSPACE: u64 = 0;
 
 const _: () = assert!(8 + 4 + 4 + 8 + 16 + 20 + 4 == FILE_HEADER_BYTES);
 const _: () = assert!(4 + 4 + 4 + 4 + 8 + 8 + 8 + 4 + 4 == FRAME_HEADER_BYTES);
-
-/// Where a value lies in a log, and how much to read to get it: its header and its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ValueAddress {
-    pub(crate) log_id: u64,
-    /// Where the value's header begins.
-    pub(crate) offset: u64,
-    /// Bytes of the value, without its header.
-    pub(crate) len: u32,
-}
 
 /// The first bytes of a log file.
 pub(super) fn file_header(log_id: u64, uuid: &[u8; 16]) -> Vec<u8> {

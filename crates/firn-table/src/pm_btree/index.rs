@@ -1,0 +1,215 @@
+//! What finds a leaf: the lower bounds of a tree's leaves, in DRAM. A [`View`] never changes; one that is made from
+//! another shares with it all that is the same.
+//!
+//! A view keeps nothing alive in persistent memory: whoever holds one keeps the places that were replaced since from
+//! being released.
+
+use super::layout::Place;
+use firn_base::heads::KeyHeads;
+use std::sync::Arc;
+
+/// Leaves of one segment, about.
+const SEGMENT_LEAVES: usize = 512;
+
+/// A tree as it was at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    segments: Arc<[Arc<Segment>]>,
+    heads: KeyHeads,
+    leaves: usize,
+    entries: u64,
+}
+
+#[derive(Debug)]
+struct Segment {
+    /// Lower bounds, one behind the other.
+    bounds: Box<[u8]>,
+    /// Where each ends.
+    ends: Box<[u32]>,
+    places: Box<[Place]>,
+    heads: KeyHeads,
+}
+
+/// A leaf of a view, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At {
+    segment: usize,
+    leaf: usize,
+}
+
+impl At {
+    /// Where the first leaf of an empty view goes.
+    pub(super) const START: At = At { segment: 0, leaf: 0 };
+}
+
+/// A leaf with its lower bound.
+pub(super) type Bounded = (Vec<u8>, Place);
+
+/// What stands where a leaf stood, or in front of it.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) at: At,
+    /// Whether the leaf there goes.
+    pub(super) replaces: bool,
+    pub(super) leaves: Vec<Bounded>,
+}
+
+impl Segment {
+    fn new(leaves: &[Bounded]) -> Segment {
+        let bounds: Vec<u8> = leaves.iter().flat_map(|(bound, _)| bound).copied().collect();
+        let mut end = 0;
+        let ends: Box<[u32]> = leaves
+            .iter()
+            .map(|(bound, _)| {
+                end += bound.len() as u32;
+                end
+            })
+            .collect();
+        let places = leaves.iter().map(|&(_, place)| place).collect();
+        let heads = KeyHeads::new(leaves.len(), |i| &leaves[i].0);
+        Segment { bounds: bounds.into(), ends, places, heads }
+    }
+
+    fn bound(&self, leaf: usize) -> &[u8] {
+        let start = leaf.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bounds[start as usize..self.ends[leaf] as usize]
+    }
+
+    fn leaves(&self) -> impl Iterator<Item = Bounded> + '_ {
+        (0..self.places.len()).map(|leaf| (self.bound(leaf).to_vec(), self.places[leaf]))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bounds.len() + size_of_val(&*self.ends) + size_of_val(&*self.places) + self.heads.memory_bytes()
+    }
+}
+
+impl View {
+    /// Of leaves in the order of their bounds.
+    pub(super) fn new(leaves: &[Bounded]) -> View {
+        Self::of(leaves.chunks(SEGMENT_LEAVES).map(|leaves| Arc::new(Segment::new(leaves))).collect())
+    }
+
+    fn of(segments: Vec<Arc<Segment>>) -> View {
+        let heads = KeyHeads::new(segments.len(), |i| segments[i].bound(0));
+        let places = || segments.iter().flat_map(|segment| &*segment.places);
+        let (leaves, entries) = (places().count(), places().map(|place| u64::from(place.entries)).sum());
+        View { segments: segments.into(), heads, leaves, entries }
+    }
+
+    /// How many leaves it has.
+    pub fn leaves(&self) -> usize {
+        self.leaves
+    }
+
+    /// How many entries those hold.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Bytes of DRAM that it takes; what it shares with other views counts in each.
+    pub fn memory_bytes(&self) -> usize {
+        self.heads.memory_bytes() + self.segments.iter().map(|segment| segment.memory_bytes()).sum::<usize>()
+    }
+
+    /// All leaves' places, in key order.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.segments.iter().flat_map(|segment| segment.places.iter().copied())
+    }
+
+    /// The leaf whose range `key` falls into; `None` if it is below all.
+    pub(super) fn locate(&self, key: &[u8]) -> Option<At> {
+        let segment = last_not_above(&self.heads, key, self.segments.len(), |i| self.segments[i].bound(0))?;
+        let inner = &self.segments[segment];
+        let leaf = last_not_above(&inner.heads, key, inner.places.len(), |i| inner.bound(i))?;
+        Some(At { segment, leaf })
+    }
+
+    pub(super) fn first(&self) -> Option<At> {
+        (!self.segments.is_empty()).then_some(At { segment: 0, leaf: 0 })
+    }
+
+    pub(super) fn last(&self) -> Option<At> {
+        let segment = self.segments.len().checked_sub(1)?;
+        Some(At { segment, leaf: self.segments[segment].places.len() - 1 })
+    }
+
+    pub(super) fn after(&self, at: At) -> Option<At> {
+        match at.leaf + 1 < self.segments[at.segment].places.len() {
+            true => Some(At { leaf: at.leaf + 1, ..at }),
+            false => (at.segment + 1 < self.segments.len()).then_some(At { segment: at.segment + 1, leaf: 0 }),
+        }
+    }
+
+    pub(super) fn before(&self, at: At) -> Option<At> {
+        match at.leaf.checked_sub(1) {
+            Some(leaf) => Some(At { leaf, ..at }),
+            None => {
+                let segment = at.segment.checked_sub(1)?;
+                Some(At { segment, leaf: self.segments[segment].places.len() - 1 })
+            }
+        }
+    }
+
+    pub(super) fn place(&self, at: At) -> Place {
+        self.segments[at.segment].places[at.leaf]
+    }
+
+    pub(super) fn bound(&self, at: At) -> &[u8] {
+        self.segments[at.segment].bound(at.leaf)
+    }
+
+    /// All keys of the leaf are below; `None` for the last one.
+    pub(super) fn upper(&self, at: At) -> Option<&[u8]> {
+        self.after(at).map(|next| self.bound(next))
+    }
+
+    /// This view changed; `changes` are in order, at most one a leaf and one in front of it.
+    pub(super) fn with(&self, changes: Vec<Change>) -> View {
+        if self.segments.is_empty() {
+            let leaves: Vec<Bounded> = changes.into_iter().flat_map(|change| change.leaves).collect();
+            return View::new(&leaves);
+        }
+        let mut segments = Vec::with_capacity(self.segments.len() + 1);
+        let mut changes = changes.into_iter().peekable();
+        for (number, segment) in self.segments.iter().enumerate() {
+            if changes.peek().is_none_or(|change| change.at.segment != number) {
+                segments.push(segment.clone());
+                continue;
+            }
+            let mut leaves = Vec::with_capacity(segment.places.len() + 16);
+            for (leaf, old) in segment.leaves().enumerate() {
+                let mut keeps = true;
+                while let Some(change) = changes.next_if(|change| change.at == At { segment: number, leaf }) {
+                    keeps &= !change.replaces;
+                    leaves.extend(change.leaves);
+                }
+                leaves.extend(keeps.then_some(old));
+            }
+            let parts = leaves.len().div_ceil(2 * SEGMENT_LEAVES).max(1);
+            let even = leaves.len().div_ceil(parts).max(1);
+            segments.extend(leaves.chunks(even).map(|leaves| Arc::new(Segment::new(leaves))));
+        }
+        View::of(segments)
+    }
+
+    /// This view without the leaves that `goes` names by lower bound and upper (`None` for the last), and their places.
+    pub fn without(&self, goes: impl Fn(&[u8], Option<&[u8]>) -> bool) -> (View, Vec<Place>) {
+        let mut changes = Vec::new();
+        let mut next = self.first();
+        while let Some(at) = next {
+            if goes(self.bound(at), self.upper(at)) {
+                changes.push(Change { at, replaces: true, leaves: Vec::new() });
+            }
+            next = self.after(at);
+        }
+        let places = changes.iter().map(|change| self.place(change.at)).collect();
+        (self.with(changes), places)
+    }
+}
+
+/// Of `count` ascending keys the last that is not above `wanted`.
+fn last_not_above<'a>(heads: &KeyHeads, wanted: &[u8], count: usize, key: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
+    let at = heads.first_not_below(wanted, &key);
+    if at < count && key(at) == wanted { Some(at) } else { at.checked_sub(1) }
+}

@@ -1,0 +1,200 @@
+//! The trees as a pool holds them after any end of the session before.
+
+use super::index::{Bounded, View};
+use super::layout::{HEADER_BYTES, Header, Place, UNIT_BYTES, WORD_BYTES};
+use super::leaf::{Entry, Leaf};
+use super::space::Space;
+use super::store::{DIRECTORY_KIND, REGION_KIND, State, TreeStore, Trees, check_leaf_bytes};
+use super::write::Gathered;
+use firn_base::sync::Mutex;
+use firn_base::{Error, Result};
+use firn_pm::{Owner, Pool};
+use std::sync::Arc;
+
+/// What was recovered.
+#[derive(Debug)]
+pub struct Recovered {
+    /// Where the trees lie.
+    pub store: TreeStore,
+    /// The mutable tree.
+    pub mutable: View,
+    /// The immutable one, if there is one.
+    pub immutable: Option<View>,
+    /// Leaves that nothing names any more and that were taken out.
+    pub swept: usize,
+}
+
+/// Whether a leaf, by its lower bound and the next one's (`None` for the last), was evicted as a whole.
+pub type IsEvicted<'a> = dyn Fn(&[u8], Option<&[u8]>) -> bool + 'a;
+
+/// Who is asked and told in a recovery.
+pub struct Seen<'a> {
+    /// Whether a leaf of the immutable tree, by its lower bound and the next one's, was evicted as a whole.
+    pub evicted: &'a IsEvicted<'a>,
+    /// Every entry that is left, and whether it is of the immutable tree.
+    pub entry: &'a mut dyn FnMut(&Entry<'_>, bool),
+    /// A leaf that cannot be read: an error from here ends the recovery, `Ok` leaves the leaf out.
+    pub damage: &'a mut dyn FnMut(Error) -> Result<()>,
+}
+
+impl Seen<'_> {
+    /// Tells of a damaged leaf; if that may pass, its word goes.
+    fn lose(&mut self, place: Place, error: Error, stray: &mut Vec<Place>) -> Result<()> {
+        (self.damage)(error)?;
+        stray.push(place);
+        Ok(())
+    }
+}
+
+/// The leaves of one tree as the directory names them, with what each holds.
+type Found = Vec<(Place, Leaf)>;
+
+/// The leaves of one tree in order; which of them hold entries that belong to the next one, and where that began, which
+/// may be gone.
+#[derive(Default)]
+struct Sifted {
+    leaves: Vec<Bounded>,
+    overhanging: Vec<(usize, Vec<u8>)>,
+}
+
+impl TreeStore {
+    /// The trees of `pool`, whose root names them; `None` if it does not. A read-only pool is left as it is.
+    ///
+    /// # Errors
+    /// `Corruption` of the root's words, the directory or a leaf, unless `seen.damage` lets it pass.
+    pub fn recover(pool: Arc<Pool>, leaf_bytes: u32, seen: Seen<'_>) -> Result<Option<Recovered>> {
+        check_leaf_bytes(leaf_bytes)?;
+        let root = pool.root();
+        let (region, directory) = (root.find(Owner::Btree, REGION_KIND), root.find(Owner::Btree, DIRECTORY_KIND));
+        let (Some(region), Some(directory)) = (region, directory) else { return Ok(None) };
+        let trees = Trees::of_word(region.word);
+        let (Some(trees), Some(region), Some(directory)) = (trees, region.extent, directory.extent) else {
+            return Err(Error::corruption(
+                "the pool's root",
+                root.generation,
+                "B+ trees with a region and a directory",
+            ));
+        };
+        let units = u32::try_from(region.len / UNIT_BYTES).unwrap_or(u32::MAX);
+        let state = State { space: Space::new(units), free_slots: Vec::new(), next_version: 1, trees };
+        let store = TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state) };
+        store.recover_trees(seen).map(Some)
+    }
+
+    fn recover_trees(self, mut seen: Seen<'_>) -> Result<Recovered> {
+        let trees = self.trees();
+        let (mut mutable, mut immutable, mut stray) = (Found::new(), Found::new(), Vec::new());
+        for (slot, word) in (0..).zip(self.words()?) {
+            let (version, unit) = ((word >> 32) as u32, word as u32);
+            let unread = Place { unit, version, slot, bytes: 0, entries: 0 };
+            match self.read_named(slot, version, unit) {
+                Ok((place, leaf)) if leaf.header.tree == trees.mutable => mutable.push((place, leaf)),
+                Ok((place, leaf)) if Some(leaf.header.tree) == trees.immutable => immutable.push((place, leaf)),
+                Ok((place, leaf)) if leaf.header.tree < trees.mutable => stray.push(place),
+                Ok(_) => seen.lose(unread, self.wrong(unit, "a leaf of a tree that there is"), &mut stray)?,
+                Err(None) => self.state.lock().free_slots.push(slot),
+                Err(Some(error)) => seen.lose(unread, error, &mut stray)?,
+            }
+        }
+        let mutable = self.sift(mutable, false, &mut seen, &mut stray)?;
+        let immutable = self.sift(immutable, true, &mut seen, &mut stray)?;
+        for &(_, place) in mutable.leaves.iter().chain(&immutable.leaves) {
+            let mut state = self.state.lock();
+            state.next_version = state.next_version.max(place.version.wrapping_add(1).max(1));
+            if !state.space.claim(place.unit, place.units()) {
+                drop(state);
+                return Err(self.wrong(place.unit, "one leaf for each place"));
+            }
+        }
+        let swept = stray.len();
+        // No view has them, and their space was not claimed.
+        if !self.pool.is_read_only() && swept > 0 {
+            self.remove(&stray)?;
+        }
+        let mutable = self.mend(trees.mutable, mutable)?;
+        let immutable = trees.immutable.map(|tree| self.mend(tree, immutable)).transpose()?;
+        Ok(Recovered { store: self, mutable, immutable, swept })
+    }
+
+    /// The view of what was sifted. A leaf that was being cut when the session ended, and holds what the next ones have
+    /// too, is written without that, or it would be seen again when those are gone.
+    fn mend(&self, tree: u32, mut sifted: Sifted) -> Result<View> {
+        let overhanging = if self.pool.is_read_only() { Vec::new() } else { sifted.overhanging };
+        let mut gathered = Gathered::default();
+        // From the right, as a leaf of which nothing is left goes.
+        for (i, upper) in overhanging.into_iter().rev() {
+            let (bound, old) = &sifted.leaves[i];
+            let leaf = self.read(*old)?;
+            gathered.clear();
+            let damaged = leaf.check(Some(&upper), |entry| gathered.push(entry));
+            damaged.map_err(|_damaged| self.damaged(*old))?;
+            let old = *old;
+            if gathered.is_empty() {
+                self.remove(&[old])?;
+                sifted.leaves.remove(i);
+            } else {
+                let leaf = gathered.encode(0..gathered.len(), bound);
+                let mut step = self.begin();
+                let places = step.put(tree, vec![leaf], Some(old))?;
+                step.commit()?;
+                sifted.leaves[i].1 = places[0];
+            }
+            self.release(&[old]);
+        }
+        Ok(View::new(&sifted.leaves))
+    }
+
+    fn words(&self) -> Result<Vec<u64>> {
+        let mut bytes = vec![0; self.directory.len as usize];
+        self.pool.read(self.directory.offset, &mut bytes)?;
+        let word = |chunk: &[u8; WORD_BYTES as usize]| u64::from_le_bytes(*chunk);
+        Ok(bytes.as_chunks().0.iter().map(word).collect())
+    }
+
+    /// The leaf that a word names; `Err(None)` for the word 0.
+    fn read_named(&self, slot: u32, version: u32, unit: u32) -> Result<(Place, Leaf), Option<Error>> {
+        if (version, unit) == (0, 0) {
+            return Err(None);
+        }
+        let mut head = [0; HEADER_BYTES];
+        let wrong = || self.wrong(unit, "a leaf that a word of the directory names");
+        let start = u64::from(unit) * UNIT_BYTES;
+        if start + HEADER_BYTES as u64 > self.region.len {
+            return Err(Some(wrong()));
+        }
+        self.pool.read(self.offset(unit)?, &mut head)?;
+        let header = Header::peek(&head).filter(|header| start + u64::from(header.bytes) <= self.region.len);
+        let header = header.ok_or_else(wrong)?;
+        let place = Place { unit, version, slot, bytes: header.bytes, entries: header.entries };
+        Ok((place, self.read(place)?))
+    }
+
+    /// The leaves of one tree by their bounds; those that were evicted go to `stray`.
+    fn sift(&self, mut found: Found, immutable: bool, seen: &mut Seen<'_>, stray: &mut Vec<Place>) -> Result<Sifted> {
+        found.sort_by(|a, b| a.1.bound().cmp(b.1.bound()));
+        let mut sifted = Sifted::default();
+        for (i, (place, leaf)) in found.iter().enumerate() {
+            let upper = found.get(i + 1).map(|(_, next)| next.bound());
+            if upper == Some(leaf.bound()) {
+                seen.lose(*place, self.wrong(place.unit, "one leaf for each lower bound"), stray)?;
+                continue;
+            }
+            if immutable && (seen.evicted)(leaf.bound(), upper) {
+                stray.push(*place);
+                continue;
+            }
+            let mut below = 0;
+            // All of a leaf is checked before any of it is told.
+            let checked = leaf.check(upper, |_| below += 1);
+            if checked.and_then(|()| leaf.check(upper, |entry| (seen.entry)(entry, immutable))).is_err() {
+                seen.lose(*place, self.damaged(*place), stray)?;
+                continue;
+            }
+            if let Some(upper) = upper.filter(|_| below < place.entries) {
+                sifted.overhanging.push((sifted.leaves.len(), upper.to_vec()));
+            }
+            sifted.leaves.push((leaf.bound().to_vec(), *place));
+        }
+        Ok(sifted)
+    }
+}

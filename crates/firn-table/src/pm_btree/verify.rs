@@ -1,0 +1,69 @@
+//! Reads a whole tree and checks all that it claims of itself.
+
+use super::index::View;
+use super::leaf::{Damaged, Entry, Leaf};
+use super::store::TreeStore;
+use firn_base::{Error, Result};
+
+/// What a clean tree holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TreeReport {
+    /// Leaves.
+    pub leaves: u64,
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of leaves, header and bounds among them.
+    pub leaf_bytes: u64,
+    /// Bytes of keys.
+    pub key_bytes: u64,
+}
+
+impl Leaf {
+    /// Hands every entry below `upper` to `see` and checks that entries are in order and within the leaf's bound.
+    pub(super) fn check(&self, upper: Option<&[u8]>, mut see: impl FnMut(&Entry<'_>)) -> Result<(), Damaged> {
+        let mut entries = self.entries();
+        let mut last: Option<Vec<u8>> = None;
+        let newest_log = self.header.newest_log;
+        while let Some(entry) = entries.next()? {
+            let in_order = match &last {
+                Some(last) => last.as_slice() < entry.key,
+                None => self.bound() <= entry.key,
+            };
+            if !in_order || entry.address.is_some_and(|at| at.log_id > newest_log) {
+                return Err(Damaged);
+            }
+            if upper.is_none_or(|upper| entry.key < upper) {
+                see(&entry);
+            }
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(entry.key);
+        }
+        Ok(())
+    }
+}
+
+impl TreeStore {
+    /// Reads every leaf of `view`. What is wrong goes to `found`, one error a leaf.
+    pub fn verify(&self, view: &View, found: &mut dyn FnMut(Error)) -> TreeReport {
+        let mut report = TreeReport::default();
+        let mut next = view.first();
+        while let Some(at) = next {
+            let place = view.place(at);
+            let checked = self.read(place).and_then(|leaf| {
+                let count = |entry: &Entry<'_>| {
+                    report.entries += 1;
+                    report.key_bytes += entry.key.len() as u64;
+                };
+                leaf.check(view.upper(at), count).map_err(|_damaged| self.damaged(place))
+            });
+            report.leaves += 1;
+            report.leaf_bytes += u64::from(place.bytes);
+            if let Err(error) = checked {
+                found(error);
+            }
+            next = view.after(at);
+        }
+        report
+    }
+}

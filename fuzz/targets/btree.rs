@@ -1,0 +1,4 @@
+//! Target `btree`: see `firn_sim::decoders`.
+#![no_main]
+
+firn_fuzz::fuzz!("btree");
