@@ -1,7 +1,5 @@
 //! The bytes of a table on their way to its file: blocks and sections go on a buffer, and a full buffer is put in
-//! flight while the next one fills, so that merging and the device work side by side. Several small ones rather than
-//! one large one: an append is often smaller than what a table may have in flight, and should not wait for its end to
-//! begin.
+//! flight while the next one fills, so that merging and the device work side by side.
 //!
 //! What is written begins at an offset that the file's alignment divides, and nothing before it is touched.
 
@@ -16,11 +14,7 @@ use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::site::Site;
 use firn_fs::{File, IoBuf, Pending};
-use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Writes in flight at most; together they have what may be written at once.
-const PIECES: usize = 4;
 
 /// A file that is written from some offset on. Who abandons it waits for what is in flight: it must not come down on
 /// what another attempt writes there.
@@ -30,20 +24,18 @@ pub(super) struct Out {
     counters: Arc<IoCounters>,
     cause: Cause,
     codec: Codec,
-    /// Bytes of one write.
-    piece_bytes: usize,
+    io_bytes: usize,
     block_bytes: usize,
     packed: Vec<u8>,
     buffer: IoBuf,
-    /// In the order of the file.
-    in_flight: VecDeque<Pending>,
+    in_flight: Option<Pending>,
     /// Where the buffer begins in the file.
     at: u64,
 }
 
 impl Drop for Out {
     fn drop(&mut self) {
-        for pending in self.in_flight.drain(..) {
+        if let Some(pending) = self.in_flight.take() {
             // Whoever abandons the table has met an error of its own.
             let _ended = pending.wait();
         }
@@ -60,18 +52,17 @@ impl Out {
         counters: Arc<IoCounters>,
         cause: Cause,
     ) -> Out {
-        let piece_bytes = (options.io_bytes / PIECES).max(file.alignment());
         Out {
-            buffer: IoBuf::with_capacity(piece_bytes + options.block_bytes),
+            buffer: IoBuf::with_capacity(options.io_bytes),
             codec: options.codec,
-            piece_bytes,
+            io_bytes: options.io_bytes,
             block_bytes: options.block_bytes,
             file,
             file_id,
             counters,
             cause,
             packed: Vec::new(),
-            in_flight: VecDeque::new(),
+            in_flight: None,
             at: start,
         }
     }
@@ -93,7 +84,7 @@ impl Out {
             codec,
         };
         self.buffer.push(stored);
-        if self.buffer.len() >= self.piece_bytes {
+        if self.buffer.len() >= self.io_bytes {
             self.put_in_flight()?;
         }
         Ok(handle)
@@ -102,17 +93,16 @@ impl Out {
     /// Puts the buffer's aligned part in flight; what is left over starts the next buffer.
     fn put_in_flight(&mut self) -> Result<()> {
         let aligned = self.buffer.len() - self.buffer.len() % self.file.alignment();
-        let ended = if self.in_flight.len() < PIECES { None } else { self.in_flight.pop_front() };
-        let mut next = match ended {
+        let mut next = match self.in_flight.take() {
             Some(pending) => pending.wait()?,
-            None => IoBuf::with_capacity(self.piece_bytes + self.block_bytes),
+            None => IoBuf::with_capacity(self.io_bytes + self.block_bytes),
         };
         next.clear();
         next.push(&self.buffer.bytes()[aligned..]);
         self.buffer.truncate(aligned);
         let full = std::mem::replace(&mut self.buffer, next);
         self.counters.wrote(self.cause, aligned);
-        self.in_flight.push_back(self.file.submit_write(self.at, full));
+        self.in_flight = Some(self.file.submit_write(self.at, full));
         self.at += aligned as u64;
         Ok(())
     }
@@ -142,7 +132,7 @@ impl Out {
         self.buffer.push(&footer.encode(footer_offset));
         let valid_len = footer_offset + FOOTER_BYTES as u64;
         self.buffer.pad_to(self.file.alignment());
-        while let Some(pending) = self.in_flight.pop_front() {
+        if let Some(pending) = self.in_flight.take() {
             pending.wait()?;
         }
         let data_left = data_end.saturating_sub(self.at) as usize;
