@@ -10,10 +10,13 @@ use firn_base::checksum::crc32c;
 use firn_base::seed::{Seed, mix};
 use firn_fs::SimFs;
 use firn_pm::sim::{Cut, Mode, SimRegion};
+use firndb::Profile;
 use std::sync::{Arc, Mutex};
 
 /// Enough for the log's two halves.
 const POOL_BYTES: u64 = 40 << 10;
+/// What level 0 takes beside it.
+const TREES_BYTES: u64 = 24 << 10;
 
 /// Files and memory.
 #[derive(Clone)]
@@ -30,7 +33,8 @@ impl Machine {
     /// A machine with nothing on it.
     pub fn new(setup: &Setup, seed: u64) -> Machine {
         let modes = [Mode::Adr, Mode::TornAdr, Mode::Eadr];
-        let memory = setup.pool.then(|| SimRegion::new(POOL_BYTES, modes[(mix(seed) % 3) as usize]));
+        let trees = if setup.profile == Profile::Lab { TREES_BYTES } else { 0 };
+        let memory = setup.pool.then(|| SimRegion::new(POOL_BYTES + trees, modes[(mix(seed) % 3) as usize]));
         Machine::of(setup.file_system(seed), memory)
     }
 

@@ -28,6 +28,7 @@ const HUNT: &[(&str, u64)] = &[
     ("checkpoint_cut", 200),
     ("joint", 600),
     ("block_append", 8),
+    ("lab_joint", 60),
 ];
 
 /// Seeds that notice what few do.

@@ -6,8 +6,8 @@ use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_fs::SimFs;
-use firn_pm::sim::SimRegion;
-use firndb::{ByLevel, Codec, Durability, Environment, Options, PmConfig, Profile, Tuning};
+use firn_pm::sim::{Mode, SimRegion};
+use firndb::{ByLevel, Codec, Durability, Environment, LabTuning, Options, PmConfig, Profile, Tuning};
 use std::sync::Arc;
 
 /// What a database may be: its profile, and whether it has a pool. Suites draw from these, each as likely.
@@ -88,6 +88,7 @@ impl Setup {
     fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         tuning.block.lazy_delete_bytes = 40 << 10;
+        tuning.lab = LabTuning { tree_bytes: 16 << 10, leaf_bytes: 256, ..LabTuning::default() };
         if self.eager_appends {
             let block = &mut tuning.block;
             block.live_tables_max = ByLevel { middle: 8.0, last: 8.0 };
@@ -107,6 +108,9 @@ impl Setup {
     /// Options to open a database with, and the executor and clock in them.
     pub fn options(&self, fs: &SimFs, memory: Option<&SimRegion>) -> (Options, Arc<Inline>, Clock) {
         let (inline, clock) = (Arc::new(Inline::new()), Clock::manual());
+        // A copy of a database is opened without its memory; this profile goes nowhere without any.
+        let fresh = (self.profile == Profile::Lab && memory.is_none()).then(|| SimRegion::new(64 << 10, Mode::Adr));
+        let memory = memory.or(fresh.as_ref());
         let options = Options {
             write_buffer_bytes: Some(self.write_buffer_bytes),
             compression: self.compression,

@@ -35,6 +35,12 @@ pub static SUITES: &[Suite] = &[
         run: joint::block_append,
     },
     Suite {
+        name: "lab_joint",
+        about: "one cut through a database whose level 0 is in persistent memory, and again in its recovery",
+        seeds: |_| 400,
+        run: joint::lab_joint,
+    },
+    Suite {
         name: "creation_cut",
         about: "creating a database, cut any number of times",
         seeds: |tier| tier.scale(200),

@@ -10,7 +10,6 @@ use firn_fs::{Fault, FaultKind, Fs, OpKind, SimFs};
 use firndb::rows;
 use firndb::{
     BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, Limits, Options, Profile, Stats,
-    Tuning,
 };
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -702,7 +701,7 @@ fn block_numbers_out_of_range_are_refused() {
         environment: Environment { fs: Some(Arc::new(fs)), ..Environment::default() },
         ..Options::tiny()
     };
-    options.tuning = Tuning { block: BlockTuning { dead_share_max: -1.0, ..BlockTuning::default() } };
+    options.tuning.block.dead_share_max = -1.0;
     let error = Db::open("/db", options).unwrap_err();
     assert_eq!(error.kind(), firndb::ErrorKind::Invalid);
     assert!(error.to_string().contains("dead_share_max"));

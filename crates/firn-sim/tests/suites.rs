@@ -21,6 +21,11 @@ fn block_append() {
 }
 
 #[test]
+fn lab_joint() {
+    suite("lab_joint");
+}
+
+#[test]
 fn creation_cut() {
     suite("creation_cut");
 }

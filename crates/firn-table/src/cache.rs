@@ -1,9 +1,12 @@
-//! The block cache: decoded blocks by (file, offset), and hot rows by (table, hash of the key), bounded by bytes.
+//! The block cache: decoded blocks by (file, offset), hot rows by (table, hash of the key), and values of logs by (log,
+//! offset), bounded by bytes.
 //!
 //! (file, offset) names a block for ever, because an append never reuses an offset; so an entry can be old but never
 //! wrong, and what a compaction leaves clean stays cached. What names a row is in `sst/row.rs`.
 
-use crate::sst::Block;
+use crate::sst::{Block, BlockBuilder, Lookup};
+use crate::value::Value;
+use firn_base::Tag;
 use firn_base::count::Counter;
 use firn_base::seed::mix;
 use quick_cache::Weighter;
@@ -14,6 +17,12 @@ use std::sync::Arc;
 /// Bytes that an entry costs besides its block's own: the block behind its `Arc`, and a slot in the cache's tables,
 /// which grow by doubling.
 const ENTRY_OVERHEAD: u64 = 192;
+
+/// Tells values of logs from blocks and rows of tables: no file has such an id.
+const VALUE: u64 = 1 << 62;
+/// A value is a block of one entry, which is this.
+const VALUE_KEY: &[u8] = b"v";
+const VALUE_TAG: Tag = Tag(1);
 
 #[derive(Clone)]
 struct Weigh;
@@ -79,6 +88,24 @@ impl BlockCache {
     /// miss, and stays no longer for it.
     pub(crate) fn peek(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
         self.cache.peek(&(file, offset))
+    }
+
+    /// The value at `offset` of `log`, if it is here. Not finding it is a miss: it is read next.
+    pub fn get_value(&self, log: u64, offset: u64) -> Option<Value> {
+        let held = self.get(log | VALUE, offset)?;
+        match held.get(VALUE_KEY, VALUE_TAG) {
+            Some(Lookup::Found(_, value)) => Some(Value::pinned(held, value.start, value.len())),
+            _ => None,
+        }
+    }
+
+    /// Keeps the value at `offset` of `log`, and hands it out.
+    pub fn insert_value(&self, log: u64, offset: u64, value: &[u8]) -> Value {
+        let mut builder = BlockBuilder::new(1);
+        builder.add(VALUE_KEY, VALUE_TAG, value);
+        let Some(block) = Block::new(builder.finish().into()) else { return Value::owned(value.to_vec()) };
+        self.insert(log | VALUE, offset, Arc::new(block));
+        self.get_value(log, offset).unwrap_or_else(|| Value::owned(value.to_vec()))
     }
 
     /// Keeps `block`, dropping others if needed.

@@ -28,6 +28,7 @@ use crate::plan::{How, Plan, Reason};
 use crate::shape::{self, Facts};
 use crate::sst_run::SstRun;
 use crate::state::ReadState;
+use crate::tier::Releases;
 use firn_base::exec::{Work, block_on, block_on_with};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result};
@@ -47,6 +48,8 @@ pub(crate) struct Jobs {
     /// A table that cost too many fruitless reads, and its level.
     seek: Mutex<Option<(usize, u64)>>,
     graveyard: Graveyard,
+    /// What newer views of level 0 do not have.
+    pub(crate) releases: Releases,
     /// Compactions whose sub-tasks any worker may take.
     shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) pace: Pace,
@@ -58,6 +61,7 @@ pub(crate) struct Jobs {
 struct JobState {
     busy: HashSet<u64>,
     flushing: bool,
+    evicting: bool,
     compacting: usize,
     /// A user's compaction is under way: no other may start.
     manual: bool,
@@ -78,6 +82,7 @@ impl Jobs {
             error: ArcSwapOption::default(),
             seek: Mutex::default(),
             graveyard: Graveyard::default(),
+            releases: Releases::default(),
             shared: Mutex::default(),
             pace,
             progress: Default::default(),
@@ -148,14 +153,21 @@ impl Inner {
             seek: *self.jobs.seek.lock(),
             appends: self.mill.appends.is_some(),
             dead_share_max: self.options.tuning.block.dead_share_max,
+            evicting: jobs.evicting,
+            evict_share: self.options.tuning.lab.evict_share,
+            chunk_bytes: self.budget.write_buffer_bytes as u64,
         };
-        shape::pick(state, &facts).filter(|plan| plan.reason == Reason::Flush || (compactions && !jobs.manual))
+        let urgent = |plan: &Plan| matches!(plan.reason, Reason::Flush);
+        shape::pick(state, &facts).filter(|plan| urgent(plan) || (compactions && !jobs.manual))
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
         match plan.reason {
             Reason::Flush => jobs.flushing = true,
-            _ => jobs.compacting += 1,
+            reason => {
+                jobs.compacting += 1;
+                jobs.evicting |= reason == Reason::Evict;
+            }
         }
         if plan.reason == Reason::Seeks {
             *self.jobs.seek.lock() = None;
@@ -174,7 +186,10 @@ impl Inner {
         let mut jobs = self.jobs.state.lock();
         match reason {
             Reason::Flush => jobs.flushing = false,
-            _ => jobs.compacting -= 1,
+            reason => {
+                jobs.compacting -= 1;
+                jobs.evicting &= reason != Reason::Evict;
+            }
         }
         for id in ids {
             jobs.busy.remove(&id);
@@ -196,6 +211,15 @@ impl Inner {
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
+        if let (Some(buffer), true) = (&job.plan.buffer, self.logs.values.is_some()) {
+            if self.flush_to_trees(job.plan.part, buffer)? {
+                self.report(&job.plan, 0, (0, 0), start_ns);
+            }
+            return Ok(Vec::new());
+        }
+        if let Some(chunk) = &job.plan.chunk {
+            return self.evict(job.plan.part, chunk, &job.plan, &job.around, start_ns);
+        }
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let mut slept_ns = 0;
         let made = if job.plan.how == How::Append {
@@ -213,7 +237,7 @@ impl Inner {
     }
 
     /// What a merge lets happen every few entries. Returns the nanoseconds that it slept for its pace.
-    fn yield_point(&self) -> u64 {
+    pub(crate) fn yield_point(&self) -> u64 {
         self.flush_if_due();
         self.jobs.pace.wait(|| {
             self.flush_if_due();
@@ -425,6 +449,9 @@ impl Inner {
             seek: None,
             appends: false,
             dead_share_max: f64::INFINITY,
+            evicting: true,
+            evict_share: 1.0,
+            chunk_bytes: 0,
         };
         let plan = shape::pick_manual(&state, level, range, after, &facts)?;
         Some(self.mark(&mut jobs, plan, &state))

@@ -12,9 +12,10 @@ use crate::db::Inner;
 use crate::files::Files;
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
-use crate::run_iter::{MergeIter, RunIter};
+use crate::run_iter::{Loaded, RunIter};
 use crate::sites;
 use crate::state::ReadState;
+use crate::tier::TierIter;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
@@ -74,12 +75,17 @@ impl Inner {
 
     /// The buffers' entries as tables of the copy.
     fn write_buffers(&self, state: &ReadState, seqno: SeqNo, files: &Arc<Files>) -> Result<Vec<TableMeta>> {
-        let children = state.parts.iter().flat_map(|part| &part.buffers).map(|buffer| RunIter::Buffer(buffer.iter()));
+        let mut children = Vec::new();
+        for part in state.parts.iter() {
+            children.extend(part.buffers.iter().map(|buffer| RunIter::Buffer(buffer.iter())));
+            let trees = part.trees.iter().flat_map(TierIter::all);
+            children.extend(trees.map(|iter| RunIter::Tier(Box::new(iter))));
+        }
         let id = self.next_file_id();
         let context = MillContext::new(files, &self.counts.io, &self.options, &self.budget, id);
         let output = Output { seqno_max: seqno, ..Output::new(Cause::Maintenance, false) };
         let below = Below::new(0, state.parts[0].metas_below(0));
-        block_on(write_tables(MergeIter::at_first(children.collect())?, &[seqno], below, output, &context))
+        block_on(write_tables(Loaded::at_first(children)?, &[seqno], below, output, &context))
     }
 
     /// Notes in the source's manifest that the linked tables have a second name.

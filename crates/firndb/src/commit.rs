@@ -19,7 +19,7 @@
 mod interleave;
 
 use crate::buffer::{Buffer, Ticket};
-use crate::log::LogWriter;
+use crate::log::{LogMark, LogWriter};
 use firn_base::exec::relax;
 use firn_base::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use firn_base::{Error, Result, SeqNo};
@@ -169,11 +169,12 @@ impl Commit {
         Some(if leads { Joined::Leader(group) } else { Joined::Follower(group) })
     }
 
-    /// Leads `group` to its end: `write` puts it in the log; then its entries are linked and published.
+    /// Leads `group` to its end: `write` puts it in the log, and says where if its entries are to know; then they are
+    /// linked and published.
     pub(crate) fn lead(
         &self,
         group: &Group,
-        write: impl FnOnce(&mut LogWriter, &Group, &Members) -> Result<()>,
+        write: impl FnOnce(&mut LogWriter, &Group, &Members) -> Result<Option<LogMark>>,
     ) -> Result<()> {
         let mut turn = self.log.wait(group.number);
         let members = self.close(group);
@@ -183,13 +184,16 @@ impl Commit {
         };
         self.log.leave(turn);
         let mut seqno = group.first_seqno;
-        if result.is_ok() {
+        if let Ok(mark) = &result {
+            let mut offset = mark.map(LogMark::values_at);
             for ticket in members.tickets {
                 let count = ticket.count;
+                offset = offset.map(|offset| ticket.note_log_offsets(offset));
                 ticket.link(seqno);
                 seqno.0 += count;
             }
         }
+        let result = result.map(|_mark| ());
         let turn = self.publish.wait(group.number);
         self.visible.store(group.first_seqno.0 + members.entries - 1, Ordering::Release);
         self.publish.leave(turn);

@@ -8,7 +8,7 @@ use crate::commit::Commit;
 use crate::event::{Event, EventListener};
 use crate::files::Files;
 use crate::iter::{Iter, SharedPins};
-use crate::log::PmLogBuffer;
+use crate::log::{PmLogBuffer, ValueLogs};
 use crate::manifest::{Edit, ManifestWriter};
 use crate::mill::MillContext;
 use crate::options::{Options, ReadOptions, WriteOptions};
@@ -84,6 +84,8 @@ pub(crate) struct Logs {
     /// What to call the log in stats.
     pub(crate) name: String,
     pub(crate) pm_buffer: Option<PmLogBuffer>,
+    /// Logs whose values level 0 points to, in profile `lab`.
+    pub(crate) values: Option<Arc<ValueLogs>>,
 }
 
 /// Who reads: what merges must respect, and what idle cursors hold.

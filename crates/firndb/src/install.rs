@@ -14,7 +14,7 @@ use crate::event::Event;
 use crate::mill::{Grain, Made};
 use crate::plan::{How, Plan, Reason};
 use firn_base::sync::Ordering;
-use firn_base::{ErrorKind, Result};
+use firn_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,11 +37,8 @@ impl Inner {
         let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
-            // After a failed sync the record may yet turn out to be there, and then its files must be too.
+            self.undo_tables(&error, &created);
             if error.kind() != ErrorKind::Poisoned {
-                for id in created {
-                    let _left = self.files.fs.remove(&self.files.table(id));
-                }
                 grown.iter().for_each(|(run, _)| run.end_append());
             }
             return Err(error);
@@ -78,6 +75,16 @@ impl Inner {
         Ok(ids)
     }
 
+    /// Removes tables that could not be recorded for `error`.
+    pub(crate) fn undo_tables(&self, error: &Error, created: &[u64]) {
+        // After a failed sync the record may yet turn out to be there, and then its files must be too.
+        if error.kind() != ErrorKind::Poisoned {
+            for id in created {
+                let _left = self.files.fs.remove(&self.files.table(*id));
+            }
+        }
+    }
+
     /// Opens tables that were just installed, while there is room, so that few readers wait for an index.
     pub(crate) fn open_ahead(&self, part: usize, installed: &[u64]) {
         let state = self.state.load_full();
@@ -91,14 +98,14 @@ impl Inner {
     }
 
     /// The log of the buffer that is next newer than `flushed`: logs below it are not needed once that is a table.
-    fn log_behind(&self, part: usize, flushed: &Arc<Buffer>) -> Option<u64> {
+    pub(crate) fn log_behind(&self, part: usize, flushed: &Arc<Buffer>) -> Option<u64> {
         let state = self.state.load();
         let buffers = &state.parts[part].buffers;
         let at = buffers.iter().position(|buffer| Arc::ptr_eq(buffer, flushed))?;
         buffers.get(at.checked_sub(1)?).map(|newer| newer.log_id)
     }
 
-    fn report(&self, plan: &Plan, tables_out: usize, (bytes_in, bytes_out): (u64, u64), start_ns: u64) {
+    pub(crate) fn report(&self, plan: &Plan, tables_out: usize, (bytes_in, bytes_out): (u64, u64), start_ns: u64) {
         let elapsed_ns = self.clock.now_ns() - start_ns;
         let elapsed = Duration::from_nanos(elapsed_ns);
         if plan.reason == Reason::Flush {

@@ -10,6 +10,7 @@ use crate::options::ReadOptions;
 use crate::run_iter::{LevelIter, MergeIter, RunIter};
 use crate::snapshot::Point;
 use crate::state::ReadState;
+use crate::tier::TierIter;
 use firn_base::key::Kind;
 use firn_base::sync::{Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo, Tag};
@@ -238,6 +239,7 @@ impl Iter {
                     }
                 }
                 _ => {
+                    merge.load()?;
                     self.value.clear();
                     self.value.extend_from_slice(merge.value());
                     self.valid = true;
@@ -262,6 +264,7 @@ impl Iter {
             while merge.valid() && merge.key() == self.scratch {
                 if merge.tag().seqno() <= self.point.seqno {
                     found = known_kind(merge.tag())? != Kind::Delete;
+                    merge.load()?;
                     self.value.clear();
                     self.value.extend_from_slice(merge.value());
                 }
@@ -288,6 +291,9 @@ fn children(state: &ReadState) -> Result<Vec<RunIter>> {
     let mut children = Vec::new();
     for part in state.parts.iter() {
         children.extend(part.buffers.iter().map(|buffer| RunIter::Buffer(buffer.iter())));
+        if let Some(trees) = &part.trees {
+            children.extend(TierIter::all(trees).map(|iter| RunIter::Tier(Box::new(iter))));
+        }
         for level in &part.levels {
             if level.sorted {
                 if !level.runs.is_empty() {

@@ -52,6 +52,7 @@ mod sst_run;
 mod stall;
 mod state;
 mod stats;
+mod tier;
 mod tuning;
 mod verify;
 mod write;
@@ -70,5 +71,5 @@ pub use snapshot::Snapshot;
 pub use stats::{
     BackgroundStats, CauseStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
-pub use tuning::{BlockTuning, ByLevel, Tuning};
+pub use tuning::{BlockTuning, ByLevel, LabTuning, Tuning};
 pub use verify::VerifyReport;

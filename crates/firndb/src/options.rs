@@ -22,6 +22,10 @@ pub enum Profile {
     /// As `Classic`, but compaction writes only the blocks that keys from above fall into, behind the table's old end
     /// (BlockDB, ICDE 2022).
     Block,
+    /// Level 0 is a pair of B+ trees in persistent memory over the values in the log (LAB-DB, ACM TOS 2024). Not
+    /// offered yet: `repair` does not know it, and it needs a pool that is durable at the fence.
+    #[doc(hidden)]
+    Lab,
 }
 
 impl Profile {
@@ -29,6 +33,7 @@ impl Profile {
         match self {
             Profile::Classic => 0,
             Profile::Block => 1,
+            Profile::Lab => 2,
         }
     }
 
@@ -39,11 +44,12 @@ impl Profile {
         match self {
             Profile::Classic => "classic",
             Profile::Block => "block",
+            Profile::Lab => "lab",
         }
     }
 
     pub(crate) fn from_number(number: u8) -> Option<Profile> {
-        Profile::ALL.into_iter().find(|profile| profile.number() == number)
+        Profile::ALL.into_iter().chain([Profile::Lab]).find(|profile| profile.number() == number)
     }
 }
 

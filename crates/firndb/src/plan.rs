@@ -2,6 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::sst_run::SstRun;
+use crate::tier::Chunk;
 use std::sync::Arc;
 
 /// How an action makes its output.
@@ -26,6 +27,8 @@ pub(crate) enum Reason {
     Seeks,
     /// Dead bytes are over their limit.
     Space,
+    /// Level 0 in persistent memory is as full as it may be.
+    Evict,
     /// A user asked.
     Manual,
 }
@@ -35,6 +38,8 @@ pub(crate) enum Reason {
 pub(crate) struct Plan {
     pub(crate) part: usize,
     pub(crate) buffer: Option<Arc<Buffer>>,
+    /// Leaves of the immutable tree.
+    pub(crate) chunk: Option<Chunk>,
     /// (level, table); those of the upper level first.
     pub(crate) tables: Vec<(usize, Arc<SstRun>)>,
     /// The output's level.

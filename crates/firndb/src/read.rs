@@ -29,6 +29,11 @@ impl Inner {
                 return visible_value(tag, value);
             }
         }
+        if let Some(trees) = &part.trees
+            && let Some((tag, value)) = trees.get(key, seqno)?
+        {
+            return visible_value(tag, value);
+        }
         let hash = hash(key);
         let mut charged = None;
         for (depth, level) in part.levels.iter().enumerate() {
@@ -64,7 +69,7 @@ impl Inner {
         let state = self.state.load_full();
         let seqno = self.commit.visible();
         let mut searches: Vec<Search<'_>> =
-            keys.iter().map(|key| Search::new(&state.parts[state.part_of(key)], key, seqno)).collect();
+            keys.iter().map(|key| Search::new(&state.parts[state.part_of(key)], key, seqno)).collect::<Result<_>>()?;
         loop {
             let mut waiting = false;
             for search in &mut searches {
@@ -116,10 +121,13 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(part: &'a Part, key: &'a [u8], seqno: SeqNo) -> Self {
-        let found = part.buffers.iter().find_map(|buffer| buffer.get(key, seqno));
+    fn new(part: &'a Part, key: &'a [u8], seqno: SeqNo) -> Result<Self> {
+        let mut found = part.buffers.iter().find_map(|buffer| buffer.get(key, seqno));
+        if let (None, Some(trees)) = (&found, &part.trees) {
+            found = trees.get(key, seqno)?;
+        }
         let runs = Box::new(part.levels.iter().flat_map(move |level| candidates(level, key)));
-        Search { key, hash: hash(key), runs, pending: None, over: found.is_some(), found }
+        Ok(Search { key, hash: hash(key), runs, pending: None, over: found.is_some(), found })
     }
 
     /// Goes on until the key is found, its runs are used up, or a read is in flight.

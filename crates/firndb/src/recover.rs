@@ -13,6 +13,7 @@
 mod directory;
 mod finish;
 mod logs;
+mod trees;
 
 use crate::budget::Budget;
 use crate::buffer::Buffer;
@@ -23,6 +24,7 @@ use crate::manifest::{self, TableMeta, Version};
 use crate::mill::MillContext;
 use crate::options::Options;
 use crate::sst_run::{TableCache, TableCacheBounds};
+use crate::tier::Trees;
 use firn_base::clock::Clock;
 use firn_base::count::IoCounters;
 use firn_base::sync::Ordering;
@@ -63,6 +65,9 @@ struct Recovery {
     buffer: Option<Arc<Buffer>>,
     recovered: Vec<TableMeta>,
     last_seqno: SeqNo,
+    /// Level 0, in profile `lab`, and the log that is replayed.
+    trees: Option<Trees>,
+    replaying: u64,
 }
 
 /// How often a read-only open begins again because a writer beside it removed a file under its feet.
@@ -82,6 +87,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Db> 
 
 fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
     options.tuning.block.check()?;
+    options.tuning.lab.check()?;
     let budget = Budget::new(&options)?;
     options.compression.check()?;
     let clock = options.environment.clock.clone().unwrap_or_else(Clock::system);
@@ -130,10 +136,14 @@ fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
         kept: Vec::new(),
         buffer: None,
         recovered: Vec::new(),
+        trees: None,
+        replaying: 0,
     };
     recovery.step("manifest");
     recovery.open_pool()?;
     recovery.step("pool");
+    recovery.open_trees()?;
+    recovery.step("trees");
     recovery.check_tables()?;
     recovery.step("tables");
     recovery.replay_logs()?;

@@ -19,14 +19,14 @@ use crate::files::{self, FileName, Files};
 use crate::log::{LogSource, Replay};
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
-use crate::options::Options;
+use crate::options::{Options, Profile};
 use crate::run_iter::{MergeIter, RunIter};
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
 use firn_base::sync::Ordering;
-use firn_base::{ErrorKind, Result, SeqNo};
+use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, OpenMode, OsFs};
 use firn_table::BlockCache;
 use firn_table::sst::{Access, Extent, Sst, SstWriter, TableContext};
@@ -113,6 +113,10 @@ impl Repair {
         names: &[String],
     ) -> Result<Repair> {
         let known = known_version(&*fs, dir, &counters)?;
+        let has_trees = known.as_ref().and_then(|version| Profile::from_number(version.profile)) == Some(Profile::Lab);
+        if has_trees || options.profile == Profile::Lab {
+            return Err(Error::invalid("profile `lab` cannot be repaired yet: its pool holds a part of it"));
+        }
         let of = |pick: fn(FileName) -> Option<u64>| names.iter().filter_map(move |name| pick(files::parse(name)));
         let table_ids = of(|name| if let FileName::Table(id) = name { Some(id) } else { None });
         let log_ids = of(|name| if let FileName::Log(id) = name { Some(id) } else { None });

@@ -2,6 +2,7 @@
 
 use crate::buffer::BufferIter;
 use crate::sst_run::SstRun;
+use crate::tier::TierIter;
 use firn_base::key::compare;
 use firn_base::{Result, Tag};
 use firn_table::sst::{Access, SstIter};
@@ -41,11 +42,49 @@ impl Entries for MergeIter {
     }
 }
 
+/// A merge whose values are all read.
+pub(crate) struct Loaded(MergeIter);
+
+impl Loaded {
+    /// On the first entry of all.
+    pub(crate) fn at_first(children: Vec<RunIter>) -> Result<Loaded> {
+        let mut merge = MergeIter::at_first(children)?;
+        if merge.valid() {
+            merge.load()?;
+        }
+        Ok(Loaded(merge))
+    }
+}
+
+impl Entries for Loaded {
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+
+    fn tag(&self) -> Tag {
+        self.0.tag()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.0.next()?;
+        if self.0.valid() { self.0.load() } else { Ok(()) }
+    }
+}
+
 /// A cursor over one run, or over the runs of a sorted level one behind the other.
 pub(crate) enum RunIter {
     Buffer(BufferIter),
     Sst(Box<SstIter>),
     Level(Box<LevelIter>),
+    Tier(Box<TierIter>),
 }
 
 macro_rules! each {
@@ -54,6 +93,7 @@ macro_rules! each {
             RunIter::Buffer($iter) => $body,
             RunIter::Sst($iter) => $fallible,
             RunIter::Level($iter) => $fallible,
+            RunIter::Tier($iter) => $fallible,
         }
     };
 }
@@ -77,6 +117,11 @@ impl RunIter {
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         each!(self, iter => iter.value(), iter.value())
+    }
+
+    /// Reads the value, where that is not done yet. REQUIRES: `valid`.
+    pub(crate) fn load(&mut self) -> Result<()> {
+        if let RunIter::Tier(iter) = self { iter.load() } else { Ok(()) }
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {
@@ -236,6 +281,12 @@ impl MergeIter {
 
     pub(crate) fn value(&self) -> &[u8] {
         self.top().map_or(&[], RunIter::value)
+    }
+
+    /// Sees to it that `value` is there. REQUIRES: `valid`.
+    pub(crate) fn load(&mut self) -> Result<()> {
+        let top = self.heap.first().copied();
+        top.map_or(Ok(()), |top| self.children[top as usize].load())
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {

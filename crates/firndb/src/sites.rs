@@ -1,6 +1,8 @@
 //! The sites of this crate: what would go wrong without each.
 
 firn_base::sites! {
+    /// What a pool had of a log, in its file: else leaves point to what a power cut took.
+    LOG_SETTLE_SYNC = "log.settle.sync";
     /// The log, for `Durability::Power`: else what was acknowledged may be lost.
     LOG_SYNC = "log.sync";
     /// Logs that ended before this one and were not synced: else what is acknowledged has a hole in front.

@@ -9,6 +9,7 @@
 use crate::buffer::Buffer;
 use crate::manifest::{TableMeta, Version};
 use crate::sst_run::{SstRun, TableCache};
+use crate::tier::Trees;
 use firn_base::SeqNo;
 use firn_base::heads::KeyHeads;
 use std::collections::HashMap;
@@ -33,6 +34,8 @@ pub(crate) struct Layout {
 pub(crate) struct Part {
     /// Newest first; the first takes writes.
     pub(crate) buffers: Vec<Arc<Buffer>>,
+    /// Level 0 in persistent memory, in profile `lab`.
+    pub(crate) trees: Option<Trees>,
     pub(crate) levels: Vec<Level>,
 }
 
@@ -76,7 +79,8 @@ impl Part {
             _ => Arc::new(SstRun::new(meta.clone(), tables.clone())),
         };
         let level = |i: usize| Level::new(i > 0, version.levels.get(i).into_iter().flatten().map(run).collect());
-        Part { buffers: self.buffers.clone(), levels: (0..levels.max(version.levels.len())).map(level).collect() }
+        let (buffers, trees) = (self.buffers.clone(), self.trees.clone());
+        Part { buffers, trees, levels: (0..levels.max(version.levels.len())).map(level).collect() }
     }
 
     /// The last level that holds any table; 0 if none does.

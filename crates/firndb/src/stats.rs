@@ -299,7 +299,7 @@ impl Inner {
             ssd_written_bytes,
             write_amplification: ssd_written_bytes as f64 / user_written_bytes.max(1) as f64,
             table_bytes: part.tables().map(|(_, run)| run.meta.bytes()).sum(),
-            logs: self.manifest.lock().version().logs.len(),
+            logs: self.count_logs(),
             levels: self.level_stats(&state),
             background: BackgroundStats {
                 flushes: self.counts.jobs.flushes.get(),
@@ -337,6 +337,14 @@ impl Inner {
                 replayed_entries: self.recovery.replayed_entries,
             },
         }
+    }
+
+    /// Logs that are to be replayed, and those that level 0 points into.
+    fn count_logs(&self) -> usize {
+        let uses = self.logs.values.as_ref().map(|values| values.uses()).unwrap_or_default();
+        let manifest = self.manifest.lock();
+        let logs = &manifest.version().logs;
+        logs.len() + uses.iter().filter(|used| used.entries > 0 && !logs.contains_key(&used.log_id)).count()
     }
 
     fn cause_stats(&self, cause: Cause) -> CauseStats {

@@ -7,6 +7,37 @@ use firn_base::{Error, Result};
 pub struct Tuning {
     /// Of the profile `block`.
     pub block: BlockTuning,
+    /// Of the profile `lab`.
+    pub lab: LabTuning,
+}
+
+/// Level 0 in persistent memory (LAB-DB, 3.2).
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabTuning {
+    /// Bytes of persistent memory for the leaves of both trees, when they are created. Default: 64 MiB.
+    pub tree_bytes: u64,
+    /// Bytes at which a leaf is cut. Default: 1,024.
+    pub leaf_bytes: u32,
+    /// The share of `tree_bytes` in use at which entries are moved to level 1, 0.1 to 0.9. Default: 0.75, the paper's.
+    pub evict_share: f64,
+}
+
+impl Default for LabTuning {
+    fn default() -> Self {
+        Self { tree_bytes: 64 << 20, leaf_bytes: 1024, evict_share: 0.75 }
+    }
+}
+
+impl LabTuning {
+    /// # Errors
+    /// `Invalid`, naming the number that is out of its range.
+    pub(crate) fn check(&self) -> Result<()> {
+        let share = self.evict_share;
+        if !(0.1..=0.9).contains(&share) {
+            return Err(Error::invalid(format!("tuning.lab.evict_share is {share}; it must be from 0.1 to 0.9")));
+        }
+        Ok(())
+    }
 }
 
 /// A number for the levels in between and one for the last level, which holds most of the data.

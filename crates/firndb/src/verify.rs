@@ -44,6 +44,9 @@ impl Inner {
             report.entries += checked.entries;
             report.bytes += checked.bytes;
         }
+        for trees in state.parts.iter().filter_map(|part| part.trees.as_ref()) {
+            trees.verify(&mut report)?;
+        }
         if let Some(pool) = &self.pm {
             pool.check()?;
         }
@@ -74,7 +77,7 @@ mod tests {
             let true_meta = &part.levels[0].runs[0].meta;
             let meta = TableMeta { dead_bytes: true_meta.dead_bytes + 1, ..TableMeta::clone(true_meta) };
             levels[0] = Level::new(false, vec![Arc::new(SstRun::new(Arc::new(meta), inner.tables.clone()))]);
-            state.with_part(0, Part { buffers: part.buffers.clone(), levels })
+            state.with_part(0, Part { buffers: part.buffers.clone(), trees: None, levels })
         });
         let error = db.verify().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption);

@@ -4,7 +4,7 @@ use crate::buffer::{Buffer, Entry, Ticket};
 use crate::commit::{Group, Joined, Members, Queue};
 use crate::db::Inner;
 use crate::event::Event;
-use crate::log::LogWriter;
+use crate::log::{LogMark, LogWriter};
 use crate::options::Durability;
 use crate::stall::Reason;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -147,7 +147,7 @@ impl Inner {
     }
 
     /// Puts a group's frame in the log, after starting the log that belongs to its buffer.
-    fn write_group(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<()> {
+    fn write_group(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<Option<LogMark>> {
         if log.log_id() != group.log_id {
             self.rotate_log(log, group.log_id)?;
         }
@@ -157,14 +157,14 @@ impl Inner {
             self.sync_log_ends()?;
         }
         let named = self.logs.ends_synced.load(Ordering::Acquire);
-        log.append(&members.tickets, group.first_seqno(), members.power, named)?;
+        let mark = log.append(&members.tickets, group.first_seqno(), members.power, named)?;
         if self.logs.pm_buffer.as_ref().is_some_and(|buffer| buffer.has_full()) {
             self.executor.wake();
         }
-        Ok(())
+        Ok(self.logs.values.is_some().then_some(mark))
     }
 
-    fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {
+    pub(crate) fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {
         let end = log.rotate(log_id)?;
         // An end before this one may be waiting still: a manifest that cannot be written does not stop logs from
         // ending.
@@ -178,7 +178,7 @@ impl Inner {
     }
 
     /// Records the end of the log before this one, if that is still to do; a full disk may have been in the way.
-    fn record_log_end(&self) -> Result<()> {
+    pub(crate) fn record_log_end(&self) -> Result<()> {
         let mut unrecorded = self.logs.unrecorded_end.lock();
         if let Some(edit) = &*unrecorded {
             self.manifest.lock().append(edit.clone(), false, || self.next_file_id())?;

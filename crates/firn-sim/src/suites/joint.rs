@@ -45,6 +45,14 @@ pub(crate) fn block_append(seed: u64) -> Tally {
     lives(&setup, Remains { machine: after, history, death: Death::Kill }, &mut random)
 }
 
+/// The same of a database whose level 0 is in persistent memory.
+pub(crate) fn lab_joint(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let setup = Setup { profile: Profile::Lab, pool: true, ..Setup::random(&mut random) };
+    let machine = Machine::new(&setup, seed);
+    lives(&setup, Remains { machine, history: History::default(), death: Death::Kill }, &mut random)
+}
+
 fn lives(setup: &Setup, mut remains: Remains, random: &mut Seed) -> Tally {
     let mut tally = Tally::default();
     for _ in 0..1 + random.below(3) {

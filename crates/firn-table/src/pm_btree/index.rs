@@ -193,6 +193,24 @@ impl View {
         View::of(segments)
     }
 
+    /// The bounds of the first leaves that have `entries` between them, or of the first one: from where, and the lower
+    /// bound of the next, `None` if there is none. `None` for an empty view.
+    pub fn first_leaves(&self, entries: u64) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        let mut at = self.first()?;
+        let from = self.bound(at).to_vec();
+        let mut taken = 0;
+        loop {
+            taken += u64::from(self.place(at).entries);
+            match self.after(at) {
+                None => return Some((from, None)),
+                Some(next) if taken + u64::from(self.place(next).entries) > entries => {
+                    return Some((from, Some(self.bound(next).to_vec())));
+                }
+                Some(next) => at = next,
+            }
+        }
+    }
+
     /// This view without the leaves that `goes` names by lower bound and upper (`None` for the last), and their places.
     pub fn without(&self, goes: impl Fn(&[u8], Option<&[u8]>) -> bool) -> (View, Vec<Place>) {
         let mut changes = Vec::new();

@@ -6,7 +6,6 @@ use super::leaf::Entry;
 use super::store::TreeStore;
 use super::write::Gathered;
 use firn_base::Result;
-use std::cmp::Ordering;
 
 /// What an insertion left behind.
 #[derive(Debug)]
@@ -19,7 +18,8 @@ pub struct Inserted {
 
 impl TreeStore {
     /// Puts `entries`, in key order and one a key, into `tree`, which `view` is all of. Of two entries of one key the
-    /// newer stays; `on_replaced` hears of the other. DURABLE AFTER; a crash before leaves any of them in.
+    /// newer stays; `on_replaced` hears of the other, which may be the same one again. DURABLE AFTER; a crash before
+    /// leaves any of them in.
     ///
     /// # Errors
     /// `NoSpace` if the new leaves do not fit beside the old: nothing has changed then. `Corruption` of a leaf.
@@ -82,10 +82,7 @@ impl TreeStore {
                     Some(entry) => {
                         let (stays, goes) = if entry.tag >= old.tag { (*entry, old) } else { (old, *entry) };
                         gathered.push(&stays);
-                        // A replayed log brings again what is there already.
-                        if stays.tag.cmp(&goes.tag) != Ordering::Equal {
-                            on_replaced(&goes);
-                        }
+                        on_replaced(&goes);
                         new = &new[1..];
                     }
                 }

@@ -108,9 +108,19 @@ impl TreeStore {
         Ok(TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state) })
     }
 
+    /// Which trees the root of `pool` names.
+    pub fn named(pool: &Pool) -> Option<Trees> {
+        pool.root().find(Owner::Btree, REGION_KIND).and_then(|entry| Trees::of_word(entry.word))
+    }
+
     /// Which trees there are.
     pub fn trees(&self) -> Trees {
         self.state.lock().trees
+    }
+
+    /// How many leaves of full size there is room for.
+    pub fn leaves_max(&self) -> u64 {
+        self.region.len / u64::from(self.leaf_bytes)
     }
 
     /// How much is used.

@@ -1,6 +1,7 @@
 //! Reads a whole tree and checks all that it claims of itself.
 
 use super::index::View;
+use super::layout::Place;
 use super::leaf::{Damaged, Entry, Leaf};
 use super::store::TreeStore;
 use firn_base::{Error, Result};
@@ -44,6 +45,14 @@ impl Leaf {
 }
 
 impl TreeStore {
+    /// Hands the entries of one leaf to `see`, in key order.
+    ///
+    /// # Errors
+    /// `Corruption` of the leaf.
+    pub fn for_each_entry(&self, place: Place, see: impl FnMut(&Entry<'_>)) -> Result<()> {
+        self.read(place)?.check(None, see).map_err(|_damaged| self.damaged(place))
+    }
+
     /// Reads every leaf of `view`. What is wrong goes to `found`, one error a leaf.
     pub fn verify(&self, view: &View, found: &mut dyn FnMut(Error)) -> TreeReport {
         let mut report = TreeReport::default();

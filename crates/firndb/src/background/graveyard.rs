@@ -82,6 +82,7 @@ impl Inner {
     /// Removes what the last reader has let go of; tables only when they are many, unless `all` are to go. True if
     /// there was any.
     pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
+        self.release_trees(0);
         let ready = self.jobs.graveyard.take_free();
         let any = !ready.is_empty();
         for dead in ready {

@@ -11,6 +11,7 @@ use firn_base::checksum::crc32c;
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{SeqNo, Tag};
+use firn_table::pm_btree::ValueAddress;
 use firn_table::{Pin, Value};
 use std::sync::Arc;
 
@@ -162,6 +163,16 @@ impl Ticket {
         })
     }
 
+    /// Notes where the log has the entries' values, the first from `offset` on; returns where the next one's begins.
+    /// REQUIRES: the log has them.
+    pub(crate) fn note_log_offsets(&self, mut offset: u64) -> u64 {
+        for node in self.nodes() {
+            self.buffer.list.set_log_offset(&self.space, node, offset);
+            offset += (VALUE_HEADER_BYTES + node.value_len) as u64;
+        }
+        offset
+    }
+
     /// Links the entries under the sequence numbers from `first` on.
     pub(crate) fn link(self, first: SeqNo) {
         for (node, i) in self.nodes().zip(0u64..) {
@@ -192,6 +203,12 @@ impl BufferIter {
 
     pub(crate) fn value(&self) -> &[u8] {
         self.node.map_or(&[], |node| self.buffer.list.value(node))
+    }
+
+    /// Where the log has the value under the cursor. REQUIRES: `valid`, and that it was noted.
+    pub(crate) fn address(&self) -> ValueAddress {
+        let (offset, len) = self.node.map_or((0, 0), |node| (self.buffer.list.log_offset(node), node.value_len as u32));
+        ValueAddress { log_id: self.buffer.log_id, offset, len }
     }
 
     pub(crate) fn first(&mut self) {

@@ -5,7 +5,8 @@
 //!          | value's CRC-32C: u32 | value length: u32 | value | padding to 8
 //! ```
 //! The value lies behind the same eight bytes that precede it in the log, so that the log writes both from here by one
-//! slice: the arena holds the one copy of the value that a write makes.
+//! slice: the arena holds the one copy of the value that a write makes. Once the log has them, the eight bytes may hold
+//! where it has the value instead ([`Skiplist::set_log_offset`]): nobody else reads them.
 //!
 //! 1. Nodes are in internal key order at every level; a node is at level i only if it is at every level below.
 //! 2. All of a node but its links is written before the release store that links it at level 0.
@@ -116,6 +117,16 @@ impl Skiplist {
         self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &header);
         self.arena.write(space, node.value_at(), value);
         node.end()
+    }
+
+    /// Notes where in the log the value's header begins. REQUIRES: the log has it, and the node is not linked.
+    pub(super) fn set_log_offset(&self, space: &Space, node: Node, offset: u64) {
+        self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &offset.to_le_bytes());
+    }
+
+    /// What was noted by [`Skiplist::set_log_offset`].
+    pub(super) fn log_offset(&self, node: Node) -> u64 {
+        get_u64(self.arena.bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES), 0).unwrap_or(0)
     }
 
     /// The node at `at`. REQUIRES: it was filled, and published to this thread.

@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    fn log(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<()> {
+    fn log(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<Option<LogMark>> {
         if log.log_id() != group.log_id {
             log.rotate(group.log_id)?;
         }
@@ -63,7 +63,7 @@ impl World {
         let written = if fails {
             Err(Error::invalid("on purpose"))
         } else {
-            log.append(&members.tickets, group.first_seqno, false, true).map(drop)
+            log.append(&members.tickets, group.first_seqno, false, true).map(Some)
         };
         let mut ledger = self.ledger.lock();
         assert_eq!(group.first_seqno.0, ledger.through + 1, "numbers follow each other in the log");

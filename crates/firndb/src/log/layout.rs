@@ -155,9 +155,12 @@ pub(super) fn check_value(framed: &[u8], len: u32) -> Option<&[u8]> {
 ///
 /// # Errors
 /// `Corruption` if the bytes there are not that value.
-#[cfg_attr(not(test), expect(dead_code, reason = "profile `lab` reads level-0 values from the log; tests do now"))]
-pub(crate) fn read_value<'a>(file: &dyn File, address: ValueAddress, buf: &'a mut IoBuf) -> Result<&'a [u8]> {
+pub(super) fn read_value<'a>(file: &dyn File, address: ValueAddress, buf: &'a mut IoBuf) -> Result<&'a [u8]> {
     file.read(address.offset, VALUE_HEADER_BYTES + address.len as usize, buf)?;
-    check_value(buf.bytes(), address.len)
-        .ok_or_else(|| Error::corruption(file.path().display(), address.offset, "expected a value with its checksum"))
+    check_value(buf.bytes(), address.len).ok_or_else(|| damaged(file, address))
+}
+
+/// The error for what is at `address` and is not that value.
+pub(super) fn damaged(file: &dyn File, address: ValueAddress) -> Error {
+    Error::corruption(file.path().display(), address.offset, "expected a value with its checksum")
 }

@@ -7,9 +7,11 @@ mod replay;
 mod sink;
 #[cfg(test)]
 mod tests;
+mod values;
 mod write;
 
 pub(crate) use layout::{FILE_HEADER_BYTES, ValueAddress};
 pub(crate) use replay::{End, LogSource, Replay, Replayed};
 pub(crate) use sink::PmLogBuffer;
-pub(crate) use write::{LogEnd, LogWriter};
+pub(crate) use values::ValueLogs;
+pub(crate) use write::{LogEnd, LogMark, LogWriter};

@@ -244,6 +244,11 @@ impl Replay {
         reader.is_empty() && values.is_empty() && headers.finish() == header.value_headers_crc
     }
 
+    /// What lies over the file: (offset, bytes).
+    pub(crate) fn overlay(&self) -> &[(u64, Vec<u8>)] {
+        &self.source.overlay
+    }
+
     /// Where the log ends, once `next` returned false; an error if that is not where it ended when it was written.
     ///
     /// # Errors

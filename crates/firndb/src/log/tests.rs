@@ -4,11 +4,11 @@ use super::layout::{FILE_HEADER_BYTES, read_value};
 use super::*;
 use crate::buffer::{Buffer, Entry};
 use crate::files::Files;
-use firn_base::count::IoCounters;
+use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
 use firn_base::sync::AtomicU64;
-use firn_base::{ErrorKind, Result, SeqNo};
+use firn_base::{ErrorKind, Result, SeqNo, Tag};
 use firn_fs::{IoBackend, IoBuf, OpenMode, OsFs};
 use firn_pm::{Backend, PmConfig, Pool};
 use std::path::Path;
@@ -30,12 +30,15 @@ fn writer(files: &Arc<Files>) -> LogWriter {
 
 /// Appends groups of random entries, each group synced or not; checks that every value can be read at its address.
 fn append(log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Vec<Issued> {
-    let buffer = Arc::new(Buffer::new(4 << 20, LOG));
+    append_to(&Arc::new(Buffer::new(4 << 20, LOG)), log, seed, groups, synced)
+}
+
+fn append_to(buffer: &Arc<Buffer>, log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Vec<Issued> {
     let mut issued = Vec::new();
     let mut seqno = 1u64;
     for _ in 0..groups {
         let mut tickets = Vec::new();
-        let first = seqno;
+        let mut first = seqno;
         for _ in 0..1 + seed.below(3) {
             let mut batch = Vec::new();
             for _ in 0..1 + seed.below(3) {
@@ -49,9 +52,13 @@ fn append(log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Ve
             tickets.push(buffer.reserve(entries, bytes, first).unwrap());
             issued.extend(batch);
         }
-        let mark = log.append(&tickets, SeqNo(first), synced, true).unwrap();
-        let lens = issued.iter().filter(|(s, ..)| *s >= first).map(|(.., value)| value.len() as u32);
-        assert_eq!(mark.addresses(lens).count() as u64, seqno - first);
+        let mut offset = log.append(&tickets, SeqNo(first), synced, true).unwrap().values_at();
+        for ticket in tickets {
+            let count = ticket.count;
+            offset = ticket.note_log_offsets(offset);
+            ticket.link(SeqNo(first));
+            first += count;
+        }
     }
     issued
 }
@@ -73,6 +80,45 @@ fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Res
     })? {}
     let end = replay.end(known_synced)?;
     Ok((found, end))
+}
+
+/// A buffer's entries know where the log has their values; those are read there, once, and counted.
+#[test]
+fn lab_06_entries_know_where_the_log_has_their_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let mut log = writer(&files);
+    let buffer = Arc::new(Buffer::new(4 << 20, LOG));
+    let issued = append_to(&buffer, &mut log, &mut Seed::new(5), 40, false);
+    let counters = Arc::new(IoCounters::default());
+    let cache = Arc::new(firn_table::BlockCache::new(4 << 20, 512));
+    let values = ValueLogs::new(files.clone(), counters.clone(), cache, false);
+    let mut iter = buffer.iter();
+    iter.first();
+    for round in 0..2 {
+        let before = counters.get(Cause::UserRead).0;
+        for (_, key, value) in &issued {
+            iter.seek(key, Tag::seek(SeqNo::MAX));
+            assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
+            assert_eq!(values.get(iter.address()).unwrap(), value);
+            values.add(iter.address());
+        }
+        assert_eq!(counters.get(Cause::UserRead).0 > before, round == 0);
+    }
+    let bytes: usize = issued.iter().map(|(.., value)| value.len()).sum();
+    let all = values::LogUse { log_id: LOG, entries: 2 * issued.len() as u64, bytes: 2 * bytes as u64 };
+    assert_eq!(values.uses(), [all]);
+    assert_eq!(values.take_unused(LOG + 1), [0; 0]);
+    for (_, key, _) in &issued {
+        iter.seek(key, Tag::seek(SeqNo::MAX));
+        (0..2).for_each(|_| values.remove(iter.address()));
+    }
+    assert_eq!(values.take_unused(LOG), [0; 0], "not those that are still to be replayed");
+    assert_eq!(values.take_unused(LOG + 1), [LOG]);
+    // What is at an address is checked.
+    iter.first();
+    let moved = ValueAddress { offset: iter.address().offset + 1, ..iter.address() };
+    assert_eq!(values.get(moved).unwrap_err().kind(), ErrorKind::Corruption);
 }
 
 #[test]

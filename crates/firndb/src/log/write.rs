@@ -9,7 +9,6 @@
 //!
 //! A crash leaves any number of whole frames and one that is cut; replay tells a cut one by its checksums.
 
-use super::ValueAddress;
 use super::layout::{
     FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, VALUE_HEADER_BYTES, file_header, put_key_record,
 };
@@ -36,20 +35,13 @@ pub(crate) struct LogEnd {
 /// Where a frame's values went.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogMark {
-    log_id: u64,
     values_at: u64,
 }
 
 impl LogMark {
-    #[cfg_attr(not(test), expect(dead_code, reason = "see `LogMark`"))]
-    /// The addresses of values of these lengths, in the frame's order.
-    pub(crate) fn addresses(self, lens: impl Iterator<Item = u32>) -> impl Iterator<Item = ValueAddress> {
-        let mut offset = self.values_at;
-        lens.map(move |len| {
-            let address = ValueAddress { log_id: self.log_id, offset, len };
-            offset += VALUE_HEADER_BYTES as u64 + u64::from(len);
-            address
-        })
+    /// Where the header of the first value begins; the others follow it one behind the other.
+    pub(crate) fn values_at(self) -> u64 {
+        self.values_at
     }
 }
 
@@ -172,7 +164,7 @@ impl LogWriter {
         let mark = if group.iter().any(|ticket| ticket.count > 0) {
             self.write_frame(group, first_seqno, named)?
         } else {
-            LogMark { log_id: self.log_id, values_at: self.position }
+            LogMark { values_at: self.position }
         };
         if power {
             self.sync()?;
@@ -199,7 +191,7 @@ impl LogWriter {
         if self.sink.durable_at_write() {
             self.synced_through = self.position;
         }
-        Ok(LogMark { log_id: self.log_id, values_at })
+        Ok(LogMark { values_at })
     }
 
     /// Makes all that was appended durable, in this log and those before it.

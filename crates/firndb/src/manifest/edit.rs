@@ -98,6 +98,17 @@ pub(crate) struct Edit {
     /// (level, file id)
     pub(crate) drop: Vec<(usize, u64)>,
     pub(crate) pm: Option<PmPairing>,
+    /// How far a tree of level 0 was evicted.
+    pub(crate) evicted: Option<Evicted>,
+}
+
+/// How far the immutable tree of level 0 was evicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Evicted {
+    /// The tree's number.
+    pub(crate) tree: u32,
+    /// What lies in front of it is gone; everything is for `None`.
+    pub(crate) to: Option<Vec<u8>>,
 }
 
 const ID: u64 = 1;
@@ -113,6 +124,8 @@ const DROP: u64 = 10;
 const PM: u64 = 11;
 const LOG_NAMED: u64 = 12;
 const FORMAT: u64 = 13;
+const EVICTED: u64 = 14;
+const EVICTED_ALL: u64 = 15;
 
 /// The version of all formats that this build writes and reads.
 pub(crate) const FORMAT_VERSION: u64 = 2;
@@ -151,6 +164,11 @@ impl Edit {
             put_varint(&mut out, end.log_id);
             put_varint(&mut out, end.end);
             put_varint(&mut out, end.synced_through);
+        }
+        if let Some(evicted) = &self.evicted {
+            put_varint(&mut out, if evicted.to.is_some() { EVICTED } else { EVICTED_ALL });
+            put_varint(&mut out, u64::from(evicted.tree));
+            evicted.to.iter().for_each(|to| put_bytes(&mut out, to));
         }
         for (level, table) in &self.add {
             put_varint(&mut out, ADD);
@@ -201,6 +219,12 @@ impl Edit {
             }
             DROP => self.drop.push((reader.varint_max(LEVELS_MAX)?, number(reader)?)),
             PM => self.pm = Some(PmPairing { generation: number(reader)? }),
+            EVICTED => {
+                let tree = u32::try_from(reader.varint()?).ok()?;
+                let to = reader.bytes().filter(|to| to.len() <= KEY_BYTES_MAX)?;
+                self.evicted = Some(Evicted { tree, to: Some(to.to_vec()) });
+            }
+            EVICTED_ALL => self.evicted = Some(Evicted { tree: u32::try_from(reader.varint()?).ok()?, to: None }),
             _ => return None,
         }
         Some(())

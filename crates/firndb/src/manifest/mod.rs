@@ -10,7 +10,7 @@ mod tests;
 mod version;
 mod write;
 
-pub(crate) use edit::{Edit, PmPairing, TableMeta};
+pub(crate) use edit::{Edit, Evicted, PmPairing, TableMeta};
 pub(crate) use read::read;
 pub(crate) use version::{LogState, Version};
 pub(crate) use write::{ManifestWriter, start};

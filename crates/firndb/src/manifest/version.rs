@@ -6,7 +6,7 @@
 //! 3. `disjoint`: tables of a level below 0 do not overlap, and lie in key order.
 //! 4. `rising`: edit ids and sequence numbers do not fall.
 
-use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
+use super::edit::{Edit, Evicted, FORMAT_VERSION, PmPairing, TableMeta};
 use crate::log::LogEnd;
 use firn_base::SeqNo;
 use std::collections::BTreeMap;
@@ -36,6 +36,8 @@ pub(crate) struct Version {
     /// Tables of each level; level 0 newest first, others by key.
     pub(crate) levels: Vec<Vec<Arc<TableMeta>>>,
     pub(crate) pm: Option<PmPairing>,
+    /// How far level 0 was evicted, the last time.
+    pub(crate) evicted: Option<Evicted>,
 }
 
 impl Version {
@@ -50,6 +52,7 @@ impl Version {
         self.next_file_id = self.next_file_id.max(edit.next_file_id.unwrap_or(0));
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or_default());
         self.pm = edit.pm.or(self.pm);
+        self.evicted = edit.evicted.clone().or(self.evicted.take());
         self.apply_logs(edit)?;
         for &(level, id) in &edit.drop {
             let tables = self.levels.get_mut(level).ok_or("known: a level that is not there")?;
@@ -144,6 +147,7 @@ impl Version {
             add: self.levels.iter().enumerate().flat_map(tables).collect(),
             drop: Vec::new(),
             pm: self.pm,
+            evicted: self.evicted.clone(),
         }
     }
 }

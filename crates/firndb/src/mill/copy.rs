@@ -8,6 +8,7 @@
 //!
 //! A crash anywhere leaves files that no manifest record names; open removes them.
 
+use super::entries::{Held, Two};
 use super::selective::Choice;
 use super::versions::Versions;
 use crate::budget::Budget;
@@ -152,6 +153,31 @@ pub(crate) async fn run(plan: &Plan, around: &Around, snapshots: &[SeqNo], conte
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
         edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), ..edit },
+        ..Made::default()
+    })
+}
+
+/// Runs `plan` with `above` in the place of what comes from above.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn run_above(
+    above: Held,
+    plan: &Plan,
+    around: &Around,
+    snapshots: &[SeqNo],
+    context: &MillContext,
+) -> Result<Made> {
+    let drop = plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect();
+    let below = MergeIter::at_first(inputs(plan, context.stretch_bytes, Cause::Evict)?)?;
+    let reserve_percent = context.reserve_percent(around, plan.level);
+    let output = Output { reserve_percent, ..Output::new(Cause::Evict, true) };
+    let metas = write_tables(Two::new(above, below), snapshots, around.below(plan.level), output, context).await?;
+    Ok(Made {
+        created: metas.iter().map(|meta| meta.id).collect(),
+        bytes_in: plan.input_bytes(),
+        bytes_out: metas.iter().map(TableMeta::bytes).sum(),
+        edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), drop, ..Edit::default() },
         ..Made::default()
     })
 }

@@ -43,7 +43,7 @@ impl<E: Entries> Entries for Until<'_, E> {
 
 /// Entries in memory.
 #[derive(Default)]
-pub(super) struct Held {
+pub(crate) struct Held {
     bytes: Vec<u8>,
     /// Where the key ends and where the value does, which begins there.
     entries: Vec<(usize, usize, Tag)>,
@@ -52,14 +52,19 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn push(&mut self, entry: &impl Entries) {
-        self.bytes.extend_from_slice(entry.key());
+        self.push_parts(entry.key(), entry.tag(), entry.value());
+    }
+
+    /// Takes the next entry.
+    pub(crate) fn push_parts(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
+        self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
-        self.bytes.extend_from_slice(entry.value());
-        self.entries.push((key_end, self.bytes.len(), entry.tag()));
+        self.bytes.extend_from_slice(value);
+        self.entries.push((key_end, self.bytes.len(), tag));
     }
 
     /// Bytes of its keys and values.
-    pub(super) fn byte_size(&self) -> usize {
+    pub(crate) fn byte_size(&self) -> usize {
         self.bytes.len()
     }
 

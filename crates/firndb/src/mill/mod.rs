@@ -7,5 +7,6 @@ mod selective;
 mod versions;
 
 pub(crate) use append::{Piece, SubTask, collect, run_sub_task, sub_tasks};
-pub(crate) use copy::{Around, Below, Made, MillContext, Output, run, write_tables};
+pub(crate) use copy::{Around, Below, Made, MillContext, Output, run, run_above, write_tables};
+pub(crate) use entries::Held;
 pub(crate) use selective::{Choice, Grain};

@@ -18,6 +18,7 @@ use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result};
 use firn_fs::{Lock, OpenMode};
 use firn_pm::Fenced;
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 impl Recovery {
@@ -49,6 +50,7 @@ impl Recovery {
                 run.table()?;
             }
         }
+        part.trees = self.trees.clone();
         part.buffers.push(active.clone());
         part.buffers.extend(self.kept.drain(..).rev());
         part.buffers.iter().for_each(|buffer| self.tables.add_buffer(buffer.capacity_bytes() as u64));
@@ -59,6 +61,7 @@ impl Recovery {
             floor: log_floor,
             name: log_name,
             pm_buffer,
+            values: self.trees.as_ref().map(|trees| trees.values.clone()),
         };
         let commit = Commit::new(log, active, self.last_seqno, self.options.limits.group_bytes);
         Ok(self.assemble(lock, commit, manifest, part, logs))
@@ -111,9 +114,11 @@ impl Recovery {
     /// Removes files that the manifest does not name. Failing to is no reason not to open.
     fn sweep(&self, manifest: &ManifestWriter) {
         let version = manifest.version();
+        let uses = self.trees.as_ref().map(|trees| trees.values.uses()).unwrap_or_default();
+        let pointed_to: HashSet<u64> = uses.iter().filter(|used| used.entries > 0).map(|used| used.log_id).collect();
         let named = |name: &str| match files::parse(name) {
             FileName::Table(id) => version.levels.iter().flatten().any(|table| table.id == id),
-            FileName::Log(id) => version.logs.contains_key(&id),
+            FileName::Log(id) => version.logs.contains_key(&id) || pointed_to.contains(&id),
             FileName::Manifest(id) => id == manifest.id(),
             FileName::CurrentNew => false,
             _ => true,

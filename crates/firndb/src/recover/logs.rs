@@ -28,6 +28,11 @@ impl Recovery {
                 torn.get_or_insert(log_id);
                 continue;
             };
+            if self.trees.is_some() {
+                // Pointers name a buffer's log.
+                self.end_buffer()?;
+                self.replaying = log_id;
+            }
             if let Some(torn) = torn {
                 while replay.next(|_| Ok(()))? {}
                 if replay.synced_through() > 0 {
@@ -39,6 +44,7 @@ impl Recovery {
             }
             while replay.next(|entry| self.replay_entry(&entry))? {}
             let End { at, torn: is_torn } = replay.end(sealed.map_or(0, |end| end.synced_through))?;
+            self.settle_log(log_id, &replay, at)?;
             let cut =
                 sealed.map_or(is_torn && self.version.logs.range(log_id + 1..).next().is_some(), |end| at < end.end);
             if cut {
@@ -100,8 +106,11 @@ impl Recovery {
         let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
         loop {
             let capacity = self.budget.write_buffer_bytes.max(bytes);
-            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, 0)));
+            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, self.replaying)));
             if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
+                if self.trees.is_some() {
+                    ticket.note_log_offsets(replayed.address.offset);
+                }
                 ticket.link(seqno);
                 self.last_seqno = self.last_seqno.max(seqno);
                 self.report.replayed_entries += 1;
@@ -117,6 +126,9 @@ impl Recovery {
         if self.read_only {
             self.kept.push(buffer);
             return Ok(());
+        }
+        if self.trees.is_some() {
+            return self.insert_replayed(&buffer);
         }
         let merge = MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?;
         let output = Output::new(Cause::Flush, false);

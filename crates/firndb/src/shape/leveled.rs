@@ -9,6 +9,7 @@ use crate::plan::{How, Plan, Reason};
 use crate::rows;
 use crate::sst_run::SstRun;
 use crate::state::{Level, Part, ReadState};
+use crate::tier::Trees;
 use firn_base::{Limits, SeqNo};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,6 +33,10 @@ pub(crate) struct Facts<'a> {
     pub(crate) appends: bool,
     /// The most dead bytes per live byte.
     pub(crate) dead_share_max: f64,
+    /// Whether an eviction is running; when one is due; bytes of values that it takes.
+    pub(crate) evicting: bool,
+    pub(crate) evict_share: f64,
+    pub(crate) chunk_bytes: u64,
 }
 
 /// How far behind compaction is.
@@ -54,7 +59,8 @@ pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let parts = || state.parts.iter().enumerate();
     parts()
-        .find_map(|(i, part)| pick_flush(i, part, facts))
+        .find_map(|(i, part)| pick_eviction(i, part, facts))
+        .or_else(|| parts().find_map(|(i, part)| pick_flush(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_size(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_seeks(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_space(i, part, facts)))
@@ -80,11 +86,34 @@ fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
             .sum::<u64>()
 }
 
+/// The first leaves of the immutable tree with what they overlap in level 1; the mutable tree becomes it if there is
+/// none.
+fn pick_eviction(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
+    let chunk = trees.chunk_if_due(facts.evict_share, facts.chunk_bytes)?;
+    // Tables of level 0 are older than the trees, and are searched before level 1.
+    if part.levels.first().is_some_and(|level| !level.runs.is_empty()) {
+        return pick_level0(i, part, facts);
+    }
+    let (smallest, largest) = (chunk.from(), chunk.to());
+    let below = &part.levels.get(1)?.runs;
+    let meets = |run: &&Arc<SstRun>| {
+        run.meta.largest.as_slice() >= smallest && largest.is_none_or(|to| run.meta.smallest.as_slice() < to)
+    };
+    let tables: Vec<(usize, Arc<SstRun>)> = below.iter().filter(meets).map(|run| (1, run.clone())).collect();
+    if tables.iter().any(|(_, run)| facts.busy.contains(&run.meta.id)) {
+        return None;
+    }
+    Some(Plan { part: i, buffer: None, chunk: Some(chunk), tables, level: 1, how: How::Copy, reason: Reason::Evict })
+}
+
 fn pick_flush(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    let buffer = part.flushable(facts.visible).filter(|_| !facts.flushing)?;
+    let has_room = part.trees.as_ref().is_none_or(Trees::has_room);
+    let buffer = part.flushable(facts.visible).filter(|_| !facts.flushing && has_room)?;
     Some(Plan {
         part: i,
         buffer: Some(buffer.clone()),
+        chunk: None,
         tables: Vec::new(),
         level: 0,
         how: How::Copy,
@@ -152,7 +181,7 @@ fn pick_by_space(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
         .filter(|(level, run)| *level > 0 && run.meta.dead_bytes > 0 && !facts.busy.contains(&run.meta.id))
         .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
     let tables = vec![(level, run.clone())];
-    Some(Plan { part: i, buffer: None, tables, level, how: How::Copy, reason: Reason::Space })
+    Some(Plan { part: i, buffer: None, chunk: None, tables, level, how: How::Copy, reason: Reason::Space })
 }
 
 /// Compacts what of `level` meets the keys from `smallest` to `largest`: one table at a time below level 0.
@@ -211,5 +240,5 @@ fn plan_for(
         .map(|run| (level, run.clone()))
         .chain(overlapping.iter().map(|run| (level + 1, run.clone())))
         .collect();
-    Some(Plan { part: i, buffer: None, tables, level: level + 1, how, reason })
+    Some(Plan { part: i, buffer: None, chunk: None, tables, level: level + 1, how, reason })
 }

@@ -50,7 +50,18 @@ fn choose(state: &ReadState, busy: &[u64], seek: Option<(usize, u64)>) -> Option
 }
 
 fn facts<'a>(limits: &'a Limits, busy: &'a HashSet<u64>, seek: Option<(usize, u64)>) -> Facts<'a> {
-    Facts { limits, busy, flushing: false, visible: SeqNo(0), seek, appends: false, dead_share_max: 0.2 }
+    Facts {
+        limits,
+        busy,
+        flushing: false,
+        visible: SeqNo(0),
+        seek,
+        appends: false,
+        dead_share_max: 0.2,
+        evicting: false,
+        evict_share: 1.0,
+        chunk_bytes: 0,
+    }
 }
 
 fn ids(plan: &Plan) -> Vec<(usize, u64)> {

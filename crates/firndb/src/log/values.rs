@@ -1,0 +1,161 @@
+//! Values that lie in logs, where level 0 points to them in profile `lab`: read from there, cached, and counted by log,
+//! so that a log goes when nothing points into it any more.
+//!
+//! 1. What a log's values are is decided when they are written; a pointer into a log is counted from before the state
+//!    that has it is seen until after no state does. So a log that counts none is read by nobody.
+//! 2. Only what the log's file has is read: a flush drains the log's buffer before it makes pointers.
+//!
+//! Thread safety: `Send + Sync`; readers share a lock around which logs there are.
+
+use super::ValueAddress;
+use super::layout::{VALUE_HEADER_BYTES, check_value, damaged, read_value};
+use crate::files::Files;
+use firn_base::Result;
+use firn_base::count::{Cause, IoCounters};
+use firn_base::sync::{AtomicU64, Mutex, Ordering};
+use firn_fs::{File, IoBuf, OpenMode};
+use firn_table::{BlockCache, Value};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+thread_local! {
+    /// Where a value is read before it is checked.
+    static SCRATCH: RefCell<IoBuf> = RefCell::new(IoBuf::default());
+}
+
+/// Reads in flight at a time.
+const READS_MAX: usize = 64;
+
+/// The logs that level 0 points into.
+pub(crate) struct ValueLogs {
+    files: Arc<Files>,
+    counters: Arc<IoCounters>,
+    cache: Arc<BlockCache>,
+    mode: OpenMode,
+    logs: Mutex<BTreeMap<u64, Arc<ValueLog>>>,
+}
+
+/// One of them.
+#[derive(Default)]
+struct ValueLog {
+    file: OnceLock<Arc<dyn File>>,
+    entries: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// How much of a log is pointed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogUse {
+    pub(crate) log_id: u64,
+    pub(crate) entries: u64,
+    /// Bytes of values, without their headers.
+    pub(crate) bytes: u64,
+}
+
+impl ValueLogs {
+    pub(crate) fn new(files: Arc<Files>, counters: Arc<IoCounters>, cache: Arc<BlockCache>, direct: bool) -> ValueLogs {
+        let mode = if direct { OpenMode::ReadDirect } else { OpenMode::Read };
+        ValueLogs { files, counters, cache, mode, logs: Mutex::default() }
+    }
+
+    fn log(&self, log_id: u64) -> Arc<ValueLog> {
+        self.logs.lock().entry(log_id).or_default().clone()
+    }
+
+    /// Counts a pointer.
+    pub(crate) fn add(&self, at: ValueAddress) {
+        let log = self.log(at.log_id);
+        log.entries.fetch_add(1, Ordering::AcqRel);
+        log.bytes.fetch_add(u64::from(at.len), Ordering::AcqRel);
+    }
+
+    /// Takes a pointer from the count.
+    pub(crate) fn remove(&self, at: ValueAddress) {
+        let log = self.log(at.log_id);
+        log.entries.fetch_sub(1, Ordering::AcqRel);
+        log.bytes.fetch_sub(u64::from(at.len), Ordering::AcqRel);
+    }
+
+    /// What is pointed to, oldest log first.
+    pub(crate) fn uses(&self) -> Vec<LogUse> {
+        let logs = self.logs.lock();
+        let used = |(&log_id, log): (&u64, &Arc<ValueLog>)| LogUse {
+            log_id,
+            entries: log.entries.load(Ordering::Acquire),
+            bytes: log.bytes.load(Ordering::Acquire),
+        };
+        logs.iter().map(used).collect()
+    }
+
+    /// Lets go of the logs below `floor` that nothing points into, and says which.
+    pub(crate) fn take_unused(&self, floor: u64) -> Vec<u64> {
+        let mut logs = self.logs.lock();
+        let unused = |(id, log): (&u64, &Arc<ValueLog>)| (log.entries.load(Ordering::Acquire) == 0).then_some(*id);
+        let ids: Vec<u64> = logs.range(..floor).filter_map(unused).collect();
+        ids.iter().for_each(|id| drop(logs.remove(id)));
+        ids
+    }
+
+    /// The value at `at`.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io`, naming the log.
+    pub(crate) fn get(&self, at: ValueAddress) -> Result<Value> {
+        if let Some(value) = self.cache.get_value(at.log_id, at.offset) {
+            return Ok(value);
+        }
+        let log = self.log(at.log_id);
+        let file = self.open(&log, at.log_id)?;
+        SCRATCH.with_borrow_mut(|scratch| {
+            let value = read_value(&**file, at, scratch)?;
+            self.counters.read(Cause::UserRead, value.len());
+            Ok(self.cache.insert_value(at.log_id, at.offset, value))
+        })
+    }
+
+    /// The values at `places`, an empty one for each `None`; read in the order of the logs, many at the same time. They
+    /// are not kept.
+    ///
+    /// # Errors
+    /// As [`ValueLogs::get`].
+    pub(crate) fn get_many(&self, places: impl Iterator<Item = Option<ValueAddress>>) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        let mut wanted: Vec<(ValueAddress, usize)> = Vec::new();
+        for (i, place) in places.enumerate() {
+            values.push(Value::owned(Vec::new()));
+            wanted.extend(place.map(|at| (at, i)));
+        }
+        wanted.sort_unstable_by_key(|(at, _)| (at.log_id, at.offset));
+        for some in wanted.chunks(READS_MAX) {
+            let mut reads = Vec::with_capacity(some.len());
+            for (at, i) in some {
+                let log = self.log(at.log_id);
+                let file = self.open(&log, at.log_id)?.clone();
+                let len = VALUE_HEADER_BYTES + at.len as usize;
+                self.counters.read(Cause::Evict, len);
+                reads.push((*at, *i, file.submit_read(at.offset, len, IoBuf::default()), file));
+            }
+            for (at, i, pending, file) in reads {
+                let buf = pending.wait()?;
+                let value = check_value(buf.bytes(), at.len).ok_or_else(|| damaged(&*file, at))?;
+                values[i] = Value::owned(value.to_vec());
+            }
+        }
+        Ok(values)
+    }
+
+    /// Bytes of a value, in the mean.
+    pub(crate) fn mean_bytes(&self) -> u64 {
+        let (entries, bytes) = self.uses().iter().fold((0, 0), |sum, used| (sum.0 + used.entries, sum.1 + used.bytes));
+        bytes / entries.max(1)
+    }
+
+    fn open<'a>(&self, log: &'a ValueLog, log_id: u64) -> Result<&'a Arc<dyn File>> {
+        if let Some(file) = log.file.get() {
+            return Ok(file);
+        }
+        let file = self.files.fs.open(&self.files.log(log_id), self.mode)?;
+        Ok(log.file.get_or_init(|| file))
+    }
+}

@@ -1,0 +1,50 @@
+//! A part of the immutable tree that is evicted at a time (LAB-DB, 3.2, Fig. 8): leaves from the left, whose values
+//! come to about a write buffer.
+
+use super::view::Trees;
+use firn_table::pm_btree::View;
+use std::sync::Arc;
+
+/// Which keys, and the tree that they are in.
+#[derive(Debug, Clone)]
+pub(crate) struct Chunk {
+    pub(crate) view: Arc<View>,
+    /// The tree is still the mutable one.
+    pub(crate) rotates: bool,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl Chunk {
+    /// No key is below.
+    pub(crate) fn from(&self) -> &[u8] {
+        &self.from
+    }
+
+    /// All keys are below; `None` if it has the tree's last.
+    pub(crate) fn to(&self) -> Option<&[u8]> {
+        self.to.as_deref()
+    }
+}
+
+/// The share of the memory in use up to which buffers are flushed: the rest is for leaves that replace others.
+const FLUSH_SHARE_MAX: f64 = 0.85;
+
+impl Trees {
+    /// Whether a flush may begin or go on.
+    pub(crate) fn has_room(&self) -> bool {
+        self.store.usage().share() < FLUSH_SHARE_MAX
+    }
+
+    /// What is to be evicted next, if more than `share` of the memory is used: values of about `bytes`.
+    pub(crate) fn chunk_if_due(&self, share: f64, bytes: u64) -> Option<Chunk> {
+        if self.store.usage().share() < share {
+            return None;
+        }
+        let rotates = self.immutable.is_none();
+        let view = self.immutable.as_ref().unwrap_or(&self.mutable);
+        let entries_max = bytes / self.values.mean_bytes().max(1);
+        let (from, to) = view.first_leaves(entries_max)?;
+        Some(Chunk { view: view.clone(), rotates, from, to })
+    }
+}

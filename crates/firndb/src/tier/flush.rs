@@ -1,0 +1,227 @@
+//! A write buffer into the mutable tree (LAB-DB, 3.2, Fig. 7):
+//!
+//! 1. what the log has of it goes to the log's file, durably: its values are read there from now on, and its keys will
+//!    not be replayed;
+//! 2. step by step through its keys: count the pointers, put them into the tree, swap in the new view. The buffer stays
+//!    in the state, so an entry may be in both, with one number;
+//! 3. one manifest record moves the log's floor, and the buffer goes.
+//!
+//! A crash in between leaves some keys' entries in the tree; replay brings all of them again, with the same numbers.
+
+use super::side::Version;
+use super::view::Trees;
+use crate::background::Dead;
+use crate::buffer::{Buffer, BufferIter};
+use crate::db::Inner;
+use crate::manifest::Edit;
+use firn_base::key::Kind;
+use firn_base::sync::Ordering;
+use firn_base::{Error, Result, SeqNo, Tag};
+use firn_table::pm_btree::{Entry, Place, ValueAddress, View};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Entries of one step, in the worst case each of a leaf of its own: a step needs the space of its leaves twice.
+fn step_entries(trees: &Trees) -> usize {
+    const LEAST: u64 = 16;
+    const MOST: u64 = 4096;
+    (trees.store.leaves_max() / 8).clamp(LEAST, MOST) as usize
+}
+
+/// The newest versions of some keys that follow each other, and the older ones of the same keys.
+#[derive(Default)]
+struct Batch {
+    keys: Vec<u8>,
+    newest: Vec<(Range<usize>, Tag, Option<ValueAddress>)>,
+    older: Vec<Version>,
+}
+
+impl Batch {
+    /// Takes the next `keys_max` keys of `iter`, all versions of each.
+    fn take(iter: &mut BufferIter, keys_max: usize) -> Batch {
+        let mut batch = Batch::default();
+        while iter.valid() {
+            let tag = iter.tag();
+            let (tag, address) = match tag.kind() {
+                Some(Kind::Put) => (Tag::new(tag.seqno(), Kind::Pointer), Some(iter.address())),
+                _ => (tag, None),
+            };
+            match batch.newest.last() {
+                Some((key, newer, _)) if batch.keys[key.clone()] == *iter.key() => {
+                    let newer = batch.older.last().filter(|v| *v.key == *iter.key()).map_or(*newer, |v| v.tag);
+                    batch.older.push(Version { key: iter.key().into(), tag, address, until: newer.seqno() });
+                }
+                _ if batch.newest.len() == keys_max => break,
+                _ => {
+                    let start = batch.keys.len();
+                    batch.keys.extend_from_slice(iter.key());
+                    batch.newest.push((start..batch.keys.len(), tag, address));
+                }
+            }
+            iter.next();
+        }
+        batch
+    }
+
+    fn entries(&self) -> Vec<Entry<'_>> {
+        let entry = |(key, tag, address): &(Range<usize>, Tag, Option<ValueAddress>)| Entry {
+            key: &self.keys[key.clone()],
+            tag: *tag,
+            address: *address,
+        };
+        self.newest.iter().map(entry).collect()
+    }
+}
+
+impl Trees {
+    /// Puts a replayed buffer into the mutable tree. REQUIRES: nobody reads yet.
+    pub(crate) fn insert_replayed(&mut self, buffer: &Arc<Buffer>) -> Result<()> {
+        let mut iter = buffer.iter();
+        iter.first();
+        while iter.valid() {
+            let batch = Batch::take(&mut iter, step_entries(self));
+            let entries = batch.entries();
+            entries.iter().filter_map(|entry| entry.address).for_each(|at| self.values.add(at));
+            let mut lost = Vec::new();
+            let tree = self.store.trees().mutable;
+            let inserted = self.store.insert(tree, &self.mutable, &entries, &mut |loser| lost.extend(loser.address))?;
+            lost.into_iter().for_each(|at| self.values.remove(at));
+            self.store.release(&inserted.replaced);
+            self.mutable = Arc::new(inserted.view);
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Flushes the part's oldest buffer, which `buffer` is. False if it stopped for want of room: an eviction makes
+    /// some, then it begins again, and finds in the tree what it had put there.
+    pub(crate) fn flush_to_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {
+        let floor = self.log_behind(part, buffer).ok_or_else(|| Error::invalid("the active buffer is not flushed"))?;
+        self.drain_log_of(buffer, floor)?;
+        let mut iter = buffer.iter();
+        iter.first();
+        let keys_max = step_entries(&self.trees(part)?);
+        while iter.valid() {
+            let batch = Batch::take(&mut iter, keys_max);
+            self.flush_step(part, batch)?;
+            self.release_trees(part);
+            if !self.trees(part)?.has_room() && iter.valid() {
+                return Ok(false);
+            }
+        }
+        self.end_flush(part, buffer, floor)?;
+        Ok(true)
+    }
+
+    /// Puts what the log has of `buffer` into the log's file.
+    fn drain_log_of(&self, buffer: &Arc<Buffer>, next: u64) -> Result<()> {
+        let Some(pm_buffer) = &self.logs.pm_buffer else { return Ok(()) };
+        self.commit.with_log(|log| {
+            // Nothing was written since it was frozen.
+            if log.log_id() == buffer.log_id {
+                self.rotate_log(log, next)?
+            }
+            self.record_log_end()
+        })?;
+        pm_buffer.drain_full().map(drop)
+    }
+
+    fn flush_step(&self, part: usize, mut batch: Batch) -> Result<()> {
+        let _changing = self.jobs.releases.changing.lock();
+        let trees = self.trees(part)?;
+        let snapshots = self.readers.snapshots.list(&self.commit.visible);
+        let mut older = std::mem::take(&mut batch.older);
+        let entries = batch.entries();
+        let pointers = || entries.iter().filter_map(|entry| entry.address);
+        // Before any state has them.
+        pointers().for_each(|at| trees.values.add(at));
+        older.iter().filter_map(|version| version.address).for_each(|at| trees.values.add(at));
+        let mut again = Vec::new();
+        let inserted = trees.store.insert(trees.store.trees().mutable, &trees.mutable, &entries, &mut |loser| {
+            let newer = entries.binary_search_by(|entry| entry.key.cmp(loser.key)).map(|at| entries[at].tag);
+            match newer {
+                // A replayed log brings again what is there.
+                Ok(newer) if newer == loser.tag => again.extend(loser.address),
+                newer => {
+                    let until = newer.map_or(SeqNo::MAX, |newer| newer.seqno().max(loser.tag.seqno()));
+                    let (key, tag, address) = (loser.key.into(), loser.tag, loser.address);
+                    older.push(Version { key, tag, address, until });
+                }
+            }
+        });
+        let inserted = match inserted {
+            Ok(inserted) => inserted,
+            Err(error) => {
+                pointers().for_each(|at| trees.values.remove(at));
+                older.iter().filter_map(|version| version.address).for_each(|at| trees.values.remove(at));
+                return Err(error);
+            }
+        };
+        let (side, gone) = trees.side.with(older, &snapshots);
+        let next = Trees { mutable: Arc::new(inserted.view), side: Arc::new(side), ..trees.clone() };
+        let pointers = gone.into_iter().filter_map(|version| version.address).chain(again).collect();
+        self.swap_trees(part, next, trees.mutable, inserted.replaced, pointers);
+        Ok(())
+    }
+
+    /// Level 0 as it is now.
+    pub(super) fn trees(&self, part: usize) -> Result<Trees> {
+        self.state.load().parts[part].trees.clone().ok_or_else(|| Error::invalid("this profile has no trees"))
+    }
+
+    /// Makes `next` level 0. `places` and `pointers` are what it does not have of `before`.
+    pub(super) fn swap_trees(
+        &self,
+        part: usize,
+        next: Trees,
+        before: Arc<View>,
+        places: Vec<Place>,
+        pointers: Vec<ValueAddress>,
+    ) {
+        self.state.rcu(|state| {
+            let mut changed = (*state.parts[part]).clone();
+            changed.trees = Some(next.clone());
+            state.with_part(part, changed)
+        });
+        self.jobs.releases.push(before, places, pointers);
+    }
+
+    /// Lets go of leaves and pointers that no reader can reach, and of the logs that nothing points into then.
+    pub(crate) fn release_trees(&self, part: usize) -> bool {
+        let Some(trees) = self.state.load().parts[part].trees.clone() else { return false };
+        let any = self.jobs.releases.run(&trees);
+        if any {
+            let unused = trees.values.take_unused(self.logs.floor.load(Ordering::Acquire));
+            self.bury(unused.into_iter().map(Dead::Log));
+        }
+        any
+    }
+
+    fn end_flush(&self, part: usize, buffer: &Arc<Buffer>, floor: u64) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let before: Vec<u64> = manifest.version().logs.keys().copied().collect();
+        let edit = Edit {
+            log_floor: Some(floor),
+            last_seqno: buffer.frozen_at(),
+            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
+            ..Edit::default()
+        };
+        manifest.append(edit, true, || self.next_file_id())?;
+        self.state.rcu(|state| {
+            let mut changed = (*state.parts[part]).clone();
+            changed.buffers.retain(|other| !Arc::ptr_eq(other, buffer));
+            state.with_part(part, changed)
+        });
+        drop(manifest);
+        self.logs.floor.store(floor, Ordering::Release);
+        let trees = self.trees(part)?;
+        let unused = trees.values.take_unused(floor);
+        let pointed: Vec<u64> = trees.values.uses().into_iter().map(|used| used.log_id).collect();
+        // Logs without any value were never counted.
+        let empty = before.into_iter().filter(|id| *id < floor && !pointed.contains(id) && !unused.contains(id));
+        let logs: Vec<Dead> = empty.chain(unused.iter().copied()).map(Dead::Log).collect();
+        self.bury(logs.into_iter().chain([Dead::Buffer(buffer.clone())]));
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! A cursor over one tree or over the side table, in internal key order. The value is read when it is asked for.
+
+use super::side::Side;
+use super::view::{Trees, as_put};
+use crate::log::ValueLogs;
+use firn_base::{Result, Tag};
+use firn_table::Value;
+use firn_table::pm_btree::{TreeIter, ValueAddress, View};
+use std::sync::Arc;
+
+/// A position in level 0, or none.
+pub(crate) struct TierIter {
+    source: Source,
+    values: Arc<ValueLogs>,
+    value: Option<Value>,
+}
+
+enum Source {
+    Tree(TreeIter),
+    Side { side: Arc<Side>, at: usize },
+}
+
+impl TierIter {
+    /// One cursor for each part of `trees`.
+    pub(crate) fn all(trees: &Trees) -> impl Iterator<Item = TierIter> {
+        let tree = |view: &Arc<View>| Source::Tree(TreeIter::new(trees.store.clone(), (**view).clone()));
+        let side = Source::Side { side: trees.side.clone(), at: usize::MAX };
+        let beside = (!trees.side.versions().is_empty()).then_some(side);
+        let sources = std::iter::once(tree(&trees.mutable)).chain(beside).chain(trees.immutable.as_ref().map(tree));
+        sources.map(|source| TierIter { source, values: trees.values.clone(), value: None })
+    }
+
+    fn entry(&self) -> Option<(&[u8], Tag, Option<ValueAddress>)> {
+        match &self.source {
+            Source::Tree(iter) => iter.entry().map(|entry| (entry.key, as_put(entry.tag), entry.address)),
+            Source::Side { side, at } => {
+                side.versions().get(*at).map(|version| (&*version.key, as_put(version.tag), version.address))
+            }
+        }
+    }
+
+    pub(crate) fn valid(&self) -> bool {
+        self.entry().is_some()
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.entry().map_or(&[], |(key, ..)| key)
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        self.entry().map_or(Tag(0), |(_, tag, _)| tag)
+    }
+
+    /// The value under the cursor. REQUIRES: `load`.
+    pub(crate) fn value(&self) -> &[u8] {
+        self.value.as_deref().unwrap_or_default()
+    }
+
+    /// Reads the value under the cursor.
+    pub(crate) fn load(&mut self) -> Result<()> {
+        if let (None, Some((_, _, Some(address)))) = (&self.value, self.entry()) {
+            self.value = Some(self.values.get(address)?);
+        }
+        Ok(())
+    }
+
+    /// Reads the value under the cursor from its log, whatever is cached.
+    pub(crate) fn check_value(&self) -> Result<()> {
+        let address = self.entry().and_then(|(_, _, address)| address);
+        address.map_or(Ok(()), |address| self.values.get_many(std::iter::once(Some(address))).map(drop))
+    }
+
+    pub(crate) fn first(&mut self) -> Result<()> {
+        self.value = None;
+        match &mut self.source {
+            Source::Tree(iter) => iter.first(),
+            Source::Side { at, .. } => {
+                *at = 0;
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn last(&mut self) -> Result<()> {
+        self.value = None;
+        match &mut self.source {
+            Source::Tree(iter) => iter.last(),
+            Source::Side { side, at } => {
+                *at = side.versions().len().wrapping_sub(1);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Result<()> {
+        self.value = None;
+        match &mut self.source {
+            Source::Tree(iter) => iter.next(),
+            Source::Side { at, .. } => {
+                *at = at.saturating_add(1);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn prev(&mut self) -> Result<()> {
+        self.value = None;
+        match &mut self.source {
+            Source::Tree(iter) => iter.prev(),
+            Source::Side { at, .. } => {
+                *at = at.wrapping_sub(1);
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes to the first entry at or behind (key, tag).
+    pub(crate) fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        self.value = None;
+        match &mut self.source {
+            Source::Tree(iter) => {
+                iter.seek(key)?;
+                // A tree has one entry of a key; a newer one lies in front.
+                match iter.entry().is_some_and(|entry| entry.key == key && as_put(entry.tag) > tag) {
+                    true => iter.next(),
+                    false => Ok(()),
+                }
+            }
+            Source::Side { side, at } => {
+                *at = side.seek(key, tag);
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes to the last entry in front of (key, tag).
+    pub(crate) fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        self.value = None;
+        match &mut self.source {
+            Source::Tree(iter) => {
+                iter.seek_for_prev(key)?;
+                match iter.entry().is_some_and(|entry| entry.key == key && as_put(entry.tag) <= tag) {
+                    true => iter.prev(),
+                    false => Ok(()),
+                }
+            }
+            Source::Side { side, at } => {
+                *at = side.seek(key, tag).wrapping_sub(1);
+                Ok(())
+            }
+        }
+    }
+}

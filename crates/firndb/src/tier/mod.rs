@@ -1,0 +1,15 @@
+//! Level 0 of profile `lab`: a pair of B+ trees in persistent memory over the log's values (LAB-DB, ACM TOS 2024). The
+//! design and its reasons are in `docs/tier_btree.md`, the trees themselves in `firn_table::pm_btree`.
+
+mod chunk;
+mod evict;
+mod flush;
+mod iter;
+mod release;
+mod side;
+mod view;
+
+pub(crate) use chunk::Chunk;
+pub(crate) use iter::TierIter;
+pub(crate) use release::Releases;
+pub(crate) use view::Trees;

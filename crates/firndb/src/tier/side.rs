@@ -1,0 +1,93 @@
+//! Versions that were replaced in a tree while a snapshot sees them. Snapshots die with the process, so DRAM serves.
+
+use firn_base::{SeqNo, Tag};
+use firn_table::pm_btree::ValueAddress;
+
+/// A replaced version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) tag: Tag,
+    pub(crate) address: Option<ValueAddress>,
+    /// The number of the version that replaced it.
+    pub(crate) until: SeqNo,
+}
+
+impl Version {
+    /// Whether one of `snapshots`, ascending, sees it.
+    pub(crate) fn is_seen(&self, snapshots: &[SeqNo]) -> bool {
+        let at = snapshots.partition_point(|&snapshot| snapshot < self.tag.seqno());
+        snapshots.get(at).is_some_and(|&snapshot| snapshot < self.until)
+    }
+}
+
+/// The versions, by key and then the newest first.
+#[derive(Debug, Default)]
+pub(crate) struct Side {
+    versions: Vec<Version>,
+}
+
+impl Side {
+    pub(crate) fn versions(&self) -> &[Version] {
+        &self.versions
+    }
+
+    /// Where what is at or behind (key, tag) begins.
+    pub(super) fn seek(&self, key: &[u8], tag: Tag) -> usize {
+        self.versions.partition_point(|version| (&*version.key, tag) < (key, version.tag))
+    }
+
+    /// The newest version of `key` that is not above `seqno`.
+    pub(crate) fn newest(&self, key: &[u8], seqno: SeqNo) -> Option<(Tag, Option<ValueAddress>)> {
+        let version = self.versions.get(self.seek(key, Tag::seek(seqno)))?;
+        (*version.key == *key).then_some((version.tag, version.address))
+    }
+
+    /// The versions of `key` that are older than `tag`.
+    pub(crate) fn older(&self, key: &[u8], tag: Tag) -> &[Version] {
+        let from = self.versions.partition_point(|v| (&*v.key, tag.seqno()) < (key, v.tag.seqno().max(tag.seqno())));
+        let from =
+            from + self.versions[from..].iter().take_while(|v| *v.key == *key && v.tag.seqno() >= tag.seqno()).count();
+        let len = self.versions[from..].iter().take_while(|v| *v.key == *key).count();
+        &self.versions[from..from + len]
+    }
+
+    /// Without `gone`, which of them were there.
+    pub(crate) fn without(&self, gone: &[Version]) -> (Side, Vec<Version>) {
+        let (removed, versions) = self.versions.iter().cloned().partition(|version| gone.contains(version));
+        (Side { versions }, removed)
+    }
+
+    /// With `added`, without those of either that none of `snapshots` sees, which are handed out.
+    pub(crate) fn with(&self, added: Vec<Version>, snapshots: &[SeqNo]) -> (Side, Vec<Version>) {
+        let all = self.versions.iter().cloned().chain(added);
+        let (mut versions, gone): (Vec<Version>, Vec<Version>) = all.partition(|version| version.is_seen(snapshots));
+        versions.sort_by(|a, b| firn_base::key::compare(&a.key, a.tag, &b.key, b.tag));
+        (Side { versions }, gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::key::Kind;
+
+    fn version(key: &[u8], seqno: u64, until: u64) -> Version {
+        Version { key: key.into(), tag: Tag::new(SeqNo(seqno), Kind::Delete), address: None, until: SeqNo(until) }
+    }
+
+    #[test]
+    fn keeps_what_a_snapshot_sees_and_finds_the_newest() {
+        let added = vec![version(b"b", 3, 9), version(b"a", 5, 7), version(b"b", 9, 12), version(b"b", 1, 3)];
+        let (side, gone) = Side::default().with(added, &[SeqNo(4), SeqNo(10), SeqNo(20)]);
+        assert_eq!(gone, [version(b"a", 5, 7), version(b"b", 1, 3)]);
+        let newest = |key: &[u8], at| side.newest(key, SeqNo(at)).map(|(tag, _)| tag.seqno().0);
+        assert_eq!(
+            [newest(b"b", 4), newest(b"b", 8), newest(b"b", 9), newest(b"b", 99)],
+            [Some(3), Some(3), Some(9), Some(9)]
+        );
+        assert_eq!([newest(b"b", 2), newest(b"a", 6), newest(b"c", 9)], [None; 3]);
+        let (later, gone) = side.with(Vec::new(), &[SeqNo(10)]);
+        assert_eq!((later.versions(), gone.len()), (&[version(b"b", 9, 12)][..], 1));
+    }
+}

@@ -1,0 +1,90 @@
+//! Level 0 as readers see it: both trees and the side table at one moment.
+//!
+//! 1. It never changes; a flush or an eviction swaps another one into the read state.
+//! 2. What a reader at a read point sees of a key here is the newest entry of all three that is not above that point.
+//!    The mutable tree's is newer than what the others have of its key; the side table's may be older than the
+//!    immutable tree's, as it may be from before the trees changed places.
+
+use super::iter::TierIter;
+use super::side::Side;
+use crate::log::ValueLogs;
+use crate::verify::VerifyReport;
+use firn_base::key::Kind;
+use firn_base::{Result, SeqNo, Tag};
+use firn_table::Value;
+use firn_table::pm_btree::{TreeStore, ValueAddress, View};
+use std::sync::Arc;
+
+/// The trees and what goes with them.
+#[derive(Clone)]
+pub(crate) struct Trees {
+    pub(crate) store: Arc<TreeStore>,
+    pub(crate) values: Arc<ValueLogs>,
+    pub(crate) mutable: Arc<View>,
+    pub(crate) immutable: Option<Arc<View>>,
+    pub(crate) side: Arc<Side>,
+}
+
+impl Trees {
+    /// The newest entry of `key` that is not above `seqno`, as other runs have it.
+    pub(crate) fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
+        match self.find(key, seqno)? {
+            None => Ok(None),
+            Some((tag, None)) => Ok(Some((tag, Value::owned(Vec::new())))),
+            Some((tag, Some(address))) => Ok(Some((as_put(tag), self.values.get(address)?))),
+        }
+    }
+
+    fn find(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Option<ValueAddress>)>> {
+        let visible = |entry: &(Tag, Option<ValueAddress>)| entry.0.seqno() <= seqno;
+        if let Some(found) = self.store.get(&self.mutable, key)?.filter(visible) {
+            return Ok(Some(found));
+        }
+        let beside = self.side.newest(key, seqno);
+        let below = match &self.immutable {
+            Some(view) => self.store.get(view, key)?.filter(visible),
+            None => None,
+        };
+        Ok(beside.into_iter().chain(below).max_by_key(|(tag, _)| *tag))
+    }
+}
+
+/// The tag that a pointer has where its value is in place.
+pub(super) fn as_put(tag: Tag) -> Tag {
+    match tag.kind() {
+        Some(Kind::Pointer) => Tag::new(tag.seqno(), Kind::Put),
+        _ => tag,
+    }
+}
+
+impl std::fmt::Debug for Trees {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let entries = |view: &Arc<View>| view.entries();
+        let (mutable, immutable) = (entries(&self.mutable), self.immutable.as_ref().map(entries));
+        f.debug_struct("Trees").field("mutable", &mutable).field("immutable", &immutable).finish_non_exhaustive()
+    }
+}
+
+impl Trees {
+    /// Reads every leaf and every value that one points to.
+    pub(crate) fn verify(&self, report: &mut VerifyReport) -> Result<()> {
+        for view in std::iter::once(&self.mutable).chain(&self.immutable) {
+            let mut found = None;
+            let checked = self.store.verify(view, &mut |error| {
+                found.get_or_insert(error);
+            });
+            found.map_or(Ok(()), Err)?;
+            report.entries += checked.entries;
+            report.bytes += checked.leaf_bytes;
+        }
+        for iter in TierIter::all(self) {
+            let mut iter = iter;
+            iter.first()?;
+            while iter.valid() {
+                iter.check_value()?;
+                iter.next()?;
+            }
+        }
+        Ok(())
+    }
+}
