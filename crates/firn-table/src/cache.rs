@@ -9,8 +9,8 @@ use crate::value::Value;
 use firn_base::Tag;
 use firn_base::count::Counter;
 use firn_base::seed::mix;
-use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -23,6 +23,12 @@ const VALUE: u64 = 1 << 62;
 /// A value is a block of one entry, which is this.
 const VALUE_KEY: &[u8] = b"v";
 const VALUE_TAG: Tag = Tag(1);
+
+/// A shard has at least so many bytes, to have room for large blocks, and there are at most so many shards: a reader
+/// that is preempted while it holds a shard's lock keeps the others from that shard for as long. Their number depends
+/// on nothing else, so that what is evicted is the same on any machine.
+const SHARD_BYTES: u64 = 2 << 20;
+const SHARDS_MAX: u64 = 64;
 
 #[derive(Clone)]
 struct Weigh;
@@ -62,7 +68,14 @@ impl BlockCache {
     /// A cache of at most `bytes`, expecting blocks of about `block_bytes`.
     pub fn new(bytes: u64, block_bytes: usize) -> Self {
         let items = (bytes / (block_bytes as u64 + ENTRY_OVERHEAD)).max(16) as usize;
-        let cache = Cache::with(items, bytes, Weigh, BuildHasherDefault::default(), DefaultLifecycle::default());
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(items)
+            .weight_capacity(bytes)
+            .shards((bytes / SHARD_BYTES).clamp(1, SHARDS_MAX) as usize)
+            .build()
+            .unwrap_or_else(|_| unreachable!("both capacities were given"));
+        let hasher = BuildHasherDefault::default();
+        let cache = Cache::with_options(options, Weigh, hasher, DefaultLifecycle::default());
         Self { cache, hits: Counter::default(), misses: Counter::default() }
     }
 
@@ -116,10 +129,17 @@ impl BlockCache {
     /// Has at most `bytes` from now on, dropping blocks if needed.
     pub fn resize(&self, bytes: u64) {
         // Each shard is locked for it: not for a change that nobody would notice.
-        let now = self.cache.capacity();
-        if bytes.abs_diff(now) > now / 128 {
-            self.cache.set_capacity(bytes);
+        let mut now = self.cache.capacity();
+        if bytes.abs_diff(now) <= now / 128 {
+            return;
         }
+        // What it takes to evict many blocks is no reader's to wait for: step by step.
+        let step = (now / 64).max(1);
+        while bytes + step < now {
+            now -= step;
+            self.cache.set_capacity(now);
+        }
+        self.cache.set_capacity(bytes);
     }
 
     /// Drops a block that nothing will ask for again. True if it was there.

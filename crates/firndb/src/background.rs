@@ -238,6 +238,7 @@ impl Inner {
 
     /// What a merge lets happen every few entries. Returns the nanoseconds that it slept for its pace.
     pub(crate) fn yield_point(&self) -> u64 {
+        self.tick();
         self.flush_if_due();
         self.jobs.pace.wait(|| {
             self.flush_if_due();
@@ -307,13 +308,14 @@ impl Inner {
         }
     }
 
-    /// Once a second: takes the pins of cursors that idle on an old state, and lets a spare buffer go that nobody took.
+    /// Once a second: takes the pins of cursors that idle on an old state, and sees to the spare buffer.
     fn tick(&self) {
         let tick = self.clock.now_ns() / TICK_NS;
-        if self.readers.idle_ticks.swap(tick, Ordering::Relaxed) == tick {
+        let last = &self.readers.idle_ticks;
+        if last.load(Ordering::Relaxed) == tick || last.swap(tick, Ordering::Relaxed) == tick {
             return;
         }
-        self.drop_idle_spare(tick);
+        self.tend_spare(tick);
         // Cursors that ended have let go of tables that were closed already.
         self.tables.leave_the_rest();
         let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(std::sync::Weak::upgrade).collect();

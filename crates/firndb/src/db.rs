@@ -8,7 +8,7 @@ use crate::commit::Commit;
 use crate::event::{Event, EventListener};
 use crate::files::Files;
 use crate::iter::{Iter, SharedPins};
-use crate::log::{PmLogBuffer, ValueLogs};
+use crate::log::{PmLogBuffer, SealedLogs, ValueLogs};
 use crate::manifest::{Edit, ManifestWriter};
 use crate::mill::MillContext;
 use crate::options::{Options, ReadOptions, WriteOptions};
@@ -79,8 +79,7 @@ pub(crate) struct Logs {
     pub(crate) unrecorded_end: Mutex<Option<Edit>>,
     /// Whether the ends that were recorded are durable.
     pub(crate) ends_synced: AtomicBool,
-    /// Logs below this id are obsolete.
-    pub(crate) floor: Arc<AtomicU64>,
+    pub(crate) sealed: Arc<SealedLogs>,
     /// What to call the log in stats.
     pub(crate) name: String,
     pub(crate) pm_buffer: Option<PmLogBuffer>,

@@ -53,7 +53,7 @@ impl Inner {
         });
         let floor = version.log_floor;
         drop(manifest);
-        self.logs.floor.store(floor, Ordering::Release);
+        self.logs.sealed.raise_floor(floor);
         let logs = logs_before.into_iter().filter(|&id| id < floor).map(Dead::Log);
         // What was moved or grew has its file still.
         let gone = plan.tables.iter().filter(|(_, run)| !ids.contains(&run.meta.id));

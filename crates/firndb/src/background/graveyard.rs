@@ -4,7 +4,7 @@
 //!    which the file was shorter. A reader may open it by its name again at any time.
 //! 2. Tables may be removed together, a while later (BlockDB, IV-C). A crash in between leaves files that nothing
 //!    names, which open removes.
-//! 3. A flushed buffer's memory is kept for the next one.
+//! 3. A flushed buffer's memory is kept for the next one, or made ready ahead of it.
 
 use super::TICK_NS;
 use crate::buffer::Buffer;
@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// A spare buffer is let go after so many ticks.
 const SPARE_TICKS: u64 = 1;
+/// A spare buffer is wanted once this part of the active one is full: one in so many.
+const SPARE_FROM: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Graveyard {
@@ -27,7 +29,7 @@ pub(super) struct Graveyard {
     /// Tables that nobody reads any more, until they are removed together.
     obsolete: Mutex<Vec<Arc<TableMeta>>>,
     /// A flushed buffer whose memory the next one takes.
-    spare: Mutex<Option<Spare>>,
+    pub(super) spare: Mutex<Option<Spare>>,
 }
 
 /// What no new reader can reach, kept until the last old one has gone.
@@ -40,7 +42,7 @@ pub(crate) enum Dead {
 }
 
 /// A buffer that nothing uses, and when it came to that.
-struct Spare {
+pub(super) struct Spare {
     buffer: Buffer,
     tick: u64,
 }
@@ -165,20 +167,37 @@ impl Inner {
         };
         match self.jobs.graveyard.spare.lock().take_if(fits) {
             Some(spare) => spare.buffer.recycle(log_id),
-            None => {
-                // The block cache makes room first: what is asked for, then what it comes to.
-                self.tables.add_buffer(capacity as u64);
-                let buffer = Buffer::new(capacity, log_id);
-                self.tables.add_buffer((buffer.capacity_bytes() - capacity) as u64);
-                buffer
-            }
+            None => self.new_buffer(capacity, log_id),
         }
     }
 
-    /// Lets a spare buffer go that nobody took for a while.
-    pub(super) fn drop_idle_spare(&self, tick: u64) {
-        let idle = self.jobs.graveyard.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS);
-        self.drop_spare(idle);
+    fn new_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
+        // The block cache makes room first: what is asked for, then what it comes to.
+        self.tables.add_buffer(capacity as u64);
+        let buffer = Buffer::new(capacity, log_id);
+        self.tables.add_buffer((buffer.capacity_bytes() - capacity) as u64);
+        buffer
+    }
+
+    /// Has a spare buffer ready once a good part of the active one is full, so that no writer waits until the block
+    /// cache made room for one; lets go of one that nobody will want soon.
+    pub(super) fn tend_spare(&self, tick: u64) {
+        let state = self.state.load();
+        let buffers = &state.parts[0].buffers;
+        let active = &buffers[0];
+        let soon = active.used_bytes() >= active.capacity_bytes() / SPARE_FROM;
+        if soon {
+            let missing =
+                buffers.len() < self.options.limits.write_buffers && self.jobs.graveyard.spare.lock().is_none();
+            if missing && !self.read_only {
+                let buffer = self.new_buffer(self.budget.write_buffer_bytes, 0);
+                let before = self.jobs.graveyard.spare.lock().replace(Spare { buffer, tick });
+                self.drop_spare(before);
+            }
+        } else {
+            let idle = self.jobs.graveyard.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS);
+            self.drop_spare(idle);
+        }
     }
 
     /// The block cache has the memory of a buffer that nobody needs.

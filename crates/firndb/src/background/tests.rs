@@ -27,3 +27,33 @@ fn a_merge_holds_nothing_but_what_it_reads() {
     inner.perform(merge);
     assert_eq!(db.get(b"a").unwrap().unwrap(), b"2");
 }
+
+/// A buffer's memory is the block cache's while nobody writes; taking it back is not for the writer that needs it.
+#[test]
+fn a_spare_buffer_is_ready_before_it_is_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
+    let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
+    let inner = &db.inner;
+    let has_spare = || inner.jobs.graveyard.spare.lock().is_some();
+    db.put(b"a", b"1").unwrap();
+    inner.tend_spare(1);
+    assert!(!has_spare(), "the active buffer is all but empty");
+    let active = inner.commit.active();
+    for i in 0_u32.. {
+        if active.used_bytes() > active.capacity_bytes() / 2 {
+            break;
+        }
+        db.put(i.to_be_bytes(), [0; 100]).unwrap();
+    }
+    inner.tend_spare(2);
+    assert!(has_spare());
+    inner.tend_spare(9);
+    assert!(has_spare(), "it is wanted still");
+    db.flush().unwrap();
+    assert!(!Arc::ptr_eq(&active, &inner.commit.active()));
+    drop(active);
+    inner.remove_obsolete(true);
+    inner.tend_spare(u64::MAX);
+    assert!(!has_spare(), "an idle one is the block cache's");
+}

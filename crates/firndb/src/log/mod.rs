@@ -4,6 +4,7 @@ mod layout;
 #[cfg(feature = "proof")]
 pub(crate) mod proof;
 mod replay;
+mod sealed;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod write;
 
 pub(crate) use layout::{FILE_HEADER_BYTES, ValueAddress};
 pub(crate) use replay::{End, LogSource, Replay, Replayed};
+pub(crate) use sealed::SealedLogs;
 pub(crate) use sink::PmLogBuffer;
 pub(crate) use values::ValueLogs;
 pub(crate) use write::{LogEnd, LogMark, LogWriter};

@@ -7,7 +7,6 @@ use crate::files::Files;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
-use firn_base::sync::AtomicU64;
 use firn_base::{ErrorKind, Result, SeqNo, Tag};
 use firn_fs::{IoBackend, IoBuf, OpenMode, OsFs};
 use firn_pm::{Backend, PmConfig, Pool};
@@ -25,7 +24,7 @@ fn files(dir: &Path) -> Arc<Files> {
 }
 
 fn writer(files: &Arc<Files>) -> LogWriter {
-    LogWriter::create(files.clone(), Arc::new(IoCounters::default()), LOG, Arc::new(AtomicU64::new(0))).unwrap()
+    LogWriter::create(files.clone(), Arc::new(IoCounters::default()), LOG, Arc::new(SealedLogs::new(0))).unwrap()
 }
 
 /// Appends groups of random entries, each group synced or not; checks that every value can be read at its address.
@@ -211,8 +210,8 @@ fn lab_04_log_buffer() {
     pool.finish_recovery().unwrap();
     let half = PmLogBuffer::open(&pool, UUID, HALF).unwrap().unwrap();
     let counters = Arc::new(IoCounters::default());
-    let floor = Arc::new(AtomicU64::new(0));
-    let mut log = LogWriter::create(files.clone(), counters.clone(), LOG, floor).unwrap();
+    let sealed = Arc::new(SealedLogs::new(0));
+    let mut log = LogWriter::create(files.clone(), counters.clone(), LOG, sealed).unwrap();
     log.go_through(half).unwrap();
     let issued = append(&mut log, &mut Seed::new(5), 60, false);
     let end = log.end();

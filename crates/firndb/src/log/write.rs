@@ -12,13 +12,13 @@
 use super::layout::{
     FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, VALUE_HEADER_BYTES, file_header, put_key_record,
 };
+use super::sealed::SealedLogs;
 use super::sink::{PmLogBuffer, Sink};
 use crate::buffer::Ticket;
 use crate::files::Files;
 use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
-use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{File, OpenMode};
 use std::sync::Arc;
@@ -53,10 +53,7 @@ pub(crate) struct LogWriter {
     sink: Sink,
     position: u64,
     synced_through: u64,
-    /// Sealed logs whose last bytes were not synced, and which are still needed.
-    unsynced: Vec<(u64, Arc<dyn File>)>,
-    /// Logs below this id are obsolete and need no sync.
-    log_floor: Arc<AtomicU64>,
+    sealed: Arc<SealedLogs>,
     poison: Option<Error>,
     /// Header and key section of the frame under construction.
     head: Vec<u8>,
@@ -115,7 +112,7 @@ impl LogWriter {
         files: Arc<Files>,
         counters: Arc<IoCounters>,
         log_id: u64,
-        log_floor: Arc<AtomicU64>,
+        sealed: Arc<SealedLogs>,
     ) -> Result<LogWriter> {
         let mut writer = LogWriter {
             sink: Sink::new(create_file(&files, &counters, log_id)?, log_id, counters.clone()),
@@ -124,8 +121,7 @@ impl LogWriter {
             log_id,
             position: FILE_HEADER_BYTES as u64,
             synced_through: 0,
-            unsynced: Vec::new(),
-            log_floor,
+            sealed,
             poison: None,
             head: Vec::new(),
         };
@@ -196,29 +192,17 @@ impl LogWriter {
 
     /// Makes all that was appended durable, in this log and those before it.
     fn sync(&mut self) -> Result<()> {
-        if self.synced_through == self.position && self.unsynced.is_empty() {
+        if self.synced_through == self.position && self.sealed.is_synced() {
             return Ok(());
         }
-        self.forget_obsolete();
-        let synced = self
-            .unsynced
-            .iter()
-            .try_for_each(|(_, file)| file.sync(&sites::LOG_SEALED_SYNC))
-            .and_then(|()| self.sink.sync());
+        let synced = self.sealed.sync(|file| file.sync(&sites::LOG_SEALED_SYNC)).and_then(|()| self.sink.sync());
         if let Err(error) = synced {
             let message = format!("the log could not be synced ({error}); reads go on, reopen the database to recover");
             self.poison = Some(Error::new(ErrorKind::Poisoned, message));
             return self.check_poison();
         }
-        self.unsynced.clear();
         self.synced_through = self.position;
         Ok(())
-    }
-
-    /// Lets go of sealed logs that are obsolete: a removed file keeps its space for as long as it is open.
-    fn forget_obsolete(&mut self) {
-        let floor = self.log_floor.load(Ordering::Acquire);
-        self.unsynced.retain(|(id, _)| *id >= floor);
     }
 
     fn check_poison(&self) -> Result<()> {
@@ -236,9 +220,8 @@ impl LogWriter {
         let old_file = self.sink.rotate(file, log_id, FILE_HEADER_BYTES as u64)?;
         let end = self.end();
         if end.synced_through < end.end {
-            self.unsynced.push((end.log_id, old_file));
+            self.sealed.add(end.log_id, old_file);
         }
-        self.forget_obsolete();
         self.log_id = log_id;
         self.position = FILE_HEADER_BYTES as u64;
         self.synced_through = 0;

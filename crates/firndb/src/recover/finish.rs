@@ -7,14 +7,14 @@ use crate::commit::Commit;
 use crate::db::{Counts, Db, Inner, Logs, Readers, emit};
 use crate::event::Event;
 use crate::files::{self, FileName};
-use crate::log::{LogWriter, PmLogBuffer};
+use crate::log::{LogWriter, PmLogBuffer, SealedLogs};
 use crate::manifest::{Edit, ManifestWriter, PmPairing};
 use crate::pace::Pace;
 use crate::stall::Stall;
 use crate::state::{Part, ReadState};
 use crate::stats::JobCounters;
 use firn_base::exec::{Executor, Threads};
-use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Mutex, Ordering};
+use firn_base::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
 use firn_base::{Error, Result};
 use firn_fs::{Lock, OpenMode};
 use firn_pm::Fenced;
@@ -26,14 +26,14 @@ impl Recovery {
     pub(super) fn finish(mut self, lock: Option<Box<dyn Lock>>) -> Result<Db> {
         self.end_buffer()?;
         let log_id = self.next_file_id();
-        let log_floor = Arc::new(AtomicU64::new(log_id));
+        let sealed = Arc::new(SealedLogs::new(log_id));
         let (log, log_name, manifest) = if self.read_only {
             let version = self.version.clone();
             let manifest = ManifestWriter::read_only(self.files.clone(), self.counters.clone(), 0, version);
             (None, "none: read-only".to_owned(), manifest)
         } else {
             let (pm, log_name) = self.pm_log_buffer()?;
-            let mut log = LogWriter::create(self.files.clone(), self.counters.clone(), log_id, log_floor.clone())?;
+            let mut log = LogWriter::create(self.files.clone(), self.counters.clone(), log_id, sealed.clone())?;
             let manifest = self.record(log_id)?;
             // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's
             // end.
@@ -58,7 +58,7 @@ impl Recovery {
         let logs = Logs {
             unrecorded_end: Mutex::new(None),
             ends_synced: AtomicBool::new(true),
-            floor: log_floor,
+            sealed,
             name: log_name,
             pm_buffer,
             values: self.trees.as_ref().map(|trees| trees.values.clone()),

@@ -192,7 +192,7 @@ impl Inner {
         let Some(trees) = self.state.load().parts[part].trees.clone() else { return false };
         let any = self.jobs.releases.run(&trees);
         if any {
-            let unused = trees.values.take_unused(self.logs.floor.load(Ordering::Acquire));
+            let unused = trees.values.take_unused(self.logs.sealed.floor());
             self.bury(unused.into_iter().map(Dead::Log));
         }
         any
@@ -214,7 +214,7 @@ impl Inner {
             state.with_part(part, changed)
         });
         drop(manifest);
-        self.logs.floor.store(floor, Ordering::Release);
+        self.logs.sealed.raise_floor(floor);
         let trees = self.trees(part)?;
         let unused = trees.values.take_unused(floor);
         let pointed: Vec<u64> = trees.values.uses().into_iter().map(|used| used.log_id).collect();

@@ -1,0 +1,86 @@
+//! Logs that have ended, until they are obsolete or synced.
+//!
+//! Their files are shared between the writer, which syncs them, and whoever moves the floor, which lets go of them: the
+//! last handle of a removed file gives its space back, which takes longer the larger the file is, and a commit must not
+//! wait for that.
+
+use firn_base::sync::{AtomicU64, Mutex, Ordering};
+use firn_fs::File;
+use std::sync::Arc;
+
+/// The logs behind the one that is written.
+#[derive(Default)]
+pub(crate) struct SealedLogs {
+    /// Logs below this id are obsolete and need no sync.
+    floor: AtomicU64,
+    /// Those whose last bytes were not synced, and which are still needed.
+    unsynced: Mutex<Vec<(u64, Arc<dyn File>)>>,
+}
+
+impl SealedLogs {
+    /// Logs from `floor` on are needed.
+    pub(crate) fn new(floor: u64) -> SealedLogs {
+        SealedLogs { floor: AtomicU64::new(floor), unsynced: Mutex::default() }
+    }
+
+    /// Logs below this id are obsolete.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor.load(Ordering::Acquire)
+    }
+
+    /// Logs below `floor` are obsolete: their files may be removed after this.
+    pub(crate) fn raise_floor(&self, floor: u64) {
+        self.floor.fetch_max(floor, Ordering::AcqRel);
+        let gone: Vec<_> = self.unsynced.lock().extract_if(.., |(id, _)| *id < floor).collect();
+        drop(gone);
+    }
+
+    /// A log has ended that still has to be synced before anything behind it is durable.
+    pub(super) fn add(&self, id: u64, file: Arc<dyn File>) {
+        let mut unsynced = self.unsynced.lock();
+        // Whoever raised the floor meanwhile did not find it.
+        if id >= self.floor() {
+            unsynced.push((id, file));
+        }
+    }
+
+    /// Whether any log has to be synced.
+    pub(super) fn is_synced(&self) -> bool {
+        self.unsynced.lock().is_empty()
+    }
+
+    /// Gives `sync` each log that has to be synced, oldest first, and forgets them if it did them all.
+    pub(super) fn sync<E>(&self, sync: impl FnMut(&Arc<dyn File>) -> Result<(), E>) -> Result<(), E> {
+        let files: Vec<Arc<dyn File>> = self.unsynced.lock().iter().map(|(_, file)| file.clone()).collect();
+        files.iter().try_for_each(sync)?;
+        self.unsynced.lock().clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_fs::{Fs, OpenMode};
+
+    #[test]
+    #[cfg(not(shuttle))]
+    fn who_raises_the_floor_lets_go_of_the_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = firn_fs::OsFs::with(firn_fs::IoBackend::Pool, false);
+        let file = |id: u64| fs.open(&dir.path().join(id.to_string()), OpenMode::Create).unwrap();
+        let sealed = SealedLogs::new(1);
+        let files = [1, 2, 3].map(file);
+        for (id, file) in (1..).zip(&files) {
+            sealed.add(id, file.clone());
+        }
+        sealed.raise_floor(3);
+        assert_eq!(files.each_ref().map(Arc::strong_count), [1, 1, 2]);
+        sealed.add(2, files[1].clone());
+        assert_eq!(Arc::strong_count(&files[1]), 1, "obsolete before it came");
+        assert!(sealed.sync(|_| Err("a sync that fails")).is_err());
+        assert!(!sealed.is_synced());
+        sealed.sync(|_| Ok::<(), ()>(())).unwrap();
+        assert!(sealed.is_synced());
+    }
+}
