@@ -111,3 +111,14 @@ fn counts_that_disagree_are_noted() {
     let notes = Summary::of(&[cell("x", 0, vec![phase])]).notes;
     assert!(notes.len() == 1 && notes[0].contains("-8.9 %"), "{notes:?}");
 }
+
+#[test]
+fn persistent_memory_counts_where_the_kernel_sees_it() {
+    for (seen, noted) in [(1 << 30, false), ((1 << 30) + (300 << 20), false), ((1 << 30) + (150 << 20), true)] {
+        let mut phase = phase("load", 10.0, 1 << 30);
+        let pm = Traffic { medium: "pm".into(), cause: "flush".into(), written_bytes: 300 << 20, read_bytes: 0 };
+        phase.engine.traffic.push(pm);
+        phase.os_written_bytes = Some(seen);
+        assert_eq!(Summary::of(&[cell("x", 0, vec![phase])]).notes.len(), usize::from(noted));
+    }
+}
