@@ -153,13 +153,21 @@ impl RunIter {
 pub(crate) struct LevelIter {
     runs: Vec<Arc<SstRun>>,
     access: Access,
+    /// No key from here on is wanted.
+    end: Option<Vec<u8>>,
     at: usize,
     iter: Option<SstIter>,
 }
 
 impl LevelIter {
     pub(crate) fn new(runs: Vec<Arc<SstRun>>, access: Access) -> LevelIter {
-        LevelIter { at: runs.len(), runs, access, iter: None }
+        LevelIter { at: runs.len(), runs, access, end: None, iter: None }
+    }
+
+    /// For one who wants no key from `end` on: nothing behind it is read ahead.
+    pub(crate) fn until(mut self, end: Option<&[u8]>) -> LevelIter {
+        self.end = end.map(<[u8]>::to_vec);
+        self
     }
 
     fn valid(&self) -> bool {
@@ -184,7 +192,9 @@ impl LevelIter {
             self.iter = None;
             self.at = at.min(self.runs.len());
             if let Some(run) = self.runs.get(at) {
-                self.iter = Some(run.table()?.iter(self.access));
+                let mut iter = run.table()?.iter(self.access);
+                self.end.iter().for_each(|end| iter.stop_at(end));
+                self.iter = Some(iter);
             }
         }
         Ok(())

@@ -41,6 +41,8 @@ pub struct SstIter {
     cursor: Option<BlockIter>,
     /// Blocks that the last read on end had, each time twice as many.
     ahead: usize,
+    /// Streaming reads nothing ahead from this block on.
+    stop: usize,
     /// Blocks that are being worked on, and those behind them, which are in flight.
     stream: Option<(Range<usize>, Window)>,
     next_stream: Option<(Range<usize>, Window)>,
@@ -50,7 +52,14 @@ pub struct SstIter {
 impl SstIter {
     pub(super) fn new(table: Arc<Sst>, access: Access) -> Self {
         let block = table.index().len();
-        Self { table, access, block, cursor: None, ahead: 0, stream: None, next_stream: None, spare: Vec::new() }
+        let (stream, next_stream, spare) = (None, None, Vec::new());
+        Self { table, access, block, cursor: None, ahead: 0, stop: block, stream, next_stream, spare }
+    }
+
+    /// Streaming reads no further ahead than the block of `key`: nobody wants what lies behind it. The cursor may still
+    /// go there.
+    pub fn stop_at(&mut self, key: &[u8]) {
+        self.stop = self.table.index().len().min(self.table.index().find(key) + 1);
     }
 
     /// Whether the cursor is on an entry.
@@ -225,7 +234,7 @@ impl SstIter {
             let end = taken.0.end;
             // What was just used up gives its buffers to what comes next.
             self.spare = self.stream.replace(taken).map(|(_, used)| used.into_buffers()).unwrap_or_default();
-            if end < self.table.index().len() {
+            if end < self.stop {
                 self.next_stream = Some(self.submit(end, bytes, cause));
             }
         }
@@ -243,7 +252,7 @@ impl SstIter {
         let (mut end, mut stored) = (first, 0);
         while end < index.len() {
             stored += index.handle(end).stored_len as usize;
-            if stored > bytes && end > first {
+            if (stored > bytes || end >= self.stop) && end > first {
                 break;
             }
             end += 1;

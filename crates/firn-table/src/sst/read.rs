@@ -12,7 +12,7 @@ use super::index::Index;
 use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
-use super::window::{Window, stretches};
+use super::window::{Gap, Window, stretches};
 use crate::cache::BlockCache;
 use crate::rows;
 use crate::sites;
@@ -336,7 +336,7 @@ impl Sst {
     pub(super) fn load_run(&self, first: usize, count: usize) -> Result<Arc<Block>> {
         let cached = |block| self.context.cache.peek(self.id, self.index.handle(block).offset).is_some();
         let mut wanted: Vec<usize> = (first..first + count).filter(|&block| block == first || !cached(block)).collect();
-        let reads = stretches(&self.index, &mut wanted);
+        let reads = stretches(&self.index, &mut wanted, Gap::Reader);
         let mut found = None;
         let mut keep = |block: usize, stored: &[u8]| -> Result<()> {
             let decoded = Arc::new(self.decode(block, stored)?);
@@ -358,7 +358,7 @@ impl Sst {
                 })
             })?;
         } else {
-            let mut window = Window::submit(self, wanted.clone(), Cause::UserRead, Vec::new());
+            let mut window = Window::of(self, &reads, Cause::UserRead, Vec::new());
             wanted.iter().try_for_each(|&block| keep(block, window.stored(self, block)?))?;
         }
         found.ok_or_else(|| self.damaged(first, "a block"))

@@ -120,6 +120,33 @@ fn tables_round_trip() {
     round_trip(Codec::Zstd);
 }
 
+/// Sub-tasks share an input: what each reads ahead must not be another's.
+#[test]
+fn slices_of_a_table_read_it_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = entries(1, 500);
+    let (meta, table) = build(&dir.path().join("t"), &all, Codec::None);
+    let streaming = Access::Streaming { bytes: 16 << 10, cause: Cause::Compaction };
+    let borders: Vec<&[u8]> = all.iter().step_by(100).skip(1).map(|(key, ..)| &key[..]).collect();
+    let mut slices = 0;
+    let mut seen = 0;
+    for (from, to) in std::iter::once(None).chain(borders.iter().map(Some)).zip(borders.iter().map(Some).chain([None]))
+    {
+        let mut iter = table.iter(streaming);
+        to.into_iter().for_each(|to| iter.stop_at(to));
+        iter.seek(from.map_or(&[], |from| *from), Tag::seek(SeqNo::MAX)).unwrap();
+        while iter.valid() && to.is_none_or(|to| iter.key() < *to) {
+            seen += 1;
+            iter.next().unwrap();
+        }
+        slices += 1;
+    }
+    assert_eq!(seen, all.len());
+    let (bytes, ..) = table.context().counters.get(Cause::Compaction);
+    let border_blocks = slices * 2 * Limits::tiny().block_bytes as u64;
+    assert!((meta.data_bytes..meta.data_bytes + border_blocks).contains(&bytes), "{bytes} of {}", meta.data_bytes);
+}
+
 #[test]
 fn zstd_is_refused_where_it_is_not_built() {
     assert_eq!(Codec::Zstd.check().is_ok(), cfg!(feature = "zstd"));

@@ -7,9 +7,25 @@ use firn_base::Result;
 use firn_base::count::Cause;
 use firn_fs::{IoBuf, Pending};
 
-/// Bytes that are read for nothing rather than read around: about what a device moves in the time that one more read
-/// takes it (250 MB/s and 16,000 reads per second of a cloud disk: 15.6 KB), and less than that read costs a processor.
-const GAP_MAX: u64 = 16 << 10;
+/// Bytes that are read for nothing rather than read around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// For a reader, who waits: about what a device moves in the time that one more read takes it (250 MB/s and 16,000
+    /// reads per second of a cloud disk: 15.6 KB).
+    Reader,
+    /// For a merge, which waits for no single read but keeps a device's bandwidth busy: less than one more read costs a
+    /// processor.
+    Merge,
+}
+
+impl Gap {
+    fn bytes_max(self) -> u64 {
+        match self {
+            Gap::Reader => 16 << 10,
+            Gap::Merge => 4 << 10,
+        }
+    }
+}
 
 /// One read of a file: where, and how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +36,7 @@ pub(super) struct Stretch {
 
 /// The reads that bring `blocks`, which are put in the order of the file: near neighbours come by one, as long as no
 /// more is read for nothing than for something.
-pub(super) fn stretches(index: &Index, blocks: &mut [usize]) -> Vec<Stretch> {
+pub(super) fn stretches(index: &Index, blocks: &mut [usize], most: Gap) -> Vec<Stretch> {
     blocks.sort_unstable_by_key(|&block| index.handle(block).offset);
     let mut spare: u64 = blocks.iter().map(|&block| u64::from(index.handle(block).stored_len)).sum();
     let mut reads: Vec<Stretch> = Vec::new();
@@ -29,7 +45,7 @@ pub(super) fn stretches(index: &Index, blocks: &mut [usize]) -> Vec<Stretch> {
         let stored = handle.stored_len as usize;
         if let Some(read) = reads.last_mut() {
             let gap = handle.offset.checked_sub(read.offset + read.len as u64);
-            if let Some(gap) = gap.filter(|&gap| gap <= GAP_MAX.min(spare)) {
+            if let Some(gap) = gap.filter(|&gap| gap <= most.bytes_max().min(spare)) {
                 spare -= gap;
                 read.len += gap as usize + stored;
                 continue;
@@ -55,13 +71,18 @@ struct Read {
 
 impl Window {
     /// Puts the reads of `blocks` in flight, into `spare` buffers as long as there are any.
-    pub(super) fn submit(table: &Sst, mut blocks: Vec<usize>, cause: Cause, mut spare: Vec<IoBuf>) -> Window {
-        let submit = |read: Stretch| {
+    pub(super) fn submit(table: &Sst, mut blocks: Vec<usize>, cause: Cause, spare: Vec<IoBuf>) -> Window {
+        Window::of(table, &stretches(table.index(), &mut blocks, Gap::Merge), cause, spare)
+    }
+
+    /// Puts `reads` in flight.
+    pub(super) fn of(table: &Sst, reads: &[Stretch], cause: Cause, mut spare: Vec<IoBuf>) -> Window {
+        let submit = |read: &Stretch| {
             table.context().counters.read(cause, read.len);
             let pending = table.file().submit_read(read.offset, read.len, spare.pop().unwrap_or_default());
             Read { offset: read.offset, pending: Some(pending), buf: IoBuf::default() }
         };
-        Window { reads: stretches(table.index(), &mut blocks).into_iter().map(submit).collect() }
+        Window { reads: reads.iter().map(submit).collect() }
     }
 
     /// The bytes of `block` as stored; not checked yet. REQUIRES: it was asked for.
@@ -113,7 +134,7 @@ mod tests {
 
     fn reads(index: &Index) -> Vec<(u64, usize)> {
         let mut blocks: Vec<usize> = (0..index.len()).collect();
-        stretches(index, &mut blocks).iter().map(|read| (read.offset, read.len)).collect()
+        stretches(index, &mut blocks, Gap::Reader).iter().map(|read| (read.offset, read.len)).collect()
     }
 
     #[test]
@@ -136,5 +157,8 @@ mod tests {
         assert_eq!(reads(&index(&far)).len(), 4, "9 KB of gap for each KB");
         let farther: Vec<(u64, u32)> = (0..4).map(|i| (i * 120_000, 100_000)).collect();
         assert_eq!(reads(&index(&farther)).len(), 4, "gaps of 20 KB");
+        let near: Vec<(u64, u32)> = (0..4).map(|i| (i * 16_000, 8000)).collect();
+        let merged = stretches(&index(&near), &mut [0, 1, 2, 3], Gap::Merge).len();
+        assert_eq!((reads(&index(&near)).len(), merged), (1, 4), "gaps of 8 KB are a merge's to read around");
     }
 }

@@ -34,8 +34,6 @@ pub(crate) struct SubTask {
     from: Option<Vec<u8>>,
     /// User keys in front of here; the last has none.
     to: Option<Vec<u8>>,
-    /// About how many bytes come in.
-    incoming_bytes: u64,
 }
 
 /// What a sub-task made.
@@ -67,13 +65,8 @@ impl Piece {
 pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
     let children: Vec<&Arc<SstRun>> = plan.children().collect();
     let from = |i: usize| (i > 0).then(|| children.get(i)).flatten().map(|run| run.meta.smallest.clone());
-    let bytes: u64 = upper(plan).map(|run| run.meta.live_bytes()).sum();
-    let task = |(i, child): (usize, &&Arc<SstRun>)| SubTask {
-        child: Arc::clone(child),
-        from: from(i),
-        to: from(i + 1),
-        incoming_bytes: bytes / children.len() as u64,
-    };
+    let task =
+        |(i, child): (usize, &&Arc<SstRun>)| SubTask { child: Arc::clone(child), from: from(i), to: from(i + 1) };
     children.iter().enumerate().map(task).collect()
 }
 
@@ -170,11 +163,10 @@ struct Incoming<'a> {
 impl Incoming<'_> {
     /// On its first entry.
     fn open(&self) -> Result<Until<'_, MergeIter>> {
-        // Not far beyond what is wanted: what lies there is another sub-task's.
-        let slice = usize::try_from(self.task.incoming_bytes / 2).unwrap_or(usize::MAX);
-        let bytes = slice.max(4 * self.context.sst.block_bytes).min(self.context.stretch_bytes);
-        let access = Access::Streaming { bytes, cause: Cause::Compaction };
-        let iter = |run: &Arc<SstRun>| RunIter::Level(Box::new(LevelIter::new(vec![run.clone()], access)));
+        let access = Access::Streaming { bytes: self.context.stretch_bytes, cause: Cause::Compaction };
+        // What lies behind the end is another sub-task's to read.
+        let of = |run: &Arc<SstRun>| LevelIter::new(vec![run.clone()], access).until(self.task.to.as_deref());
+        let iter = |run: &Arc<SstRun>| RunIter::Level(Box::new(of(run)));
         let children = upper(self.plan).map(iter);
         let mut merge = MergeIter::new(children.collect());
         match &self.task.from {
