@@ -6,7 +6,7 @@ use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_fs::SimFs;
-use firn_pm::sim::{Mode, SimRegion};
+use firn_pm::sim::SimRegion;
 use firndb::{ByLevel, Codec, Durability, Environment, LabTuning, Options, PmConfig, Profile, Tuning};
 use std::sync::Arc;
 
@@ -108,9 +108,6 @@ impl Setup {
     /// Options to open a database with, and the executor and clock in them.
     pub fn options(&self, fs: &SimFs, memory: Option<&SimRegion>) -> (Options, Arc<Inline>, Clock) {
         let (inline, clock) = (Arc::new(Inline::new()), Clock::manual());
-        // A copy of a database is opened without its memory; this profile goes nowhere without any.
-        let fresh = (self.profile == Profile::Lab && memory.is_none()).then(|| SimRegion::new(64 << 10, Mode::Adr));
-        let memory = memory.or(fresh.as_ref());
         let options = Options {
             write_buffer_bytes: Some(self.write_buffer_bytes),
             compression: self.compression,

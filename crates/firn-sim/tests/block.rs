@@ -2,39 +2,18 @@
 //! structure, and that nothing of it is to be seen with the mechanism switched off.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firn_base::clock::Clock;
+mod rig;
+
+use self::rig::{DIR, Rig, row};
 use firn_base::exec::{Executor, Inline, Work};
-use firn_base::seed::Seed;
-use firn_base::site::{self, Site};
+use firn_base::site;
 use firn_fs::{Fault, FaultKind, Fs, OpKind, SimFs};
 use firndb::rows;
-use firndb::{
-    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, Limits, Options, Profile, Stats,
-};
+use firndb::{BlockTuning, ByLevel, Db, Durability, Environment, Event, Options, Profile, Stats};
 use std::collections::BTreeMap;
-use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
-
-const DIR: &str = "/db";
-
-/// `show` holds, and does not with the mechanism behind `site` switched off.
-fn row(site: &'static Site, show: fn()) {
-    show();
-    let without = catch_unwind(|| site::without(site, show));
-    assert!(without.is_err(), "it shows the same without {}", site.name());
-}
-
-#[derive(Default)]
-struct Events(Mutex<Vec<Event>>);
-
-impl EventListener for Events {
-    fn on_event(&self, event: &Event) {
-        self.0.lock().unwrap().push(event.clone());
-    }
-}
 
 /// What was chosen for a table.
 struct Chosen {
@@ -43,124 +22,20 @@ struct Chosen {
     because: &'static str,
 }
 
-/// A database on simulated files, and what it should hold.
-struct Rig {
-    fs: SimFs,
-    options: Options,
-    events: Arc<Events>,
-    inline: Arc<Inline>,
-    db: Db,
-    model: BTreeMap<Vec<u8>, Vec<u8>>,
-    random: Seed,
-    puts: u64,
+/// What was chosen so far.
+fn chosen(rig: &Rig) -> Vec<Chosen> {
+    let events = rig.events.0.lock().unwrap();
+    let chosen = |event: &Event| match *event {
+        Event::GrainChosen { level, block_grained, because, .. } => Some(Chosen { level, block_grained, because }),
+        _ => None,
+    };
+    events.iter().filter_map(chosen).collect()
 }
 
-/// Tables of 16 KiB with blocks of half a KiB, and levels ten times as large as the one above, as in the paper.
-fn limits() -> Limits {
-    let mut limits = Limits::tiny();
-    limits.level_fan_out = 10;
-    limits
-}
-
-impl Rig {
-    fn new(profile: Profile, change: impl FnOnce(&mut Options)) -> Rig {
-        let fs = SimFs::new(7);
-        let (events, inline) = (Arc::new(Events::default()), Arc::new(Inline::new()));
-        let mut options = Options {
-            profile,
-            memory_limit: 16 << 20,
-            write_buffer_bytes: Some(32 << 10),
-            block_cache_bytes: Some(8 << 20),
-            compression: Codec::None,
-            durability: Durability::Process,
-            listener: Some(events.clone()),
-            limits: limits(),
-            environment: Environment {
-                fs: Some(Arc::new(fs.clone())),
-                clock: Some(Clock::manual()),
-                executor: Some(inline.clone()),
-                memory: None,
-            },
-            ..Options::tiny()
-        };
-        change(&mut options);
-        let db = Db::open(DIR, options.clone()).unwrap();
-        Rig { fs, options, events, inline, db, model: BTreeMap::new(), random: Seed::new(11), puts: 0 }
-    }
-
-    /// A database of `count` records, keys in random order.
-    fn loaded(profile: Profile, count: u64, change: impl FnOnce(&mut Options)) -> Rig {
-        let mut rig = Rig::new(profile, change);
-        rig.put(count, 1_000_000);
-        rig
-    }
-
-    fn put(&mut self, count: u64, keys: u64) {
-        for _ in 0..count {
-            let key = format!("key{:07}", self.random.below(keys)).into_bytes();
-            self.put_one(key);
-        }
-        self.settle();
-    }
-
-    /// Waits until nothing is left to do, whatever fails meanwhile.
-    fn settle(&self) {
-        for _ in 0..100 {
-            match (self.db.wait_idle(), &self.options.environment.clock) {
-                (Err(_), Some(clock)) => {
-                    clock.advance(Duration::from_millis(300));
-                    self.inline.run();
-                }
-                (done, _) => return done.unwrap(),
-            }
-        }
-        panic!("it fails for ever");
-    }
-
-    fn put_one(&mut self, key: Vec<u8>) {
-        let mut value = vec![0; 100 + self.random.below(40) as usize];
-        self.random.fill(&mut value);
-        while self.db.put(&key, &value).is_err() {
-            self.settle();
-        }
-        self.model.insert(key, value);
-        self.puts += 1;
-        // Or else the one thread would flush and never compact.
-        if self.puts.is_multiple_of(300) {
-            self.settle();
-        }
-    }
-
-    fn check(&self) {
-        let mut iter = self.db.iter().unwrap();
-        iter.first().unwrap();
-        for (key, value) in &self.model {
-            assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
-            assert_eq!(self.db.get(key).unwrap().as_deref(), Some(&value[..]));
-            iter.next().unwrap();
-        }
-        assert!(!iter.valid());
-        self.db.verify().unwrap();
-    }
-
-    fn chosen(&self) -> Vec<Chosen> {
-        let events = self.events.0.lock().unwrap();
-        let chosen = |event: &Event| match *event {
-            Event::GrainChosen { level, block_grained, because, .. } => Some(Chosen { level, block_grained, because }),
-            _ => None,
-        };
-        events.iter().filter_map(chosen).collect()
-    }
-
-    fn stats(&self) -> Stats {
-        self.db.stats()
-    }
-
-    /// Reads of blocks by gets so far, from the cache or not.
-    fn looks(&self) -> (u64, u64) {
-        let memory = self.stats().memory;
-        (memory.cache_hits, memory.cache_misses)
-    }
+/// Reads of blocks by gets so far, from the cache or not.
+fn looks(rig: &Rig) -> (u64, u64) {
+    let memory = rig.stats().memory;
+    (memory.cache_hits, memory.cache_misses)
 }
 
 fn sum(stats: &Stats, pick: fn(&firndb::LevelStats) -> u64) -> u64 {
@@ -186,10 +61,10 @@ fn block_01_both_bounds_of_a_block_are_in_its_index_entry() {
     row(&firn_table::rows::BLOCK_BOUNDS, || {
         let rig = Rig::loaded(Profile::Classic, 4_000, |options| options.filter_bits = 0);
         rig.db.compact_range(None, None).unwrap();
-        let before = rig.looks();
+        let before = looks(&rig);
         let absent = rig.model.keys().map(|key| [key.as_slice(), b"+"].concat());
         let gets = absent.inspect(|key| assert!(rig.db.get(key).unwrap().is_none())).count() as u64;
-        let looked = rig.looks().0 + rig.looks().1 - before.0 - before.1;
+        let looked = looks(&rig).0 + looks(&rig).1 - before.0 - before.1;
         // A block holds three or four entries, and the keys behind its last are in no block.
         assert!(looked < gets * 85 / 100, "{looked} blocks were searched for {gets} keys that are in none");
     });
@@ -257,9 +132,9 @@ fn misses_behind_compactions(profile: Profile) -> u64 {
     });
     let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
     let read = |rig: &Rig| {
-        let before = rig.looks().1;
+        let before = looks(rig).1;
         keys.iter().for_each(|key| assert!(rig.db.get(key).unwrap().is_some()));
-        rig.looks().1 - before
+        looks(rig).1 - before
     };
     read(&rig);
     assert_eq!(read(&rig), 0, "all of it fits the cache");
@@ -281,7 +156,7 @@ fn block_05_each_table_is_judged_by_itself() {
     row(&rows::BLOCK_SELECTIVE, || {
         let mut rig = Rig::loaded(Profile::Block, 12_000, |_| {});
         rig.put(6_000, 1_000_000);
-        let chosen = rig.chosen();
+        let chosen = chosen(&rig);
         assert!(chosen.iter().all(|chosen| chosen.level > 1), "level 1 is written anew as a whole");
         let by = |grain, because| {
             chosen.iter().filter(|chosen| chosen.block_grained == grain && chosen.because == because).count()
@@ -304,7 +179,7 @@ fn block_05_small_entries_choose_whole_tables_by_themselves() {
             rig.settle();
         }
     }
-    let chosen = rig.chosen();
+    let chosen = chosen(&rig);
     let tables = chosen.iter().filter(|chosen| !chosen.block_grained).count();
     assert!(tables * 5 > chosen.len() * 4, "{tables} of {} were written anew", chosen.len());
     rig.check();
@@ -499,7 +374,7 @@ fn block_08_a_used_up_reserve_makes_a_table_due() {
         loose(options);
         options.tuning.block.filter_reserve_percent = ByLevel { middle: 3, last: 3 };
     });
-    assert!(rig.chosen().iter().any(|chosen| !chosen.block_grained && chosen.because == "filter"));
+    assert!(chosen(&rig).iter().any(|chosen| !chosen.block_grained && chosen.because == "filter"));
     rig.check();
 }
 

@@ -1,21 +1,26 @@
-//! Profile `lab`, row by row.
+//! Profile `lab`, row by row of the design: each test shows a mechanism by counters and structure, and that nothing of it
+//! is to be seen with the mechanism switched off.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod rig;
+
+use self::rig::{Rig, row};
 use firn_base::seed::Seed;
 use firn_pm::sim::{Mode, SimRegion};
-use firndb::{Db, Environment, LabTuning, Options, Profile, Tuning};
+use firndb::rows;
+use firndb::{Db, Environment, LabTuning, Options, PmConfig, Profile, TierStats, Tuning};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-fn options(memory: &SimRegion) -> Options {
+fn options(memory: Option<&SimRegion>) -> Options {
     Options {
         profile: Profile::Lab,
-        pm: Some(firn_pm::PmConfig::volatile(1 << 20)),
+        pm: memory.map(|_| firn_pm::PmConfig::volatile(1 << 20)),
         tuning: Tuning {
             lab: LabTuning { tree_bytes: 64 << 10, leaf_bytes: 512, ..LabTuning::default() },
             ..Tuning::default()
         },
-        environment: Environment { memory: Some(memory.clone()), ..Environment::default() },
+        environment: Environment { memory: memory.cloned(), ..Environment::default() },
         ..Options::tiny()
     }
 }
@@ -30,12 +35,11 @@ fn check(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
     }
 }
 
-fn run(dir: &Path) {
-    let memory = SimRegion::new(1 << 20, Mode::Adr);
+fn run(dir: &Path, memory: Option<&SimRegion>) {
     let mut seed = Seed::new(1);
     let mut model = BTreeMap::new();
     for round in 0..6 {
-        let db = Db::open(dir, options(&memory)).unwrap();
+        let db = Db::open(dir, options(memory)).unwrap();
         check(&db, &model);
         for i in 0..3000 {
             let key = format!("key{:06}", seed.below(20_000)).into_bytes();
@@ -57,8 +61,6 @@ fn run(dir: &Path) {
             db.wait_idle().unwrap();
         }
         check(&db, &model);
-        let stats = db.stats();
-        println!("{round}: {:?}", stats.levels);
         db.close().unwrap();
     }
 }
@@ -66,5 +68,203 @@ fn run(dir: &Path) {
 #[test]
 fn lab_holds_what_a_map_holds() {
     let dir = tempfile::tempdir().unwrap();
-    run(&dir.path().join("db"));
+    run(&dir.path().join("db"), Some(&SimRegion::new(1 << 20, Mode::Adr)));
+    run(&dir.path().join("volatile"), None);
+}
+
+/// Trees of some 800 entries, in simulated persistent memory or, without it, in memory that is rebuilt.
+fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
+    move |options| {
+        let log_share_max = 10.0;
+        options.tuning.lab = LabTuning { tree_bytes: 32 << 10, leaf_bytes: 512, log_share_max, ..LabTuning::default() };
+        if with_memory {
+            options.pm = Some(PmConfig::volatile(0));
+            options.environment.memory = Some(SimRegion::new(256 << 10, Mode::Adr));
+        }
+    }
+}
+
+fn tier(rig: &Rig) -> TierStats {
+    rig.stats().tier.unwrap()
+}
+
+fn flush(rig: &Rig) {
+    rig.db.flush().unwrap();
+    rig.settle();
+}
+
+fn hits(rig: &Rig) -> Vec<u64> {
+    tier(rig).hits.iter().map(|(_, hits)| *hits).collect()
+}
+
+#[test]
+fn lab_01_level_0_is_a_pair_of_trees() {
+    row(&rows::LAB_TREES, || {
+        let mut rig = Rig::loaded(Profile::Lab, 300, trees(true));
+        flush(&rig);
+        let stats = rig.stats();
+        let found = tier(&rig);
+        assert_eq!((found.mutable_entries, found.immutable_entries), (rig.model.len() as u64, 0));
+        assert!(stats.levels.iter().all(|level| level.tables == 0), "the values are where the log has them");
+        let in_pm: u64 = stats.pm.iter().filter(|pm| pm.owner == "btree").map(|pm| pm.live_bytes).sum();
+        assert!(in_pm >= found.leaf_bytes && found.index_bytes > 0, "{in_pm} bytes in persistent memory");
+        let mut both = 0;
+        for _ in 0..40 {
+            rig.put(50, 1_000_000);
+            flush(&rig);
+            let found = tier(&rig);
+            both += u64::from(found.mutable_entries > 0 && found.immutable_entries > 0);
+        }
+        assert!(both > 0, "one takes flushes while the other is evicted");
+        rig.check();
+    });
+}
+
+#[test]
+fn lab_02_an_entry_is_a_key_and_a_pointer() {
+    row(&firn_table::rows::LAB_PREFIX, || {
+        let mut rig = Rig::new(Profile::Lab, trees(true));
+        let mut numbers: Vec<u32> = (0..300).collect();
+        for i in (1..numbers.len()).rev() {
+            numbers.swap(i, rig.random.below(i as u64 + 1) as usize);
+        }
+        let key = |number: u32| format!("{}{number:010}", "a prefix that all keys share, ".repeat(2)).into_bytes();
+        numbers.into_iter().for_each(|number| rig.put_one(key(number)));
+        flush(&rig);
+        let found = tier(&rig);
+        let bytes = found.leaf_bytes / found.mutable_entries;
+        // 2 or 3 bytes of a key are its own, and every leaf has one key whole.
+        assert!(bytes < 24 + 6, "{bytes} bytes of leaf for each entry, whose value takes more than 100");
+        rig.check();
+    });
+}
+
+#[test]
+fn lab_04_the_log_goes_through_persistent_memory() {
+    row(&rows::LAB_LOG_BUFFER, || {
+        let mut rig = Rig::new(Profile::Lab, trees(true));
+        rig.options.durability = firndb::Durability::Power;
+        (0..200_u32).for_each(|i| rig.put_one(i.to_be_bytes().to_vec()));
+        flush(&rig);
+        let stats = rig.stats();
+        let log = stats.ssd.iter().find(|cause| cause.cause == "log").unwrap();
+        assert!(log.written_bytes > 20_000);
+        let mean = log.written_bytes / log.writes;
+        assert!(mean > 1_000, "halves of the buffer reach the file: {mean} bytes a write");
+        rig.check();
+    });
+}
+
+#[test]
+fn lab_05_values_stay_where_the_log_has_them() {
+    row(&rows::LAB_TREES, || {
+        let rig = Rig::loaded(Profile::Lab, 300, trees(true));
+        flush(&rig);
+        let written = |name| rig.stats().ssd.iter().find(|cause| cause.cause == name).unwrap().written_bytes;
+        assert_eq!(written("flush"), 0);
+        let found = tier(&rig);
+        assert_eq!(found.log_entries, rig.model.len() as u64);
+        assert_eq!(found.log_live_bytes, rig.model.values().map(|value| value.len() as u64).sum::<u64>());
+        rig.check();
+    });
+}
+
+#[test]
+fn lab_03_a_flush_leaves_one_entry_of_a_key() {
+    row(&rows::LAB_IN_PLACE, || {
+        let mut rig = Rig::new(Profile::Lab, trees(true));
+        let overwrite = |rig: &mut Rig| {
+            (0..100).for_each(|i| rig.put_one(format!("key{i}").into_bytes()));
+            flush(rig);
+            let found = tier(rig);
+            assert_eq!((found.mutable_entries, found.chunks), (100, 0));
+            found.side_versions
+        };
+        assert_eq!((0..5).map(|_| overwrite(&mut rig)).sum::<usize>(), 0, "nobody sees what was replaced");
+        let (snapshot, then) = (rig.db.snapshot(), rig.model.clone());
+        assert_eq!((overwrite(&mut rig), overwrite(&mut rig)), (100, 100), "what the snapshot sees, and no more");
+        for (key, value) in &then {
+            assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
+        }
+        drop(snapshot);
+        assert_eq!(overwrite(&mut rig), 0);
+        rig.check();
+    });
+}
+
+#[test]
+fn lab_08_chunks_leave_the_rest_as_a_cache() {
+    row(&rows::LAB_CHUNKS, || {
+        let mut rig = Rig::new(Profile::Lab, trees(true));
+        let mut rests = 0;
+        for _ in 0..60 {
+            rig.put(50, 1_000_000);
+            let found = tier(&rig);
+            rests += u64::from(found.chunks > 0 && found.immutable_entries > 0);
+        }
+        let found = tier(&rig);
+        assert!(found.chunks > 3 && rests > 10, "{} chunks", found.chunks);
+        let mean = found.chunk_entries / found.chunks;
+        assert!((100..350).contains(&mean), "values of a write buffer: {mean} entries");
+        rig.check();
+    });
+}
+
+#[test]
+fn lab_10_logs_are_bounded() {
+    row(&rows::LAB_LOGS, || {
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            trees(true)(options);
+            options.tuning.lab.log_share_max = 0.25;
+        });
+        // A few keys that nobody writes again keep each log.
+        for i in 0..12_000_u64 {
+            let key = if i % 150 == 0 { format!("cold{i}") } else { format!("key{}", i % 90) };
+            rig.put_one(key.into_bytes());
+        }
+        flush(&rig);
+        let held = tier(&rig).log_file_bytes;
+        assert!(held < 400 << 10, "logs hold {held} bytes, eight buffers are 256 KiB");
+        rig.check();
+    });
+}
+
+#[test]
+fn lab_12_each_layer_answers_for_the_ones_below() {
+    let mut rig = Rig::new(Profile::Lab, trees(true));
+    rig.put_one(b"key".to_vec());
+    let get = |rig: &Rig| assert!(rig.db.get(b"key").unwrap().is_some());
+    get(&rig);
+    assert_eq!(hits(&rig), [1, 0, 0, 0, 0]);
+    flush(&rig);
+    let reads = |rig: &Rig| rig.stats().ssd.iter().find(|cause| cause.cause == "user_read").unwrap().reads;
+    let before = reads(&rig);
+    get(&rig);
+    assert_eq!((hits(&rig), reads(&rig) - before), (vec![1, 1, 0, 0, 0], 1), "a level-0 hit is one read");
+    rig.put(3_000, 1_000_000);
+    flush(&rig);
+    let counted: u64 = hits(&rig).iter().sum();
+    let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
+    keys.iter().for_each(|key| assert!(rig.db.get(key).unwrap().is_some()));
+    let after = hits(&rig);
+    assert_eq!(after.iter().sum::<u64>() - counted, keys.len() as u64);
+    assert!(after[1] > 1 && after[3] > 0 && after[4] > 0, "{after:?}");
+}
+
+#[test]
+fn lab_13_a_recovery_is_timed_step_by_step() {
+    for with_memory in [true, false] {
+        let mut rig = Rig::loaded(Profile::Lab, 2_000, trees(with_memory));
+        rig.put_one(b"key".to_vec());
+        flush(&rig);
+        let before = tier(&rig);
+        let entries = |found: &TierStats| found.mutable_entries + found.immutable_entries;
+        let rig = rig.reopened();
+        let (recovery, after) = (rig.stats().recovery, tier(&rig));
+        let steps: Vec<&str> = recovery.steps.iter().map(|(step, _)| *step).collect();
+        assert_eq!(steps, ["manifest", "pool", "trees", "tables", "logs", "record"]);
+        assert!(entries(&after) >= entries(&before), "{after:?}");
+        assert_eq!(recovery.replayed_entries > 100, !with_memory, "without persistent memory from the logs");
+        rig.check();
+    }
 }

@@ -112,6 +112,11 @@ impl BlockCache {
         }
     }
 
+    /// Whether the value at `offset` of `log` is here, for one who will ask for it only later.
+    pub fn has_value(&self, log: u64, offset: u64) -> bool {
+        self.cache.peek(&(log | VALUE, offset)).is_some()
+    }
+
     /// Keeps the value at `offset` of `log`, and hands it out.
     pub fn insert_value(&self, log: u64, offset: u64, value: &[u8]) -> Value {
         let mut builder = BlockBuilder::new(1);

@@ -6,4 +6,6 @@ firn_base::sites! {
     BLOCK_BOUNDS = "block.bounds";
     /// An append begins behind all that earlier ones left (block_10).
     BLOCK_BEHIND = "block.behind";
+    /// An entry of a leaf has only what its key does not share with the one before (lab_02).
+    LAB_PREFIX = "lab.prefix";
 }

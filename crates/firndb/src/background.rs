@@ -25,7 +25,8 @@ use crate::iter::revoke_if_idle;
 use crate::mill::{self, Around};
 use crate::pace::Pace;
 use crate::plan::{How, Plan, Reason};
-use crate::shape::{self, Facts};
+use crate::rows;
+use crate::shape::{self, Debt, Facts};
 use crate::sst_run::SstRun;
 use crate::state::ReadState;
 use crate::tier::Releases;
@@ -154,7 +155,7 @@ impl Inner {
             appends: self.mill.appends.is_some(),
             dead_share_max: self.options.tuning.block.dead_share_max,
             evicting: jobs.evicting,
-            evict_share: self.options.tuning.lab.evict_share,
+            lab: &self.options.tuning.lab,
             chunk_bytes: self.budget.write_buffer_bytes as u64,
         };
         let urgent = |plan: &Plan| matches!(plan.reason, Reason::Flush);
@@ -211,7 +212,7 @@ impl Inner {
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
-        if let (Some(buffer), true) = (&job.plan.buffer, self.logs.values.is_some()) {
+        if let (Some(buffer), true) = (&job.plan.buffer, self.logs.values.is_some() && rows::LAB_TREES.is_on()) {
             if self.flush_to_trees(job.plan.part, buffer)? {
                 self.report(&job.plan, 0, (0, 0), start_ns);
             }
@@ -299,9 +300,15 @@ impl Inner {
         }
     }
 
+    /// How far background work is behind.
+    pub(crate) fn debt(&self) -> Debt {
+        let (limits, lab) = (&self.options.limits, &self.options.tuning.lab);
+        shape::debt(&self.state.load(), limits, lab, self.budget.write_buffer_bytes as u64)
+    }
+
     /// Sets the pace of writers and of merges by what is left to do.
     pub(crate) fn update_stall(&self) {
-        let debt = shape::debt(&self.state.load(), &self.options.limits);
+        let debt = self.debt();
         self.jobs.pace.update(&debt, &self.options.limits);
         if let Some(change) = self.stall.update(debt, &self.options.limits) {
             self.emit(&Event::Stall { reason: change.map(|reason| reason.name()) });
@@ -452,7 +459,7 @@ impl Inner {
             appends: false,
             dead_share_max: f64::INFINITY,
             evicting: true,
-            evict_share: 1.0,
+            lab: &self.options.tuning.lab,
             chunk_bytes: 0,
         };
         let plan = shape::pick_manual(&state, level, range, after, &facts)?;

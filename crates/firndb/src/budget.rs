@@ -43,7 +43,14 @@ impl Budget {
     /// # Errors
     /// `Invalid` if the parts that were asked for exceed it.
     pub(crate) fn new(options: &Options) -> Result<Budget> {
-        let limit = options.memory_limit;
+        let trees = options.tree_memory_bytes();
+        let limit = options.memory_limit.checked_sub(trees).ok_or_else(|| {
+            Error::invalid(format!(
+                "without persistent memory the trees of profile `lab` take {trees} bytes of memory, and memory_limit is \
+                 {}; lower tuning.lab.tree_bytes or raise memory_limit",
+                options.memory_limit
+            ))
+        })?;
         let buffers = options.limits.write_buffers as u64;
         let write_buffer = options.write_buffer_bytes.unwrap_or((limit / 8).min(WRITE_BUFFER_BYTES_MAX));
         let block = options.limits.block_bytes as u64;

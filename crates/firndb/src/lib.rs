@@ -71,5 +71,6 @@ pub use snapshot::Snapshot;
 pub use stats::{
     BackgroundStats, CauseStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
+pub use tier::TierStats;
 pub use tuning::{BlockTuning, ByLevel, LabTuning, Tuning};
 pub use verify::VerifyReport;

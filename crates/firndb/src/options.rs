@@ -7,6 +7,7 @@ use firn_base::exec::Executor;
 use firn_base::{Error, Limits, Result};
 use firn_fs::Fs;
 use firn_pm::sim::SimRegion;
+use firn_pm::{Backend, PmConfig};
 use firn_table::sst::Codec;
 use std::fmt;
 use std::str::FromStr;
@@ -182,6 +183,14 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Bytes of the memory limit that level 0's trees take, where they do not lie in persistent memory.
+    pub(crate) fn tree_memory_bytes(&self) -> u64 {
+        let is_durable =
+            |pm: &PmConfig| self.environment.memory.is_some() || matches!(pm.backend, Backend::Dax | Backend::Emulated);
+        let in_dram = self.profile == Profile::Lab && !self.pm.as_ref().is_some_and(is_durable);
+        if in_dram { self.tuning.lab.pool_bytes() } else { 0 }
+    }
+
     /// Small sizes everywhere, so that a test crosses every border in milliseconds.
     pub fn tiny() -> Self {
         Self {

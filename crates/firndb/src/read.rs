@@ -26,6 +26,7 @@ impl Inner {
     fn find(&self, part: &Part, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
         for buffer in &part.buffers {
             if let Some((tag, value)) = buffer.get(key, seqno) {
+                part.trees.iter().for_each(|trees| trees.counters.buffers.add(1));
                 return visible_value(tag, value);
             }
         }
@@ -43,6 +44,7 @@ impl Inner {
                     Got::Missed => self.charge(&mut charged, depth, run),
                     Got::Found(tag, value) => {
                         self.settle(charged);
+                        part.trees.iter().for_each(|trees| trees.counters.levels.add(1));
                         return visible_value(tag, value);
                     }
                 }

@@ -19,7 +19,7 @@ use crate::budget::Budget;
 use crate::buffer::Buffer;
 use crate::db::Db;
 use crate::files::{self, FileName, Files};
-use crate::log::PmLogBuffer;
+use crate::log::{LogEnd, PmLogBuffer};
 use crate::manifest::{self, TableMeta, Version};
 use crate::mill::MillContext;
 use crate::options::Options;
@@ -68,6 +68,8 @@ struct Recovery {
     /// Level 0, in profile `lab`, and the log that is replayed.
     trees: Option<Trees>,
     replaying: u64,
+    /// Logs that the trees were rebuilt from, with the ends that were found.
+    settled: Vec<LogEnd>,
 }
 
 /// How often a read-only open begins again because a writer beside it removed a file under its feet.
@@ -138,6 +140,7 @@ fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
         recovered: Vec::new(),
         trees: None,
         replaying: 0,
+        settled: Vec::new(),
     };
     recovery.step("manifest");
     recovery.open_pool()?;

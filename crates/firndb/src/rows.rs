@@ -20,4 +20,14 @@ firn_base::sites! {
     BLOCK_MOVE = "block.move";
     /// Dead bytes have a limit over all tables (block_11).
     BLOCK_SPACE = "block.space";
+    /// Flushes go into trees (lab_01).
+    LAB_TREES = "lab.trees";
+    /// One entry a key: what no snapshot sees is let go of (lab_03).
+    LAB_IN_PLACE = "lab.in_place";
+    /// The log goes through persistent memory (lab_04).
+    LAB_LOG_BUFFER = "lab.log_buffer";
+    /// The immutable tree is evicted a chunk at a time (lab_08).
+    LAB_CHUNKS = "lab.chunks";
+    /// What logs hold makes an eviction due (lab_10).
+    LAB_LOGS = "lab.logs";
 }

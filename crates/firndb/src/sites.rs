@@ -1,6 +1,8 @@
 //! The sites of this crate: what would go wrong without each.
 
 firn_base::sites! {
+    /// An ended log, before level 0 has pointers into it: else it is evicted from, and older logs are lost.
+    LOG_FLUSH_SYNC = "log.flush.sync";
     /// What a pool had of a log, in its file: else leaves point to what a power cut took.
     LOG_SETTLE_SYNC = "log.settle.sync";
     /// The log, for `Durability::Power`: else what was acknowledged may be lost.

@@ -40,10 +40,12 @@ pub(crate) enum Reason {
     Flush,
     /// All write buffers are full.
     Buffers,
+    /// Logs hold much for level 0.
+    Logs,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 4] = [Reason::Level0, Reason::Debt, Reason::Flush, Reason::Buffers];
+    pub(crate) const ALL: [Reason; 5] = [Reason::Level0, Reason::Debt, Reason::Flush, Reason::Buffers, Reason::Logs];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -51,6 +53,7 @@ impl Reason {
             Reason::Debt => "debt",
             Reason::Flush => "flush",
             Reason::Buffers => "buffers",
+            Reason::Logs => "logs",
         }
     }
 }
@@ -114,7 +117,10 @@ impl Stall {
         let tables = ramp(debt.level0_tables as f64, limits.level0_slow as f64, limits.level0_stop as f64);
         let base = limits.level_base_bytes as f64;
         let bytes = ramp(debt.bytes as f64, 8.0 * base, 32.0 * base);
-        let (behind, reason) = if tables >= bytes { (tables, Reason::Level0) } else { (bytes, Reason::Debt) };
+        let logs = ramp(debt.logs, 1.5, 4.0);
+        let worst = [(tables, Reason::Level0), (bytes, Reason::Debt), (logs, Reason::Logs)].into_iter();
+        let (behind, reason) =
+            worst.fold((0.0, Reason::Level0), |worst, one| if one.0 > worst.0 { one } else { worst });
         self.last_buffer.store(debt.buffers + 1 >= limits.write_buffers, Ordering::Relaxed);
         let rate = if behind > 0.0 { (self.drain.get() as f64 * (1.3 - 1.2 * behind)) as u64 } else { 0 };
         self.reason.store(reason as u64, Ordering::Relaxed);

@@ -3,8 +3,9 @@
 use crate::db::Inner;
 use crate::mill::{Choice, Grain};
 use crate::plan::{Plan, Reason};
-use crate::shape;
+
 use crate::stall;
+use crate::tier::{TierStats, Trees};
 use firn_base::count::{Cause, Counter};
 use firn_base::sync::{AtomicU64, Ordering};
 use serde::Serialize;
@@ -174,6 +175,8 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Logs that hold what is in no table yet.
     pub logs: usize,
+    /// Level 0 in persistent memory, in profile `lab`.
+    pub tier: Option<TierStats>,
     /// Levels.
     pub levels: Vec<LevelStats>,
     /// Flushes and compactions.
@@ -300,13 +303,14 @@ impl Inner {
             write_amplification: ssd_written_bytes as f64 / user_written_bytes.max(1) as f64,
             table_bytes: part.tables().map(|(_, run)| run.meta.bytes()).sum(),
             logs: self.count_logs(),
+            tier: part.trees.as_ref().map(Trees::stats),
             levels: self.level_stats(&state),
             background: BackgroundStats {
                 flushes: self.counts.jobs.flushes.get(),
                 seek_compactions: self.counts.jobs.seeks.get(),
                 flushing,
                 compacting,
-                debt_bytes: shape::debt(&state, &self.options.limits).bytes,
+                debt_bytes: self.debt().bytes,
                 rate: self.jobs.pace.rate(),
                 slept_seconds: self.jobs.pace.slept_ns() as f64 / 1e9,
                 error: self.background_error().map(|error| error.to_string()),

@@ -20,11 +20,16 @@ pub struct LabTuning {
     pub leaf_bytes: u32,
     /// The share of `tree_bytes` in use at which entries are moved to level 1, 0.1 to 0.9. Default: 0.75, the paper's.
     pub evict_share: f64,
+    /// Logs with values of level 0 may hold this share of the data's bytes before entries are moved to level 1 for
+    /// their sake, 0.01 to 10. Default: 0.25, the paper's.
+    pub log_share_max: f64,
+    /// And so many bytes at most. Default: 20 GiB, the paper's.
+    pub log_bytes_max: u64,
 }
 
 impl Default for LabTuning {
     fn default() -> Self {
-        Self { tree_bytes: 64 << 20, leaf_bytes: 1024, evict_share: 0.75 }
+        Self { tree_bytes: 64 << 20, leaf_bytes: 1024, evict_share: 0.75, log_share_max: 0.25, log_bytes_max: 20 << 30 }
     }
 }
 
@@ -36,7 +41,18 @@ impl LabTuning {
         if !(0.1..=0.9).contains(&share) {
             return Err(Error::invalid(format!("tuning.lab.evict_share is {share}; it must be from 0.1 to 0.9")));
         }
+        let share = self.log_share_max;
+        if !(0.01..=10.0).contains(&share) {
+            return Err(Error::invalid(format!("tuning.lab.log_share_max is {share}; it must be from 0.01 to 10")));
+        }
         Ok(())
+    }
+
+    /// Bytes of a pool with room for the trees and nothing else.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        const ROOTS_AND_GRANULES: u64 = 64 << 10;
+        // The directory has three words of eight bytes for each leaf of full size.
+        self.tree_bytes + self.tree_bytes * 24 / u64::from(self.leaf_bytes.max(1)) + ROOTS_AND_GRANULES
     }
 }
 

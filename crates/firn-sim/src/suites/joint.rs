@@ -45,10 +45,10 @@ pub(crate) fn block_append(seed: u64) -> Tally {
     lives(&setup, Remains { machine: after, history, death: Death::Kill }, &mut random)
 }
 
-/// The same of a database whose level 0 is in persistent memory.
+/// The same of a database whose level 0 is a pair of trees, in persistent memory or rebuilt from logs.
 pub(crate) fn lab_joint(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
-    let setup = Setup { profile: Profile::Lab, pool: true, ..Setup::random(&mut random) };
+    let setup = Setup { profile: Profile::Lab, ..Setup::random(&mut random) };
     let machine = Machine::new(&setup, seed);
     lives(&setup, Remains { machine, history: History::default(), death: Death::Kill }, &mut random)
 }

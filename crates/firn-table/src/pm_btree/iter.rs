@@ -31,6 +31,11 @@ impl TreeIter {
         Some(Entry { key: &self.keys[key.clone()], tag: *tag, address: *address })
     }
 
+    /// Where the values of the entries behind this one are, within its leaf.
+    pub fn addresses_behind(&self) -> impl Iterator<Item = ValueAddress> + '_ {
+        self.entries.iter().skip(self.current + 1).filter_map(|(.., address)| *address)
+    }
+
     /// To the first entry.
     ///
     /// # Errors

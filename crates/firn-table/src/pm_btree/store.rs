@@ -15,7 +15,7 @@ use super::space::Space;
 use crate::sites;
 use firn_base::sync::Mutex;
 use firn_base::{Error, ErrorKind, Result};
-use firn_pm::{Extent, Fenced, Flushed, Owner, PmOffset, Pool, RootEntry};
+use firn_pm::{DurableAt, Extent, Fenced, Flushed, Owner, PmOffset, Pool, RootEntry};
 use std::sync::Arc;
 
 pub(super) const REGION_KIND: u16 = 0;
@@ -111,6 +111,11 @@ impl TreeStore {
     /// Which trees the root of `pool` names.
     pub fn named(pool: &Pool) -> Option<Trees> {
         pool.root().find(Owner::Btree, REGION_KIND).and_then(|entry| Trees::of_word(entry.word))
+    }
+
+    /// Whether the trees outlive the process.
+    pub fn is_durable(&self) -> bool {
+        self.pool.durable_at() == DurableAt::Fence
     }
 
     /// Which trees there are.

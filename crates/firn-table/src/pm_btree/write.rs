@@ -2,6 +2,7 @@
 
 use super::layout::{HEADER_BYTES, Header, KEYS_BYTES_MAX};
 use super::leaf::{Entry, ValueAddress};
+use crate::rows;
 use firn_base::coding::{put_varint, varint_len};
 use firn_base::key::shared_prefix_len;
 use firn_base::{SeqNo, Tag};
@@ -92,7 +93,8 @@ impl Gathered {
         let mut leaf = vec![0; HEADER_BYTES];
         leaf.extend_from_slice(bound);
         for (i, item) in entries.clone().zip(items) {
-            let shared = if i == entries.start { 0 } else { item.shared };
+            let shares = i > entries.start && rows::LAB_PREFIX.is_on();
+            let shared = if shares { item.shared } else { 0 };
             put_entry(&mut leaf, shared, &self.key(i)[shared..], item, (lowest, newest_log));
         }
         let header = Header {

@@ -15,5 +15,5 @@ pub(crate) use layout::{FILE_HEADER_BYTES, ValueAddress};
 pub(crate) use replay::{End, LogSource, Replay, Replayed};
 pub(crate) use sealed::SealedLogs;
 pub(crate) use sink::PmLogBuffer;
-pub(crate) use values::ValueLogs;
+pub(crate) use values::{PendingValue, ValueLogs};
 pub(crate) use write::{LogEnd, LogMark, LogWriter};

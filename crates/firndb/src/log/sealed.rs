@@ -4,7 +4,9 @@
 //! last handle of a removed file gives its space back, which takes longer the larger the file is, and a commit must not
 //! wait for that.
 
+use crate::sites;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
+use firn_base::{Error, ErrorKind, Result};
 use firn_fs::File;
 use std::sync::Arc;
 
@@ -49,6 +51,22 @@ impl SealedLogs {
         self.unsynced.lock().is_empty()
     }
 
+    /// Makes the logs below `id` durable.
+    ///
+    /// # Errors
+    /// `Poisoned` if a sync fails: nothing is known about the file then.
+    pub(crate) fn sync_below(&self, id: u64) -> Result<()> {
+        let poison = |error: Error| {
+            let message = format!("an ended log could not be synced ({error}); reopen the database to recover");
+            Error::new(ErrorKind::Poisoned, message)
+        };
+        let below = |(other, file): &(u64, Arc<dyn File>)| (*other < id).then(|| file.clone());
+        let files: Vec<Arc<dyn File>> = self.unsynced.lock().iter().filter_map(below).collect();
+        files.iter().try_for_each(|file| file.sync(&sites::LOG_FLUSH_SYNC)).map_err(poison)?;
+        self.unsynced.lock().retain(|(other, _)| *other >= id);
+        Ok(())
+    }
+
     /// Gives `sync` each log that has to be synced, oldest first, and forgets them if it did them all.
     pub(super) fn sync<E>(&self, sync: impl FnMut(&Arc<dyn File>) -> Result<(), E>) -> Result<(), E> {
         let files: Vec<Arc<dyn File>> = self.unsynced.lock().iter().map(|(_, file)| file.clone()).collect();
@@ -58,13 +76,12 @@ impl SealedLogs {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
     use firn_fs::{Fs, OpenMode};
 
     #[test]
-    #[cfg(not(shuttle))]
     fn who_raises_the_floor_lets_go_of_the_files() {
         let dir = tempfile::tempdir().unwrap();
         let fs = firn_fs::OsFs::with(firn_fs::IoBackend::Pool, false);

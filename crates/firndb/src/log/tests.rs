@@ -105,7 +105,7 @@ fn lab_06_entries_know_where_the_log_has_their_values() {
         assert_eq!(counters.get(Cause::UserRead).0 > before, round == 0);
     }
     let bytes: usize = issued.iter().map(|(.., value)| value.len()).sum();
-    let all = values::LogUse { log_id: LOG, entries: 2 * issued.len() as u64, bytes: 2 * bytes as u64 };
+    let all = values::LogUse { log_id: LOG, entries: 2 * issued.len() as u64, bytes: 2 * bytes as u64, file_bytes: 0 };
     assert_eq!(values.uses(), [all]);
     assert_eq!(values.take_unused(LOG + 1), [0; 0]);
     for (_, key, _) in &issued {

@@ -10,10 +10,10 @@
 use super::ValueAddress;
 use super::layout::{VALUE_HEADER_BYTES, check_value, damaged, read_value};
 use crate::files::Files;
-use firn_base::Result;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
-use firn_fs::{File, IoBuf, OpenMode};
+use firn_base::{Result, SeqNo};
+use firn_fs::{File, IoBuf, OpenMode, Pending};
 use firn_table::{BlockCache, Value};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ pub(crate) struct ValueLogs {
     cache: Arc<BlockCache>,
     mode: OpenMode,
     logs: Mutex<BTreeMap<u64, Arc<ValueLog>>>,
+    /// Where the trees are rebuilt from logs: logs from this one on are needed for that. Otherwise the highest number.
+    rebuilt_from: AtomicU64,
 }
 
 /// One of them.
@@ -42,6 +44,16 @@ struct ValueLog {
     file: OnceLock<Arc<dyn File>>,
     entries: AtomicU64,
     bytes: AtomicU64,
+    /// Of the whole file, and the number of its last entry; once its buffer was flushed.
+    file_bytes: AtomicU64,
+    last_seqno: AtomicU64,
+}
+
+/// A value on its way.
+pub(crate) struct PendingValue {
+    pub(crate) at: ValueAddress,
+    pending: Pending,
+    file: Arc<dyn File>,
 }
 
 /// How much of a log is pointed to.
@@ -51,12 +63,40 @@ pub(crate) struct LogUse {
     pub(crate) entries: u64,
     /// Bytes of values, without their headers.
     pub(crate) bytes: u64,
+    /// Bytes of its file.
+    pub(crate) file_bytes: u64,
 }
 
 impl ValueLogs {
     pub(crate) fn new(files: Arc<Files>, counters: Arc<IoCounters>, cache: Arc<BlockCache>, direct: bool) -> ValueLogs {
         let mode = if direct { OpenMode::ReadDirect } else { OpenMode::Read };
-        ValueLogs { files, counters, cache, mode, logs: Mutex::default() }
+        let rebuilt_from = AtomicU64::new(u64::MAX);
+        ValueLogs { files, counters, cache, mode, logs: Mutex::default(), rebuilt_from }
+    }
+
+    /// Logs from `log_id` on are needed, whether anything points into them or not: the trees are rebuilt from them.
+    pub(crate) fn rebuild_from(&self, log_id: u64) {
+        self.rebuilt_from.store(log_id, Ordering::Release);
+    }
+
+    /// All of log `log_id` is in the trees: its file has `bytes`, and its last entry is numbered `last`.
+    pub(crate) fn end(&self, log_id: u64, bytes: u64, last: SeqNo) {
+        let log = self.log(log_id);
+        if log.last_seqno.load(Ordering::Acquire) == 0 {
+            log.file_bytes.store(bytes, Ordering::Release);
+            log.last_seqno.store(last.0, Ordering::Release);
+        }
+    }
+
+    /// Bytes of all logs that are held.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.logs.lock().values().map(|log| log.file_bytes.load(Ordering::Acquire)).sum()
+    }
+
+    /// The first log with an entry numbered above `seqno`, of those that have ended.
+    pub(crate) fn first_behind(&self, seqno: SeqNo) -> Option<u64> {
+        let logs = self.logs.lock();
+        logs.iter().find(|(_, log)| log.last_seqno.load(Ordering::Acquire) > seqno.0).map(|(id, _)| *id)
     }
 
     fn log(&self, log_id: u64) -> Arc<ValueLog> {
@@ -84,15 +124,17 @@ impl ValueLogs {
             log_id,
             entries: log.entries.load(Ordering::Acquire),
             bytes: log.bytes.load(Ordering::Acquire),
+            file_bytes: log.file_bytes.load(Ordering::Acquire),
         };
         logs.iter().map(used).collect()
     }
 
-    /// Lets go of the logs below `floor` that nothing points into, and says which.
+    /// Lets go of the logs below `floor` that nothing points into nor needs, and says which.
     pub(crate) fn take_unused(&self, floor: u64) -> Vec<u64> {
         let mut logs = self.logs.lock();
+        let below = floor.min(self.rebuilt_from.load(Ordering::Acquire));
         let unused = |(id, log): (&u64, &Arc<ValueLog>)| (log.entries.load(Ordering::Acquire) == 0).then_some(*id);
-        let ids: Vec<u64> = logs.range(..floor).filter_map(unused).collect();
+        let ids: Vec<u64> = logs.range(..below).filter_map(unused).collect();
         ids.iter().for_each(|id| drop(logs.remove(id)));
         ids
     }
@@ -112,6 +154,32 @@ impl ValueLogs {
             self.counters.read(Cause::UserRead, value.len());
             Ok(self.cache.insert_value(at.log_id, at.offset, value))
         })
+    }
+
+    /// Puts the read of the value at `at` in flight, for [`ValueLogs::finish`]; `None` if it is cached.
+    ///
+    /// # Errors
+    /// What opening the log met.
+    pub(crate) fn submit(&self, at: ValueAddress) -> Result<Option<PendingValue>> {
+        if self.cache.has_value(at.log_id, at.offset) {
+            return Ok(None);
+        }
+        let log = self.log(at.log_id);
+        let file = self.open(&log, at.log_id)?.clone();
+        let pending = file.submit_read(at.offset, VALUE_HEADER_BYTES + at.len as usize, IoBuf::default());
+        Ok(Some(PendingValue { at, pending, file }))
+    }
+
+    /// The value that was asked for.
+    ///
+    /// # Errors
+    /// As [`ValueLogs::get`].
+    pub(crate) fn finish(&self, asked: PendingValue) -> Result<Value> {
+        let PendingValue { at, pending, file } = asked;
+        let buf = pending.wait()?;
+        let value = check_value(buf.bytes(), at.len).ok_or_else(|| damaged(&*file, at))?;
+        self.counters.read(Cause::UserRead, value.len());
+        Ok(self.cache.insert_value(at.log_id, at.offset, value))
     }
 
     /// The values at `places`, an empty one for each `None`; read in the order of the logs, many at the same time. They

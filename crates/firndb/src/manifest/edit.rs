@@ -100,6 +100,8 @@ pub(crate) struct Edit {
     pub(crate) pm: Option<PmPairing>,
     /// How far a tree of level 0 was evicted.
     pub(crate) evicted: Option<Evicted>,
+    /// Everything up to this number is in tables of level 1 and below; set by a snapshot record alone.
+    pub(crate) evicted_through: Option<SeqNo>,
 }
 
 /// How far the immutable tree of level 0 was evicted.
@@ -109,6 +111,9 @@ pub(crate) struct Evicted {
     pub(crate) tree: u32,
     /// What lies in front of it is gone; everything is for `None`.
     pub(crate) to: Option<Vec<u8>>,
+    /// Where the tree is rebuilt from logs: entries up to this number, in front of `to`, are in level 1 or below, or
+    /// older than what is there. 0 where the tree outlives the process.
+    pub(crate) through: SeqNo,
 }
 
 const ID: u64 = 1;
@@ -126,6 +131,7 @@ const LOG_NAMED: u64 = 12;
 const FORMAT: u64 = 13;
 const EVICTED: u64 = 14;
 const EVICTED_ALL: u64 = 15;
+const EVICTED_THROUGH: u64 = 16;
 
 /// The version of all formats that this build writes and reads.
 pub(crate) const FORMAT_VERSION: u64 = 2;
@@ -147,6 +153,7 @@ impl Edit {
         number(PROFILE, self.profile.map(u64::from));
         number(NEXT_FILE_ID, self.next_file_id);
         number(LAST_SEQNO, self.last_seqno.map(|seqno| seqno.0));
+        number(EVICTED_THROUGH, self.evicted_through.map(|seqno| seqno.0));
         number(LOG_FLOOR, self.log_floor);
         for &log in &self.logs_added {
             number(LOG_ADDED, Some(log));
@@ -168,6 +175,7 @@ impl Edit {
         if let Some(evicted) = &self.evicted {
             put_varint(&mut out, if evicted.to.is_some() { EVICTED } else { EVICTED_ALL });
             put_varint(&mut out, u64::from(evicted.tree));
+            put_varint(&mut out, evicted.through.0);
             evicted.to.iter().for_each(|to| put_bytes(&mut out, to));
         }
         for (level, table) in &self.add {
@@ -220,11 +228,15 @@ impl Edit {
             DROP => self.drop.push((reader.varint_max(LEVELS_MAX)?, number(reader)?)),
             PM => self.pm = Some(PmPairing { generation: number(reader)? }),
             EVICTED => {
-                let tree = u32::try_from(reader.varint()?).ok()?;
+                let (tree, through) = (u32::try_from(reader.varint()?).ok()?, seqno(reader)?);
                 let to = reader.bytes().filter(|to| to.len() <= KEY_BYTES_MAX)?;
-                self.evicted = Some(Evicted { tree, to: Some(to.to_vec()) });
+                self.evicted = Some(Evicted { tree, to: Some(to.to_vec()), through });
             }
-            EVICTED_ALL => self.evicted = Some(Evicted { tree: u32::try_from(reader.varint()?).ok()?, to: None }),
+            EVICTED_ALL => {
+                let (tree, through) = (u32::try_from(reader.varint()?).ok()?, seqno(reader)?);
+                self.evicted = Some(Evicted { tree, to: None, through });
+            }
+            EVICTED_THROUGH => self.evicted_through = Some(seqno(reader)?),
             _ => return None,
         }
         Some(())

@@ -38,6 +38,8 @@ pub(crate) struct Version {
     pub(crate) pm: Option<PmPairing>,
     /// How far level 0 was evicted, the last time.
     pub(crate) evicted: Option<Evicted>,
+    /// Everything up to this number is in level 1 or below, or older than what is there.
+    pub(crate) evicted_through: SeqNo,
 }
 
 impl Version {
@@ -53,6 +55,8 @@ impl Version {
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or_default());
         self.pm = edit.pm.or(self.pm);
         self.evicted = edit.evicted.clone().or(self.evicted.take());
+        let whole = edit.evicted.as_ref().filter(|evicted| evicted.to.is_none()).map(|evicted| evicted.through);
+        self.evicted_through = self.evicted_through.max(whole.or(edit.evicted_through).unwrap_or_default());
         self.apply_logs(edit)?;
         for &(level, id) in &edit.drop {
             let tables = self.levels.get_mut(level).ok_or("known: a level that is not there")?;
@@ -63,6 +67,13 @@ impl Version {
             self.add(*level, table)?;
         }
         Ok(())
+    }
+
+    /// Whether level 0 was evicted of an entry, so that a log that still has it must not bring it back.
+    pub(crate) fn is_evicted(&self, key: &[u8], seqno: SeqNo) -> bool {
+        let is_in_front =
+            |evicted: &Evicted| seqno <= evicted.through && evicted.to.as_deref().is_none_or(|to| key < to);
+        seqno <= self.evicted_through || self.evicted.as_ref().is_some_and(is_in_front)
     }
 
     /// Notes that the names of these logs are durable.
@@ -148,6 +159,7 @@ impl Version {
             drop: Vec::new(),
             pm: self.pm,
             evicted: self.evicted.clone(),
+            evicted_through: Some(self.evicted_through),
         }
     }
 }

@@ -63,6 +63,11 @@ impl Held {
         self.entries.push((key_end, self.bytes.len(), tag));
     }
 
+    /// How many entries it took.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Bytes of its keys and values.
     pub(crate) fn byte_size(&self) -> usize {
         self.bytes.len()

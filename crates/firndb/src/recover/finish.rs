@@ -10,6 +10,7 @@ use crate::files::{self, FileName};
 use crate::log::{LogWriter, PmLogBuffer, SealedLogs};
 use crate::manifest::{Edit, ManifestWriter, PmPairing};
 use crate::pace::Pace;
+use crate::rows;
 use crate::stall::Stall;
 use crate::state::{Part, ReadState};
 use crate::stats::JobCounters;
@@ -18,7 +19,6 @@ use firn_base::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
 use firn_base::{Error, Result};
 use firn_fs::{Lock, OpenMode};
 use firn_pm::Fenced;
-use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 impl Recovery {
@@ -35,6 +35,9 @@ impl Recovery {
             let (pm, log_name) = self.pm_log_buffer()?;
             let mut log = LogWriter::create(self.files.clone(), self.counters.clone(), log_id, sealed.clone())?;
             let manifest = self.record(log_id)?;
+            if let Some(trees) = self.trees.as_ref().filter(|trees| !trees.store.is_durable()) {
+                trees.values.rebuild_from(manifest.version().log_floor);
+            }
             // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's
             // end.
             pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer))?;
@@ -69,7 +72,9 @@ impl Recovery {
 
     /// The log's buffer in the pool, and what to call the log in stats.
     fn pm_log_buffer(&self) -> Result<(Option<PmLogBuffer>, String)> {
-        let Some(pool) = &self.pm else { return Ok((None, "file".to_owned())) };
+        let Some(pool) = self.pm.as_ref().filter(|_| rows::LAB_LOG_BUFFER.is_on()) else {
+            return Ok((None, "file".to_owned()));
+        };
         let buffer = PmLogBuffer::open(pool, self.files.uuid, self.options.limits.pm_log_buffer_bytes)?;
         let name = pool.backend_name();
         let log_name = match buffer {
@@ -97,8 +102,9 @@ impl Recovery {
             id: self.version.edit_id + 1,
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             last_seqno: Some(self.last_seqno),
-            log_floor: Some(log_id),
+            log_floor: self.settled.is_empty().then_some(log_id),
             logs_added: vec![log_id],
+            logs_sealed: std::mem::take(&mut self.settled),
             add: std::mem::take(&mut self.recovered).into_iter().map(|table| (0, table)).collect(),
             pm: Some(pm),
             ..Edit::default()
@@ -114,11 +120,15 @@ impl Recovery {
     /// Removes files that the manifest does not name. Failing to is no reason not to open.
     fn sweep(&self, manifest: &ManifestWriter) {
         let version = manifest.version();
-        let uses = self.trees.as_ref().map(|trees| trees.values.uses()).unwrap_or_default();
-        let pointed_to: HashSet<u64> = uses.iter().filter(|used| used.entries > 0).map(|used| used.log_id).collect();
+        let uses = self.trees.as_ref().map(|trees| {
+            // They go here, with all that nothing names.
+            let _unused = trees.values.take_unused(version.log_floor);
+            trees.values.uses()
+        });
+        let pointed_to = |id| uses.iter().flatten().any(|used| used.log_id == id && used.entries > 0);
         let named = |name: &str| match files::parse(name) {
             FileName::Table(id) => version.levels.iter().flatten().any(|table| table.id == id),
-            FileName::Log(id) => version.logs.contains_key(&id) || pointed_to.contains(&id),
+            FileName::Log(id) => version.logs.contains_key(&id) || pointed_to(id),
             FileName::Manifest(id) => id == manifest.id(),
             FileName::CurrentNew => false,
             _ => true,

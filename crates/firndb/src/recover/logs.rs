@@ -6,7 +6,7 @@ use crate::files::{self, FileName};
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed};
 use crate::manifest::LogState;
 use crate::mill::{Below, Output, write_tables};
-use crate::run_iter::{MergeIter, RunIter};
+use crate::run_iter::{Entries, MergeIter, RunIter};
 use crate::state::Part;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
@@ -51,6 +51,11 @@ impl Recovery {
                 tracing::warn!(log_id, at, "the log is torn; later logs are not replayed");
                 torn = Some(log_id);
             }
+        }
+        if torn.is_some() && !self.settled.is_empty() {
+            // Logs behind the torn one must never be read again, and only a floor above all of them says so.
+            self.end_buffer()?;
+            self.trees_into_tables()?;
         }
         Ok(())
     }
@@ -102,6 +107,10 @@ impl Recovery {
         debug_assert!(replayed.address.len as usize == replayed.value.len());
         let seqno = replayed.tag.seqno();
         let Some(kind) = replayed.tag.kind() else { return Ok(()) };
+        if self.version.is_evicted(replayed.key, seqno) {
+            self.last_seqno = self.last_seqno.max(seqno);
+            return Ok(());
+        }
         let entry = Entry { kind, key: replayed.key, value: replayed.value };
         let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
         loop {
@@ -130,11 +139,15 @@ impl Recovery {
         if self.trees.is_some() {
             return self.insert_replayed(&buffer);
         }
-        let merge = MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?;
+        self.write_recovered(MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?)
+    }
+
+    /// Writes `entries` out as tables of level 0.
+    pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
         let output = Output::new(Cause::Flush, false);
         let part = Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
         let below = Below::new(0, part.metas_below(0));
-        self.recovered.extend(block_on(write_tables(merge, &[SeqNo::MAX], below, output, &self.mill))?);
+        self.recovered.extend(block_on(write_tables(entries, &[SeqNo::MAX], below, output, &self.mill))?);
         Ok(())
     }
 }

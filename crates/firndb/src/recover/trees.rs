@@ -2,13 +2,14 @@
 
 use super::Recovery;
 use crate::buffer::Buffer;
-use crate::log::{Replay, ValueLogs};
+use crate::log::{LogEnd, Replay, ValueLogs};
 use crate::options::Profile;
+use crate::run_iter::{Loaded, RunIter};
 use crate::sites;
-use crate::tier::Trees;
-use firn_base::{Error, ErrorKind, Result};
+use crate::tier::{TierIter, Trees};
+use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::OpenMode;
-use firn_pm::{DurableAt, Pool};
+use firn_pm::{DurableAt, PmConfig, Pool};
 use firn_table::pm_btree::{Recovered, Seen, TreeStore, View};
 use std::sync::Arc;
 
@@ -19,12 +20,17 @@ impl Recovery {
             return Ok(());
         }
         let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
-        let pool = self.pm.clone().filter(durable).ok_or_else(|| {
-            Error::invalid(
-                "profile `lab` needs a pool of persistent memory that is durable at the fence: set `pm` to a `dax` or \
-                 an `emulated` one, or choose another profile",
-            )
-        })?;
+        let pool = match self.pm.clone().filter(durable) {
+            Some(pool) => pool,
+            // They are rebuilt from the logs, in memory that counts to the limit.
+            None if self.read_only => return Ok(()),
+            None => {
+                let config = PmConfig::volatile(self.options.tuning.lab.pool_bytes());
+                let pool = Pool::open_or_create(&config, self.files.uuid)?;
+                pool.finish_recovery()?;
+                Arc::new(pool)
+            }
+        };
         let cache = self.tables.context().cache.clone();
         let direct = self.options.direct_io;
         let values = Arc::new(ValueLogs::new(self.files.clone(), self.counters.clone(), cache, direct));
@@ -55,9 +61,14 @@ impl Recovery {
             store.end_immutable()?;
             immutable = None;
         }
+        if !store.is_durable() {
+            values.rebuild_from(self.version.log_floor);
+        }
         self.check_value_logs(&values)?;
         let (store, mutable, immutable) = (Arc::new(store), Arc::new(mutable), immutable.map(Arc::new));
-        self.trees = Some(Trees { store, values, mutable, immutable, side: Arc::default() });
+        let side = Arc::default();
+        let (complete_through, counters) = (SeqNo(0), Arc::default());
+        self.trees = Some(Trees { store, values, mutable, immutable, side, complete_through, counters });
         Ok(())
     }
 
@@ -65,20 +76,27 @@ impl Recovery {
     fn check_value_logs(&self, values: &ValueLogs) -> Result<()> {
         for used in values.uses() {
             let path = self.files.log(used.log_id);
-            self.files.fs.len(&path).map_err(|error| match error.kind() {
+            let bytes = self.files.fs.len(&path).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => {
                     let expected = format!("{} values that leaves point to, but the file is missing", used.entries);
                     Error::corruption(path.display(), 0, expected)
                 }
                 _ => error,
             })?;
+            values.end(used.log_id, bytes, SeqNo(0));
         }
         Ok(())
     }
 
-    /// Puts what the pool has of log `log_id`, up to `end`, into its file, where leaves will point to.
-    pub(super) fn settle_log(&self, log_id: u64, replay: &Replay, end: u64) -> Result<()> {
-        if self.trees.is_none() || self.read_only || replay.overlay().is_empty() {
+    /// Puts what the pool has of log `log_id`, up to `end`, into its file, where leaves will point to, and sees to it
+    /// that what was replayed stays.
+    pub(super) fn settle_log(&mut self, log_id: u64, replay: &Replay, end: u64) -> Result<()> {
+        let Some(trees) = self.trees.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
+        let is_rebuilt = !trees.store.is_durable();
+        trees.values.end(log_id, end, self.last_seqno);
+        if is_rebuilt {
+            self.settled.push(LogEnd { log_id, end, synced_through: end });
+        } else if replay.overlay().is_empty() {
             return Ok(());
         }
         let file = self.files.fs.open(&self.files.log(log_id), OpenMode::Append)?;
@@ -89,6 +107,16 @@ impl Recovery {
             }
         }
         file.sync(&sites::LOG_SETTLE_SYNC)
+    }
+
+    /// Writes what was rebuilt out as tables of level 0, and begins with empty trees.
+    pub(super) fn trees_into_tables(&mut self) -> Result<()> {
+        let Some(trees) = self.trees.take() else { return Ok(()) };
+        let children = TierIter::all(&trees).map(|iter| RunIter::Tier(Box::new(iter))).collect();
+        self.write_recovered(Loaded::at_first(children)?)?;
+        self.settled.clear();
+        drop(trees);
+        self.open_trees()
     }
 
     /// Puts a replayed buffer into the mutable tree. No snapshot has outlived the process before.

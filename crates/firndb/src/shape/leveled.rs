@@ -10,6 +10,7 @@ use crate::rows;
 use crate::sst_run::SstRun;
 use crate::state::{Level, Part, ReadState};
 use crate::tier::Trees;
+use crate::tuning::LabTuning;
 use firn_base::{Limits, SeqNo};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) dead_share_max: f64,
     /// Whether an eviction is running; when one is due; bytes of values that it takes.
     pub(crate) evicting: bool,
-    pub(crate) evict_share: f64,
+    pub(crate) lab: &'a LabTuning,
     pub(crate) chunk_bytes: u64,
 }
 
@@ -48,6 +49,8 @@ pub(crate) struct Debt {
     pub(crate) level0_tables: usize,
     /// Bytes by which levels exceed their targets.
     pub(crate) bytes: u64,
+    /// What logs hold for level 0, in parts of what they may.
+    pub(crate) logs: f64,
 }
 
 /// The target size of a level below 0, in bytes.
@@ -67,11 +70,16 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
 }
 
 /// How far behind compaction is.
-pub(crate) fn debt(state: &ReadState, limits: &Limits) -> Debt {
+pub(crate) fn debt(state: &ReadState, limits: &Limits, lab: &LabTuning, buffer_bytes: u64) -> Debt {
+    let logs = |part: &Part| {
+        let share = |trees: &Trees| trees.values.held_bytes() as f64 / log_bytes_max(part, lab, buffer_bytes) as f64;
+        part.trees.as_ref().map_or(0.0, share)
+    };
     state.parts.iter().fold(Debt::default(), |sum, part| Debt {
         buffers: sum.buffers + part.buffers.len().saturating_sub(1),
         level0_tables: sum.level0_tables + part.levels.first().map_or(0, |level| level.runs.len()),
         bytes: sum.bytes + excess_bytes(part, limits),
+        logs: sum.logs.max(logs(part)),
     })
 }
 
@@ -90,7 +98,8 @@ fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
 /// none.
 fn pick_eviction(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
-    let chunk = trees.chunk_if_due(facts.evict_share, facts.chunk_bytes)?;
+    let log_bytes_max = log_bytes_max(part, facts.lab, facts.chunk_bytes);
+    let chunk = trees.chunk_if_due(facts.lab.evict_share, log_bytes_max, facts.chunk_bytes)?;
     // Tables of level 0 are older than the trees, and are searched before level 1.
     if part.levels.first().is_some_and(|level| !level.runs.is_empty()) {
         return pick_level0(i, part, facts);
@@ -105,6 +114,14 @@ fn pick_eviction(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
         return None;
     }
     Some(Plan { part: i, buffer: None, chunk: Some(chunk), tables, level: 1, how: How::Copy, reason: Reason::Evict })
+}
+
+/// What logs may hold before level 0 is evicted for their sake: a share of the data, but some write buffers at least.
+fn log_bytes_max(part: &Part, tuning: &LabTuning, buffer_bytes: u64) -> u64 {
+    const BUFFERS_LEAST: u64 = 8;
+    let data: u64 = part.levels.iter().map(Level::live_bytes).sum();
+    let share = (data as f64 * tuning.log_share_max) as u64;
+    share.clamp(BUFFERS_LEAST * buffer_bytes, tuning.log_bytes_max.max(BUFFERS_LEAST * buffer_bytes))
 }
 
 fn pick_flush(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {

@@ -6,6 +6,7 @@ use crate::manifest::{Edit, TableMeta, Version};
 use crate::plan::{How, Plan, Reason};
 use crate::sst_run::{TableCache, TableCacheBounds};
 use crate::state::{Part, ReadState};
+use crate::tuning::LabTuning;
 use firn_base::count::IoCounters;
 use firn_base::{Limits, SeqNo};
 use firn_fs::OsFs;
@@ -59,7 +60,7 @@ fn facts<'a>(limits: &'a Limits, busy: &'a HashSet<u64>, seek: Option<(usize, u6
         appends: false,
         dead_share_max: 0.2,
         evicting: false,
-        evict_share: 1.0,
+        lab: Box::leak(Box::default()),
         chunk_bytes: 0,
     }
 }
@@ -88,7 +89,7 @@ fn level_0_goes_down_as_a_whole() {
     assert_eq!(ids(&plan), [(0, 3), (0, 2), (0, 1), (1, 4), (1, 5)]);
     assert_eq!((plan.level, plan.how, plan.reason), (1, How::Copy, Reason::Size));
     assert!(choose(&state, &[5], None).is_none(), "an input is busy");
-    assert_eq!(debt(&state, &Limits::tiny()).level0_tables, 3);
+    assert_eq!(debt(&state, &Limits::tiny(), &LabTuning::default(), 0).level0_tables, 3);
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn a_full_level_gives_the_table_that_costs_least() {
     ]);
     let plan = choose(&state, &[], None).unwrap();
     assert_eq!(ids(&plan), [(1, 2), (2, 4)]);
-    assert_eq!(debt(&state, &Limits::tiny()).bytes, 16 << 10);
+    assert_eq!(debt(&state, &Limits::tiny(), &LabTuning::default(), 0).bytes, 16 << 10);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! come to about a write buffer.
 
 use super::view::Trees;
+use crate::rows;
 use firn_table::pm_btree::View;
 use std::sync::Arc;
 
@@ -36,14 +37,19 @@ impl Trees {
         self.store.usage().share() < FLUSH_SHARE_MAX
     }
 
-    /// What is to be evicted next, if more than `share` of the memory is used: values of about `bytes`.
-    pub(crate) fn chunk_if_due(&self, share: f64, bytes: u64) -> Option<Chunk> {
-        if self.store.usage().share() < share {
+    /// What is to be evicted next, if more than `share` of the memory is used or logs hold more than `log_bytes_max`:
+    /// values of about `bytes`.
+    pub(crate) fn chunk_if_due(&self, share: f64, log_bytes_max: u64, bytes: u64) -> Option<Chunk> {
+        let logs_are_full = rows::LAB_LOGS.is_on() && self.values.held_bytes() > log_bytes_max;
+        if self.store.usage().share() < share && !logs_are_full {
             return None;
         }
         let rotates = self.immutable.is_none();
         let view = self.immutable.as_ref().unwrap_or(&self.mutable);
-        let entries_max = bytes / self.values.mean_bytes().max(1);
+        let entries_max = match rows::LAB_CHUNKS.is_on() {
+            true => bytes / self.values.mean_bytes().max(1),
+            false => u64::MAX,
+        };
         let (from, to) = view.first_leaves(entries_max)?;
         Some(Chunk { view: view.clone(), rotates, from, to })
     }

@@ -40,7 +40,8 @@ impl Inner {
         let Some(immutable) = &trees.immutable else { return Ok(Vec::new()) };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let (held, moved) = self.gather(&trees, chunk)?;
-        let bytes_in = held.byte_size() as u64 + plan.input_bytes();
+        let (evicted_bytes, evicted_entries) = (held.byte_size() as u64, held.len() as u64);
+        let bytes_in = evicted_bytes + plan.input_bytes();
         let work = mill::run_above(held, plan, around, &snapshots, &self.mill);
         let mut slept_ns = 0;
         let made = block_on_with(work, || slept_ns += self.yield_point())?;
@@ -53,16 +54,25 @@ impl Inner {
         let evicted = Evicted {
             tree: trees.store.trees().immutable.unwrap_or(0),
             to: chunk.to().filter(|_| !all).map(<[u8]>::to_vec),
+            through: trees.complete_through,
         };
+        let is_rebuilt = !trees.store.is_durable();
+        // A log that was not flushed yet is behind all that were.
+        let behind = || trees.values.first_behind(trees.complete_through).unwrap_or(self.logs.sealed.floor());
+        let log_floor = (all && is_rebuilt).then(behind);
         let Made { edit, created, bytes_out, .. } = made;
         let ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
-        self.install_eviction(part, Edit { evicted: Some(evicted), ..edit }, &created, plan)?;
+        self.install_eviction(part, Edit { evicted: Some(evicted), log_floor, ..edit }, &created, plan)?;
+        log_floor.into_iter().for_each(|floor| trees.values.rebuild_from(floor));
         if all {
             trees.store.end_immutable()?;
         }
         trees.store.remove(&gone)?;
         self.leave(part, &moved, (!all).then(|| Arc::new(left)), gone)?;
         self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns + slept_ns);
+        self.stall.drained(evicted_bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
+        trees.counters.chunks.add(1);
+        trees.counters.chunk_entries.add(evicted_entries);
         self.release_trees(part);
         Ok(ids)
     }
@@ -73,9 +83,12 @@ impl Inner {
         if trees.immutable.is_some() {
             return Ok(());
         }
+        // Of a buffer that is being flushed some entries go into the new tree.
+        let complete = self.manifest.lock().version().last_seqno;
+        let complete_through = if trees.store.is_durable() { SeqNo(0) } else { complete };
         trees.store.rotate()?;
-        let empty = Arc::default();
-        let next = Trees { mutable: empty, immutable: Some(trees.mutable.clone()), ..trees.clone() };
+        let (mutable, immutable) = (Arc::default(), Some(trees.mutable.clone()));
+        let next = Trees { mutable, immutable, complete_through, ..trees.clone() };
         self.swap_trees(part, next, Arc::default(), Vec::new(), Vec::new());
         Ok(())
     }

@@ -114,9 +114,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Puts what the log has of `buffer` into the log's file.
+    /// Puts what the log has of `buffer` into the log's file, durably.
     fn drain_log_of(&self, buffer: &Arc<Buffer>, next: u64) -> Result<()> {
-        let Some(pm_buffer) = &self.logs.pm_buffer else { return Ok(()) };
         self.commit.with_log(|log| {
             // Nothing was written since it was frozen.
             if log.log_id() == buffer.log_id {
@@ -124,7 +123,10 @@ impl Inner {
             }
             self.record_log_end()
         })?;
-        pm_buffer.drain_full().map(drop)
+        match &self.logs.pm_buffer {
+            Some(pm_buffer) => pm_buffer.drain_full().map(drop),
+            None => self.logs.sealed.sync_below(next),
+        }
     }
 
     fn flush_step(&self, part: usize, mut batch: Batch) -> Result<()> {
@@ -199,10 +201,15 @@ impl Inner {
     }
 
     fn end_flush(&self, part: usize, buffer: &Arc<Buffer>, floor: u64) -> Result<()> {
+        let trees = self.trees(part)?;
         let mut manifest = self.manifest.lock();
-        let before: Vec<u64> = manifest.version().logs.keys().copied().collect();
+        for (&id, log) in manifest.version().logs.range(..floor) {
+            let (bytes, last) = (log.end.map_or(0, |end| end.end), buffer.frozen_at().unwrap_or_default());
+            trees.values.end(id, bytes, last);
+        }
         let edit = Edit {
-            log_floor: Some(floor),
+            // A tree that is rebuilt needs its logs.
+            log_floor: trees.store.is_durable().then_some(floor),
             last_seqno: buffer.frozen_at(),
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             ..Edit::default()
@@ -215,13 +222,8 @@ impl Inner {
         });
         drop(manifest);
         self.logs.sealed.raise_floor(floor);
-        let trees = self.trees(part)?;
         let unused = trees.values.take_unused(floor);
-        let pointed: Vec<u64> = trees.values.uses().into_iter().map(|used| used.log_id).collect();
-        // Logs without any value were never counted.
-        let empty = before.into_iter().filter(|id| *id < floor && !pointed.contains(id) && !unused.contains(id));
-        let logs: Vec<Dead> = empty.chain(unused.iter().copied()).map(Dead::Log).collect();
-        self.bury(logs.into_iter().chain([Dead::Buffer(buffer.clone())]));
+        self.bury(unused.into_iter().map(Dead::Log).chain([Dead::Buffer(buffer.clone())]));
         Ok(())
     }
 }

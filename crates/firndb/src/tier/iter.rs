@@ -2,10 +2,11 @@
 
 use super::side::Side;
 use super::view::{Trees, as_put};
-use crate::log::ValueLogs;
+use crate::log::{PendingValue, ValueLogs};
 use firn_base::{Result, Tag};
 use firn_table::Value;
 use firn_table::pm_btree::{TreeIter, ValueAddress, View};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A position in level 0, or none.
@@ -13,7 +14,14 @@ pub(crate) struct TierIter {
     source: Source,
     values: Arc<ValueLogs>,
     value: Option<Value>,
+    /// Values of entries behind this one that were asked for ahead, in order.
+    ahead: VecDeque<PendingValue>,
+    /// How many entries ahead to ask for, each time twice as many; none while the cursor does not go on forward.
+    reach: usize,
 }
+
+/// Values asked for ahead at most.
+const REACH_MAX: usize = 16;
 
 enum Source {
     Tree(TreeIter),
@@ -27,7 +35,13 @@ impl TierIter {
         let side = Source::Side { side: trees.side.clone(), at: usize::MAX };
         let beside = (!trees.side.versions().is_empty()).then_some(side);
         let sources = std::iter::once(tree(&trees.mutable)).chain(beside).chain(trees.immutable.as_ref().map(tree));
-        sources.map(|source| TierIter { source, values: trees.values.clone(), value: None })
+        sources.map(|source| TierIter {
+            source,
+            values: trees.values.clone(),
+            value: None,
+            ahead: VecDeque::new(),
+            reach: 0,
+        })
     }
 
     fn entry(&self) -> Option<(&[u8], Tag, Option<ValueAddress>)> {
@@ -58,10 +72,39 @@ impl TierIter {
 
     /// Reads the value under the cursor.
     pub(crate) fn load(&mut self) -> Result<()> {
-        if let (None, Some((_, _, Some(address)))) = (&self.value, self.entry()) {
-            self.value = Some(self.values.get(address)?);
+        let (None, Some((_, _, Some(address)))) = (&self.value, self.entry()) else { return Ok(()) };
+        let asked = self.take_asked(address);
+        self.ask_ahead()?;
+        self.value = Some(match asked {
+            Some(asked) => self.values.finish(asked)?,
+            None => self.values.get(address)?,
+        });
+        Ok(())
+    }
+
+    /// Asks for the values of the entries that come next: they lie all over the logs, a read each.
+    fn ask_ahead(&mut self) -> Result<()> {
+        let Source::Tree(tree) = &self.source else { return Ok(()) };
+        let mut behind = tree.addresses_behind().take(self.reach);
+        if let Some(last) = self.ahead.back() {
+            let _asked = behind.find(|address| *address == last.at);
+        }
+        for address in behind {
+            self.ahead.extend(self.values.submit(address)?);
         }
         Ok(())
+    }
+
+    fn take_asked(&mut self, address: ValueAddress) -> Option<PendingValue> {
+        let is_next = self.ahead.front().is_some_and(|asked| asked.at == address);
+        is_next.then(|| self.ahead.pop_front()).flatten()
+    }
+
+    /// Forgets the value under the cursor, and what was asked for ahead.
+    fn turn(&mut self) {
+        self.value = None;
+        self.ahead.clear();
+        self.reach = 0;
     }
 
     /// Reads the value under the cursor from its log, whatever is cached.
@@ -71,7 +114,7 @@ impl TierIter {
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {
-        self.value = None;
+        self.turn();
         match &mut self.source {
             Source::Tree(iter) => iter.first(),
             Source::Side { at, .. } => {
@@ -82,7 +125,7 @@ impl TierIter {
     }
 
     pub(crate) fn last(&mut self) -> Result<()> {
-        self.value = None;
+        self.turn();
         match &mut self.source {
             Source::Tree(iter) => iter.last(),
             Source::Side { side, at } => {
@@ -93,7 +136,12 @@ impl TierIter {
     }
 
     pub(crate) fn next(&mut self) -> Result<()> {
+        // If another run had the key, nobody took what was asked for it.
+        if let Some((_, _, Some(address))) = self.entry() {
+            let _unwanted = self.take_asked(address);
+        }
         self.value = None;
+        self.reach = (2 * self.reach).clamp(2, REACH_MAX);
         match &mut self.source {
             Source::Tree(iter) => iter.next(),
             Source::Side { at, .. } => {
@@ -104,7 +152,7 @@ impl TierIter {
     }
 
     pub(crate) fn prev(&mut self) -> Result<()> {
-        self.value = None;
+        self.turn();
         match &mut self.source {
             Source::Tree(iter) => iter.prev(),
             Source::Side { at, .. } => {
@@ -116,7 +164,7 @@ impl TierIter {
 
     /// Goes to the first entry at or behind (key, tag).
     pub(crate) fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
-        self.value = None;
+        self.turn();
         match &mut self.source {
             Source::Tree(iter) => {
                 iter.seek(key)?;
@@ -135,7 +183,7 @@ impl TierIter {
 
     /// Goes to the last entry in front of (key, tag).
     pub(crate) fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
-        self.value = None;
+        self.turn();
         match &mut self.source {
             Source::Tree(iter) => {
                 iter.seek_for_prev(key)?;

@@ -7,9 +7,11 @@ mod flush;
 mod iter;
 mod release;
 mod side;
+mod stats;
 mod view;
 
 pub(crate) use chunk::Chunk;
 pub(crate) use iter::TierIter;
 pub(crate) use release::Releases;
+pub use stats::TierStats;
 pub(crate) use view::Trees;

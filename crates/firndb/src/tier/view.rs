@@ -7,6 +7,7 @@
 
 use super::iter::TierIter;
 use super::side::Side;
+use super::stats::TierCounters;
 use crate::log::ValueLogs;
 use crate::verify::VerifyReport;
 use firn_base::key::Kind;
@@ -23,6 +24,9 @@ pub(crate) struct Trees {
     pub(crate) mutable: Arc<View>,
     pub(crate) immutable: Option<Arc<View>>,
     pub(crate) side: Arc<Side>,
+    /// All entries up to this number were in the immutable tree when it became that, or had been evicted before.
+    pub(crate) complete_through: SeqNo,
+    pub(crate) counters: Arc<TierCounters>,
 }
 
 impl Trees {
@@ -38,6 +42,7 @@ impl Trees {
     fn find(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Option<ValueAddress>)>> {
         let visible = |entry: &(Tag, Option<ValueAddress>)| entry.0.seqno() <= seqno;
         if let Some(found) = self.store.get(&self.mutable, key)?.filter(visible) {
+            self.counters.mutable.add(1);
             return Ok(Some(found));
         }
         let beside = self.side.newest(key, seqno);
@@ -45,7 +50,15 @@ impl Trees {
             Some(view) => self.store.get(view, key)?.filter(visible),
             None => None,
         };
-        Ok(beside.into_iter().chain(below).max_by_key(|(tag, _)| *tag))
+        let tag_of = |found: &Option<(Tag, Option<ValueAddress>)>| found.as_ref().map(|(tag, _)| *tag);
+        let (found, counter) = match tag_of(&beside) > tag_of(&below) {
+            true => (beside, &self.counters.side),
+            false => (below, &self.counters.immutable),
+        };
+        if found.is_some() {
+            counter.add(1);
+        }
+        Ok(found)
     }
 }
 

@@ -1,0 +1,145 @@
+//! What the tests of the designs' rows share: a database on simulated files beside a map of what it should hold, and a
+//! mechanism that is switched off.
+#![allow(clippy::unwrap_used, dead_code, reason = "a test stops at the first surprise, and needs not all of it")]
+
+use firn_base::clock::Clock;
+use firn_base::exec::Inline;
+use firn_base::seed::Seed;
+use firn_base::site::{self, Site};
+use firn_fs::SimFs;
+use firndb::{Codec, Db, Durability, Environment, Event, EventListener, Limits, Options, Profile, Stats};
+use std::collections::BTreeMap;
+use std::panic::catch_unwind;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub(crate) const DIR: &str = "/db";
+
+/// `show` holds, and does not with the mechanism behind `site` switched off.
+pub(crate) fn row(site: &'static Site, show: fn()) {
+    show();
+    let without = catch_unwind(|| site::without(site, show));
+    assert!(without.is_err(), "it shows the same without {}", site.name());
+}
+
+#[derive(Default)]
+pub(crate) struct Events(pub(crate) Mutex<Vec<Event>>);
+
+impl EventListener for Events {
+    fn on_event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+/// A database on simulated files, and what it should hold.
+pub(crate) struct Rig {
+    pub(crate) fs: SimFs,
+    pub(crate) options: Options,
+    pub(crate) events: Arc<Events>,
+    pub(crate) inline: Arc<Inline>,
+    pub(crate) db: Db,
+    pub(crate) model: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) random: Seed,
+    pub(crate) puts: u64,
+}
+
+/// Tables of 16 KiB with blocks of half a KiB, and levels ten times as large as the one above, as in the paper.
+pub(crate) fn limits() -> Limits {
+    let mut limits = Limits::tiny();
+    limits.level_fan_out = 10;
+    limits
+}
+
+impl Rig {
+    pub(crate) fn new(profile: Profile, change: impl FnOnce(&mut Options)) -> Rig {
+        let fs = SimFs::new(7);
+        let (events, inline) = (Arc::new(Events::default()), Arc::new(Inline::new()));
+        let mut options = Options {
+            profile,
+            memory_limit: 16 << 20,
+            write_buffer_bytes: Some(32 << 10),
+            block_cache_bytes: Some(8 << 20),
+            compression: Codec::None,
+            durability: Durability::Process,
+            listener: Some(events.clone()),
+            limits: limits(),
+            environment: Environment {
+                fs: Some(Arc::new(fs.clone())),
+                clock: Some(Clock::manual()),
+                executor: Some(inline.clone()),
+                memory: None,
+            },
+            ..Options::tiny()
+        };
+        change(&mut options);
+        let db = Db::open(DIR, options.clone()).unwrap();
+        Rig { fs, options, events, inline, db, model: BTreeMap::new(), random: Seed::new(11), puts: 0 }
+    }
+
+    /// A database of `count` records, keys in random order.
+    pub(crate) fn loaded(profile: Profile, count: u64, change: impl FnOnce(&mut Options)) -> Rig {
+        let mut rig = Rig::new(profile, change);
+        rig.put(count, 1_000_000);
+        rig
+    }
+
+    pub(crate) fn put(&mut self, count: u64, keys: u64) {
+        for _ in 0..count {
+            let key = format!("key{:07}", self.random.below(keys)).into_bytes();
+            self.put_one(key);
+        }
+        self.settle();
+    }
+
+    /// Waits until nothing is left to do, whatever fails meanwhile.
+    pub(crate) fn settle(&self) {
+        for _ in 0..100 {
+            match (self.db.wait_idle(), &self.options.environment.clock) {
+                (Err(_), Some(clock)) => {
+                    clock.advance(Duration::from_millis(300));
+                    self.inline.run();
+                }
+                (done, _) => return done.unwrap(),
+            }
+        }
+        panic!("it fails for ever");
+    }
+
+    pub(crate) fn put_one(&mut self, key: Vec<u8>) {
+        let mut value = vec![0; 100 + self.random.below(40) as usize];
+        self.random.fill(&mut value);
+        while self.db.put(&key, &value).is_err() {
+            self.settle();
+        }
+        self.model.insert(key, value);
+        self.puts += 1;
+        // Or else the one thread would flush and never compact.
+        if self.puts.is_multiple_of(300) {
+            self.settle();
+        }
+    }
+
+    pub(crate) fn check(&self) {
+        let mut iter = self.db.iter().unwrap();
+        iter.first().unwrap();
+        for (key, value) in &self.model {
+            assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
+            assert_eq!(self.db.get(key).unwrap().as_deref(), Some(&value[..]));
+            iter.next().unwrap();
+        }
+        assert!(!iter.valid());
+        self.db.verify().unwrap();
+    }
+
+    /// Closes it and opens it again.
+    pub(crate) fn reopened(self) -> Rig {
+        let Rig { fs, options, events, inline, db, model, random, puts } = self;
+        db.close().unwrap();
+        let db = Db::open(DIR, options.clone()).unwrap();
+        Rig { fs, options, events, inline, db, model, random, puts }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.db.stats()
+    }
+}

@@ -1,0 +1,75 @@
+//! What is known of level 0, and which layer answers gets.
+
+use super::view::Trees;
+use firn_base::count::Counter;
+use serde::Serialize;
+
+/// Gets by the layer that answered them, and what was evicted; since the open.
+#[derive(Debug, Default)]
+pub(crate) struct TierCounters {
+    pub(crate) buffers: Counter,
+    pub(super) mutable: Counter,
+    pub(super) side: Counter,
+    pub(super) immutable: Counter,
+    pub(crate) levels: Counter,
+    pub(super) chunks: Counter,
+    pub(super) chunk_entries: Counter,
+}
+
+/// Level 0 of profile `lab`: a pair of B+ trees over the log's values.
+#[derive(Debug, Clone, Serialize)]
+pub struct TierStats {
+    /// Entries of the tree that flushes go into.
+    pub mutable_entries: u64,
+    /// Entries of the tree that is being evicted into level 1.
+    pub immutable_entries: u64,
+    /// Replaced versions that snapshots see.
+    pub side_versions: usize,
+    /// The share of the trees' memory that is in use, 0 to 1.
+    pub occupancy: f64,
+    /// Bytes of leaves, those that only readers hold among them.
+    pub leaf_bytes: u64,
+    /// Bytes of DRAM for inner nodes.
+    pub index_bytes: usize,
+    /// Gets that found their key, by the layer that had it.
+    pub hits: Vec<(&'static str, u64)>,
+    /// Chunks moved to level 1.
+    pub chunks: u64,
+    /// Entries in them.
+    pub chunk_entries: u64,
+    /// Values in logs that level 0 points to.
+    pub log_entries: u64,
+    /// Their bytes.
+    pub log_live_bytes: u64,
+    /// Bytes of the logs that they lie in.
+    pub log_file_bytes: u64,
+}
+
+impl Trees {
+    pub(crate) fn stats(&self) -> TierStats {
+        let views = || std::iter::once(&self.mutable).chain(&self.immutable);
+        let usage = self.store.usage();
+        let counters = &self.counters;
+        let uses = self.values.uses();
+        TierStats {
+            mutable_entries: self.mutable.entries(),
+            immutable_entries: self.immutable.as_ref().map_or(0, |view| view.entries()),
+            side_versions: self.side.versions().len(),
+            occupancy: usage.share(),
+            leaf_bytes: usage.used_bytes,
+            index_bytes: views().map(|view| view.memory_bytes()).sum(),
+            hits: vec![
+                ("write_buffers", counters.buffers.get()),
+                ("mutable_tree", counters.mutable.get()),
+                ("side_table", counters.side.get()),
+                ("immutable_tree", counters.immutable.get()),
+                ("levels", counters.levels.get()),
+            ],
+            chunks: counters.chunks.get(),
+            chunk_entries: counters.chunk_entries.get(),
+            log_entries: uses.iter().map(|used| used.entries).sum(),
+            log_live_bytes: uses.iter().map(|used| used.bytes).sum(),
+            log_file_bytes: uses.iter().map(|used| used.file_bytes).sum(),
+        }
+    }
+}
