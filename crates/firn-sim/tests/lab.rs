@@ -1,5 +1,5 @@
-//! Profile `lab`, row by row of the design: each test shows a mechanism by counters and structure, and that nothing of it
-//! is to be seen with the mechanism switched off.
+//! Profile `lab`, row by row of the design: each test shows a mechanism by counters and structure, and that nothing of
+//! it is to be seen with the mechanism switched off.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod rig;

@@ -46,8 +46,8 @@ impl Budget {
         let trees = options.tree_memory_bytes();
         let limit = options.memory_limit.checked_sub(trees).ok_or_else(|| {
             Error::invalid(format!(
-                "without persistent memory the trees of profile `lab` take {trees} bytes of memory, and memory_limit is \
-                 {}; lower tuning.lab.tree_bytes or raise memory_limit",
+                "without persistent memory the trees of profile `lab` take {trees} bytes, and memory_limit is {}: \
+                 lower tuning.lab.tree_bytes or raise memory_limit",
                 options.memory_limit
             ))
         })?;
