@@ -178,7 +178,7 @@ impl Fs for OsFs {
         let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| Error::from_io("open", path, errno.into()))?;
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Box::new(OsLock { _fd: fd })),
+            Ok(()) => Ok(Box::new(OsLock { fd })),
             Err(Errno::WOULDBLOCK) => {
                 let message = format!(
                     "{} is held: another process (or another handle of this one) has the database open; \
@@ -196,13 +196,21 @@ impl Fs for OsFs {
     }
 }
 
-/// An flock, released when its descriptor closes.
+/// An flock. Given back by name, not by closing its descriptor: a process that is being started has a copy of that
+/// until it runs its own program.
 #[derive(Debug)]
 struct OsLock {
-    _fd: rustix::fd::OwnedFd,
+    fd: rustix::fd::OwnedFd,
 }
 
 impl Lock for OsLock {}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Whatever it says, the descriptor closes now.
+        let _closes_anyway = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+    }
+}
 
 fn sync_directory(path: &Path) -> Result<()> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -210,4 +218,23 @@ fn sync_directory(path: &Path) -> Result<()> {
     let fd =
         rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
     rustix::fs::fsync(&fd).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_given_back_whoever_has_a_copy_of_its_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let open = || rustix::fs::open(&path, OFlags::RDWR | OFlags::CREATE, Mode::RUSR | Mode::WUSR).unwrap();
+        let lock = OsLock { fd: open() };
+        rustix::fs::flock(&lock.fd, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let copy = lock.fd.try_clone().unwrap();
+        assert_eq!(OsFs::new().lock(&path).err().map(|error| error.kind()), Some(ErrorKind::Locked));
+        drop(lock);
+        assert!(OsFs::new().lock(&path).is_ok());
+        drop(copy);
+    }
 }
