@@ -66,6 +66,22 @@ impl Machine {
         }
     }
 
+    /// It dies within `reach` operations of its files or, with a pool, of its memory.
+    pub fn arm(&self, reach: u64, random: &mut Seed) {
+        match self.memory.is_some() && random.one_in(2) {
+            true => self.crash_after_stores(1 + random.below(2 * reach)),
+            false => self.crash_after(1 + random.below(reach)),
+        }
+    }
+
+    /// Flips a bit of the memory of a machine that died. What was not durable there may be gone after that.
+    pub fn flip_memory(&mut self, at: usize, bit: u8) {
+        let Some(memory) = &self.memory else { return };
+        let mut image = memory.cut().image(1);
+        image[at] ^= 1 << bit;
+        *self = Machine::of(self.fs.clone(), Some(SimRegion::from_image(image, memory.mode())));
+    }
+
     /// It dies now, if it has not yet; returns what is there when it starts again.
     pub fn die(&self, death: Death, random: &mut Seed) -> Machine {
         if !self.fs.crashed() {

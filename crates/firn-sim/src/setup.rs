@@ -11,8 +11,14 @@ use firndb::{ByLevel, Codec, Durability, Environment, LabTuning, Options, PmConf
 use std::sync::Arc;
 
 /// What a database may be: its profile, and whether it has a pool. Suites draw from these, each as likely.
-pub const KINDS: [(Profile, bool); 4] =
-    [(Profile::Classic, false), (Profile::Classic, true), (Profile::Block, false), (Profile::Block, true)];
+pub const KINDS: [(Profile, bool); 6] = [
+    (Profile::Classic, false),
+    (Profile::Classic, true),
+    (Profile::Block, false),
+    (Profile::Block, true),
+    (Profile::Lab, false),
+    (Profile::Lab, true),
+];
 
 /// What stays the same over a run's crashes.
 #[derive(Debug, Clone)]
@@ -88,7 +94,7 @@ impl Setup {
     fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         tuning.block.lazy_delete_bytes = 40 << 10;
-        tuning.lab = LabTuning { tree_bytes: 16 << 10, leaf_bytes: 256, ..LabTuning::default() };
+        tuning.lab = LabTuning { tree_bytes: Some(16 << 10), leaf_bytes: 256, ..LabTuning::default() };
         if self.eager_appends {
             let block = &mut tuning.block;
             block.live_tables_max = ByLevel { middle: 8.0, last: 8.0 };

@@ -36,7 +36,7 @@ pub static SUITES: &[Suite] = &[
     },
     Suite {
         name: "lab_joint",
-        about: "one cut through a database whose level 0 is in persistent memory, and again in its recovery",
+        about: "one cut through a database whose level 0 is a pair of trees over its logs, and again in its recovery",
         seeds: |_| 400,
         run: joint::lab_joint,
     },

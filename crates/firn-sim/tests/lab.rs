@@ -17,7 +17,7 @@ fn options(memory: Option<&SimRegion>) -> Options {
         profile: Profile::Lab,
         pm: memory.map(|_| firn_pm::PmConfig::volatile(1 << 20)),
         tuning: Tuning {
-            lab: LabTuning { tree_bytes: 64 << 10, leaf_bytes: 512, ..LabTuning::default() },
+            lab: LabTuning { tree_bytes: Some(64 << 10), leaf_bytes: 512, ..LabTuning::default() },
             ..Tuning::default()
         },
         environment: Environment { memory: memory.cloned(), ..Environment::default() },
@@ -76,7 +76,8 @@ fn lab_holds_what_a_map_holds() {
 fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
     move |options| {
         let log_share_max = 10.0;
-        options.tuning.lab = LabTuning { tree_bytes: 32 << 10, leaf_bytes: 512, log_share_max, ..LabTuning::default() };
+        options.tuning.lab =
+            LabTuning { tree_bytes: Some(32 << 10), leaf_bytes: 512, log_share_max, ..LabTuning::default() };
         if with_memory {
             options.pm = Some(PmConfig::volatile(0));
             options.environment.memory = Some(SimRegion::new(256 << 10, Mode::Adr));

@@ -14,6 +14,9 @@ mod sub_tasks;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests;
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tier_tests;
 
 pub(crate) use self::graveyard::Dead;
 use self::graveyard::Graveyard;
@@ -422,6 +425,7 @@ impl Inner {
             }
             self.wait_or_fail(seen)?;
         }
+        self.evict_all()?;
         let deepest = self.deepest_level(from, to);
         for level in 0..deepest.max(1) {
             let mut after: Option<Vec<u8>> = None;
@@ -440,6 +444,23 @@ impl Inner {
         Ok(())
     }
 
+    /// Evicts what the trees hold now. What is flushed meanwhile stays.
+    fn evict_all(&self) -> Result<()> {
+        let mut may_rotate = true;
+        loop {
+            let mut jobs = self.jobs.state.lock();
+            let state = self.state.load_full();
+            let facts = Facts { chunk_bytes: self.budget.write_buffer_bytes as u64, ..self.manual_facts(&jobs) };
+            let Some(plan) = shape::pick_manual_eviction(&state, may_rotate, &facts) else { return Ok(()) };
+            may_rotate &= plan.chunk.as_ref().is_none_or(|chunk| !chunk.rotates);
+            let job = self.mark(&mut jobs, plan, &state);
+            drop(jobs);
+            let result = self.run_and_install(&job);
+            self.unmark(job);
+            result?;
+        }
+    }
+
     fn deepest_level(&self, from: &[u8], to: Option<&[u8]>) -> usize {
         let state = self.state.load();
         let meets =
@@ -450,7 +471,12 @@ impl Inner {
     fn start_manual(&self, level: usize, range: (&[u8], Option<&[u8]>), after: Option<&[u8]>) -> Option<Arc<Job>> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
-        let facts = Facts {
+        let plan = shape::pick_manual(&state, level, range, after, &self.manual_facts(&jobs))?;
+        Some(self.mark(&mut jobs, plan, &state))
+    }
+
+    fn manual_facts<'a>(&'a self, jobs: &'a JobState) -> Facts<'a> {
+        Facts {
             limits: &self.options.limits,
             busy: &jobs.busy,
             flushing: jobs.flushing,
@@ -461,9 +487,7 @@ impl Inner {
             evicting: true,
             lab: &self.options.tuning.lab,
             chunk_bytes: 0,
-        };
-        let plan = shape::pick_manual(&state, level, range, after, &facts)?;
-        Some(self.mark(&mut jobs, plan, &state))
+        }
     }
 
     /// (flushes running, compactions running)

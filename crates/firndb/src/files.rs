@@ -34,7 +34,7 @@ pub(crate) enum FileName {
 
 impl Files {
     pub(crate) fn log(&self, id: u64) -> PathBuf {
-        self.dir.join(format!("{id:06}.log"))
+        log(&self.dir, id)
     }
 
     pub(crate) fn table(&self, id: u64) -> PathBuf {
@@ -48,6 +48,10 @@ impl Files {
     pub(crate) fn sync_dir(&self, site: &'static Site) -> Result<()> {
         self.fs.sync_dir(site, &self.dir)
     }
+}
+
+pub(crate) fn log(dir: &Path, id: u64) -> PathBuf {
+    dir.join(format!("{id:06}.log"))
 }
 
 pub(crate) fn manifest_name(id: u64) -> String {

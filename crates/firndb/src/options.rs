@@ -23,9 +23,8 @@ pub enum Profile {
     /// As `Classic`, but compaction writes only the blocks that keys from above fall into, behind the table's old end
     /// (BlockDB, ICDE 2022).
     Block,
-    /// Level 0 is a pair of B+ trees in persistent memory over the values in the log (LAB-DB, ACM TOS 2024). Not
-    /// offered yet: `repair` does not know it, and it needs a pool that is durable at the fence.
-    #[doc(hidden)]
+    /// Level 0 is a pair of B+ trees in persistent memory over the values in the log (LAB-DB, ACM TOS 2024). Without
+    /// a pool that is durable at the fence the trees are rebuilt from the log by each open.
     Lab,
 }
 
@@ -39,7 +38,7 @@ impl Profile {
     }
 
     /// All that this version has.
-    pub const ALL: [Profile; 2] = [Profile::Classic, Profile::Block];
+    pub const ALL: [Profile; 3] = [Profile::Classic, Profile::Block, Profile::Lab];
 
     fn name(self) -> &'static str {
         match self {
@@ -50,7 +49,7 @@ impl Profile {
     }
 
     pub(crate) fn from_number(number: u8) -> Option<Profile> {
-        Profile::ALL.into_iter().chain([Profile::Lab]).find(|profile| profile.number() == number)
+        Profile::ALL.into_iter().find(|profile| profile.number() == number)
     }
 }
 
@@ -63,10 +62,9 @@ impl fmt::Display for Profile {
 impl FromStr for Profile {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        Profile::ALL
-            .into_iter()
-            .find(|profile| profile.name() == text)
-            .ok_or_else(|| Error::invalid(format!("unknown profile `{text}`: this version has `classic` and `block`")))
+        Profile::ALL.into_iter().find(|profile| profile.name() == text).ok_or_else(|| {
+            Error::invalid(format!("unknown profile `{text}`: this version has `classic`, `block` and `lab`"))
+        })
     }
 }
 
@@ -188,7 +186,12 @@ impl Options {
         let is_durable =
             |pm: &PmConfig| self.environment.memory.is_some() || matches!(pm.backend, Backend::Dax | Backend::Emulated);
         let in_dram = self.profile == Profile::Lab && !self.pm.as_ref().is_some_and(is_durable);
-        if in_dram { self.tuning.lab.pool_bytes() } else { 0 }
+        if in_dram { self.tuning.lab.pool_bytes(self.tree_bytes_in_dram()) } else { 0 }
+    }
+
+    /// Bytes for leaves where they do not lie in persistent memory.
+    pub(crate) fn tree_bytes_in_dram(&self) -> u64 {
+        self.tuning.lab.tree_bytes.unwrap_or(self.memory_limit / 8)
     }
 
     /// Small sizes everywhere, so that a test crosses every border in milliseconds.

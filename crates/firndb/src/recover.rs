@@ -22,7 +22,7 @@ use crate::files::{self, FileName, Files};
 use crate::log::{LogEnd, PmLogBuffer};
 use crate::manifest::{self, TableMeta, Version};
 use crate::mill::MillContext;
-use crate::options::Options;
+use crate::options::{Options, Profile};
 use crate::sst_run::{TableCache, TableCacheBounds};
 use crate::tier::Trees;
 use firn_base::clock::Clock;
@@ -165,11 +165,13 @@ impl Recovery {
     fn open_pool(&mut self) -> Result<()> {
         let paired = self.version.pm.map_or(0, |pm| pm.generation);
         let Some(config) = &self.options.pm else {
-            let open_logs =
-                self.version.logs.values().any(|log| log.end.is_none_or(|end| end.synced_through < end.end));
-            if paired > 0 && open_logs {
-                let message = "the end of this database's log is in a persistent-memory pool; open it with `pm` set to \
-                               that pool (after a clean close it opens without)";
+            let has_trees = self.options.profile == Profile::Lab;
+            if paired > 0 && (has_trees || self.version.log_ends_in_pool()) {
+                let part = if has_trees { "level 0 of this database" } else { "the end of this database's log" };
+                let else_ =
+                    if has_trees { "if it is lost, run `firn repair`" } else { "after a clean close it opens without" };
+                let message =
+                    format!("{part} is in a persistent-memory pool; open it with `pm` set to that pool ({else_})");
                 return Err(Error::new(ErrorKind::Incompatible, message));
             }
             return Ok(());

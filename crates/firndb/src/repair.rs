@@ -2,21 +2,27 @@
 //!
 //! 1. Tables: those that the manifest names, or all in the directory if it cannot be read. A table that verifies is
 //!    taken as it is; of a damaged one the blocks that verify.
-//! 2. Logs: each frame up to the first damage, of the logs that are not obsolete, whether they are named or not.
-//! 3. All entries are merged by key and sequence number into new tables, which a new manifest names.
-//! 4. Damaged files are kept in `lost/`; nothing is deleted that was not copied in full.
+//! 2. The pool: what it has of the logs' ends, and in profile `lab` what the leaves hold that verify, with the values
+//!    from the logs that they point to (`repair/pool.rs`, `repair/entries.rs`).
+//! 3. Logs: each frame up to the first damage, of the logs that are not obsolete, whether they are named or not; of all
+//!    that there are, if a leaf or the whole pool was lost. What was evicted stays left out.
+//! 4. All entries are merged by key and sequence number into new tables, which a new manifest names.
+//! 5. Damaged files are kept in `lost/`; nothing is deleted that was not copied in full.
 //!
 //! A repair that is cut leaves the database as it was, or repaired; a damaged file is in its place, in `lost/`, or
 //! both.
 //!
-//! If the manifest was lost, an entry that was deleted long ago can come back: its tombstone may be gone while a file
-//! that waited to be removed still holds it.
+//! If the manifest or a part of the pool was lost, an entry that was deleted long ago can come back: its tombstone may
+//! be gone while a file that waited to be removed still holds it, or an old log.
+
+mod entries;
+mod pool;
 
 use crate::budget::Budget;
-use crate::buffer::{Buffer, Entry};
+use crate::buffer::Buffer;
 use crate::checkpoint::link_or_copy;
 use crate::files::{self, FileName, Files};
-use crate::log::{LogSource, Replay};
+use crate::log::{FILE_HEADER_BYTES, header_uuid};
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::{Options, Profile};
@@ -26,11 +32,14 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
 use firn_base::sync::Ordering;
-use firn_base::{Error, ErrorKind, Result, SeqNo};
-use firn_fs::{Fs, OpenMode, OsFs};
+use firn_base::{ErrorKind, Result, SeqNo};
+use firn_fs::{Fs, IoBuf, OpenMode, OsFs};
+use firn_pm::Pool;
 use firn_table::BlockCache;
+use firn_table::pm_btree::TreeStore;
 use firn_table::sst::{Access, Extent, Sst, SstWriter, TableContext};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,6 +60,14 @@ pub struct RepairReport {
     pub logs_damaged: Vec<String>,
     /// Entries that came back from logs.
     pub log_entries: u64,
+    /// Why the pool, or the trees in it, could not be read. What the logs have of it came back from there.
+    pub pool_lost: Option<String>,
+    /// Leaves of profile `lab` that could not be read. What the logs have of them came back from there.
+    pub leaves_lost: u64,
+    /// Entries of leaves whose values could not be read from their logs.
+    pub values_lost: u64,
+    /// Entries that came back from leaves.
+    pub tree_entries: u64,
     /// Entries in the repaired database, tombstones among them.
     pub entries: u64,
 }
@@ -58,16 +75,24 @@ pub struct RepairReport {
 struct Repair {
     files: Arc<Files>,
     options: Options,
+    write_buffer_bytes: usize,
     mill: MillContext,
     context: TableContext,
+    /// What the manifest says, if it can be read.
+    known: Option<Version>,
+    pool: Option<Arc<Pool>>,
     /// (file id, where the table lies in it)
     tables: Vec<(u64, Option<Extent>)>,
-    logs: Vec<u64>,
+    /// Logs to be replayed, and all that there are.
+    logs: BTreeSet<u64>,
+    all_logs: BTreeSet<u64>,
     last_seqno: SeqNo,
     report: RepairReport,
+    /// What came back from logs and trees, until it is a temporary table.
+    buffer: Option<Arc<Buffer>>,
     inputs: Vec<Arc<Sst>>,
     /// Files that the new tables replace, and whether they were whole.
-    replaced: Vec<(u64, bool)>,
+    replaced: BTreeMap<u64, bool>,
     temporary: Vec<u64>,
 }
 
@@ -84,8 +109,9 @@ pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport>
     let _lock = fs.lock(&files::lock(dir))?;
     let counters = Arc::new(IoCounters::default());
     let mut repair = Repair::new(fs, dir, options, &budget, counters, &names)?;
+    repair.read_trees()?;
     repair.read_tables()?;
-    repair.read_logs(&budget)?;
+    repair.read_logs()?;
     repair.write()
 }
 
@@ -103,6 +129,20 @@ fn known_version(fs: &dyn Fs, dir: &Path, counters: &IoCounters) -> Result<Optio
     }
 }
 
+/// The uuid that a log has in its header, or a manifest in its first record.
+fn any_uuid(fs: &dyn Fs, dir: &Path, names: &[String], counters: &IoCounters) -> Option<[u8; 16]> {
+    names.iter().find_map(|name| match files::parse(name) {
+        FileName::Manifest(id) => manifest::uuid(fs, dir, id, counters),
+        FileName::Log(id) => {
+            let file = fs.open(&files::log(dir, id), OpenMode::Read).ok()?;
+            let mut header = IoBuf::default();
+            file.read(0, FILE_HEADER_BYTES, &mut header).ok()?;
+            header_uuid(header.bytes(), id)
+        }
+        _ => None,
+    })
+}
+
 impl Repair {
     fn new(
         fs: Arc<dyn Fs>,
@@ -113,10 +153,6 @@ impl Repair {
         names: &[String],
     ) -> Result<Repair> {
         let known = known_version(&*fs, dir, &counters)?;
-        let has_trees = known.as_ref().and_then(|version| Profile::from_number(version.profile)) == Some(Profile::Lab);
-        if has_trees || options.profile == Profile::Lab {
-            return Err(Error::invalid("profile `lab` cannot be repaired yet: its pool holds a part of it"));
-        }
         let of = |pick: fn(FileName) -> Option<u64>| names.iter().filter_map(move |name| pick(files::parse(name)));
         let table_ids = of(|name| if let FileName::Table(id) = name { Some(id) } else { None });
         let log_ids = of(|name| if let FileName::Log(id) = name { Some(id) } else { None });
@@ -125,34 +161,47 @@ impl Repair {
             _ => None,
         });
         let next = any_id.max().unwrap_or(0) + 1;
-        let report = RepairReport { manifest_read: known.is_some(), ..RepairReport::default() };
-        let mut uuid = [0; 16];
-        let (tables, mut logs) = match &known {
+        let mut report = RepairReport { manifest_read: known.is_some(), ..RepairReport::default() };
+        let all_logs: BTreeSet<u64> = log_ids.collect();
+        let (tables, logs, uuid) = match &known {
             Some(version) => {
-                uuid = version.uuid;
                 let named = version.levels.iter().flatten().map(|table| (table.id, Some(table.extent))).collect();
                 // Those too that are not named but not obsolete: a manifest that lost its end does not know them.
-                let known = version.logs.keys().copied().chain(log_ids.filter(|id| *id >= version.log_floor));
-                (named, known.collect::<Vec<_>>())
+                let known = version.logs.keys().chain(all_logs.range(version.log_floor..));
+                (named, known.copied().collect(), Some(version.uuid))
             }
-            None => (table_ids.map(|id| (id, None)).collect(), log_ids.collect()),
+            None => (table_ids.map(|id| (id, None)).collect(), all_logs.clone(), any_uuid(&*fs, dir, names, &counters)),
         };
-        logs.sort_unstable();
-        logs.dedup();
-        let files = Arc::new(Files { fs, dir: dir.to_path_buf(), uuid });
+        let files = Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: uuid.unwrap_or_default() });
+        if let Some(version) = known.as_ref().filter(|_| options.pm.is_none()) {
+            pool::refuse_without(version)?;
+        }
+        let pool = match pool::read(options, files.uuid)? {
+            Some(Ok(pool)) => Some(Arc::new(pool)),
+            Some(Err(error)) => {
+                report.pool_lost = Some(error.to_string());
+                None
+            }
+            None => None,
+        };
         let mill = MillContext::new(&files, &counters, options, budget, next);
         let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
         Ok(Repair {
             files,
             options: options.clone(),
+            write_buffer_bytes: budget.write_buffer_bytes,
             mill,
             context: TableContext::new(cache, counters),
+            last_seqno: known.as_ref().map_or(SeqNo(0), |version| version.last_seqno),
+            known,
+            pool,
             tables,
             logs,
-            last_seqno: known.map_or(SeqNo(0), |version| version.last_seqno),
+            all_logs,
             report,
+            buffer: None,
             inputs: Vec::new(),
-            replaced: Vec::new(),
+            replaced: BTreeMap::new(),
             temporary: Vec::new(),
         })
     }
@@ -165,17 +214,17 @@ impl Repair {
                     let table = Arc::new(table);
                     if table.verify().is_ok() {
                         self.report.tables_whole += 1;
-                        self.replaced.push((id, true));
+                        self.replaced.insert(id, true);
                         self.inputs.push(table);
                     } else {
                         self.salvage(&table, name)?;
-                        self.replaced.push((id, false));
+                        self.replaced.insert(id, false);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => self.report.tables_lost.push(name),
                 Err(_) => {
                     self.report.tables_lost.push(name);
-                    self.replaced.push((id, false));
+                    self.replaced.insert(id, false);
                 }
             }
         }
@@ -207,64 +256,6 @@ impl Repair {
         Ok(())
     }
 
-    /// Replays what of the logs can be read into temporary tables.
-    fn read_logs(&mut self, budget: &Budget) -> Result<()> {
-        let mut buffer = Arc::new(Buffer::new(budget.write_buffer_bytes, 0));
-        for log_id in std::mem::take(&mut self.logs) {
-            let name = format!("{log_id:06}.log");
-            let opened = self.files.fs.open(&self.files.log(log_id), OpenMode::Read);
-            let Ok(file) = opened else {
-                self.report.logs_damaged.push(name);
-                continue;
-            };
-            let source = LogSource::new(file, self.context.counters.clone())?;
-            let mut replay = Replay::open_any(source, log_id, &self.files.uuid)?;
-            let mut full = Ok(());
-            loop {
-                let next = replay.next(|replayed| {
-                    let Some(kind) = replayed.tag.kind() else { return Ok(()) };
-                    let seqno = replayed.tag.seqno();
-                    let entry = Entry { kind, key: replayed.key, value: replayed.value };
-                    let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
-                    let mut ticket = buffer.reserve(std::iter::once(entry), bytes, seqno.0);
-                    if ticket.is_none() {
-                        full = self.keep_buffer(&buffer);
-                        buffer = Arc::new(Buffer::new(budget.write_buffer_bytes.max(bytes), 0));
-                        ticket = buffer.reserve(std::iter::once(entry), bytes, seqno.0);
-                    }
-                    if let Some(ticket) = ticket {
-                        ticket.link(seqno);
-                        self.report.log_entries += 1;
-                        self.last_seqno = self.last_seqno.max(seqno);
-                    }
-                    Ok(())
-                });
-                std::mem::replace(&mut full, Ok(()))?;
-                if !matches!(next, Ok(true)) {
-                    break;
-                }
-            }
-            let whole = replay.end(0).is_ok_and(|end| !end.torn);
-            if !whole {
-                self.report.logs_damaged.push(name);
-            }
-            self.replaced.push((log_id, whole));
-        }
-        self.keep_buffer(&buffer)
-    }
-
-    fn keep_buffer(&mut self, buffer: &Arc<Buffer>) -> Result<()> {
-        let merge = MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?;
-        let output = Output::new(Cause::Maintenance, true);
-        // Something may lie below: tombstones stay.
-        let metas = block_on(write_tables(merge, &[SeqNo(0)], Below::nothing(), output, &self.mill))?;
-        for meta in metas {
-            self.temporary.push(meta.id);
-            self.inputs.push(Arc::new(self.open_table(meta.id, Some(meta.extent))?));
-        }
-        Ok(())
-    }
-
     /// Merges everything into new tables, names them in a new manifest, and puts the old files away.
     fn write(mut self) -> Result<RepairReport> {
         let access = Access::Streaming { bytes: self.mill.stretch_bytes, cause: Cause::Maintenance };
@@ -280,24 +271,38 @@ impl Repair {
         let files = Files { fs: self.files.fs.clone(), dir: self.files.dir.clone(), uuid: version.uuid };
         self.set_aside()?;
         manifest::start(&files, &self.context.counters, manifest_id, &version)?;
+        if self.pool.take().is_some() {
+            pool::leave_without_trees(&self.options, version.uuid)?;
+        }
         self.remove_replaced(manifest_id)?;
         Ok(self.report)
     }
 
     fn version(&self, metas: Vec<TableMeta>, level: usize, last_seqno: SeqNo) -> Result<Version> {
         let mut uuid = self.files.uuid;
-        if uuid == [0; 16] {
+        let paired = self.known.as_ref().map(|known| known.pm.map_or(0, |pm| pm.generation));
+        if self.pool.is_none() && paired != Some(0) {
+            // A pool that was left out is none of this database any more.
             Seed::from_entropy().fill(&mut uuid);
         }
+        let has_trees = self.pool.as_ref().is_some_and(|pool| TreeStore::named(pool).is_some());
+        let profile = match &self.known {
+            Some(known) => known.profile,
+            None if has_trees => Profile::Lab.number(),
+            None => self.options.profile.number(),
+        };
+        let applied = self.pool.as_ref().map_or(0, |pool| pool.root().applied_edit);
         let edit = Edit {
-            id: 1,
+            // No pool may know a later one.
+            id: self.known.as_ref().map_or(0, |known| known.edit_id).max(applied) + 1,
             uuid: Some(uuid),
-            profile: Some(self.options.profile.number()),
+            profile: Some(profile),
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(last_seqno),
             // What waits to be removed, or could not be read, is not to be replayed.
             log_floor: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             add: metas.into_iter().map(|meta| (level, meta)).collect(),
+            pm: pool::pairing(self.pool.as_deref()),
             ..Edit::default()
         };
         let mut version = Version::default();
@@ -331,7 +336,7 @@ impl Repair {
     /// Whether a file of this name was copied in full; `None` if it was none of those that were replaced.
     fn fate(&self, name: &str) -> Option<bool> {
         let (FileName::Table(id) | FileName::Log(id)) = files::parse(name) else { return None };
-        self.replaced.iter().find(|(replaced, _)| *replaced == id).map(|(_, whole)| *whole)
+        self.replaced.get(&id).copied()
     }
 
     /// Removes what the new tables replace. What a crash leaves the next open removes.

@@ -14,8 +14,9 @@ pub struct Tuning {
 /// Level 0 in persistent memory (LAB-DB, 3.2).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabTuning {
-    /// Bytes of persistent memory for the leaves of both trees, when they are created. Default: 64 MiB.
-    pub tree_bytes: u64,
+    /// Bytes for the leaves of both trees, when they are created. Default: three quarters of what the log's buffer leaves
+    /// of the pool; without one that is durable at the fence an eighth of `memory_limit`.
+    pub tree_bytes: Option<u64>,
     /// Bytes at which a leaf is cut. Default: 1,024.
     pub leaf_bytes: u32,
     /// The share of `tree_bytes` in use at which entries are moved to level 1, 0.1 to 0.9. Default: 0.75, the paper's.
@@ -29,7 +30,7 @@ pub struct LabTuning {
 
 impl Default for LabTuning {
     fn default() -> Self {
-        Self { tree_bytes: 64 << 20, leaf_bytes: 1024, evict_share: 0.75, log_share_max: 0.25, log_bytes_max: 20 << 30 }
+        Self { tree_bytes: None, leaf_bytes: 1024, evict_share: 0.75, log_share_max: 0.25, log_bytes_max: 20 << 30 }
     }
 }
 
@@ -48,11 +49,16 @@ impl LabTuning {
         Ok(())
     }
 
-    /// Bytes of a pool with room for the trees and nothing else.
-    pub(crate) fn pool_bytes(&self) -> u64 {
+    /// Bytes of a pool with room for trees of `tree_bytes` and nothing else.
+    pub(crate) fn pool_bytes(&self, tree_bytes: u64) -> u64 {
         const ROOTS_AND_GRANULES: u64 = 64 << 10;
         // The directory has three words of eight bytes for each leaf of full size.
-        self.tree_bytes + self.tree_bytes * 24 / u64::from(self.leaf_bytes.max(1)) + ROOTS_AND_GRANULES
+        tree_bytes + tree_bytes * 24 / u64::from(self.leaf_bytes.max(1)) + ROOTS_AND_GRANULES
+    }
+
+    /// Bytes for leaves in a pool of `pool_bytes` in which the log takes `log_buffer_bytes`.
+    pub(crate) fn tree_bytes_in(&self, pool_bytes: u64, log_buffer_bytes: u64) -> u64 {
+        self.tree_bytes.unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 4 * 3)
     }
 }
 

@@ -5,11 +5,11 @@ use crate::contents::read_all;
 use crate::machine::{Machine, fingerprint};
 use crate::model::{Death, History, Map};
 use crate::session::Session;
-use crate::setup::Setup;
+use crate::setup::{KINDS, Setup};
 use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
-use firn_fs::{Fault, FaultKind, OpKind, SimFs};
-use firndb::repair;
+use firn_fs::{Fault, FaultKind, OpKind};
+use firndb::{Profile, repair};
 use std::path::{Path, PathBuf};
 
 /// A checkpoint survives the power cut that follows, by links or by copies; it and its source are both written on.
@@ -53,58 +53,93 @@ pub(crate) fn checkpoint_cut(seed: u64) -> Tally {
     tally
 }
 
-/// Repair of a database whose manifest or a table is lost, cut anywhere and made again: what was acknowledged and is
-/// not in the damaged part comes back, and what was set aside stays there.
+/// Repair of a database whose manifest, a table or a leaf of level 0 is lost, cut anywhere and made again: what was
+/// acknowledged and is not in the damaged part comes back, and what was set aside stays there. What was in a leaf comes
+/// back from the logs.
 pub(crate) fn repair_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let setup = Setup::small();
+    let (profile, pool) = KINDS[random.below(KINDS.len() as u64) as usize];
+    let setup = Setup { profile, pool, ..Setup::small() };
     let machine = Machine::new(&setup, seed);
     let mut session = Session::open(&setup, &machine, History::default()).unwrap();
     session.run(60 + random.below(200), &mut random).unwrap();
     let now = session.history.now().clone();
-    let fs = machine.die(Death::Kill, &mut random).fs;
+    let mut machine = machine.die(Death::Kill, &mut random);
     drop(session);
-    let table = random.one_in(2).then(|| damage_a_table(&setup, &fs, &mut random)).flatten();
-    if table.is_none() {
-        fs.cut(Path::new("/db/CURRENT"), 3).unwrap();
+    let mut table = None;
+    let is_damaged = match random.below(4) {
+        0 => false,
+        1 => damage_a_leaf(&setup, &mut machine, &mut random),
+        _ => {
+            table = damage_a_table(&setup, &machine, &mut random);
+            table.is_some()
+        }
+    };
+    if !is_damaged {
+        machine.fs.cut(Path::new("/db/CURRENT"), 3).unwrap();
     }
-    let cut = fs.duplicate();
+    let cut = machine.duplicate();
     if random.one_in(2) {
-        cut.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Link));
+        cut.fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Link));
     }
-    cut.crash_after(1 + random.below(40));
-    let _cut_short = repair(Session::dir(), &setup.options(&cut, None).0);
-    let after = cut.power_cut(random.next_u64());
-    repair(Session::dir(), &setup.options(&after, None).0).expect("repair");
-    let after = after.power_cut(random.next_u64());
-    tally.recovered(fingerprint(&Machine::of(after.duplicate(), None)));
+    // A repair stores little in a pool.
+    match pool && random.one_in(2) {
+        true => cut.crash_after_stores(1 + random.below(8)),
+        false => cut.crash_after(1 + random.below(40)),
+    }
+    let _cut_short = repair(Session::dir(), &setup.options(&cut.fs, cut.memory.as_ref()).0);
+    let after = cut.die(Death::Power, &mut random);
+    if table.is_none() && Session::open(&setup, &after.duplicate(), History::default()).is_ok() {
+        // The cut came when the repair had done its work.
+        check_repaired(&setup, &after.duplicate(), &now, None);
+    }
+    let repaired = repair(Session::dir(), &setup.options(&after.fs, after.memory.as_ref()).0).expect("repair");
+    assert!(repaired.values_lost == 0, "{repaired:?}");
+    let after = after.die(Death::Power, &mut random);
+    tally.recovered(fingerprint(&after.duplicate()));
     check_repaired(&setup, &after, &now, table.as_ref());
     tally
 }
 
+/// Whether the database is not whole.
+fn is_found(setup: &Setup, machine: &Machine) -> bool {
+    let opened = Session::open(setup, &machine.duplicate(), History::default());
+    opened.and_then(|session| session.db().verify().map(drop)).is_err()
+}
+
 /// Flips a byte in the middle of a table, if there is one.
-fn damage_a_table(setup: &Setup, fs: &SimFs, random: &mut Seed) -> Option<(PathBuf, Vec<u8>)> {
+fn damage_a_table(setup: &Setup, machine: &Machine, random: &mut Seed) -> Option<(PathBuf, Vec<u8>)> {
+    let fs = &machine.fs;
     let tables: Vec<_> = fs.files().into_iter().filter(|(path, _)| path.to_string_lossy().ends_with(".sst")).collect();
     let (path, len) = tables.get(random.below(tables.len().max(1) as u64) as usize)?;
     fs.flip(path, *len as usize / 3, 1).unwrap();
     // One that waited to be removed is nobody's loss.
-    let machine = Machine::of(fs.duplicate(), None);
-    let opened = Session::open(setup, &machine, History::default());
-    let matters = opened.and_then(|session| session.db().verify().map(drop)).is_err();
+    let matters = is_found(setup, machine);
     if !matters {
         fs.flip(path, *len as usize / 3, 1).unwrap();
     }
     matters.then(|| (path.clone(), fs.read_file(path).unwrap()))
 }
 
-fn check_repaired(setup: &Setup, fs: &SimFs, now: &Map, table: Option<&(PathBuf, Vec<u8>)>) {
-    let session = Session::open(setup, &Machine::of(fs.clone(), None), History::default()).expect("what was repaired");
+/// Flips a bit where the first leaves of a tree lie, if there are any.
+fn damage_a_leaf(setup: &Setup, machine: &mut Machine, random: &mut Seed) -> bool {
+    const LEAVES_AT: u64 = 3 * 4096;
+    if setup.profile != Profile::Lab || machine.memory.is_none() {
+        return false;
+    }
+    machine.flip_memory((LEAVES_AT + random.below(1 << 10)) as usize, random.below(8) as u8);
+    is_found(setup, machine)
+}
+
+fn check_repaired(setup: &Setup, machine: &Machine, now: &Map, table: Option<&(PathBuf, Vec<u8>)>) {
+    let session = Session::open(setup, machine, History::default()).expect("what was repaired");
     session.db().verify().expect("what was repaired is whole");
     let got = read_all(session.db()).unwrap();
     if let Some((table, bytes)) = table {
         // The file that lost something is kept for whoever can read more of it.
         let aside = Path::new("/db/lost").join(table.file_name().unwrap());
-        assert!(fs.read_file(&aside).is_ok_and(|kept| kept == *bytes), "{} is gone or changed", aside.display());
+        let is_kept = machine.fs.read_file(&aside).is_ok_and(|kept| kept == *bytes);
+        assert!(is_kept, "{} is gone or changed", aside.display());
         return;
     }
     // A key that was deleted may come back without the manifest; none that is there may be missing or old.

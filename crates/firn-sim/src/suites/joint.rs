@@ -71,7 +71,7 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
     let operations = 20 + random.below(300);
     // A quarter of the deaths come between operations, when nothing is under way.
     if !random.one_in(4) {
-        arm(&machine, 4 << random.below(9), random);
+        machine.arm(4 << random.below(9), random);
     }
     let cut = if random.one_in(3) { Death::Kill } else { Death::Power };
     let death = promised(setup, cut);
@@ -108,14 +108,6 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
     Remains { machine: after, history: std::mem::take(&mut session.history), death }
 }
 
-/// Lets a machine die within `reach` operations of its files, or with a pool of its memory.
-fn arm(machine: &Machine, reach: u64, random: &mut Seed) {
-    match machine.memory.is_some() && random.one_in(2) {
-        true => machine.crash_after_stores(1 + random.below(2 * reach)),
-        false => machine.crash_after(1 + random.below(reach)),
-    }
-}
-
 /// What must survive `cut`: with a pool under the log, which is durable at the fence, even a power cut takes nothing
 /// that was acknowledged, whatever its durability.
 fn promised(setup: &Setup, cut: Death) -> Death {
@@ -129,7 +121,7 @@ fn recover_thrice(setup: &Setup, remains: &Remains, random: &mut Seed, tally: &m
     drop(session);
     for _ in 0..random.below(3) {
         let machine = remains.machine.duplicate();
-        arm(&machine, mutations, random);
+        machine.arm(mutations, random);
         let cut = Session::open(setup, &machine, remains.history.clone());
         let how = if random.one_in(2) { Death::Kill } else { Death::Power };
         let machine = machine.die(how, random);

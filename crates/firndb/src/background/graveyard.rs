@@ -20,16 +20,18 @@ use std::sync::Arc;
 
 /// A spare buffer is let go after so many ticks.
 const SPARE_TICKS: u64 = 1;
-/// A spare buffer is wanted once this part of the active one is full: one in so many.
-const SPARE_FROM: usize = 4;
+/// A spare buffer is wanted once the active one will be full in so many ticks.
+const FULL_TICKS: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Graveyard {
     dead: Mutex<Vec<Dead>>,
     /// Tables that nobody reads any more, until they are removed together.
     obsolete: Mutex<Vec<Arc<TableMeta>>>,
-    /// A flushed buffer whose memory the next one takes.
+    /// A buffer whose memory the next one takes.
     pub(super) spare: Mutex<Option<Spare>>,
+    /// The active buffer's log and how much of it was used at the last tick.
+    seen: Mutex<(u64, usize)>,
 }
 
 /// What no new reader can reach, kept until the last old one has gone.
@@ -179,25 +181,29 @@ impl Inner {
         buffer
     }
 
-    /// Has a spare buffer ready once a good part of the active one is full, so that no writer waits until the block
-    /// cache made room for one; lets go of one that nobody will want soon.
+    /// Has a spare buffer ready shortly before the active one is full, so that no writer waits until the block cache
+    /// made room for one; lets go of one that nobody will want soon.
     pub(super) fn tend_spare(&self, tick: u64) {
         let state = self.state.load();
         let buffers = &state.parts[0].buffers;
-        let active = &buffers[0];
-        let soon = active.used_bytes() >= active.capacity_bytes() / SPARE_FROM;
-        if soon {
-            let missing =
-                buffers.len() < self.options.limits.write_buffers && self.jobs.graveyard.spare.lock().is_none();
-            if missing && !self.read_only {
-                let buffer = self.new_buffer(self.budget.write_buffer_bytes, 0);
-                let before = self.jobs.graveyard.spare.lock().replace(Spare { buffer, tick });
-                self.drop_spare(before);
-            }
-        } else {
-            let idle = self.jobs.graveyard.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS);
-            self.drop_spare(idle);
+        let (active, used) = (&buffers[0], buffers[0].used_bytes());
+        let (log_id, before) = std::mem::replace(&mut *self.jobs.graveyard.seen.lock(), (active.log_id, used));
+        let grown = used - if log_id == active.log_id { before } else { 0 };
+        let is_near = used + FULL_TICKS * grown >= active.capacity_bytes();
+        let let_go = match is_near {
+            true => self.make_spare(tick, buffers.len()),
+            false => self.jobs.graveyard.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS),
+        };
+        self.drop_spare(let_go);
+    }
+
+    /// Makes a spare buffer if there is none and there may be one beside `buffers`. Returns one that came meanwhile.
+    fn make_spare(&self, tick: u64, buffers: usize) -> Option<Spare> {
+        if self.jobs.graveyard.spare.lock().is_some() || buffers >= self.options.limits.write_buffers {
+            return None;
         }
+        let buffer = self.new_buffer(self.budget.write_buffer_bytes, 0);
+        self.jobs.graveyard.spare.lock().replace(Spare { buffer, tick })
     }
 
     /// The block cache has the memory of a buffer that nobody needs.

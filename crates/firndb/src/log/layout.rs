@@ -54,6 +54,13 @@ pub(super) fn file_header(log_id: u64, uuid: &[u8; 16]) -> Vec<u8> {
     out
 }
 
+/// The uuid of the database that log `log_id` is of, by the header that `bytes` begin with.
+pub(crate) fn header_uuid(bytes: &[u8], log_id: u64) -> Option<[u8; 16]> {
+    const UUID_AT: usize = 8 + 4 + 4 + 8;
+    let uuid = bytes.get(UUID_AT..UUID_AT + 16)?.try_into().ok()?;
+    (bytes.get(..FILE_HEADER_BYTES)? == file_header(log_id, &uuid)).then_some(uuid)
+}
+
 /// Whether `bytes` begin with this log's header.
 pub(super) fn is_file_header(bytes: &[u8], log_id: u64, uuid: &[u8; 16]) -> bool {
     !sites::LOG_HEADER_CHECK.is_on() || bytes.get(..FILE_HEADER_BYTES) == Some(&file_header(log_id, uuid)[..])

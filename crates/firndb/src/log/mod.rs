@@ -11,7 +11,7 @@ mod tests;
 mod values;
 mod write;
 
-pub(crate) use layout::{FILE_HEADER_BYTES, ValueAddress};
+pub(crate) use layout::{FILE_HEADER_BYTES, ValueAddress, header_uuid};
 pub(crate) use replay::{End, LogSource, Replay, Replayed};
 pub(crate) use sealed::SealedLogs;
 pub(crate) use sink::PmLogBuffer;

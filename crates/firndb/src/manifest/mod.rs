@@ -11,6 +11,6 @@ mod version;
 mod write;
 
 pub(crate) use edit::{Edit, Evicted, PmPairing, TableMeta};
-pub(crate) use read::read;
+pub(crate) use read::{read, uuid};
 pub(crate) use version::{LogState, Version};
 pub(crate) use write::{ManifestWriter, start};

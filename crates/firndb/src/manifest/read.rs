@@ -37,6 +37,12 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, counters: &IoCounters) -> Result<Opt
     Ok(Some((id, version)))
 }
 
+/// The uuid in the first record of manifest `id`, whether CURRENT names it or not.
+pub(crate) fn uuid(fs: &dyn Fs, dir: &Path, id: u64, counters: &IoCounters) -> Option<[u8; 16]> {
+    let bytes = read_file(fs, &dir.join(manifest_name(id)), counters).ok()?;
+    Edit::decode(whole_record(&bytes, id, 0)?.payload)?.uuid
+}
+
 fn read_file(fs: &dyn Fs, path: &Path, counters: &IoCounters) -> Result<Vec<u8>> {
     let file = fs.open(path, OpenMode::Read)?;
     let mut buf = IoBuf::default();

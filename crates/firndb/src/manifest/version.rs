@@ -76,6 +76,17 @@ impl Version {
         seqno <= self.evicted_through || self.evicted.as_ref().is_some_and(is_in_front)
     }
 
+    /// Whether a leaf of tree `tree`, with the next one's bound, was evicted as a whole. None is of tree `None`.
+    pub(crate) fn leaf_is_evicted(&self, tree: Option<u32>, upper: Option<&[u8]>) -> bool {
+        let done = self.evicted.as_ref().filter(|evicted| Some(evicted.tree) == tree);
+        done.is_some_and(|done| done.to.as_ref().is_none_or(|to| upper.is_some_and(|upper| upper <= to.as_slice())))
+    }
+
+    /// Whether the end of a log may be in a pool alone.
+    pub(crate) fn log_ends_in_pool(&self) -> bool {
+        self.logs.values().any(|log| log.end.is_none_or(|end| end.synced_through < end.end))
+    }
+
     /// Notes that the names of these logs are durable.
     pub(crate) fn name_logs(&mut self, logs: &[u64]) {
         for log in logs {

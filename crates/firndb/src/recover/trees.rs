@@ -20,27 +20,34 @@ impl Recovery {
             return Ok(());
         }
         let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
-        let pool = match self.pm.clone().filter(durable) {
-            Some(pool) => pool,
+        if self.pm.as_ref().is_some_and(|pool| !durable(pool) && TreeStore::named(pool).is_some()) {
+            let message =
+                "level 0 is in this pool, on a medium that is durable at the fence: open it as `dax` or `emulated`";
+            return Err(Error::new(ErrorKind::Incompatible, message));
+        }
+        let lab = &self.options.tuning.lab;
+        let (pool, tree_bytes) = match self.pm.clone().filter(durable) {
+            Some(pool) => {
+                let log_buffer_bytes = 2 * self.options.limits.pm_log_buffer_bytes as u64;
+                let tree_bytes = lab.tree_bytes_in(pool.size_bytes(), log_buffer_bytes);
+                (pool, tree_bytes)
+            }
             // They are rebuilt from the logs, in memory that counts to the limit.
             None if self.read_only => return Ok(()),
             None => {
-                let config = PmConfig::volatile(self.options.tuning.lab.pool_bytes());
-                let pool = Pool::open_or_create(&config, self.files.uuid)?;
+                let tree_bytes = self.options.tree_bytes_in_dram();
+                let pool = Pool::open_or_create(&PmConfig::volatile(lab.pool_bytes(tree_bytes)), self.files.uuid)?;
                 pool.finish_recovery()?;
-                Arc::new(pool)
+                (Arc::new(pool), tree_bytes)
             }
         };
         let cache = self.tables.context().cache.clone();
         let direct = self.options.direct_io;
         let values = Arc::new(ValueLogs::new(self.files.clone(), self.counters.clone(), cache, direct));
         let leaf_bytes = self.options.tuning.lab.leaf_bytes;
-        let evicted = self.version.evicted.clone();
+        let version = self.version.clone();
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
-        let is_evicted = |_: &[u8], upper: Option<&[u8]>| {
-            let done = evicted.as_ref().filter(|evicted| Some(evicted.tree) == immutable);
-            done.is_some_and(|done| done.to.as_ref().is_none_or(|to| upper.is_some_and(|upper| upper <= to.as_slice())))
-        };
+        let is_evicted = |_: &[u8], upper: Option<&[u8]>| version.leaf_is_evicted(immutable, upper);
         let mut last = self.last_seqno;
         let mut count = |entry: &firn_table::pm_btree::Entry<'_>, _| {
             last = last.max(entry.tag.seqno());
@@ -51,7 +58,7 @@ impl Recovery {
             Some(recovered) => recovered,
             None if self.read_only => return Ok(()),
             None => {
-                let store = TreeStore::create(pool, self.options.tuning.lab.tree_bytes, leaf_bytes)?;
+                let store = TreeStore::create(pool, tree_bytes, leaf_bytes)?;
                 Recovered { store, mutable: View::default(), immutable: None, swept: 0 }
             }
         };

@@ -9,7 +9,7 @@ use crate::plan::{How, Plan, Reason};
 use crate::rows;
 use crate::sst_run::SstRun;
 use crate::state::{Level, Part, ReadState};
-use crate::tier::Trees;
+use crate::tier::{Chunk, Trees};
 use crate::tuning::LabTuning;
 use firn_base::{Limits, SeqNo};
 use std::collections::HashSet;
@@ -100,6 +100,18 @@ fn pick_eviction(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
     let log_bytes_max = log_bytes_max(part, facts.lab, facts.chunk_bytes);
     let chunk = trees.chunk_if_due(facts.lab.evict_share, log_bytes_max, facts.chunk_bytes)?;
+    plan_eviction(i, part, chunk, facts)
+}
+
+/// As a user's compaction goes through the trees: the next leaves, due or not. Whether the mutable tree becomes the
+/// immutable one if there is none is up to `may_rotate`.
+pub(crate) fn pick_manual_eviction(state: &ReadState, may_rotate: bool, facts: &Facts<'_>) -> Option<Plan> {
+    let part = state.parts.first()?;
+    let chunk = part.trees.as_ref()?.chunk_if_due(0.0, u64::MAX, facts.chunk_bytes)?;
+    (may_rotate || !chunk.rotates).then(|| plan_eviction(0, part, chunk, facts)).flatten()
+}
+
+fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Option<Plan> {
     // Tables of level 0 are older than the trees, and are searched before level 1.
     if part.levels.first().is_some_and(|level| !level.runs.is_empty()) {
         return pick_level0(i, part, facts);

@@ -3,13 +3,10 @@
 
 use super::view::Trees;
 use crate::rows;
-use firn_table::pm_btree::View;
-use std::sync::Arc;
 
-/// Which keys, and the tree that they are in.
+/// Which keys, and whether the tree that they are in is to become the immutable one.
 #[derive(Debug, Clone)]
 pub(crate) struct Chunk {
-    pub(crate) view: Arc<View>,
     /// The tree is still the mutable one.
     pub(crate) rotates: bool,
     from: Vec<u8>,
@@ -51,6 +48,6 @@ impl Trees {
             false => u64::MAX,
         };
         let (from, to) = view.first_leaves(entries_max)?;
-        Some(Chunk { view: view.clone(), rotates, from, to })
+        Some(Chunk { rotates, from, to })
     }
 }

@@ -39,7 +39,7 @@ impl Inner {
         let trees = self.trees(part)?;
         let Some(immutable) = &trees.immutable else { return Ok(Vec::new()) };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let (held, moved) = self.gather(&trees, chunk)?;
+        let (held, moved) = self.gather(&trees, immutable, chunk)?;
         let (evicted_bytes, evicted_entries) = (held.byte_size() as u64, held.len() as u64);
         let bytes_in = evicted_bytes + plan.input_bytes();
         let work = mill::run_above(held, plan, around, &snapshots, &self.mill);
@@ -64,10 +64,6 @@ impl Inner {
         let ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
         self.install_eviction(part, Edit { evicted: Some(evicted), log_floor, ..edit }, &created, plan)?;
         log_floor.into_iter().for_each(|floor| trees.values.rebuild_from(floor));
-        if all {
-            trees.store.end_immutable()?;
-        }
-        trees.store.remove(&gone)?;
         self.leave(part, &moved, (!all).then(|| Arc::new(left)), gone)?;
         self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns + slept_ns);
         self.stall.drained(evicted_bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
@@ -93,12 +89,14 @@ impl Inner {
         Ok(())
     }
 
-    /// The entries of `chunk` with their values and the side table's versions that are older than those, in order.
-    fn gather(&self, trees: &Trees, chunk: &Chunk) -> Result<(Held, Vec<Version>)> {
-        let mut iter = TreeIter::new(trees.store.clone(), (*chunk.view).clone());
+    /// The entries of `immutable` that are in `chunk`, with their values and the side table's versions that are older
+    /// than those, in order. Of that tree, not of the view that the chunk was picked from: a flush beside this may have
+    /// brought more before the trees changed places.
+    fn gather(&self, trees: &Trees, immutable: &View, chunk: &Chunk) -> Result<(Held, Vec<Version>)> {
+        let mut iter = TreeIter::new(trees.store.clone(), immutable.clone());
         let mut versions = Vec::new();
         let mut moved = Vec::new();
-        iter.seek(chunk.from())?;
+        iter.first()?;
         while let Some(entry) = iter.entry().filter(|entry| chunk.to().is_none_or(|to| entry.key < to)) {
             let (key, tag) = (entry.key.into(), entry.tag);
             versions.push(Version { key, tag, address: entry.address, until: SeqNo::MAX });
@@ -109,8 +107,8 @@ impl Inner {
         }
         let values = trees.values.get_many(versions.iter().map(|version| version.address))?;
         let mut held = Held::default();
-        for (version, value) in versions.iter().zip(&values) {
-            held.push_parts(&version.key, as_put(version.tag), value);
+        for (version, value) in versions.iter().zip(values) {
+            held.push_parts(&version.key, as_put(version.tag), &value);
         }
         Ok((held, moved))
     }
@@ -137,7 +135,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Swaps in level 0 without what was evicted.
+    /// Takes what was evicted out of the trees, and swaps in level 0 without it.
     fn leave(&self, part: usize, moved: &[Version], left: Option<Arc<View>>, gone: Vec<Place>) -> Result<()> {
         let _changing = self.jobs.releases.changing.lock();
         let trees = self.trees(part)?;
@@ -147,6 +145,10 @@ impl Inner {
         for place in &gone {
             trees.store.for_each_entry(*place, |entry| pointers.extend(entry.address))?;
         }
+        if left.is_none() {
+            trees.store.end_immutable()?;
+        }
+        trees.store.remove(&gone)?;
         let next = Trees { immutable: left, side: Arc::new(side), ..trees };
         self.swap_trees(part, next, before, gone, pointers);
         Ok(())

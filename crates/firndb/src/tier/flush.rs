@@ -139,6 +139,7 @@ impl Inner {
         // Before any state has them.
         pointers().for_each(|at| trees.values.add(at));
         older.iter().filter_map(|version| version.address).for_each(|at| trees.values.add(at));
+        let counted = older.len();
         let mut again = Vec::new();
         let inserted = trees.store.insert(trees.store.trees().mutable, &trees.mutable, &entries, &mut |loser| {
             let newer = entries.binary_search_by(|entry| entry.key.cmp(loser.key)).map(|at| entries[at].tag);
@@ -155,8 +156,9 @@ impl Inner {
         let inserted = match inserted {
             Ok(inserted) => inserted,
             Err(error) => {
+                // What it would have replaced stays in the tree.
                 pointers().for_each(|at| trees.values.remove(at));
-                older.iter().filter_map(|version| version.address).for_each(|at| trees.values.remove(at));
+                older[..counted].iter().filter_map(|version| version.address).for_each(|at| trees.values.remove(at));
                 return Err(error);
             }
         };

@@ -1,0 +1,72 @@
+//! What flushes and evictions do to each other, and what a failed one leaves.
+
+use crate::shape::{self, Facts};
+use crate::{Db, Environment, LabTuning, Options, Profile, Tuning};
+use firn_base::ErrorKind;
+use firn_base::exec::Inline;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Trees in memory of `tree_bytes`.
+fn open(dir: &Path, tree_bytes: u64) -> Db {
+    let lab = LabTuning { tree_bytes: Some(tree_bytes), leaf_bytes: 256, ..LabTuning::default() };
+    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
+    let tuning = Tuning { lab, ..Tuning::default() };
+    Db::open(dir, Options { profile: Profile::Lab, tuning, environment, ..Options::tiny() }).unwrap()
+}
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key{i:05}").into_bytes()
+}
+
+/// The chunk is picked from one view of the mutable tree, and another is there when it becomes the immutable one.
+#[test]
+fn what_is_flushed_while_an_eviction_begins_is_evicted_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), 64 << 10);
+    (0..100).step_by(2).for_each(|i| db.put(key(i), b"first").unwrap());
+    db.flush().unwrap();
+    let inner = &db.inner;
+    let mut jobs = inner.jobs.state.lock();
+    let state = inner.state.load_full();
+    let facts = Facts { chunk_bytes: 1 << 20, ..inner.manual_facts(&jobs) };
+    let plan = shape::pick_manual_eviction(&state, true, &facts).expect("an eviction");
+    let job = inner.mark(&mut jobs, plan, &state);
+    drop((jobs, state));
+    assert!(job.plan.chunk.as_ref().is_some_and(|chunk| chunk.rotates));
+    (0..100).step_by(3).for_each(|i| db.put(key(i), b"second").unwrap());
+    db.flush().unwrap();
+    inner.perform(job);
+    let check = |db: &Db| {
+        for i in 0..100 {
+            let expected = if i % 3 == 0 { Some(&b"second"[..]) } else { (i % 2 == 0).then_some(&b"first"[..]) };
+            assert_eq!(db.get(key(i)).unwrap().as_deref(), expected, "{i}");
+        }
+    };
+    check(&db);
+    db.wait_idle().unwrap();
+    check(&db);
+    db.close().unwrap();
+    check(&open(dir.path(), 64 << 10));
+}
+
+/// A step that does not fit leaves the tree as it was, and with it what the tree points to.
+#[test]
+fn a_flush_that_finds_no_room_takes_no_pointer_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), 8 << 10);
+    (0..8).for_each(|i| db.put(key(i), b"first").unwrap());
+    db.flush().unwrap();
+    let uses = || db.inner.logs.values.as_ref().unwrap().uses();
+    let before = uses();
+    assert_eq!(before.iter().map(|used| used.entries).sum::<u64>(), 8);
+    (0..8).for_each(|i| db.put(key(i), b"second").unwrap());
+    (0..8).for_each(|i| db.put([key(i), vec![b'x'; 3000]].concat(), b"").unwrap());
+    let buffer = db.inner.state.load().parts[0].buffers[0].clone();
+    let mut queue = db.inner.commit.lock();
+    db.inner.switch_buffer(&mut queue, 0);
+    drop(queue);
+    assert_eq!(db.inner.flush_to_trees(0, &buffer).unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(uses()[..before.len()], before[..]);
+    (0..8).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), b"second"));
+}

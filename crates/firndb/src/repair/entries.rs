@@ -1,0 +1,189 @@
+//! What is not in tables: the entries of logs and of the trees of profile `lab`, which go into temporary tables.
+
+use super::Repair;
+use crate::buffer::{Buffer, Entry};
+use crate::log::{LogSource, PmLogBuffer, Replay, ValueAddress, ValueLogs};
+use crate::mill::{Below, Output, write_tables};
+use crate::run_iter::{MergeIter, RunIter};
+use firn_base::count::Cause;
+use firn_base::exec::block_on;
+use firn_base::key::Kind;
+use firn_base::{ErrorKind, Result, SeqNo, Tag};
+use firn_fs::OpenMode;
+use firn_table::pm_btree::{Seen, TreeIter, TreeStore, View};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Entries of a tree whose values are read together.
+const BATCH: usize = 1024;
+
+/// An entry of a tree.
+type InTree = (Vec<u8>, Tag, Option<ValueAddress>);
+
+impl Repair {
+    /// Copies what the trees hold. Whether all of it could be read is in the report.
+    pub(super) fn read_trees(&mut self) -> Result<()> {
+        let Some(pool) = self.pool.clone() else { return Ok(()) };
+        let paired = self.known.as_ref().and_then(|known| known.pm).map_or(0, |pm| pm.generation);
+        if pool.root().generation < paired {
+            let text = format!("its root is of generation {}, older than {paired}", pool.root().generation);
+            self.report.pool_lost = Some(text);
+            return Ok(());
+        }
+        let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
+        let known = self.known.take();
+        let is_evicted = |_: &[u8], upper: Option<&[u8]>| {
+            known.as_ref().is_some_and(|known| known.leaf_is_evicted(immutable, upper))
+        };
+        let mut leaves_lost = 0;
+        let mut damage = |_lost| {
+            leaves_lost += 1;
+            Ok(())
+        };
+        let seen = Seen { evicted: &is_evicted, entry: &mut |_, _| {}, damage: &mut damage };
+        let recovered = TreeStore::recover(pool, self.options.tuning.lab.leaf_bytes, seen);
+        self.known = known;
+        self.report.leaves_lost = leaves_lost;
+        let recovered = match recovered {
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                self.report.pool_lost = Some(error.to_string());
+                return Ok(());
+            }
+            recovered => recovered?,
+        };
+        let Some(recovered) = recovered else { return Ok(()) };
+        let counters = self.context.counters.clone();
+        let values = ValueLogs::new(self.files.clone(), counters, self.context.cache.clone(), self.options.direct_io);
+        let store = Arc::new(recovered.store);
+        for view in recovered.immutable.into_iter().chain([recovered.mutable]) {
+            self.copy_tree(TreeIter::new(store.clone(), View::clone(&view)), &values)?;
+            // The other tree may have the same versions.
+            self.end_buffer()?;
+        }
+        Ok(())
+    }
+
+    fn copy_tree(&mut self, mut iter: TreeIter, values: &ValueLogs) -> Result<()> {
+        let mut logs = BTreeSet::new();
+        iter.first()?;
+        while iter.entry().is_some() {
+            let mut batch: Vec<InTree> = Vec::with_capacity(BATCH);
+            let mut bytes = 0;
+            while let Some(entry) = iter.entry().filter(|_| batch.len() < BATCH && bytes < self.write_buffer_bytes) {
+                bytes += entry.address.map_or(0, |at| at.len as usize);
+                batch.push((entry.key.to_vec(), entry.tag, entry.address));
+                iter.next()?;
+            }
+            let read = values.get_many(batch.iter().map(|(_, _, address)| *address)).ok();
+            for (i, (key, tag, address)) in batch.iter().enumerate() {
+                logs.extend(address.map(|at| at.log_id));
+                let value = match (&read, *address) {
+                    (Some(values), _) => values[i].to_vec(),
+                    (None, None) => Vec::new(),
+                    (None, Some(at)) => match values.get(at) {
+                        Ok(value) => value.to_vec(),
+                        Err(_) => {
+                            self.report.values_lost += 1;
+                            self.replaced.insert(at.log_id, false);
+                            continue;
+                        }
+                    },
+                };
+                let kind = if address.is_some() { Kind::Put } else { Kind::Delete };
+                self.keep(Entry { kind, key, value: &value }, tag.seqno())?;
+                self.report.tree_entries += 1;
+            }
+        }
+        for log_id in logs {
+            self.replaced.entry(log_id).or_insert(true);
+        }
+        Ok(())
+    }
+
+    /// Replays what of the logs can be read.
+    pub(super) fn read_logs(&mut self) -> Result<()> {
+        let is_pool_whole = self.report.pool_lost.is_none() && self.report.leaves_lost == 0;
+        let logs = std::mem::take(if is_pool_whole { &mut self.logs } else { &mut self.all_logs });
+        for log_id in logs {
+            let whole = self.read_log(log_id)?;
+            let Some(whole) = whole else { continue };
+            if !whole {
+                self.report.logs_damaged.push(format!("{log_id:06}.log"));
+            }
+            *self.replaced.entry(log_id).or_insert(true) &= whole;
+        }
+        self.end_buffer()
+    }
+
+    /// Whether the log is whole; `None` if it is not there.
+    fn read_log(&mut self, log_id: u64) -> Result<Option<bool>> {
+        let Ok(file) = self.files.fs.open(&self.files.log(log_id), OpenMode::Read) else {
+            self.report.logs_damaged.push(format!("{log_id:06}.log"));
+            return Ok(None);
+        };
+        let mut source = LogSource::new(file, self.context.counters.clone())?;
+        let sealed = self.known.as_ref().and_then(|known| known.logs.get(&log_id)?.end);
+        let overlay = match &self.pool {
+            Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
+            None => Vec::new(),
+        };
+        // One that begins behind the end is of another time, or what is in front of it was lost.
+        let mut whole = source.lay_over(overlay).is_ok();
+        if let Some(end) = sealed {
+            // What lies behind failed, and its numbers were given again.
+            source.cut(end.end);
+        }
+        let mut replay = Replay::open_any(source, log_id, &self.files.uuid)?;
+        loop {
+            let mut full = Ok(());
+            let next = replay.next(|replayed| {
+                let (Some(kind), seqno) = (replayed.tag.kind(), replayed.tag.seqno()) else { return Ok(()) };
+                if self.known.as_ref().is_some_and(|known| known.is_evicted(replayed.key, seqno)) {
+                    return Ok(());
+                }
+                if full.is_ok() {
+                    full = self.keep(Entry { kind, key: replayed.key, value: replayed.value }, seqno);
+                    self.report.log_entries += 1;
+                }
+                Ok(())
+            });
+            full?;
+            if !matches!(next, Ok(true)) {
+                break;
+            }
+        }
+        // Behind the last frame of a half lies what the half held before.
+        let may_be_torn = !replay.overlay().is_empty();
+        let end = replay.end(sealed.map_or(0, |end| end.synced_through));
+        whole &= end.is_ok_and(|end| !end.torn || may_be_torn);
+        Ok(Some(whole))
+    }
+
+    fn keep(&mut self, entry: Entry<'_>, seqno: SeqNo) -> Result<()> {
+        let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
+        loop {
+            let capacity = self.write_buffer_bytes.max(bytes);
+            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, 0)));
+            if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
+                ticket.link(seqno);
+                self.last_seqno = self.last_seqno.max(seqno);
+                return Ok(());
+            }
+            self.end_buffer()?;
+        }
+    }
+
+    /// Writes what was kept so far into temporary tables.
+    fn end_buffer(&mut self) -> Result<()> {
+        let Some(buffer) = self.buffer.take() else { return Ok(()) };
+        let merge = MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?;
+        let output = Output::new(Cause::Maintenance, true);
+        // Something may lie below: tombstones stay.
+        let metas = block_on(write_tables(merge, &[SeqNo(0)], Below::nothing(), output, &self.mill))?;
+        for meta in metas {
+            self.temporary.push(meta.id);
+            self.inputs.push(Arc::new(self.open_table(meta.id, Some(meta.extent))?));
+        }
+        Ok(())
+    }
+}
