@@ -96,7 +96,10 @@ impl Cell {
 
     /// Whether this is a good result of `spec`, whatever directory it had.
     pub(crate) fn is_of(&self, spec: &CellSpec) -> bool {
-        let setup = Setup { directory: spec.setup.directory.clone(), ..self.setup.clone() };
+        let mut setup = Setup { directory: spec.setup.directory.clone(), ..self.setup.clone() };
+        if let (Some(its), Some(pm)) = (&mut setup.pm, &spec.setup.pm) {
+            its.directory.clone_from(&pm.directory);
+        }
         let is_same = self.engine == spec.engine && setup == spec.setup && self.config == spec.config;
         is_same && (self.failure.is_some() || self.phases.len() == self.config.workloads.len())
     }

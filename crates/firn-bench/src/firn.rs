@@ -1,6 +1,6 @@
 //! FirnDB as an engine under test: one per profile.
 
-use crate::engine::{Compression, Engine, Setup};
+use crate::engine::{Compression, Engine, PmBudget, Setup};
 use crate::machine::directory_bytes;
 use crate::store::{Counters, Store, Traffic};
 use firn_base::Result;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that are FirnDB's alone.
-const EXTRA: [&str; 10] = [
+const EXTRA: [&str; 16] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "filter_bits",
@@ -26,6 +26,12 @@ const EXTRA: [&str; 10] = [
     "level0_trigger",
     "level0_slow",
     "level0_stop",
+    "pm_bytes",
+    "lab_tree_bytes",
+    "lab_leaf_bytes",
+    "lab_evict_share",
+    "lab_log_share_max",
+    "lab_log_bytes_max",
 ];
 
 /// Numbers of the profile `block`, to be varied.
@@ -64,7 +70,18 @@ impl Firn {
         limits.level0_trigger = setup.extra("level0_trigger")?.unwrap_or(limits.level0_trigger);
         limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
         limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
-        let pm = setup.pm.as_ref().map(|pm| PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, pm.bytes));
+        let pool_bytes = setup.extra("pm_bytes")?;
+        let pool = |pm: &PmBudget| {
+            let bytes = pool_bytes.unwrap_or(pm.bytes);
+            PmConfig::at(pm.directory.join("firn.pool"), Backend::Emulated, bytes)
+        };
+        let pm = setup.pm.as_ref().map(pool);
+        let lab = &mut tuning.lab;
+        lab.tree_bytes = setup.extra("lab_tree_bytes")?.or(lab.tree_bytes);
+        lab.leaf_bytes = setup.extra("lab_leaf_bytes")?.unwrap_or(lab.leaf_bytes);
+        lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
+        lab.log_share_max = setup.extra("lab_log_share_max")?.unwrap_or(lab.log_share_max);
+        lab.log_bytes_max = setup.extra("lab_log_bytes_max")?.unwrap_or(lab.log_bytes_max);
         Ok(Options {
             profile: self.0,
             tuning,
@@ -108,7 +125,10 @@ impl Engine for Firn {
             ("level_base_bytes", options.limits.level_base_bytes.to_string()),
             ("direct_io", options.direct_io.to_string()),
             ("background_workers", options.background_workers.to_string()),
-            ("pm", options.pm.map_or_else(|| "none".to_owned(), |pm| format!("{:?}", pm.backend))),
+            (
+                "pm",
+                options.pm.map_or_else(|| "none".to_owned(), |pm| format!("{:?}, {} bytes", pm.backend, pm.size_bytes)),
+            ),
         ];
         pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }

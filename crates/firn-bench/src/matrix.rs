@@ -8,7 +8,7 @@
 //! 4. Databases are removed when their cell is done, and when the run is interrupted.
 
 use crate::cell::{Cell, CellSpec, Engines};
-use crate::engine::Setup;
+use crate::engine::{PmBudget, Setup};
 use crate::machine::{Machine, free_bytes};
 use crate::phase::Watch;
 use crate::run::RunConfig;
@@ -144,11 +144,23 @@ impl Matrix {
 
     /// What `engine` is told, with its database in `directory`.
     pub fn setup_of(&self, engine: &str, directory: PathBuf) -> Setup {
-        let mut setup = Setup { directory, ..self.setup.clone() };
+        let mut setup = Setup { pm: self.pm_beside(&directory), directory, ..self.setup.clone() };
         let its = self.extra.iter().filter(|(of, _, _)| of == engine);
         setup.extra = its.map(|(_, name, value)| (name.clone(), value.clone())).collect();
         self.config.describe_records(&mut setup);
         setup
+    }
+
+    /// What a database in `directory` has of persistent memory.
+    fn pm_beside(&self, directory: &Path) -> Option<PmBudget> {
+        let PmBudget { directory: all, bytes } = self.setup.pm.as_ref()?;
+        let directory = directory.file_name().map_or_else(|| all.clone(), |name| all.join(name));
+        Some(PmBudget { directory, bytes: *bytes })
+    }
+
+    /// The directories of a database in `directory`, that in persistent memory among them.
+    fn both(&self, directory: &Path) -> impl Iterator<Item = PathBuf> {
+        std::iter::once(directory.to_owned()).chain(self.pm_beside(directory).map(|pm| pm.directory))
     }
 
     fn cell(&self, engine: &str, round: u32, watch: &dyn Watch) -> Result<Cell> {
@@ -165,16 +177,16 @@ impl Matrix {
             return Ok(done);
         }
         if self.config.fills() {
-            create_dir(&directory)?;
+            self.both(&directory).try_for_each(|path| create_dir(&path))?;
         } else {
             let loaded = match self.loaded(engine, watch)? {
                 Ok(loaded) => loaded,
                 Err(failed) => return Ok(Cell { round, ..failed }),
             };
-            copy_dir(&loaded, &directory)?;
+            self.both(&loaded).zip(self.both(&directory)).try_for_each(|(from, to)| copy_dir(&from, &to))?;
         }
         let cell = self.run_child(&spec, &result, watch)?;
-        remove_dir(&directory)?;
+        self.both(&directory).try_for_each(|path| remove_dir(&path))?;
         Ok(cell)
     }
 
@@ -191,16 +203,18 @@ impl Matrix {
             return Ok(Ok(directory));
         }
         let making = directory.with_extension("part");
-        create_dir(&making)?;
-        let setup = Setup { directory: making.clone(), ..setup };
+        self.both(&making).try_for_each(|path| create_dir(&path))?;
+        let setup = Setup { directory: making.clone(), pm: self.pm_beside(&making), ..setup };
         let spec = CellSpec { engine: engine.to_owned(), round: 0, setup, config };
         let result = self.scratch.join("load.json");
         let cell = self.run_child(&spec, &result, watch)?;
         if cell.failure.is_some() {
-            remove_dir(&making)?;
+            self.both(&making).try_for_each(|path| remove_dir(&path))?;
             return Ok(Err(cell));
         }
-        std::fs::rename(&making, &directory).map_err(|e| Error::from_io("rename", &making, e))?;
+        for (from, to) in self.both(&making).zip(self.both(&directory)) {
+            std::fs::rename(&from, &to).map_err(|e| Error::from_io("rename", &from, e))?;
+        }
         Ok(Ok(directory))
     }
 

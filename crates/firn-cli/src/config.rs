@@ -20,7 +20,7 @@ const POOL_BYTES_BY_DEFAULT: u64 = 1 << 30;
 #[command(next_help_heading = "Options of the engine")]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// Design of a new database: classic or block
+    /// Design of the database: classic, block or lab
     #[arg(long, global = true, value_name = "NAME", env = "FIRN_PROFILE", hide_env_values = true)]
     profile: Option<Word<Profile>>,
     /// What an acknowledged write survives: power (loss of it) or process (its death, by kill -9) [default: power]

@@ -212,6 +212,33 @@ fn lab_08_chunks_leave_the_rest_as_a_cache() {
 }
 
 #[test]
+fn lab_09_the_last_leaves_go_by_log() {
+    row(&rows::LAB_BY_LOG, || {
+        let mut rig = Rig::new(Profile::Lab, trees(true));
+        for _ in 0..60 {
+            rig.put(50, 1_000_000);
+        }
+        let found = tier(&rig);
+        assert!(found.chunks_by_log > 0 && found.chunks_by_log * 2 < found.chunks, "{found:?}");
+        assert!(found.leaves_looked_into > 0, "the cost is told");
+        // A reopen in the middle of a tree that is evicted by log brings nothing back.
+        let mut between = 0;
+        for round in 0..30 {
+            rig.put(50, 1_000_000);
+            let before = tier(&rig);
+            if before.chunks_by_log > 0 && before.immutable_entries > 0 {
+                rig = rig.reopened();
+                let after = tier(&rig);
+                assert_eq!(before.immutable_entries, after.immutable_entries, "round {round}");
+                between += 1;
+            }
+        }
+        assert!(between > 0, "no tree was left half evicted");
+        rig.check();
+    });
+}
+
+#[test]
 fn lab_10_logs_are_bounded() {
     row(&rows::LAB_LOGS, || {
         let mut rig = Rig::new(Profile::Lab, |options| {

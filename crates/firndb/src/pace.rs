@@ -6,10 +6,10 @@
 //! ```text
 //! rate = max(32 MiB, 8 x intake x 2^pressure)
 //! ```
-//! where `intake` is what flushes lately brought per second, and `pressure` is the number of tables that level 0 has
-//! beyond its trigger, or of targets of level 1 by which levels are too large if that is more. So debt that grows is
-//! worked off faster and faster, long before writers are slowed; at [`URGENT`] there is no bound, nor while somebody
-//! waits for the work to end.
+//! where `intake` is what flushes lately brought per second, less the longer no flush has come, and `pressure` is the
+//! number of tables that level 0 has beyond its trigger, or of targets of level 1 by which levels are too large if that
+//! is more. So debt that grows is worked off faster and faster, long before writers are slowed; at [`URGENT`] there is no
+//! bound, nor while somebody waits for the work to end.
 //!
 //! The time that a merge slept is not part of how long it took: `stall.rs` wants to know what merges can do.
 
@@ -34,14 +34,14 @@ const SLEEP_MAX_NS: u64 = 4_000_000;
 pub(crate) struct Pace {
     clock: Clock,
     counters: Arc<IoCounters>,
-    /// Bytes per second; 0 for no bound.
-    rate: AtomicU64,
+    pressure: AtomicU64,
     /// Bytes that merges had written when one of them last looked.
     seen: AtomicU64,
     /// When merges may go on, in the clock's nanoseconds.
     next_ns: AtomicU64,
-    /// Bytes per second that flushes bring, and when the last one ended.
+    /// Bytes per second that flushes bring; what the last one brought, and when it ended.
     intake: AtomicU64,
+    flushed: AtomicU64,
     flushed_ns: AtomicU64,
     /// Callers that wait until the work is done.
     waiting: AtomicUsize,
@@ -57,13 +57,18 @@ impl Drop for Hurry<'_> {
     }
 }
 
+fn per_second(bytes: u64, ns: u64) -> u64 {
+    (u128::from(bytes) * 1_000_000_000 / u128::from(ns)).min(1 << 48) as u64
+}
+
 impl Pace {
     pub(crate) fn new(clock: Clock, counters: Arc<IoCounters>) -> Pace {
         Pace {
-            rate: AtomicU64::new(0),
+            pressure: AtomicU64::new(u64::from(URGENT)),
             seen: AtomicU64::new(0),
             next_ns: AtomicU64::new(0),
             intake: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
             flushed_ns: AtomicU64::new(clock.now_ns()),
             waiting: AtomicUsize::new(0),
             slept_ns: Counter::default(),
@@ -76,9 +81,9 @@ impl Pace {
     pub(crate) fn flushed(&self, bytes: u64) {
         let now = self.clock.now_ns();
         let since = now.saturating_sub(self.flushed_ns.swap(now, Ordering::Relaxed)).max(1);
-        let rate = u128::from(bytes) * 1_000_000_000 / u128::from(since);
         let before = self.intake.load(Ordering::Relaxed);
-        self.intake.store((u128::from(before) / 2 + rate / 2).min(1 << 48) as u64, Ordering::Relaxed);
+        self.intake.store((before / 2 + per_second(bytes, since) / 2).min(1 << 48), Ordering::Relaxed);
+        self.flushed.store(bytes, Ordering::Relaxed);
     }
 
     /// Sets the rate by what is left to do.
@@ -86,13 +91,7 @@ impl Pace {
         let tables = debt.level0_tables.saturating_sub(limits.level0_trigger) as u64;
         // What is due of level 0 is about one target of level 1, and not a sign that merges are too slow.
         let levels = (debt.bytes / limits.level_base_bytes.max(1)).saturating_sub(1);
-        let pressure = tables.max(levels);
-        let rate = if pressure >= u64::from(URGENT) {
-            0
-        } else {
-            (self.intake.load(Ordering::Relaxed).saturating_mul(SHARE) << pressure).max(RATE_MIN)
-        };
-        self.rate.store(rate, Ordering::Relaxed);
+        self.pressure.store(tables.max(levels), Ordering::Relaxed);
     }
 
     /// Somebody waits for merges to end.
@@ -101,8 +100,17 @@ impl Pace {
         Hurry(self)
     }
 
+    /// Bytes per second; 0 for no bound.
     fn rate_now(&self) -> u64 {
-        if self.waiting.load(Ordering::Relaxed) > 0 { 0 } else { self.rate.load(Ordering::Relaxed) }
+        let pressure = self.pressure.load(Ordering::Relaxed);
+        if self.waiting.load(Ordering::Relaxed) > 0 || pressure >= u64::from(URGENT) {
+            return 0;
+        }
+        // A merge that readers asked for, long after the last write, is in no hurry.
+        let since = self.clock.now_ns().saturating_sub(self.flushed_ns.load(Ordering::Relaxed)).max(1);
+        let at_most = per_second(self.flushed.load(Ordering::Relaxed), since);
+        let intake = self.intake.load(Ordering::Relaxed).min(at_most);
+        (intake.saturating_mul(SHARE) << pressure).max(RATE_MIN)
     }
 
     /// Called by a merge at its yield points: sleeps as the pace demands, and returns the nanoseconds slept. `between`
@@ -183,6 +191,11 @@ mod tests {
         assert_eq!(rate(0, 3 * limits.level_base_bytes), 4 * calm);
         assert_eq!(rate(limits.level0_trigger + URGENT as usize, 0), 0, "no bound");
         assert_eq!(rate(0, 5 * limits.level_base_bytes), 0, "no bound");
+        clock.advance(Duration::from_secs(2));
+        let later = rate(limits.level0_trigger, 0);
+        assert!((39 * MIB..=40 * MIB).contains(&later), "half of it came in per second: {later}");
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(rate(limits.level0_trigger, 0), RATE_MIN, "nothing comes in any more");
         assert!(limits.level0_trigger + (URGENT as usize) < limits.level0_slow, "merges run free before writers wait");
     }
 

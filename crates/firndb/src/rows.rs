@@ -28,6 +28,8 @@ firn_base::sites! {
     LAB_LOG_BUFFER = "lab.log_buffer";
     /// The immutable tree is evicted a chunk at a time (lab_08).
     LAB_CHUNKS = "lab.chunks";
+    /// The last fifth of a tree is evicted by log (lab_09).
+    LAB_BY_LOG = "lab.by_log";
     /// What logs hold makes an eviction due (lab_10).
     LAB_LOGS = "lab.logs";
 }

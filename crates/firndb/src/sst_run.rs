@@ -189,6 +189,18 @@ impl TableCacheBounds {
     };
 }
 
+/// Memory that is the block cache's otherwise.
+pub(crate) struct Lent<'a> {
+    tables: &'a TableCache,
+    bytes: u64,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.tables.drop_buffer(self.bytes);
+    }
+}
+
 impl TableCache {
     pub(crate) fn new(files: Arc<Files>, context: TableContext, bounds: &TableCacheBounds) -> TableCache {
         TableCache {
@@ -276,6 +288,12 @@ impl TableCache {
     pub(crate) fn drop_buffer(&self, bytes: u64) {
         self.buffer_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.leave_the_rest();
+    }
+
+    /// Takes `bytes` from the block cache until what is returned is dropped.
+    pub(crate) fn lend(&self, bytes: u64) -> Lent<'_> {
+        self.add_buffer(bytes);
+        Lent { tables: self, bytes }
     }
 
     /// Gives the block cache what is left.

@@ -14,8 +14,8 @@ pub struct Tuning {
 /// Level 0 in persistent memory (LAB-DB, 3.2).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabTuning {
-    /// Bytes for the leaves of both trees, when they are created. Default: three quarters of what the log's buffer leaves
-    /// of the pool; without one that is durable at the fence an eighth of `memory_limit`.
+    /// Bytes for the leaves of both trees, when they are created. Default: three quarters of what the log's buffer
+    /// leaves of the pool; without one that is durable at the fence an eighth of `memory_limit`.
     pub tree_bytes: Option<u64>,
     /// Bytes at which a leaf is cut. Default: 1,024.
     pub leaf_bytes: u32,

@@ -47,8 +47,9 @@ impl Paper {
         pair.iter().try_for_each(|name| engines.named(name).map(drop))?;
         let options = settings.for_bench()?;
         let scratch = self.place.scratch()?;
+        let pm = self.place.pm()?;
         let shape = Shape { scale: self.scale, threads: self.place.threads, seconds_min: self.place.seconds };
-        let setup = super::ycsb::setup(&options, self.place.pm())?;
+        let setup = super::ycsb::setup(&options, pm.as_ref().map(|(_, budget)| budget.clone()))?;
         let cells = self.place.cells(&scratch);
         let (mut rows, mut failed) = (Vec::new(), false);
         for experiment in chosen {

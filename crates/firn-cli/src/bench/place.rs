@@ -45,8 +45,12 @@ impl Place {
         self.cells.clone().unwrap_or_else(|| scratch.path().join("cells"))
     }
 
-    pub(super) fn pm(&self) -> Option<PmBudget> {
-        self.pm_dir.clone().zip(self.pm_bytes).map(|(directory, size)| PmBudget { directory, bytes: size.0 })
+    /// A directory of its own on persistent memory, removed like the other, and what there is of it.
+    pub(super) fn pm(&self) -> Outcome<Option<(TempDir, PmBudget)>> {
+        let Some((parent, size)) = self.pm_dir.as_deref().zip(self.pm_bytes) else { return Ok(None) };
+        let made = scratch(Some(parent))?;
+        let budget = PmBudget { directory: made.path().to_owned(), bytes: size.0 };
+        Ok(Some((made, budget)))
     }
 }
 

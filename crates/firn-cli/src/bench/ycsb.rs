@@ -86,7 +86,8 @@ impl Ycsb {
         let options = settings.for_bench()?;
         let config = self.config(options.durability)?;
         let scratch = self.place.scratch()?;
-        let setup = setup(&options, self.place.pm())?;
+        let pm = self.place.pm()?;
+        let setup = setup(&options, pm.as_ref().map(|(_, budget)| budget.clone()))?;
         let matrix = Matrix {
             engines: self.engines.clone(),
             rounds: self.place.rounds,

@@ -18,8 +18,10 @@ const UUID: [u8; 16] = [11; 16];
 const LEAF_BYTES: u32 = 128;
 const REGION_BYTES: u64 = 8 << 10;
 static SOIL: Site = Site::new("proof.trees.soil");
-/// Kinds of root entries: up to which key the immutable tree is evicted; what is being put into several leaves.
+/// Kinds of root entries: whether the immutable tree is evicted, and up to which leaf; what is being put into several
+/// leaves.
 const EVICTED: u16 = 0;
+const IS_EVICTED: u64 = 1 << 8;
 const INTENT: u16 = 1;
 /// Keys of a bulk, and their distance.
 const BULK: u8 = 8;
@@ -87,8 +89,9 @@ fn soil(pool: &Pool) -> Result<()> {
     pool.free(extent)
 }
 
-fn is_evicted(upper: Option<&[u8]>, edge: u8) -> bool {
-    upper.is_some_and(|upper| upper <= [edge].as_slice())
+/// Whether a leaf that begins at `bound` is in front of the one that begins with `edge`, or at the start if that is 0.
+fn is_evicted(bound: &[u8], edge: u8) -> bool {
+    bound.first().copied().unwrap_or(0) < edge
 }
 
 impl BTrees {
@@ -145,8 +148,8 @@ impl BTrees {
     }
 
     /// Takes the leaves that `goes` names by what comes behind them out of the immutable tree; returns the rest.
-    fn take_out(&self, view: &View, goes: impl Fn(Option<&[u8]>) -> bool) -> Result<View> {
-        let (left, gone) = view.without(|_, upper| goes(upper));
+    fn take_out(&self, view: &View, goes: impl Fn(&[u8]) -> bool) -> Result<View> {
+        let (left, gone) = view.without(goes);
         self.store.remove(&gone)?;
         self.store.release(&gone);
         Ok(left)
@@ -190,7 +193,7 @@ impl Structure for BTrees {
         let pool = Arc::new(Pool::open_simulated(sim, UUID)?);
         pool.finish_recovery()?;
         let edge = Self::word(&pool, EVICTED) as u8;
-        let evicted = |_: &[u8], upper: Option<&[u8]>| is_evicted(upper, edge);
+        let evicted = |bound: &[u8]| is_evicted(bound, edge);
         let seen = Seen { evicted: &evicted, entry: &mut |_, _| {}, damage: &mut Err };
         let mut trees = match TreeStore::recover(pool.clone(), LEAF_BYTES, seen)? {
             Some(Recovered { store, mutable, immutable, .. }) => {
@@ -221,8 +224,11 @@ impl Structure for BTrees {
             Op::Rotate => {}
             Op::Evict => {
                 if let Some(view) = self.immutable.take() {
-                    self.set_word(EVICTED, u64::from(MIDDLE))?;
-                    self.immutable = Some(self.take_out(&view, |upper| is_evicted(upper, MIDDLE))?);
+                    let leaves = self.store.leaf_logs(&view)?;
+                    let edge = leaves.iter().rev().find_map(|leaf| leaf.from.first().filter(|&&from| from <= MIDDLE));
+                    let edge = edge.copied().unwrap_or(0);
+                    self.set_word(EVICTED, IS_EVICTED | u64::from(edge))?;
+                    self.immutable = Some(self.take_out(&view, |bound| is_evicted(bound, edge))?);
                 }
             }
             Op::End => {
@@ -236,7 +242,8 @@ impl Structure for BTrees {
     }
 
     fn state(&self) -> Result<State> {
-        let edge = Self::word(&self.pool, EVICTED) as u8;
+        // What lies in front of the middle is gone, whatever leaves it is in.
+        let edge = if Self::word(&self.pool, EVICTED) & IS_EVICTED == 0 { 0 } else { MIDDLE };
         let immutable = self.immutable.as_ref().map(|view| self.contents(view)).transpose()?;
         let left = |tree: Tree| tree.into_iter().filter(|(number, _)| *number >= edge).collect();
         Ok(State { mutable: self.contents(&self.mutable)?, immutable: immutable.map(left) })

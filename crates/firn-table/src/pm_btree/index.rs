@@ -211,12 +211,12 @@ impl View {
         }
     }
 
-    /// This view without the leaves that `goes` names by lower bound and upper (`None` for the last), and their places.
-    pub fn without(&self, goes: impl Fn(&[u8], Option<&[u8]>) -> bool) -> (View, Vec<Place>) {
+    /// This view without the leaves that `goes` names by lower bound, and their places.
+    pub fn without(&self, goes: impl Fn(&[u8]) -> bool) -> (View, Vec<Place>) {
         let mut changes = Vec::new();
         let mut next = self.first();
         while let Some(at) = next {
-            if goes(self.bound(at), self.upper(at)) {
+            if goes(self.bound(at)) {
                 changes.push(Change { at, replaces: true, leaves: Vec::new() });
             }
             next = self.after(at);

@@ -9,6 +9,7 @@
 //!
 //! A crash leaves each word old or new, and leaves that no word names, whose space is free again.
 
+mod by_log;
 mod index;
 mod insert;
 mod iter;
@@ -22,6 +23,7 @@ mod tests;
 mod verify;
 mod write;
 
+pub use by_log::LeafLog;
 pub use index::View;
 pub use insert::Inserted;
 pub use iter::TreeIter;

@@ -24,12 +24,12 @@ pub struct Recovered {
     pub swept: usize,
 }
 
-/// Whether a leaf, by its lower bound and the next one's (`None` for the last), was evicted as a whole.
-pub type IsEvicted<'a> = dyn Fn(&[u8], Option<&[u8]>) -> bool + 'a;
+/// Whether a leaf, by its lower bound, was evicted.
+pub type IsEvicted<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
 /// Who is asked and told in a recovery.
 pub struct Seen<'a> {
-    /// Whether a leaf of the immutable tree, by its lower bound and the next one's, was evicted as a whole.
+    /// Whether a leaf of the immutable tree, by its lower bound, was evicted.
     pub evicted: &'a IsEvicted<'a>,
     /// Every entry that is left, and whether it is of the immutable tree.
     pub entry: &'a mut dyn FnMut(&Entry<'_>, bool),
@@ -179,7 +179,7 @@ impl TreeStore {
                 seen.lose(*place, self.wrong(place.unit, "one leaf for each lower bound"), stray)?;
                 continue;
             }
-            if immutable && (seen.evicted)(leaf.bound(), upper) {
+            if immutable && (seen.evicted)(leaf.bound()) {
                 stray.push(*place);
                 continue;
             }

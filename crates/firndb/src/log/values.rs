@@ -16,7 +16,7 @@ use firn_base::{Result, SeqNo};
 use firn_fs::{File, IoBuf, OpenMode, Pending};
 use firn_table::{BlockCache, Value};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 thread_local! {
@@ -24,8 +24,12 @@ thread_local! {
     static SCRATCH: RefCell<IoBuf> = RefCell::new(IoBuf::default());
 }
 
-/// Reads in flight at a time.
-const READS_MAX: usize = 64;
+/// Values that lie no further apart than this are read by one read.
+const GAP_BYTES: u64 = 8 << 10;
+/// Values of one read at most.
+const RUN_MAX: usize = 64;
+/// Bytes of reads in flight at a time, if one alone is not more.
+const FLYING_BYTES: usize = 1 << 20;
 
 /// The logs that level 0 points into.
 pub(crate) struct ValueLogs {
@@ -65,6 +69,17 @@ pub(crate) struct LogUse {
     pub(crate) bytes: u64,
     /// Bytes of its file.
     pub(crate) file_bytes: u64,
+}
+
+fn is_near(a: ValueAddress, b: ValueAddress) -> bool {
+    a.log_id == b.log_id && b.offset <= a.offset + VALUE_HEADER_BYTES as u64 + u64::from(a.len) + GAP_BYTES
+}
+
+/// Where a run of values begins, and how many bytes it takes.
+fn span(run: &[(ValueAddress, usize)]) -> (u64, usize) {
+    let end = |at: ValueAddress| at.offset + VALUE_HEADER_BYTES as u64 + u64::from(at.len);
+    let (first, last) = (run[0].0.offset, run.iter().map(|(at, _)| end(*at)).max().unwrap_or(0));
+    (first, (last - first) as usize)
 }
 
 impl ValueLogs {
@@ -182,35 +197,38 @@ impl ValueLogs {
         Ok(self.cache.insert_value(at.log_id, at.offset, value))
     }
 
-    /// The values at `places`, an empty one for each `None`; read in the order of the logs, many at the same time. They
-    /// are not kept.
+    /// Hands the value at each of `places` to `see`, with its number; read in the order of the logs, those that lie close
+    /// by one read, several in flight. They are not kept.
     ///
     /// # Errors
     /// As [`ValueLogs::get`].
-    pub(crate) fn get_many(&self, places: impl Iterator<Item = Option<ValueAddress>>) -> Result<Vec<Value>> {
-        let mut values = Vec::new();
-        let mut wanted: Vec<(ValueAddress, usize)> = Vec::new();
-        for (i, place) in places.enumerate() {
-            values.push(Value::owned(Vec::new()));
-            wanted.extend(place.map(|at| (at, i)));
-        }
+    pub(crate) fn for_each(&self, places: &[Option<ValueAddress>], mut see: impl FnMut(usize, &[u8])) -> Result<()> {
+        let mut wanted: Vec<(ValueAddress, usize)> =
+            places.iter().enumerate().filter_map(|(i, place)| place.map(|at| (at, i))).collect();
         wanted.sort_unstable_by_key(|(at, _)| (at.log_id, at.offset));
-        for some in wanted.chunks(READS_MAX) {
-            let mut reads = Vec::with_capacity(some.len());
-            for (at, i) in some {
-                let log = self.log(at.log_id);
-                let file = self.open(&log, at.log_id)?.clone();
-                let len = VALUE_HEADER_BYTES + at.len as usize;
+        let mut runs = wanted.chunk_by(|(a, _), (b, _)| is_near(*a, *b)).flat_map(|run| run.chunks(RUN_MAX)).peekable();
+        let (mut flying, mut flying_bytes) = (VecDeque::new(), 0);
+        loop {
+            while let Some(run) = runs.next_if(|run| flying_bytes == 0 || flying_bytes + span(run).1 <= FLYING_BYTES) {
+                let (offset, len) = span(run);
+                let log_id = run[0].0.log_id;
+                let log = self.log(log_id);
+                let file = self.open(&log, log_id)?.clone();
                 self.counters.read(Cause::Evict, len);
-                reads.push((*at, *i, file.submit_read(at.offset, len, IoBuf::default()), file));
+                flying_bytes += len;
+                flying.push_back((run, file.submit_read(offset, len, IoBuf::default()), file));
             }
-            for (at, i, pending, file) in reads {
-                let buf = pending.wait()?;
-                let value = check_value(buf.bytes(), at.len).ok_or_else(|| damaged(&*file, at))?;
-                values[i] = Value::owned(value.to_vec());
+            let Some((run, pending, file)) = flying.pop_front() else { return Ok(()) };
+            let (offset, len) = span(run);
+            let buf = pending.wait()?;
+            flying_bytes -= len;
+            for &(at, i) in run {
+                let start = (at.offset - offset) as usize;
+                let framed = buf.bytes().get(start..start + VALUE_HEADER_BYTES + at.len as usize);
+                let value = framed.and_then(|framed| check_value(framed, at.len));
+                see(i, value.ok_or_else(|| damaged(&*file, at))?);
             }
         }
-        Ok(values)
     }
 
     /// Bytes of a value, in the mean.

@@ -6,6 +6,7 @@
 //! ```
 //! An unknown tag is an error: a later version that adds one must not be half understood.
 
+use super::evicted::Evicted;
 use crate::files::NUMBER_MAX;
 use crate::log::LogEnd;
 use firn_base::SeqNo;
@@ -98,22 +99,10 @@ pub(crate) struct Edit {
     /// (level, file id)
     pub(crate) drop: Vec<(usize, u64)>,
     pub(crate) pm: Option<PmPairing>,
-    /// How far a tree of level 0 was evicted.
+    /// How much of a tree of level 0 was evicted.
     pub(crate) evicted: Option<Evicted>,
     /// Everything up to this number is in tables of level 1 and below; set by a snapshot record alone.
     pub(crate) evicted_through: Option<SeqNo>,
-}
-
-/// How far the immutable tree of level 0 was evicted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Evicted {
-    /// The tree's number.
-    pub(crate) tree: u32,
-    /// What lies in front of it is gone; everything is for `None`.
-    pub(crate) to: Option<Vec<u8>>,
-    /// Where the tree is rebuilt from logs: entries up to this number, in front of `to`, are in level 1 or below, or
-    /// older than what is there. 0 where the tree outlives the process.
-    pub(crate) through: SeqNo,
 }
 
 const ID: u64 = 1;
@@ -130,8 +119,7 @@ const PM: u64 = 11;
 const LOG_NAMED: u64 = 12;
 const FORMAT: u64 = 13;
 const EVICTED: u64 = 14;
-const EVICTED_ALL: u64 = 15;
-const EVICTED_THROUGH: u64 = 16;
+const EVICTED_THROUGH: u64 = 15;
 
 /// The version of all formats that this build writes and reads.
 pub(crate) const FORMAT_VERSION: u64 = 2;
@@ -173,10 +161,8 @@ impl Edit {
             put_varint(&mut out, end.synced_through);
         }
         if let Some(evicted) = &self.evicted {
-            put_varint(&mut out, if evicted.to.is_some() { EVICTED } else { EVICTED_ALL });
-            put_varint(&mut out, u64::from(evicted.tree));
-            put_varint(&mut out, evicted.through.0);
-            evicted.to.iter().for_each(|to| put_bytes(&mut out, to));
+            put_varint(&mut out, EVICTED);
+            evicted.put(&mut out);
         }
         for (level, table) in &self.add {
             put_varint(&mut out, ADD);
@@ -227,15 +213,7 @@ impl Edit {
             }
             DROP => self.drop.push((reader.varint_max(LEVELS_MAX)?, number(reader)?)),
             PM => self.pm = Some(PmPairing { generation: number(reader)? }),
-            EVICTED => {
-                let (tree, through) = (u32::try_from(reader.varint()?).ok()?, seqno(reader)?);
-                let to = reader.bytes().filter(|to| to.len() <= KEY_BYTES_MAX)?;
-                self.evicted = Some(Evicted { tree, to: Some(to.to_vec()), through });
-            }
-            EVICTED_ALL => {
-                let (tree, through) = (u32::try_from(reader.varint()?).ok()?, seqno(reader)?);
-                self.evicted = Some(Evicted { tree, to: None, through });
-            }
+            EVICTED => self.evicted = Some(Evicted::take(reader)?),
             EVICTED_THROUGH => self.evicted_through = Some(seqno(reader)?),
             _ => return None,
         }

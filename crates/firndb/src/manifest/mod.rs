@@ -1,6 +1,7 @@
 //! The manifest: the one record of which files make up the database. Format: `docs/format/manifest.md`.
 
 mod edit;
+mod evicted;
 mod layout;
 #[cfg(feature = "proof")]
 pub(crate) mod proof;
@@ -10,7 +11,8 @@ mod tests;
 mod version;
 mod write;
 
-pub(crate) use edit::{Edit, Evicted, PmPairing, TableMeta};
+pub(crate) use edit::{Edit, PmPairing, TableMeta};
+pub(crate) use evicted::{Evicted, KeyRange};
 pub(crate) use read::{read, uuid};
 pub(crate) use version::{LogState, Version};
 pub(crate) use write::{ManifestWriter, start};

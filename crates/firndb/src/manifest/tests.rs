@@ -46,7 +46,14 @@ fn edit(id: u64) -> Edit {
         add: vec![(0, table(8, "a", "z")), (1, table(9, "a", "c")), (1, table(10, "d", "f"))],
         drop: vec![],
         pm: Some(PmPairing { generation: 6 }),
-        evicted: Some(Evicted { tree: 7, to: Some(b"bound".to_vec()), through: SeqNo(5) }),
+        evicted: Some(Evicted {
+            tree: 7,
+            through: SeqNo(5),
+            ranges: vec![
+                KeyRange { from: vec![], to: Some(b"bound".to_vec()) },
+                KeyRange { from: b"c".to_vec(), to: None },
+            ],
+        }),
         evicted_through: Some(SeqNo(3)),
     }
 }

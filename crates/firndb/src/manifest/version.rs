@@ -6,7 +6,8 @@
 //! 3. `disjoint`: tables of a level below 0 do not overlap, and lie in key order.
 //! 4. `rising`: edit ids and sequence numbers do not fall.
 
-use super::edit::{Edit, Evicted, FORMAT_VERSION, PmPairing, TableMeta};
+use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
+use super::evicted::Evicted;
 use crate::log::LogEnd;
 use firn_base::SeqNo;
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub(crate) struct Version {
     /// Tables of each level; level 0 newest first, others by key.
     pub(crate) levels: Vec<Vec<Arc<TableMeta>>>,
     pub(crate) pm: Option<PmPairing>,
-    /// How far level 0 was evicted, the last time.
+    /// How much of a tree was evicted, the last time.
     pub(crate) evicted: Option<Evicted>,
     /// Everything up to this number is in level 1 or below, or older than what is there.
     pub(crate) evicted_through: SeqNo,
@@ -55,7 +56,7 @@ impl Version {
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or_default());
         self.pm = edit.pm.or(self.pm);
         self.evicted = edit.evicted.clone().or(self.evicted.take());
-        let whole = edit.evicted.as_ref().filter(|evicted| evicted.to.is_none()).map(|evicted| evicted.through);
+        let whole = edit.evicted.as_ref().filter(|evicted| evicted.is_all()).map(|evicted| evicted.through);
         self.evicted_through = self.evicted_through.max(whole.or(edit.evicted_through).unwrap_or_default());
         self.apply_logs(edit)?;
         for &(level, id) in &edit.drop {
@@ -71,15 +72,13 @@ impl Version {
 
     /// Whether level 0 was evicted of an entry, so that a log that still has it must not bring it back.
     pub(crate) fn is_evicted(&self, key: &[u8], seqno: SeqNo) -> bool {
-        let is_in_front =
-            |evicted: &Evicted| seqno <= evicted.through && evicted.to.as_deref().is_none_or(|to| key < to);
-        seqno <= self.evicted_through || self.evicted.as_ref().is_some_and(is_in_front)
+        let is_gone = |evicted: &Evicted| seqno <= evicted.through && evicted.contains(key);
+        seqno <= self.evicted_through || self.evicted.as_ref().is_some_and(is_gone)
     }
 
-    /// Whether a leaf of tree `tree`, with the next one's bound, was evicted as a whole. None is of tree `None`.
-    pub(crate) fn leaf_is_evicted(&self, tree: Option<u32>, upper: Option<&[u8]>) -> bool {
-        let done = self.evicted.as_ref().filter(|evicted| Some(evicted.tree) == tree);
-        done.is_some_and(|done| done.to.as_ref().is_none_or(|to| upper.is_some_and(|upper| upper <= to.as_slice())))
+    /// Whether a leaf of tree `tree` that begins at `bound` was evicted. None is of tree `None`.
+    pub(crate) fn leaf_is_evicted(&self, tree: Option<u32>, bound: &[u8]) -> bool {
+        self.evicted.as_ref().is_some_and(|evicted| Some(evicted.tree) == tree && evicted.contains(bound))
     }
 
     /// Whether the end of a log may be in a pool alone.

@@ -51,16 +51,34 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(super) fn push(&mut self, entry: &impl Entries) {
-        self.push_parts(entry.key(), entry.tag(), entry.value());
+    /// With room for so many entries, and bytes of keys and values.
+    pub(crate) fn with_capacity(entries: usize, bytes: usize) -> Held {
+        Held { bytes: Vec::with_capacity(bytes), entries: Vec::with_capacity(entries), at: 0 }
     }
 
-    /// Takes the next entry.
-    pub(crate) fn push_parts(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
+    /// Bytes of memory that `entries` of `bytes` take.
+    pub(crate) fn memory_bytes(entries: usize, bytes: usize) -> usize {
+        bytes + entries * size_of::<(usize, usize, Tag)>()
+    }
+
+    /// Takes the next entry, whose value of `len` bytes comes later.
+    pub(crate) fn push_key(&mut self, key: &[u8], tag: Tag, len: usize) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
-        self.bytes.extend_from_slice(value);
+        self.bytes.resize(key_end + len, 0);
         self.entries.push((key_end, self.bytes.len(), tag));
+    }
+
+    /// Sets the value of entry `i`, which has the length that was said.
+    pub(crate) fn set_value(&mut self, i: usize, value: &[u8]) {
+        let (key_end, end, _) = self.entries[i];
+        self.bytes[key_end..end].copy_from_slice(value);
+    }
+
+    pub(super) fn push(&mut self, entry: &impl Entries) {
+        let value = entry.value();
+        self.push_key(entry.key(), entry.tag(), value.len());
+        self.set_value(self.entries.len() - 1, value);
     }
 
     /// How many entries it took.

@@ -47,7 +47,7 @@ impl Recovery {
         let leaf_bytes = self.options.tuning.lab.leaf_bytes;
         let version = self.version.clone();
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
-        let is_evicted = |_: &[u8], upper: Option<&[u8]>| version.leaf_is_evicted(immutable, upper);
+        let is_evicted = |bound: &[u8]| version.leaf_is_evicted(immutable, bound);
         let mut last = self.last_seqno;
         let mut count = |entry: &firn_table::pm_btree::Entry<'_>, _| {
             last = last.max(entry.tag.seqno());
@@ -75,7 +75,8 @@ impl Recovery {
         let (store, mutable, immutable) = (Arc::new(store), Arc::new(mutable), immutable.map(Arc::new));
         let side = Arc::default();
         let (complete_through, counters) = (SeqNo(0), Arc::default());
-        self.trees = Some(Trees { store, values, mutable, immutable, side, complete_through, counters });
+        let leaves = immutable.as_ref().map_or(0, |view| view.leaves());
+        self.trees = Some(Trees { store, values, mutable, immutable, leaves, side, complete_through, counters });
         Ok(())
     }
 

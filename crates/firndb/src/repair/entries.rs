@@ -32,9 +32,7 @@ impl Repair {
         }
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
         let known = self.known.take();
-        let is_evicted = |_: &[u8], upper: Option<&[u8]>| {
-            known.as_ref().is_some_and(|known| known.leaf_is_evicted(immutable, upper))
-        };
+        let is_evicted = |bound: &[u8]| known.as_ref().is_some_and(|known| known.leaf_is_evicted(immutable, bound));
         let mut leaves_lost = 0;
         let mut damage = |_lost| {
             leaves_lost += 1;
@@ -74,23 +72,22 @@ impl Repair {
                 batch.push((entry.key.to_vec(), entry.tag, entry.address));
                 iter.next()?;
             }
-            let read = values.get_many(batch.iter().map(|(_, _, address)| *address)).ok();
-            for (i, (key, tag, address)) in batch.iter().enumerate() {
-                logs.extend(address.map(|at| at.log_id));
-                let value = match (&read, *address) {
-                    (Some(values), _) => values[i].to_vec(),
-                    (None, None) => Vec::new(),
-                    (None, Some(at)) => match values.get(at) {
-                        Ok(value) => value.to_vec(),
-                        Err(_) => {
-                            self.report.values_lost += 1;
-                            self.replaced.insert(at.log_id, false);
-                            continue;
-                        }
-                    },
-                };
+            let places: Vec<Option<ValueAddress>> = batch.iter().map(|(.., address)| *address).collect();
+            logs.extend(places.iter().flatten().map(|at| at.log_id));
+            let mut read = vec![Vec::new(); batch.len()];
+            let is_whole = values.for_each(&places, |i, value| read[i] = value.to_vec()).is_ok();
+            for ((key, tag, address), mut value) in batch.into_iter().zip(read) {
+                if let (false, Some(at)) = (is_whole, address) {
+                    // Something in the batch is damaged.
+                    let Ok(found) = values.get(at) else {
+                        self.report.values_lost += 1;
+                        self.replaced.insert(at.log_id, false);
+                        continue;
+                    };
+                    value = found.to_vec();
+                }
                 let kind = if address.is_some() { Kind::Put } else { Kind::Delete };
-                self.keep(Entry { kind, key, value: &value }, tag.seqno())?;
+                self.keep(Entry { kind, key: &key, value: &value }, tag.seqno())?;
                 self.report.tree_entries += 1;
             }
         }

@@ -31,8 +31,9 @@ pub(super) fn read(options: &Options, uuid: [u8; 16]) -> Result<Option<Result<Po
 pub(super) fn refuse_without(known: &Version) -> Result<()> {
     let paired = known.pm.map_or(0, |pm| pm.generation);
     if paired > 0 && (known.log_ends_in_pool() || Profile::from_number(known.profile) == Some(Profile::Lab)) {
-        let message = "a part of this database is in a persistent-memory pool: set `pm` to it; if that pool is lost, move \
-                       CURRENT away and repair again, which makes the best of the logs (deleted keys may come back)";
+        let message = "a part of this database is in a persistent-memory pool: set `pm` to it; if that pool is lost, \
+                       move CURRENT away and repair again, which makes the best of the logs (deleted keys may come \
+                       back)";
         return Err(Error::new(ErrorKind::Incompatible, message));
     }
     Ok(())

@@ -5,6 +5,7 @@
 //! table that costs too many fruitless reads; write anew the table with the largest share of dead bytes, if there are
 //! too many. Pure: reads the state and the facts, changes nothing.
 
+use crate::manifest::KeyRange;
 use crate::plan::{How, Plan, Reason};
 use crate::rows;
 use crate::sst_run::SstRun;
@@ -116,11 +117,9 @@ fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Opti
     if part.levels.first().is_some_and(|level| !level.runs.is_empty()) {
         return pick_level0(i, part, facts);
     }
-    let (smallest, largest) = (chunk.from(), chunk.to());
+    let KeyRange { from, to } = chunk.within();
     let below = &part.levels.get(1)?.runs;
-    let meets = |run: &&Arc<SstRun>| {
-        run.meta.largest.as_slice() >= smallest && largest.is_none_or(|to| run.meta.smallest.as_slice() < to)
-    };
+    let meets = |run: &&Arc<SstRun>| run.meta.largest >= *from && to.as_ref().is_none_or(|to| run.meta.smallest < *to);
     let tables: Vec<(usize, Arc<SstRun>)> = below.iter().filter(meets).map(|run| (1, run.clone())).collect();
     if tables.iter().any(|(_, run)| facts.busy.contains(&run.meta.id)) {
         return None;

@@ -1,32 +1,61 @@
-//! A part of the immutable tree that is evicted at a time (LAB-DB, 3.2, Fig. 8): leaves from the left, whose values
-//! come to about a write buffer.
+//! A part of the immutable tree that is evicted at a time, of values that come to about a write buffer (LAB-DB, 3.2,
+//! 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone, those with entries of the oldest logs,
+//! so that few cold keys do not keep a log for long.
 
 use super::view::Trees;
+use crate::manifest::KeyRange;
 use crate::rows;
+use firn_base::Result;
+use firn_table::pm_btree::View;
 
 /// Which keys, and whether the tree that they are in is to become the immutable one.
 #[derive(Debug, Clone)]
 pub(crate) struct Chunk {
     /// The tree is still the mutable one.
     pub(crate) rotates: bool,
-    from: Vec<u8>,
-    to: Option<Vec<u8>>,
+    /// All keys are in there.
+    within: KeyRange,
+    /// So many entries of the oldest logs, not all in `within`.
+    by_log: Option<u64>,
 }
 
 impl Chunk {
-    /// No key is below.
-    pub(crate) fn from(&self) -> &[u8] {
-        &self.from
+    /// No key is outside.
+    pub(crate) fn within(&self) -> &KeyRange {
+        &self.within
     }
 
-    /// All keys are below; `None` if it has the tree's last.
-    pub(crate) fn to(&self) -> Option<&[u8]> {
-        self.to.as_deref()
+    pub(crate) fn is_by_log(&self) -> bool {
+        self.by_log.is_some()
+    }
+
+    /// The keys, in order.
+    ///
+    /// # Errors
+    /// `Corruption` of a leaf that was looked into.
+    pub(super) fn ranges(&self, trees: &Trees, immutable: &View) -> Result<Vec<KeyRange>> {
+        let Some(entries_max) = self.by_log else { return Ok(vec![self.within.clone()]) };
+        let mut leaves = trees.store.leaf_logs(immutable)?;
+        trees.counters.leaves_looked_into.add(leaves.len() as u64);
+        leaves.sort_by_key(|leaf| leaf.oldest_log);
+        let mut taken = 0;
+        let chosen = leaves.into_iter().take_while(|leaf| {
+            let takes = taken < entries_max;
+            taken += leaf.entries;
+            takes
+        });
+        Ok(KeyRange::union(chosen.map(|leaf| KeyRange { from: leaf.from, to: leaf.to }).collect()))
     }
 }
 
 /// The share of the memory in use up to which buffers are flushed: the rest is for leaves that replace others.
 const FLUSH_SHARE_MAX: f64 = 0.85;
+
+/// What an entry of a chunk takes in memory beside its value, with a key of some 16 bytes.
+const ENTRY_BYTES: u64 = 100;
+
+/// Chunks are made by log once one leaf in so many is left.
+const BY_LOG_FROM: usize = 5;
 
 impl Trees {
     /// Whether a flush may begin or go on.
@@ -44,10 +73,11 @@ impl Trees {
         let rotates = self.immutable.is_none();
         let view = self.immutable.as_ref().unwrap_or(&self.mutable);
         let entries_max = match rows::LAB_CHUNKS.is_on() {
-            true => bytes / self.values.mean_bytes().max(1),
+            true => (bytes / (self.values.mean_bytes() + ENTRY_BYTES)).max(1),
             false => u64::MAX,
         };
-        let (from, to) = view.first_leaves(entries_max)?;
-        Some(Chunk { rotates, from, to })
+        let by_log = !rotates && view.leaves() * BY_LOG_FROM <= self.leaves && rows::LAB_BY_LOG.is_on();
+        let (from, to) = view.first_leaves(if by_log { u64::MAX } else { entries_max })?;
+        Some(Chunk { rotates, within: KeyRange { from, to }, by_log: by_log.then_some(entries_max) })
     }
 }

@@ -3,7 +3,7 @@
 //! 1. if there is no immutable tree, the mutable one becomes it: a root commit;
 //! 2. the chunk's values are read from their logs, in the logs' order, and merged with the tables of level 1 that the
 //!    chunk overlaps; versions that the side table has of the chunk's keys go along;
-//! 3. one manifest record adds and drops tables and says how far the tree is evicted;
+//! 3. one manifest record adds and drops tables and says what of the tree is gone;
 //! 4. the leaves' words go, then the state has neither leaves nor versions; space and pointers are let go of behind the
 //!    last reader.
 //!
@@ -14,14 +14,49 @@ use super::side::Version;
 use super::view::{Trees, as_put};
 use crate::background::Dead;
 use crate::db::Inner;
-use crate::manifest::{Edit, Evicted, TableMeta};
+use crate::manifest::{Edit, Evicted, KeyRange, TableMeta};
 use crate::mill::{self, Around, Held, Made};
 use crate::plan::Plan;
+use crate::sst_run::Lent;
 use firn_base::exec::block_on_with;
 use firn_base::sync::Ordering;
-use firn_base::{Result, SeqNo};
-use firn_table::pm_btree::{Place, TreeIter, View};
+use firn_base::{Result, SeqNo, Tag};
+use firn_table::pm_btree::{Place, TreeIter, ValueAddress, View};
 use std::sync::Arc;
+
+/// What an eviction takes.
+struct Gathered<'a> {
+    held: Held,
+    /// Versions of the side table that are among that.
+    moved: Vec<Version>,
+    memory: Lent<'a>,
+}
+
+/// An address, and a reference to it while it is sorted.
+const PLACE_BYTES: usize = 2 * size_of::<Option<ValueAddress>>() + size_of::<usize>();
+
+/// Shows the entries of `immutable` that are in `ranges`, each with the side table's versions that are older, in order.
+/// Returns those versions.
+fn for_each_entry(
+    trees: &Trees,
+    immutable: &View,
+    ranges: &[KeyRange],
+    mut see: impl FnMut(&[u8], Tag, Option<ValueAddress>),
+) -> Result<Vec<Version>> {
+    let mut moved = Vec::new();
+    let mut iter = TreeIter::new(trees.store.clone(), immutable.clone());
+    for range in ranges {
+        iter.seek(&range.from)?;
+        while let Some(entry) = iter.entry().filter(|entry| range.contains(entry.key)) {
+            see(entry.key, entry.tag, entry.address);
+            let older = trees.side.older(entry.key, entry.tag);
+            older.iter().for_each(|version| see(&version.key, version.tag, version.address));
+            moved.extend_from_slice(older);
+            iter.next()?;
+        }
+    }
+    Ok(moved)
+}
 
 impl Inner {
     /// Runs and installs the eviction of `chunk`.
@@ -39,23 +74,18 @@ impl Inner {
         let trees = self.trees(part)?;
         let Some(immutable) = &trees.immutable else { return Ok(Vec::new()) };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let (held, moved) = self.gather(&trees, immutable, chunk)?;
+        let ranges = chunk.ranges(&trees, immutable)?;
+        let Gathered { held, moved, memory } = self.gather(&trees, immutable, &ranges)?;
         let (evicted_bytes, evicted_entries) = (held.byte_size() as u64, held.len() as u64);
         let bytes_in = evicted_bytes + plan.input_bytes();
         let work = mill::run_above(held, plan, around, &snapshots, &self.mill);
         let mut slept_ns = 0;
         let made = block_on_with(work, || slept_ns += self.yield_point())?;
-        let (left, gone) = immutable.without(|_, upper| match (chunk.to(), upper) {
-            (Some(to), Some(upper)) => upper <= to,
-            (Some(_), None) => false,
-            (None, _) => true,
-        });
+        drop(memory);
+        let evicted = self.evicted_with(&trees, ranges);
+        let (left, gone) = immutable.without(|bound| evicted.contains(bound));
         let all = left.leaves() == 0;
-        let evicted = Evicted {
-            tree: trees.store.trees().immutable.unwrap_or(0),
-            to: chunk.to().filter(|_| !all).map(<[u8]>::to_vec),
-            through: trees.complete_through,
-        };
+        let evicted = if all { Evicted { ranges: vec![KeyRange::all()], ..evicted } } else { evicted };
         let is_rebuilt = !trees.store.is_durable();
         // A log that was not flushed yet is behind all that were.
         let behind = || trees.values.first_behind(trees.complete_through).unwrap_or(self.logs.sealed.floor());
@@ -68,9 +98,20 @@ impl Inner {
         self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns + slept_ns);
         self.stall.drained(evicted_bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
         trees.counters.chunks.add(1);
+        trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
         trees.counters.chunk_entries.add(evicted_entries);
         self.release_trees(part);
         Ok(ids)
+    }
+
+    /// What is gone of the immutable tree once `ranges` are.
+    fn evicted_with(&self, trees: &Trees, mut ranges: Vec<KeyRange>) -> Evicted {
+        let (tree, through) = (trees.store.trees().immutable.unwrap_or(0), trees.complete_through);
+        let manifest = self.manifest.lock();
+        let before = manifest.version().evicted.as_ref();
+        let same = before.filter(|before| (before.tree, before.through) == (tree, through));
+        ranges.extend(same.iter().flat_map(|before| before.ranges.iter().cloned()));
+        Evicted { tree, through, ranges: KeyRange::union(ranges) }
     }
 
     fn rotate_trees(&self, part: usize) -> Result<()> {
@@ -83,34 +124,31 @@ impl Inner {
         let complete = self.manifest.lock().version().last_seqno;
         let complete_through = if trees.store.is_durable() { SeqNo(0) } else { complete };
         trees.store.rotate()?;
-        let (mutable, immutable) = (Arc::default(), Some(trees.mutable.clone()));
-        let next = Trees { mutable, immutable, complete_through, ..trees.clone() };
+        let (mutable, immutable, leaves) = (Arc::default(), Some(trees.mutable.clone()), trees.mutable.leaves());
+        let next = Trees { mutable, immutable, leaves, complete_through, ..trees.clone() };
         self.swap_trees(part, next, Arc::default(), Vec::new(), Vec::new());
         Ok(())
     }
 
-    /// The entries of `immutable` that are in `chunk`, with their values and the side table's versions that are older
+    /// The entries of `immutable` that are in `ranges`, with their values and the side table's versions that are older
     /// than those, in order. Of that tree, not of the view that the chunk was picked from: a flush beside this may have
     /// brought more before the trees changed places.
-    fn gather(&self, trees: &Trees, immutable: &View, chunk: &Chunk) -> Result<(Held, Vec<Version>)> {
-        let mut iter = TreeIter::new(trees.store.clone(), immutable.clone());
-        let mut versions = Vec::new();
-        let mut moved = Vec::new();
-        iter.first()?;
-        while let Some(entry) = iter.entry().filter(|entry| chunk.to().is_none_or(|to| entry.key < to)) {
-            let (key, tag) = (entry.key.into(), entry.tag);
-            versions.push(Version { key, tag, address: entry.address, until: SeqNo::MAX });
-            let older = trees.side.older(entry.key, entry.tag);
-            versions.extend_from_slice(older);
-            moved.extend_from_slice(older);
-            iter.next()?;
-        }
-        let values = trees.values.get_many(versions.iter().map(|version| version.address))?;
-        let mut held = Held::default();
-        for (version, value) in versions.iter().zip(values) {
-            held.push_parts(&version.key, as_put(version.tag), &value);
-        }
-        Ok((held, moved))
+    fn gather<'a>(&'a self, trees: &Trees, immutable: &View, ranges: &[KeyRange]) -> Result<Gathered<'a>> {
+        let (mut entries, mut bytes) = (0, 0);
+        let len = |at: Option<ValueAddress>| at.map_or(0, |at| at.len as usize);
+        for_each_entry(trees, immutable, ranges, |key, _, address| {
+            entries += 1;
+            bytes += key.len() + len(address);
+        })?;
+        let memory = Held::memory_bytes(entries, bytes) + entries * PLACE_BYTES;
+        let memory = self.tables.lend(memory as u64);
+        let (mut held, mut places) = (Held::with_capacity(entries, bytes), Vec::with_capacity(entries));
+        let moved = for_each_entry(trees, immutable, ranges, |key, tag, address| {
+            held.push_key(key, as_put(tag), len(address));
+            places.push(address);
+        })?;
+        trees.values.for_each(&places, |i, value| held.set_value(i, value))?;
+        Ok(Gathered { held, moved, memory })
     }
 
     fn install_eviction(&self, part: usize, mut edit: Edit, created: &[u64], plan: &Plan) -> Result<()> {

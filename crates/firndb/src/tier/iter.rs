@@ -110,7 +110,7 @@ impl TierIter {
     /// Reads the value under the cursor from its log, whatever is cached.
     pub(crate) fn check_value(&self) -> Result<()> {
         let address = self.entry().and_then(|(_, _, address)| address);
-        address.map_or(Ok(()), |address| self.values.get_many(std::iter::once(Some(address))).map(drop))
+        address.map_or(Ok(()), |address| self.values.for_each(&[Some(address)], |_, _| {}))
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {

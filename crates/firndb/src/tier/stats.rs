@@ -13,6 +13,8 @@ pub(crate) struct TierCounters {
     pub(super) immutable: Counter,
     pub(crate) levels: Counter,
     pub(super) chunks: Counter,
+    pub(super) chunks_by_log: Counter,
+    pub(super) leaves_looked_into: Counter,
     pub(super) chunk_entries: Counter,
 }
 
@@ -35,7 +37,11 @@ pub struct TierStats {
     pub hits: Vec<(&'static str, u64)>,
     /// Chunks moved to level 1.
     pub chunks: u64,
-    /// Entries in them.
+    /// Those of them that were made of the entries of the oldest logs.
+    pub chunks_by_log: u64,
+    /// Leaves that were read to find those entries.
+    pub leaves_looked_into: u64,
+    /// Entries in all chunks.
     pub chunk_entries: u64,
     /// Values in logs that level 0 points to.
     pub log_entries: u64,
@@ -66,6 +72,8 @@ impl Trees {
                 ("levels", counters.levels.get()),
             ],
             chunks: counters.chunks.get(),
+            chunks_by_log: counters.chunks_by_log.get(),
+            leaves_looked_into: counters.leaves_looked_into.get(),
             chunk_entries: counters.chunk_entries.get(),
             log_entries: uses.iter().map(|used| used.entries).sum(),
             log_live_bytes: uses.iter().map(|used| used.bytes).sum(),

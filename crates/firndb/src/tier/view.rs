@@ -23,6 +23,8 @@ pub(crate) struct Trees {
     pub(crate) values: Arc<ValueLogs>,
     pub(crate) mutable: Arc<View>,
     pub(crate) immutable: Option<Arc<View>>,
+    /// Leaves that the immutable tree had when it became that, or when it was recovered.
+    pub(crate) leaves: usize,
     pub(crate) side: Arc<Side>,
     /// All entries up to this number were in the immutable tree when it became that, or had been evicted before.
     pub(crate) complete_through: SeqNo,
