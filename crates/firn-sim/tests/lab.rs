@@ -194,6 +194,36 @@ fn lab_03_a_flush_leaves_one_entry_of_a_key() {
 }
 
 #[test]
+fn lab_06_a_flush_makes_pointers_without_reading() {
+    row(&rows::LAB_ADDRESSES, || {
+        let rig = Rig::loaded(Profile::Lab, 200, trees(true));
+        flush(&rig);
+        let stats = rig.stats();
+        let reads: u64 = stats.ssd.iter().map(|cause| cause.read_bytes).sum();
+        let pointers = tier(&rig).log_entries;
+        assert_eq!((reads, pointers), (0, rig.model.len() as u64), "the buffer knew where each value lies");
+        rig.check();
+    });
+}
+
+#[test]
+fn lab_07_a_flush_puts_many_entries_in_at_a_time() {
+    row(&rows::LAB_BULK, || {
+        let mut rig = Rig::new(Profile::Lab, trees(true));
+        (0..200_u32).for_each(|i| rig.put_one(i.to_be_bytes().to_vec()));
+        let fences =
+            |rig: &Rig| rig.stats().pm.iter().filter(|pm| pm.owner == "btree").map(|pm| pm.fences).sum::<u64>();
+        let before = fences(&rig);
+        let iter = rig.db.iter().unwrap();
+        flush(&rig);
+        let took = fences(&rig) - before;
+        assert!(took < 60, "{took} fences for {} entries", rig.model.len());
+        drop(iter);
+        rig.check();
+    });
+}
+
+#[test]
 fn lab_08_chunks_leave_the_rest_as_a_cache() {
     row(&rows::LAB_CHUNKS, || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
@@ -258,6 +288,19 @@ fn lab_10_logs_are_bounded() {
 }
 
 #[test]
+fn lab_12_a_value_is_read_from_its_log_once() {
+    row(&rows::LAB_CACHED, || {
+        let mut rig = Rig::new(Profile::Lab, trees(true));
+        rig.put_one(b"key".to_vec());
+        flush(&rig);
+        let reads = |rig: &Rig| rig.stats().ssd.iter().find(|cause| cause.cause == "user_read").unwrap().reads;
+        let before = reads(&rig);
+        (0..5).for_each(|_| assert!(rig.db.get(b"key").unwrap().is_some()));
+        assert_eq!(reads(&rig) - before, 1);
+    });
+}
+
+#[test]
 fn lab_12_each_layer_answers_for_the_ones_below() {
     let mut rig = Rig::new(Profile::Lab, trees(true));
     rig.put_one(b"key".to_vec());
@@ -295,4 +338,28 @@ fn lab_13_a_recovery_is_timed_step_by_step() {
         assert_eq!(recovery.replayed_entries > 100, !with_memory, "without persistent memory from the logs");
         rig.check();
     }
+}
+
+/// Values of neighbouring keys lie all over the logs, so who scans them again and again pays for their way to level 1.
+#[test]
+fn what_is_scanned_from_logs_moves_to_level_1() {
+    let mut rig = Rig::new(Profile::Lab, |options| {
+        trees(false)(options);
+        options.tuning.lab.tree_bytes = Some(256 << 10);
+        options.tuning.lab.log_share_max = 10.0;
+        options.block_cache_bytes = Some(64 << 10);
+    });
+    rig.put(2_000, 1_000_000);
+    flush(&rig);
+    let in_trees = |rig: &Rig| tier(rig).mutable_entries + tier(rig).immutable_entries;
+    let before = in_trees(&rig);
+    assert!(before > 1_500, "{before}");
+    rig.settle();
+    assert_eq!(in_trees(&rig), before, "nobody asked for them");
+    for _ in 0..12 {
+        rig.check();
+        rig.settle();
+    }
+    let after = in_trees(&rig);
+    assert!(after < before / 2, "{after} of {before} are left");
 }

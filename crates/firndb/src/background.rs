@@ -161,8 +161,11 @@ impl Inner {
             lab: &self.options.tuning.lab,
             chunk_bytes: self.budget.write_buffer_bytes as u64,
         };
-        let urgent = |plan: &Plan| matches!(plan.reason, Reason::Flush);
-        shape::pick(state, &facts).filter(|plan| urgent(plan) || (compactions && !jobs.manual))
+        match compactions && !jobs.manual {
+            true => shape::pick(state, &facts),
+            // Whatever else is due.
+            false => shape::pick_flush(state, &facts),
+        }
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
@@ -215,7 +218,8 @@ impl Inner {
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
-        if let (Some(buffer), true) = (&job.plan.buffer, self.logs.values.is_some() && rows::LAB_TREES.is_on()) {
+        let into_trees = self.logs.values.is_some() && rows::LAB_TREES.is_on() && rows::LAB_ADDRESSES.is_on();
+        if let Some(buffer) = job.plan.buffer.as_ref().filter(|_| into_trees) {
             if self.flush_to_trees(job.plan.part, buffer)? {
                 self.report(&job.plan, 0, (0, 0), start_ns);
             }

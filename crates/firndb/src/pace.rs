@@ -8,8 +8,9 @@
 //! ```
 //! where `intake` is what flushes lately brought per second, less the longer no flush has come, and `pressure` is the
 //! number of tables that level 0 has beyond its trigger, or of targets of level 1 by which levels are too large if that
-//! is more. So debt that grows is worked off faster and faster, long before writers are slowed; at [`URGENT`] there is no
-//! bound, nor while somebody waits for the work to end.
+//! is more, or how near level 0's trees and logs are to their bounds. So debt that grows is worked off faster and
+//! faster, long before writers are slowed; at [`URGENT`] there is no bound, nor while somebody waits for the work to
+//! end.
 //!
 //! The time that a merge slept is not part of how long it took: `stall.rs` wants to know what merges can do.
 
@@ -91,7 +92,9 @@ impl Pace {
         let tables = debt.level0_tables.saturating_sub(limits.level0_trigger) as u64;
         // What is due of level 0 is about one target of level 1, and not a sign that merges are too slow.
         let levels = (debt.bytes / limits.level_base_bytes.max(1)).saturating_sub(1);
-        self.pressure.store(tables.max(levels), Ordering::Relaxed);
+        // Where level 0 is trees, there is no bound long before a flush finds no room, or logs hold twice their share.
+        let trees = f64::from(URGENT) * (2.0 * debt.trees).max(debt.logs - 1.0);
+        self.pressure.store(tables.max(levels).max(trees.max(0.0) as u64), Ordering::Relaxed);
     }
 
     /// Somebody waits for merges to end.
@@ -116,7 +119,7 @@ impl Pace {
     /// Called by a merge at its yield points: sleeps as the pace demands, and returns the nanoseconds slept. `between`
     /// is called after each short sleep; it does what is more urgent, and says whether to go on waiting.
     pub(crate) fn wait(&self, mut between: impl FnMut() -> bool) -> u64 {
-        let written = self.counters.get(Cause::Compaction).2;
+        let written = self.counters.get(Cause::Compaction).2 + self.counters.get(Cause::Evict).2;
         // Two merges may come at once: each counts what nobody counted before.
         let bytes = written.saturating_sub(self.seen.fetch_max(written, Ordering::Relaxed));
         let rate = self.rate_now();

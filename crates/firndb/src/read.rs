@@ -1,8 +1,10 @@
 //! The read path. [`Inner::get_at`] is its ordered description.
 
 use crate::db::Inner;
+use crate::log::{PendingValue, ValueLogs};
 use crate::sst_run::SstRun;
 use crate::state::{Level, Part};
+use crate::tier::Begun;
 use firn_base::key::Kind;
 use firn_base::{Error, Result, SeqNo, Tag};
 use firn_table::Value;
@@ -112,12 +114,19 @@ fn visible_value(tag: Tag, value: Value) -> Result<Option<Value>> {
     }
 }
 
+/// A read in flight.
+enum Pending<'a> {
+    Block(Arc<firn_table::sst::Sst>, PendingBlock),
+    /// Of a value in a log.
+    Value(&'a ValueLogs, Tag, PendingValue),
+}
+
 /// One key's way through the levels.
 struct Search<'a> {
     key: &'a [u8],
     hash: u64,
     runs: Box<dyn Iterator<Item = &'a Arc<SstRun>> + 'a>,
-    pending: Option<(Arc<firn_table::sst::Sst>, PendingBlock)>,
+    pending: Option<Pending<'a>>,
     found: Option<(Tag, Value)>,
     over: bool,
 }
@@ -125,11 +134,16 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(part: &'a Part, key: &'a [u8], seqno: SeqNo) -> Result<Self> {
         let mut found = part.buffers.iter().find_map(|buffer| buffer.get(key, seqno));
+        let mut pending = None;
         if let (None, Some(trees)) = (&found, &part.trees) {
-            found = trees.get(key, seqno)?;
+            match trees.begin_get(key, seqno)? {
+                Some((tag, Begun::Here(value))) => found = Some((tag, value)),
+                Some((tag, Begun::Asked(asked))) => pending = Some(Pending::Value(&trees.values, tag, asked)),
+                None => {}
+            }
         }
         let runs = Box::new(part.levels.iter().flat_map(move |level| candidates(level, key)));
-        Ok(Search { key, hash: hash(key), runs, pending: None, over: found.is_some(), found })
+        Ok(Search { key, hash: hash(key), runs, pending, over: found.is_some(), found })
     }
 
     /// Goes on until the key is found, its runs are used up, or a read is in flight.
@@ -142,16 +156,20 @@ impl<'a> Search<'a> {
             let table = Arc::clone(&*run.table()?);
             match table.begin_get(self.key, self.hash, seqno)? {
                 GetStep::Done(got) => self.settle(got),
-                GetStep::Pending(pending) => self.pending = Some((table, pending)),
+                GetStep::Pending(pending) => self.pending = Some(Pending::Block(table, pending)),
             }
         }
         Ok(())
     }
 
     fn take_in(&mut self, seqno: SeqNo) -> Result<()> {
-        if let Some((table, pending)) = self.pending.take() {
-            let got = table.finish_get(pending, self.key, seqno)?;
-            self.settle(got);
+        match self.pending.take() {
+            None => {}
+            Some(Pending::Block(table, pending)) => {
+                let got = table.finish_get(pending, self.key, seqno)?;
+                self.settle(got);
+            }
+            Some(Pending::Value(values, tag, asked)) => self.settle(Got::Found(tag, values.finish(asked)?)),
         }
         Ok(())
     }

@@ -26,10 +26,18 @@ firn_base::sites! {
     LAB_IN_PLACE = "lab.in_place";
     /// The log goes through persistent memory (lab_04).
     LAB_LOG_BUFFER = "lab.log_buffer";
+    /// Buffered entries know where the log has their values, so that a flush makes pointers (lab_06).
+    LAB_ADDRESSES = "lab.addresses";
+    /// A flush puts many entries in at a time (lab_07).
+    LAB_BULK = "lab.bulk";
     /// The immutable tree is evicted a chunk at a time (lab_08).
     LAB_CHUNKS = "lab.chunks";
     /// The last fifth of a tree is evicted by log (lab_09).
     LAB_BY_LOG = "lab.by_log";
     /// What logs hold makes an eviction due (lab_10).
     LAB_LOGS = "lab.logs";
+    /// Nothing but flushes begins while an eviction is due (lab_14).
+    LAB_FIRST = "lab.first";
+    /// A value that was read from a log is cached (lab_12).
+    LAB_CACHED = "lab.cached";
 }

@@ -42,10 +42,13 @@ pub(crate) enum Reason {
     Buffers,
     /// Logs hold much for level 0.
     Logs,
+    /// Leaves of level 0 leave little room for flushes.
+    Trees,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 5] = [Reason::Level0, Reason::Debt, Reason::Flush, Reason::Buffers, Reason::Logs];
+    pub(crate) const ALL: [Reason; 6] =
+        [Reason::Level0, Reason::Debt, Reason::Flush, Reason::Buffers, Reason::Logs, Reason::Trees];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -54,6 +57,7 @@ impl Reason {
             Reason::Flush => "flush",
             Reason::Buffers => "buffers",
             Reason::Logs => "logs",
+            Reason::Trees => "trees",
         }
     }
 }
@@ -118,9 +122,10 @@ impl Stall {
         let base = limits.level_base_bytes as f64;
         let bytes = ramp(debt.bytes as f64, 8.0 * base, 32.0 * base);
         let logs = ramp(debt.logs, 1.5, 4.0);
-        let worst = [(tables, Reason::Level0), (bytes, Reason::Debt), (logs, Reason::Logs)].into_iter();
+        let trees = ramp(debt.trees, 0.1, 1.0);
+        let debts = [(tables, Reason::Level0), (bytes, Reason::Debt), (logs, Reason::Logs), (trees, Reason::Trees)];
         let (behind, reason) =
-            worst.fold((0.0, Reason::Level0), |worst, one| if one.0 > worst.0 { one } else { worst });
+            debts.into_iter().fold((0.0, Reason::Level0), |worst, one| if one.0 > worst.0 { one } else { worst });
         self.last_buffer.store(debt.buffers + 1 >= limits.write_buffers, Ordering::Relaxed);
         let rate = if behind > 0.0 { (self.drain.get() as f64 * (1.3 - 1.2 * behind)) as u64 } else { 0 };
         self.reason.store(reason as u64, Ordering::Relaxed);

@@ -19,7 +19,7 @@ pub struct LabTuning {
     pub tree_bytes: Option<u64>,
     /// Bytes at which a leaf is cut. Default: 1,024.
     pub leaf_bytes: u32,
-    /// The share of `tree_bytes` in use at which entries are moved to level 1, 0.1 to 0.9. Default: 0.75, the paper's.
+    /// The share of `tree_bytes` in use at which entries are moved to level 1, 0.1 to 0.8. Default: 0.75, the paper's.
     pub evict_share: f64,
     /// Logs with values of level 0 may hold this share of the data's bytes before entries are moved to level 1 for
     /// their sake, 0.01 to 10. Default: 0.25, the paper's.
@@ -39,8 +39,8 @@ impl LabTuning {
     /// `Invalid`, naming the number that is out of its range.
     pub(crate) fn check(&self) -> Result<()> {
         let share = self.evict_share;
-        if !(0.1..=0.9).contains(&share) {
-            return Err(Error::invalid(format!("tuning.lab.evict_share is {share}; it must be from 0.1 to 0.9")));
+        if !(0.1..=0.8).contains(&share) {
+            return Err(Error::invalid(format!("tuning.lab.evict_share is {share}; it must be from 0.1 to 0.8")));
         }
         let share = self.log_share_max;
         if !(0.01..=10.0).contains(&share) {

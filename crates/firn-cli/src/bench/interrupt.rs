@@ -1,7 +1,7 @@
 //! Ctrl-C while a benchmark has gigabytes in temporary directories: they are removed before the process ends.
 //!
-//! The handler's thread removes the directories under the running engine, again and again until nothing is left that its
-//! threads could have made meanwhile, and ends the process. The main thread, which may fail for that, waits.
+//! The handler's thread removes the directories under the running engine, again and again until nothing is left that
+//! its threads could have made meanwhile, and ends the process. The main thread, which may fail for that, waits.
 
 use crate::exit::{Failure, Outcome};
 use firn_base::clock::Clock;

@@ -1,5 +1,6 @@
 //! What flushes and evictions do to each other, and what a failed one leaves.
 
+use crate::plan::Reason;
 use crate::shape::{self, Facts};
 use crate::{Db, Environment, LabTuning, Options, Profile, Tuning};
 use firn_base::ErrorKind;
@@ -48,6 +49,32 @@ fn what_is_flushed_while_an_eviction_begins_is_evicted_too() {
     check(&db);
     db.close().unwrap();
     check(&open(dir.path(), 64 << 10));
+}
+
+/// A full level 1 waits while the trees are full too.
+#[test]
+fn lab_14_a_due_eviction_comes_before_other_compactions() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), 256 << 10);
+    for round in 0..2 {
+        (0..200).for_each(|i| db.put(key(i), [round; 100]).unwrap());
+        db.compact_range(None, None).unwrap();
+    }
+    (0..200).for_each(|i| db.put(key(i), b"in the tree").unwrap());
+    db.flush().unwrap();
+    let inner = &db.inner;
+    let state = inner.state.load_full();
+    let mut limits = inner.options.limits.clone();
+    limits.level_base_bytes = 1;
+    let picked = |evict_share| {
+        let lab = LabTuning { evict_share, ..LabTuning::default() };
+        let jobs = inner.jobs.state.lock();
+        let facts =
+            Facts { evicting: false, chunk_bytes: 1 << 20, limits: &limits, lab: &lab, ..inner.manual_facts(&jobs) };
+        shape::pick(&state, &facts).map(|plan| plan.reason)
+    };
+    assert_eq!(picked(0.8), Some(Reason::Size), "level 1 is over its target");
+    assert_eq!(picked(0.0), Some(Reason::Evict));
 }
 
 /// A step that does not fit leaves the tree as it was, and with it what the tree points to.

@@ -10,6 +10,7 @@
 use super::ValueAddress;
 use super::layout::{VALUE_HEADER_BYTES, check_value, damaged, read_value};
 use crate::files::Files;
+use crate::rows;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{Result, SeqNo};
@@ -40,6 +41,8 @@ pub(crate) struct ValueLogs {
     logs: Mutex<BTreeMap<u64, Arc<ValueLog>>>,
     /// Where the trees are rebuilt from logs: logs from this one on are needed for that. Otherwise the highest number.
     rebuilt_from: AtomicU64,
+    /// Values that cursors had read from logs, less those that were evicted since.
+    asked: AtomicU64,
 }
 
 /// One of them.
@@ -86,7 +89,7 @@ impl ValueLogs {
     pub(crate) fn new(files: Arc<Files>, counters: Arc<IoCounters>, cache: Arc<BlockCache>, direct: bool) -> ValueLogs {
         let mode = if direct { OpenMode::ReadDirect } else { OpenMode::Read };
         let rebuilt_from = AtomicU64::new(u64::MAX);
-        ValueLogs { files, counters, cache, mode, logs: Mutex::default(), rebuilt_from }
+        ValueLogs { files, counters, cache, mode, logs: Mutex::default(), rebuilt_from, asked: AtomicU64::new(0) }
     }
 
     /// Logs from `log_id` on are needed, whether anything points into them or not: the trees are rebuilt from them.
@@ -159,7 +162,7 @@ impl ValueLogs {
     /// # Errors
     /// `Corruption` and `Io`, naming the log.
     pub(crate) fn get(&self, at: ValueAddress) -> Result<Value> {
-        if let Some(value) = self.cache.get_value(at.log_id, at.offset) {
+        if let Some(value) = self.cached(at) {
             return Ok(value);
         }
         let log = self.log(at.log_id);
@@ -169,6 +172,10 @@ impl ValueLogs {
             self.counters.read(Cause::UserRead, value.len());
             Ok(self.cache.insert_value(at.log_id, at.offset, value))
         })
+    }
+
+    fn cached(&self, at: ValueAddress) -> Option<Value> {
+        if rows::LAB_CACHED.is_on() { self.cache.get_value(at.log_id, at.offset) } else { None }
     }
 
     /// Puts the read of the value at `at` in flight, for [`ValueLogs::finish`]; `None` if it is cached.
@@ -185,6 +192,22 @@ impl ValueLogs {
         Ok(Some(PendingValue { at, pending, file }))
     }
 
+    /// A cursor had a value read.
+    pub(crate) fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many values cursors had read, less those that were evicted.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// So many entries were evicted.
+    pub(crate) fn evicted(&self, entries: u64) {
+        let less = |asked: u64| Some(asked.saturating_sub(entries));
+        let _before = self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
     /// The value that was asked for.
     ///
     /// # Errors
@@ -197,8 +220,8 @@ impl ValueLogs {
         Ok(self.cache.insert_value(at.log_id, at.offset, value))
     }
 
-    /// Hands the value at each of `places` to `see`, with its number; read in the order of the logs, those that lie close
-    /// by one read, several in flight. They are not kept.
+    /// Hands the value at each of `places` to `see`, with its number; read in the order of the logs, those that lie
+    /// close by one read, several in flight. They are not kept.
     ///
     /// # Errors
     /// As [`ValueLogs::get`].

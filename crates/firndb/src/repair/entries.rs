@@ -79,12 +79,14 @@ impl Repair {
             for ((key, tag, address), mut value) in batch.into_iter().zip(read) {
                 if let (false, Some(at)) = (is_whole, address) {
                     // Something in the batch is damaged.
-                    let Ok(found) = values.get(at) else {
-                        self.report.values_lost += 1;
-                        self.replaced.insert(at.log_id, false);
-                        continue;
+                    value = match values.get(at) {
+                        Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+                            self.report.values_lost += 1;
+                            self.replaced.insert(at.log_id, false);
+                            continue;
+                        }
+                        found => found?.to_vec(),
                     };
-                    value = found.to_vec();
                 }
                 let kind = if address.is_some() { Kind::Put } else { Kind::Delete };
                 self.keep(Entry { kind, key: &key, value: &value }, tag.seqno())?;

@@ -52,6 +52,8 @@ pub(crate) struct Debt {
     pub(crate) bytes: u64,
     /// What logs hold for level 0, in parts of what they may.
     pub(crate) logs: f64,
+    /// How far leaves have come on the way from where they are evicted to where there is no room for a flush.
+    pub(crate) trees: f64,
 }
 
 /// The target size of a level below 0, in bytes.
@@ -62,12 +64,16 @@ pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
 /// The next action, if one is due.
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let parts = || state.parts.iter().enumerate();
-    parts()
-        .find_map(|(i, part)| pick_eviction(i, part, facts))
-        .or_else(|| parts().find_map(|(i, part)| pick_flush(i, part, facts)))
+    let evict = || parts().find_map(|(i, part)| plan_eviction(i, part, due_chunk(part, facts)?, facts));
+    // Trees that fill up come first (LAB-DB, 3.4): what else would begin might take the tables that they must go into.
+    if rows::LAB_FIRST.is_on() && parts().any(|(_, part)| due_chunk(part, facts).is_some()) {
+        return evict().or_else(|| pick_flush(state, facts));
+    }
+    pick_flush(state, facts)
         .or_else(|| parts().find_map(|(i, part)| pick_by_size(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_seeks(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_space(i, part, facts)))
+        .or_else(evict)
 }
 
 /// How far behind compaction is.
@@ -76,11 +82,13 @@ pub(crate) fn debt(state: &ReadState, limits: &Limits, lab: &LabTuning, buffer_b
         let share = |trees: &Trees| trees.values.held_bytes() as f64 / log_bytes_max(part, lab, buffer_bytes) as f64;
         part.trees.as_ref().map_or(0.0, share)
     };
+    let trees = |part: &Part| part.trees.as_ref().map_or(0.0, |trees| trees.fullness(lab.evict_share));
     state.parts.iter().fold(Debt::default(), |sum, part| Debt {
         buffers: sum.buffers + part.buffers.len().saturating_sub(1),
         level0_tables: sum.level0_tables + part.levels.first().map_or(0, |level| level.runs.len()),
         bytes: sum.bytes + excess_bytes(part, limits),
         logs: sum.logs.max(logs(part)),
+        trees: sum.trees.max(trees(part)),
     })
 }
 
@@ -95,13 +103,11 @@ fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
             .sum::<u64>()
 }
 
-/// The first leaves of the immutable tree with what they overlap in level 1; the mutable tree becomes it if there is
-/// none.
-fn pick_eviction(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+/// What is to be evicted, unless something is.
+fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
     let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
     let log_bytes_max = log_bytes_max(part, facts.lab, facts.chunk_bytes);
-    let chunk = trees.chunk_if_due(facts.lab.evict_share, log_bytes_max, facts.chunk_bytes)?;
-    plan_eviction(i, part, chunk, facts)
+    trees.chunk_if_due(facts.lab.evict_share, log_bytes_max, facts.chunk_bytes)
 }
 
 /// As a user's compaction goes through the trees: the next leaves, due or not. Whether the mutable tree becomes the
@@ -112,6 +118,7 @@ pub(crate) fn pick_manual_eviction(state: &ReadState, may_rotate: bool, facts: &
     (may_rotate || !chunk.rotates).then(|| plan_eviction(0, part, chunk, facts)).flatten()
 }
 
+/// `chunk` with what it overlaps in level 1. The mutable tree becomes the immutable one if there is none.
 fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Option<Plan> {
     // Tables of level 0 are older than the trees, and are searched before level 1.
     if part.levels.first().is_some_and(|level| !level.runs.is_empty()) {
@@ -135,7 +142,12 @@ fn log_bytes_max(part: &Part, tuning: &LabTuning, buffer_bytes: u64) -> u64 {
     share.clamp(BUFFERS_LEAST * buffer_bytes, tuning.log_bytes_max.max(BUFFERS_LEAST * buffer_bytes))
 }
 
-fn pick_flush(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+/// The next flush, if one is due.
+pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    state.parts.iter().enumerate().find_map(|(i, part)| plan_flush(i, part, facts))
+}
+
+fn plan_flush(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let has_room = part.trees.as_ref().is_none_or(Trees::has_room);
     let buffer = part.flushable(facts.visible).filter(|_| !facts.flushing && has_room)?;
     Some(Plan {

@@ -1,6 +1,6 @@
 //! A part of the immutable tree that is evicted at a time, of values that come to about a write buffer (LAB-DB, 3.2,
-//! 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone, those with entries of the oldest logs,
-//! so that few cold keys do not keep a log for long.
+//! 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone, those with entries of the oldest
+//! logs, so that few cold keys do not keep a log for long.
 
 use super::view::Trees;
 use crate::manifest::KeyRange;
@@ -54,6 +54,9 @@ const FLUSH_SHARE_MAX: f64 = 0.85;
 /// What an entry of a chunk takes in memory beside its value, with a key of some 16 bytes.
 const ENTRY_BYTES: u64 = 100;
 
+/// Fewer values that cursors asked for are no reason to move any.
+const ASKED_MIN: u64 = 1000;
+
 /// Chunks are made by log once one leaf in so many is left.
 const BY_LOG_FROM: usize = 5;
 
@@ -63,11 +66,24 @@ impl Trees {
         self.store.usage().share() < FLUSH_SHARE_MAX
     }
 
-    /// What is to be evicted next, if more than `share` of the memory is used or logs hold more than `log_bytes_max`:
-    /// values of about `bytes`.
+    /// How far leaves have come on the way from where entries are evicted, `share` of the memory, to where no buffer is
+    /// flushed any more.
+    pub(crate) fn fullness(&self, share: f64) -> f64 {
+        (self.store.usage().share() - share) / (FLUSH_SHARE_MAX - share)
+    }
+
+    /// Whether cursors read so many values from logs that moving those to level 1, where neighbours lie together, would
+    /// have cost no more: a read each.
+    fn is_scanned(&self) -> bool {
+        let entries = self.mutable.entries() + self.immutable.as_ref().map_or(0, |view| view.entries());
+        self.values.asked() > entries.max(ASKED_MIN)
+    }
+
+    /// What is to be evicted next, if more than `share` of the memory is used, logs hold more than `log_bytes_max`, or
+    /// cursors read much from logs: values of about `bytes`.
     pub(crate) fn chunk_if_due(&self, share: f64, log_bytes_max: u64, bytes: u64) -> Option<Chunk> {
         let logs_are_full = rows::LAB_LOGS.is_on() && self.values.held_bytes() > log_bytes_max;
-        if self.store.usage().share() < share && !logs_are_full {
+        if self.store.usage().share() < share && !logs_are_full && !self.is_scanned() {
             return None;
         }
         let rotates = self.immutable.is_none();

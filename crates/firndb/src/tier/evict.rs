@@ -97,6 +97,7 @@ impl Inner {
         self.leave(part, &moved, (!all).then(|| Arc::new(left)), gone)?;
         self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns + slept_ns);
         self.stall.drained(evicted_bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
+        trees.values.evicted(evicted_entries);
         trees.counters.chunks.add(1);
         trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
         trees.counters.chunk_entries.add(evicted_entries);

@@ -14,6 +14,7 @@ use crate::background::Dead;
 use crate::buffer::{Buffer, BufferIter};
 use crate::db::Inner;
 use crate::manifest::Edit;
+use crate::rows;
 use firn_base::key::Kind;
 use firn_base::sync::Ordering;
 use firn_base::{Error, Result, SeqNo, Tag};
@@ -101,7 +102,7 @@ impl Inner {
         self.drain_log_of(buffer, floor)?;
         let mut iter = buffer.iter();
         iter.first();
-        let keys_max = step_entries(&self.trees(part)?);
+        let keys_max = if rows::LAB_BULK.is_on() { step_entries(&self.trees(part)?) } else { 1 };
         while iter.valid() {
             let batch = Batch::take(&mut iter, keys_max);
             self.flush_step(part, batch)?;

@@ -90,7 +90,9 @@ impl TierIter {
             let _asked = behind.find(|address| *address == last.at);
         }
         for address in behind {
-            self.ahead.extend(self.values.submit(address)?);
+            let asked = self.values.submit(address)?;
+            asked.iter().for_each(|_| self.values.ask());
+            self.ahead.extend(asked);
         }
         Ok(())
     }

@@ -14,4 +14,4 @@ pub(crate) use chunk::Chunk;
 pub(crate) use iter::TierIter;
 pub(crate) use release::Releases;
 pub use stats::TierStats;
-pub(crate) use view::Trees;
+pub(crate) use view::{Begun, Trees};

@@ -8,7 +8,7 @@
 use super::iter::TierIter;
 use super::side::Side;
 use super::stats::TierCounters;
-use crate::log::ValueLogs;
+use crate::log::{PendingValue, ValueLogs};
 use crate::verify::VerifyReport;
 use firn_base::key::Kind;
 use firn_base::{Result, SeqNo, Tag};
@@ -31,6 +31,12 @@ pub(crate) struct Trees {
     pub(crate) counters: Arc<TierCounters>,
 }
 
+/// A value, or the read that brings it, for [`ValueLogs::finish`].
+pub(crate) enum Begun {
+    Here(Value),
+    Asked(PendingValue),
+}
+
 impl Trees {
     /// The newest entry of `key` that is not above `seqno`, as other runs have it.
     pub(crate) fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
@@ -39,6 +45,19 @@ impl Trees {
             Some((tag, None)) => Ok(Some((tag, Value::owned(Vec::new())))),
             Some((tag, Some(address))) => Ok(Some((as_put(tag), self.values.get(address)?))),
         }
+    }
+
+    /// As [`Trees::get`], but a value that is not cached is only asked for.
+    pub(crate) fn begin_get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Begun)>> {
+        let Some((tag, address)) = self.find(key, seqno)? else { return Ok(None) };
+        let begun = match address {
+            None => Begun::Here(Value::owned(Vec::new())),
+            Some(address) => match self.values.submit(address)? {
+                Some(asked) => Begun::Asked(asked),
+                None => Begun::Here(self.values.get(address)?),
+            },
+        };
+        Ok(Some((as_put(tag), begun)))
     }
 
     fn find(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Option<ValueAddress>)>> {
