@@ -3,7 +3,8 @@
 //! 1. Creation is crash-safe: root slots and header without magic, fence; magic and session word, fence. A cut
 //!    creation has no magic and is created again; a header page that holds anything else is refused, not overwritten.
 //! 2. An open writes one word: that the session is not closed. Everything else was only read and checked, and is made
-//!    durable, as a process that was killed may have left it in the cache.
+//!    durable with all that the root names, as a process that was killed may have left it in the cache: what recovery
+//!    sees once, it must see again.
 
 use super::Pool;
 use super::commit::write_session;
@@ -201,6 +202,11 @@ impl Pool {
             // on, so it must be durable first. Of a new pool this takes the magic along. (Where the pool is a file, the
             // session word's sync is one of all of it.)
             pool.region.flush(&sites::PM_REOPEN_FLUSH, 0, DATA_START)?;
+            if !session.clean {
+                for extent in pool.root().entries.iter().filter_map(|entry| entry.extent) {
+                    pool.region.flush(&sites::PM_REOPEN_FLUSH, extent.offset.get(), extent.len)?;
+                }
+            }
             write_session(&pool.region, next, &uuid)?;
         }
         if pool.region.kind() == Kind::Emulated {

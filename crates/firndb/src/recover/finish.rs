@@ -26,7 +26,8 @@ impl Recovery {
     pub(super) fn finish(mut self, lock: Option<Box<dyn Lock>>) -> Result<Db> {
         self.end_buffer()?;
         let log_id = self.next_file_id();
-        let sealed = Arc::new(SealedLogs::new(log_id));
+        let kept = self.kept.first().filter(|_| !self.read_only).map(|buffer| buffer.log_id);
+        let sealed = Arc::new(SealedLogs::new(kept.unwrap_or(log_id)));
         let (log, log_name, manifest) = if self.read_only {
             let version = self.version.clone();
             let manifest = ManifestWriter::read_only(self.files.clone(), self.counters.clone(), 0, version);
@@ -34,7 +35,7 @@ impl Recovery {
         } else {
             let (pm, log_name) = self.pm_log_buffer()?;
             let mut log = LogWriter::create(self.files.clone(), self.counters.clone(), log_id, sealed.clone())?;
-            let manifest = self.record(log_id)?;
+            let manifest = self.record(log_id, kept)?;
             if let Some(trees) = self.trees.as_ref().filter(|trees| !trees.store.is_durable()) {
                 trees.values.rebuild_from(manifest.version().log_floor);
             }
@@ -84,8 +85,9 @@ impl Recovery {
         Ok((buffer, log_name))
     }
 
-    /// The new manifest: what the old one said, what was recovered, and the new log.
-    fn record(&mut self, log_id: u64) -> Result<ManifestWriter> {
+    /// The new manifest: what the old one said, what was recovered, and the new log. Logs from `kept` on are needed.
+    fn record(&mut self, log_id: u64, kept: Option<u64>) -> Result<ManifestWriter> {
+        let is_rebuilt = self.is_rebuilt();
         let pm = match &self.pm {
             Some(pool) => {
                 let edit_id = self.version.edit_id;
@@ -102,7 +104,8 @@ impl Recovery {
             id: self.version.edit_id + 1,
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             last_seqno: Some(self.last_seqno),
-            log_floor: self.settled.is_empty().then_some(log_id),
+            // A tree that is rebuilt needs the logs from its floor on.
+            log_floor: (!is_rebuilt).then_some(kept.unwrap_or(log_id)),
             logs_added: vec![log_id],
             logs_sealed: std::mem::take(&mut self.settled),
             add: std::mem::take(&mut self.recovered).into_iter().map(|table| (0, table)).collect(),

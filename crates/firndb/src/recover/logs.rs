@@ -52,9 +52,9 @@ impl Recovery {
                 torn = Some(log_id);
             }
         }
-        if torn.is_some() && !self.settled.is_empty() {
+        self.end_buffer()?;
+        if torn.is_some() && !self.read_only && (self.is_rebuilt() || !self.kept.is_empty()) {
             // Logs behind the torn one must never be read again, and only a floor above all of them says so.
-            self.end_buffer()?;
             self.trees_into_tables()?;
         }
         Ok(())
@@ -137,7 +137,7 @@ impl Recovery {
             return Ok(());
         }
         if self.trees.is_some() {
-            return self.insert_replayed(&buffer);
+            return self.insert_replayed(buffer);
         }
         self.write_recovered(MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?)
     }

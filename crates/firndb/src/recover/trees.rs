@@ -100,13 +100,8 @@ impl Recovery {
     /// that what was replayed stays.
     pub(super) fn settle_log(&mut self, log_id: u64, replay: &Replay, end: u64) -> Result<()> {
         let Some(trees) = self.trees.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
-        let is_rebuilt = !trees.store.is_durable();
         trees.values.end(log_id, end, self.last_seqno);
-        if is_rebuilt {
-            self.settled.push(LogEnd { log_id, end, synced_through: end });
-        } else if replay.overlay().is_empty() {
-            return Ok(());
-        }
+        self.settled.push(LogEnd { log_id, end, synced_through: end });
         let file = self.files.fs.open(&self.files.log(log_id), OpenMode::Append)?;
         for (at, bytes) in replay.overlay() {
             let len = end.saturating_sub(*at).min(bytes.len() as u64) as usize;
@@ -117,19 +112,38 @@ impl Recovery {
         file.sync(&sites::LOG_SETTLE_SYNC)
     }
 
+    /// Whether trees were rebuilt from logs.
+    pub(super) fn is_rebuilt(&self) -> bool {
+        !self.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
+    }
+
     /// Writes what was rebuilt out as tables of level 0, and begins with empty trees.
     pub(super) fn trees_into_tables(&mut self) -> Result<()> {
         let Some(trees) = self.trees.take() else { return Ok(()) };
-        let children = TierIter::all(&trees).map(|iter| RunIter::Tier(Box::new(iter))).collect();
+        if trees.store.is_durable() {
+            let message = "a log is torn, and the trees in persistent memory have no room for what is in front of that";
+            return Err(Error::new(ErrorKind::NoSpace, message));
+        }
+        let kept = self.kept.drain(..).map(|buffer| RunIter::Buffer(buffer.iter()));
+        let children = TierIter::all(&trees).map(|iter| RunIter::Tier(Box::new(iter))).chain(kept).collect();
         self.write_recovered(Loaded::at_first(children)?)?;
         self.settled.clear();
         drop(trees);
         self.open_trees()
     }
 
-    /// Puts a replayed buffer into the mutable tree. No snapshot has outlived the process before.
-    pub(super) fn insert_replayed(&mut self, buffer: &Arc<Buffer>) -> Result<()> {
+    /// Puts a replayed buffer into the mutable tree; if there is no room, keeps it with all that follow: they are
+    /// flushed once something was evicted. No snapshot has outlived the process before.
+    pub(super) fn insert_replayed(&mut self, buffer: Arc<Buffer>) -> Result<()> {
         let Some(trees) = &mut self.trees else { return Ok(()) };
-        trees.insert_replayed(buffer)
+        if self.kept.is_empty() {
+            match trees.insert_replayed(&buffer) {
+                Err(error) if error.kind() == ErrorKind::NoSpace => {}
+                inserted => return inserted,
+            }
+        }
+        buffer.freeze(self.last_seqno);
+        self.kept.push(buffer);
+        Ok(())
     }
 }

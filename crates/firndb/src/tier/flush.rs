@@ -85,7 +85,10 @@ impl Trees {
             entries.iter().filter_map(|entry| entry.address).for_each(|at| self.values.add(at));
             let mut lost = Vec::new();
             let tree = self.store.trees().mutable;
-            let inserted = self.store.insert(tree, &self.mutable, &entries, &mut |loser| lost.extend(loser.address))?;
+            let inserted = self.store.insert(tree, &self.mutable, &entries, &mut |loser| lost.extend(loser.address));
+            let inserted = inserted.inspect_err(|_| {
+                entries.iter().filter_map(|entry| entry.address).for_each(|at| self.values.remove(at));
+            })?;
             lost.into_iter().for_each(|at| self.values.remove(at));
             self.store.release(&inserted.replaced);
             self.mutable = Arc::new(inserted.view);
