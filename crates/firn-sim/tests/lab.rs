@@ -363,3 +363,36 @@ fn what_is_scanned_from_logs_moves_to_level_1() {
     let after = in_trees(&rig);
     assert!(after < before / 2, "{after} of {before} are left");
 }
+
+/// A buffer that was never flushed may hold more entries than the leaves have room for.
+#[test]
+fn lab_13_what_finds_no_room_waits_for_an_eviction() {
+    for with_memory in [true, false] {
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            trees(with_memory)(options);
+            options.tuning.lab.tree_bytes = Some(8 << 10);
+        });
+        for i in 0..400_u32 {
+            let key = format!("key{i:05}").into_bytes();
+            rig.db.put(&key, b"v").unwrap();
+            rig.model.insert(key, b"v".to_vec());
+        }
+        let memory = rig.options.environment.memory.as_ref().map(|memory| memory.cut().killed());
+        let fs = rig.fs.kill();
+        let mut options = rig.options.clone();
+        options.environment.fs = Some(std::sync::Arc::new(fs.clone()));
+        options.environment.memory = memory;
+        // Twice: what waits in memory is still in its log.
+        for _ in 0..2 {
+            let db = Db::open(rig::DIR, options.clone()).unwrap();
+            check(&db, &rig.model);
+            drop(db);
+        }
+        let db = Db::open(rig::DIR, options.clone()).unwrap();
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        check(&db, &rig.model);
+        db.close().unwrap();
+        check(&Db::open(rig::DIR, options).unwrap(), &rig.model);
+    }
+}
