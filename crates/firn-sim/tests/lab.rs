@@ -372,10 +372,11 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
             trees(with_memory)(options);
             options.tuning.lab.tree_bytes = Some(8 << 10);
         });
-        for i in 0..400_u32 {
-            let key = format!("key{i:05}").into_bytes();
-            rig.db.put(&key, b"v").unwrap();
-            rig.model.insert(key, b"v".to_vec());
+        for _ in 0..200 {
+            let key =
+                format!("{:016x}{:016x}{:016x}", rig.random.next_u64(), rig.random.next_u64(), rig.random.next_u64());
+            rig.db.put(key.as_bytes(), b"v").unwrap();
+            rig.model.insert(key.into_bytes(), b"v".to_vec());
         }
         let memory = rig.options.environment.memory.as_ref().map(|memory| memory.cut().killed());
         let fs = rig.fs.kill();
@@ -385,6 +386,8 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
         // Twice: what waits in memory is still in its log.
         for _ in 0..2 {
             let db = Db::open(rig::DIR, options.clone()).unwrap();
+            let found = db.stats().tier.unwrap();
+            assert!(found.mutable_entries + found.immutable_entries < 200, "{found:?}: all of it found room");
             check(&db, &rig.model);
             drop(db);
         }

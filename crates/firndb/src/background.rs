@@ -36,6 +36,7 @@ use crate::tier::Releases;
 use firn_base::exec::{Work, block_on, block_on_with};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -433,7 +434,10 @@ impl Inner {
         let deepest = self.deepest_level(from, to);
         for level in 0..deepest.max(1) {
             let mut after: Option<Vec<u8>> = None;
-            while let Some(job) = self.start_manual(level, (from, to), after.as_deref()) {
+            loop {
+                // Writers need room meanwhile, and nobody else makes it.
+                while self.evict_now(shape::pick_eviction)? {}
+                let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else { break };
                 after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
                 let result = self.run_and_install(&job);
                 self.unmark(job);
@@ -450,19 +454,29 @@ impl Inner {
 
     /// Evicts what the trees hold now. What is flushed meanwhile stays.
     fn evict_all(&self) -> Result<()> {
-        let mut may_rotate = true;
-        loop {
-            let mut jobs = self.jobs.state.lock();
-            let state = self.state.load_full();
-            let facts = Facts { chunk_bytes: self.budget.write_buffer_bytes as u64, ..self.manual_facts(&jobs) };
-            let Some(plan) = shape::pick_manual_eviction(&state, may_rotate, &facts) else { return Ok(()) };
-            may_rotate &= plan.chunk.as_ref().is_none_or(|chunk| !chunk.rotates);
-            let job = self.mark(&mut jobs, plan, &state);
-            drop(jobs);
-            let result = self.run_and_install(&job);
-            self.unmark(job);
-            result?;
-        }
+        let may_rotate = Cell::new(true);
+        let next = |state: &ReadState, facts: &Facts<'_>| {
+            let plan = shape::pick_manual_eviction(state, may_rotate.get(), facts)?;
+            let rotates = plan.chunk.as_ref().is_some_and(|chunk| chunk.rotates);
+            may_rotate.set(may_rotate.get() && !rotates);
+            Some(plan)
+        };
+        while self.evict_now(next)? {}
+        Ok(())
+    }
+
+    /// Runs the eviction that `pick` says, in a user's compaction. False if it says none.
+    fn evict_now(&self, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
+        let mut jobs = self.jobs.state.lock();
+        let state = self.state.load_full();
+        let chunk_bytes = self.budget.write_buffer_bytes as u64;
+        let facts = Facts { chunk_bytes, evicting: false, ..self.manual_facts(&jobs) };
+        let Some(plan) = pick(&state, &facts) else { return Ok(false) };
+        let job = self.mark(&mut jobs, plan, &state);
+        drop(jobs);
+        let result = self.run_and_install(&job);
+        self.unmark(job);
+        result.map(|_| true)
     }
 
     fn deepest_level(&self, from: &[u8], to: Option<&[u8]>) -> usize {

@@ -176,8 +176,11 @@ impl Repair {
         if let Some(version) = known.as_ref().filter(|_| options.pm.is_none()) {
             pool::refuse_without(version)?;
         }
+        let is_unpaired = known.as_ref().is_some_and(|known| known.pm.is_none_or(|pm| pm.generation == 0));
         let pool = match pool::read(options, files.uuid)? {
             Some(Ok(pool)) => Some(Arc::new(pool)),
+            // There never was one.
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound && is_unpaired => None,
             Some(Err(error)) => {
                 report.pool_lost = Some(error.to_string());
                 None
@@ -299,6 +302,8 @@ impl Repair {
             profile: Some(profile),
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(last_seqno),
+            // A repair that is cut from here on and made again must bring nothing back from old logs.
+            evicted_through: Some(last_seqno),
             // What waits to be removed, or could not be read, is not to be replayed.
             log_floor: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             add: metas.into_iter().map(|meta| (level, meta)).collect(),

@@ -224,9 +224,12 @@ impl Structure for BTrees {
             Op::Rotate => {}
             Op::Evict => {
                 if let Some(view) = self.immutable.take() {
-                    let leaves = self.store.leaf_logs(&view)?;
-                    let edge = leaves.iter().rev().find_map(|leaf| leaf.from.first().filter(|&&from| from <= MIDDLE));
-                    let edge = edge.copied().unwrap_or(0);
+                    let mut edge = 0;
+                    self.store.for_each_leaf(&view, |leaf| {
+                        let from = leaf.from.first().copied().unwrap_or(0);
+                        edge = if from <= MIDDLE { from } else { edge };
+                        from <= MIDDLE
+                    })?;
                     self.set_word(EVICTED, IS_EVICTED | u64::from(edge))?;
                     self.immutable = Some(self.take_out(&view, |bound| is_evicted(bound, edge))?);
                 }

@@ -5,7 +5,7 @@ use super::index::View;
 use super::store::TreeStore;
 use firn_base::Result;
 
-/// A leaf by its bounds, and the oldest log that it points into.
+/// A leaf by its bounds, and what it points to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeafLog {
     /// Where it begins.
@@ -14,30 +14,34 @@ pub struct LeafLog {
     pub to: Option<Vec<u8>>,
     /// Its entries.
     pub entries: u64,
+    /// Bytes of their values.
+    pub value_bytes: u64,
     /// `None` if it points into none.
     pub oldest_log: Option<u64>,
 }
 
 impl TreeStore {
-    /// The leaves of `view`, in key order.
+    /// Shows the leaves of `view` in key order, until `see` says false.
     ///
     /// # Errors
     /// `Corruption` of a leaf.
-    pub fn leaf_logs(&self, view: &View) -> Result<Vec<LeafLog>> {
-        let mut leaves = Vec::with_capacity(view.leaves());
+    pub fn for_each_leaf(&self, view: &View, mut see: impl FnMut(LeafLog) -> bool) -> Result<()> {
         let mut next = view.first();
         while let Some(at) = next {
-            let mut oldest_log: Option<u64> = None;
+            let (mut oldest_log, mut value_bytes) = (None::<u64>, 0);
             self.for_each_entry(view.place(at), |entry| {
                 if let Some(address) = entry.address {
+                    value_bytes += u64::from(address.len);
                     oldest_log = Some(oldest_log.map_or(address.log_id, |oldest| oldest.min(address.log_id)));
                 }
             })?;
             let to = view.upper(at).map(<[u8]>::to_vec);
             let entries = u64::from(view.place(at).entries);
-            leaves.push(LeafLog { from: view.bound(at).to_vec(), to, entries, oldest_log });
+            if !see(LeafLog { from: view.bound(at).to_vec(), to, entries, value_bytes, oldest_log }) {
+                break;
+            }
             next = view.after(at);
         }
-        Ok(leaves)
+        Ok(())
     }
 }

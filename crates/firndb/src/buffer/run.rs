@@ -107,6 +107,19 @@ impl Buffer {
         Some(self.last_seqno.load(Ordering::Acquire)).filter(|&last| last != u64::MAX).map(SeqNo)
     }
 
+    /// The lowest sequence number here, by looking at all entries.
+    pub(crate) fn first_seqno(self: &Arc<Self>) -> Option<SeqNo> {
+        let mut iter = self.iter();
+        let mut first: Option<SeqNo> = None;
+        iter.first();
+        while iter.valid() {
+            let seqno = iter.tag().seqno();
+            first = Some(first.map_or(seqno, |first| first.min(seqno)));
+            iter.next();
+        }
+        first
+    }
+
     /// The newest entry of `key` at or below `seqno`.
     pub(crate) fn get(self: &Arc<Self>, key: &[u8], seqno: SeqNo) -> Option<(Tag, Value)> {
         let node = self.list.seek(key, Tag::seek(seqno)).filter(|&node| self.list.key(node) == key)?;

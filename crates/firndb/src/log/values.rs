@@ -202,9 +202,9 @@ impl ValueLogs {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// So many entries were evicted.
-    pub(crate) fn evicted(&self, entries: u64) {
-        let less = |asked: u64| Some(asked.saturating_sub(entries));
+    /// So many entries were evicted, and so many are left of their tree: more than a read of each has no meaning.
+    pub(crate) fn evicted(&self, entries: u64, left: u64) {
+        let less = |asked: u64| Some(asked.saturating_sub(entries).min(2 * left));
         let _before = self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 

@@ -76,9 +76,11 @@ impl Version {
         seqno <= self.evicted_through || self.evicted.as_ref().is_some_and(is_gone)
     }
 
-    /// Whether a leaf of tree `tree` that begins at `bound` was evicted. None is of tree `None`.
+    /// Whether a leaf of tree `tree` in a pool that begins at `bound` was evicted. None is of tree `None`, nor of one
+    /// that lay in DRAM, whose number says nothing.
     pub(crate) fn leaf_is_evicted(&self, tree: Option<u32>, bound: &[u8]) -> bool {
-        self.evicted.as_ref().is_some_and(|evicted| Some(evicted.tree) == tree && evicted.contains(bound))
+        let is_of = |evicted: &Evicted| Some(evicted.tree) == tree && evicted.through == SeqNo(0);
+        self.evicted.as_ref().is_some_and(|evicted| is_of(evicted) && evicted.contains(bound))
     }
 
     /// Whether the end of a log may be in a pool alone.

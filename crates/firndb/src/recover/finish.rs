@@ -16,7 +16,7 @@ use crate::state::{Part, ReadState};
 use crate::stats::JobCounters;
 use firn_base::exec::{Executor, Threads};
 use firn_base::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
-use firn_base::{Error, Result};
+use firn_base::{Error, Result, SeqNo};
 use firn_fs::{Lock, OpenMode};
 use firn_pm::Fenced;
 use std::sync::{Arc, Weak};
@@ -53,6 +53,11 @@ impl Recovery {
             for (_, run) in part.tables() {
                 run.table()?;
             }
+        }
+        if let Some(trees) = &mut self.trees {
+            // What is kept is not in there yet.
+            let before_kept = self.kept.first().and_then(|buffer| buffer.first_seqno());
+            trees.flushed_through = before_kept.map_or(self.last_seqno, |first| SeqNo(first.0 - 1));
         }
         part.trees = self.trees.clone();
         part.buffers.push(active.clone());

@@ -74,9 +74,19 @@ impl Recovery {
         self.check_value_logs(&values)?;
         let (store, mutable, immutable) = (Arc::new(store), Arc::new(mutable), immutable.map(Arc::new));
         let side = Arc::default();
-        let (complete_through, counters) = (SeqNo(0), Arc::default());
+        let (flushed_through, complete_through, counters) = (SeqNo(0), SeqNo(0), Arc::default());
         let leaves = immutable.as_ref().map_or(0, |view| view.leaves());
-        self.trees = Some(Trees { store, values, mutable, immutable, leaves, side, complete_through, counters });
+        self.trees = Some(Trees {
+            store,
+            values,
+            mutable,
+            immutable,
+            leaves,
+            side,
+            flushed_through,
+            complete_through,
+            counters,
+        });
         Ok(())
     }
 
@@ -121,7 +131,8 @@ impl Recovery {
     pub(super) fn trees_into_tables(&mut self) -> Result<()> {
         let Some(trees) = self.trees.take() else { return Ok(()) };
         if trees.store.is_durable() {
-            let message = "a log is torn, and the trees in persistent memory have no room for what is in front of that";
+            let message = "a log is torn, and the trees in persistent memory have no room for what is in front of that: \
+                           run `firn repair`";
             return Err(Error::new(ErrorKind::NoSpace, message));
         }
         let kept = self.kept.drain(..).map(|buffer| RunIter::Buffer(buffer.iter()));

@@ -1,6 +1,7 @@
 //! What is not in tables: the entries of logs and of the trees of profile `lab`, which go into temporary tables.
 
 use super::Repair;
+use super::pool::{self, Age};
 use crate::buffer::{Buffer, Entry};
 use crate::log::{LogSource, PmLogBuffer, Replay, ValueAddress, ValueLogs};
 use crate::mill::{Below, Output, write_tables};
@@ -24,11 +25,16 @@ impl Repair {
     /// Copies what the trees hold. Whether all of it could be read is in the report.
     pub(super) fn read_trees(&mut self) -> Result<()> {
         let Some(pool) = self.pool.clone() else { return Ok(()) };
-        let paired = self.known.as_ref().and_then(|known| known.pm).map_or(0, |pm| pm.generation);
-        if pool.root().generation < paired {
-            let text = format!("its root is of generation {}, older than {paired}", pool.root().generation);
-            self.report.pool_lost = Some(text);
-            return Ok(());
+        match pool::age(&pool.root(), self.known.as_ref()) {
+            Age::Same => {}
+            // All of it is in tables.
+            Age::CutRepair => return Ok(()),
+            Age::Other(why) => {
+                // Nor are its halves of logs the ends of these.
+                self.report.pool_lost = Some(why);
+                self.pool = None;
+                return Ok(());
+            }
         }
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
         let known = self.known.take();

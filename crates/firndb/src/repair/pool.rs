@@ -8,7 +8,7 @@
 use crate::manifest::{PmPairing, Version};
 use crate::options::{Options, Profile};
 use firn_base::{Error, ErrorKind, Result};
-use firn_pm::{Backend, Fenced, Owner, Pool};
+use firn_pm::{Backend, Fenced, Owner, Pool, Root};
 
 /// The pool that `options` name as the last session left it, or why it cannot be read; `None` if it holds nothing.
 ///
@@ -37,6 +37,32 @@ pub(super) fn refuse_without(known: &Version) -> Result<()> {
         return Err(Error::new(ErrorKind::Incompatible, message));
     }
     Ok(())
+}
+
+/// Whether a pool and a manifest are of one time.
+pub(super) enum Age {
+    Same,
+    /// A repair was cut when its manifest stood and the pool still had its trees.
+    CutRepair,
+    Other(String),
+}
+
+/// How old the pool with `root` is beside what the manifest says, if it can be read.
+pub(super) fn age(root: &Root, known: Option<&Version>) -> Age {
+    let Some(known) = known else { return Age::Same };
+    let paired = known.pm.map_or(0, |pm| pm.generation);
+    // A repair's manifest says of everything so far that it is in tables, and of no tree.
+    let is_of_repair = known.evicted.is_none() && known.evicted_through == known.last_seqno;
+    if root.generation + 1 == paired && is_of_repair {
+        return Age::CutRepair;
+    }
+    if root.generation < paired {
+        return Age::Other(format!("its root is of generation {}, older than {paired}", root.generation));
+    }
+    match root.applied_edit > known.edit_id {
+        true => Age::Other(format!("it knows edit {}, the manifest is older", root.applied_edit)),
+        false => Age::Same,
+    }
 }
 
 /// What the new manifest says of `pool`.

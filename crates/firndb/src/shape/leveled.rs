@@ -64,16 +64,15 @@ pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
 /// The next action, if one is due.
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let parts = || state.parts.iter().enumerate();
-    let evict = || parts().find_map(|(i, part)| plan_eviction(i, part, due_chunk(part, facts)?, facts));
     // Trees that fill up come first (LAB-DB, 3.4): what else would begin might take the tables that they must go into.
     if rows::LAB_FIRST.is_on() && parts().any(|(_, part)| due_chunk(part, facts).is_some()) {
-        return evict().or_else(|| pick_flush(state, facts));
+        return pick_eviction(state, facts).or_else(|| pick_flush(state, facts));
     }
     pick_flush(state, facts)
         .or_else(|| parts().find_map(|(i, part)| pick_by_size(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_seeks(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_space(i, part, facts)))
-        .or_else(evict)
+        .or_else(|| pick_eviction(state, facts))
 }
 
 /// How far behind compaction is.
@@ -101,6 +100,12 @@ fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
             .filter(|(i, _)| *i < last)
             .map(|(i, level)| level.live_bytes().saturating_sub(level_target(limits, i)))
             .sum::<u64>()
+}
+
+/// The next eviction, if one is due.
+pub(crate) fn pick_eviction(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    let mut parts = state.parts.iter().enumerate();
+    parts.find_map(|(i, part)| plan_eviction(i, part, due_chunk(part, facts)?, facts))
 }
 
 /// What is to be evicted, unless something is.

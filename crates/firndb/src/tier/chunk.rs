@@ -17,6 +17,8 @@ pub(crate) struct Chunk {
     within: KeyRange,
     /// So many entries of the oldest logs, not all in `within`.
     by_log: Option<u64>,
+    /// Bytes of values at most, if the first leaf has not more: how many entries that is was only guessed.
+    bytes_max: u64,
 }
 
 impl Chunk {
@@ -34,14 +36,26 @@ impl Chunk {
     /// # Errors
     /// `Corruption` of a leaf that was looked into.
     pub(super) fn ranges(&self, trees: &Trees, immutable: &View) -> Result<Vec<KeyRange>> {
-        let Some(entries_max) = self.by_log else { return Ok(vec![self.within.clone()]) };
-        let mut leaves = trees.store.leaf_logs(immutable)?;
-        trees.counters.leaves_looked_into.add(leaves.len() as u64);
-        leaves.sort_by_key(|leaf| leaf.oldest_log);
-        let mut taken = 0;
+        let mut leaves = Vec::new();
+        let (mut bytes, is_by_log) = (0, self.by_log.is_some());
+        trees.store.for_each_leaf(immutable, |leaf| {
+            if !self.within.contains(&leaf.from) {
+                return false;
+            }
+            bytes += leaf.value_bytes;
+            leaves.push(leaf);
+            is_by_log || bytes <= self.bytes_max
+        })?;
+        if is_by_log {
+            trees.counters.leaves_looked_into.add(leaves.len() as u64);
+            leaves.sort_by_key(|leaf| leaf.oldest_log);
+        }
+        let (mut entries, mut bytes, entries_max) = (0, 0, self.by_log.unwrap_or(u64::MAX));
         let chosen = leaves.into_iter().take_while(|leaf| {
-            let takes = taken < entries_max;
-            taken += leaf.entries;
+            let is_first = entries == 0;
+            bytes += leaf.value_bytes;
+            let takes = is_first || (entries < entries_max && bytes <= self.bytes_max);
+            entries += leaf.entries;
             takes
         });
         Ok(KeyRange::union(chosen.map(|leaf| KeyRange { from: leaf.from, to: leaf.to }).collect()))
@@ -93,7 +107,8 @@ impl Trees {
             false => u64::MAX,
         };
         let by_log = !rotates && view.leaves() * BY_LOG_FROM <= self.leaves && rows::LAB_BY_LOG.is_on();
+        let bytes_max = if rows::LAB_CHUNKS.is_on() { 2 * bytes } else { u64::MAX };
         let (from, to) = view.first_leaves(if by_log { u64::MAX } else { entries_max })?;
-        Some(Chunk { rotates, within: KeyRange { from, to }, by_log: by_log.then_some(entries_max) })
+        Some(Chunk { rotates, within: KeyRange { from, to }, by_log: by_log.then_some(entries_max), bytes_max })
     }
 }

@@ -88,19 +88,24 @@ impl Inner {
         let evicted = if all { Evicted { ranges: vec![KeyRange::all()], ..evicted } } else { evicted };
         let is_rebuilt = !trees.store.is_durable();
         // A log that was not flushed yet is behind all that were.
-        let behind = || trees.values.first_behind(trees.complete_through).unwrap_or(self.logs.sealed.floor());
+        // The floor first: a flush that ends beside this raises it behind the log that it ended.
+        let floor = self.logs.sealed.floor();
+        let behind = || trees.values.first_behind(trees.complete_through).unwrap_or(floor);
         let log_floor = (all && is_rebuilt).then(behind);
         let Made { edit, created, bytes_out, .. } = made;
         let ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
         self.install_eviction(part, Edit { evicted: Some(evicted), log_floor, ..edit }, &created, plan)?;
         log_floor.into_iter().for_each(|floor| trees.values.rebuild_from(floor));
+        let left_entries = left.entries();
         self.leave(part, &moved, (!all).then(|| Arc::new(left)), gone)?;
         self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns + slept_ns);
         self.stall.drained(evicted_bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
-        trees.values.evicted(evicted_entries);
+        trees.values.evicted(evicted_entries, left_entries);
         trees.counters.chunks.add(1);
         trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
         trees.counters.chunk_entries.add(evicted_entries);
+        // This view of them too.
+        drop(trees);
         self.release_trees(part);
         Ok(ids)
     }
@@ -122,8 +127,7 @@ impl Inner {
             return Ok(());
         }
         // Of a buffer that is being flushed some entries go into the new tree.
-        let complete = self.manifest.lock().version().last_seqno;
-        let complete_through = if trees.store.is_durable() { SeqNo(0) } else { complete };
+        let complete_through = if trees.store.is_durable() { SeqNo(0) } else { trees.flushed_through };
         trees.store.rotate()?;
         let (mutable, immutable, leaves) = (Arc::default(), Some(trees.mutable.clone()), trees.mutable.leaves());
         let next = Trees { mutable, immutable, leaves, complete_through, ..trees.clone() };

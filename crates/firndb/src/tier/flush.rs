@@ -29,6 +29,11 @@ fn step_entries(trees: &Trees) -> usize {
     (trees.store.leaves_max() / 8).clamp(LEAST, MOST) as usize
 }
 
+/// Bytes of keys in one step, if one key alone is not more: they are in the leaves beside what was there.
+fn step_bytes(trees: &Trees) -> usize {
+    (trees.store.usage().region_bytes / 64) as usize
+}
+
 /// The newest versions of some keys that follow each other, and the older ones of the same keys.
 #[derive(Default)]
 struct Batch {
@@ -38,8 +43,8 @@ struct Batch {
 }
 
 impl Batch {
-    /// Takes the next `keys_max` keys of `iter`, all versions of each.
-    fn take(iter: &mut BufferIter, keys_max: usize) -> Batch {
+    /// Takes the next `keys_max` keys of `iter`, of `bytes_max` or the first one, all versions of each.
+    fn take(iter: &mut BufferIter, keys_max: usize, bytes_max: usize) -> Batch {
         let mut batch = Batch::default();
         while iter.valid() {
             let tag = iter.tag();
@@ -52,7 +57,7 @@ impl Batch {
                     let newer = batch.older.last().filter(|v| *v.key == *iter.key()).map_or(*newer, |v| v.tag);
                     batch.older.push(Version { key: iter.key().into(), tag, address, until: newer.seqno() });
                 }
-                _ if batch.newest.len() == keys_max => break,
+                _ if batch.newest.len() == keys_max || batch.keys.len() >= bytes_max => break,
                 _ => {
                     let start = batch.keys.len();
                     batch.keys.extend_from_slice(iter.key());
@@ -80,7 +85,7 @@ impl Trees {
         let mut iter = buffer.iter();
         iter.first();
         while iter.valid() {
-            let batch = Batch::take(&mut iter, step_entries(self));
+            let batch = Batch::take(&mut iter, step_entries(self), step_bytes(self));
             let entries = batch.entries();
             entries.iter().filter_map(|entry| entry.address).for_each(|at| self.values.add(at));
             let mut lost = Vec::new();
@@ -99,22 +104,36 @@ impl Trees {
 
 impl Inner {
     /// Flushes the part's oldest buffer, which `buffer` is. False if it stopped for want of room: an eviction makes
-    /// some, then it begins again, and finds in the tree what it had put there.
+    /// some, then it goes on where it stopped. What it had put into the trees is there, or in level 1.
     pub(crate) fn flush_to_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {
         let floor = self.log_behind(part, buffer).ok_or_else(|| Error::invalid("the active buffer is not flushed"))?;
         self.drain_log_of(buffer, floor)?;
         let mut iter = buffer.iter();
-        iter.first();
-        let keys_max = if rows::LAB_BULK.is_on() { step_entries(&self.trees(part)?) } else { 1 };
+        match self.jobs.releases.flushed_to(buffer) {
+            None => iter.first(),
+            Some(last) => {
+                iter.seek(&last, Tag(0));
+                while iter.valid() && *iter.key() == *last {
+                    iter.next();
+                }
+            }
+        }
+        let trees = self.trees(part)?;
+        let keys_max = if rows::LAB_BULK.is_on() { step_entries(&trees) } else { 1 };
+        let bytes_max = step_bytes(&trees);
+        drop(trees);
         while iter.valid() {
-            let batch = Batch::take(&mut iter, keys_max);
+            let batch = Batch::take(&mut iter, keys_max, bytes_max);
+            let last = batch.newest.last().map(|(key, ..)| batch.keys[key.clone()].to_vec());
             self.flush_step(part, batch)?;
+            self.jobs.releases.set_flushed_to(last.map(|last| (buffer.clone(), last)));
             self.release_trees(part);
             if !self.trees(part)?.has_room() && iter.valid() {
                 return Ok(false);
             }
         }
         self.end_flush(part, buffer, floor)?;
+        self.jobs.releases.set_flushed_to(None);
         Ok(true)
     }
 
@@ -221,11 +240,16 @@ impl Inner {
             ..Edit::default()
         };
         manifest.append(edit, true, || self.next_file_id())?;
+        let changing = self.jobs.releases.changing.lock();
         self.state.rcu(|state| {
             let mut changed = (*state.parts[part]).clone();
             changed.buffers.retain(|other| !Arc::ptr_eq(other, buffer));
+            if let (Some(trees), Some(last)) = (&mut changed.trees, buffer.frozen_at()) {
+                trees.flushed_through = last;
+            }
             state.with_part(part, changed)
         });
+        drop(changing);
         drop(manifest);
         self.logs.sealed.raise_floor(floor);
         let unused = trees.values.take_unused(floor);

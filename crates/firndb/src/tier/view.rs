@@ -26,6 +26,8 @@ pub(crate) struct Trees {
     /// Leaves that the immutable tree had when it became that, or when it was recovered.
     pub(crate) leaves: usize,
     pub(crate) side: Arc<Side>,
+    /// All entries up to this number are in the trees, or were.
+    pub(crate) flushed_through: SeqNo,
     /// All entries up to this number were in the immutable tree when it became that, or had been evicted before.
     pub(crate) complete_through: SeqNo,
     pub(crate) counters: Arc<TierCounters>,
