@@ -19,28 +19,7 @@ impl Recovery {
         if self.options.profile != Profile::Lab {
             return Ok(());
         }
-        let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
-        if self.pm.as_ref().is_some_and(|pool| !durable(pool) && TreeStore::named(pool).is_some()) {
-            let message =
-                "level 0 is in this pool, on a medium that is durable at the fence: open it as `dax` or `emulated`";
-            return Err(Error::new(ErrorKind::Incompatible, message));
-        }
-        let lab = &self.options.tuning.lab;
-        let (pool, tree_bytes) = match self.pm.clone().filter(durable) {
-            Some(pool) => {
-                let log_buffer_bytes = 2 * self.options.limits.pm_log_buffer_bytes as u64;
-                let tree_bytes = lab.tree_bytes_in(pool.size_bytes(), log_buffer_bytes);
-                (pool, tree_bytes)
-            }
-            // They are rebuilt from the logs, in memory that counts to the limit.
-            None if self.read_only => return Ok(()),
-            None => {
-                let tree_bytes = self.options.tree_bytes_in_dram();
-                let pool = Pool::open_or_create(&PmConfig::volatile(lab.pool_bytes(tree_bytes)), self.files.uuid)?;
-                pool.finish_recovery()?;
-                (Arc::new(pool), tree_bytes)
-            }
-        };
+        let Some((pool, tree_bytes)) = self.tree_pool()? else { return Ok(()) };
         let cache = self.tables.context().cache.clone();
         let direct = self.options.direct_io;
         let values = Arc::new(ValueLogs::new(self.files.clone(), self.counters.clone(), cache, direct));
@@ -90,6 +69,33 @@ impl Recovery {
         Ok(())
     }
 
+    /// Where the trees lie, or are to be made, and bytes for their leaves; `None` if they would be rebuilt and must not.
+    fn tree_pool(&self) -> Result<Option<(Arc<Pool>, u64)>> {
+        let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
+        if self.pm.as_ref().is_some_and(|pool| !durable(pool) && TreeStore::named(pool).is_some()) {
+            let message =
+                "level 0 is in this pool, on a medium that is durable at the fence: open it as `dax` or `emulated`";
+            return Err(Error::new(ErrorKind::Incompatible, message));
+        }
+        let lab = &self.options.tuning.lab;
+        let found = match self.pm.clone().filter(durable) {
+            Some(pool) => {
+                let log_buffer_bytes = 2 * self.options.limits.pm_log_buffer_bytes as u64;
+                let tree_bytes = lab.tree_bytes_in(pool.size_bytes(), log_buffer_bytes);
+                (pool, tree_bytes)
+            }
+            // They are rebuilt from the logs, in memory that counts to the limit.
+            None if self.read_only => return Ok(None),
+            None => {
+                let tree_bytes = self.options.tree_bytes_in_dram();
+                let pool = Pool::open_or_create(&PmConfig::volatile(lab.pool_bytes(tree_bytes)), self.files.uuid)?;
+                pool.finish_recovery()?;
+                (Arc::new(pool), tree_bytes)
+            }
+        };
+        Ok(Some(found))
+    }
+
     /// Each log that a leaf points into must be there.
     fn check_value_logs(&self, values: &ValueLogs) -> Result<()> {
         for used in values.uses() {
@@ -131,8 +137,8 @@ impl Recovery {
     pub(super) fn trees_into_tables(&mut self) -> Result<()> {
         let Some(trees) = self.trees.take() else { return Ok(()) };
         if trees.store.is_durable() {
-            let message = "a log is torn, and the trees in persistent memory have no room for what is in front of that: \
-                           run `firn repair`";
+            let message = "a log is torn, and the trees in persistent memory have no room for what is in front of \
+                           that: run `firn repair`";
             return Err(Error::new(ErrorKind::NoSpace, message));
         }
         let kept = self.kept.drain(..).map(|buffer| RunIter::Buffer(buffer.iter()));
