@@ -69,7 +69,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Where the trees lie, or are to be made, and bytes for their leaves; `None` if they would be rebuilt and must not.
+    /// Where the trees lie or are to be made, and bytes for their leaves; `None` if they would be rebuilt and must not.
     fn tree_pool(&self) -> Result<Option<(Arc<Pool>, u64)>> {
         let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
         if self.pm.as_ref().is_some_and(|pool| !durable(pool) && TreeStore::named(pool).is_some()) {
