@@ -53,7 +53,7 @@ pub(crate) fn checkpoint_cut(seed: u64) -> Tally {
     tally
 }
 
-/// Repair of a database whose manifest, a table or a leaf of level 0 is lost, cut anywhere and made again: what was
+/// Repair of a database whose manifest, a table, a leaf of level 0 or nothing is lost, cut anywhere and made again: what was
 /// acknowledged and is not in the damaged part comes back, and what was set aside stays there. What was in a leaf comes
 /// back from the logs.
 pub(crate) fn repair_cut(seed: u64) -> Tally {
@@ -67,15 +67,17 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     let mut machine = machine.die(Death::Kill, &mut random);
     drop(session);
     let mut table = None;
-    let is_damaged = match random.below(4) {
-        0 => false,
+    let loss = random.below(5);
+    let is_whole = loss == 4;
+    let is_damaged = match loss {
+        0 | 4 => false,
         1 => damage_a_leaf(&setup, &mut machine, &mut random),
         _ => {
             table = damage_a_table(&setup, &machine, &mut random);
             table.is_some()
         }
     };
-    if !is_damaged {
+    if !is_damaged && !is_whole {
         machine.fs.cut(Path::new("/db/CURRENT"), 3).unwrap();
     }
     let cut = machine.duplicate();
@@ -89,15 +91,15 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     }
     let _cut_short = repair(Session::dir(), &setup.options(&cut.fs, cut.memory.as_ref()).0);
     let after = cut.die(Death::Power, &mut random);
-    if table.is_none() && Session::open(&setup, &after.duplicate(), History::default()).is_ok() {
+    if table.is_none() && !is_whole && Session::open(&setup, &after.duplicate(), History::default()).is_ok() {
         // The cut came when the repair had done its work.
-        check_repaired(&setup, &after.duplicate(), &now, None);
+        check_repaired(&setup, &after.duplicate(), &now, None, false);
     }
     let repaired = repair(Session::dir(), &setup.options(&after.fs, after.memory.as_ref()).0).expect("repair");
     assert!(repaired.values_lost == 0, "{repaired:?}");
     let after = after.die(Death::Power, &mut random);
     tally.recovered(fingerprint(&after.duplicate()));
-    check_repaired(&setup, &after, &now, table.as_ref());
+    check_repaired(&setup, &after, &now, table.as_ref(), is_whole);
     tally
 }
 
@@ -131,7 +133,7 @@ fn damage_a_leaf(setup: &Setup, machine: &mut Machine, random: &mut Seed) -> boo
     is_found(setup, machine)
 }
 
-fn check_repaired(setup: &Setup, machine: &Machine, now: &Map, table: Option<&(PathBuf, Vec<u8>)>) {
+fn check_repaired(setup: &Setup, machine: &Machine, now: &Map, table: Option<&(PathBuf, Vec<u8>)>, is_whole: bool) {
     let session = Session::open(setup, machine, History::default()).expect("what was repaired");
     session.db().verify().expect("what was repaired is whole");
     let got = read_all(session.db()).unwrap();
@@ -141,6 +143,9 @@ fn check_repaired(setup: &Setup, machine: &Machine, now: &Map, table: Option<&(P
         let is_kept = machine.fs.read_file(&aside).is_ok_and(|kept| kept == *bytes);
         assert!(is_kept, "{} is gone or changed", aside.display());
         return;
+    }
+    if is_whole {
+        assert!(got == *now, "a repair of what was whole changed it");
     }
     // A key that was deleted may come back without the manifest; none that is there may be missing or old.
     let lost = now.iter().find(|(key, value)| got.get(*key) != Some(value));

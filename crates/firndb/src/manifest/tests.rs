@@ -58,6 +58,16 @@ fn edit(id: u64) -> Edit {
     }
 }
 
+/// Trees in DRAM are numbered from one at each open, and so is the first one of a pool.
+#[test]
+fn leaves_of_a_pool_are_not_those_of_a_tree_in_dram() {
+    let evicted = |through| Evicted { tree: 1, through: SeqNo(through), ranges: vec![KeyRange::all()] };
+    let version = |through| Version { evicted: Some(evicted(through)), ..Version::default() };
+    assert!(version(0).leaf_is_evicted(Some(1), b"k"));
+    assert!(!version(0).leaf_is_evicted(Some(2), b"k") && !version(0).leaf_is_evicted(None, b"k"));
+    assert!(!version(7).leaf_is_evicted(Some(1), b"k"));
+}
+
 #[test]
 fn edits_round_trip() {
     let mut edit = edit(1);
