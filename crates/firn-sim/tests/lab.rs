@@ -379,7 +379,7 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
             rig.model.insert(key.into_bytes(), b"v".to_vec());
         }
         let memory = rig.options.environment.memory.as_ref().map(|memory| memory.cut().killed());
-        let fs = rig.fs.kill();
+        let mut fs = rig.fs.kill();
         let mut options = rig.options.clone();
         options.environment.fs = Some(std::sync::Arc::new(fs.clone()));
         options.environment.memory = memory;
@@ -390,6 +390,17 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
             assert!(found.mutable_entries + found.immutable_entries < 200, "{found:?}: all of it found room");
             check(&db, &rig.model);
             drop(db);
+        }
+        // Nor does an eviction say of it that it is in level 1.
+        for steps in [1, 2, 3, 5, 8] {
+            let db = Db::open(rig::DIR, options.clone()).unwrap();
+            (0..steps).for_each(|_| drop(rig.inline.step()));
+            let memory = options.environment.memory.as_ref().map(|memory| memory.cut().killed());
+            fs = fs.kill();
+            drop(db);
+            options.environment.fs = Some(std::sync::Arc::new(fs.clone()));
+            options.environment.memory = memory;
+            check(&Db::open(rig::DIR, options.clone()).unwrap(), &rig.model);
         }
         let db = Db::open(rig::DIR, options.clone()).unwrap();
         db.flush().unwrap();
