@@ -394,7 +394,9 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
         // Nor does an eviction say of it that it is in level 1.
         for steps in [1, 2, 3, 5, 8] {
             let db = Db::open(rig::DIR, options.clone()).unwrap();
-            (0..steps).for_each(|_| drop(rig.inline.step()));
+            for _ in 0..steps {
+                rig.inline.step();
+            }
             let memory = options.environment.memory.as_ref().map(|memory| memory.cut().killed());
             fs = fs.kill();
             drop(db);
