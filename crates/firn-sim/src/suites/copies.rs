@@ -53,9 +53,9 @@ pub(crate) fn checkpoint_cut(seed: u64) -> Tally {
     tally
 }
 
-/// Repair of a database whose manifest, a table, a leaf of level 0 or nothing is lost, cut anywhere and made again: what
-/// was acknowledged and is not in the damaged part comes back, and what was set aside stays there. What was in a leaf
-/// comes back from the logs.
+/// Repair of a database whose manifest, a table, a leaf of level 0 or nothing is lost, cut anywhere and made again:
+/// what was acknowledged and is not in the damaged part comes back, and what was set aside stays there. What was in a
+/// leaf comes back from the logs.
 pub(crate) fn repair_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let (profile, pool) = KINDS[random.below(KINDS.len() as u64) as usize];
