@@ -10,6 +10,7 @@ mod graveyard;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
+mod manual;
 mod sub_tasks;
 #[cfg(test)]
 #[cfg(not(shuttle))]
@@ -30,13 +31,11 @@ use crate::pace::Pace;
 use crate::plan::{How, Plan, Reason};
 use crate::rows;
 use crate::shape::{self, Debt, Facts};
-use crate::sst_run::SstRun;
 use crate::state::ReadState;
 use crate::tier::Releases;
 use firn_base::exec::{Work, block_on, block_on_with};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result};
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -398,113 +397,6 @@ impl Inner {
                 return Ok(());
             }
             self.wait_or_fail(seen)?;
-        }
-    }
-
-    /// Compacts the range level by level, on the caller's thread; other compactions wait meanwhile.
-    pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        let _hurry = self.jobs.pace.hurry();
-        self.flush()?;
-        loop {
-            let seen = self.progress();
-            let mut jobs = self.jobs.state.lock();
-            if !jobs.manual {
-                jobs.manual = true;
-                break;
-            }
-            drop(jobs);
-            self.wait_or_fail(seen)?;
-        }
-        let result = self.compact_levels(from, to);
-        self.jobs.state.lock().manual = false;
-        self.executor.wake();
-        self.progressed();
-        result
-    }
-
-    fn compact_levels(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        loop {
-            let seen = self.progress();
-            if self.jobs.state.lock().compacting == 0 {
-                break;
-            }
-            self.wait_or_fail(seen)?;
-        }
-        self.evict_all()?;
-        let deepest = self.deepest_level(from, to);
-        for level in 0..deepest.max(1) {
-            let mut after: Option<Vec<u8>> = None;
-            loop {
-                // Writers need room meanwhile, and nobody else makes it.
-                while self.evict_now(shape::pick_eviction)? {}
-                let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else { break };
-                after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
-                let result = self.run_and_install(&job);
-                self.unmark(job);
-                result?;
-                if level == 0 {
-                    break;
-                }
-            }
-        }
-        self.update_stall();
-        self.remove_obsolete(true);
-        Ok(())
-    }
-
-    /// Evicts what the trees hold now. What is flushed meanwhile stays.
-    fn evict_all(&self) -> Result<()> {
-        let may_rotate = Cell::new(true);
-        let next = |state: &ReadState, facts: &Facts<'_>| {
-            let plan = shape::pick_manual_eviction(state, may_rotate.get(), facts)?;
-            let rotates = plan.chunk.as_ref().is_some_and(|chunk| chunk.rotates);
-            may_rotate.set(may_rotate.get() && !rotates);
-            Some(plan)
-        };
-        while self.evict_now(next)? {}
-        Ok(())
-    }
-
-    /// Runs the eviction that `pick` says, in a user's compaction. False if it says none.
-    fn evict_now(&self, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
-        let mut jobs = self.jobs.state.lock();
-        let state = self.state.load_full();
-        let chunk_bytes = self.budget.write_buffer_bytes as u64;
-        let facts = Facts { chunk_bytes, evicting: false, ..self.manual_facts(&jobs) };
-        let Some(plan) = pick(&state, &facts) else { return Ok(false) };
-        let job = self.mark(&mut jobs, plan, &state);
-        drop(jobs);
-        let result = self.run_and_install(&job);
-        self.unmark(job);
-        result.map(|_| true)
-    }
-
-    fn deepest_level(&self, from: &[u8], to: Option<&[u8]>) -> usize {
-        let state = self.state.load();
-        let meets =
-            |run: &SstRun| run.meta.largest.as_slice() >= from && to.is_none_or(|to| run.meta.smallest.as_slice() < to);
-        state.parts[0].tables().filter(|(_, run)| meets(run)).map(|(level, _)| level).max().unwrap_or(0)
-    }
-
-    fn start_manual(&self, level: usize, range: (&[u8], Option<&[u8]>), after: Option<&[u8]>) -> Option<Arc<Job>> {
-        let mut jobs = self.jobs.state.lock();
-        let state = self.state.load_full();
-        let plan = shape::pick_manual(&state, level, range, after, &self.manual_facts(&jobs))?;
-        Some(self.mark(&mut jobs, plan, &state))
-    }
-
-    fn manual_facts<'a>(&'a self, jobs: &'a JobState) -> Facts<'a> {
-        Facts {
-            limits: &self.options.limits,
-            busy: &jobs.busy,
-            flushing: jobs.flushing,
-            visible: self.commit.visible(),
-            seek: None,
-            appends: false,
-            dead_share_max: f64::INFINITY,
-            evicting: true,
-            lab: &self.options.tuning.lab,
-            chunk_bytes: 0,
         }
     }
 

@@ -168,10 +168,10 @@ impl Recovery {
             let has_trees = self.options.profile == Profile::Lab;
             if paired > 0 && (has_trees || self.version.log_ends_in_pool()) {
                 let part = if has_trees { "level 0 of this database" } else { "the end of this database's log" };
-                let else_ =
+                let otherwise =
                     if has_trees { "if it is lost, run `firn repair`" } else { "after a clean close it opens without" };
                 let message =
-                    format!("{part} is in a persistent-memory pool; open it with `pm` set to that pool ({else_})");
+                    format!("{part} is in a persistent-memory pool; open it with `pm` set to that pool ({otherwise})");
                 return Err(Error::new(ErrorKind::Incompatible, message));
             }
             return Ok(());

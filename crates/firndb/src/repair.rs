@@ -284,7 +284,7 @@ impl Repair {
     fn version(&self, metas: Vec<TableMeta>, level: usize, last_seqno: SeqNo) -> Result<Version> {
         let mut uuid = self.files.uuid;
         let paired = self.known.as_ref().map(|known| known.pm.map_or(0, |pm| pm.generation));
-        if self.pool.is_none() && paired != Some(0) {
+        if self.pool.is_none() && (paired != Some(0) || self.report.pool_lost.is_some()) {
             // A pool that was left out is none of this database any more.
             Seed::from_entropy().fill(&mut uuid);
         }

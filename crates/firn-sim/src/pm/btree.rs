@@ -147,7 +147,7 @@ impl BTrees {
         Ok(())
     }
 
-    /// Takes the leaves that `goes` names by what comes behind them out of the immutable tree; returns the rest.
+    /// Takes the leaves that `goes` names by their bounds out of the immutable tree; returns the rest.
     fn take_out(&self, view: &View, goes: impl Fn(&[u8]) -> bool) -> Result<View> {
         let (left, gone) = view.without(goes);
         self.store.remove(&gone)?;

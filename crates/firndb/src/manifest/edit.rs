@@ -118,8 +118,9 @@ const DROP: u64 = 10;
 const PM: u64 = 11;
 const LOG_NAMED: u64 = 12;
 const FORMAT: u64 = 13;
-const EVICTED: u64 = 14;
-const EVICTED_THROUGH: u64 = 15;
+// 14 and 15 were other ways to say what 17 says.
+const EVICTED_THROUGH: u64 = 16;
+const EVICTED: u64 = 17;
 
 /// The version of all formats that this build writes and reads.
 pub(crate) const FORMAT_VERSION: u64 = 2;

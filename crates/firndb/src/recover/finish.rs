@@ -57,7 +57,7 @@ impl Recovery {
         if let Some(trees) = &mut self.trees {
             // What is kept is not in there yet.
             let before_kept = self.kept.first().and_then(|buffer| buffer.first_seqno());
-            trees.flushed_through = before_kept.map_or(self.last_seqno, |first| SeqNo(first.0 - 1));
+            trees.flushed_through = before_kept.map_or(self.last_seqno, |first| SeqNo(first.0.saturating_sub(1)));
         }
         part.trees = self.trees.clone();
         part.buffers.push(active.clone());

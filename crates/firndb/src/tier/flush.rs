@@ -43,7 +43,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Takes the next `keys_max` keys of `iter`, of `bytes_max` or the first one, all versions of each.
+    /// Takes the next keys of `iter`, all versions of each: `keys_max` at most, none more once they have `bytes_max`.
     fn take(iter: &mut BufferIter, keys_max: usize, bytes_max: usize) -> Batch {
         let mut batch = Batch::default();
         while iter.valid() {
