@@ -27,7 +27,7 @@ pub struct Limits {
     pub write_buffers: usize,
     /// Bytes of a commit group past which it takes no further member.
     pub group_bytes: usize,
-    /// Each half of the persistent-memory log buffer, in bytes.
+    /// Each half of the persistent-memory log buffer, in bytes; 0 for no such buffer.
     pub pm_log_buffer_bytes: usize,
     /// Bytes read or written at once by flush and compaction.
     pub io_bytes: usize,

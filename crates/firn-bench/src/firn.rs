@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that are FirnDB's alone.
-const EXTRA: [&str; 16] = [
+const EXTRA: [&str; 19] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "filter_bits",
@@ -32,6 +32,9 @@ const EXTRA: [&str; 16] = [
     "lab_evict_share",
     "lab_log_share_max",
     "lab_log_bytes_max",
+    "lab_hot_bytes",
+    "pm_log_buffer_bytes",
+    "lab_hot_writes",
 ];
 
 /// Numbers of the profile `block`, to be varied.
@@ -70,6 +73,7 @@ impl Firn {
         limits.level0_trigger = setup.extra("level0_trigger")?.unwrap_or(limits.level0_trigger);
         limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
         limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
+        limits.pm_log_buffer_bytes = setup.extra("pm_log_buffer_bytes")?.unwrap_or(limits.pm_log_buffer_bytes);
         let pool_bytes = setup.extra("pm_bytes")?;
         let pool = |pm: &PmBudget| {
             let bytes = pool_bytes.unwrap_or(pm.bytes);
@@ -81,6 +85,8 @@ impl Firn {
         lab.leaf_bytes = setup.extra("lab_leaf_bytes")?.unwrap_or(lab.leaf_bytes);
         lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
         lab.log_share_max = setup.extra("lab_log_share_max")?.unwrap_or(lab.log_share_max);
+        lab.hot_bytes = setup.extra("lab_hot_bytes")?.or(lab.hot_bytes);
+        lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
         lab.log_bytes_max = setup.extra("lab_log_bytes_max")?.unwrap_or(lab.log_bytes_max);
         Ok(Options {
             profile: self.0,

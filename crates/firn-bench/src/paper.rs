@@ -70,6 +70,8 @@ pub struct Variant {
     pub memory_bytes: u64,
     /// Options that both engines are given, under the names that all engines share.
     pub options: Vec<(&'static str, String)>,
+    /// Options that the paper's design alone is given, if it is the profile that builds it.
+    pub own: Vec<(&'static str, String)>,
 }
 
 /// A figure of a run.

@@ -94,7 +94,13 @@ impl Setup {
     fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         tuning.block.lazy_delete_bytes = 40 << 10;
-        tuning.lab = LabTuning { tree_bytes: Some(16 << 10), leaf_bytes: 256, ..LabTuning::default() };
+        tuning.lab = LabTuning {
+            tree_bytes: Some(16 << 10),
+            leaf_bytes: 256,
+            hot_bytes: Some(16 << 10),
+            hot_writes: 2,
+            ..LabTuning::default()
+        };
         if self.eager_appends {
             let block = &mut tuning.block;
             block.live_tables_max = ByLevel { middle: 8.0, last: 8.0 };

@@ -184,16 +184,14 @@ impl Commit {
         };
         self.log.leave(turn);
         let mut seqno = group.first_seqno;
-        if let Ok(mark) = &result {
-            let mut offset = mark.map(LogMark::values_at);
+        let result = result.map(|mut mark| {
             for ticket in members.tickets {
                 let count = ticket.count;
-                offset = offset.map(|offset| ticket.note_log_offsets(offset));
+                mark.iter_mut().for_each(|mark| ticket.note_addresses(|len| mark.next(len)));
                 ticket.link(seqno);
                 seqno.0 += count;
             }
-        }
-        let result = result.map(|_mark| ());
+        });
         let turn = self.publish.wait(group.number);
         self.visible.store(group.first_seqno.0 + members.entries - 1, Ordering::Release);
         self.publish.leave(turn);

@@ -65,6 +65,7 @@ pub use firn_pm::{Backend, Latency, PmConfig};
 pub use firn_table::Value;
 pub use firn_table::sst::Codec;
 pub use iter::Iter;
+pub use log::HotStats;
 pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
 pub use repair::{RepairReport, repair};
 pub use snapshot::Snapshot;

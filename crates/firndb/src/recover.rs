@@ -33,6 +33,7 @@ use firn_fs::OsFs;
 use firn_pm::Pool;
 use firn_table::BlockCache;
 use firn_table::sst::TableContext;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,11 +66,27 @@ struct Recovery {
     buffer: Option<Arc<Buffer>>,
     recovered: Vec<TableMeta>,
     last_seqno: SeqNo,
-    /// Level 0, in profile `lab`, and the log that is replayed.
+    /// Level 0, in profile `lab`.
     trees: Option<Trees>,
-    replaying: u64,
-    /// Logs that the trees were rebuilt from, with the ends that were found.
+    replaying: Replaying,
+    rebuilt: Rebuilt,
+}
+
+/// The log that is replayed.
+#[derive(Default)]
+struct Replaying {
+    log_id: u64,
+    /// Keys of which it must have a newer version, as the older one's slot in the hot buffer was used again.
+    superseded: HashMap<Box<[u8]>, SeqNo>,
+}
+
+/// What the trees were rebuilt from.
+#[derive(Default)]
+struct Rebuilt {
+    /// Logs, with the ends that were found.
     settled: Vec<LogEnd>,
+    /// What found no room and is in tables: entries up to this number, and the first log that has others.
+    spilled: Option<(SeqNo, u64)>,
 }
 
 /// How often a read-only open begins again because a writer beside it removed a file under its feet.
@@ -139,8 +156,8 @@ fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
         buffer: None,
         recovered: Vec::new(),
         trees: None,
-        replaying: 0,
-        settled: Vec::new(),
+        replaying: Replaying::default(),
+        rebuilt: Rebuilt::default(),
     };
     recovery.step("manifest");
     recovery.open_pool()?;

@@ -22,7 +22,7 @@ use crate::budget::Budget;
 use crate::buffer::Buffer;
 use crate::checkpoint::link_or_copy;
 use crate::files::{self, FileName, Files};
-use crate::log::{FILE_HEADER_BYTES, header_uuid};
+use crate::log::{FILE_HEADER_BYTES, HotSlots, header_uuid};
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::{Options, Profile};
@@ -39,7 +39,7 @@ use firn_table::BlockCache;
 use firn_table::pm_btree::TreeStore;
 use firn_table::sst::{Access, Extent, Sst, SstWriter, TableContext};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -64,7 +64,8 @@ pub struct RepairReport {
     pub pool_lost: Option<String>,
     /// Leaves of profile `lab` that could not be read. What the logs have of them came back from there.
     pub leaves_lost: u64,
-    /// Entries of leaves whose values could not be read from their logs.
+    /// Entries whose values could not be read, from a log or from the pool's hot buffer, and of which there was nothing
+    /// newer.
     pub values_lost: u64,
     /// Entries that came back from leaves.
     pub tree_entries: u64,
@@ -88,6 +89,9 @@ struct Repair {
     all_logs: BTreeSet<u64>,
     last_seqno: SeqNo,
     report: RepairReport,
+    /// The pool's hot buffer, and keys whose slots in it have other values now, with the number of the newest.
+    hot: Option<Arc<HotSlots>>,
+    superseded: HashMap<Box<[u8]>, SeqNo>,
     /// What came back from logs and trees, until it is a temporary table.
     buffer: Option<Arc<Buffer>>,
     inputs: Vec<Arc<Sst>>,
@@ -205,6 +209,8 @@ impl Repair {
             buffer: None,
             inputs: Vec::new(),
             replaced: BTreeMap::new(),
+            hot: None,
+            superseded: HashMap::new(),
             temporary: Vec::new(),
         })
     }

@@ -34,8 +34,12 @@ firn_base::sites! {
     LAB_CHUNKS = "lab.chunks";
     /// The last fifth of a tree is evicted by log (lab_09).
     LAB_BY_LOG = "lab.by_log";
+    /// Values of hot keys go to persistent memory (lab_11).
+    LAB_HOT = "lab.hot";
     /// What logs hold makes an eviction due (lab_10).
     LAB_LOGS = "lab.logs";
+    /// What is in leaves that outlive the process is not replayed (lab_13).
+    LAB_RECOVERY = "lab.recovery";
     /// Nothing but flushes begins while an eviction is due (lab_14).
     LAB_FIRST = "lab.first";
     /// A value that was read from a log is cached (lab_12).

@@ -24,6 +24,10 @@ firn_base::sites! {
     LOG_FRAME_FENCE = "log.frame.fence";
     /// The same, of a frame that lies in both halves.
     LOG_FRAME_PART_FENCE = "log.frame_part.fence";
+    /// Values in the hot buffer, before a frame names them: else the frame outlives what it names.
+    HOT_VALUE_FENCE = "hot.value.fence";
+    /// Whose value is in a slot of the hot buffer: else an older version comes back with another's value.
+    HOT_SEQNO_CHECK = "hot.seqno.check";
     /// A half's header.
     LOG_HALF_CHECK = "log.half.check";
     /// A log file's header: else another database's log is replayed.

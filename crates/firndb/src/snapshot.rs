@@ -39,6 +39,12 @@ impl Snapshots {
     }
 }
 
+/// Whether one of `snapshots`, ascending, sees the version from `seqno` on that was superseded at `until`.
+pub(crate) fn is_seen(snapshots: &[SeqNo], seqno: SeqNo, until: SeqNo) -> bool {
+    let at = snapshots.partition_point(|&snapshot| snapshot < seqno);
+    snapshots.get(at).is_some_and(|&snapshot| snapshot < until)
+}
+
 /// A registered read point; dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Point {

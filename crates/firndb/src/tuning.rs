@@ -26,11 +26,25 @@ pub struct LabTuning {
     pub log_share_max: f64,
     /// And so many bytes at most. Default: 20 GiB, the paper's.
     pub log_bytes_max: u64,
+    /// Bytes of the hot buffer, when it is created: values of keys that are written again and again are kept there, not
+    /// in the log. Needs a pool that is durable at the fence. Default: an eighth of what the log's buffer leaves of the
+    /// pool, if there is room for it; 0 for none.
+    pub hot_bytes: Option<u64>,
+    /// A key is hot once it was written so often lately, 1 to 200; more often if the buffer has no room. Default: 4.
+    pub hot_writes: u8,
 }
 
 impl Default for LabTuning {
     fn default() -> Self {
-        Self { tree_bytes: None, leaf_bytes: 1024, evict_share: 0.75, log_share_max: 0.25, log_bytes_max: 20 << 30 }
+        Self {
+            tree_bytes: None,
+            leaf_bytes: 1024,
+            evict_share: 0.75,
+            log_share_max: 0.25,
+            log_bytes_max: 20 << 30,
+            hot_bytes: None,
+            hot_writes: 4,
+        }
     }
 }
 
@@ -46,6 +60,10 @@ impl LabTuning {
         if !(0.01..=10.0).contains(&share) {
             return Err(Error::invalid(format!("tuning.lab.log_share_max is {share}; it must be from 0.01 to 10")));
         }
+        let writes = self.hot_writes;
+        if !(1..=200).contains(&writes) {
+            return Err(Error::invalid(format!("tuning.lab.hot_writes is {writes}; it must be from 1 to 200")));
+        }
         Ok(())
     }
 
@@ -59,6 +77,11 @@ impl LabTuning {
     /// Bytes for leaves in a pool of `pool_bytes` in which the log takes `log_buffer_bytes`.
     pub(crate) fn tree_bytes_in(&self, pool_bytes: u64, log_buffer_bytes: u64) -> u64 {
         self.tree_bytes.unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 4 * 3)
+    }
+
+    /// Bytes for the hot buffer in a pool of `pool_bytes` in which the log takes `log_buffer_bytes`.
+    pub(crate) fn hot_bytes_in(&self, pool_bytes: u64, log_buffer_bytes: u64) -> u64 {
+        self.hot_bytes.unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 8)
     }
 }
 

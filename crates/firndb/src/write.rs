@@ -156,6 +156,9 @@ impl Inner {
             // The ends of earlier logs must be durable before anything behind them is acknowledged as such.
             self.sync_log_ends()?;
         }
+        if log.has_superseded() {
+            log.let_go(&self.readers.snapshots.list(&self.commit.visible));
+        }
         let named = self.logs.ends_synced.load(Ordering::Acquire);
         let mark = log.append(&members.tickets, group.first_seqno(), members.power, named)?;
         if self.logs.pm_buffer.as_ref().is_some_and(|buffer| buffer.has_full()) {

@@ -112,7 +112,7 @@ fn variant(shape: &Shape, name: String, records: u64, table_bytes: u64, workload
     ];
     // Buffers and the cache, and as much again for what moves bytes, indexes and filters.
     let memory_bytes = (cache_bytes + 3 * table_bytes) * 2 + (64 << 20);
-    Ok(Variant { name, config, memory_bytes, options })
+    Ok(Variant { name, config, memory_bytes, options, own: Vec::new() })
 }
 
 fn loads(shape: &Shape) -> Result<Vec<Variant>> {

@@ -59,7 +59,7 @@ impl Paper {
                     rounds: self.place.rounds,
                     config: variant.config.clone(),
                     setup: Setup { memory_bytes: variant.memory_bytes, ..setup.clone() },
-                    extra: pair.iter().flat_map(|engine| options_of(variant, engine)).collect(),
+                    extra: pair.iter().flat_map(|engine| options_of(variant, engine, paper.engine)).collect(),
                     scratch: scratch.path().to_owned(),
                     cells: cells.join(format!("{}-{number}", experiment.id)),
                     child: child.iter().map(|word| (*word).to_owned()).collect(),
@@ -100,10 +100,11 @@ impl Paper {
     }
 }
 
-/// What `variant` says to an engine.
-fn options_of(variant: &Variant, engine: &str) -> Vec<(String, String, String)> {
+/// What `variant` says to an engine; `design` is the profile that builds the paper's.
+fn options_of(variant: &Variant, engine: &str, design: &str) -> Vec<(String, String, String)> {
     let of = |(name, value): &(&str, String)| (engine.to_owned(), (*name).to_owned(), value.clone());
-    variant.options.iter().map(of).collect()
+    let own = variant.own.iter().filter(|_| engine == design);
+    variant.options.iter().chain(own).map(of).collect()
 }
 
 fn say_failures(cells: &[Cell]) {

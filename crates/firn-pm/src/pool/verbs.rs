@@ -28,7 +28,15 @@ impl Pool {
     /// # Errors
     /// As [`Pool::store`].
     pub fn copy_nt(&self, offset: PmOffset, bytes: &[u8]) -> Result<Flushed> {
-        self.stream(offset.get(), &[bytes])
+        self.copy_all_nt(offset, &[bytes])
+    }
+
+    /// As [`Pool::copy_nt`], of `slices` one after the other.
+    ///
+    /// # Errors
+    /// As [`Pool::store`].
+    pub fn copy_all_nt(&self, offset: PmOffset, slices: &[&[u8]]) -> Result<Flushed> {
+        self.stream(offset.get(), slices)
     }
 
     /// Starts what was stored on its way to the medium.

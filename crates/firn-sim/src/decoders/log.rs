@@ -6,6 +6,7 @@ use super::patch::{clamp_u32, clamp_u64, put, put_u32};
 use super::{Target, check_refusal, real};
 use firn_base::checksum::{crc32c, crc32c_salted};
 use firn_base::coding::{Reader, get_u64};
+use firn_base::key::Kind;
 use firn_base::site::TEST;
 use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{GRANULE_BYTES, Owner, Pool, RootEntry};
@@ -105,7 +106,10 @@ fn mend_values(bytes: &mut [u8], keys_at: usize, values_at: usize, end: usize) -
     let mut reader = Reader::new(&head[keys_at..]);
     let mut headers = Vec::new();
     let mut at = 0;
-    while let Some(len) = value_len(&mut reader) {
+    while let Some((is_in_log, len)) = value_len(&mut reader) {
+        if !is_in_log {
+            continue;
+        }
         let Some(value) = values.get(at + VALUE_HEADER..).and_then(|rest| rest.get(..len)) else { break };
         let crc = crc32c(value);
         put_u32(values, at, crc);
@@ -116,10 +120,15 @@ fn mend_values(bytes: &mut [u8], keys_at: usize, values_at: usize, end: usize) -
     headers
 }
 
-/// The value's length in the next key record.
-fn value_len(reader: &mut Reader<'_>) -> Option<usize> {
-    let (_kind, _keyspace, _key) = (reader.u8()?, reader.varint()?, reader.bytes()?);
-    reader.varint_max(u32::MAX as usize)
+/// Whether the value of the next key record is in the log, and its length.
+fn value_len(reader: &mut Reader<'_>) -> Option<(bool, usize)> {
+    let (kind, _keyspace, _key) = (reader.u8()?, reader.varint()?, reader.bytes()?);
+    let len = reader.varint_max(u32::MAX as usize)?;
+    let is_in_log = kind != Kind::Pointer as u8;
+    if !is_in_log {
+        reader.varint()?;
+    }
+    Some((is_in_log, len))
 }
 
 /// The parts of an input of [`HALF`]: the half's header, the file, the half's bytes.

@@ -131,6 +131,17 @@ impl Rig {
         self.db.verify().unwrap();
     }
 
+    /// Its process dies, and it is opened again.
+    pub(crate) fn killed(self) -> Rig {
+        let Rig { fs, mut options, events, inline, db, model, random, puts } = self;
+        let fs = fs.kill();
+        options.environment.fs = Some(Arc::new(fs.clone()));
+        options.environment.memory = options.environment.memory.as_ref().map(|memory| memory.cut().killed());
+        drop(db);
+        let db = Db::open(DIR, options.clone()).unwrap();
+        Rig { fs, options, events, inline, db, model, random, puts }
+    }
+
     /// Closes it and opens it again.
     pub(crate) fn reopened(self) -> Rig {
         let Rig { fs, options, events, inline, db, model, random, puts } = self;

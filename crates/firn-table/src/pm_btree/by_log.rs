@@ -2,6 +2,7 @@
 //! who wants to know reads the leaves.
 
 use super::index::View;
+use super::leaf::HOT_LOG;
 use super::store::TreeStore;
 use firn_base::Result;
 
@@ -32,6 +33,8 @@ impl TreeStore {
             self.for_each_entry(view.place(at), |entry| {
                 if let Some(address) = entry.address {
                     value_bytes += u64::from(address.len);
+                }
+                if let Some(address) = entry.address.filter(|address| address.log_id != HOT_LOG) {
                     oldest_log = Some(oldest_log.map_or(address.log_id, |oldest| oldest.min(address.log_id)));
                 }
             })?;

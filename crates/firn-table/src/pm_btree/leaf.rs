@@ -6,12 +6,15 @@ use firn_base::key::{KEY_BYTES_MAX, Kind};
 use firn_base::{SeqNo, Tag};
 use std::cmp::Ordering;
 
+/// What [`ValueAddress::log_id`] is where the value is in the pool's hot buffer: no log has this number.
+pub const HOT_LOG: u64 = 0;
+
 /// Where a value lies in a log, and how much to read to get it: its header and its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueAddress {
-    /// The log.
+    /// The log, or [`HOT_LOG`].
     pub log_id: u64,
-    /// Where the value's header begins in it.
+    /// Where the value's header begins in it; where its slot begins in the hot buffer.
     pub offset: u64,
     /// Bytes of the value, without its header.
     pub len: u32,

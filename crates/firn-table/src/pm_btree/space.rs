@@ -1,12 +1,12 @@
-//! Which units of the region are free. In DRAM only: what no leaf claims at an open is free.
+//! Which units of a region are free. In DRAM only: what nothing claims at an open is free.
 //!
 //! Free runs that touch are one run; an allocation takes the shortest that is long enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The region's free runs.
+/// A region's free runs.
 #[derive(Debug)]
-pub(super) struct Space {
+pub struct Space {
     units: u32,
     free_units: u32,
     /// First unit to length.
@@ -17,28 +17,30 @@ pub(super) struct Space {
 
 impl Space {
     /// All of `units`, free.
-    pub(super) fn new(units: u32) -> Space {
+    pub fn new(units: u32) -> Space {
         let mut space = Space { units, free_units: 0, runs: BTreeMap::new(), by_length: BTreeSet::new() };
         space.free(0, units);
         space
     }
 
-    pub(super) fn units(&self) -> u32 {
+    /// All units, free or not.
+    pub fn units(&self) -> u32 {
         self.units
     }
 
-    pub(super) fn free_units(&self) -> u32 {
+    /// Free ones.
+    pub fn free_units(&self) -> u32 {
         self.free_units
     }
 
     /// The first of `len` units, no longer free.
-    pub(super) fn alloc(&mut self, len: u32) -> Option<u32> {
+    pub fn alloc(&mut self, len: u32) -> Option<u32> {
         let &(_, start) = self.by_length.range((len, 0)..).next()?;
         self.claim(start, len).then_some(start)
     }
 
     /// Takes `len` units from `start` on; false if they are not all free.
-    pub(super) fn claim(&mut self, start: u32, len: u32) -> bool {
+    pub fn claim(&mut self, start: u32, len: u32) -> bool {
         let Some((&run, &run_len)) = self.runs.range(..=start).next_back() else { return false };
         let Some(behind) = (run + run_len).checked_sub(start).and_then(|room| room.checked_sub(len)) else {
             return false;
@@ -50,7 +52,7 @@ impl Space {
     }
 
     /// Gives `len` units from `start` on back.
-    pub(super) fn free(&mut self, start: u32, len: u32) {
+    pub fn free(&mut self, start: u32, len: u32) {
         let (mut from, mut to) = (start, start + len);
         if let Some((&run, &run_len)) = self.runs.range(..start).next_back() {
             debug_assert!(run + run_len <= start, "units that were free are freed");

@@ -11,9 +11,12 @@ use firn_base::checksum::crc32c;
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{SeqNo, Tag};
-use firn_table::pm_btree::ValueAddress;
+use firn_table::pm_btree::{HOT_LOG, ValueAddress};
 use firn_table::{Pin, Value};
 use std::sync::Arc;
+
+/// In a noted offset: it is one in the hot buffer.
+const HOT_BIT: u64 = 1 << 63;
 
 /// One operation of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -176,14 +179,14 @@ impl Ticket {
         })
     }
 
-    /// Notes where the log has the entries' values, the first from `offset` on; returns where the next one's begins.
-    /// REQUIRES: the log has them.
-    pub(crate) fn note_log_offsets(&self, mut offset: u64) -> u64 {
+    /// Notes where the entries' values are, as `place` says of one after the other by its length: in the buffer's log
+    /// or in the hot buffer. REQUIRES: the log has them.
+    pub(crate) fn note_addresses(&self, mut place: impl FnMut(u32) -> ValueAddress) {
         for node in self.nodes() {
-            self.buffer.list.set_log_offset(&self.space, node, offset);
-            offset += (VALUE_HEADER_BYTES + node.value_len) as u64;
+            let ValueAddress { log_id, offset, .. } = place(node.value_len as u32);
+            let is_hot = if log_id == HOT_LOG { HOT_BIT } else { 0 };
+            self.buffer.list.set_log_offset(&self.space, node, offset | is_hot);
         }
-        offset
     }
 
     /// Links the entries under the sequence numbers from `first` on.
@@ -221,7 +224,8 @@ impl BufferIter {
     /// Where the log has the value under the cursor. REQUIRES: `valid`, and that it was noted.
     pub(crate) fn address(&self) -> ValueAddress {
         let (offset, len) = self.node.map_or((0, 0), |node| (self.buffer.list.log_offset(node), node.value_len as u32));
-        ValueAddress { log_id: self.buffer.log_id, offset, len }
+        let log_id = if offset & HOT_BIT == 0 { self.buffer.log_id } else { HOT_LOG };
+        ValueAddress { log_id, offset: offset & !HOT_BIT, len }
     }
 
     pub(crate) fn first(&mut self) {

@@ -119,7 +119,7 @@ impl Skiplist {
         node.end()
     }
 
-    /// Notes where in the log the value's header begins. REQUIRES: the log has it, and the node is not linked.
+    /// Notes where the log has the value. REQUIRES: the log has it, and the node is not linked.
     pub(super) fn set_log_offset(&self, space: &Space, node: Node, offset: u64) {
         self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &offset.to_le_bytes());
     }

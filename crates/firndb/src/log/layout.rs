@@ -9,11 +9,12 @@
 //!          magic: u32 | CRC-32C of the rest: u32 | key section bytes: u32 | entries: u32 | value section bytes: u64
 //!          | first sequence number: u64 | synced through: u64 | CRC-32C of the key section: u32
 //!          | CRC-32C of the values' headers: u32
-//! key      kind: u8 | keyspace: varint | key: length-prefixed | value length: varint
+//! key      kind: u8 | keyspace: varint | key: length-prefixed | value length: varint [| slot: varint]
 //! value    CRC-32C: u32 | length: u32 | bytes
 //! ```
 //! 1. Header checksums are salted with (log id, offset): a value that holds a copy of a frame is not taken for one.
-//! 2. The key section says how long each value is, so replay and dropped values cost no read of the value section.
+//! 2. The key section says how long each value is, so replay and dropped values cost no read of the value section. That
+//!    of an entry of kind pointer is in the hot buffer, in the slot that is named, and not in the value section.
 //! 3. The top bit of `entries` says that the manifest durably named this log when the frame was written: such a log
 //!    that no manifest names is proof that the manifest lost records.
 //! 4. `synced through` is a position in this file up to which everything had been synced when the frame was written:
@@ -22,7 +23,7 @@
 use crate::sites;
 use firn_base::checksum::{crc32c, crc32c_salted, matches};
 use firn_base::coding::{Reader, get_u32, put_bytes, put_varint};
-use firn_base::key::KEY_BYTES_MAX;
+use firn_base::key::{KEY_BYTES_MAX, Kind};
 use firn_base::{Error, Result, SeqNo};
 use firn_fs::{File, IoBuf};
 pub(crate) use firn_table::pm_btree::ValueAddress;
@@ -125,11 +126,12 @@ impl FrameHeader {
 }
 
 /// Appends an entry's record to a key section.
-pub(super) fn put_key_record(out: &mut Vec<u8>, kind: u8, key: &[u8], value_len: usize) {
-    out.push(kind);
+pub(super) fn put_key_record(out: &mut Vec<u8>, record: &KeyRecord<'_>) {
+    out.push(record.kind);
     put_varint(out, KEYSPACE);
-    put_bytes(out, key);
-    put_varint(out, value_len as u64);
+    put_bytes(out, record.key);
+    put_varint(out, u64::from(record.value_len));
+    record.slot.into_iter().for_each(|slot| put_varint(out, slot));
 }
 
 /// An entry's record in a key section.
@@ -138,6 +140,8 @@ pub(super) struct KeyRecord<'a> {
     pub(super) kind: u8,
     pub(super) key: &'a [u8],
     pub(super) value_len: u32,
+    /// Where the value is in the hot buffer, if the kind is pointer.
+    pub(super) slot: Option<u64>,
 }
 
 /// The next record; `None` if there is no whole and known one.
@@ -148,7 +152,8 @@ pub(super) fn key_record<'a>(reader: &mut Reader<'a>) -> Option<KeyRecord<'a>> {
     }
     let key = reader.bytes()?;
     let value_len = u32::try_from(reader.varint()?).ok()?;
-    (!key.is_empty() && key.len() <= KEY_BYTES_MAX).then_some(KeyRecord { kind, key, value_len })
+    let slot = if kind == Kind::Pointer as u8 { Some(reader.varint()?) } else { None };
+    (!key.is_empty() && key.len() <= KEY_BYTES_MAX).then_some(KeyRecord { kind, key, value_len, slot })
 }
 
 /// Splits a value's header from its bytes and checks them; `None` if they do not match.

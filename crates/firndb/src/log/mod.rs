@@ -1,5 +1,6 @@
 //! The write-ahead log: one file of frames per write buffer. Format: `docs/format/log.md`.
 
+mod hot;
 mod layout;
 #[cfg(feature = "proof")]
 pub(crate) mod proof;
@@ -11,6 +12,8 @@ mod tests;
 mod values;
 mod write;
 
+pub use hot::HotStats;
+pub(crate) use hot::{HotSlots, HotWriter};
 pub(crate) use layout::{FILE_HEADER_BYTES, ValueAddress, header_uuid};
 pub(crate) use replay::{End, LogSource, Replay, Replayed};
 pub(crate) use sealed::SealedLogs;

@@ -1,6 +1,6 @@
 //! The log's decoders over any bytes, for [`crate::proof`].
 
-use super::layout::{FRAME_HEADER_BYTES, FrameHeader, KeyRecord, key_record, put_key_record};
+use super::layout::{FRAME_HEADER_BYTES, FrameHeader, key_record, put_key_record};
 use super::write::{Place, encode_head};
 use super::{LogSource, PmLogBuffer, Replay};
 use crate::buffer::proof::Group;
@@ -21,8 +21,8 @@ pub fn frame(bytes: &[u8], log_id: u64, offset: u64) {
     assert_eq!(header.encode(log_id, offset)[..], bytes[..FRAME_HEADER_BYTES]);
     let mut reader = Reader::new(&bytes[FRAME_HEADER_BYTES..]);
     let mut again = Vec::new();
-    while let Some(KeyRecord { kind, key, value_len }) = key_record(&mut reader) {
-        put_key_record(&mut again, kind, key, value_len as usize);
+    while let Some(record) = key_record(&mut reader) {
+        put_key_record(&mut again, &record);
         let read = &bytes[FRAME_HEADER_BYTES..][..again.len()];
         assert_eq!(read, again, "a key record has one form");
     }
@@ -62,5 +62,5 @@ pub fn replay_log(file: &[u8], pool: Option<&Pool>, log_id: u64, uuid: &[u8; 16]
 /// `Invalid` if the keys exceed 4 GiB.
 pub fn frame_head(head: &mut Vec<u8>, group: &Group) -> Result<u64> {
     let place = Place { log_id: 1, offset: 4096, first_seqno: SeqNo(1), synced_through: 0, named: true };
-    Ok(encode_head(head, &group.0, &place, |_| ())?.frame_bytes())
+    Ok(encode_head(head, &group.0, &[], &place, |_| ())?.frame_bytes())
 }

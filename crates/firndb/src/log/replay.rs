@@ -19,6 +19,7 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::{Error, Result, SeqNo, Tag};
 use firn_fs::{File, IoBuf};
+use firn_table::pm_btree::HOT_LOG;
 use std::sync::Arc;
 
 /// Bytes read at once while searching for frames behind a damaged place.
@@ -105,7 +106,7 @@ pub(crate) struct End {
     pub(crate) torn: bool,
 }
 
-/// An entry that came back.
+/// An entry that came back. One of kind pointer has its value in the hot buffer, at `address`.
 pub(crate) struct Replayed<'a> {
     pub(crate) tag: Tag,
     pub(crate) key: &'a [u8],
@@ -189,14 +190,15 @@ impl Replay {
         for i in 0..u64::from(header.entries) {
             let record = key_record(&mut reader).ok_or_else(|| self.corruption("a known record in a whole frame"))?;
             let kind = Kind::from_byte(record.kind).ok_or_else(|| self.corruption("a known kind in a whole frame"))?;
-            let end = at + VALUE_HEADER_BYTES + record.value_len as usize;
-            visit(Replayed {
-                tag: Tag::new(SeqNo(header.first_seqno.0 + i), kind),
-                key: record.key,
-                value: &self.values[at + VALUE_HEADER_BYTES..end],
-                address: ValueAddress { log_id: self.log_id, offset: values_at + at as u64, len: record.value_len },
-            })?;
-            at = end;
+            let (tag, key, len) = (Tag::new(SeqNo(header.first_seqno.0 + i), kind), record.key, record.value_len);
+            if let Some(offset) = record.slot {
+                visit(Replayed { tag, key, value: &[], address: ValueAddress { log_id: HOT_LOG, offset, len } })?;
+                continue;
+            }
+            let address = ValueAddress { log_id: self.log_id, offset: values_at + at as u64, len };
+            let value_at = at + VALUE_HEADER_BYTES;
+            at = value_at + len as usize;
+            visit(Replayed { tag, key, value: &self.values[value_at..at], address })?;
         }
         self.position += header.frame_bytes();
         self.synced_through = self.synced_through.max(header.synced_through);
@@ -233,6 +235,9 @@ impl Replay {
         let mut headers = ValueHeaders::default();
         for _ in 0..header.entries {
             let Some(record) = key_record(&mut reader) else { return false };
+            if record.slot.is_some() {
+                continue;
+            }
             let framed = values.take(VALUE_HEADER_BYTES + record.value_len as usize);
             let Some(framed) = framed.filter(|framed| check_value(framed, record.value_len).is_some()) else {
                 return false;

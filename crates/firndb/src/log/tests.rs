@@ -51,10 +51,10 @@ fn append_to(buffer: &Arc<Buffer>, log: &mut LogWriter, seed: &mut Seed, groups:
             tickets.push(buffer.reserve(entries, bytes, first).unwrap());
             issued.extend(batch);
         }
-        let mut offset = log.append(&tickets, SeqNo(first), synced, true).unwrap().values_at();
+        let mut mark = log.append(&tickets, SeqNo(first), synced, true).unwrap();
         for ticket in tickets {
             let count = ticket.count;
-            offset = ticket.note_log_offsets(offset);
+            ticket.note_addresses(|len| mark.next(len));
             ticket.link(SeqNo(first));
             first += count;
         }

@@ -9,19 +9,24 @@
 //!
 //! A crash leaves any number of whole frames and one that is cut; replay tells a cut one by its checksums.
 
+use super::hot::{HotPlace, HotWriter};
 use super::layout::{
-    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, VALUE_HEADER_BYTES, file_header, put_key_record,
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, KeyRecord, VALUE_HEADER_BYTES, ValueAddress, file_header,
+    put_key_record,
 };
 use super::sealed::SealedLogs;
 use super::sink::{PmLogBuffer, Sink};
-use crate::buffer::Ticket;
+use crate::buffer::{LogEntry, Ticket};
 use crate::files::Files;
 use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
+use firn_base::key::Kind;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{File, OpenMode};
+use std::iter::Peekable;
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 /// Where a log ends, for the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,16 +37,30 @@ pub(crate) struct LogEnd {
     pub(crate) synced_through: u64,
 }
 
-/// Where a frame's values went.
-#[derive(Debug, Clone, Copy)]
+/// Where a frame's values went, entry by entry.
+#[derive(Debug)]
 pub(crate) struct LogMark {
-    values_at: u64,
+    log_id: u64,
+    /// Where the header of the next value in the log begins: they lie one behind the other.
+    next_at: u64,
+    entry: u32,
+    hot: Peekable<IntoIter<HotPlace>>,
 }
 
 impl LogMark {
-    /// Where the header of the first value begins; the others follow it one behind the other.
-    pub(crate) fn values_at(self) -> u64 {
-        self.values_at
+    fn new(log_id: u64, values_at: u64, hot: Vec<HotPlace>) -> LogMark {
+        LogMark { log_id, next_at: values_at, entry: 0, hot: hot.into_iter().peekable() }
+    }
+
+    /// Where the value of the next entry is, which has `len` bytes.
+    pub(crate) fn next(&mut self, len: u32) -> ValueAddress {
+        let (log_id, entry, offset) = (self.log_id, self.entry, self.next_at);
+        self.entry += 1;
+        if let Some(place) = self.hot.next_if(|place| place.entry == entry) {
+            return place.address(len);
+        }
+        self.next_at += VALUE_HEADER_BYTES as u64 + u64::from(len);
+        ValueAddress { log_id, offset, len }
     }
 }
 
@@ -51,6 +70,7 @@ pub(crate) struct LogWriter {
     counters: Arc<IoCounters>,
     log_id: u64,
     sink: Sink,
+    hot: Option<HotWriter>,
     position: u64,
     synced_through: u64,
     sealed: Arc<SealedLogs>,
@@ -68,11 +88,12 @@ pub(super) struct Place {
     pub(super) named: bool,
 }
 
-/// Makes `head` the header and key section of a frame with the entries of `group`; `each_value` is given what follows
-/// it, in order.
+/// Makes `head` the header and key section of a frame with the entries of `group`, of which those in `hot` have their
+/// values in the hot buffer; `each_value` is given what follows it, in order.
 pub(super) fn encode_head<'a>(
     head: &mut Vec<u8>,
     group: &'a [Ticket],
+    hot: &[HotPlace],
     place: &Place,
     mut each_value: impl FnMut(&'a [u8]),
 ) -> Result<FrameHeader> {
@@ -81,12 +102,22 @@ pub(super) fn encode_head<'a>(
     let mut entries = 0;
     let mut value_bytes = 0;
     let mut headers = ValueHeaders::default();
-    for entry in group.iter().flat_map(Ticket::entries) {
-        put_key_record(head, entry.kind, entry.key, entry.framed_value.len() - VALUE_HEADER_BYTES);
-        value_bytes += entry.framed_value.len() as u64;
-        headers.add(&entry.framed_value[..VALUE_HEADER_BYTES]);
+    let mut hot = hot.iter().peekable();
+    for LogEntry { kind, key, framed_value } in group.iter().flat_map(Ticket::entries) {
+        let value_len = (framed_value.len() - VALUE_HEADER_BYTES) as u32;
+        match hot.next_if(|place| place.entry == entries) {
+            Some(place) => {
+                let slot = Some(place.address(value_len).offset);
+                put_key_record(head, &KeyRecord { kind: Kind::Pointer as u8, key, value_len, slot });
+            }
+            None => {
+                put_key_record(head, &KeyRecord { kind, key, value_len, slot: None });
+                value_bytes += framed_value.len() as u64;
+                headers.add(&framed_value[..VALUE_HEADER_BYTES]);
+                each_value(framed_value);
+            }
+        }
         entries += 1;
-        each_value(entry.framed_value);
     }
     let key_bytes = head.len() - FRAME_HEADER_BYTES;
     let header = FrameHeader {
@@ -119,6 +150,7 @@ impl LogWriter {
             files,
             counters,
             log_id,
+            hot: None,
             position: FILE_HEADER_BYTES as u64,
             synced_through: 0,
             sealed,
@@ -138,6 +170,22 @@ impl LogWriter {
     pub(crate) fn go_through(&mut self, buffer: PmLogBuffer) -> Result<()> {
         debug_assert_eq!(self.position, FILE_HEADER_BYTES as u64);
         self.sink.go_through(buffer, self.position)
+    }
+
+    /// From here on values of hot keys go through `hot`. REQUIRES: what is appended is durable at once.
+    pub(crate) fn go_through_hot(&mut self, hot: HotWriter) {
+        debug_assert!(self.durable_at_write());
+        self.hot = Some(hot);
+    }
+
+    /// Whether slots of the hot buffer wait for [`LogWriter::let_go`].
+    pub(crate) fn has_superseded(&self) -> bool {
+        self.hot.as_ref().is_some_and(HotWriter::has_superseded)
+    }
+
+    /// As [`HotWriter::let_go`].
+    pub(crate) fn let_go(&mut self, snapshots: &[SeqNo]) {
+        self.hot.iter_mut().for_each(|hot| hot.let_go(snapshots));
     }
 
     /// Whether what is appended is durable at once, whatever was asked for: the log goes through persistent memory.
@@ -160,7 +208,7 @@ impl LogWriter {
         let mark = if group.iter().any(|ticket| ticket.count > 0) {
             self.write_frame(group, first_seqno, named)?
         } else {
-            LogMark { values_at: self.position }
+            LogMark::new(self.log_id, self.position, Vec::new())
         };
         if power {
             self.sync()?;
@@ -176,18 +224,28 @@ impl LogWriter {
             synced_through: self.synced_through,
             named,
         };
+        let hot = match &mut self.hot {
+            Some(hot) => hot.place(self.log_id, group, first_seqno)?,
+            None => &[],
+        };
         let entries: usize = group.iter().map(|ticket| ticket.count as usize).sum();
         let mut parts: Vec<&[u8]> = Vec::with_capacity(1 + entries);
         parts.push(&[]);
-        let header = encode_head(&mut self.head, group, &place, |value| parts.push(value))?;
-        parts[0] = &self.head;
-        self.sink.write(self.position, &parts)?;
+        let written = match encode_head(&mut self.head, group, hot, &place, |value| parts.push(value)) {
+            Ok(header) => {
+                parts[0] = &self.head;
+                self.sink.write(self.position, &parts).map(|()| header)
+            }
+            Err(error) => Err(error),
+        };
+        let header = written.inspect_err(|_| self.hot.iter_mut().for_each(|hot| hot.give_up(self.log_id)))?;
+        let hot = self.hot.as_mut().map(|hot| hot.wrote(self.log_id, group, first_seqno));
         let values_at = self.position + self.head.len() as u64;
         self.position += header.frame_bytes();
         if self.sink.durable_at_write() {
             self.synced_through = self.position;
         }
-        Ok(LogMark { values_at })
+        Ok(LogMark::new(self.log_id, values_at, hot.unwrap_or_default()))
     }
 
     /// Makes all that was appended durable, in this log and those before it.
@@ -222,6 +280,7 @@ impl LogWriter {
         if end.synced_through < end.end {
             self.sealed.add(end.log_id, old_file);
         }
+        self.hot.iter_mut().for_each(HotWriter::rotate);
         self.log_id = log_id;
         self.position = FILE_HEADER_BYTES as u64;
         self.synced_through = 0;

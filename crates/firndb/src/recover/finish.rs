@@ -7,7 +7,7 @@ use crate::commit::Commit;
 use crate::db::{Counts, Db, Inner, Logs, Readers, emit};
 use crate::event::Event;
 use crate::files::{self, FileName};
-use crate::log::{LogWriter, PmLogBuffer, SealedLogs};
+use crate::log::{HotWriter, LogWriter, PmLogBuffer, SealedLogs};
 use crate::manifest::{Edit, ManifestWriter, PmPairing};
 use crate::pace::Pace;
 use crate::rows;
@@ -42,6 +42,7 @@ impl Recovery {
             // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's
             // end.
             pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer))?;
+            self.begin_hot(&mut log, kept.unwrap_or(log_id));
             self.sweep(&manifest);
             self.write_options();
             ((Some((log, pm))), log_name, manifest)
@@ -76,12 +77,22 @@ impl Recovery {
         Ok(self.assemble(lock, commit, manifest, part, logs))
     }
 
+    /// Lets go of what no log from `floor` on needs of the hot buffer, and has `log` put values there.
+    fn begin_hot(&self, log: &mut LogWriter, floor: u64) {
+        let Some(hot) = self.trees.as_ref().and_then(|trees| trees.values.hot()) else { return };
+        hot.let_go_below(floor);
+        if log.durable_at_write() && rows::LAB_HOT.is_on() && rows::LAB_ADDRESSES.is_on() {
+            log.go_through_hot(HotWriter::new(hot.clone(), self.options.tuning.lab.hot_writes));
+        }
+    }
+
     /// The log's buffer in the pool, and what to call the log in stats.
     fn pm_log_buffer(&self) -> Result<(Option<PmLogBuffer>, String)> {
-        let Some(pool) = self.pm.as_ref().filter(|_| rows::LAB_LOG_BUFFER.is_on()) else {
+        let half_bytes = self.options.limits.pm_log_buffer_bytes;
+        let Some(pool) = self.pm.as_ref().filter(|_| rows::LAB_LOG_BUFFER.is_on() && half_bytes > 0) else {
             return Ok((None, "file".to_owned()));
         };
-        let buffer = PmLogBuffer::open(pool, self.files.uuid, self.options.limits.pm_log_buffer_bytes)?;
+        let buffer = PmLogBuffer::open(pool, self.files.uuid, half_bytes)?;
         let name = pool.backend_name();
         let log_name = match buffer {
             Some(_) => format!("pm buffer ({name})"),
@@ -110,9 +121,10 @@ impl Recovery {
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             last_seqno: Some(self.last_seqno),
             // A tree that is rebuilt needs the logs from its floor on.
-            log_floor: (!is_rebuilt).then_some(kept.unwrap_or(log_id)),
+            log_floor: (!is_rebuilt).then_some(kept.unwrap_or(log_id)).or(self.rebuilt.spilled.map(|(_, log)| log)),
+            evicted_through: self.rebuilt.spilled.map(|(through, _)| through),
             logs_added: vec![log_id],
-            logs_sealed: std::mem::take(&mut self.settled),
+            logs_sealed: std::mem::take(&mut self.rebuilt.settled),
             add: std::mem::take(&mut self.recovered).into_iter().map(|table| (0, table)).collect(),
             pm: Some(pm),
             ..Edit::default()

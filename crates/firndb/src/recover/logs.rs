@@ -3,13 +3,14 @@
 use super::Recovery;
 use crate::buffer::{Buffer, Entry};
 use crate::files::{self, FileName};
-use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed};
+use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
 use crate::manifest::LogState;
 use crate::mill::{Below, Output, write_tables};
 use crate::run_iter::{Entries, MergeIter, RunIter};
 use crate::state::Part;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
+use firn_base::key::Kind;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::OpenMode;
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ impl Recovery {
             if self.trees.is_some() {
                 // Pointers name a buffer's log.
                 self.end_buffer()?;
-                self.replaying = log_id;
+                self.replaying.log_id = log_id;
             }
             if let Some(torn) = torn {
                 while replay.next(|_| Ok(()))? {}
@@ -43,6 +44,7 @@ impl Recovery {
                 continue;
             }
             while replay.next(|entry| self.replay_entry(&entry))? {}
+            self.check_superseded(log_id)?;
             let End { at, torn: is_torn } = replay.end(sealed.map_or(0, |end| end.synced_through))?;
             self.settle_log(log_id, &replay, at)?;
             let cut =
@@ -104,21 +106,62 @@ impl Recovery {
     }
 
     fn replay_entry(&mut self, replayed: &Replayed<'_>) -> Result<()> {
-        debug_assert!(replayed.address.len as usize == replayed.value.len());
-        let seqno = replayed.tag.seqno();
+        let (seqno, key) = (replayed.tag.seqno(), replayed.key);
         let Some(kind) = replayed.tag.kind() else { return Ok(()) };
-        if self.version.is_evicted(replayed.key, seqno) {
+        if !self.replaying.superseded.is_empty() {
+            self.replaying.superseded.remove(key);
+        }
+        if self.version.is_evicted(key, seqno) {
             self.last_seqno = self.last_seqno.max(seqno);
             return Ok(());
         }
-        let entry = Entry { kind, key: replayed.key, value: replayed.value };
+        if kind != Kind::Pointer {
+            return self.keep_entry(Entry { kind, key, value: replayed.value }, seqno, replayed.address);
+        }
+        match self.replay_hot(replayed.address, seqno)? {
+            Some(value) => self.keep_entry(Entry { kind: Kind::Put, key, value: &value }, seqno, replayed.address),
+            None => {
+                self.replaying.superseded.insert(key.into(), seqno);
+                self.last_seqno = self.last_seqno.max(seqno);
+                Ok(())
+            }
+        }
+    }
+
+    /// Entry `seqno`'s value in the hot buffer; `None` if its slot was used again.
+    fn replay_hot(&self, at: ValueAddress, seqno: SeqNo) -> Result<Option<Vec<u8>>> {
+        let trees = self.trees.as_ref().ok_or_else(|| {
+            let message = "the log has values in a pool's hot buffer: open the database as the profile that wrote it";
+            Error::new(ErrorKind::Incompatible, message)
+        })?;
+        let hot = trees.values.hot_named()?;
+        let value = hot.replayed(at, seqno)?;
+        if value.is_some() {
+            hot.hold(self.replaying.log_id, at, seqno)?;
+        }
+        Ok(value)
+    }
+
+    /// Whoever lost a slot in the hot buffer must have been superseded in the same log, which was replayed.
+    fn check_superseded(&mut self, log_id: u64) -> Result<()> {
+        match self.replaying.superseded.drain().next() {
+            None => Ok(()),
+            Some((_, seqno)) => {
+                let expected =
+                    format!("the value of entry {} in the hot buffer, or a newer version of its key", seqno.0);
+                Err(Error::corruption(self.files.log(log_id).display(), 0, expected))
+            }
+        }
+    }
+
+    fn keep_entry(&mut self, entry: Entry<'_>, seqno: SeqNo, address: ValueAddress) -> Result<()> {
         let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
         loop {
             let capacity = self.budget.write_buffer_bytes.max(bytes);
-            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, self.replaying)));
+            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, self.replaying.log_id)));
             if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
                 if self.trees.is_some() {
-                    ticket.note_log_offsets(replayed.address.offset);
+                    ticket.note_addresses(|_| address);
                 }
                 ticket.link(seqno);
                 self.last_seqno = self.last_seqno.max(seqno);

@@ -2,7 +2,7 @@
 
 use super::Recovery;
 use crate::buffer::Buffer;
-use crate::log::{LogEnd, Replay, ValueLogs};
+use crate::log::{HotSlots, LogEnd, Replay, ValueLogs};
 use crate::options::Profile;
 use crate::run_iter::{Loaded, RunIter};
 use crate::sites;
@@ -22,15 +22,19 @@ impl Recovery {
         let Some((pool, tree_bytes)) = self.tree_pool()? else { return Ok(()) };
         let cache = self.tables.context().cache.clone();
         let direct = self.options.direct_io;
-        let values = Arc::new(ValueLogs::new(self.files.clone(), self.counters.clone(), cache, direct));
+        let values = ValueLogs::new(self.files.clone(), self.counters.clone(), cache, direct);
+        let values = Arc::new(values.with_hot(self.open_hot(&pool)?.map(Arc::new)));
         let leaf_bytes = self.options.tuning.lab.leaf_bytes;
         let version = self.version.clone();
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
         let is_evicted = |bound: &[u8]| version.leaf_is_evicted(immutable, bound);
-        let mut last = self.last_seqno;
+        let (mut last, mut counted) = (self.last_seqno, Ok(()));
         let mut count = |entry: &firn_table::pm_btree::Entry<'_>, _| {
-            last = last.max(entry.tag.seqno());
-            entry.address.into_iter().for_each(|at| values.add(at));
+            let seqno = entry.tag.seqno();
+            last = last.max(seqno);
+            if let (Some(at), Ok(())) = (entry.address, &counted) {
+                counted = values.add_recovered(at, seqno);
+            }
         };
         let seen = Seen { evicted: &is_evicted, entry: &mut count, damage: &mut Err };
         let recovered = match TreeStore::recover(pool.clone(), leaf_bytes, seen)? {
@@ -41,32 +45,36 @@ impl Recovery {
                 Recovered { store, mutable: View::default(), immutable: None, swept: 0 }
             }
         };
+        counted?;
         self.last_seqno = last;
         let Recovered { store, mutable, mut immutable, .. } = recovered;
         if !self.read_only && immutable.as_ref().is_some_and(|view| view.leaves() == 0) {
             store.end_immutable()?;
             immutable = None;
         }
-        if !store.is_durable() {
-            values.rebuild_from(self.version.log_floor);
-        }
         self.check_value_logs(&values)?;
         let (store, mutable, immutable) = (Arc::new(store), Arc::new(mutable), immutable.map(Arc::new));
         let side = Arc::default();
         let (flushed_through, complete_through, counters) = (SeqNo(0), SeqNo(0), Arc::default());
         let leaves = immutable.as_ref().map_or(0, |view| view.leaves());
-        self.trees = Some(Trees {
-            store,
-            values,
-            mutable,
-            immutable,
-            leaves,
-            side,
-            flushed_through,
-            complete_through,
-            counters,
-        });
+        let trees =
+            Trees { store, values, mutable, immutable, leaves, side, flushed_through, complete_through, counters };
+        if trees.need_logs() {
+            trees.values.rebuild_from(self.version.log_floor);
+        }
+        self.trees = Some(trees);
         Ok(())
+    }
+
+    /// The hot buffer in `pool`, where the trees lie.
+    fn open_hot(&self, pool: &Arc<Pool>) -> Result<Option<HotSlots>> {
+        if pool.durable_at() != DurableAt::Fence {
+            return Ok(None);
+        }
+        let lab = &self.options.tuning.lab;
+        let log_buffer_bytes = 2 * self.options.limits.pm_log_buffer_bytes as u64;
+        let bytes = lab.hot_bytes_in(pool.size_bytes(), log_buffer_bytes);
+        HotSlots::open(pool, bytes, lab.hot_bytes.is_some(), self.read_only)
     }
 
     /// Where the trees lie or are to be made, and bytes for their leaves; `None` if they would be rebuilt and must not.
@@ -117,7 +125,7 @@ impl Recovery {
     pub(super) fn settle_log(&mut self, log_id: u64, replay: &Replay, end: u64) -> Result<()> {
         let Some(trees) = self.trees.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
         trees.values.end(log_id, end, self.last_seqno);
-        self.settled.push(LogEnd { log_id, end, synced_through: end });
+        self.rebuilt.settled.push(LogEnd { log_id, end, synced_through: end });
         let file = self.files.fs.open(&self.files.log(log_id), OpenMode::Append)?;
         for (at, bytes) in replay.overlay() {
             let len = end.saturating_sub(*at).min(bytes.len() as u64) as usize;
@@ -130,7 +138,7 @@ impl Recovery {
 
     /// Whether trees were rebuilt from logs.
     pub(super) fn is_rebuilt(&self) -> bool {
-        !self.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
+        !self.rebuilt.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
     }
 
     /// Writes what was rebuilt out as tables of level 0, and begins with empty trees.
@@ -144,13 +152,14 @@ impl Recovery {
         let kept = self.kept.drain(..).map(|buffer| RunIter::Buffer(buffer.iter()));
         let children = TierIter::all(&trees).map(|iter| RunIter::Tier(Box::new(iter))).chain(kept).collect();
         self.write_recovered(Loaded::at_first(children)?)?;
-        self.settled.clear();
+        self.rebuilt.settled.clear();
         drop(trees);
         self.open_trees()
     }
 
-    /// Puts a replayed buffer into the mutable tree; if there is no room, keeps it with all that follow: they are
-    /// flushed once something was evicted. No snapshot has outlived the process before.
+    /// Puts a replayed buffer into the mutable tree. If there is no room, trees that are rebuilt are written out as
+    /// tables, with the buffer; others keep the buffer with all that follow, which are no more than were not flushed:
+    /// they are once something was evicted. No snapshot has outlived the process before.
     pub(super) fn insert_replayed(&mut self, buffer: Arc<Buffer>) -> Result<()> {
         let Some(trees) = &mut self.trees else { return Ok(()) };
         if self.kept.is_empty() {
@@ -159,8 +168,14 @@ impl Recovery {
                 inserted => return inserted,
             }
         }
+        let is_rebuilt = !trees.store.is_durable();
         buffer.freeze(self.last_seqno);
         self.kept.push(buffer);
+        if is_rebuilt && !self.read_only {
+            // The next open needs nothing in front of this.
+            self.rebuilt.spilled = Some((self.last_seqno, self.replaying.log_id));
+            self.trees_into_tables()?;
+        }
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::Repair;
 use super::pool::{self, Age};
 use crate::buffer::{Buffer, Entry};
-use crate::log::{LogSource, PmLogBuffer, Replay, ValueAddress, ValueLogs};
+use crate::log::{HotSlots, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs};
 use crate::mill::{Below, Output, write_tables};
 use crate::run_iter::{MergeIter, RunIter};
 use firn_base::count::Cause;
@@ -11,7 +11,8 @@ use firn_base::exec::block_on;
 use firn_base::key::Kind;
 use firn_base::{ErrorKind, Result, SeqNo, Tag};
 use firn_fs::OpenMode;
-use firn_table::pm_btree::{Seen, TreeIter, TreeStore, View};
+use firn_table::pm_btree::{HOT_LOG, Seen, TreeIter, TreeStore, View};
+use firn_table::sst::{Got, hash};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ impl Repair {
             Ok(())
         };
         let seen = Seen { evicted: &is_evicted, entry: &mut |_, _| {}, damage: &mut damage };
+        self.hot = HotSlots::open(&pool, 0, false, true)?.map(Arc::new);
         let recovered = TreeStore::recover(pool, self.options.tuning.lab.leaf_bytes, seen);
         self.known = known;
         self.report.leaves_lost = leaves_lost;
@@ -57,7 +59,8 @@ impl Repair {
         };
         let Some(recovered) = recovered else { return Ok(()) };
         let counters = self.context.counters.clone();
-        let values = ValueLogs::new(self.files.clone(), counters, self.context.cache.clone(), self.options.direct_io);
+        let values = ValueLogs::new(self.files.clone(), counters, self.context.cache.clone(), self.options.direct_io)
+            .with_hot(self.hot.clone());
         let store = Arc::new(recovered.store);
         for view in recovered.immutable.into_iter().chain([recovered.mutable]) {
             self.copy_tree(TreeIter::new(store.clone(), View::clone(&view)), &values)?;
@@ -79,7 +82,7 @@ impl Repair {
                 iter.next()?;
             }
             let places: Vec<Option<ValueAddress>> = batch.iter().map(|(.., address)| *address).collect();
-            logs.extend(places.iter().flatten().map(|at| at.log_id));
+            logs.extend(places.iter().flatten().map(|at| at.log_id).filter(|&id| id != HOT_LOG));
             let mut read = vec![Vec::new(); batch.len()];
             let is_whole = values.for_each(&places, |i, value| read[i] = value.to_vec()).is_ok();
             for ((key, tag, address), mut value) in batch.into_iter().zip(read) {
@@ -88,7 +91,9 @@ impl Repair {
                     value = match values.get(at) {
                         Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
                             self.report.values_lost += 1;
-                            self.replaced.insert(at.log_id, false);
+                            if at.log_id != HOT_LOG {
+                                self.replaced.insert(at.log_id, false);
+                            }
                             continue;
                         }
                         found => found?.to_vec(),
@@ -117,7 +122,42 @@ impl Repair {
             }
             *self.replaced.entry(log_id).or_insert(true) &= whole;
         }
-        self.end_buffer()
+        self.end_buffer()?;
+        self.count_lost_slots()
+    }
+
+    /// Of the entries whose slots in the hot buffer have other values now, those are lost of which nothing newer came
+    /// back.
+    fn count_lost_slots(&mut self) -> Result<()> {
+        for (key, seqno) in std::mem::take(&mut self.superseded) {
+            let hash = hash(&key);
+            let mut has_newer = false;
+            for table in &self.inputs {
+                has_newer |= matches!(table.get(&key, hash, SeqNo::MAX)?, Got::Found(tag, _) if tag.seqno() > seqno);
+            }
+            self.report.values_lost += u64::from(!has_newer);
+        }
+        Ok(())
+    }
+
+    /// Keeps an entry of a log, if its value is to be had.
+    fn keep_logged(&mut self, replayed: &Replayed<'_>) -> Result<()> {
+        let (Some(kind), seqno, key) = (replayed.tag.kind(), replayed.tag.seqno(), replayed.key) else { return Ok(()) };
+        if self.known.as_ref().is_some_and(|known| known.is_evicted(key, seqno)) {
+            return Ok(());
+        }
+        self.report.log_entries += 1;
+        if kind != Kind::Pointer {
+            return self.keep(Entry { kind, key, value: replayed.value }, seqno);
+        }
+        match self.hot.as_ref().and_then(|hot| hot.replayed(replayed.address, seqno).ok().flatten()) {
+            Some(value) => self.keep(Entry { kind: Kind::Put, key, value: &value }, seqno),
+            None => {
+                let newest = self.superseded.entry(key.into()).or_default();
+                *newest = seqno.max(*newest);
+                Ok(())
+            }
+        }
     }
 
     /// Whether the log is whole; `None` if it is not there.
@@ -142,13 +182,8 @@ impl Repair {
         loop {
             let mut full = Ok(());
             let next = replay.next(|replayed| {
-                let (Some(kind), seqno) = (replayed.tag.kind(), replayed.tag.seqno()) else { return Ok(()) };
-                if self.known.as_ref().is_some_and(|known| known.is_evicted(replayed.key, seqno)) {
-                    return Ok(());
-                }
                 if full.is_ok() {
-                    full = self.keep(Entry { kind, key: replayed.key, value: replayed.value }, seqno);
-                    self.report.log_entries += 1;
+                    full = self.keep_logged(&replayed);
                 }
                 Ok(())
             });

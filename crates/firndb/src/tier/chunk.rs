@@ -48,7 +48,7 @@ impl Chunk {
         })?;
         if is_by_log {
             trees.counters.leaves_looked_into.add(leaves.len() as u64);
-            leaves.sort_by_key(|leaf| leaf.oldest_log);
+            leaves.sort_by_key(|leaf| leaf.oldest_log.unwrap_or(u64::MAX));
         }
         let (mut entries, mut bytes, entries_max) = (0, 0, self.by_log.unwrap_or(u64::MAX));
         let chosen = leaves.into_iter().take_while(|leaf| {
@@ -86,26 +86,28 @@ impl Trees {
         (self.store.usage().share() - share) / (FLUSH_SHARE_MAX - share)
     }
 
-    /// Whether cursors read so many values from logs that moving those to level 1, where neighbours lie together, would
-    /// have cost no more: a read each.
-    fn is_scanned(&self) -> bool {
-        let entries = self.mutable.entries() + self.immutable.as_ref().map_or(0, |view| view.entries());
-        self.values.asked() > entries.max(ASKED_MIN)
+    /// Whether cursors read so many values from logs that moving a chunk of `entries_max` to level 1, where neighbours
+    /// lie together, would have cost no more.
+    fn is_scanned(&self, entries_max: impl Fn() -> u64) -> bool {
+        let entries = || self.mutable.entries() + self.immutable.as_ref().map_or(0, |view| view.entries());
+        let asked = self.values.asked();
+        asked > ASKED_MIN && asked > entries().min(entries_max())
     }
 
     /// What is to be evicted next, if more than `share` of the memory is used, logs hold more than `log_bytes_max`, or
     /// cursors read much from logs: values of about `bytes`.
     pub(crate) fn chunk_if_due(&self, share: f64, log_bytes_max: u64, bytes: u64) -> Option<Chunk> {
         let logs_are_full = rows::LAB_LOGS.is_on() && self.values.held_bytes() > log_bytes_max;
-        if self.store.usage().share() < share && !logs_are_full && !self.is_scanned() {
-            return None;
-        }
-        let rotates = self.immutable.is_none();
-        let view = self.immutable.as_ref().unwrap_or(&self.mutable);
-        let entries_max = match rows::LAB_CHUNKS.is_on() {
+        let entries_max = || match rows::LAB_CHUNKS.is_on() {
             true => (bytes / (self.values.mean_bytes() + ENTRY_BYTES)).max(1),
             false => u64::MAX,
         };
+        if self.store.usage().share() < share && !logs_are_full && !self.is_scanned(entries_max) {
+            return None;
+        }
+        let entries_max = entries_max();
+        let rotates = self.immutable.is_none();
+        let view = self.immutable.as_ref().unwrap_or(&self.mutable);
         let by_log = !rotates && view.leaves() * BY_LOG_FROM <= self.leaves && rows::LAB_BY_LOG.is_on();
         let bytes_max = if rows::LAB_CHUNKS.is_on() { 2 * bytes } else { u64::MAX };
         let (from, to) = view.first_leaves(if by_log { u64::MAX } else { entries_max })?;

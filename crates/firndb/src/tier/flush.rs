@@ -161,7 +161,8 @@ impl Inner {
         let pointers = || entries.iter().filter_map(|entry| entry.address);
         // Before any state has them.
         pointers().for_each(|at| trees.values.add(at));
-        older.iter().filter_map(|version| version.address).for_each(|at| trees.values.add(at));
+        // One whose slot in the hot buffer was let go of is seen by no snapshot.
+        older.retain(|version| version.address.is_none_or(|at| trees.values.add_if_there(at, version.tag.seqno())));
         let counted = older.len();
         let mut again = Vec::new();
         let inserted = trees.store.insert(trees.store.trees().mutable, &trees.mutable, &entries, &mut |loser| {
@@ -234,7 +235,7 @@ impl Inner {
         }
         let edit = Edit {
             // A tree that is rebuilt needs its logs.
-            log_floor: trees.store.is_durable().then_some(floor),
+            log_floor: (!trees.need_logs()).then_some(floor),
             last_seqno: buffer.frozen_at(),
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             ..Edit::default()
@@ -252,6 +253,7 @@ impl Inner {
         drop(changing);
         drop(manifest);
         self.logs.sealed.raise_floor(floor);
+        trees.values.hot().iter().for_each(|hot| hot.let_go_below(floor));
         let unused = trees.values.take_unused(floor);
         self.bury(unused.into_iter().map(Dead::Log).chain([Dead::Buffer(buffer.clone())]));
         Ok(())

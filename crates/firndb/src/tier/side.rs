@@ -1,6 +1,7 @@
 //! Versions that were replaced in a tree while a snapshot sees them. Snapshots die with the process, so DRAM serves.
 
 use crate::rows;
+use crate::snapshot::is_seen;
 use firn_base::{SeqNo, Tag};
 use firn_table::pm_btree::ValueAddress;
 
@@ -16,9 +17,8 @@ pub(crate) struct Version {
 
 impl Version {
     /// Whether one of `snapshots`, ascending, sees it.
-    pub(crate) fn is_seen(&self, snapshots: &[SeqNo]) -> bool {
-        let at = snapshots.partition_point(|&snapshot| snapshot < self.tag.seqno());
-        snapshots.get(at).is_some_and(|&snapshot| snapshot < self.until)
+    fn is_seen(&self, snapshots: &[SeqNo]) -> bool {
+        is_seen(snapshots, self.tag.seqno(), self.until)
     }
 }
 

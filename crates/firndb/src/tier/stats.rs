@@ -1,6 +1,7 @@
 //! What is known of level 0, and which layer answers gets.
 
 use super::view::Trees;
+use crate::log::HotStats;
 use firn_base::count::Counter;
 use serde::Serialize;
 
@@ -11,6 +12,7 @@ pub(crate) struct TierCounters {
     pub(super) mutable: Counter,
     pub(super) side: Counter,
     pub(super) immutable: Counter,
+    pub(super) hot: Counter,
     pub(crate) levels: Counter,
     pub(super) chunks: Counter,
     pub(super) chunks_by_log: Counter,
@@ -33,7 +35,8 @@ pub struct TierStats {
     pub leaf_bytes: u64,
     /// Bytes of DRAM for inner nodes.
     pub index_bytes: usize,
-    /// Gets that found their key, by the layer that had it.
+    /// Gets that found their key, by the layer that had it: those that trees and side table found count for the hot
+    /// buffer if the value was there.
     pub hits: Vec<(&'static str, u64)>,
     /// Chunks moved to level 1.
     pub chunks: u64,
@@ -49,6 +52,9 @@ pub struct TierStats {
     pub log_live_bytes: u64,
     /// Bytes of the logs that they lie in.
     pub log_file_bytes: u64,
+    /// Values of hot keys in persistent memory; `None` without a pool that is durable at the fence, or with one that
+    /// had no room.
+    pub hot: Option<HotStats>,
 }
 
 impl Trees {
@@ -69,6 +75,7 @@ impl Trees {
                 ("mutable_tree", counters.mutable.get()),
                 ("side_table", counters.side.get()),
                 ("immutable_tree", counters.immutable.get()),
+                ("hot_buffer", counters.hot.get()),
                 ("levels", counters.levels.get()),
             ],
             chunks: counters.chunks.get(),
@@ -78,6 +85,7 @@ impl Trees {
             log_entries: uses.iter().map(|used| used.entries).sum(),
             log_live_bytes: uses.iter().map(|used| used.bytes).sum(),
             log_file_bytes: uses.iter().map(|used| used.file_bytes).sum(),
+            hot: self.values.hot().map(|hot| hot.stats()),
         }
     }
 }

@@ -9,11 +9,13 @@ use super::iter::TierIter;
 use super::side::Side;
 use super::stats::TierCounters;
 use crate::log::{PendingValue, ValueLogs};
+use crate::rows;
 use crate::verify::VerifyReport;
+use firn_base::count::Counter;
 use firn_base::key::Kind;
 use firn_base::{Result, SeqNo, Tag};
 use firn_table::Value;
-use firn_table::pm_btree::{TreeStore, ValueAddress, View};
+use firn_table::pm_btree::{HOT_LOG, TreeStore, ValueAddress, View};
 use std::sync::Arc;
 
 /// The trees and what goes with them.
@@ -40,6 +42,11 @@ pub(crate) enum Begun {
 }
 
 impl Trees {
+    /// Whether a recovery makes them anew from the logs.
+    pub(crate) fn need_logs(&self) -> bool {
+        !self.store.is_durable() || !rows::LAB_RECOVERY.is_on()
+    }
+
     /// The newest entry of `key` that is not above `seqno`, as other runs have it.
     pub(crate) fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
         match self.find(key, seqno)? {
@@ -65,7 +72,7 @@ impl Trees {
     fn find(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Option<ValueAddress>)>> {
         let visible = |entry: &(Tag, Option<ValueAddress>)| entry.0.seqno() <= seqno;
         if let Some(found) = self.store.get(&self.mutable, key)?.filter(visible) {
-            self.counters.mutable.add(1);
+            self.count_hit(&found, &self.counters.mutable);
             return Ok(Some(found));
         }
         let beside = self.side.newest(key, seqno);
@@ -78,10 +85,13 @@ impl Trees {
             true => (beside, &self.counters.side),
             false => (below, &self.counters.immutable),
         };
-        if found.is_some() {
-            counter.add(1);
-        }
+        found.iter().for_each(|found| self.count_hit(found, counter));
         Ok(found)
+    }
+
+    fn count_hit(&self, found: &(Tag, Option<ValueAddress>), layer: &Counter) {
+        let is_hot = found.1.is_some_and(|at| at.log_id == HOT_LOG);
+        if is_hot { &self.counters.hot } else { layer }.add(1);
     }
 }
 
@@ -113,6 +123,7 @@ impl Trees {
             report.entries += checked.entries;
             report.bytes += checked.leaf_bytes;
         }
+        self.values.hot().map_or(Ok(()), |hot| hot.verify())?;
         for iter in TierIter::all(self) {
             let mut iter = iter;
             iter.first()?;

@@ -1,0 +1,325 @@
+//! The slots in the pool, and who needs each.
+//!
+//! Thread safety: `Send + Sync`. What a slot holds is read without a lock: who reads it needs it, so it stays.
+
+use crate::log::layout::{VALUE_HEADER_BYTES, ValueAddress, check_value};
+use crate::sites;
+use firn_base::coding::get_u64;
+use firn_base::count::Counter;
+use firn_base::sync::Mutex;
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_pm::{Extent, Fenced, Flushed, Owner, PmOffset, Pool, RootEntry};
+use firn_table::pm_btree::{HOT_LOG, Space};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Slots begin at multiples of this: a line.
+const UNIT_BYTES: u64 = 64;
+const SEQNO_BYTES: usize = 8;
+const HEADER_BYTES: usize = SEQNO_BYTES + VALUE_HEADER_BYTES;
+/// The one extent of its owner.
+const KIND: u16 = 0;
+/// A buffer that is smaller holds too little to be worth looking after.
+const BYTES_MIN: u64 = 4 << 10;
+
+/// The hot buffer.
+pub(crate) struct HotSlots {
+    pool: Arc<Pool>,
+    extent: Extent,
+    state: Mutex<State>,
+    written: Counter,
+    written_bytes: Counter,
+    pub(super) turned_away: Counter,
+}
+
+struct State {
+    space: Space,
+    /// By their first unit.
+    slots: HashMap<u32, Slot>,
+    /// Those that logs need, by log.
+    held: BTreeMap<u64, HashSet<u32>>,
+}
+
+/// A slot in use.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    seqno: SeqNo,
+    len: u32,
+    /// How many need it.
+    users: u32,
+    /// Whether its value is durable.
+    is_written: bool,
+}
+
+/// The hot buffer of profile `lab`.
+#[derive(Debug, Clone, Serialize)]
+pub struct HotStats {
+    /// Its size.
+    pub bytes: u64,
+    /// Of that, in use.
+    pub used_bytes: u64,
+    /// Values in it.
+    pub values: usize,
+    /// Values written to it since the open, instead of to the log.
+    pub written: u64,
+    /// Their bytes.
+    pub written_bytes: u64,
+    /// Values of hot keys that went to the log, as there was no room.
+    pub turned_away: u64,
+}
+
+/// Bytes of the slot of a value of `len`.
+fn slot_bytes(len: u32) -> usize {
+    (HEADER_BYTES + len as usize).next_multiple_of(UNIT_BYTES as usize)
+}
+
+fn units(len: u32) -> u32 {
+    (slot_bytes(len) as u64 / UNIT_BYTES) as u32
+}
+
+impl State {
+    fn use_once_more(&mut self, unit: u32, seqno: SeqNo, len: u32) -> bool {
+        match self.slots.get_mut(&unit) {
+            Some(slot) if (slot.seqno, slot.len) == (seqno, len) => slot.users += 1,
+            None if self.space.claim(unit, units(len)) => {
+                self.slots.insert(unit, Slot { seqno, len, users: 1, is_written: true });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn use_once_less(&mut self, unit: u32) {
+        let Some(slot) = self.slots.get_mut(&unit) else { return debug_assert!(false, "a free slot is let go of") };
+        slot.users -= 1;
+        if slot.users == 0 {
+            self.space.free(unit, units(slot.len));
+            self.slots.remove(&unit);
+        }
+    }
+}
+
+impl HotSlots {
+    /// The hot buffer that the root of `pool` names, or a new one of `bytes`; `None` if there is none and no room for
+    /// one that nobody asked for, or if that would be too small. What leaves and logs need is to be
+    /// [used](HotSlots::use_again) and [held](HotSlots::hold) before anything is written.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room for what was asked for, and what the commit met.
+    pub(crate) fn open(pool: &Arc<Pool>, bytes: u64, is_asked: bool, read_only: bool) -> Result<Option<HotSlots>> {
+        let extent = match pool.root().find(Owner::Hot, KIND).and_then(|entry| entry.extent) {
+            Some(extent) => extent,
+            None if read_only || bytes < BYTES_MIN => return Ok(None),
+            None => {
+                let extent = match pool.alloc(bytes, Owner::Hot) {
+                    Err(error) if error.kind() == ErrorKind::NoSpace && !is_asked => return Ok(None),
+                    Err(error) => return Err(error.context("the hot buffer; raise pm.size or lower lab.hot_bytes")),
+                    Ok(extent) => extent,
+                };
+                let entry = RootEntry { owner: Owner::Hot, kind: KIND, word: 0, extent: Some(extent) };
+                pool.commit_with(Fenced::nothing(), |root| {
+                    root.set(entry);
+                    Ok(())
+                })?;
+                extent
+            }
+        };
+        let units = u32::try_from(extent.len / UNIT_BYTES).unwrap_or(u32::MAX);
+        let state = State { space: Space::new(units), slots: HashMap::new(), held: BTreeMap::new() };
+        let (written, written_bytes, turned_away) = Default::default();
+        Ok(Some(HotSlots { pool: pool.clone(), extent, state: Mutex::new(state), written, written_bytes, turned_away }))
+    }
+
+    /// Bytes of it.
+    pub(super) fn bytes(&self) -> u64 {
+        self.extent.len
+    }
+
+    /// The share of it that is free: 0 to 1.
+    pub(super) fn free_share(&self) -> f64 {
+        let state = self.state.lock();
+        f64::from(state.space.free_units()) / f64::from(state.space.units().max(1))
+    }
+
+    fn wrong(&self, unit: u32, expected: &str) -> Error {
+        let at = self.extent.offset.get() + u64::from(unit) * UNIT_BYTES;
+        Error::corruption(format!("the hot buffer of the {} pool", self.pool.backend_name()), at, expected)
+    }
+
+    /// Where the slot at `unit` with a value of `len` bytes lies.
+    fn offset(&self, unit: u32, len: u32) -> Result<PmOffset> {
+        let at = u64::from(unit) * UNIT_BYTES;
+        let fits = at + slot_bytes(len) as u64 <= self.extent.len;
+        let offset = if fits { self.extent.at(at) } else { None };
+        offset.ok_or_else(|| self.wrong(unit, "a value inside the buffer"))
+    }
+
+    fn unit(&self, at: ValueAddress) -> Result<u32> {
+        let unit = u32::try_from(at.offset / UNIT_BYTES).ok().filter(|_| at.offset.is_multiple_of(UNIT_BYTES));
+        unit.ok_or_else(|| self.wrong(u32::MAX, "a slot at a multiple of 64 bytes"))
+    }
+
+    /// A slot for the value of `len` bytes of entry `seqno`, which log `log_id` needs; `None` if there is no room.
+    pub(super) fn reserve(&self, log_id: u64, seqno: SeqNo, len: u32) -> Option<u32> {
+        let mut state = self.state.lock();
+        let unit = state.space.alloc(units(len))?;
+        state.slots.insert(unit, Slot { seqno, len, users: 1, is_written: false });
+        state.held.entry(log_id).or_default().insert(unit);
+        Some(unit)
+    }
+
+    /// Copies entry `seqno`'s value, with its CRC and length in front, to the slot at `unit`. Durable after a fence.
+    pub(super) fn write(&self, unit: u32, seqno: SeqNo, framed: &[u8]) -> Result<Flushed> {
+        let len = (framed.len() - VALUE_HEADER_BYTES) as u32;
+        self.written.add(1);
+        self.written_bytes.add(u64::from(len));
+        // Whole lines, which go past the cache. The zeros tell that nobody else has a part of the last one.
+        let zeros = &[0; UNIT_BYTES as usize][..slot_bytes(len) - SEQNO_BYTES - framed.len()];
+        self.pool.copy_all_nt(self.offset(unit, len)?, &[&seqno.0.to_le_bytes(), framed, zeros])
+    }
+
+    /// DURABLE AFTER: what was written to the slots at `units`.
+    pub(super) fn fence(&self, written: Vec<Flushed>, units: impl Iterator<Item = u32>) {
+        let _durable = self.pool.fence(&sites::HOT_VALUE_FENCE, written);
+        let mut state = self.state.lock();
+        for unit in units {
+            state.slots.entry(unit).and_modify(|slot| slot.is_written = true);
+        }
+    }
+
+    /// The value of `len` bytes in the slot at `unit`, and whose it is; `None` if the slot has no such value.
+    fn read_slot(&self, unit: u32, len: u32) -> Result<Option<(SeqNo, Vec<u8>)>> {
+        let offset = self.offset(unit, len)?;
+        let mut bytes = vec![0; slot_bytes(len)];
+        self.pool.read(offset, &mut bytes)?;
+        let seqno = SeqNo(get_u64(&bytes, 0).unwrap_or(0));
+        let (slot, zeros) = bytes.split_at(HEADER_BYTES + len as usize);
+        if check_value(&slot[SEQNO_BYTES..], len).is_none() || zeros.iter().any(|&byte| byte != 0) {
+            return Ok(None);
+        }
+        bytes.truncate(HEADER_BYTES + len as usize);
+        bytes.drain(..HEADER_BYTES);
+        Ok(Some((seqno, bytes)))
+    }
+
+    /// The value at `at`, which the reader needs.
+    ///
+    /// # Errors
+    /// `Corruption` if it is not there.
+    pub(crate) fn read(&self, at: ValueAddress) -> Result<Vec<u8>> {
+        let unit = self.unit(at)?;
+        let found = self.read_slot(unit, at.len)?;
+        found.map(|(_, value)| value).ok_or_else(|| self.wrong(unit, "a value with its checksum"))
+    }
+
+    /// The value of entry `seqno` that a log says is at `at`; `None` if it is not there, all of it: then the log must
+    /// have a newer version of its key.
+    ///
+    /// # Errors
+    /// `Corruption` if it would be outside.
+    pub(crate) fn replayed(&self, at: ValueAddress, seqno: SeqNo) -> Result<Option<Vec<u8>>> {
+        let found = self.read_slot(self.unit(at)?, at.len)?;
+        let is_its = |found: &(SeqNo, _)| found.0 == seqno || !sites::HOT_SEQNO_CHECK.is_on();
+        Ok(found.filter(is_its).map(|(_, value)| value))
+    }
+
+    /// A leaf that was recovered points to entry `seqno`'s value at `at`.
+    ///
+    /// # Errors
+    /// `Corruption` if another value's slot overlaps.
+    pub(crate) fn use_again(&self, at: ValueAddress, seqno: SeqNo) -> Result<()> {
+        let unit = self.unit(at)?;
+        self.offset(unit, at.len)?;
+        match self.state.lock().use_once_more(unit, seqno, at.len) {
+            true => Ok(()),
+            false => Err(self.wrong(unit, "a slot that no other value overlaps")),
+        }
+    }
+
+    /// Log `log_id`, which was replayed, needs entry `seqno`'s value at `at`.
+    ///
+    /// # Errors
+    /// As [`HotSlots::use_again`].
+    pub(crate) fn hold(&self, log_id: u64, at: ValueAddress, seqno: SeqNo) -> Result<()> {
+        self.use_again(at, seqno)?;
+        let unit = self.unit(at)?;
+        let mut state = self.state.lock();
+        if !state.held.entry(log_id).or_default().insert(unit) {
+            state.use_once_less(unit);
+        }
+        Ok(())
+    }
+
+    /// Something more points to the value at `at`.
+    pub(crate) fn add(&self, at: ValueAddress) {
+        let slot = (at.offset / UNIT_BYTES) as u32;
+        match self.state.lock().slots.get_mut(&slot) {
+            Some(slot) => slot.users += 1,
+            None => debug_assert!(false, "a pointer to a free slot"),
+        }
+    }
+
+    /// As [`HotSlots::add`] if the slot at `at` still is entry `seqno`'s; whether it is.
+    pub(crate) fn add_if_its(&self, at: ValueAddress, seqno: SeqNo) -> bool {
+        let slot = (at.offset / UNIT_BYTES) as u32;
+        let mut state = self.state.lock();
+        let its = state.slots.get_mut(&slot).filter(|slot| slot.seqno == seqno);
+        its.map(|slot| slot.users += 1).is_some()
+    }
+
+    /// Something that pointed to the value at `at` does no more.
+    pub(crate) fn remove(&self, at: ValueAddress) {
+        self.state.lock().use_once_less((at.offset / UNIT_BYTES) as u32);
+    }
+
+    /// Log `log_id` does not need the slot at `unit` any more.
+    pub(super) fn let_go(&self, log_id: u64, unit: u32) {
+        let mut state = self.state.lock();
+        if state.held.get_mut(&log_id).is_some_and(|held| held.remove(&unit)) {
+            state.use_once_less(unit);
+        }
+    }
+
+    /// Logs below `floor` need no slot any more.
+    pub(crate) fn let_go_below(&self, floor: u64) {
+        let mut state = self.state.lock();
+        let from_floor = state.held.split_off(&floor);
+        let below = std::mem::replace(&mut state.held, from_floor);
+        below.into_values().flatten().for_each(|unit| state.use_once_less(unit));
+    }
+
+    /// Reads every value that is there.
+    ///
+    /// # Errors
+    /// `Corruption` of the first that is damaged.
+    pub(crate) fn verify(&self) -> Result<()> {
+        let units: Vec<u32> = self.state.lock().slots.keys().copied().collect();
+        for unit in units {
+            // Under the lock, so that it is not used again meanwhile.
+            let state = self.state.lock();
+            let Some(slot) = state.slots.get(&unit).filter(|slot| slot.is_written) else { continue };
+            if self.read_slot(unit, slot.len)?.is_none_or(|(seqno, _)| seqno != slot.seqno) {
+                return Err(self.wrong(unit, &format!("the value of entry {} with its checksum", slot.seqno.0)));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stats(&self) -> HotStats {
+        let state = self.state.lock();
+        HotStats {
+            bytes: self.extent.len,
+            used_bytes: u64::from(state.space.units() - state.space.free_units()) * UNIT_BYTES,
+            values: state.slots.len(),
+            written: self.written.get(),
+            written_bytes: self.written_bytes.get(),
+            turned_away: self.turned_away.get(),
+        }
+    }
+}
+
+/// Where the slot that begins at `unit` is, as pointers say it.
+pub(super) fn address(unit: u32, len: u32) -> ValueAddress {
+    ValueAddress { log_id: HOT_LOG, offset: u64::from(unit) * UNIT_BYTES, len }
+}

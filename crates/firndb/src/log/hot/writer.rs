@@ -1,0 +1,169 @@
+//! The log writer's side: which entries of a frame go to the hot buffer, and when their predecessors' slots are free.
+
+use super::keys::HotKeys;
+use super::slots::{HotSlots, address};
+use crate::buffer::{LogEntry, Ticket};
+use crate::log::layout::{VALUE_HEADER_BYTES, ValueAddress};
+use crate::snapshot::is_seen;
+use firn_base::key::Kind;
+use firn_base::{Result, SeqNo};
+use firn_table::sst::hash;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// The hot buffer is no place for a value of more than this share of it.
+const VALUES_MIN: u64 = 32;
+/// Nor for one that is hardly longer than what names its slot.
+const VALUE_BYTES_MIN: usize = 32;
+/// So many bytes of the buffer for each key whose writes are counted.
+const BYTES_PER_KEY: u64 = 128;
+/// While more than this share of the buffer is free, keys need not be hotter than was asked for.
+const FREE_SHARE: f64 = 0.25;
+
+/// An entry of a frame whose value is in the hot buffer.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::log) struct HotPlace {
+    /// Its number in the frame.
+    pub(in crate::log) entry: u32,
+    unit: u32,
+}
+
+impl HotPlace {
+    pub(in crate::log) fn address(self, len: u32) -> ValueAddress {
+        address(self.unit, len)
+    }
+}
+
+/// The slot of a version that is not the newest in its log any more.
+struct Superseded {
+    log_id: u64,
+    unit: u32,
+    seqno: SeqNo,
+    /// The number of the version that superseded it.
+    until: SeqNo,
+}
+
+/// Puts values of hot keys into the hot buffer. One thread at a time, as its log writer.
+pub(crate) struct HotWriter {
+    slots: Arc<HotSlots>,
+    keys: HotKeys,
+    /// A key is hot that was written so often lately: what was asked for, and what the buffer has room for.
+    writes_min: u8,
+    writes: u8,
+    /// The slot of each hot key's newest version in the log that is written.
+    newest: HashMap<Box<[u8]>, (u32, SeqNo)>,
+    superseded: VecDeque<Superseded>,
+    /// Of the frame that is being written.
+    placed: Vec<HotPlace>,
+}
+
+/// The entries of `group` with their numbers in the frame.
+fn entries(group: &[Ticket]) -> impl Iterator<Item = (u32, LogEntry<'_>)> {
+    (0..).zip(group.iter().flat_map(Ticket::entries))
+}
+
+impl HotWriter {
+    /// A key is hot once it was written `writes_min` times lately.
+    pub(crate) fn new(slots: Arc<HotSlots>, writes_min: u8) -> HotWriter {
+        HotWriter {
+            keys: HotKeys::new((slots.bytes() / BYTES_PER_KEY) as usize),
+            slots,
+            writes_min,
+            writes: writes_min,
+            newest: HashMap::new(),
+            superseded: VecDeque::new(),
+            placed: Vec::new(),
+        }
+    }
+
+    /// Puts the values of hot keys among the entries of `group`, numbered from `first` on, into the hot buffer, for a
+    /// frame of log `log_id`. DURABLE AFTER: those. Returns which they are.
+    pub(in crate::log) fn place(&mut self, log_id: u64, group: &[Ticket], first: SeqNo) -> Result<&[HotPlace]> {
+        self.placed.clear();
+        let mut written = Vec::new();
+        for (entry, LogEntry { kind, key, framed_value }) in entries(group) {
+            let len = framed_value.len() - VALUE_HEADER_BYTES;
+            let fits = len >= VALUE_BYTES_MIN && len as u64 * VALUES_MIN <= self.slots.bytes();
+            if kind != Kind::Put as u8 || !fits || !self.is_hot(key) {
+                continue;
+            }
+            let seqno = SeqNo(first.0 + u64::from(entry));
+            let Some(unit) = self.slots.reserve(log_id, seqno, len as u32) else {
+                self.slots.turned_away.add(1);
+                self.writes = self.writes.saturating_add(1);
+                continue;
+            };
+            self.placed.push(HotPlace { entry, unit });
+            match self.slots.write(unit, seqno, framed_value) {
+                Ok(flushed) => written.push(flushed),
+                Err(error) => {
+                    self.give_up(log_id);
+                    return Err(error);
+                }
+            }
+        }
+        if !written.is_empty() {
+            self.slots.fence(written, self.placed.iter().map(|place| place.unit));
+        }
+        Ok(&self.placed)
+    }
+
+    /// Counts a write of `key`; whether its value goes to the hot buffer.
+    fn is_hot(&mut self, key: &[u8]) -> bool {
+        let (count, halved) = self.keys.count(hash(key));
+        if halved && self.slots.free_share() > FREE_SHARE {
+            self.writes = self.writes_min.max(self.writes / 2);
+        }
+        count >= self.writes
+    }
+
+    /// The frame was not written.
+    pub(in crate::log) fn give_up(&mut self, log_id: u64) {
+        self.placed.drain(..).for_each(|place| self.slots.let_go(log_id, place.unit));
+    }
+
+    /// The frame with the entries of `group` is in log `log_id`. Returns which values are in the hot buffer.
+    pub(in crate::log) fn wrote(&mut self, log_id: u64, group: &[Ticket], first: SeqNo) -> Vec<HotPlace> {
+        let placed = std::mem::take(&mut self.placed);
+        if placed.is_empty() && self.newest.is_empty() {
+            return placed;
+        }
+        let mut places = placed.iter().peekable();
+        for (entry, LogEntry { key, .. }) in entries(group) {
+            let until = SeqNo(first.0 + u64::from(entry));
+            let before = match places.next_if(|place| place.entry == entry) {
+                None => self.newest.remove(key),
+                Some(place) => match self.newest.get_mut(key) {
+                    Some(newest) => Some(std::mem::replace(newest, (place.unit, until))),
+                    None => self.newest.insert(key.into(), (place.unit, until)),
+                },
+            };
+            let superseded = before.map(|(unit, seqno)| Superseded { log_id, unit, seqno, until });
+            self.superseded.extend(superseded);
+        }
+        placed
+    }
+
+    /// Another log begins: what it has supersedes nothing of this one's.
+    pub(in crate::log) fn rotate(&mut self) {
+        self.newest.clear();
+    }
+
+    /// Whether slots wait to be let go of.
+    pub(in crate::log) fn has_superseded(&self) -> bool {
+        !self.superseded.is_empty()
+    }
+
+    /// Lets go of the slots of versions that were superseded. `snapshots` are the read points in use and, last, the
+    /// present: what is visible now was acknowledged, and no read point that begins later is in front of it.
+    pub(in crate::log) fn let_go(&mut self, snapshots: &[SeqNo]) {
+        let visible = snapshots.last().copied().unwrap_or_default();
+        while self.superseded.front().is_some_and(|version| version.until <= visible) {
+            let Some(version) = self.superseded.pop_front() else { break };
+            // One that a snapshot sees stays until its log is flushed.
+            if !is_seen(snapshots, version.seqno, version.until) {
+                self.slots.let_go(version.log_id, version.unit);
+            }
+        }
+    }
+}
