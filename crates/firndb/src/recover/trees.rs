@@ -23,7 +23,7 @@ impl Recovery {
         let cache = self.tables.context().cache.clone();
         let direct = self.options.direct_io;
         let values = ValueLogs::new(self.files.clone(), self.counters.clone(), cache, direct);
-        let values = Arc::new(values.with_hot(self.open_hot(&pool)?.map(Arc::new)));
+        let values = values.with_hot(HotSlots::find(&pool).map(Arc::new));
         let leaf_bytes = self.options.tuning.lab.leaf_bytes;
         let version = self.version.clone();
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
@@ -41,11 +41,12 @@ impl Recovery {
             Some(recovered) => recovered,
             None if self.read_only => return Ok(()),
             None => {
-                let store = TreeStore::create(pool, tree_bytes, leaf_bytes)?;
+                let store = TreeStore::create(pool.clone(), tree_bytes, leaf_bytes)?;
                 Recovered { store, mutable: View::default(), immutable: None, swept: 0 }
             }
         };
         counted?;
+        let values = Arc::new(self.with_hot(values, &pool)?);
         self.last_seqno = last;
         let Recovered { store, mutable, mut immutable, .. } = recovered;
         if !self.read_only && immutable.as_ref().is_some_and(|view| view.leaves() == 0) {
@@ -66,15 +67,15 @@ impl Recovery {
         Ok(())
     }
 
-    /// The hot buffer in `pool`, where the trees lie.
-    fn open_hot(&self, pool: &Arc<Pool>) -> Result<Option<HotSlots>> {
-        if pool.durable_at() != DurableAt::Fence {
-            return Ok(None);
+    /// `values` with a hot buffer in `pool`, where the trees lie, if there is none yet and can be one.
+    fn with_hot(&self, values: ValueLogs, pool: &Arc<Pool>) -> Result<ValueLogs> {
+        if values.hot().is_some() || self.read_only || pool.durable_at() != DurableAt::Fence {
+            return Ok(values);
         }
         let lab = &self.options.tuning.lab;
         let log_buffer_bytes = 2 * self.options.limits.pm_log_buffer_bytes as u64;
         let bytes = lab.hot_bytes_in(pool.size_bytes(), log_buffer_bytes);
-        HotSlots::open(pool, bytes, lab.hot_bytes.is_some(), self.read_only)
+        Ok(values.with_hot(HotSlots::create(pool, bytes, lab.hot_bytes.is_some())?.map(Arc::new)))
     }
 
     /// Where the trees lie or are to be made, and bytes for their leaves; `None` if they would be rebuilt and must not.

@@ -46,7 +46,7 @@ impl Repair {
             Ok(())
         };
         let seen = Seen { evicted: &is_evicted, entry: &mut |_, _| {}, damage: &mut damage };
-        self.hot = HotSlots::open(&pool, 0, false, true)?.map(Arc::new);
+        self.hot = HotSlots::find(&pool).map(Arc::new);
         let recovered = TreeStore::recover(pool, self.options.tuning.lab.leaf_bytes, seen);
         self.known = known;
         self.report.leaves_lost = leaves_lost;

@@ -101,34 +101,40 @@ impl State {
 }
 
 impl HotSlots {
-    /// The hot buffer that the root of `pool` names, or a new one of `bytes`; `None` if there is none and no room for
-    /// one that nobody asked for, or if that would be too small. What leaves and logs need is to be
-    /// [used](HotSlots::use_again) and [held](HotSlots::hold) before anything is written.
+    /// The hot buffer that the root of `pool` names. What leaves and logs need is to be [used](HotSlots::use_again) and
+    /// [held](HotSlots::hold) before anything is written.
+    pub(crate) fn find(pool: &Arc<Pool>) -> Option<HotSlots> {
+        let extent = pool.root().find(Owner::Hot, KIND).and_then(|entry| entry.extent)?;
+        Some(HotSlots::over(pool.clone(), extent))
+    }
+
+    /// A new one of `bytes` in `pool`, which has none; `None` if there is no room for one that nobody asked for, or if
+    /// it would be too small.
     ///
     /// # Errors
     /// `NoSpace` if there is no room for what was asked for, and what the commit met.
-    pub(crate) fn open(pool: &Arc<Pool>, bytes: u64, is_asked: bool, read_only: bool) -> Result<Option<HotSlots>> {
-        let extent = match pool.root().find(Owner::Hot, KIND).and_then(|entry| entry.extent) {
-            Some(extent) => extent,
-            None if read_only || bytes < BYTES_MIN => return Ok(None),
-            None => {
-                let extent = match pool.alloc(bytes, Owner::Hot) {
-                    Err(error) if error.kind() == ErrorKind::NoSpace && !is_asked => return Ok(None),
-                    Err(error) => return Err(error.context("the hot buffer; raise pm.size or lower lab.hot_bytes")),
-                    Ok(extent) => extent,
-                };
-                let entry = RootEntry { owner: Owner::Hot, kind: KIND, word: 0, extent: Some(extent) };
-                pool.commit_with(Fenced::nothing(), |root| {
-                    root.set(entry);
-                    Ok(())
-                })?;
-                extent
-            }
+    pub(crate) fn create(pool: &Arc<Pool>, bytes: u64, is_asked: bool) -> Result<Option<HotSlots>> {
+        if bytes < BYTES_MIN {
+            return Ok(None);
+        }
+        let extent = match pool.alloc(bytes, Owner::Hot) {
+            Err(error) if error.kind() == ErrorKind::NoSpace && !is_asked => return Ok(None),
+            Err(error) => return Err(error.context("the hot buffer; raise pm.size or lower tuning.lab.hot_bytes")),
+            Ok(extent) => extent,
         };
+        let entry = RootEntry { owner: Owner::Hot, kind: KIND, word: 0, extent: Some(extent) };
+        pool.commit_with(Fenced::nothing(), |root| {
+            root.set(entry);
+            Ok(())
+        })?;
+        Ok(Some(HotSlots::over(pool.clone(), extent)))
+    }
+
+    fn over(pool: Arc<Pool>, extent: Extent) -> HotSlots {
         let units = u32::try_from(extent.len / UNIT_BYTES).unwrap_or(u32::MAX);
         let state = State { space: Space::new(units), slots: HashMap::new(), held: BTreeMap::new() };
         let (written, written_bytes, turned_away) = Default::default();
-        Ok(Some(HotSlots { pool: pool.clone(), extent, state: Mutex::new(state), written, written_bytes, turned_away }))
+        HotSlots { pool, extent, state: Mutex::new(state), written, written_bytes, turned_away }
     }
 
     /// Bytes of it.
