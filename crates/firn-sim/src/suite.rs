@@ -1,7 +1,7 @@
 //! The table of suites: what tests, mutants and soak run. A suite is a function from a seed to what it saw; it panics
 //! if an invariant does not hold.
 
-use crate::pm::{self, BTrees, LogBuffer, PoolSpace, Shelf};
+use crate::pm::{self, BTrees, Hot, LogBuffer, PoolSpace, Shelf};
 use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;
 use crate::tier::{Tier, each_seed};
@@ -261,6 +261,36 @@ pub static SUITES: &[Suite] = &[
         about: "nothing dirty at an acknowledgement: log",
         seeds: |tier| if tier == Tier::Ci { 10 } else { 3 },
         run: pm::lint::<LogBuffer>,
+    },
+    Suite {
+        name: "pm_seq_hot",
+        about: "every sequence of up to two operations, cut at every fence: log and hot buffer",
+        seeds: |tier| if tier == Tier::Ci { 57 } else { 8 },
+        run: pm::sequence::<LogBuffer<Hot>>,
+    },
+    Suite {
+        name: "pm_torn_hot",
+        about: "the same, each 8-byte word by itself: log and hot buffer",
+        seeds: |tier| if tier == Tier::Ci { 12 } else { 3 },
+        run: pm::torn::<LogBuffer<Hot>>,
+    },
+    Suite {
+        name: "pm_eadr_hot",
+        about: "the same with a durable cache, cut at every store: log and hot buffer",
+        seeds: |tier| if tier == Tier::Ci { 12 } else { 3 },
+        run: pm::eadr::<LogBuffer<Hot>>,
+    },
+    Suite {
+        name: "pm_double_hot",
+        about: "recovery cut at every store, and the recovery of that: log and hot buffer",
+        seeds: |tier| if tier == Tier::Ci { 3 } else { 1 },
+        run: pm::double::<LogBuffer<Hot>>,
+    },
+    Suite {
+        name: "pm_lint_hot",
+        about: "nothing dirty at an acknowledgement: log and hot buffer",
+        seeds: |tier| if tier == Tier::Ci { 10 } else { 3 },
+        run: pm::lint::<LogBuffer<Hot>>,
     },
     Suite {
         name: "pm_align",

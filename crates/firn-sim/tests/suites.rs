@@ -211,6 +211,31 @@ fn pm_lint_log() {
 }
 
 #[test]
+fn pm_seq_hot() {
+    suite("pm_seq_hot");
+}
+
+#[test]
+fn pm_torn_hot() {
+    suite("pm_torn_hot");
+}
+
+#[test]
+fn pm_eadr_hot() {
+    suite("pm_eadr_hot");
+}
+
+#[test]
+fn pm_double_hot() {
+    suite("pm_double_hot");
+}
+
+#[test]
+fn pm_lint_hot() {
+    suite("pm_lint_hot");
+}
+
+#[test]
 fn pm_align() {
     suite("pm_align");
 }

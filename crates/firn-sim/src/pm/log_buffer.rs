@@ -1,5 +1,5 @@
-//! The log's buffer in persistent memory as a structure: through the whole engine, as what it holds is only whole with
-//! the log's file, which dies with it.
+//! The log's buffer in persistent memory as a structure, and the hot buffer beside it: through the whole engine, as
+//! what they hold is only whole with the log's file, which dies with it.
 
 use super::structure::{Structure, live};
 use crate::contents::read_all;
@@ -8,43 +8,37 @@ use firn_base::{Error, Result};
 use firn_fs::SimFs;
 use firn_pm::GRANULE_BYTES;
 use firn_pm::sim::{SimRegion, act_as};
-use firndb::{Db, Durability, Limits, Profile, WriteOptions, proof};
+use firndb::{Db, Durability, Limits, Profile, WriteBatch, WriteOptions, proof};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 /// A database whose log goes through a pool.
-pub(crate) struct LogBuffer {
+pub(crate) struct LogBuffer<K = Plain> {
     db: Db,
+    kind: PhantomData<K>,
 }
 
-/// What is done with it.
-#[derive(Debug, Clone)]
-pub(crate) enum Op {
-    Put {
-        key: u8,
-        len: usize,
-    },
-    Delete(u8),
-    /// Writes tables and goes on in another log.
-    Flush,
+/// What is beside the log's buffer in the pool.
+pub(crate) trait Kind: Sized + 'static {
+    const NAME: &'static str;
+    const POOL_BYTES: u64;
+    /// Of what is there beside the two halves.
+    const LIVE_BYTES: u64;
+    const PROFILE: Profile;
+    fn alphabet() -> Vec<Op>;
 }
 
-fn value(key: u8, len: usize) -> Vec<u8> {
-    vec![key ^ len as u8; len]
-}
+/// Nothing: profile `classic`.
+pub(crate) struct Plain;
 
-impl LogBuffer {
-    fn options() -> WriteOptions {
-        // Durable at the fence all the same.
-        WriteOptions { durability: Durability::Process }
-    }
-}
+/// Trees and a hot buffer, to which every key is hot: profile `lab`.
+pub(crate) struct Hot;
 
-impl Structure for LogBuffer {
+impl Kind for Plain {
     const NAME: &'static str = "log";
     const POOL_BYTES: u64 = 64 << 10;
-    type Op = Op;
-    type State = BTreeMap<u8, usize>;
-    type Beside = SimFs;
+    const LIVE_BYTES: u64 = 0;
+    const PROFILE: Profile = Profile::Classic;
 
     fn alphabet() -> Vec<Op> {
         vec![
@@ -57,10 +51,74 @@ impl Structure for LogBuffer {
             Op::Flush,
         ]
     }
+}
+
+const LEAVES_BYTES: u64 = 8 << 10;
+const HOT_BYTES: u64 = 8 << 10;
+
+impl Kind for Hot {
+    const NAME: &'static str = "hot";
+    const POOL_BYTES: u64 = 128 << 10;
+    // The directory is less than a granule.
+    const LIVE_BYTES: u64 = LEAVES_BYTES + GRANULE_BYTES + HOT_BYTES;
+    const PROFILE: Profile = Profile::Lab;
+
+    fn alphabet() -> Vec<Op> {
+        vec![
+            // Too short for the hot buffer.
+            Op::Put { key: 1, len: 20 },
+            Op::Put { key: 1, len: 60 },
+            Op::Put { key: 1, len: 250 },
+            Op::Put { key: 2, len: 130 },
+            Op::Both { len: 100 },
+            Op::Delete(1),
+            Op::Flush,
+        ]
+    }
+}
+
+/// What is done with it.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Put {
+        key: u8,
+        len: usize,
+    },
+    Delete(u8),
+    /// Keys 1 and 2, in one batch.
+    Both {
+        len: usize,
+    },
+    /// Empties the write buffer and goes on in another log.
+    Flush,
+}
+
+fn value(key: u8, len: usize) -> Vec<u8> {
+    vec![key ^ len as u8; len]
+}
+
+impl<K> LogBuffer<K> {
+    fn options() -> WriteOptions {
+        // Durable at the fence all the same.
+        WriteOptions { durability: Durability::Process }
+    }
+}
+
+impl<K: Kind> Structure for LogBuffer<K> {
+    const NAME: &'static str = K::NAME;
+    const POOL_BYTES: u64 = K::POOL_BYTES;
+    type Op = Op;
+    type State = BTreeMap<u8, usize>;
+    type Beside = SimFs;
+
+    fn alphabet() -> Vec<Op> {
+        K::alphabet()
+    }
 
     fn model(state: &mut BTreeMap<u8, usize>, op: &Op) {
         match *op {
             Op::Put { key, len } => drop(state.insert(key, len)),
+            Op::Both { len } => state.extend([(1, len), (2, len)]),
             Op::Delete(key) => drop(state.remove(&key)),
             Op::Flush => {}
         }
@@ -68,7 +126,8 @@ impl Structure for LogBuffer {
 
     fn live_bytes(_: &BTreeMap<u8, usize>) -> u64 {
         const HEADERS_BYTES: u64 = 128;
-        2 * (HEADERS_BYTES + Limits::tiny().pm_log_buffer_bytes as u64).next_multiple_of(GRANULE_BYTES)
+        let halves = 2 * (HEADERS_BYTES + Limits::tiny().pm_log_buffer_bytes as u64).next_multiple_of(GRANULE_BYTES);
+        halves + K::LIVE_BYTES
     }
 
     fn beside() -> SimFs {
@@ -84,9 +143,12 @@ impl Structure for LogBuffer {
     }
 
     fn open(sim: &SimRegion, beside: &SimFs) -> Result<Self> {
-        let setup = Setup { profile: Profile::Classic, pool: true, write_buffer_bytes: 12 << 10, ..Setup::small() };
-        let (options, _inline, _clock) = setup.options(beside, Some(sim));
-        Ok(LogBuffer { db: Db::open("/db", options)? })
+        let setup = Setup { profile: K::PROFILE, pool: true, write_buffer_bytes: 12 << 10, ..Setup::small() };
+        let (mut options, _inline, _clock) = setup.options(beside, Some(sim));
+        options.tuning.lab.tree_bytes = Some(LEAVES_BYTES);
+        options.tuning.lab.hot_bytes = Some(HOT_BYTES);
+        options.tuning.lab.hot_writes = 1;
+        Ok(LogBuffer { db: Db::open("/db", options)?, kind: PhantomData })
     }
 
     fn apply(&mut self, op: &Op) -> Result<()> {
@@ -94,6 +156,11 @@ impl Structure for LogBuffer {
         act_as(1, || match *op {
             Op::Put { key, len } => self.db.put_with([key], value(key, len), &Self::options()),
             Op::Delete(key) => self.db.delete_with([key], &Self::options()),
+            Op::Both { len } => {
+                let mut batch = WriteBatch::new();
+                batch.put([1], value(1, len)).put([2], value(2, len));
+                self.db.write(batch, &Self::options())
+            }
             Op::Flush => self.db.flush(),
         })
     }
