@@ -3,9 +3,9 @@
 use crate::engine::{Compression, Engine, PmBudget, Setup};
 use crate::machine::directory_bytes;
 use crate::store::{Counters, Store, Traffic};
-use firn_base::Result;
+use firn_base::{Error, Result};
 use firn_pm::{Backend, PmConfig};
-use firndb::{BlockTuning, Codec, Db, Durability, Options, Profile, ReadOptions, WriteOptions};
+use firndb::{BlockTuning, Codec, Db, Durability, LogPlacement, Options, Profile, ReadOptions, WriteOptions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that are FirnDB's alone.
-const EXTRA: [&str; 19] = [
+const EXTRA: [&str; 20] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "filter_bits",
@@ -34,6 +34,7 @@ const EXTRA: [&str; 19] = [
     "lab_log_bytes_max",
     "lab_hot_bytes",
     "pm_log_buffer_bytes",
+    "lab_log_placement",
     "lab_hot_writes",
 ];
 
@@ -86,6 +87,15 @@ impl Firn {
         lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
         lab.log_share_max = setup.extra("lab_log_share_max")?.unwrap_or(lab.log_share_max);
         lab.hot_bytes = setup.extra("lab_hot_bytes")?.or(lab.hot_bytes);
+        lab.log_placement = match setup.extra::<String>("lab_log_placement")?.as_deref() {
+            None => lab.log_placement,
+            Some("ssd") => LogPlacement::Ssd,
+            Some("rest") => LogPlacement::Rest,
+            Some("pm") => LogPlacement::Pm,
+            Some(other) => {
+                return Err(Error::invalid(format!("lab_log_placement={other}: there are ssd, rest and pm")));
+            }
+        };
         lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
         lab.log_bytes_max = setup.extra("lab_log_bytes_max")?.unwrap_or(lab.log_bytes_max);
         Ok(Options {

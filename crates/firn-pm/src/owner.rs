@@ -22,11 +22,13 @@ pub enum Owner {
     Hot = 7,
     /// Tests and experiments.
     Test = 8,
+    /// A write-ahead log.
+    Log = 9,
 }
 
 impl Owner {
     /// All owners, in the order of their numbers.
-    pub const ALL: [Owner; 8] = [
+    pub const ALL: [Owner; 9] = [
         Owner::Pool,
         Owner::LogBuffer,
         Owner::Btree,
@@ -35,6 +37,7 @@ impl Owner {
         Owner::IfTree,
         Owner::Hot,
         Owner::Test,
+        Owner::Log,
     ];
 
     /// One more than the greatest number: the size of a table indexed by [`Owner::number`].
@@ -62,6 +65,7 @@ impl Owner {
             Owner::IfTree => "if_tree",
             Owner::Hot => "hot",
             Owner::Test => "test",
+            Owner::Log => "log",
         }
     }
 }
@@ -76,7 +80,7 @@ mod tests {
             assert_eq!(Owner::from_number(owner.number()), Some(owner));
         }
         assert_eq!(Owner::from_number(0), None);
-        assert_eq!(Owner::from_number(9), None);
+        assert_eq!(Owner::from_number(10), None);
         assert_eq!(Owner::from_number(u16::MAX), None);
     }
 }

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 
 /// Enough for the log's two halves.
 const POOL_BYTES: u64 = 40 << 10;
-/// What level 0 takes beside it, and its hot buffer.
-const TREES_BYTES: u64 = 40 << 10;
+/// What level 0 takes beside it, its hot buffer, and logs.
+const TREES_BYTES: u64 = 120 << 10;
 
 /// Files and memory.
 #[derive(Clone)]

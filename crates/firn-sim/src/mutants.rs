@@ -23,14 +23,14 @@ const HUNT: &[(&str, u64)] = &[
     ("recovery_cut", 12),
     ("pm_seq_log", 10),
     ("pm_torn_log", 10),
-    ("pm_seq_hot", 57),
-    ("pm_torn_hot", 10),
     ("dir_exhaust", 60),
     ("repair_cut", 100),
     ("checkpoint_cut", 200),
     ("joint", 600),
     ("block_append", 8),
     ("lab_joint", 60),
+    ("pm_seq_hot", 12),
+    ("pm_seq_placed", 7),
 ];
 
 /// Seeds that notice what few do.

@@ -7,7 +7,7 @@ use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
-use firndb::{ByLevel, Codec, Durability, Environment, LabTuning, Options, PmConfig, Profile, Tuning};
+use firndb::{ByLevel, Codec, Durability, Environment, LabTuning, LogPlacement, Options, PmConfig, Profile, Tuning};
 use std::sync::Arc;
 
 /// What a database may be: its profile, and whether it has a pool. Suites draw from these, each as likely.
@@ -47,6 +47,8 @@ pub struct Setup {
     pub max_open_files: usize,
     /// Whether tables grow whenever they may, rather than when it pays.
     pub eager_appends: bool,
+    /// Where logs lie, in profile `lab` with a pool.
+    pub log_placement: LogPlacement,
 }
 
 impl Setup {
@@ -70,6 +72,7 @@ impl Setup {
             filter_bits: one_of(random, &[0, 10]) as u32,
             max_open_files: one_of(random, &[2, 1000]) as usize,
             eager_appends: profile == Profile::Block && aside.one_in(2),
+            log_placement: if aside.one_in(2) { LogPlacement::Rest } else { LogPlacement::Ssd },
         }
     }
 
@@ -88,6 +91,7 @@ impl Setup {
             filter_bits: 10,
             max_open_files: 1000,
             eager_appends: false,
+            log_placement: LogPlacement::Ssd,
         }
     }
 
@@ -99,6 +103,7 @@ impl Setup {
             leaf_bytes: 256,
             hot_bytes: Some(16 << 10),
             hot_writes: 2,
+            log_placement: self.log_placement,
             ..LabTuning::default()
         };
         if self.eager_appends {

@@ -1,7 +1,7 @@
 //! The table of suites: what tests, mutants and soak run. A suite is a function from a seed to what it saw; it panics
 //! if an invariant does not hold.
 
-use crate::pm::{self, BTrees, Hot, LogBuffer, PoolSpace, Shelf};
+use crate::pm::{self, BTrees, Hot, LogBuffer, Placed, PoolSpace, Shelf};
 use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
 use crate::tally::Tally;
 use crate::tier::{Tier, each_seed};
@@ -291,6 +291,30 @@ pub static SUITES: &[Suite] = &[
         about: "nothing dirty at an acknowledgement: log and hot buffer",
         seeds: |tier| if tier == Tier::Ci { 10 } else { 3 },
         run: pm::lint::<LogBuffer<Hot>>,
+    },
+    Suite {
+        name: "pm_seq_placed",
+        about: "every sequence of up to two operations, cut at every fence: logs in persistent memory",
+        seeds: |tier| if tier == Tier::Ci { 20 } else { 7 },
+        run: pm::sequence::<LogBuffer<Placed>>,
+    },
+    Suite {
+        name: "pm_torn_placed",
+        about: "the same, each 8-byte word by itself: logs in persistent memory",
+        seeds: |tier| if tier == Tier::Ci { 4 } else { 2 },
+        run: pm::torn::<LogBuffer<Placed>>,
+    },
+    Suite {
+        name: "pm_double_placed",
+        about: "recovery cut at every store, and the recovery of that: logs in persistent memory",
+        seeds: |tier| if tier == Tier::Ci { 2 } else { 1 },
+        run: pm::double::<LogBuffer<Placed>>,
+    },
+    Suite {
+        name: "pm_lint_placed",
+        about: "nothing dirty at an acknowledgement: logs in persistent memory",
+        seeds: |tier| if tier == Tier::Ci { 10 } else { 3 },
+        run: pm::lint::<LogBuffer<Placed>>,
     },
     Suite {
         name: "pm_align",

@@ -8,7 +8,9 @@ use self::rig::{Rig, row};
 use firn_base::seed::Seed;
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::rows;
-use firndb::{Db, Environment, ErrorKind, Event, LabTuning, Options, PmConfig, Profile, TierStats, Tuning};
+use firndb::{
+    Db, Environment, ErrorKind, Event, LabTuning, LogPlacement, Options, PmConfig, Profile, TierStats, Tuning,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -293,6 +295,30 @@ fn lab_10_logs_are_bounded() {
     });
 }
 
+/// An open with far smaller trees writes what finds no room out as tables, time and again; later ones have all of it.
+#[test]
+fn lab_13_smaller_trees_lose_nothing() {
+    let mut rig = Rig::new(Profile::Lab, |options| {
+        trees(false)(options);
+        options.tuning.lab.tree_bytes = Some(256 << 10);
+    });
+    rig.put(2_000, 1_000_000);
+    rig.options.tuning.lab.tree_bytes = Some(8 << 10);
+    for round in 0..6 {
+        rig = if round % 2 == 0 { rig.reopened() } else { rig.killed() };
+        rig.check();
+        (0..40).for_each(|_| {
+            let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
+            rig.put_one(key);
+        });
+        if round == 2 {
+            rig.options.tuning.lab.tree_bytes = Some(4 << 10);
+        }
+    }
+    rig.settle();
+    rig.check();
+}
+
 /// As [`trees`], with a hot buffer.
 fn hot(options: &mut Options) {
     trees(true)(options);
@@ -528,6 +554,53 @@ fn lab_14_evictions_come_first() {
         assert!(evictions > 5, "{evictions}");
         rig.settle();
         rig.check();
+    });
+}
+
+#[test]
+fn lab_15_logs_lie_where_they_are_to() {
+    row(&rows::LAB_PLACEMENT, || {
+        let filled = |placement, pool_kib: u64| {
+            let mut rig = Rig::new(Profile::Lab, |options| {
+                trees(true)(options);
+                options.tuning.lab.log_placement = placement;
+                options.environment.memory = Some(SimRegion::new(pool_kib << 10, Mode::Adr));
+            });
+            rig.put(1_500, 1_000_000);
+            flush(&rig);
+            rig
+        };
+        let cause = |rig: &Rig, name| rig.stats().ssd.iter().find(|cause| cause.cause == name).unwrap().clone();
+        let in_pool =
+            |rig: &Rig| rig.stats().pm.iter().filter(|pm| pm.owner == "log").map(|pm| pm.live_bytes).sum::<u64>();
+        let on_ssd = filled(LogPlacement::Ssd, 2048);
+        assert_eq!(in_pool(&on_ssd), 0);
+        assert!(cause(&on_ssd, "log").written_bytes > 200_000);
+        let rest = filled(LogPlacement::Rest, 320);
+        assert!(in_pool(&rest) > 32 << 10, "what there is room for");
+        assert!((20_000..180_000).contains(&cause(&rest, "log").written_bytes), "and what there is not");
+        let all = filled(LogPlacement::Pm, 2048);
+        assert!(in_pool(&all) > 100 << 10);
+        assert!(cause(&all, "log").written_bytes < 60_000, "names of logs, and what an extent has no room for");
+        // What trees point to is read there, by readers and evictions.
+        let reads = cause(&all, "user_read").reads;
+        let found = all.model.keys().filter(|key| all.db.get(key).unwrap().is_some()).count();
+        assert_eq!(found, all.model.len());
+        assert!(cause(&all, "user_read").reads - reads < found as u64 / 2, "only what was evicted is on the SSD");
+        assert!(cause(&all, "evict").read_bytes < cause(&on_ssd, "evict").read_bytes / 10);
+        for rig in [on_ssd, rest, all] {
+            rig.check();
+            let mut rig = rig.reopened();
+            rig.put(200, 1_000_000);
+            let rig = rig.killed();
+            rig.check();
+            // Their room comes back.
+            let before = in_pool(&rig);
+            rig.db.compact_range(None, None).unwrap();
+            rig.settle();
+            assert!(before == 0 || in_pool(&rig) <= 2 * (36 << 10), "{} bytes of logs are left", in_pool(&rig));
+            rig.check();
+        }
     });
 }
 

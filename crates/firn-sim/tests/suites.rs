@@ -236,6 +236,26 @@ fn pm_lint_hot() {
 }
 
 #[test]
+fn pm_seq_placed() {
+    suite("pm_seq_placed");
+}
+
+#[test]
+fn pm_torn_placed() {
+    suite("pm_torn_placed");
+}
+
+#[test]
+fn pm_double_placed() {
+    suite("pm_double_placed");
+}
+
+#[test]
+fn pm_lint_placed() {
+    suite("pm_lint_placed");
+}
+
+#[test]
 fn pm_align() {
     suite("pm_align");
 }

@@ -73,5 +73,5 @@ pub use stats::{
     BackgroundStats, CauseStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
 };
 pub use tier::TierStats;
-pub use tuning::{BlockTuning, ByLevel, LabTuning, Tuning};
+pub use tuning::{BlockTuning, ByLevel, LabTuning, LogPlacement, Tuning};
 pub use verify::VerifyReport;

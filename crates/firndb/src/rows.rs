@@ -42,6 +42,8 @@ firn_base::sites! {
     LAB_RECOVERY = "lab.recovery";
     /// Nothing but flushes begins while an eviction is due (lab_14).
     LAB_FIRST = "lab.first";
+    /// Logs lie where `log_placement` says (lab_15).
+    LAB_PLACEMENT = "lab.placement";
     /// A value that was read from a log is cached (lab_12).
     LAB_CACHED = "lab.cached";
 }

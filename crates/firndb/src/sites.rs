@@ -24,6 +24,8 @@ firn_base::sites! {
     LOG_FRAME_FENCE = "log.frame.fence";
     /// The same, of a frame that lies in both halves.
     LOG_FRAME_PART_FENCE = "log.frame_part.fence";
+    /// A frame in an extent of its log: else what was acknowledged may be lost.
+    LOG_PLACED_FENCE = "log.placed.fence";
     /// Values in the hot buffer, before a frame names them: else the frame outlives what it names.
     HOT_VALUE_FENCE = "hot.value.fence";
     /// Whose value is in a slot of the hot buffer: else an older version comes back with another's value.

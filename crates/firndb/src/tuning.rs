@@ -30,6 +30,9 @@ pub struct LabTuning {
     /// in the log. Needs a pool that is durable at the fence. Default: an eighth of what the log's buffer leaves of the
     /// pool, if there is room for it; 0 for none.
     pub hot_bytes: Option<u64>,
+    /// Where logs lie. Needs a pool that is durable at the fence, and beside everything else room for a write buffer
+    /// per log. Default: on the SSD.
+    pub log_placement: LogPlacement,
     /// A key is hot once it was written so often lately, 1 to 200; more often if the buffer has no room. Default: 4.
     pub hot_writes: u8,
 }
@@ -44,8 +47,21 @@ impl Default for LabTuning {
             log_bytes_max: 20 << 30,
             hot_bytes: None,
             hot_writes: 4,
+            log_placement: LogPlacement::Ssd,
         }
     }
+}
+
+/// Where the logs of profile `lab` lie (LAB-DB, 4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogPlacement {
+    /// On the SSD, behind a buffer in persistent memory.
+    #[default]
+    Ssd,
+    /// In what persistent memory has room for, and on the SSD what it has not.
+    Rest,
+    /// In persistent memory; a write that finds no room there fails.
+    Pm,
 }
 
 impl LabTuning {

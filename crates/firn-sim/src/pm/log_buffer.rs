@@ -6,9 +6,9 @@ use crate::contents::read_all;
 use crate::setup::Setup;
 use firn_base::{Error, Result};
 use firn_fs::SimFs;
-use firn_pm::GRANULE_BYTES;
 use firn_pm::sim::{SimRegion, act_as};
-use firndb::{Db, Durability, Limits, Profile, WriteBatch, WriteOptions, proof};
+use firn_pm::{GRANULE_BYTES, Owner};
+use firndb::{Db, Durability, Limits, LogPlacement, Profile, WriteBatch, WriteOptions, proof};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
@@ -22,8 +22,9 @@ pub(crate) struct LogBuffer<K = Plain> {
 pub(crate) trait Kind: Sized + 'static {
     const NAME: &'static str;
     const POOL_BYTES: u64;
-    /// Of what is there beside the two halves.
+    /// Of what is there beside the two halves and logs.
     const LIVE_BYTES: u64;
+    const PLACEMENT: LogPlacement = LogPlacement::Ssd;
     const PROFILE: Profile;
     fn alphabet() -> Vec<Op>;
 }
@@ -33,6 +34,29 @@ pub(crate) struct Plain;
 
 /// Trees and a hot buffer, to which every key is hot: profile `lab`.
 pub(crate) struct Hot;
+
+/// The same, where logs lie as long as there is room.
+pub(crate) struct Placed;
+
+impl Kind for Placed {
+    const NAME: &'static str = "placed";
+    const POOL_BYTES: u64 = 128 << 10;
+    const LIVE_BYTES: u64 = Hot::LIVE_BYTES;
+    const PROFILE: Profile = Profile::Lab;
+    const PLACEMENT: LogPlacement = LogPlacement::Rest;
+
+    fn alphabet() -> Vec<Op> {
+        vec![
+            Op::Put { key: 1, len: 20 },
+            Op::Put { key: 1, len: 60 },
+            // Not in the hot buffer, and more than one extent of a log has room for.
+            Op::Put { key: 2, len: 5000 },
+            Op::Put { key: 3, len: 13_000 },
+            Op::Delete(1),
+            Op::Flush,
+        ]
+    }
+}
 
 impl Kind for Plain {
     const NAME: &'static str = "log";
@@ -148,6 +172,7 @@ impl<K: Kind> Structure for LogBuffer<K> {
         options.tuning.lab.tree_bytes = Some(LEAVES_BYTES);
         options.tuning.lab.hot_bytes = Some(HOT_BYTES);
         options.tuning.lab.hot_writes = 1;
+        options.tuning.lab.log_placement = K::PLACEMENT;
         Ok(LogBuffer { db: Db::open("/db", options)?, kind: PhantomData })
     }
 
@@ -174,6 +199,8 @@ impl<K: Kind> Structure for LogBuffer<K> {
     }
 
     fn live(&self) -> Result<u64> {
-        live(&*proof::pool(&self.db).ok_or_else(|| Error::invalid("a database without its pool"))?)
+        let pool = proof::pool(&self.db).ok_or_else(|| Error::invalid("a database without its pool"))?;
+        // How many logs there are is not a matter of what they hold.
+        Ok(live(&pool)? - pool.usage().live(Owner::Log))
     }
 }

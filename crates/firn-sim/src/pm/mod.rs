@@ -15,7 +15,7 @@ mod suites;
 pub(crate) use align::align;
 pub(crate) use btree::{BTrees, DAMAGE_SEEDS, damage as trees_damage};
 pub(crate) use file_pool::file_pool;
-pub(crate) use log_buffer::{Hot, LogBuffer};
+pub(crate) use log_buffer::{Hot, LogBuffer, Placed};
 pub(crate) use pool_space::{Op as PoolOp, PoolSpace};
 pub use shelf::{Bug, Shelf};
 pub use structure::{Structure, explore_sequence};

@@ -90,17 +90,16 @@ impl Inner {
         let ready = self.jobs.graveyard.take_free();
         let any = !ready.is_empty();
         for dead in ready {
-            let (path, id) = match dead {
+            match dead {
                 Dead::Table(run) => {
                     self.forget_blocks(&run, None);
                     self.jobs.graveyard.obsolete.lock().push(run.meta.clone());
-                    continue;
                 }
-                Dead::Blocks(run, blocks) => {
-                    self.forget_blocks(&run, Some(&blocks));
-                    continue;
+                Dead::Blocks(run, blocks) => self.forget_blocks(&run, Some(&blocks)),
+                Dead::Log(id) => {
+                    self.remove_file(&self.files.log(id), id);
+                    self.free_log(id);
                 }
-                Dead::Log(id) => (self.files.log(id), id),
                 Dead::Buffer(buffer) => {
                     let tick = self.clock.now_ns() / TICK_NS;
                     let before = std::mem::replace(
@@ -108,10 +107,8 @@ impl Inner {
                         Arc::into_inner(buffer).map(|buffer| Spare { buffer, tick }),
                     );
                     self.drop_spare(before);
-                    continue;
                 }
-            };
-            self.remove_file(&path, id);
+            }
         }
         if any {
             self.tables.sweep();
@@ -139,6 +136,15 @@ impl Inner {
         self.counts.jobs.removals.add(1);
         self.counts.jobs.removed.add(tables.len() as u64);
         true
+    }
+
+    /// Gives back what a log that is gone had of persistent memory.
+    fn free_log(&self, id: u64) {
+        let placed = self.logs.values.as_ref().and_then(|values| values.placed());
+        if let Err(error) = placed.map_or(Ok(()), |placed| placed.remove(id)) {
+            // The next open gives it back.
+            tracing::warn!(%error, "the room of an obsolete log stays taken");
+        }
     }
 
     fn remove_file(&self, path: &Path, id: u64) {

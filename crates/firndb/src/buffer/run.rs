@@ -110,17 +110,17 @@ impl Buffer {
         Some(self.last_seqno.load(Ordering::Acquire)).filter(|&last| last != u64::MAX).map(SeqNo)
     }
 
-    /// The lowest sequence number here, by looking at all entries.
-    pub(crate) fn first_seqno(self: &Arc<Self>) -> Option<SeqNo> {
+    /// The lowest and the highest sequence number here, by looking at all entries.
+    pub(crate) fn seqnos(self: &Arc<Self>) -> Option<(SeqNo, SeqNo)> {
         let mut iter = self.iter();
-        let mut first: Option<SeqNo> = None;
+        let mut found: Option<(SeqNo, SeqNo)> = None;
         iter.first();
         while iter.valid() {
             let seqno = iter.tag().seqno();
-            first = Some(first.map_or(seqno, |first| first.min(seqno)));
+            found = Some(found.map_or((seqno, seqno), |(low, high)| (low.min(seqno), high.max(seqno))));
             iter.next();
         }
-        first
+        found
     }
 
     /// The newest entry of `key` at or below `seqno`.

@@ -2,6 +2,7 @@
 
 mod hot;
 mod layout;
+mod placed;
 #[cfg(feature = "proof")]
 pub(crate) mod proof;
 mod replay;
@@ -15,8 +16,9 @@ mod write;
 pub use hot::HotStats;
 pub(crate) use hot::{HotSlots, HotWriter};
 pub(crate) use layout::{FILE_HEADER_BYTES, ValueAddress, header_uuid};
+pub(crate) use placed::PlacedLogs;
 pub(crate) use replay::{End, LogSource, Replay, Replayed};
 pub(crate) use sealed::SealedLogs;
 pub(crate) use sink::PmLogBuffer;
-pub(crate) use values::{PendingValue, ValueLogs};
+pub(crate) use values::{PendingValue, ValueLogs, Wanted};
 pub(crate) use write::{LogEnd, LogMark, LogWriter};

@@ -1,4 +1,5 @@
-//! Where the log's bytes go: straight into the file, or first into persistent memory (LAB-DB, 3.2).
+//! Where the log's bytes go: straight into the file, or first into persistent memory (LAB-DB, 3.2). What has room in an
+//! extent of the log's own ([`super::placed`]) stays there, and only the rest goes on into the file.
 //!
 //! The persistent-memory buffer has two halves. Frames stream into the active half and are durable at the fence; a
 //! full half is written to the file by one large write while the other fills. Per half:
@@ -23,6 +24,8 @@
 #[cfg(shuttle)]
 mod interleave;
 
+use super::layout::FILE_HEADER_BYTES;
+use super::placed::{PlacedLogs, end, place};
 use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
@@ -90,12 +93,19 @@ impl PmLogBuffer {
         self.halves[half].len as usize - HALF_HEADER_BYTES
     }
 
-    /// What the halves of `pool` hold of log `log_id`, for replay: (offset in the log, bytes), ascending.
+    /// What `pool` holds of log `log_id`, in an extent of its own or in the halves, for replay: (offset in the log,
+    /// bytes), ascending.
     ///
     /// # Errors
     /// What reading the pool met.
     pub(crate) fn overlay(pool: &Pool, uuid: &[u8; 16], log_id: u64) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut overlay = Vec::new();
+        let is_its = |entry: &&RootEntry| entry.owner == Owner::Log && entry.word == log_id;
+        for extent in pool.root().entries.iter().filter(is_its).filter_map(|entry| entry.extent) {
+            let mut bytes = vec![0; extent.len as usize];
+            pool.read(extent.offset, &mut bytes)?;
+            overlay.push((FILE_HEADER_BYTES as u64, bytes));
+        }
         for kind in 0..2 {
             let Some(extent) = pool.root().find(Owner::LogBuffer, kind).and_then(|entry| entry.extent) else {
                 continue;
@@ -111,12 +121,13 @@ impl PmLogBuffer {
         Ok(overlay)
     }
 
-    /// The logs that the halves in `pool` name, whether their files are still there or not.
+    /// The logs that the halves in `pool` or its root name, whether their files are still there or not.
     ///
     /// # Errors
     /// What reading the pool met.
     pub(crate) fn logs_named(pool: &Pool, uuid: &[u8; 16]) -> Result<Vec<u64>> {
-        let mut named = Vec::new();
+        let is_log = |entry: &&RootEntry| entry.owner == Owner::Log;
+        let mut named: Vec<u64> = pool.root().entries.iter().filter(is_log).map(|entry| entry.word).collect();
         for extent in (0..2).filter_map(|kind| pool.root().find(Owner::LogBuffer, kind)?.extent) {
             let mut header = vec![0; HALF_HEADER_BYTES];
             pool.read(extent.offset, &mut header)?;
@@ -182,6 +193,8 @@ pub(super) struct Sink {
     log_id: u64,
     counters: Arc<IoCounters>,
     pm: Option<PmStream>,
+    /// Where the log's first bytes stay.
+    placed: Option<Extent>,
 }
 
 /// The stream through the halves.
@@ -196,15 +209,19 @@ struct PmStream {
 
 impl Sink {
     pub(super) fn new(file: Arc<dyn File>, log_id: u64, counters: Arc<IoCounters>) -> Sink {
-        Sink { file, log_id, counters, pm: None }
+        Sink { file, log_id, counters, pm: None, placed: None }
     }
 
-    /// Streams what comes through `buffer`, from offset `start` of the log on. What the buffer held is lost.
-    pub(super) fn go_through(&mut self, buffer: PmLogBuffer, start: u64) -> Result<()> {
+    /// What has room where `logs` may give the log some stays there; what comes behind it is streamed through `buffer`.
+    /// What that held is lost.
+    pub(super) fn go_through(&mut self, buffer: PmLogBuffer, logs: Option<&PlacedLogs>) -> Result<()> {
         self.file.sync(&sites::LOG_BUFFERED_HEADER_SYNC)?;
+        let placed = logs.map_or(Ok(None), |logs| logs.begin(self.log_id))?;
+        let start = start(placed);
         let mut stream = PmStream { buffer, active: 0, base: start, used: 0 };
         stream.begin_half(self.log_id, start)?;
         self.pm = Some(stream);
+        self.placed = placed;
         Ok(())
     }
 
@@ -214,9 +231,18 @@ impl Sink {
     }
 
     pub(super) fn write(&mut self, position: u64, parts: &[&[u8]]) -> Result<()> {
-        match &mut self.pm {
-            Some(stream) => stream.write(&self.file, &self.counters, self.log_id, position, parts),
-            None => {
+        match (&mut self.pm, self.placed) {
+            (Some(stream), Some(placed)) if position < start(Some(placed)) => {
+                let (here, rest) = split(parts, start(Some(placed)) - position);
+                let _durable =
+                    stream.buffer.pool.write_durable(&sites::LOG_PLACED_FENCE, place(placed, position)?, &here)?;
+                if rest.is_empty() {
+                    return Ok(());
+                }
+                stream.write(&self.file, &self.counters, self.log_id, start(Some(placed)), &rest)
+            }
+            (Some(stream), _) => stream.write(&self.file, &self.counters, self.log_id, position, parts),
+            (None, _) => {
                 self.file.write(position, parts)?;
                 self.counters.wrote(Cause::Log, parts.iter().map(|part| part.len()).sum());
                 Ok(())
@@ -236,17 +262,44 @@ impl Sink {
         Ok(())
     }
 
-    /// Goes on with another log; returns the old one's file.
-    pub(super) fn rotate(&mut self, file: Arc<dyn File>, log_id: u64, start: u64) -> Result<Arc<dyn File>> {
+    /// Goes on with another log, of which what has room where `logs` may give it some stays there; returns the old
+    /// one's file.
+    pub(super) fn rotate(
+        &mut self,
+        file: Arc<dyn File>,
+        log_id: u64,
+        logs: Option<&PlacedLogs>,
+    ) -> Result<Arc<dyn File>> {
         if let Some(stream) = &mut self.pm {
             file.sync(&sites::LOG_NEXT_HEADER_SYNC)?;
+            let placed = logs.map_or(Ok(None), |logs| logs.begin(log_id))?;
             stream.retire(&self.file, &self.counters)?;
             stream.active = 1 - stream.active;
-            stream.begin_half(log_id, start)?;
+            stream.begin_half(log_id, start(placed))?;
+            self.placed = placed;
         }
         self.log_id = log_id;
         Ok(std::mem::replace(&mut self.file, file))
     }
+}
+
+/// Where in a log what does not stay in `placed` begins.
+fn start(placed: Option<Extent>) -> u64 {
+    placed.map_or(FILE_HEADER_BYTES as u64, end)
+}
+
+/// `parts` cut behind `len` bytes.
+fn split<'a>(parts: &[&'a [u8]], mut len: u64) -> (Vec<&'a [u8]>, Vec<&'a [u8]>) {
+    let (mut here, mut rest) = (Vec::with_capacity(parts.len()), Vec::new());
+    for part in parts {
+        let (now, later) = part.split_at(len.min(part.len() as u64) as usize);
+        len -= now.len() as u64;
+        here.push(now);
+        if !later.is_empty() {
+            rest.push(later);
+        }
+    }
+    (here, rest)
 }
 
 impl PmStream {

@@ -99,7 +99,7 @@ fn lab_06_entries_know_where_the_log_has_their_values() {
         for (_, key, value) in &issued {
             iter.seek(key, Tag::seek(SeqNo::MAX));
             assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
-            assert_eq!(values.get(iter.address()).unwrap(), value);
+            assert_eq!(values.get(iter.address(), iter.tag().seqno()).unwrap(), value);
             values.add(iter.address());
         }
         assert_eq!(counters.get(Cause::UserRead).0 > before, round == 0);
@@ -117,7 +117,7 @@ fn lab_06_entries_know_where_the_log_has_their_values() {
     // What is at an address is checked.
     iter.first();
     let moved = ValueAddress { offset: iter.address().offset + 1, ..iter.address() };
-    assert_eq!(values.get(moved).unwrap_err().kind(), ErrorKind::Corruption);
+    assert_eq!(values.get(moved, iter.tag().seqno()).unwrap_err().kind(), ErrorKind::Corruption);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn lab_04_log_buffer() {
     let counters = Arc::new(IoCounters::default());
     let sealed = Arc::new(SealedLogs::new(0));
     let mut log = LogWriter::create(files.clone(), counters.clone(), LOG, sealed).unwrap();
-    log.go_through(half).unwrap();
+    log.go_through(half, None).unwrap();
     let issued = append(&mut log, &mut Seed::new(5), 60, false);
     let end = log.end();
     assert_eq!(end.synced_through, end.end, "durable at the fence");

@@ -10,12 +10,14 @@
 use super::ValueAddress;
 use super::hot::HotSlots;
 use super::layout::{VALUE_HEADER_BYTES, check_value, damaged, read_value};
+use super::placed::{PlacedLogs, end};
 use crate::files::Files;
 use crate::rows;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo};
 use firn_fs::{File, IoBuf, OpenMode, Pending};
+use firn_pm::Extent;
 use firn_table::pm_btree::HOT_LOG;
 use firn_table::{BlockCache, Value};
 use std::cell::RefCell;
@@ -44,6 +46,7 @@ pub(crate) struct ValueLogs {
     cache: Arc<BlockCache>,
     mode: OpenMode,
     hot: Option<Arc<HotSlots>>,
+    placed: Option<Arc<PlacedLogs>>,
     logs: Mutex<BTreeMap<u64, Arc<ValueLog>>>,
     /// Where the trees are rebuilt from logs: logs from this one on are needed for that. Otherwise the highest number.
     rebuilt_from: AtomicU64,
@@ -55,6 +58,8 @@ pub(crate) struct ValueLogs {
 #[derive(Default)]
 struct ValueLog {
     file: OnceLock<Arc<dyn File>>,
+    /// Where its first bytes lie in persistent memory, if they do.
+    placed: Option<Extent>,
     entries: AtomicU64,
     bytes: AtomicU64,
     /// Of the whole file, and the number of its last entry; once its buffer was flushed.
@@ -68,6 +73,9 @@ pub(crate) struct PendingValue {
     pending: Pending,
     file: Arc<dyn File>,
 }
+
+/// A value to be read, and the number of its entry.
+pub(crate) type Wanted = Option<(ValueAddress, SeqNo)>;
 
 /// How much of a log is pointed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,12 +104,22 @@ impl ValueLogs {
         let mode = if direct { OpenMode::ReadDirect } else { OpenMode::Read };
         let rebuilt_from = AtomicU64::new(u64::MAX);
         let (logs, asked) = (Mutex::default(), AtomicU64::new(0));
-        ValueLogs { files, counters, cache, mode, hot: None, logs, rebuilt_from, asked }
+        ValueLogs { files, counters, cache, mode, hot: None, placed: None, logs, rebuilt_from, asked }
     }
 
     /// With values in `hot` too.
     pub(crate) fn with_hot(self, hot: Option<Arc<HotSlots>>) -> ValueLogs {
         ValueLogs { hot, ..self }
+    }
+
+    /// With logs in `placed` too.
+    pub(crate) fn with_placed(self, placed: Option<Arc<PlacedLogs>>) -> ValueLogs {
+        ValueLogs { placed, ..self }
+    }
+
+    /// Logs in persistent memory, if there may be any.
+    pub(crate) fn placed(&self) -> Option<&Arc<PlacedLogs>> {
+        self.placed.as_ref()
     }
 
     /// The hot buffer, if there is one.
@@ -144,7 +162,9 @@ impl ValueLogs {
     }
 
     fn log(&self, log_id: u64) -> Arc<ValueLog> {
-        self.logs.lock().entry(log_id).or_default().clone()
+        let placed = || self.placed.as_ref().and_then(|placed| placed.extent(log_id));
+        let log = || Arc::new(ValueLog { placed: placed(), ..ValueLog::default() });
+        self.logs.lock().entry(log_id).or_insert_with(log).clone()
     }
 
     /// Counts a pointer of a leaf that was recovered, to entry `seqno`'s value.
@@ -210,24 +230,50 @@ impl ValueLogs {
         ids
     }
 
-    /// The value at `at`.
+    /// Entry `seqno`'s value, at `at`.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the log.
-    pub(crate) fn get(&self, at: ValueAddress) -> Result<Value> {
+    pub(crate) fn get(&self, at: ValueAddress, seqno: SeqNo) -> Result<Value> {
         if at.log_id == HOT_LOG {
-            return self.hot_named()?.read(at).map(Value::owned);
+            return self.hot_named()?.read(at, seqno).map(Value::owned);
         }
         if let Some(value) = self.cached(at) {
             return Ok(value);
         }
         let log = self.log(at.log_id);
+        if let Some(extent) = log.placed.filter(|extent| at.offset < end(*extent)) {
+            return self.read_placed(&log, extent, at).map(Value::owned);
+        }
         let file = self.open(&log, at.log_id)?;
         SCRATCH.with_borrow_mut(|scratch| {
             let value = read_value(&**file, at, scratch)?;
             self.counters.read(Cause::UserRead, value.len());
             Ok(self.cache.insert_value(at.log_id, at.offset, value))
         })
+    }
+
+    /// The value at `at`, which begins in `extent`.
+    fn read_placed(&self, log: &ValueLog, extent: Extent, at: ValueAddress) -> Result<Vec<u8>> {
+        let file = self.open(log, at.log_id)?;
+        let mut framed = self.placed.as_ref().map_or(Ok(Vec::new()), |placed| placed.read(extent, at))?;
+        let left = VALUE_HEADER_BYTES + at.len as usize - framed.len();
+        if left > 0 {
+            // The rest of it is in the file.
+            let mut buf = IoBuf::default();
+            file.read(end(extent), left, &mut buf)?;
+            self.counters.read(Cause::UserRead, left);
+            framed.extend_from_slice(buf.bytes());
+        }
+        check_value(&framed, at.len).ok_or_else(|| damaged(&**file, at))?;
+        framed.drain(..VALUE_HEADER_BYTES);
+        Ok(framed)
+    }
+
+    /// Whether the value at `at` is in persistent memory, if not all of it.
+    fn is_in_memory(&self, at: ValueAddress) -> bool {
+        let is_placed = || self.log(at.log_id).placed.is_some_and(|extent| at.offset < end(extent));
+        at.log_id == HOT_LOG || (self.placed.is_some() && is_placed())
     }
 
     fn cached(&self, at: ValueAddress) -> Option<Value> {
@@ -239,7 +285,7 @@ impl ValueLogs {
     /// # Errors
     /// What opening the log met.
     pub(crate) fn submit(&self, at: ValueAddress) -> Result<Option<PendingValue>> {
-        if at.log_id == HOT_LOG || self.cache.has_value(at.log_id, at.offset) {
+        if self.is_in_memory(at) || self.cache.has_value(at.log_id, at.offset) {
             return Ok(None);
         }
         let log = self.log(at.log_id);
@@ -281,12 +327,15 @@ impl ValueLogs {
     ///
     /// # Errors
     /// As [`ValueLogs::get`].
-    pub(crate) fn for_each(&self, places: &[Option<ValueAddress>], mut see: impl FnMut(usize, &[u8])) -> Result<()> {
-        let all = || places.iter().enumerate().filter_map(|(i, place)| place.map(|at| (at, i)));
-        for (at, i) in all().filter(|(at, _)| at.log_id == HOT_LOG) {
-            see(i, &self.hot_named()?.read(at)?);
+    pub(crate) fn for_each(&self, places: &[Wanted], mut see: impl FnMut(usize, &[u8])) -> Result<()> {
+        let mut wanted: Vec<(ValueAddress, usize)> = Vec::with_capacity(places.len());
+        for (i, place) in places.iter().enumerate() {
+            match *place {
+                Some((at, seqno)) if self.is_in_memory(at) => see(i, &self.get(at, seqno)?),
+                Some((at, _)) => wanted.push((at, i)),
+                None => {}
+            }
         }
-        let mut wanted: Vec<(ValueAddress, usize)> = all().filter(|(at, _)| at.log_id != HOT_LOG).collect();
         wanted.sort_unstable_by_key(|(at, _)| (at.log_id, at.offset));
         let mut runs = wanted.chunk_by(|(a, _), (b, _)| is_near(*a, *b)).flat_map(|run| run.chunks(RUN_MAX)).peekable();
         let (mut flying, mut flying_bytes) = (VecDeque::new(), 0);

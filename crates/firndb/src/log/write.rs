@@ -14,6 +14,7 @@ use super::layout::{
     FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, KeyRecord, VALUE_HEADER_BYTES, ValueAddress, file_header,
     put_key_record,
 };
+use super::placed::PlacedLogs;
 use super::sealed::SealedLogs;
 use super::sink::{PmLogBuffer, Sink};
 use crate::buffer::{LogEntry, Ticket};
@@ -71,6 +72,7 @@ pub(crate) struct LogWriter {
     log_id: u64,
     sink: Sink,
     hot: Option<HotWriter>,
+    placed: Option<Arc<PlacedLogs>>,
     position: u64,
     synced_through: u64,
     sealed: Arc<SealedLogs>,
@@ -151,6 +153,7 @@ impl LogWriter {
             counters,
             log_id,
             hot: None,
+            placed: None,
             position: FILE_HEADER_BYTES as u64,
             synced_through: 0,
             sealed,
@@ -161,15 +164,16 @@ impl LogWriter {
         Ok(writer)
     }
 
-    /// From here on the log goes through `buffer`.
+    /// From here on the log goes through `buffer`, and where `placed` says into extents of its own.
     ///
     /// REQUIRES: nothing was appended yet, and no log that the durable manifest names needs what the buffer holds.
     ///
     /// # Errors
     /// What writing to the pool met.
-    pub(crate) fn go_through(&mut self, buffer: PmLogBuffer) -> Result<()> {
+    pub(crate) fn go_through(&mut self, buffer: PmLogBuffer, placed: Option<Arc<PlacedLogs>>) -> Result<()> {
         debug_assert_eq!(self.position, FILE_HEADER_BYTES as u64);
-        self.sink.go_through(buffer, self.position)
+        self.placed = placed;
+        self.sink.go_through(buffer, self.placed.as_deref())
     }
 
     /// From here on values of hot keys go through `hot`. REQUIRES: what is appended is durable at once.
@@ -275,7 +279,7 @@ impl LogWriter {
     pub(crate) fn rotate(&mut self, log_id: u64) -> Result<LogEnd> {
         self.check_poison()?;
         let file = create_file(&self.files, &self.counters, log_id)?;
-        let old_file = self.sink.rotate(file, log_id, FILE_HEADER_BYTES as u64)?;
+        let old_file = self.sink.rotate(file, log_id, self.placed.as_deref())?;
         let end = self.end();
         if end.synced_through < end.end {
             self.sealed.add(end.log_id, old_file);

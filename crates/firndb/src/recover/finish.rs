@@ -41,7 +41,8 @@ impl Recovery {
             }
             // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's
             // end.
-            pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer))?;
+            let placed = self.trees.as_ref().and_then(|trees| trees.values.placed().cloned());
+            pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer, placed))?;
             self.begin_hot(&mut log, kept.unwrap_or(log_id));
             self.sweep(&manifest);
             self.write_options();
@@ -57,8 +58,8 @@ impl Recovery {
         }
         if let Some(trees) = &mut self.trees {
             // What is kept is not in there yet.
-            let before_kept = self.kept.first().and_then(|buffer| buffer.first_seqno());
-            trees.flushed_through = before_kept.map_or(self.last_seqno, |first| SeqNo(first.0.saturating_sub(1)));
+            let before_kept = self.kept.first().and_then(|buffer| buffer.seqnos());
+            trees.flushed_through = before_kept.map_or(self.last_seqno, |(first, _)| SeqNo(first.0.saturating_sub(1)));
         }
         part.trees = self.trees.clone();
         part.buffers.push(active.clone());
@@ -160,6 +161,15 @@ impl Recovery {
         for name in names.iter().filter(|name| !named(name)) {
             if let Err(error) = self.files.fs.remove(&self.files.dir.join(name)) {
                 tracing::warn!(%error, "a file that nothing names stays");
+            }
+        }
+        let placed = self.trees.as_ref().and_then(|trees| trees.values.placed());
+        for (placed, id) in placed.iter().flat_map(|placed| placed.ids().into_iter().map(move |id| (placed, id))) {
+            if version.logs.contains_key(&id) || pointed_to(id) {
+                continue;
+            }
+            if let Err(error) = placed.remove(id) {
+                tracing::warn!(%error, "a log in persistent memory that nothing names stays");
             }
         }
     }

@@ -2,16 +2,21 @@
 
 use super::Recovery;
 use crate::buffer::Buffer;
-use crate::log::{HotSlots, LogEnd, Replay, ValueLogs};
+use crate::log::{HotSlots, LogEnd, PlacedLogs, Replay, ValueLogs};
 use crate::options::Profile;
+use crate::rows;
 use crate::run_iter::{Loaded, RunIter};
 use crate::sites;
 use crate::tier::{TierIter, Trees};
+use crate::tuning::LogPlacement;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::OpenMode;
 use firn_pm::{DurableAt, PmConfig, Pool};
 use firn_table::pm_btree::{Recovered, Seen, TreeStore, View};
 use std::sync::Arc;
+
+/// What the log's two halves take in a pool beside their bytes.
+const HALVES_MORE_BYTES: u64 = 16 << 10;
 
 impl Recovery {
     /// Reads the trees, or makes them; counts what they point to.
@@ -23,7 +28,7 @@ impl Recovery {
         let cache = self.tables.context().cache.clone();
         let direct = self.options.direct_io;
         let values = ValueLogs::new(self.files.clone(), self.counters.clone(), cache, direct);
-        let values = values.with_hot(HotSlots::find(&pool).map(Arc::new));
+        let values = values.with_hot(HotSlots::find(&pool).map(Arc::new)).with_placed(self.placed_logs(&pool));
         let leaf_bytes = self.options.tuning.lab.leaf_bytes;
         let version = self.version.clone();
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
@@ -67,6 +72,18 @@ impl Recovery {
         Ok(())
     }
 
+    /// Logs in `pool`, where the trees lie.
+    fn placed_logs(&self, pool: &Arc<Pool>) -> Option<Arc<PlacedLogs>> {
+        if pool.durable_at() != DurableAt::Fence {
+            return None;
+        }
+        let lab = &self.options.tuning.lab;
+        let placement = if rows::LAB_PLACEMENT.is_on() { lab.log_placement } else { LogPlacement::Ssd };
+        // A frame takes some 30 bytes more of the log than of the write buffer.
+        let bytes = self.budget.write_buffer_bytes as u64 / 8 * 9;
+        Some(Arc::new(PlacedLogs::open(pool.clone(), placement, bytes)))
+    }
+
     /// `values` with a hot buffer in `pool`, where the trees lie, if there is none yet and can be one.
     fn with_hot(&self, values: ValueLogs, pool: &Arc<Pool>) -> Result<ValueLogs> {
         if values.hot().is_some() || self.read_only || pool.durable_at() != DurableAt::Fence {
@@ -75,7 +92,12 @@ impl Recovery {
         let lab = &self.options.tuning.lab;
         let log_buffer_bytes = 2 * self.options.limits.pm_log_buffer_bytes as u64;
         let bytes = lab.hot_bytes_in(pool.size_bytes(), log_buffer_bytes);
-        Ok(values.with_hot(HotSlots::create(pool, bytes, lab.hot_bytes.is_some())?.map(Arc::new)))
+        let is_asked = lab.hot_bytes.is_some();
+        // The log's buffer may be still to be made.
+        if !is_asked && pool.usage().free_bytes < bytes + log_buffer_bytes + HALVES_MORE_BYTES {
+            return Ok(values);
+        }
+        Ok(values.with_hot(HotSlots::create(pool, bytes, is_asked)?.map(Arc::new)))
     }
 
     /// Where the trees lie or are to be made, and bytes for their leaves; `None` if they would be rebuilt and must not.
@@ -116,7 +138,9 @@ impl Recovery {
                 }
                 _ => error,
             })?;
-            values.end(used.log_id, bytes, SeqNo(0));
+            // What lies in persistent memory is not in the file.
+            let placed = values.placed().and_then(|placed| placed.extent(used.log_id)).map_or(0, |extent| extent.len);
+            values.end(used.log_id, bytes.max(placed), SeqNo(0));
         }
         Ok(())
     }
@@ -128,7 +152,9 @@ impl Recovery {
         trees.values.end(log_id, end, self.last_seqno);
         self.rebuilt.settled.push(LogEnd { log_id, end, synced_through: end });
         let file = self.files.fs.open(&self.files.log(log_id), OpenMode::Append)?;
-        for (at, bytes) in replay.overlay() {
+        let stays = trees.values.placed().and_then(|placed| placed.extent(log_id)).is_some();
+        // What lies in an extent of the log's own comes first.
+        for (at, bytes) in replay.overlay().iter().skip(usize::from(stays)) {
             let len = end.saturating_sub(*at).min(bytes.len() as u64) as usize;
             if len > 0 {
                 file.write(*at, &[&bytes[..len]])?;
@@ -170,11 +196,13 @@ impl Recovery {
             }
         }
         let is_rebuilt = !trees.store.is_durable();
+        // The manifest may know of higher numbers than were replayed so far.
+        let replayed = buffer.seqnos().map(|(_, last)| last);
         buffer.freeze(self.last_seqno);
         self.kept.push(buffer);
-        if is_rebuilt && !self.read_only {
+        if let Some(through) = replayed.filter(|_| is_rebuilt && !self.read_only) {
             // The next open needs nothing in front of this.
-            self.rebuilt.spilled = Some((self.last_seqno, self.replaying.log_id));
+            self.rebuilt.spilled = Some((through, self.replaying.log_id));
             self.trees_into_tables()?;
         }
         Ok(())

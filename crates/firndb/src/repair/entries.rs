@@ -3,9 +3,10 @@
 use super::Repair;
 use super::pool::{self, Age};
 use crate::buffer::{Buffer, Entry};
-use crate::log::{HotSlots, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs};
+use crate::log::{HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs, Wanted};
 use crate::mill::{Below, Output, write_tables};
 use crate::run_iter::{MergeIter, RunIter};
+use crate::tuning::LogPlacement;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
 use firn_base::key::Kind;
@@ -60,7 +61,8 @@ impl Repair {
         let Some(recovered) = recovered else { return Ok(()) };
         let counters = self.context.counters.clone();
         let values = ValueLogs::new(self.files.clone(), counters, self.context.cache.clone(), self.options.direct_io)
-            .with_hot(self.hot.clone());
+            .with_hot(self.hot.clone())
+            .with_placed(self.pool.clone().map(|pool| Arc::new(PlacedLogs::open(pool, LogPlacement::Ssd, 0))));
         let store = Arc::new(recovered.store);
         for view in recovered.immutable.into_iter().chain([recovered.mutable]) {
             self.copy_tree(TreeIter::new(store.clone(), View::clone(&view)), &values)?;
@@ -81,14 +83,15 @@ impl Repair {
                 batch.push((entry.key.to_vec(), entry.tag, entry.address));
                 iter.next()?;
             }
-            let places: Vec<Option<ValueAddress>> = batch.iter().map(|(.., address)| *address).collect();
-            logs.extend(places.iter().flatten().map(|at| at.log_id).filter(|&id| id != HOT_LOG));
+            let wanted = |(_, tag, address): &InTree| Some(((*address)?, tag.seqno()));
+            let places: Vec<Wanted> = batch.iter().map(wanted).collect();
+            logs.extend(places.iter().flatten().map(|(at, _)| at.log_id).filter(|&id| id != HOT_LOG));
             let mut read = vec![Vec::new(); batch.len()];
             let is_whole = values.for_each(&places, |i, value| read[i] = value.to_vec()).is_ok();
             for ((key, tag, address), mut value) in batch.into_iter().zip(read) {
                 if let (false, Some(at)) = (is_whole, address) {
                     // Something in the batch is damaged.
-                    value = match values.get(at) {
+                    value = match values.get(at, tag.seqno()) {
                         Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
                             self.report.values_lost += 1;
                             if at.log_id != HOT_LOG {
@@ -126,16 +129,16 @@ impl Repair {
         self.count_lost_slots()
     }
 
-    /// Of the entries whose slots in the hot buffer have other values now, those are lost of which nothing newer came
-    /// back.
+    /// Of the entries whose slots in the hot buffer have other values now, those are lost of which neither they nor
+    /// anything newer came back.
     fn count_lost_slots(&mut self) -> Result<()> {
         for (key, seqno) in std::mem::take(&mut self.superseded) {
             let hash = hash(&key);
-            let mut has_newer = false;
+            let mut is_there = false;
             for table in &self.inputs {
-                has_newer |= matches!(table.get(&key, hash, SeqNo::MAX)?, Got::Found(tag, _) if tag.seqno() > seqno);
+                is_there |= matches!(table.get(&key, hash, SeqNo::MAX)?, Got::Found(tag, _) if tag.seqno() >= seqno);
             }
-            self.report.values_lost += u64::from(!has_newer);
+            self.report.values_lost += u64::from(!is_there);
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ const FLUSH_SHARE_MAX: f64 = 0.85;
 /// What an entry of a chunk takes in memory beside its value, with a key of some 16 bytes.
 const ENTRY_BYTES: u64 = 100;
 
-/// Fewer values that cursors asked for are no reason to move any.
+/// Fewer entries that could have been moved for what was asked for are no reason to move any.
 const ASKED_MIN: u64 = 1000;
 
 /// Chunks are made by log once one leaf in so many is left.

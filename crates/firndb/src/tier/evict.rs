@@ -14,6 +14,7 @@ use super::side::Version;
 use super::view::{Trees, as_put};
 use crate::background::Dead;
 use crate::db::Inner;
+use crate::log::Wanted;
 use crate::manifest::{Edit, Evicted, KeyRange, TableMeta};
 use crate::mill::{self, Around, Held, Made};
 use crate::plan::Plan;
@@ -33,7 +34,7 @@ struct Gathered<'a> {
 }
 
 /// An address, and a reference to it while it is sorted.
-const PLACE_BYTES: usize = 2 * size_of::<Option<ValueAddress>>() + size_of::<usize>();
+const PLACE_BYTES: usize = 2 * size_of::<Wanted>() + size_of::<usize>();
 
 /// Shows the entries of `immutable` that are in `ranges`, each with the side table's versions that are older, in order.
 /// Returns those versions.
@@ -150,7 +151,7 @@ impl Inner {
         let (mut held, mut places) = (Held::with_capacity(entries, bytes), Vec::with_capacity(entries));
         let moved = for_each_entry(trees, immutable, ranges, |key, tag, address| {
             held.push_key(key, as_put(tag), len(address));
-            places.push(address);
+            places.push(address.map(|at| (at, tag.seqno())));
         })?;
         trees.values.for_each(&places, |i, value| held.set_value(i, value))?;
         Ok(Gathered { held, moved, memory })

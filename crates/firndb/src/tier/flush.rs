@@ -253,7 +253,9 @@ impl Inner {
         drop(changing);
         drop(manifest);
         self.logs.sealed.raise_floor(floor);
-        trees.values.hot().iter().for_each(|hot| hot.let_go_below(floor));
+        if !trees.need_logs() {
+            trees.values.hot().iter().for_each(|hot| hot.let_go_below(floor));
+        }
         let unused = trees.values.take_unused(floor);
         self.bury(unused.into_iter().map(Dead::Log).chain([Dead::Buffer(buffer.clone())]));
         Ok(())

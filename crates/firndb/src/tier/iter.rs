@@ -72,12 +72,12 @@ impl TierIter {
 
     /// Reads the value under the cursor.
     pub(crate) fn load(&mut self) -> Result<()> {
-        let (None, Some((_, _, Some(address)))) = (&self.value, self.entry()) else { return Ok(()) };
+        let (None, Some((_, tag, Some(address)))) = (&self.value, self.entry()) else { return Ok(()) };
         let asked = self.take_asked(address);
         self.ask_ahead()?;
         self.value = Some(match asked {
             Some(asked) => self.values.finish(asked)?,
-            None => self.values.get(address)?,
+            None => self.values.get(address, tag.seqno())?,
         });
         Ok(())
     }
@@ -111,8 +111,8 @@ impl TierIter {
 
     /// Reads the value under the cursor from its log, whatever is cached.
     pub(crate) fn check_value(&self) -> Result<()> {
-        let address = self.entry().and_then(|(_, _, address)| address);
-        address.map_or(Ok(()), |address| self.values.for_each(&[Some(address)], |_, _| {}))
+        let wanted = self.entry().and_then(|(_, tag, address)| Some((address?, tag.seqno())));
+        wanted.map_or(Ok(()), |wanted| self.values.for_each(&[Some(wanted)], |_, _| {}))
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {

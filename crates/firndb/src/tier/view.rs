@@ -52,7 +52,7 @@ impl Trees {
         match self.find(key, seqno)? {
             None => Ok(None),
             Some((tag, None)) => Ok(Some((tag, Value::owned(Vec::new())))),
-            Some((tag, Some(address))) => Ok(Some((as_put(tag), self.values.get(address)?))),
+            Some((tag, Some(address))) => Ok(Some((as_put(tag), self.values.get(address, tag.seqno())?))),
         }
     }
 
@@ -63,7 +63,7 @@ impl Trees {
             None => Begun::Here(Value::owned(Vec::new())),
             Some(address) => match self.values.submit(address)? {
                 Some(asked) => Begun::Asked(asked),
-                None => Begun::Here(self.values.get(address)?),
+                None => Begun::Here(self.values.get(address, tag.seqno())?),
             },
         };
         Ok(Some((as_put(tag), begun)))

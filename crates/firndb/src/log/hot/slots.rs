@@ -209,14 +209,16 @@ impl HotSlots {
         Ok(Some((seqno, bytes)))
     }
 
-    /// The value at `at`, which the reader needs.
+    /// Entry `seqno`'s value at `at`, which the reader needs.
     ///
     /// # Errors
-    /// `Corruption` if it is not there.
-    pub(crate) fn read(&self, at: ValueAddress) -> Result<Vec<u8>> {
+    /// `Corruption` if it is not there: it is damaged, or this open is read-only, and a writer beside it used the slot
+    /// again.
+    pub(crate) fn read(&self, at: ValueAddress, seqno: SeqNo) -> Result<Vec<u8>> {
         let unit = self.unit(at)?;
-        let found = self.read_slot(unit, at.len)?;
-        found.map(|(_, value)| value).ok_or_else(|| self.wrong(unit, "a value with its checksum"))
+        let found = self.read_slot(unit, at.len)?.filter(|(its, _)| *its == seqno);
+        let expected = || format!("the value of entry {} with its checksum", seqno.0);
+        found.map(|(_, value)| value).ok_or_else(|| self.wrong(unit, &expected()))
     }
 
     /// The value of entry `seqno` that a log says is at `at`; `None` if it is not there, all of it: then the log must

@@ -55,7 +55,7 @@ fn halves_are_handed_over() {
         pool.finish_recovery().unwrap();
         let halves = PmLogBuffer::open(&pool, UUID, HALF_BYTES).unwrap().unwrap();
         let mut log = LogWriter::create(files.clone(), Arc::default(), LOG, Arc::default()).unwrap();
-        log.go_through(halves.clone()).unwrap();
+        log.go_through(halves.clone(), None).unwrap();
         let acknowledged = Arc::new(AtomicU64::new(0));
         let drain = |_| {
             let halves = halves.clone();
