@@ -80,6 +80,17 @@ pub struct EngineReport {
     pub settings: BTreeMap<String, String>,
 }
 
+/// Refuses what may need more than is free where `directory` is.
+fn refuse_if_short(directory: &Path, needed: u64, advice: &str) -> Result<()> {
+    let (free, megabytes) = (free_bytes(directory)?, |bytes: u64| bytes / 1_000_000);
+    if free >= needed {
+        return Ok(());
+    }
+    let (needed, place, free) = (megabytes(needed), directory.display(), megabytes(free));
+    let text = format!("this run may need {needed} MB in {place}, and {free} MB are free: {advice}");
+    Err(Error::new(ErrorKind::NoSpace, text))
+}
+
 impl Matrix {
     /// Runs what is missing, and reads what is there.
     ///
@@ -113,20 +124,16 @@ impl Matrix {
 
     /// Refuses a run that would not fit.
     fn check_room(&self) -> Result<()> {
-        let (free, mut needed) = (free_bytes(&self.scratch)?, self.config.bytes_needed());
+        let mut needed = self.config.bytes_needed();
         if !self.config.fills() {
             needed += self.config.loaded_bytes() * 2 * self.engines.len() as u64;
         }
-        let megabytes = |bytes: u64| bytes / 1_000_000;
-        if free < needed {
-            let text = format!(
-                "this run may need {} MB in {}, and {} MB are free: choose another place with --dir, or fewer records",
-                megabytes(needed),
-                self.scratch.display(),
-                megabytes(free)
-            );
-            return Err(Error::new(ErrorKind::NoSpace, text));
+        refuse_if_short(&self.scratch, needed, "choose another place with --dir, or fewer records")?;
+        if let Some(pm) = &self.setup.pm {
+            let needed = self.pm_bytes_needed(pm.bytes);
+            refuse_if_short(&pm.directory, needed, "choose another place with --pm-dir, or less of it")?;
         }
+        let megabytes = |bytes: u64| bytes / 1_000_000;
         let memory = crate::machine::memory_bytes().unwrap_or(u64::MAX);
         let checker = self.config.records * 8;
         if self.setup.memory_bytes + checker > memory {
@@ -140,6 +147,18 @@ impl Matrix {
             return Err(Error::invalid(text));
         }
         Ok(())
+    }
+
+    /// Bytes of persistent memory for one database at a time, and for a loaded copy of each engine's where that is
+    /// kept. Each may have `bytes`, or what it alone is told.
+    fn pm_bytes_needed(&self, bytes: u64) -> u64 {
+        let told = |engine: &String| {
+            let its = self.extra.iter().find(|(of, name, _)| of == engine && name == "pm_bytes");
+            its.and_then(|(_, _, value)| value.parse().ok()).unwrap_or(bytes)
+        };
+        let one = self.engines.iter().map(told).max().unwrap_or(0);
+        let copies: u64 = self.engines.iter().map(told).sum();
+        one + if self.config.fills() { 0 } else { copies }
     }
 
     /// What `engine` is told, with its database in `directory`.

@@ -1,6 +1,9 @@
-//! What a matrix writes is what its schema describes.
+//! What a matrix writes is what its schema describes; what it refuses before it begins.
 
+use super::{Matrix, Setup};
+use crate::engine::PmBudget;
 use crate::sample;
+use firn_base::ErrorKind;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -52,4 +55,36 @@ fn the_schema_names_every_field_and_its_version() {
     for map in ["settings", "geomean_ratio"] {
         assert!(fields.iter().all(|(path, _)| !path.ends_with(map)), "{map} has no fields of its own");
     }
+}
+
+/// A run that would not fit says so before anything is written, for persistent memory too.
+#[test]
+fn what_would_not_fit_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = sample::report();
+    let matrix = |bytes: u64, extra: &[(&str, &str)]| {
+        let of = |(name, value): &(&str, &str)| ("firn:lab".to_owned(), (*name).to_owned(), (*value).to_owned());
+        Matrix {
+            engines: vec!["firn:lab".to_owned()],
+            rounds: 1,
+            config: report.config.clone(),
+            setup: Setup {
+                memory_bytes: 64 << 20,
+                pm: Some(PmBudget { directory: directory.path().to_owned(), bytes }),
+                ..report.setup.clone()
+            },
+            extra: extra.iter().map(of).collect(),
+            scratch: directory.path().to_owned(),
+            cells: directory.path().join("cells"),
+            child: Vec::new(),
+        }
+    };
+    assert!(matrix(1 << 20, &[]).check_room().is_ok());
+    for wrong in [matrix(1 << 60, &[]), matrix(1 << 20, &[("pm_bytes", "1152921504606846976")])] {
+        let error = wrong.check_room().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(error.to_string().contains("--pm-dir"), "{error}");
+    }
+    let fits = matrix(1 << 60, &[("pm_bytes", "1048576")]).check_room();
+    assert!(fits.is_ok(), "what it alone is told counts: {fits:?}");
 }
