@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 /// Enough for the log's two halves.
 const POOL_BYTES: u64 = 40 << 10;
 /// What level 0 takes beside it, its hot buffer, and logs.
-const TREES_BYTES: u64 = 120 << 10;
+const TREES_BYTES: u64 = 64 << 10;
 
 /// Files and memory.
 #[derive(Clone)]

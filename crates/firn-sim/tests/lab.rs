@@ -604,6 +604,27 @@ fn lab_15_logs_lie_where_they_are_to() {
     });
 }
 
+/// Logs that must lie in persistent memory make evictions due before the last room is taken; what a death left there comes
+/// back before an open needs it.
+#[test]
+fn lab_15_room_for_logs_does_not_run_out() {
+    let mut rig = Rig::new(Profile::Lab, |options| {
+        trees(true)(options);
+        options.tuning.lab.log_placement = LogPlacement::Pm;
+        options.environment.memory = Some(SimRegion::new(512 << 10, Mode::Adr));
+    });
+    for round in 0..150 {
+        rig.put_one(format!("key{round}").into_bytes());
+        flush(&rig);
+        if round % 40 == 39 {
+            rig = rig.killed();
+        }
+    }
+    rig.put(3_000, 1_000_000);
+    rig.check();
+    rig.reopened().killed().check();
+}
+
 /// Values of neighbouring keys lie all over the logs, so who scans them again and again pays for their way to level 1.
 #[test]
 fn what_is_scanned_from_logs_moves_to_level_1() {

@@ -409,8 +409,9 @@ impl Inner {
         self.progressed();
         self.executor.stop();
         let result = if self.read_only { Ok(()) } else { self.close_log() };
-        let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));
+        // It may give back what removed logs had of the pool.
         self.remove_obsolete(true);
+        let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));
         *self.lock.lock() = None;
         result
     }

@@ -22,7 +22,7 @@ use crate::budget::Budget;
 use crate::buffer::Buffer;
 use crate::checkpoint::link_or_copy;
 use crate::files::{self, FileName, Files};
-use crate::log::{FILE_HEADER_BYTES, HotSlots, header_uuid};
+use crate::log::{FILE_HEADER_BYTES, HotSlots, PmLogBuffer, header_uuid};
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::{Options, Profile};
@@ -191,6 +191,10 @@ impl Repair {
             }
             None => None,
         };
+        // Nor may a number come again that only the manifest or the pool still has.
+        let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| PmLogBuffer::logs_named(pool, &files.uuid))?;
+        let next = named.into_iter().fold(next, |next, id| next.max(id.saturating_add(1)));
+        let next = next.max(known.as_ref().map_or(0, |known| known.next_file_id));
         let mill = MillContext::new(&files, &counters, options, budget, next);
         let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
         Ok(Repair {

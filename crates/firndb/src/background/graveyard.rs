@@ -97,8 +97,10 @@ impl Inner {
                 }
                 Dead::Blocks(run, blocks) => self.forget_blocks(&run, Some(&blocks)),
                 Dead::Log(id) => {
-                    self.remove_file(&self.files.log(id), id);
-                    self.free_log(id);
+                    // Who reads only tells by the name whether the extent still is the log's.
+                    if self.remove_file(&self.files.log(id), id) {
+                        self.free_log(id);
+                    }
                 }
                 Dead::Buffer(buffer) => {
                     let tick = self.clock.now_ns() / TICK_NS;
@@ -147,12 +149,17 @@ impl Inner {
         }
     }
 
-    fn remove_file(&self, path: &Path, id: u64) {
+    /// Whether it is gone.
+    fn remove_file(&self, path: &Path, id: u64) -> bool {
         match self.files.fs.remove(path) {
             Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
             // The next open removes it.
-            Err(error) => tracing::warn!(%error, "an obsolete file stays"),
+            Err(error) => {
+                tracing::warn!(%error, "an obsolete file stays");
+                return false;
+            }
         }
+        true
     }
 
     /// Drops blocks of a table from the cache that no state has any more.

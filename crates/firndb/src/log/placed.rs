@@ -23,17 +23,18 @@ pub(crate) struct PlacedLogs {
     placement: LogPlacement,
     /// Of each.
     bytes: u64,
+    read_only: bool,
     /// By number: the kind under which the root has it, and where it lies.
     logs: Mutex<BTreeMap<u64, (u16, Extent)>>,
 }
 
 impl PlacedLogs {
     /// The logs that the root of `pool` names, and room of `bytes` for each new one as `placement` says.
-    pub(crate) fn open(pool: Arc<Pool>, placement: LogPlacement, bytes: u64) -> PlacedLogs {
+    pub(crate) fn open(pool: Arc<Pool>, placement: LogPlacement, bytes: u64, read_only: bool) -> PlacedLogs {
         let entry = |entry: &RootEntry| Some((entry.word, (entry.kind, entry.extent?)));
         let root = pool.root();
         let logs = root.entries.iter().filter(|entry| entry.owner == Owner::Log).filter_map(entry).collect();
-        PlacedLogs { pool, placement, bytes, logs: Mutex::new(logs) }
+        PlacedLogs { pool, placement, bytes, read_only, logs: Mutex::new(logs) }
     }
 
     /// Room for log `log_id`, if it is to lie here. DURABLE AFTER: that it does.
@@ -60,12 +61,32 @@ impl PlacedLogs {
             Err(error) => return Err(error.context("a log in persistent memory; raise pm.size or set `rest`")),
             Ok(found) => found,
         };
-        self.pool.commit_with(Fenced::nothing(), |root| {
+        let named = self.pool.commit_with(Fenced::nothing(), |root| {
             root.set(RootEntry { owner: Owner::Log, kind, word: log_id, extent: Some(extent) });
             Ok(())
-        })?;
+        });
+        if let Err(error) = named {
+            // If the root names it after all, the pool refuses this, and the next open knows.
+            let _refused = self.pool.free(extent);
+            return Err(error);
+        }
         logs.insert(log_id, (kind, extent));
         Ok(Some(extent))
+    }
+
+    /// Whether a writer beside this may give an extent to another log.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether all logs must lie here, and there is room for few more.
+    pub(super) fn is_short(&self) -> bool {
+        const FEW: u64 = 4;
+        let is_short = || {
+            let logs = self.logs.lock().len() as u64;
+            logs + FEW > LOGS_MAX as u64 || self.pool.usage().free_bytes < FEW * self.bytes
+        };
+        self.placement == LogPlacement::Pm && is_short()
     }
 
     /// Gives the room of a log free. REQUIRES: nobody reads it, and its file is gone.

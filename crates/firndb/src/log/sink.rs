@@ -272,8 +272,10 @@ impl Sink {
     ) -> Result<Arc<dyn File>> {
         if let Some(stream) = &mut self.pm {
             file.sync(&sites::LOG_NEXT_HEADER_SYNC)?;
-            let placed = logs.map_or(Ok(None), |logs| logs.begin(log_id))?;
             stream.retire(&self.file, &self.counters)?;
+            // Last of what may fail: another try would write the file's header anew, and a cut in between must not find
+            // an extent of a log without one.
+            let placed = logs.map_or(Ok(None), |logs| logs.begin(log_id))?;
             stream.active = 1 - stream.active;
             stream.begin_half(log_id, start(placed))?;
             self.placed = placed;
@@ -345,6 +347,8 @@ impl PmStream {
         if position < self.base {
             self.retire(file, counters)?;
             self.buffer.drain_full()?;
+            // The other half may say that it begins at the same place.
+            self.active = 1 - self.active;
             self.begin_half(log_id, position)?;
         }
         self.used = (position - self.base) as usize;

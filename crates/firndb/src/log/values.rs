@@ -144,6 +144,7 @@ impl ValueLogs {
     /// All of log `log_id` is in the trees: its file has `bytes`, and its last entry is numbered `last`.
     pub(crate) fn end(&self, log_id: u64, bytes: u64, last: SeqNo) {
         let log = self.log(log_id);
+        let bytes = bytes.max(log.placed.map_or(0, |extent| extent.len));
         if log.last_seqno.load(Ordering::Acquire) == 0 {
             log.file_bytes.store(bytes, Ordering::Release);
             log.last_seqno.store(last.0, Ordering::Release);
@@ -265,9 +266,18 @@ impl ValueLogs {
             self.counters.read(Cause::UserRead, left);
             framed.extend_from_slice(buf.bytes());
         }
+        if self.placed.as_ref().is_some_and(|placed| placed.is_read_only()) {
+            // A writer beside this gives the extent to another log once the file is gone.
+            self.files.fs.len(&self.files.log(at.log_id)).map_err(|_| damaged(&**file, at))?;
+        }
         check_value(&framed, at.len).ok_or_else(|| damaged(&**file, at))?;
         framed.drain(..VALUE_HEADER_BYTES);
         Ok(framed)
+    }
+
+    /// Whether logs that must lie in persistent memory will soon find no room there.
+    pub(crate) fn is_short_of_room(&self) -> bool {
+        self.placed.as_ref().is_some_and(|placed| placed.is_short())
     }
 
     /// Whether the value at `at` is in persistent memory, if not all of it.

@@ -73,6 +73,8 @@ pub(super) fn read_or_create(
     // Crashes while a database is created leave logs, empty but for their headers, and no table.
     let is_data = |name: &String| match files::parse(name) {
         FileName::Table(_) => true,
+        // What a log has may be in a pool; then CURRENT was there before it.
+        FileName::Log(_) if options.pm.is_some() && options.profile == Profile::Lab => true,
         FileName::Log(_) => fs.len(&dir.join(name)).map_or(true, |len| len > FILE_HEADER_BYTES as u64),
         _ => false,
     };

@@ -41,10 +41,11 @@ impl Recovery {
             }
             // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's
             // end.
+            // First what nobody needs: a new log may need its room.
+            self.sweep(&manifest);
             let placed = self.trees.as_ref().and_then(|trees| trees.values.placed().cloned());
             pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer, placed))?;
             self.begin_hot(&mut log, kept.unwrap_or(log_id));
-            self.sweep(&manifest);
             self.write_options();
             ((Some((log, pm))), log_name, manifest)
         };

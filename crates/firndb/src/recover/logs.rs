@@ -97,6 +97,10 @@ impl Recovery {
             Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
             None => Vec::new(),
         };
+        if self.read_only && !overlay.is_empty() {
+            // A writer beside this gives an extent to another log once the file is gone.
+            self.files.fs.len(&path).map_err(|_| Error::corruption(path.display(), 0, "the log, while it was read"))?;
+        }
         let mut source = LogSource::new(file, self.counters.clone())?;
         source.lay_over(overlay)?;
         if let Some(end) = sealed {

@@ -81,7 +81,7 @@ impl Recovery {
         let placement = if rows::LAB_PLACEMENT.is_on() { lab.log_placement } else { LogPlacement::Ssd };
         // A frame takes some 30 bytes more of the log than of the write buffer.
         let bytes = self.budget.write_buffer_bytes as u64 / 8 * 9;
-        Some(Arc::new(PlacedLogs::open(pool.clone(), placement, bytes)))
+        Some(Arc::new(PlacedLogs::open(pool.clone(), placement, bytes, self.read_only)))
     }
 
     /// `values` with a hot buffer in `pool`, where the trees lie, if there is none yet and can be one.
@@ -138,9 +138,7 @@ impl Recovery {
                 }
                 _ => error,
             })?;
-            // What lies in persistent memory is not in the file.
-            let placed = values.placed().and_then(|placed| placed.extent(used.log_id)).map_or(0, |extent| extent.len);
-            values.end(used.log_id, bytes.max(placed), SeqNo(0));
+            values.end(used.log_id, bytes, SeqNo(0));
         }
         Ok(())
     }

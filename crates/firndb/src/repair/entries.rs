@@ -62,7 +62,7 @@ impl Repair {
         let counters = self.context.counters.clone();
         let values = ValueLogs::new(self.files.clone(), counters, self.context.cache.clone(), self.options.direct_io)
             .with_hot(self.hot.clone())
-            .with_placed(self.pool.clone().map(|pool| Arc::new(PlacedLogs::open(pool, LogPlacement::Ssd, 0))));
+            .with_placed(self.pool.clone().map(|pool| Arc::new(PlacedLogs::open(pool, LogPlacement::Ssd, 0, false))));
         let store = Arc::new(recovered.store);
         for view in recovered.immutable.into_iter().chain([recovered.mutable]) {
             self.copy_tree(TreeIter::new(store.clone(), View::clone(&view)), &values)?;

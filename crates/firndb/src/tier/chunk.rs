@@ -102,6 +102,7 @@ impl Trees {
             true => (bytes / (self.values.mean_bytes() + ENTRY_BYTES)).max(1),
             false => u64::MAX,
         };
+        let logs_are_full = logs_are_full || self.values.is_short_of_room();
         if self.store.usage().share() < share && !logs_are_full && !self.is_scanned(entries_max) {
             return None;
         }
