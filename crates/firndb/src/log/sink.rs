@@ -318,6 +318,14 @@ impl PmStream {
         Ok(())
     }
 
+    /// Makes `half` one of no log. REQUIRES: what it held is in its file.
+    fn give_up_half(&self, half: usize) -> Result<()> {
+        let nothing = [0; HALF_HEADER_BYTES];
+        let place = self.buffer.halves[half].offset;
+        let _durable = self.buffer.pool.write_durable(&sites::LOG_HALF_FENCE, place, &[&nothing])?;
+        Ok(())
+    }
+
     /// Hands the active half over to be written to `file`, once the one before was.
     fn retire(&mut self, file: &Arc<dyn File>, counters: &Arc<IoCounters>) -> Result<()> {
         // The background has most often done this already.
@@ -347,8 +355,8 @@ impl PmStream {
         if position < self.base {
             self.retire(file, counters)?;
             self.buffer.drain_full()?;
-            // The other half may say that it begins at the same place.
-            self.active = 1 - self.active;
+            // What the other one has of the failed frame would lie over what comes now.
+            self.give_up_half(1 - self.active)?;
             self.begin_half(log_id, position)?;
         }
         self.used = (position - self.base) as usize;

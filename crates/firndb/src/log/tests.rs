@@ -8,7 +8,7 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
 use firn_base::{ErrorKind, Result, SeqNo, Tag};
-use firn_fs::{IoBackend, IoBuf, OpenMode, OsFs};
+use firn_fs::{Fault, FaultKind, Fs, IoBackend, IoBuf, OpKind, OpenMode, OsFs, SimFs};
 use firn_pm::{Backend, PmConfig, Pool};
 use std::path::Path;
 use std::sync::Arc;
@@ -228,6 +228,47 @@ fn lab_04_log_buffer() {
     // A clean close brings all into the file.
     log.close().unwrap();
     assert_eq!(replay(&files, Vec::new(), end.synced_through).unwrap().0, issued);
+}
+
+/// A frame of several halves that fails on its way, as the file does, leaves nothing over what is written in its place:
+/// neither in a half that begins where that does, nor in one that begins in the middle of it.
+#[test]
+fn lab_04_what_a_failed_frame_left_masks_nothing() {
+    const HALF: usize = 8 << 10;
+    let put = |log: &mut LogWriter, seqno: u64, len: usize| {
+        let buffer = Arc::new(Buffer::new(1 << 20, LOG));
+        let (key, value) = (seqno.to_be_bytes(), vec![seqno as u8; len]);
+        let entry = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: &value });
+        let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), 0), 0).unwrap();
+        log.append(&[ticket], SeqNo(seqno), false, true).map(|_mark| (seqno, key.to_vec(), value.clone()))
+    };
+    let mut failures = 0;
+    // The first frame of a half, or one in the middle of it; frames of two halves up to five.
+    for (before, len, write) in (0..3).flat_map(|b| (1..5).flat_map(move |l| (0..6).map(move |w| (b, l, w)))) {
+        let dir = tempfile::tempdir().unwrap();
+        let config = PmConfig::at(dir.path().join("pool"), Backend::Emulated, 256 << 10);
+        let pool = Arc::new(Pool::open_or_create(&config, UUID).unwrap());
+        pool.finish_recovery().unwrap();
+        let fs = SimFs::new(1);
+        fs.create_dir_all(Path::new("/db")).unwrap();
+        let files = Arc::new(Files { fs: Arc::new(fs.clone()), dir: "/db".into(), uuid: UUID });
+        let mut log = writer(&files);
+        log.go_through(PmLogBuffer::open(&pool, UUID, HALF).unwrap().unwrap(), None).unwrap();
+        let mut issued: Vec<Issued> = (0..before).map(|i| put(&mut log, 1 + i, 2000).unwrap()).collect();
+        fs.inject(Fault::once(FaultKind::Eio).on(OpKind::Write).after(write));
+        match put(&mut log, 10, len * HALF) {
+            Ok(whole) => issued.push(whole),
+            Err(_) => failures += 1,
+        }
+        for seqno in 11..40 {
+            // Whoever was too early for the fault meets it here.
+            issued.extend(put(&mut log, seqno, 900).or_else(|_| put(&mut log, seqno, 900)));
+            let overlay = PmLogBuffer::overlay(&pool, &UUID, LOG).unwrap();
+            let (found, _) = replay(&files, overlay, log.end().synced_through).unwrap();
+            assert!(found == issued, "{before} frames, then {len} halves, write {write}: lost at entry {seqno}");
+        }
+    }
+    assert!(failures > 5, "{failures} frames failed");
 }
 
 /// A half begins where the file or the other half ends. One that claims to lie elsewhere is refused, however far that
