@@ -604,8 +604,8 @@ fn lab_15_logs_lie_where_they_are_to() {
     });
 }
 
-/// Logs that must lie in persistent memory make evictions due before the last room is taken; what a death left there comes
-/// back before an open needs it.
+/// Logs that must lie in persistent memory make evictions due before the last room is taken; what a death left there
+/// comes back before an open needs it.
 #[test]
 fn lab_15_room_for_logs_does_not_run_out() {
     let mut rig = Rig::new(Profile::Lab, |options| {
