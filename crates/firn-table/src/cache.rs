@@ -1,14 +1,20 @@
-//! The block cache: decoded blocks by (file, offset), hot rows by (table, hash of the key), and values of logs by (log,
+//! The block cache: decoded blocks by (file, offset), rows by the hash of their key, and values of logs by (log,
 //! offset), bounded by bytes.
 //!
 //! (file, offset) names a block for ever, because an append never reuses an offset; so an entry can be old but never
-//! wrong, and what a compaction leaves clean stays cached. What names a row is in `sst/row.rs`.
+//! wrong, and what a compaction leaves clean stays cached.
+//!
+//! A row is an entry on its own. A skewed reader wants one entry of most blocks: with rows instead of blocks he finds
+//! several times more of them in the same memory. What a row means, and how long it is true, is its owner's to say.
+//! Whether a get leaves its row or its block here is in `locality.rs`.
 
+use crate::locality::Locality;
 use crate::sst::{Block, BlockBuilder, Lookup};
 use crate::value::Value;
 use firn_base::Tag;
 use firn_base::count::Counter;
 use firn_base::seed::mix;
+use firn_base::sync::{AtomicBool, Ordering};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,6 +26,8 @@ const ENTRY_OVERHEAD: u64 = 192;
 
 /// Tells values of logs from blocks and rows of tables: no file has such an id.
 const VALUE: u64 = 1 << 62;
+/// In place of a file's id: a row.
+const ROW: u64 = 1 << 63;
 /// A value is a block of one entry, which is this.
 const VALUE_KEY: &[u8] = b"v";
 const VALUE_TAG: Tag = Tag(1);
@@ -62,12 +70,38 @@ pub struct BlockCache {
     cache: Cache<(u64, u64), Arc<Block>, Weigh, BuildHasherDefault<Mixer>>,
     hits: Counter,
     misses: Counter,
+    /// Whether there ever was a row.
+    has_rows: AtomicBool,
+    locality: Locality,
+}
+
+/// An entry on its own.
+#[derive(Debug, Clone)]
+pub struct Row(Arc<Block>);
+
+impl Row {
+    /// An entry's copy. `None` if it is too large for a block.
+    pub fn new(key: &[u8], tag: Tag, value: &[u8]) -> Option<Row> {
+        let mut builder = BlockBuilder::new(1);
+        builder.add(key, tag, value);
+        Block::new(builder.finish().into()).map(|block| Row(Arc::new(block)))
+    }
+
+    /// The entry, if it is one of `key` that is not above `tag`.
+    #[inline]
+    pub fn get(&self, key: &[u8], tag: Tag) -> Option<(Tag, Value)> {
+        match self.0.get(key, tag) {
+            Some(Lookup::Found(tag, value)) => Some((tag, Value::pinned(self.0.clone(), value.start, value.len()))),
+            _ => None,
+        }
+    }
 }
 
 impl BlockCache {
-    /// A cache of at most `bytes`, expecting blocks of about `block_bytes`.
+    /// A cache of at most `bytes`, expecting blocks of about `block_bytes`, or rows.
     pub fn new(bytes: u64, block_bytes: usize) -> Self {
-        let items = (bytes / (block_bytes as u64 + ENTRY_OVERHEAD)).max(16) as usize;
+        // What was evicted is remembered in proportion to this, as many rows as blocks.
+        let items = (bytes / (block_bytes as u64 / 4 + ENTRY_OVERHEAD)).max(16) as usize;
         let options = OptionsBuilder::new()
             .estimated_items_capacity(items)
             .weight_capacity(bytes)
@@ -76,7 +110,8 @@ impl BlockCache {
             .unwrap_or_else(|_| unreachable!("both capacities were given"));
         let hasher = BuildHasherDefault::default();
         let cache = Cache::with_options(options, Weigh, hasher, DefaultLifecycle::default());
-        Self { cache, hits: Counter::default(), misses: Counter::default() }
+        let (hits, misses, has_rows) = Default::default();
+        Self { cache, hits, misses, has_rows, locality: Locality::default() }
     }
 
     /// The block at `offset` of `file`, if it is here.
@@ -91,10 +126,54 @@ impl BlockCache {
         found
     }
 
-    /// The row at `place` of `file`, if it is here. Not finding one is no miss: its block is asked for next.
+    /// The row of a key with this hash, if it is here. Not finding one is no miss: its block is asked for next.
     #[inline]
-    pub(crate) fn get_row(&self, file: u64, place: u64) -> Option<Arc<Block>> {
-        self.cache.get(&(file, place)).inspect(|_| self.hits.add(1))
+    pub fn get_row(&self, hash: u64) -> Option<Row> {
+        if !self.has_rows() {
+            return None;
+        }
+        self.cache.get(&(ROW, hash)).map(Row).inspect(|_| self.hits.add(1))
+    }
+
+    /// As [`BlockCache::get_row`], for one who only looks whether it is right.
+    pub fn peek_row(&self, hash: u64) -> Option<Row> {
+        self.cache.peek(&(ROW, hash)).map(Row)
+    }
+
+    /// Keeps a row.
+    pub fn insert_row(&self, hash: u64, row: Row) {
+        if !self.has_rows() {
+            self.has_rows.store(true, Ordering::Release);
+        }
+        self.cache.insert((ROW, hash), row.0);
+    }
+
+    /// Puts `row` where one with this hash is, if there still is; it stays as long as that would have.
+    pub fn replace_row(&self, hash: u64, row: Row) {
+        let _gone = self.cache.replace((ROW, hash), row.0, true);
+    }
+
+    /// Drops a row.
+    pub fn remove_row(&self, hash: u64) {
+        self.cache.remove(&(ROW, hash));
+    }
+
+    /// Whether there may be any row: if not, nobody needs to look for one.
+    pub fn has_rows(&self) -> bool {
+        self.has_rows.load(Ordering::Acquire)
+    }
+
+    /// What gets leave here.
+    pub(crate) fn locality(&self) -> &Locality {
+        &self.locality
+    }
+
+    /// As [`BlockCache::get`], for one who keeps a row of what it finds in the block: it stays no longer for it.
+    #[inline]
+    pub(crate) fn look(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
+        let found = self.peek(file, offset);
+        if found.is_some() { &self.hits } else { &self.misses }.add(1);
+        found
     }
 
     /// The block at `offset` of `file`, if it is here, for one who reads it but once: it counts as neither hit nor
@@ -105,11 +184,7 @@ impl BlockCache {
 
     /// The value at `offset` of `log`, if it is here. Not finding it is a miss: it is read next.
     pub fn get_value(&self, log: u64, offset: u64) -> Option<Value> {
-        let held = self.get(log | VALUE, offset)?;
-        match held.get(VALUE_KEY, VALUE_TAG) {
-            Some(Lookup::Found(_, value)) => Some(Value::pinned(held, value.start, value.len())),
-            _ => None,
-        }
+        Row(self.get(log | VALUE, offset)?).get(VALUE_KEY, VALUE_TAG).map(|(_, value)| value)
     }
 
     /// Whether the value at `offset` of `log` is here, for one who will ask for it only later.
@@ -119,11 +194,9 @@ impl BlockCache {
 
     /// Keeps the value at `offset` of `log`, and hands it out.
     pub fn insert_value(&self, log: u64, offset: u64, value: &[u8]) -> Value {
-        let mut builder = BlockBuilder::new(1);
-        builder.add(VALUE_KEY, VALUE_TAG, value);
-        let Some(block) = Block::new(builder.finish().into()) else { return Value::owned(value.to_vec()) };
-        self.insert(log | VALUE, offset, Arc::new(block));
-        self.get_value(log, offset).unwrap_or_else(|| Value::owned(value.to_vec()))
+        let Some(row) = Row::new(VALUE_KEY, VALUE_TAG, value) else { return Value::owned(value.to_vec()) };
+        self.insert(log | VALUE, offset, row.0.clone());
+        row.get(VALUE_KEY, VALUE_TAG).map_or_else(|| Value::owned(value.to_vec()), |(_, value)| value)
     }
 
     /// Keeps `block`, dropping others if needed.

@@ -5,11 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod locality;
 pub mod pm_btree;
 pub mod rows;
 pub mod sites;
 pub mod sst;
 mod value;
 
-pub use cache::BlockCache;
+pub use cache::{BlockCache, Row};
 pub use value::{Pin, Value};

@@ -159,13 +159,22 @@ impl Inner {
             dead_share_max: self.options.tuning.block.dead_share_max,
             evicting: jobs.evicting,
             lab: &self.options.tuning.lab,
-            chunk_bytes: self.budget.write_buffer_bytes as u64,
+            chunk_bytes: self.chunk_bytes(),
+            buffer_bytes: self.budget.write_buffer_bytes as u64,
+            at_rest: self.jobs.pace.is_at_rest(),
         };
         match compactions && !jobs.manual {
             true => shape::pick(state, &facts),
             // Whatever else is due.
             false => shape::pick_flush(state, &facts),
         }
+    }
+
+    /// Bytes of values that an eviction takes: a write buffer's worth, and more while readers' blocks matter less than
+    /// the end of the work. The more a chunk has, the closer its values lie in the logs.
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        let least = self.budget.write_buffer_bytes as u64;
+        if self.jobs.pace.rate() > 0 { least } else { least.max(self.tables.lendable() / 4 * 3) }
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
@@ -385,6 +394,8 @@ impl Inner {
             return Ok(());
         }
         let _hurry = self.jobs.pace.hurry();
+        // What has time is due now.
+        self.executor.wake();
         loop {
             let seen = self.progress();
             let idle = {

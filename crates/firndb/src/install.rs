@@ -13,6 +13,7 @@ use crate::db::Inner;
 use crate::event::Event;
 use crate::mill::{Grain, Made};
 use crate::plan::{How, Plan, Reason};
+use crate::state::Part;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ impl Inner {
     pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<Vec<u64>> {
         let Made { mut edit, created, grown, choices, bytes_in, bytes_out } = made;
         let ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
+        plan.buffer.iter().for_each(|flushed| self.follow(plan.part, flushed));
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = &plan.buffer {
             edit.log_floor = self.log_behind(plan.part, buffer);
@@ -44,13 +46,11 @@ impl Inner {
             return Err(error);
         }
         let version = manifest.version();
-        self.state.rcu(|state| {
-            let mut part = state.parts[plan.part].with_tables(version, &self.tables, self.options.limits.levels);
-            if let Some(flushed) = &plan.buffer {
-                part.buffers.retain(|buffer| !Arc::ptr_eq(buffer, flushed));
-            }
-            state.with_part(plan.part, part)
-        });
+        let with_tables = |part: &Part| part.with_tables(version, &self.tables, self.options.limits.levels);
+        match &plan.buffer {
+            Some(flushed) => self.without_buffer(plan.part, flushed, with_tables),
+            None => drop(self.state.rcu(|state| state.with_part(plan.part, with_tables(&state.parts[plan.part])))),
+        }
         let floor = version.log_floor;
         drop(manifest);
         self.logs.sealed.raise_floor(floor);
@@ -73,6 +73,23 @@ impl Inner {
         }
         self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns);
         Ok(ids)
+    }
+
+    /// Replaces rows of part `i` by what `flushed` has, before a state without it.
+    pub(crate) fn follow(&self, i: usize, flushed: &Arc<Buffer>) {
+        self.state.load().parts[i].rows.iter().for_each(|rows| rows.follow(flushed));
+    }
+
+    /// Swaps in a state without `flushed`, whose entries are below the buffers in what `change` makes of part `i`.
+    pub(crate) fn without_buffer(&self, i: usize, flushed: &Arc<Buffer>, change: impl Fn(&Part) -> Part) {
+        self.state.rcu(|state| {
+            let mut part = change(&state.parts[i]);
+            part.let_go(flushed);
+            state.with_part(i, part)
+        });
+        let state = self.state.load();
+        let part = &state.parts[i];
+        part.rows.iter().for_each(|rows| rows.open(part.flushed_through));
     }
 
     /// Removes tables that could not be recorded for `error`.

@@ -43,6 +43,7 @@ pub mod proof;
 mod read;
 mod recover;
 mod repair;
+mod row_cache;
 pub mod rows;
 mod run_iter;
 mod shape;

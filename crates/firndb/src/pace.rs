@@ -31,6 +31,9 @@ const SLEEP_MIN_NS: u64 = 1_000_000;
 /// After so long a sleep a merge looks whether something became urgent.
 const SLEEP_MAX_NS: u64 = 4_000_000;
 
+/// After so long without a flush there is time for what is not urgent.
+const REST_NS: u64 = 10_000_000_000;
+
 /// The pace of merges.
 pub(crate) struct Pace {
     clock: Clock,
@@ -101,6 +104,12 @@ impl Pace {
     pub(crate) fn hurry(&self) -> Hurry<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Hurry(self)
+    }
+
+    /// Whether there is time for what is not urgent: nothing was flushed lately, or somebody waits until all is done.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let since = self.clock.now_ns().saturating_sub(self.flushed_ns.load(Ordering::Relaxed));
+        self.waiting.load(Ordering::Relaxed) > 0 || since >= REST_NS
     }
 
     /// Bytes per second; 0 for no bound.

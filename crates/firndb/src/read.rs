@@ -11,6 +11,9 @@ use firn_table::Value;
 use firn_table::sst::{GetStep, Got, PendingBlock, hash};
 use std::sync::Arc;
 
+/// Says of a key that there is no entry.
+const ABSENT: Tag = Tag(Kind::Delete as u64);
+
 impl Inner {
     /// The value that `key` has at the present.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
@@ -32,25 +35,40 @@ impl Inner {
                 return visible_value(tag, value);
             }
         }
-        if let Some(trees) = &part.trees
-            && let Some((tag, value)) = trees.get(key, seqno)?
-        {
+        let hash = hash(key);
+        if let Some((tag, value)) = part.row(key, hash, seqno) {
+            part.trees.iter().for_each(|trees| trees.counters.rows.add(1));
             return visible_value(tag, value);
         }
-        let hash = hash(key);
+        if let Some(trees) = &part.trees
+            && let Got::Found { tag, value, keep } = trees.get(key, seqno)?
+        {
+            if keep {
+                part.keep_row(seqno, key, hash, tag, &value);
+            }
+            return visible_value(tag, value);
+        }
         let mut charged = None;
         for (depth, level) in part.levels.iter().enumerate() {
             for run in candidates(level, key) {
                 match run.table()?.get(key, hash, seqno)? {
                     Got::Excluded => {}
-                    Got::Missed => self.charge(&mut charged, depth, run),
-                    Got::Found(tag, value) => {
+                    // One that was cached cost nothing that a merge could save.
+                    Got::Missed { read } if read => self.charge(&mut charged, depth, run),
+                    Got::Missed { .. } => {}
+                    Got::Found { tag, value, keep } => {
                         self.settle(charged);
+                        if keep {
+                            part.keep_row(seqno, key, hash, tag, &value);
+                        }
                         part.trees.iter().for_each(|trees| trees.counters.levels.add(1));
                         return visible_value(tag, value);
                     }
                 }
             }
+        }
+        if charged.is_some() {
+            part.keep_row(seqno, key, hash, ABSENT, &[]);
         }
         self.settle(charged);
         Ok(None)
@@ -123,6 +141,7 @@ enum Pending<'a> {
 
 /// One key's way through the levels.
 struct Search<'a> {
+    part: &'a Part,
     key: &'a [u8],
     hash: u64,
     runs: Box<dyn Iterator<Item = &'a Arc<SstRun>> + 'a>,
@@ -133,7 +152,9 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(part: &'a Part, key: &'a [u8], seqno: SeqNo) -> Result<Self> {
-        let mut found = part.buffers.iter().find_map(|buffer| buffer.get(key, seqno));
+        let hash = hash(key);
+        let buffered = part.buffers.iter().find_map(|buffer| buffer.get(key, seqno));
+        let mut found = buffered.or_else(|| part.row(key, hash, seqno));
         let mut pending = None;
         if let (None, Some(trees)) = (&found, &part.trees) {
             match trees.begin_get(key, seqno)? {
@@ -143,7 +164,7 @@ impl<'a> Search<'a> {
             }
         }
         let runs = Box::new(part.levels.iter().flat_map(move |level| candidates(level, key)));
-        Ok(Search { key, hash: hash(key), runs, pending, over: found.is_some(), found })
+        Ok(Search { part, key, hash, runs, pending, over: found.is_some(), found })
     }
 
     /// Goes on until the key is found, its runs are used up, or a read is in flight.
@@ -155,7 +176,7 @@ impl<'a> Search<'a> {
             };
             let table = Arc::clone(&*run.table()?);
             match table.begin_get(self.key, self.hash, seqno)? {
-                GetStep::Done(got) => self.settle(got),
+                GetStep::Done(got) => self.settle(got, seqno),
                 GetStep::Pending(pending) => self.pending = Some(Pending::Block(table, pending)),
             }
         }
@@ -167,15 +188,21 @@ impl<'a> Search<'a> {
             None => {}
             Some(Pending::Block(table, pending)) => {
                 let got = table.finish_get(pending, self.key, seqno)?;
-                self.settle(got);
+                self.settle(got, seqno);
             }
-            Some(Pending::Value(values, tag, asked)) => self.settle(Got::Found(tag, values.finish(asked)?)),
+            Some(Pending::Value(values, tag, asked)) => {
+                self.found = Some((tag, values.finish(asked)?));
+                self.over = true;
+            }
         }
         Ok(())
     }
 
-    fn settle(&mut self, got: Got) {
-        if let Got::Found(tag, value) = got {
+    fn settle(&mut self, got: Got, seqno: SeqNo) {
+        if let Got::Found { tag, value, keep } = got {
+            if keep {
+                self.part.keep_row(seqno, self.key, self.hash, tag, &value);
+            }
             self.found = Some((tag, value));
             self.over = true;
         }

@@ -290,6 +290,12 @@ impl TableCache {
         self.leave_the_rest();
     }
 
+    /// Bytes that the block cache could do without.
+    pub(crate) fn lendable(&self) -> u64 {
+        let taken = self.buffer_bytes.load(Ordering::Relaxed) + self.context.open_bytes() + self.cache_bytes_min;
+        self.shared_bytes.map_or(0, |shared| shared.saturating_sub(taken))
+    }
+
     /// Takes `bytes` from the block cache until what is returned is dropped.
     pub(crate) fn lend(&self, bytes: u64) -> Lent<'_> {
         self.add_buffer(bytes);

@@ -8,10 +8,12 @@
 
 use crate::buffer::Buffer;
 use crate::manifest::{TableMeta, Version};
+use crate::row_cache::RowCache;
 use crate::sst_run::{SstRun, TableCache};
 use crate::tier::Trees;
-use firn_base::SeqNo;
 use firn_base::heads::KeyHeads;
+use firn_base::{SeqNo, Tag};
+use firn_table::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -37,6 +39,10 @@ pub(crate) struct Part {
     /// Level 0 in persistent memory, in profile `lab`.
     pub(crate) trees: Option<Trees>,
     pub(crate) levels: Vec<Level>,
+    /// All up to this number is below the buffers.
+    pub(crate) flushed_through: SeqNo,
+    /// The newest entries below the buffers, of keys that are read.
+    pub(crate) rows: Option<Arc<RowCache>>,
 }
 
 /// One level of a partition.
@@ -79,8 +85,24 @@ impl Part {
             _ => Arc::new(SstRun::new(meta.clone(), tables.clone())),
         };
         let level = |i: usize| Level::new(i > 0, version.levels.get(i).into_iter().flatten().map(run).collect());
-        let (buffers, trees) = (self.buffers.clone(), self.trees.clone());
-        Part { buffers, trees, levels: (0..levels.max(version.levels.len())).map(level).collect() }
+        Part { levels: (0..levels.max(version.levels.len())).map(level).collect(), ..self.clone() }
+    }
+
+    /// The newest entry of `key` below the buffers, if it is kept as a row and not above `seqno`.
+    #[inline]
+    pub(crate) fn row(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Value)> {
+        self.rows.as_ref()?.get(self.flushed_through, key, hash, seqno)
+    }
+
+    /// Keeps what a reader at `seqno` found to be that.
+    pub(crate) fn keep_row(&self, seqno: SeqNo, key: &[u8], hash: u64, tag: Tag, value: &[u8]) {
+        self.rows.iter().for_each(|rows| rows.keep(self.flushed_through, seqno, key, hash, (tag, value)));
+    }
+
+    /// `flushed` goes: what it has is below the buffers now.
+    pub(crate) fn let_go(&mut self, flushed: &Arc<Buffer>) {
+        self.buffers.retain(|buffer| !Arc::ptr_eq(buffer, flushed));
+        self.flushed_through = flushed.frozen_at().unwrap_or(self.flushed_through);
     }
 
     /// The last level that holds any table; 0 if none does.

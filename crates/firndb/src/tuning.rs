@@ -26,6 +26,9 @@ pub struct LabTuning {
     pub log_share_max: f64,
     /// And so many bytes at most. Default: 20 GiB, the paper's.
     pub log_bytes_max: u64,
+    /// While nothing is written, or somebody waits for background work, entries are moved once logs hold this share of
+    /// what they may, 0 to 1: neighbours are read together in level 1, and one by one from logs. Default: 0.25.
+    pub rest_share: f64,
     /// Bytes of the hot buffer, when it is created: values of keys that are written again and again are kept there, not
     /// in the log. Needs a pool that is durable at the fence. Default: an eighth of what the log's buffer leaves of the
     /// pool, if there is room for it; 0 for none.
@@ -45,6 +48,7 @@ impl Default for LabTuning {
             evict_share: 0.75,
             log_share_max: 0.25,
             log_bytes_max: 20 << 30,
+            rest_share: 0.25,
             hot_bytes: None,
             hot_writes: 4,
             log_placement: LogPlacement::Ssd,
@@ -75,6 +79,10 @@ impl LabTuning {
         let share = self.log_share_max;
         if !(0.01..=10.0).contains(&share) {
             return Err(Error::invalid(format!("tuning.lab.log_share_max is {share}; it must be from 0.01 to 10")));
+        }
+        let share = self.rest_share;
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Error::invalid(format!("tuning.lab.rest_share is {share}; it must be from 0 to 1")));
         }
         let writes = self.hot_writes;
         if !(1..=200).contains(&writes) {

@@ -77,7 +77,7 @@ mod tests {
             let true_meta = &part.levels[0].runs[0].meta;
             let meta = TableMeta { dead_bytes: true_meta.dead_bytes + 1, ..TableMeta::clone(true_meta) };
             levels[0] = Level::new(false, vec![Arc::new(SstRun::new(Arc::new(meta), inner.tables.clone()))]);
-            state.with_part(0, Part { buffers: part.buffers.clone(), trees: None, levels })
+            state.with_part(0, Part { levels, ..Part::clone(part) })
         });
         let error = db.verify().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption);

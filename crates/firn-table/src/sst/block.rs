@@ -93,7 +93,7 @@ pub struct Block {
     bytes: Box<[u8]>,
     restarts_at: usize,
     restarts: usize,
-    /// A bit by hash for each entry, turned over by every get that finds it.
+    /// A bit by hash for each entry that a get found, and one for cursors.
     touched: AtomicU64,
 }
 
@@ -140,12 +140,25 @@ impl Block {
         self.bytes.is_empty()
     }
 
-    /// Notes a get of the key with this hash. True at every second get of it, or of keys that the bits cannot tell from
+    /// Notes a get of the key with this hash; true if one had found it before, or a key that the bits cannot tell from
     /// it.
     #[inline]
     pub(super) fn touch(&self, hash: u64) -> bool {
-        let bit = 1 << (hash % 64);
-        self.touched.fetch_xor(bit, AtomicOrdering::Relaxed) & bit != 0
+        self.set(1 << (hash % Self::CURSOR_BIT))
+    }
+
+    /// Notes that a cursor came through; true if one had before.
+    #[inline]
+    pub(super) fn touch_by_cursor(&self) -> bool {
+        self.set(1 << Self::CURSOR_BIT)
+    }
+
+    const CURSOR_BIT: u64 = 63;
+
+    fn set(&self, bit: u64) -> bool {
+        // Most find it set, and would only take the line from each other.
+        let before = self.touched.load(AtomicOrdering::Relaxed);
+        before & bit != 0 || self.touched.fetch_or(bit, AtomicOrdering::Relaxed) & bit != 0
     }
 
     pub(super) fn restarts(&self) -> usize {

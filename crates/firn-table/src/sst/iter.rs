@@ -8,6 +8,7 @@ use super::block::Block;
 use super::block_iter::{BlockIter, Damaged};
 use super::read::Sst;
 use super::window::Window;
+use crate::locality::Locality;
 use crate::value::Value;
 use firn_base::count::Cause;
 use firn_base::{Result, Tag};
@@ -219,7 +220,11 @@ impl SstIter {
             return self.table.load(block, Cause::UserRead);
         }
         let context = self.table.context();
-        if let Some(found) = context.cache.get(self.table.id(), self.table.index().handle(block).offset) {
+        let (id, offset) = (self.table.id(), self.table.index().handle(block).offset);
+        if let Some(found) = context.cache.get(id, offset) {
+            if Locality::is_sampled(id, offset) && !found.touch_by_cursor() {
+                context.cache.locality().found_another();
+            }
             return Ok(found);
         }
         self.ahead = (2 * self.ahead).clamp(2, AHEAD_MAX);

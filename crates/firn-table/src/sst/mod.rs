@@ -13,7 +13,6 @@ mod layout;
 mod out;
 mod properties;
 mod read;
-mod row;
 #[cfg(test)]
 mod tests;
 mod verify;

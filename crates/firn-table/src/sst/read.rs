@@ -14,6 +14,7 @@ use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
 use super::window::{Gap, Window, stretches};
 use crate::cache::BlockCache;
+use crate::locality::Locality;
 use crate::rows;
 use crate::sites;
 use crate::value::Value;
@@ -82,10 +83,20 @@ pub struct Sst {
 pub enum Got {
     /// The filter or the bounds say that it has none: no block was looked at.
     Excluded,
-    /// A block was searched in vain.
-    Missed,
+    /// A block was searched in vain, which may have been read for it.
+    Missed {
+        /// Whether it was.
+        read: bool,
+    },
     /// The newest entry at or below the read point.
-    Found(Tag, Value),
+    Found {
+        /// Its number and kind.
+        tag: Tag,
+        /// Its value.
+        value: Value,
+        /// Whether to keep it as a row, if it is its key's newest: its block will not stay for it.
+        keep: bool,
+    },
 }
 
 /// How far a get came without waiting for the device.
@@ -94,6 +105,13 @@ pub enum GetStep {
     Done(Got),
     /// A block is on its way; [`Sst::finish_get`] goes on.
     Pending(PendingBlock),
+}
+
+/// A block as a get has it.
+struct Loaded {
+    block: Arc<Block>,
+    /// Whether it was not in the cache.
+    read: bool,
 }
 
 /// A block read in flight.
@@ -243,11 +261,11 @@ impl Sst {
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
     pub fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Got> {
-        let block = match self.candidate(key, hash, seqno) {
+        let block = match self.candidate(key, hash) {
             Ok(block) => block,
             Err(got) => return Ok(got),
         };
-        let found = self.load(block, Cause::UserRead)?;
+        let found = self.load_for_get(block, hash)?;
         self.search(block, found, key, hash, seqno)
     }
 
@@ -256,12 +274,13 @@ impl Sst {
     /// # Errors
     /// As `get`.
     pub fn begin_get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<GetStep> {
-        let block = match self.candidate(key, hash, seqno) {
+        let block = match self.candidate(key, hash) {
             Ok(block) => block,
             Err(got) => return Ok(GetStep::Done(got)),
         };
         let handle = self.index.handle(block);
-        if let Some(found) = self.context.cache.get(self.id, handle.offset) {
+        if let Some(block_here) = self.cached_for_get(handle.offset) {
+            let found = Loaded { block: block_here, read: false };
             return self.search(block, found, key, hash, seqno).map(GetStep::Done);
         }
         self.context.counters.read(Cause::UserRead, handle.stored_len as usize);
@@ -274,22 +293,18 @@ impl Sst {
     /// # Errors
     /// As `get`.
     pub fn finish_get(&self, pending: PendingBlock, key: &[u8], seqno: SeqNo) -> Result<Got> {
-        let handle = self.index.handle(pending.block);
         let buf = pending.pending.wait()?;
-        let found = Arc::new(self.decode(pending.block, buf.bytes())?);
-        self.context.cache.insert(self.id, handle.offset, found.clone());
-        self.search(pending.block, found, key, pending.hash, seqno)
+        let block = Arc::new(self.decode(pending.block, buf.bytes())?);
+        self.leave_for_get(pending.block, &block, pending.hash);
+        self.search(pending.block, Loaded { block, read: true }, key, pending.hash, seqno)
     }
 
-    /// The first block that may hold `key`, or the answer without one: it is kept as a row, or the filter or the bounds
-    /// say that the table has none.
+    /// The first block that may hold `key`, or the answer without one: the filter or the bounds say that the table has
+    /// none.
     #[inline]
-    fn candidate(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<usize, Got> {
+    fn candidate(&self, key: &[u8], hash: u64) -> Result<usize, Got> {
         if !self.filter.may_contain(hash) {
             return Err(Got::Excluded);
-        }
-        if let Some((tag, row, value)) = self.row(key, hash, seqno) {
-            return Err(Got::Found(tag, Value::pinned(row, value.start, value.len())));
         }
         let block = self.index.find(key);
         let starts = |block| self.index.compare_smallest(block, key) != Ordering::Greater;
@@ -298,23 +313,78 @@ impl Sst {
     }
 
     /// Searches `block`, and those behind it while the key's versions may go on there.
-    fn search(&self, mut number: usize, mut block: Arc<Block>, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Got> {
+    fn search(&self, mut number: usize, mut at: Loaded, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Got> {
+        let mut read = false;
         loop {
-            let lookup = block.get(key, Tag::seek(seqno)).ok_or_else(|| self.damaged(number, "entries in order"))?;
+            read |= at.read;
+            let lookup = at.block.get(key, Tag::seek(seqno)).ok_or_else(|| self.damaged(number, "entries in order"))?;
             match lookup {
                 Lookup::Found(tag, range) => {
-                    self.note_read(&block, key, hash, seqno, tag, &range);
-                    return Ok(Got::Found(tag, Value::pinned(block, range.start, range.len())));
+                    let keep = self.keeps_row(number, &at, hash, key.len() + range.len());
+                    let value = Value::pinned(at.block, range.start, range.len());
+                    return Ok(Got::Found { tag, value, keep });
                 }
-                Lookup::Absent => return Ok(Got::Missed),
+                Lookup::Absent => return Ok(Got::Missed { read }),
                 Lookup::PastEnd => {}
             }
             number += 1;
             if number >= self.index.len() || self.index.compare_smallest(number, key) != Ordering::Equal {
-                return Ok(Got::Missed);
+                return Ok(Got::Missed { read });
             }
-            block = self.load(number, Cause::UserRead)?;
+            at = self.load_for_get(number, hash)?;
         }
+    }
+
+    /// A block as gets look for it: where they keep rows they leave it to age.
+    #[inline]
+    fn cached_for_get(&self, offset: u64) -> Option<Arc<Block>> {
+        match self.leaves_block(offset) {
+            true => self.context.cache.get(self.id, offset),
+            false => self.context.cache.look(self.id, offset),
+        }
+    }
+
+    /// Whether gets leave the block at `offset` in the cache: if blocks are to be left, or this one is observed.
+    #[inline]
+    fn leaves_block(&self, offset: u64) -> bool {
+        self.context.cache.locality().prefers_blocks() || Locality::is_sampled(self.id, offset)
+    }
+
+    /// The block that may have the key with this hash, from the cache or the file.
+    fn load_for_get(&self, number: usize, hash: u64) -> Result<Loaded> {
+        if let Some(block) = self.cached_for_get(self.index.handle(number).offset) {
+            return Ok(Loaded { block, read: false });
+        }
+        let block = self.read_block(number, Cause::UserRead)?;
+        self.leave_for_get(number, &block, hash);
+        Ok(Loaded { block, read: true })
+    }
+
+    /// Leaves a block in the cache that a get of the key with this hash has read, if it is to.
+    fn leave_for_get(&self, number: usize, block: &Arc<Block>, hash: u64) {
+        let offset = self.index.handle(number).offset;
+        if self.leaves_block(offset) {
+            block.touch(hash);
+            self.context.cache.insert(self.id, offset, block.clone());
+        }
+    }
+
+    /// Whether the entry of so many bytes that was found in a block is to be kept as a row.
+    fn keeps_row(&self, number: usize, at: &Loaded, hash: u64, bytes: usize) -> bool {
+        let offset = self.index.handle(number).offset;
+        if !self.leaves_block(offset) {
+            return true;
+        }
+        if at.read {
+            return false;
+        }
+        let again = at.block.touch(hash);
+        if Locality::is_sampled(self.id, offset) {
+            let locality = self.context.cache.locality();
+            if again { locality.found_again(at.block.len(), bytes) } else { locality.found_another() }
+        }
+        // Beside its block a row must be much smaller to be worth it.
+        again && 2 * bytes < at.block.len()
     }
 
     /// The block, from the cache or the file.
@@ -323,13 +393,18 @@ impl Sst {
         if let Some(found) = self.context.cache.get(self.id, handle.offset) {
             return Ok(found);
         }
-        self.context.counters.read(cause, handle.stored_len as usize);
-        let loaded = SCRATCH.with_borrow_mut(|scratch| {
-            self.file.read(handle.offset, handle.stored_len as usize, scratch)?;
-            self.decode(block, scratch.bytes()).map(Arc::new)
-        })?;
+        let loaded = self.read_block(block, cause)?;
         self.context.cache.insert(self.id, handle.offset, loaded.clone());
         Ok(loaded)
+    }
+
+    fn read_block(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
+        let handle = self.index.handle(block);
+        self.context.counters.read(cause, handle.stored_len as usize);
+        SCRATCH.with_borrow_mut(|scratch| {
+            self.file.read(handle.offset, handle.stored_len as usize, scratch)?;
+            self.decode(block, scratch.bytes()).map(Arc::new)
+        })
     }
 
     /// Loads `count` blocks into the cache, all reads at the same time; returns the first.

@@ -58,8 +58,8 @@ fn expect(all: &[Entry], key: &[u8], seqno: u64) -> Option<(Tag, Vec<u8>)> {
 
 fn found(got: Got) -> Option<(Tag, Vec<u8>)> {
     match got {
-        Got::Found(tag, value) => Some((tag, value.to_vec())),
-        Got::Excluded | Got::Missed => None,
+        Got::Found { tag, value, .. } => Some((tag, value.to_vec())),
+        Got::Excluded | Got::Missed { .. } => None,
     }
 }
 
@@ -201,78 +201,40 @@ fn reads_per_get() {
     assert_eq!(context.counters.get(Cause::UserRead).1, 1000);
 }
 
-/// An entry that is read twice is kept without its block, and answers only those who may see it.
+/// A get of a key from anywhere leaves its entry to whoever keeps rows, and no block but those that are observed; once
+/// those turn out to serve their neighbours, it leaves blocks.
 #[test]
-fn hot_entries_become_rows() {
+fn what_gets_leave_goes_by_what_is_read() {
     let dir = tempfile::tempdir().unwrap();
-    let all: Vec<Entry> = (0..200u64)
-        .flat_map(|i| {
-            let key = format!("{i:08}").into_bytes();
-            let newest = Tag::new(SeqNo(1000 + i), if i % 7 == 3 { Kind::Delete } else { Kind::Put });
-            [(key.clone(), newest, vec![2; 60]), (key, Tag::new(SeqNo(1 + i), Kind::Put), vec![1; 60])]
-        })
+    let all: Vec<Entry> = (0..40_000u64)
+        .map(|i| (format!("{i:08}").into_bytes(), Tag::new(SeqNo(i + 1), Kind::Put), vec![1; 60]))
         .collect();
     let (meta, _) = build(&dir.path().join("t"), &all, Codec::None);
     let file = OsFs::new().open(&dir.path().join("t"), OpenMode::ReadDirect).unwrap();
-    let context = TableContext::new(Arc::new(BlockCache::new(1 << 20, 512)), Arc::new(IoCounters::default()));
+    let context = TableContext::new(Arc::new(BlockCache::new(64 << 20, 512)), Arc::new(IoCounters::default()));
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
-    let forget_blocks = || {
-        for i in 0..table.index().len() {
-            context.cache.remove(7, table.index().handle(i).offset);
-        }
+    let get = |i: usize| {
+        let key = &all[i].0;
+        let before = context.counters.get(Cause::UserRead).1;
+        let Got::Found { value, keep, .. } = table.get(key, filter::hash(key), SeqNo::MAX).unwrap() else {
+            panic!("key {i} is there");
+        };
+        assert_eq!(value, all[i].2);
+        (context.counters.get(Cause::UserRead).1 > before, keep)
     };
-    let reads = || context.counters.get(Cause::UserRead).1;
-    let get = |i: u64, seqno: u64| {
-        let key = format!("{i:08}").into_bytes();
-        let before = reads();
-        let got = found(table.get(&key, filter::hash(&key), SeqNo(seqno)).unwrap());
-        assert_eq!(got, expect(&all, &key, seqno), "key {i} at {seqno}");
-        reads() - before
-    };
-    for i in 0..200 {
-        // Those who see an older version make no row of it, nor is anyone served from a block that is gone.
-        get(i, 500);
-        get(i, 500);
-        forget_blocks();
-        assert_eq!(get(i, 2000), 1);
-        forget_blocks();
-        assert_eq!(get(i, 2000), 1, "once is not often");
-        get(i, 2000);
-        forget_blocks();
-        assert_eq!(get(i, 2000), 0, "a row");
-        assert_eq!(get(i, 1000 + i), 0, "visible just now");
-        assert_ne!(get(i, 999 + i), 0, "the row is too new");
+    // Far apart: each is read, and kept, but for the sample, which is kept when it is found again.
+    let far: Vec<usize> = (0..40_000).step_by(80).collect();
+    let sampled: Vec<usize> = far.iter().copied().filter(|&i| get(i) == (true, false)).collect();
+    assert!((1..40).contains(&sampled.len()), "{} of 500 are observed", sampled.len());
+    for &i in &far {
+        assert_eq!(get(i), (!sampled.contains(&i), true), "key {i}");
     }
-    // Another key of the same hash, were there one, is no row's.
-    let (row, other) = (filter::hash(b"00000005"), b"00000006");
-    assert_eq!(found(table.get(other, row, SeqNo::MAX).unwrap()), expect(&all, other, 2000));
-}
-
-/// A row is of one extent: what an append leaves behind in the cache does not answer for the longer table.
-#[test]
-fn rows_of_another_extent() {
-    let dir = tempfile::tempdir().unwrap();
-    let context = context();
-    let get = |value: u8, count: u64| {
-        let all: Vec<Entry> = (0..count)
-            .map(|i| (format!("{i:08}").into_bytes(), Tag::new(SeqNo(i + 1), Kind::Put), vec![value; 60]))
-            .collect();
-        let path = dir.path().join(value.to_string());
-        let (meta, _) = build(&path, &all, Codec::None);
-        let table =
-            Sst::open(OsFs::new().open(&path, OpenMode::Read).unwrap(), 7, meta.extent, context.clone()).unwrap();
-        let key = b"00000005";
-        for _ in 0..3 {
-            assert_eq!(found(table.get(key, filter::hash(key), SeqNo::MAX).unwrap()).unwrap().1, [value; 60]);
-        }
-        assert!(table.row(key, filter::hash(key), SeqNo::MAX).is_some());
-        // The blocks of both lie at the same offsets, which an append would not do.
-        for block in 0..table.index().len() {
-            context.cache.remove(7, table.index().handle(block).offset);
-        }
-    };
-    get(1, 100);
-    get(2, 101);
+    // One after the other.
+    let read = |range: std::ops::Range<usize>| range.filter(|&i| get(i).0).count();
+    assert!(read(0..1000) > 900, "every entry is read from its block");
+    let _learning = read(1000..39_000);
+    let blocks = read(39_000..40_000);
+    assert!(blocks < 300, "{blocks} reads for 1,000 neighbours");
 }
 
 /// Every byte of a table, one bit flipped: a right answer or `Corruption`, never a wrong one and never a panic.

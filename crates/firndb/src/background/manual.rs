@@ -80,8 +80,7 @@ impl Inner {
     fn evict_now(&self, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
-        let chunk_bytes = self.budget.write_buffer_bytes as u64;
-        let facts = Facts { chunk_bytes, evicting: false, ..self.manual_facts(&jobs) };
+        let facts = Facts { chunk_bytes: self.chunk_bytes(), evicting: false, ..self.manual_facts(&jobs) };
         let Some(plan) = pick(&state, &facts) else { return Ok(false) };
         let job = self.mark(&mut jobs, plan, &state);
         drop(jobs);
@@ -121,6 +120,8 @@ impl Inner {
             evicting: true,
             lab: &self.options.tuning.lab,
             chunk_bytes: 0,
+            buffer_bytes: self.budget.write_buffer_bytes as u64,
+            at_rest: false,
         }
     }
 }

@@ -231,26 +231,41 @@ impl ValueLogs {
         ids
     }
 
-    /// Entry `seqno`'s value, at `at`.
+    /// Entry `seqno`'s value, at `at`; it stays cached.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the log.
     pub(crate) fn get(&self, at: ValueAddress, seqno: SeqNo) -> Result<Value> {
+        let leave = |value: &[u8]| self.cache.insert_value(at.log_id, at.offset, value);
+        self.find(at, seqno, leave).map(|(value, _)| value)
+    }
+
+    /// As [`ValueLogs::get`], but what is read is not cached. Whether to keep it as a row: it is not in memory.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub(crate) fn get_once(&self, at: ValueAddress, seqno: SeqNo) -> Result<(Value, bool)> {
+        let (value, in_memory) = self.find(at, seqno, |value| Value::owned(value.to_vec()))?;
+        Ok((value, !in_memory && rows::LAB_CACHED.is_on()))
+    }
+
+    /// Entry `seqno`'s value, made by `make` if it is read from the SSD, and whether it is in persistent memory.
+    fn find(&self, at: ValueAddress, seqno: SeqNo, make: impl Fn(&[u8]) -> Value) -> Result<(Value, bool)> {
         if at.log_id == HOT_LOG {
-            return self.hot_named()?.read(at, seqno).map(Value::owned);
+            return Ok((Value::owned(self.hot_named()?.read(at, seqno)?), true));
         }
         if let Some(value) = self.cached(at) {
-            return Ok(value);
+            return Ok((value, false));
         }
         let log = self.log(at.log_id);
         if let Some(extent) = log.placed.filter(|extent| at.offset < end(*extent)) {
-            return self.read_placed(&log, extent, at).map(Value::owned);
+            return Ok((Value::owned(self.read_placed(&log, extent, at)?), true));
         }
         let file = self.open(&log, at.log_id)?;
         SCRATCH.with_borrow_mut(|scratch| {
             let value = read_value(&**file, at, scratch)?;
             self.counters.read(Cause::UserRead, value.len());
-            Ok(self.cache.insert_value(at.log_id, at.offset, value))
+            Ok((make(value), false))
         })
     }
 

@@ -10,6 +10,7 @@ use crate::files::{self, FileName};
 use crate::log::{HotWriter, LogWriter, PmLogBuffer, SealedLogs};
 use crate::manifest::{Edit, ManifestWriter, PmPairing};
 use crate::pace::Pace;
+use crate::row_cache::RowCache;
 use crate::rows;
 use crate::stall::Stall;
 use crate::state::{Part, ReadState};
@@ -57,11 +58,10 @@ impl Recovery {
                 run.table()?;
             }
         }
-        if let Some(trees) = &mut self.trees {
-            // What is kept is not in there yet.
-            let before_kept = self.kept.first().and_then(|buffer| buffer.seqnos());
-            trees.flushed_through = before_kept.map_or(self.last_seqno, |(first, _)| SeqNo(first.0.saturating_sub(1)));
-        }
+        // What is kept is not in trees or tables yet.
+        let before_kept = self.kept.first().and_then(|buffer| buffer.seqnos());
+        part.flushed_through = before_kept.map_or(self.last_seqno, |(first, _)| SeqNo(first.0.saturating_sub(1)));
+        part.rows = Some(Arc::new(RowCache::new(self.tables.context().cache.clone(), part.flushed_through)));
         part.trees = self.trees.clone();
         part.buffers.push(active.clone());
         part.buffers.extend(self.kept.drain(..).rev());

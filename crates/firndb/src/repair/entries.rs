@@ -136,7 +136,8 @@ impl Repair {
             let hash = hash(&key);
             let mut is_there = false;
             for table in &self.inputs {
-                is_there |= matches!(table.get(&key, hash, SeqNo::MAX)?, Got::Found(tag, _) if tag.seqno() >= seqno);
+                is_there |=
+                    matches!(table.get(&key, hash, SeqNo::MAX)?, Got::Found { tag, .. } if tag.seqno() >= seqno);
             }
             self.report.values_lost += u64::from(!is_there);
         }

@@ -110,7 +110,7 @@ impl Trees {
         let rotates = self.immutable.is_none();
         let view = self.immutable.as_ref().unwrap_or(&self.mutable);
         let by_log = !rotates && view.leaves() * BY_LOG_FROM <= self.leaves && rows::LAB_BY_LOG.is_on();
-        let bytes_max = if rows::LAB_CHUNKS.is_on() { 2 * bytes } else { u64::MAX };
+        let bytes_max = if rows::LAB_CHUNKS.is_on() { bytes + bytes / 4 } else { u64::MAX };
         let (from, to) = view.first_leaves(if by_log { u64::MAX } else { entries_max })?;
         Some(Chunk { rotates, within: KeyRange { from, to }, by_log: by_log.then_some(entries_max), bytes_max })
     }

@@ -128,7 +128,8 @@ impl Inner {
             return Ok(());
         }
         // Of a buffer that is being flushed some entries go into the new tree.
-        let complete_through = if trees.store.is_durable() { SeqNo(0) } else { trees.flushed_through };
+        let flushed_through = self.state.load().parts[part].flushed_through;
+        let complete_through = if trees.store.is_durable() { SeqNo(0) } else { flushed_through };
         trees.store.rotate()?;
         let (mutable, immutable, leaves) = (Arc::default(), Some(trees.mutable.clone()), trees.mutable.leaves());
         let next = Trees { mutable, immutable, leaves, complete_through, ..trees.clone() };

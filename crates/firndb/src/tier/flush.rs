@@ -15,6 +15,7 @@ use crate::buffer::{Buffer, BufferIter};
 use crate::db::Inner;
 use crate::manifest::Edit;
 use crate::rows;
+use crate::state::Part;
 use firn_base::key::Kind;
 use firn_base::sync::Ordering;
 use firn_base::{Error, Result, SeqNo, Tag};
@@ -228,6 +229,7 @@ impl Inner {
 
     fn end_flush(&self, part: usize, buffer: &Arc<Buffer>, floor: u64) -> Result<()> {
         let trees = self.trees(part)?;
+        self.follow(part, buffer);
         let mut manifest = self.manifest.lock();
         for (&id, log) in manifest.version().logs.range(..floor) {
             let (bytes, last) = (log.end.map_or(0, |end| end.end), buffer.frozen_at().unwrap_or_default());
@@ -242,14 +244,7 @@ impl Inner {
         };
         manifest.append(edit, true, || self.next_file_id())?;
         let changing = self.jobs.releases.changing.lock();
-        self.state.rcu(|state| {
-            let mut changed = (*state.parts[part]).clone();
-            changed.buffers.retain(|other| !Arc::ptr_eq(other, buffer));
-            if let (Some(trees), Some(last)) = (&mut changed.trees, buffer.frozen_at()) {
-                trees.flushed_through = last;
-            }
-            state.with_part(part, changed)
-        });
+        self.without_buffer(part, buffer, Part::clone);
         drop(changing);
         drop(manifest);
         self.logs.sealed.raise_floor(floor);

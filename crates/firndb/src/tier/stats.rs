@@ -9,6 +9,7 @@ use serde::Serialize;
 #[derive(Debug, Default)]
 pub(crate) struct TierCounters {
     pub(crate) buffers: Counter,
+    pub(crate) rows: Counter,
     pub(super) mutable: Counter,
     pub(super) side: Counter,
     pub(super) immutable: Counter,
@@ -72,6 +73,7 @@ impl Trees {
             index_bytes: views().map(|view| view.memory_bytes()).sum(),
             hits: vec![
                 ("write_buffers", counters.buffers.get()),
+                ("rows", counters.rows.get()),
                 ("mutable_tree", counters.mutable.get()),
                 ("side_table", counters.side.get()),
                 ("immutable_tree", counters.immutable.get()),

@@ -16,6 +16,7 @@ use firn_base::key::Kind;
 use firn_base::{Result, SeqNo, Tag};
 use firn_table::Value;
 use firn_table::pm_btree::{HOT_LOG, TreeStore, ValueAddress, View};
+use firn_table::sst::Got;
 use std::sync::Arc;
 
 /// The trees and what goes with them.
@@ -28,8 +29,6 @@ pub(crate) struct Trees {
     /// Leaves that the immutable tree had when it became that, or when it was recovered.
     pub(crate) leaves: usize,
     pub(crate) side: Arc<Side>,
-    /// All entries up to this number are in the trees, or were.
-    pub(crate) flushed_through: SeqNo,
     /// All entries up to this number were in the immutable tree when it became that, or had been evicted before.
     pub(crate) complete_through: SeqNo,
     pub(crate) counters: Arc<TierCounters>,
@@ -48,11 +47,14 @@ impl Trees {
     }
 
     /// The newest entry of `key` that is not above `seqno`, as other runs have it.
-    pub(crate) fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Value)>> {
+    pub(crate) fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Got> {
         match self.find(key, seqno)? {
-            None => Ok(None),
-            Some((tag, None)) => Ok(Some((tag, Value::owned(Vec::new())))),
-            Some((tag, Some(address))) => Ok(Some((as_put(tag), self.values.get(address, tag.seqno())?))),
+            None => Ok(Got::Missed { read: false }),
+            Some((tag, None)) => Ok(Got::Found { tag, value: Value::owned(Vec::new()), keep: false }),
+            Some((tag, Some(address))) => {
+                let (value, keep) = self.values.get_once(address, tag.seqno())?;
+                Ok(Got::Found { tag: as_put(tag), value, keep })
+            }
         }
     }
 
