@@ -31,6 +31,7 @@ const HUNT: &[(&str, u64)] = &[
     ("lab_joint", 60),
     ("pm_seq_hot", 12),
     ("pm_seq_placed", 7),
+    ("model", 10),
 ];
 
 /// Seeds that notice what few do.

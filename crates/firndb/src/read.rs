@@ -8,11 +8,8 @@ use crate::tier::Begun;
 use firn_base::key::Kind;
 use firn_base::{Error, Result, SeqNo, Tag};
 use firn_table::Value;
-use firn_table::sst::{GetStep, Got, PendingBlock, hash};
+use firn_table::sst::{GetStep, Got, PendingBlock, Query, hash};
 use std::sync::Arc;
-
-/// Says of a key that there is no entry.
-const ABSENT: Tag = Tag(Kind::Delete as u64);
 
 impl Inner {
     /// The value that `key` has at the present.
@@ -40,18 +37,19 @@ impl Inner {
             part.trees.iter().for_each(|trees| trees.counters.rows.add(1));
             return visible_value(tag, value);
         }
+        let query = Query { key, hash, seqno, rows: part.takes_rows(seqno) };
         if let Some(trees) = &part.trees
-            && let Got::Found { tag, value, keep } = trees.get(key, seqno)?
+            && let Got::Found { tag, value, keep } = trees.get(&query)?
         {
             if keep {
-                part.keep_row(seqno, key, hash, tag, &value);
+                part.keep_row(seqno, key, hash, Some((tag, &value)));
             }
             return visible_value(tag, value);
         }
         let mut charged = None;
         for (depth, level) in part.levels.iter().enumerate() {
             for run in candidates(level, key) {
-                match run.table()?.get(key, hash, seqno)? {
+                match run.table()?.get(&query)? {
                     Got::Excluded => {}
                     // One that was cached cost nothing that a merge could save.
                     Got::Missed { read } if read => self.charge(&mut charged, depth, run),
@@ -59,7 +57,7 @@ impl Inner {
                     Got::Found { tag, value, keep } => {
                         self.settle(charged);
                         if keep {
-                            part.keep_row(seqno, key, hash, tag, &value);
+                            part.keep_row(seqno, key, hash, Some((tag, &value)));
                         }
                         part.trees.iter().for_each(|trees| trees.counters.levels.add(1));
                         return visible_value(tag, value);
@@ -68,7 +66,7 @@ impl Inner {
             }
         }
         if charged.is_some() {
-            part.keep_row(seqno, key, hash, ABSENT, &[]);
+            part.keep_row(seqno, key, hash, None);
         }
         self.settle(charged);
         Ok(None)
@@ -95,14 +93,14 @@ impl Inner {
         loop {
             let mut waiting = false;
             for search in &mut searches {
-                search.advance(seqno)?;
+                search.advance()?;
                 waiting |= search.pending.is_some();
             }
             if !waiting {
                 break;
             }
             for search in &mut searches {
-                search.take_in(seqno)?;
+                search.take_in()?;
             }
         }
         searches
@@ -142,8 +140,7 @@ enum Pending<'a> {
 /// One key's way through the levels.
 struct Search<'a> {
     part: &'a Part,
-    key: &'a [u8],
-    hash: u64,
+    query: Query<'a>,
     runs: Box<dyn Iterator<Item = &'a Arc<SstRun>> + 'a>,
     pending: Option<Pending<'a>>,
     found: Option<(Tag, Value)>,
@@ -164,31 +161,32 @@ impl<'a> Search<'a> {
             }
         }
         let runs = Box::new(part.levels.iter().flat_map(move |level| candidates(level, key)));
-        Ok(Search { part, key, hash, runs, pending, over: found.is_some(), found })
+        let query = Query { key, hash, seqno, rows: part.takes_rows(seqno) };
+        Ok(Search { part, query, runs, pending, over: found.is_some(), found })
     }
 
     /// Goes on until the key is found, its runs are used up, or a read is in flight.
-    fn advance(&mut self, seqno: SeqNo) -> Result<()> {
+    fn advance(&mut self) -> Result<()> {
         while !self.over && self.pending.is_none() {
             let Some(run) = self.runs.next() else {
                 self.over = true;
                 return Ok(());
             };
             let table = Arc::clone(&*run.table()?);
-            match table.begin_get(self.key, self.hash, seqno)? {
-                GetStep::Done(got) => self.settle(got, seqno),
+            match table.begin_get(&self.query)? {
+                GetStep::Done(got) => self.settle(got),
                 GetStep::Pending(pending) => self.pending = Some(Pending::Block(table, pending)),
             }
         }
         Ok(())
     }
 
-    fn take_in(&mut self, seqno: SeqNo) -> Result<()> {
+    fn take_in(&mut self) -> Result<()> {
         match self.pending.take() {
             None => {}
             Some(Pending::Block(table, pending)) => {
-                let got = table.finish_get(pending, self.key, seqno)?;
-                self.settle(got, seqno);
+                let got = table.finish_get(pending, &self.query)?;
+                self.settle(got);
             }
             Some(Pending::Value(values, tag, asked)) => {
                 self.found = Some((tag, values.finish(asked)?));
@@ -198,10 +196,11 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn settle(&mut self, got: Got, seqno: SeqNo) {
+    fn settle(&mut self, got: Got) {
         if let Got::Found { tag, value, keep } = got {
             if keep {
-                self.part.keep_row(seqno, self.key, self.hash, tag, &value);
+                let Query { key, hash, seqno, .. } = self.query;
+                self.part.keep_row(seqno, key, hash, Some((tag, &value)));
             }
             self.found = Some((tag, value));
             self.over = true;

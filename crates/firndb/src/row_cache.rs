@@ -3,17 +3,20 @@
 //! A hit costs one look, and neither filters nor indexes of any level; and a merge takes no row away, because in which
 //! table an entry lies does not matter.
 //!
-//! 1. A row is the newest entry that the trees and tables of a state have of its key, or says that they have none. A
-//!    reader who found nothing in his state's buffers may take it, unless it is above his read point.
+//! 1. A row is the newest entry that the trees and tables of a state have of its key, or says that they have none.
 //! 2. Merges and evictions do not change what that is. A flush does, once its buffer goes: before a state without the
 //!    buffer is there, its keys' rows are replaced ([`RowCache::follow`]).
-//! 3. Rows are brought and taken by readers of states with the same flushes behind them only, and by nobody while they
-//!    are replaced. So who reads from an older state neither brings back what was replaced, nor sees one half of a
-//!    batch in a row and not the other, which is in a buffer that his state has not.
+//! 3. A reader who found nothing in his state's buffers may take it, unless it is above his read point, or above all
+//!    that his state may have. If his state is older than the row, it has the row's entry in a buffer (he has looked)
+//!    or below, and none between. Without that bound he might see one half of a batch in a row, and not the other,
+//!    which is in a buffer that his state has not.
+//! 4. Rows are brought by readers of states with all flushes behind them only, and by nobody while they are replaced.
+//!    So who reads from an older state does not bring back what was replaced.
 //!
 //! Thread safety: `Send + Sync`. Gets take no lock beside the cache's; keeping a row takes one of a few.
 
 use crate::buffer::Buffer;
+use crate::sites;
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{SeqNo, Tag};
@@ -23,14 +26,14 @@ use std::sync::Arc;
 
 /// Locks, by hash.
 const LOCKS: usize = 16;
-/// Rows are for no state: they are being replaced, or the flush that they were replaced for could not be recorded and
-/// will be tried again.
+/// Nobody brings rows: they are being replaced, or the flush that they were replaced for could not be recorded and will
+/// be tried again.
 const CLOSED: u64 = u64::MAX;
 
 /// The rows of a part.
 pub(crate) struct RowCache {
     cache: Arc<BlockCache>,
-    /// What is flushed in the states that the rows are for, or [`CLOSED`].
+    /// What is flushed in the states whose readers may bring rows, or [`CLOSED`].
     flushed_through: AtomicU64,
     keeping: [Mutex<()>; LOCKS],
 }
@@ -41,35 +44,43 @@ impl RowCache {
         RowCache { cache, flushed_through: AtomicU64::new(flushed_through.0), keeping: Default::default() }
     }
 
-    /// The newest entry of `key` below the buffers of a state, if it is here and not above `seqno`.
+    /// The newest entry of `key` below the buffers, if it is here and not above `seqno`. It may be newer than the
+    /// caller's state.
     #[inline]
-    pub(crate) fn get(&self, flushed_through: SeqNo, key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Value)> {
-        let row = self.cache.get_row(hash)?;
-        // Afterwards: whoever replaced what was there before had closed this first.
-        let is_for_it = self.flushed_through.load(Ordering::Acquire) == flushed_through.0;
-        if is_for_it { row.get(key, Tag::seek(seqno)) } else { None }
+    pub(crate) fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Value)> {
+        self.cache.get_row(hash)?.get(key, Tag::seek(seqno))
     }
 
-    /// Keeps what a reader at `seqno` found to be the newest entry of `key` below the buffers of a state.
-    pub(crate) fn keep(&self, flushed_through: SeqNo, seqno: SeqNo, key: &[u8], hash: u64, found: (Tag, &[u8])) {
+    /// Keeps what a reader at `seqno` found to be the newest entry of `key` below the buffers of a state; nothing if
+    /// there was none.
+    pub(crate) fn keep(
+        &self,
+        flushed_through: SeqNo,
+        seqno: SeqNo,
+        key: &[u8],
+        hash: u64,
+        found: Option<(Tag, &[u8])>,
+    ) {
         // There may be a newer one that he does not see.
         if seqno < flushed_through {
             return;
         }
-        let Some(row) = Row::new(key, found.0, found.1) else { return };
+        // What was deleted and dropped is absent for those who see the deletion: it was below that number.
+        let (tag, value) = found.unwrap_or((Tag::new(flushed_through, Kind::Delete), &[]));
+        let Some(row) = Row::new(key, tag, value) else { return };
         let _keeping = self.keeping[hash as usize % LOCKS].lock();
         if self.flushed_through.load(Ordering::Acquire) == flushed_through.0 {
             self.cache.insert_row(hash, row);
         }
     }
 
-    /// Replaces the rows of the keys that `buffer` has, which was flushed and is about to go from the state. Until
-    /// [`RowCache::open`] there are no rows for anybody.
+    /// Replaces the rows of the keys that `buffer` has, which was flushed and is about to go from the state. Nobody
+    /// brings any until [`RowCache::open`].
     pub(crate) fn follow(&self, buffer: &Arc<Buffer>) {
         self.flushed_through.store(CLOSED, Ordering::Release);
         // Who looked before has kept his row once his lock is free.
         self.keeping.iter().for_each(|lock| drop(lock.lock()));
-        if self.cache.has_rows() {
+        if self.cache.has_rows() && sites::ROWS_REPLACE.is_on() {
             self.replace_all(buffer);
         }
     }
@@ -165,24 +176,25 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_for_states_with_the_same_flushes_behind_them() {
+    fn rows_are_brought_from_the_newest_state() {
         let cache = Arc::new(BlockCache::new(1 << 20, 4096));
         let rows = RowCache::new(cache, SeqNo(5));
         let (key, hash, tag) = (b"k", hash(b"k"), Tag::new(SeqNo(3), Kind::Put));
-        let get = |through, seqno| rows.get(SeqNo(through), key, hash, SeqNo(seqno)).map(|(_, value)| value.to_vec());
-        rows.keep(SeqNo(5), SeqNo(4), key, hash, (tag, b"v"));
-        assert_eq!(get(5, 9), None, "brought by one who sees not all");
-        rows.keep(SeqNo(2), SeqNo(9), key, hash, (tag, b"v"));
-        assert_eq!(get(5, 9), None, "brought from an older state");
-        rows.keep(SeqNo(5), SeqNo(9), key, hash, (tag, b"v"));
-        assert_eq!(get(5, 9), Some(b"v".to_vec()));
-        assert_eq!(get(5, 2), None, "above the read point");
-        assert_eq!(get(2, 9), None, "for an older state");
-        let buffer = Arc::new(Buffer::new(4096, 1));
-        rows.follow(&buffer);
-        assert_eq!(get(5, 9), None, "the state is about to change");
+        let get = |seqno| rows.get(key, hash, SeqNo(seqno)).map(|(_, value)| value.to_vec());
+        let keep = |through, seqno, found| rows.keep(SeqNo(through), SeqNo(seqno), key, hash, found);
+        keep(5, 4, Some((tag, b"v")));
+        assert_eq!(get(9), None, "brought by one who sees not all");
+        keep(2, 9, Some((tag, b"v")));
+        assert_eq!(get(9), None, "brought from an older state");
+        keep(5, 9, Some((tag, b"v")));
+        assert_eq!(get(9), Some(b"v".to_vec()));
+        assert_eq!(get(2), None, "above the read point");
+        assert_eq!(rows.get(b"other", hash, SeqNo(9)).map(|(tag, _)| tag), None, "of the same hash");
+        rows.follow(&Arc::new(Buffer::new(4096, 1)));
+        keep(5, 9, None);
+        assert_eq!(get(9), Some(b"v".to_vec()), "the state is about to change");
         rows.open(SeqNo(8));
-        assert_eq!((get(5, 9), get(8, 9)), (None, Some(b"v".to_vec())));
-        assert_eq!(rows.get(SeqNo(8), b"other", hash, SeqNo(9)).map(|(tag, _)| tag), None, "of the same hash");
+        keep(8, 9, None);
+        assert_eq!((get(7), get(8)), (None, Some(vec![])), "absent for those who see that");
     }
 }

@@ -67,6 +67,8 @@ firn_base::sites! {
     CHECKPOINT_COPY_SYNC = "checkpoint.copy.sync";
     /// A damaged file that is copied to `lost/`.
     REPAIR_COPY_SYNC = "repair.copy.sync";
+    /// Rows of keys that a flushed buffer has: else gets find what was overwritten.
+    ROWS_REPLACE = "rows.replace";
     /// The names in `lost/`, before a manifest stands that does not name the damaged files.
     REPAIR_LOST_SYNC = "repair.lost.sync";
 }

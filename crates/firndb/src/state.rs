@@ -88,15 +88,24 @@ impl Part {
         Part { levels: (0..levels.max(version.levels.len())).map(level).collect(), ..self.clone() }
     }
 
-    /// The newest entry of `key` below the buffers, if it is kept as a row and not above `seqno`.
+    /// The newest entry of `key` below the buffers, if it is kept as a row and not above `seqno`. REQUIRES: no buffer
+    /// has one.
     #[inline]
     pub(crate) fn row(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Value)> {
-        self.rows.as_ref()?.get(self.flushed_through, key, hash, seqno)
+        let row = self.rows.as_ref()?.get(key, hash, seqno)?;
+        // After the look: what is in no buffer here is in one that was begun when this one was full.
+        let newest = self.buffers.first().and_then(|active| active.frozen_at());
+        newest.is_none_or(|newest| row.0.seqno() <= newest).then_some(row)
+    }
+
+    /// Whether a reader at `seqno` sees all that is below the buffers, so that what he finds can be kept as a row.
+    pub(crate) fn takes_rows(&self, seqno: SeqNo) -> bool {
+        self.rows.is_some() && seqno >= self.flushed_through
     }
 
     /// Keeps what a reader at `seqno` found to be that.
-    pub(crate) fn keep_row(&self, seqno: SeqNo, key: &[u8], hash: u64, tag: Tag, value: &[u8]) {
-        self.rows.iter().for_each(|rows| rows.keep(self.flushed_through, seqno, key, hash, (tag, value)));
+    pub(crate) fn keep_row(&self, seqno: SeqNo, key: &[u8], hash: u64, found: Option<(Tag, &[u8])>) {
+        self.rows.iter().for_each(|rows| rows.keep(self.flushed_through, seqno, key, hash, found));
     }
 
     /// `flushed` goes: what it has is below the buffers now.

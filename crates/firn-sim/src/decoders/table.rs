@@ -11,7 +11,7 @@ use firn_base::{Result, SeqNo, Tag};
 use firn_fs::{Fs, OpenMode, SimFs};
 use firn_table::BlockCache;
 use firn_table::sst::{
-    Access, Block, Extent, FOOTER_BYTES, Index, Lookup, Properties, Sst, SstIter, TableContext, hash,
+    Access, Block, Extent, FOOTER_BYTES, Index, Lookup, Properties, Query, Sst, SstIter, TableContext,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn read_table(bytes: &[u8]) -> Result<()> {
     let steps_max = 1 << 20;
     let mut results = vec![table.verify().map(drop)];
     for key in PROBES {
-        results.push(table.get(key, hash(key), SeqNo::MAX).map(drop));
+        results.push(table.get(&Query::new(key, SeqNo::MAX)).map(drop));
         for access in [Access::Cached, streaming] {
             results.push(walk(&mut table.iter(access), key, steps_max));
         }

@@ -29,6 +29,6 @@ pub use index::Index;
 pub use iter::{Access, SstIter};
 pub use layout::FOOTER_BYTES;
 pub use properties::Properties;
-pub use read::{Extent, GetStep, Got, PendingBlock, Sst, TableContext};
+pub use read::{Extent, GetStep, Got, PendingBlock, Query, Sst, TableContext};
 pub use verify::SstReport;
 pub use write::{SstMeta, SstOptions, SstWriter};

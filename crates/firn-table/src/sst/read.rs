@@ -7,7 +7,7 @@
 //! Thread safety: `Send + Sync`; readers share it without a lock.
 
 use super::block::{Block, Lookup};
-use super::filter::Filter;
+use super::filter::{Filter, hash};
 use super::index::Index;
 use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
@@ -79,6 +79,26 @@ pub struct Sst {
     context: TableContext,
 }
 
+/// What a get looks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Query<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// [`super::filter::hash`] of it.
+    pub hash: u64,
+    /// The read point: nothing above it.
+    pub seqno: SeqNo,
+    /// Whether the caller keeps rows. If not, blocks stay in the cache.
+    pub rows: bool,
+}
+
+impl<'a> Query<'a> {
+    /// For one who keeps no rows.
+    pub fn new(key: &'a [u8], seqno: SeqNo) -> Self {
+        Self { key, hash: hash(key), seqno, rows: false }
+    }
+}
+
 /// What a table says about a key.
 pub enum Got {
     /// The filter or the bounds say that it has none: no block was looked at.
@@ -117,7 +137,6 @@ struct Loaded {
 /// A block read in flight.
 pub struct PendingBlock {
     block: usize,
-    hash: u64,
     pending: Pending,
 }
 
@@ -256,53 +275,52 @@ impl Sst {
         SstIter::new(self.clone(), access)
     }
 
-    /// Looks for the newest entry of `key` at or below `seqno`. `hash` is [`super::filter::hash`] of the key.
+    /// Looks for the newest entry of the key.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
-    pub fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Got> {
-        let block = match self.candidate(key, hash) {
+    pub fn get(&self, query: &Query<'_>) -> Result<Got> {
+        let block = match self.candidate(query) {
             Ok(block) => block,
             Err(got) => return Ok(got),
         };
-        let found = self.load_for_get(block, hash)?;
-        self.search(block, found, key, hash, seqno)
+        let found = self.load_for_get(block, query)?;
+        self.search(block, found, query)
     }
 
     /// Like [`Sst::get`], but puts a read in flight instead of waiting for it.
     ///
     /// # Errors
     /// As `get`.
-    pub fn begin_get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Result<GetStep> {
-        let block = match self.candidate(key, hash) {
+    pub fn begin_get(&self, query: &Query<'_>) -> Result<GetStep> {
+        let block = match self.candidate(query) {
             Ok(block) => block,
             Err(got) => return Ok(GetStep::Done(got)),
         };
         let handle = self.index.handle(block);
-        if let Some(block_here) = self.cached_for_get(handle.offset) {
-            let found = Loaded { block: block_here, read: false };
-            return self.search(block, found, key, hash, seqno).map(GetStep::Done);
+        if let Some(cached) = self.cached_for_get(handle.offset, query) {
+            return self.search(block, Loaded { block: cached, read: false }, query).map(GetStep::Done);
         }
         self.context.counters.read(Cause::UserRead, handle.stored_len as usize);
         let pending = self.file.submit_read(handle.offset, handle.stored_len as usize, IoBuf::default());
-        Ok(GetStep::Pending(PendingBlock { block, hash, pending }))
+        Ok(GetStep::Pending(PendingBlock { block, pending }))
     }
 
     /// Ends what [`Sst::begin_get`] began.
     ///
     /// # Errors
     /// As `get`.
-    pub fn finish_get(&self, pending: PendingBlock, key: &[u8], seqno: SeqNo) -> Result<Got> {
+    pub fn finish_get(&self, pending: PendingBlock, query: &Query<'_>) -> Result<Got> {
         let buf = pending.pending.wait()?;
         let block = Arc::new(self.decode(pending.block, buf.bytes())?);
-        self.leave_for_get(pending.block, &block, pending.hash);
-        self.search(pending.block, Loaded { block, read: true }, key, pending.hash, seqno)
+        self.leave_for_get(pending.block, &block, query);
+        self.search(pending.block, Loaded { block, read: true }, query)
     }
 
     /// The first block that may hold `key`, or the answer without one: the filter or the bounds say that the table has
     /// none.
     #[inline]
-    fn candidate(&self, key: &[u8], hash: u64) -> Result<usize, Got> {
+    fn candidate(&self, &Query { key, hash, .. }: &Query<'_>) -> Result<usize, Got> {
         if !self.filter.may_contain(hash) {
             return Err(Got::Excluded);
         }
@@ -313,14 +331,15 @@ impl Sst {
     }
 
     /// Searches `block`, and those behind it while the key's versions may go on there.
-    fn search(&self, mut number: usize, mut at: Loaded, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Got> {
-        let mut read = false;
+    fn search(&self, mut number: usize, mut at: Loaded, query: &Query<'_>) -> Result<Got> {
+        let (key, mut read) = (query.key, false);
         loop {
             read |= at.read;
-            let lookup = at.block.get(key, Tag::seek(seqno)).ok_or_else(|| self.damaged(number, "entries in order"))?;
+            let lookup = at.block.get(key, Tag::seek(query.seqno));
+            let lookup = lookup.ok_or_else(|| self.damaged(number, "entries in order"))?;
             match lookup {
                 Lookup::Found(tag, range) => {
-                    let keep = self.keeps_row(number, &at, hash, key.len() + range.len());
+                    let keep = self.keeps_row(number, &at, query, key.len() + range.len());
                     let value = Value::pinned(at.block, range.start, range.len());
                     return Ok(Got::Found { tag, value, keep });
                 }
@@ -331,54 +350,55 @@ impl Sst {
             if number >= self.index.len() || self.index.compare_smallest(number, key) != Ordering::Equal {
                 return Ok(Got::Missed { read });
             }
-            at = self.load_for_get(number, hash)?;
+            at = self.load_for_get(number, query)?;
         }
     }
 
     /// A block as gets look for it: where they keep rows they leave it to age.
     #[inline]
-    fn cached_for_get(&self, offset: u64) -> Option<Arc<Block>> {
-        match self.leaves_block(offset) {
+    fn cached_for_get(&self, offset: u64, query: &Query<'_>) -> Option<Arc<Block>> {
+        match self.leaves_block(offset, query) {
             true => self.context.cache.get(self.id, offset),
             false => self.context.cache.look(self.id, offset),
         }
     }
 
-    /// Whether gets leave the block at `offset` in the cache: if blocks are to be left, or this one is observed.
+    /// Whether a get leaves the block at `offset` in the cache: if no row is kept of it, if blocks are to be left, or
+    /// if this one is observed.
     #[inline]
-    fn leaves_block(&self, offset: u64) -> bool {
-        self.context.cache.locality().prefers_blocks() || Locality::is_sampled(self.id, offset)
+    fn leaves_block(&self, offset: u64, query: &Query<'_>) -> bool {
+        !query.rows || self.context.cache.locality().prefers_blocks() || Locality::is_sampled(self.id, offset)
     }
 
-    /// The block that may have the key with this hash, from the cache or the file.
-    fn load_for_get(&self, number: usize, hash: u64) -> Result<Loaded> {
-        if let Some(block) = self.cached_for_get(self.index.handle(number).offset) {
+    /// A block that may have the key, from the cache or the file.
+    fn load_for_get(&self, number: usize, query: &Query<'_>) -> Result<Loaded> {
+        if let Some(block) = self.cached_for_get(self.index.handle(number).offset, query) {
             return Ok(Loaded { block, read: false });
         }
         let block = self.read_block(number, Cause::UserRead)?;
-        self.leave_for_get(number, &block, hash);
+        self.leave_for_get(number, &block, query);
         Ok(Loaded { block, read: true })
     }
 
-    /// Leaves a block in the cache that a get of the key with this hash has read, if it is to.
-    fn leave_for_get(&self, number: usize, block: &Arc<Block>, hash: u64) {
+    /// Leaves a block in the cache that a get has read, if it is to.
+    fn leave_for_get(&self, number: usize, block: &Arc<Block>, query: &Query<'_>) {
         let offset = self.index.handle(number).offset;
-        if self.leaves_block(offset) {
-            block.touch(hash);
+        if self.leaves_block(offset, query) {
+            block.touch(query.hash);
             self.context.cache.insert(self.id, offset, block.clone());
         }
     }
 
     /// Whether the entry of so many bytes that was found in a block is to be kept as a row.
-    fn keeps_row(&self, number: usize, at: &Loaded, hash: u64, bytes: usize) -> bool {
+    fn keeps_row(&self, number: usize, at: &Loaded, query: &Query<'_>, bytes: usize) -> bool {
         let offset = self.index.handle(number).offset;
-        if !self.leaves_block(offset) {
+        if !self.leaves_block(offset, query) {
             return true;
         }
-        if at.read {
+        if at.read || !query.rows {
             return false;
         }
-        let again = at.block.touch(hash);
+        let again = at.block.touch(query.hash);
         if Locality::is_sampled(self.id, offset) {
             let locality = self.context.cache.locality();
             if again { locality.found_again(at.block.len(), bytes) } else { locality.found_another() }

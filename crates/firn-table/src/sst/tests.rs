@@ -101,12 +101,12 @@ fn round_trip(codec: Codec) {
     for _ in 0..2000 {
         let key = format!("key{:05}{}", seed.below(1600), "x".repeat(seed.below(9) as usize)).into_bytes();
         let seqno = seed.below(900);
-        let hash = filter::hash(&key);
+        let query = Query::new(&key, SeqNo(seqno));
         let want = expect(&all, &key, seqno);
-        assert_eq!(found(table.get(&key, hash, SeqNo(seqno)).unwrap()), want);
-        let got = match table.begin_get(&key, hash, SeqNo(seqno)).unwrap() {
+        assert_eq!(found(table.get(&query).unwrap()), want);
+        let got = match table.begin_get(&query).unwrap() {
             GetStep::Done(got) => got,
-            GetStep::Pending(pending) => table.finish_get(pending, &key, SeqNo(seqno)).unwrap(),
+            GetStep::Pending(pending) => table.finish_get(pending, &query).unwrap(),
         };
         assert_eq!(found(got), want);
     }
@@ -164,7 +164,7 @@ fn an_empty_key_range_and_one_huge_entry() {
     let (_, table) = build(&dir.path().join("t"), &all, Codec::Lz4);
     check(&all, &table, Access::Cached);
     let key = vec![b'b'; 65_535];
-    assert_eq!(found(table.get(&key, filter::hash(&key), SeqNo::MAX).unwrap()).unwrap().1.len(), 3 << 20);
+    assert_eq!(found(table.get(&Query::new(&key, SeqNo::MAX)).unwrap()).unwrap().1.len(), 3 << 20);
     table.verify().unwrap();
 }
 
@@ -196,7 +196,7 @@ fn reads_per_get() {
     let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
     for (key, _, value) in &all {
-        assert_eq!(found(table.get(key, filter::hash(key), SeqNo::MAX).unwrap()).unwrap().1, *value);
+        assert_eq!(found(table.get(&Query::new(key, SeqNo::MAX)).unwrap()).unwrap().1, *value);
     }
     assert_eq!(context.counters.get(Cause::UserRead).1, 1000);
 }
@@ -213,15 +213,16 @@ fn what_gets_leave_goes_by_what_is_read() {
     let file = OsFs::new().open(&dir.path().join("t"), OpenMode::ReadDirect).unwrap();
     let context = TableContext::new(Arc::new(BlockCache::new(64 << 20, 512)), Arc::new(IoCounters::default()));
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
-    let get = |i: usize| {
+    let get_with = |i: usize, rows: bool| {
         let key = &all[i].0;
         let before = context.counters.get(Cause::UserRead).1;
-        let Got::Found { value, keep, .. } = table.get(key, filter::hash(key), SeqNo::MAX).unwrap() else {
+        let Got::Found { value, keep, .. } = table.get(&Query { rows, ..Query::new(key, SeqNo::MAX) }).unwrap() else {
             panic!("key {i} is there");
         };
         assert_eq!(value, all[i].2);
         (context.counters.get(Cause::UserRead).1 > before, keep)
     };
+    let get = |i| get_with(i, true);
     // Far apart: each is read, and kept, but for the sample, which is kept when it is found again.
     let far: Vec<usize> = (0..40_000).step_by(80).collect();
     let sampled: Vec<usize> = far.iter().copied().filter(|&i| get(i) == (true, false)).collect();
@@ -229,6 +230,8 @@ fn what_gets_leave_goes_by_what_is_read() {
     for &i in &far {
         assert_eq!(get(i), (!sampled.contains(&i), true), "key {i}");
     }
+    // Who keeps no rows finds what he read before.
+    assert_eq!((get_with(1, false), get_with(1, false)), ((true, false), (false, false)));
     // One after the other.
     let read = |range: std::ops::Range<usize>| range.filter(|&i| get(i).0).count();
     assert!(read(0..1000) > 900, "every entry is read from its block");

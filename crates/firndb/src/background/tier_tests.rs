@@ -5,7 +5,7 @@ use crate::shape::{self, Facts};
 use crate::{Db, Environment, LabTuning, Options, Profile, Tuning};
 use firn_base::exec::Inline;
 use firn_base::{ErrorKind, SeqNo};
-use firn_table::sst::Got;
+use firn_table::sst::{Got, Query};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -96,8 +96,11 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     drop(queue);
     assert_eq!(db.inner.flush_to_trees(0, &buffer).unwrap_err().kind(), ErrorKind::NoSpace);
     let trees = db.inner.state.load().parts[0].trees.clone().unwrap();
-    let is_left =
-        |i: &u32| matches!(trees.get(&key(*i), SeqNo::MAX), Ok(Got::Found { value, .. }) if *value == *b"first");
+    let is_left = |i: &u32| {
+        let key = key(*i);
+        let got = trees.get(&Query::new(&key, SeqNo::MAX)).unwrap();
+        matches!(got, Got::Found { value, .. } if *value == *b"first")
+    };
     let left = (0..8).filter(is_left).count() as u64;
     assert!(left > 0, "a step failed");
     drop(trees);

@@ -13,7 +13,7 @@ use firn_base::key::Kind;
 use firn_base::{ErrorKind, Result, SeqNo, Tag};
 use firn_fs::OpenMode;
 use firn_table::pm_btree::{HOT_LOG, Seen, TreeIter, TreeStore, View};
-use firn_table::sst::{Got, hash};
+use firn_table::sst::{Got, Query};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -133,11 +133,10 @@ impl Repair {
     /// anything newer came back.
     fn count_lost_slots(&mut self) -> Result<()> {
         for (key, seqno) in std::mem::take(&mut self.superseded) {
-            let hash = hash(&key);
+            let query = Query::new(&key, SeqNo::MAX);
             let mut is_there = false;
             for table in &self.inputs {
-                is_there |=
-                    matches!(table.get(&key, hash, SeqNo::MAX)?, Got::Found { tag, .. } if tag.seqno() >= seqno);
+                is_there |= matches!(table.get(&query)?, Got::Found { tag, .. } if tag.seqno() >= seqno);
             }
             self.report.values_lost += u64::from(!is_there);
         }

@@ -16,7 +16,7 @@ use firn_base::key::Kind;
 use firn_base::{Result, SeqNo, Tag};
 use firn_table::Value;
 use firn_table::pm_btree::{HOT_LOG, TreeStore, ValueAddress, View};
-use firn_table::sst::Got;
+use firn_table::sst::{Got, Query};
 use std::sync::Arc;
 
 /// The trees and what goes with them.
@@ -46,13 +46,16 @@ impl Trees {
         !self.store.is_durable() || !rows::LAB_RECOVERY.is_on()
     }
 
-    /// The newest entry of `key` that is not above `seqno`, as other runs have it.
-    pub(crate) fn get(&self, key: &[u8], seqno: SeqNo) -> Result<Got> {
-        match self.find(key, seqno)? {
+    /// The newest entry of a key, as other runs have it.
+    pub(crate) fn get(&self, query: &Query<'_>) -> Result<Got> {
+        match self.find(query.key, query.seqno)? {
             None => Ok(Got::Missed { read: false }),
             Some((tag, None)) => Ok(Got::Found { tag, value: Value::owned(Vec::new()), keep: false }),
             Some((tag, Some(address))) => {
-                let (value, keep) = self.values.get_once(address, tag.seqno())?;
+                let (value, keep) = match query.rows {
+                    true => self.values.get_once(address, tag.seqno())?,
+                    false => (self.values.get(address, tag.seqno())?, false),
+                };
                 Ok(Got::Found { tag: as_put(tag), value, keep })
             }
         }

@@ -95,7 +95,7 @@ fn a_table_that_grew_reads_like_one_written_at_once() {
             check(&model, &table, Access::Cached);
             check(&model, &table, Access::Streaming { bytes: 4096, cause: Cause::Compaction });
             for (key, tag, value) in &model {
-                let got = found(table.get(key, filter::hash(key), SeqNo::MAX).unwrap());
+                let got = found(table.get(&Query::new(key, SeqNo::MAX)).unwrap());
                 assert_eq!(got, Some((*tag, value.clone())));
             }
         }
@@ -155,7 +155,7 @@ fn an_append_that_did_not_end_is_passed_over() {
     let above = vec![(b"key00100".to_vec(), Tag::new(SeqNo(9_999), Kind::Put), vec![7; 10])];
     let (grown_meta, grown, _) = grow(&path, &table, &above);
     assert!(grown_meta.dead_bytes >= 5000, "what was torn is counted as dead");
-    assert_eq!(found(grown.get(b"key00100", filter::hash(b"key00100"), SeqNo::MAX).unwrap()).unwrap().1, [7; 10]);
+    assert_eq!(found(grown.get(&Query::new(b"key00100", SeqNo::MAX)).unwrap()).unwrap().1, [7; 10]);
     // Without a manifest, the last whole footer is found though bytes of a torn append lie behind it.
     let file = fs.open(&path, OpenMode::Append).unwrap();
     let end = file.len().unwrap();
