@@ -18,13 +18,14 @@ use firn_base::sync::{AtomicBool, Ordering};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes that an entry costs besides its block's own: the block behind its `Arc`, and a slot in the cache's tables,
 /// which grow by doubling.
 const ENTRY_OVERHEAD: u64 = 192;
 
-/// Tells values of logs from blocks and rows of tables: no file has such an id.
+/// Tells values of logs from blocks of tables: no file has such an id.
 const VALUE: u64 = 1 << 62;
 /// In place of a file's id: a row.
 const ROW: u64 = 1 << 63;
@@ -86,8 +87,17 @@ impl Row {
     /// An entry's copy. `None` if it is too large for a block.
     pub fn new(key: &[u8], tag: Tag, value: &[u8]) -> Option<Row> {
         let mut builder = BlockBuilder::new(1);
+        builder.reserve(key.len() + value.len());
         builder.add(key, tag, value);
         Block::new(builder.finish().into()).map(|block| Row(Arc::new(block)))
+    }
+
+    /// The entry of `key` whose value is at `value` of `block`: the block itself if it has no other, or else a copy.
+    pub(crate) fn of(block: &Arc<Block>, key: &[u8], tag: Tag, value: Range<usize>) -> Option<Row> {
+        match block.has_one_entry() {
+            true => Some(Row(block.clone())),
+            false => Row::new(key, tag, block.value(&value)),
+        }
     }
 
     /// The entry, if it is one of `key` that is not above `tag`.
@@ -215,8 +225,9 @@ impl BlockCache {
         if bytes.abs_diff(now) <= now / 128 {
             return;
         }
-        // What it takes to evict many blocks is no reader's to wait for: step by step.
-        let step = (now / 64).max(1);
+        // What it takes to evict many blocks is no reader's to wait for: step by step. Few steps, as each rounds down
+        // how much is remembered of what was evicted.
+        let step = (now / 16).max(1);
         while bytes + step < now {
             now -= step;
             self.cache.set_capacity(now);

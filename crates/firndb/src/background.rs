@@ -170,11 +170,14 @@ impl Inner {
         }
     }
 
-    /// Bytes of values that an eviction takes: a write buffer's worth, and more while readers' blocks matter less than
-    /// the end of the work. The more a chunk has, the closer its values lie in the logs.
+    /// Bytes of values that an eviction takes: a write buffer's worth, and more at rest, as no writer waits for room
+    /// then. The more a chunk has, the closer its values lie in the logs.
     pub(super) fn chunk_bytes(&self) -> u64 {
-        let least = self.budget.write_buffer_bytes as u64;
-        if self.jobs.pace.rate() > 0 { least } else { least.max(self.tables.lendable() / 4 * 3) }
+        let buffer = self.budget.write_buffer_bytes as u64;
+        // Writers may go on at any time, and then need all their buffers.
+        let buffers = buffer * self.options.limits.write_buffers as u64;
+        let at_rest = || self.tables.lendable(buffers) / 2;
+        if self.jobs.pace.is_at_rest() { buffer.max(at_rest()) } else { buffer }
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {

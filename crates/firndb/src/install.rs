@@ -39,6 +39,7 @@ impl Inner {
         let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
+            plan.buffer.iter().for_each(|_| self.open_rows(plan.part));
             self.undo_tables(&error, &created);
             if error.kind() != ErrorKind::Poisoned {
                 grown.iter().for_each(|(run, _)| run.end_append());
@@ -75,7 +76,7 @@ impl Inner {
         Ok(ids)
     }
 
-    /// Replaces rows of part `i` by what `flushed` has, before a state without it.
+    /// Replaces rows of part `i` by what `flushed` has, before a state without it; [`Inner::open_rows`] ends that.
     pub(crate) fn follow(&self, i: usize, flushed: &Arc<Buffer>) {
         self.state.load().parts[i].rows.iter().for_each(|rows| rows.follow(flushed));
     }
@@ -87,6 +88,11 @@ impl Inner {
             part.let_go(flushed);
             state.with_part(i, part)
         });
+        self.open_rows(i);
+    }
+
+    /// From now on readers of part `i` as it is bring rows.
+    pub(crate) fn open_rows(&self, i: usize) {
         let state = self.state.load();
         let part = &state.parts[i];
         part.rows.iter().for_each(|rows| rows.open(part.flushed_through));

@@ -39,11 +39,9 @@ impl Inner {
         }
         let query = Query { key, hash, seqno, rows: part.takes_rows(seqno) };
         if let Some(trees) = &part.trees
-            && let Got::Found { tag, value, keep } = trees.get(&query)?
+            && let Got::Found { tag, value, row } = trees.get(&query)?
         {
-            if keep {
-                part.keep_row(seqno, key, hash, Some((tag, &value)));
-            }
+            part.keep_row(&query, row);
             return visible_value(tag, value);
         }
         let mut charged = None;
@@ -54,11 +52,9 @@ impl Inner {
                     // One that was cached cost nothing that a merge could save.
                     Got::Missed { read } if read => self.charge(&mut charged, depth, run),
                     Got::Missed { .. } => {}
-                    Got::Found { tag, value, keep } => {
+                    Got::Found { tag, value, row } => {
                         self.settle(charged);
-                        if keep {
-                            part.keep_row(seqno, key, hash, Some((tag, &value)));
-                        }
+                        part.keep_row(&query, row);
                         part.trees.iter().for_each(|trees| trees.counters.levels.add(1));
                         return visible_value(tag, value);
                     }
@@ -66,7 +62,7 @@ impl Inner {
             }
         }
         if charged.is_some() {
-            part.keep_row(seqno, key, hash, None);
+            part.keep_absent(&query);
         }
         self.settle(charged);
         Ok(None)
@@ -144,6 +140,7 @@ struct Search<'a> {
     runs: Box<dyn Iterator<Item = &'a Arc<SstRun>> + 'a>,
     pending: Option<Pending<'a>>,
     found: Option<(Tag, Value)>,
+    read_in_vain: bool,
     over: bool,
 }
 
@@ -151,7 +148,12 @@ impl<'a> Search<'a> {
     fn new(part: &'a Part, key: &'a [u8], seqno: SeqNo) -> Result<Self> {
         let hash = hash(key);
         let buffered = part.buffers.iter().find_map(|buffer| buffer.get(key, seqno));
-        let mut found = buffered.or_else(|| part.row(key, hash, seqno));
+        let row = || {
+            let row = part.row(key, hash, seqno)?;
+            part.trees.iter().for_each(|trees| trees.counters.rows.add(1));
+            Some(row)
+        };
+        let mut found = buffered.or_else(row);
         let mut pending = None;
         if let (None, Some(trees)) = (&found, &part.trees) {
             match trees.begin_get(key, seqno)? {
@@ -162,7 +164,7 @@ impl<'a> Search<'a> {
         }
         let runs = Box::new(part.levels.iter().flat_map(move |level| candidates(level, key)));
         let query = Query { key, hash, seqno, rows: part.takes_rows(seqno) };
-        Ok(Search { part, query, runs, pending, over: found.is_some(), found })
+        Ok(Search { part, query, runs, pending, over: found.is_some(), found, read_in_vain: false })
     }
 
     /// Goes on until the key is found, its runs are used up, or a read is in flight.
@@ -170,6 +172,9 @@ impl<'a> Search<'a> {
         while !self.over && self.pending.is_none() {
             let Some(run) = self.runs.next() else {
                 self.over = true;
+                if self.read_in_vain {
+                    self.part.keep_absent(&self.query);
+                }
                 return Ok(());
             };
             let table = Arc::clone(&*run.table()?);
@@ -197,13 +202,14 @@ impl<'a> Search<'a> {
     }
 
     fn settle(&mut self, got: Got) {
-        if let Got::Found { tag, value, keep } = got {
-            if keep {
-                let Query { key, hash, seqno, .. } = self.query;
-                self.part.keep_row(seqno, key, hash, Some((tag, &value)));
+        match got {
+            Got::Excluded => {}
+            Got::Missed { read } => self.read_in_vain |= read,
+            Got::Found { tag, value, row } => {
+                self.part.keep_row(&self.query, row);
+                self.found = Some((tag, value));
+                self.over = true;
             }
-            self.found = Some((tag, value));
-            self.over = true;
         }
     }
 }

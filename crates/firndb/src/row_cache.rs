@@ -11,7 +11,8 @@
 //!    or below, and none between. Without that bound he might see one half of a batch in a row, and not the other,
 //!    which is in a buffer that his state has not.
 //! 4. Rows are brought by readers of states with all flushes behind them only, and by nobody while they are replaced.
-//!    So who reads from an older state does not bring back what was replaced.
+//!    So who reads from an older state does not bring back what was replaced. A flush that could not be recorded leaves
+//!    rows that are newer than what is below its buffer, and the buffer: it is looked into first, and flushed again.
 //!
 //! Thread safety: `Send + Sync`. Gets take no lock beside the cache's; keeping a row takes one of a few.
 
@@ -26,8 +27,7 @@ use std::sync::Arc;
 
 /// Locks, by hash.
 const LOCKS: usize = 16;
-/// Nobody brings rows: they are being replaced, or the flush that they were replaced for could not be recorded and will
-/// be tried again.
+/// Nobody brings rows: they are being replaced.
 const CLOSED: u64 = u64::MAX;
 
 /// The rows of a part.
@@ -51,25 +51,20 @@ impl RowCache {
         self.cache.get_row(hash)?.get(key, Tag::seek(seqno))
     }
 
-    /// Keeps what a reader at `seqno` found to be the newest entry of `key` below the buffers of a state; nothing if
-    /// there was none.
-    pub(crate) fn keep(
-        &self,
-        flushed_through: SeqNo,
-        seqno: SeqNo,
-        key: &[u8],
-        hash: u64,
-        found: Option<(Tag, &[u8])>,
-    ) {
+    /// Whether readers of a state may bring rows.
+    #[inline]
+    pub(crate) fn are_for(&self, flushed_through: SeqNo) -> bool {
+        self.flushed_through.load(Ordering::Acquire) == flushed_through.0
+    }
+
+    /// Keeps what a reader at `seqno` found to be the newest entry of a key below the buffers of a state.
+    pub(crate) fn keep(&self, flushed_through: SeqNo, seqno: SeqNo, hash: u64, row: Row) {
         // There may be a newer one that he does not see.
         if seqno < flushed_through {
             return;
         }
-        // What was deleted and dropped is absent for those who see the deletion: it was below that number.
-        let (tag, value) = found.unwrap_or((Tag::new(flushed_through, Kind::Delete), &[]));
-        let Some(row) = Row::new(key, tag, value) else { return };
         let _keeping = self.keeping[hash as usize % LOCKS].lock();
-        if self.flushed_through.load(Ordering::Acquire) == flushed_through.0 {
+        if self.are_for(flushed_through) {
             self.cache.insert_row(hash, row);
         }
     }
@@ -85,7 +80,7 @@ impl RowCache {
         }
     }
 
-    /// The state is one with all up to `flushed_through` below its buffers.
+    /// The state is, or stays, one with all up to `flushed_through` below its buffers.
     pub(crate) fn open(&self, flushed_through: SeqNo) {
         self.flushed_through.store(flushed_through.0, Ordering::Release);
     }
@@ -181,20 +176,23 @@ mod tests {
         let rows = RowCache::new(cache, SeqNo(5));
         let (key, hash, tag) = (b"k", hash(b"k"), Tag::new(SeqNo(3), Kind::Put));
         let get = |seqno| rows.get(key, hash, SeqNo(seqno)).map(|(_, value)| value.to_vec());
-        let keep = |through, seqno, found| rows.keep(SeqNo(through), SeqNo(seqno), key, hash, found);
-        keep(5, 4, Some((tag, b"v")));
+        let row = Row::new(key, tag, b"v").unwrap();
+        let keep = |through, seqno| rows.keep(SeqNo(through), SeqNo(seqno), hash, row.clone());
+        keep(5, 4);
         assert_eq!(get(9), None, "brought by one who sees not all");
-        keep(2, 9, Some((tag, b"v")));
+        keep(2, 9);
         assert_eq!(get(9), None, "brought from an older state");
-        keep(5, 9, Some((tag, b"v")));
+        keep(5, 9);
         assert_eq!(get(9), Some(b"v".to_vec()));
         assert_eq!(get(2), None, "above the read point");
         assert_eq!(rows.get(b"other", hash, SeqNo(9)).map(|(tag, _)| tag), None, "of the same hash");
         rows.follow(&Arc::new(Buffer::new(4096, 1)));
-        keep(5, 9, None);
-        assert_eq!(get(9), Some(b"v".to_vec()), "the state is about to change");
+        assert_eq!(get(9), Some(b"v".to_vec()), "is not in that buffer");
+        rows.cache.remove_row(hash);
+        keep(5, 9);
+        assert_eq!(get(9), None, "the state is about to change");
         rows.open(SeqNo(8));
-        keep(8, 9, None);
-        assert_eq!((get(7), get(8)), (None, Some(vec![])), "absent for those who see that");
+        keep(8, 9);
+        assert_eq!(get(9), Some(b"v".to_vec()));
     }
 }

@@ -290,9 +290,10 @@ impl TableCache {
         self.leave_the_rest();
     }
 
-    /// Bytes that the block cache could do without.
-    pub(crate) fn lendable(&self) -> u64 {
-        let taken = self.buffer_bytes.load(Ordering::Relaxed) + self.context.open_bytes() + self.cache_bytes_min;
+    /// Bytes that the block cache could do without while write buffers take `buffer_bytes`.
+    pub(crate) fn lendable(&self, buffer_bytes: u64) -> u64 {
+        let buffers = self.buffer_bytes.load(Ordering::Relaxed).max(buffer_bytes);
+        let taken = buffers + self.context.open_bytes() + self.cache_bytes_min;
         self.shared_bytes.map_or(0, |shared| shared.saturating_sub(taken))
     }
 

@@ -12,8 +12,10 @@ use crate::row_cache::RowCache;
 use crate::sst_run::{SstRun, TableCache};
 use crate::tier::Trees;
 use firn_base::heads::KeyHeads;
+use firn_base::key::Kind;
 use firn_base::{SeqNo, Tag};
-use firn_table::Value;
+use firn_table::sst::Query;
+use firn_table::{Row, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -98,14 +100,24 @@ impl Part {
         newest.is_none_or(|newest| row.0.seqno() <= newest).then_some(row)
     }
 
-    /// Whether a reader at `seqno` sees all that is below the buffers, so that what he finds can be kept as a row.
+    /// Whether what a reader at `seqno` finds can be kept as a row: he sees all that is below the buffers, and rows are
+    /// taken now.
+    #[inline]
     pub(crate) fn takes_rows(&self, seqno: SeqNo) -> bool {
-        self.rows.is_some() && seqno >= self.flushed_through
+        seqno >= self.flushed_through && self.rows.as_ref().is_some_and(|rows| rows.are_for(self.flushed_through))
     }
 
-    /// Keeps what a reader at `seqno` found to be that.
-    pub(crate) fn keep_row(&self, seqno: SeqNo, key: &[u8], hash: u64, found: Option<(Tag, &[u8])>) {
-        self.rows.iter().for_each(|rows| rows.keep(self.flushed_through, seqno, key, hash, found));
+    /// Keeps what a get found to be that, if anything.
+    pub(crate) fn keep_row(&self, query: &Query<'_>, found: Option<Row>) {
+        if let (Some(row), Some(rows)) = (found, &self.rows) {
+            rows.keep(self.flushed_through, query.seqno, query.hash, row);
+        }
+    }
+
+    /// Keeps that a get found nothing at all.
+    pub(crate) fn keep_absent(&self, query: &Query<'_>) {
+        // What was deleted and dropped is absent for those who see the deletion: it was below that number.
+        self.keep_row(query, Row::new(query.key, Tag::new(self.flushed_through, Kind::Delete), &[]));
     }
 
     /// `flushed` goes: what it has is below the buffers now.

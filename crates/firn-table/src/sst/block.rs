@@ -39,6 +39,12 @@ impl BlockBuilder {
         }
     }
 
+    /// Makes room for one entry with so many bytes of key and value.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        const HEADER_AND_RESTARTS: usize = 48;
+        self.bytes.reserve(bytes + HEADER_AND_RESTARTS);
+    }
+
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -93,7 +99,7 @@ pub struct Block {
     bytes: Box<[u8]>,
     restarts_at: usize,
     restarts: usize,
-    /// A bit by hash for each entry that a get found, and one for cursors.
+    /// A bit by hash for each entry that a get found, one for entries that were found again, and one for cursors.
     touched: AtomicU64,
 }
 
@@ -130,6 +136,11 @@ impl Block {
         })
     }
 
+    /// Whether there is no entry behind the first.
+    pub(crate) fn has_one_entry(&self) -> bool {
+        self.entry(0).is_some_and(|first| first.value.end == self.restarts_at)
+    }
+
     /// Bytes held.
     pub fn len(&self) -> usize {
         self.bytes.len()
@@ -144,7 +155,12 @@ impl Block {
     /// it.
     #[inline]
     pub(super) fn touch(&self, hash: u64) -> bool {
-        self.set(1 << (hash % Self::CURSOR_BIT))
+        self.set(1 << (hash % Self::AGAIN_BIT))
+    }
+
+    /// Notes that a get found an entry again; true if one had before.
+    pub(super) fn touch_again(&self) -> bool {
+        self.set(1 << Self::AGAIN_BIT)
     }
 
     /// Notes that a cursor came through; true if one had before.
@@ -153,6 +169,7 @@ impl Block {
         self.set(1 << Self::CURSOR_BIT)
     }
 
+    const AGAIN_BIT: u64 = 62;
     const CURSOR_BIT: u64 = 63;
 
     fn set(&self, bit: u64) -> bool {
@@ -176,7 +193,7 @@ impl Block {
         (at < self.restarts_at).then_some(at)
     }
 
-    pub(super) fn value(&self, range: &Range<usize>) -> &[u8] {
+    pub(crate) fn value(&self, range: &Range<usize>) -> &[u8] {
         &self.bytes[range.clone()]
     }
 

@@ -13,7 +13,7 @@ use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
 use super::window::{Gap, Window, stretches};
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, Row};
 use crate::locality::Locality;
 use crate::rows;
 use crate::sites;
@@ -114,8 +114,8 @@ pub enum Got {
         tag: Tag,
         /// Its value.
         value: Value,
-        /// Whether to keep it as a row, if it is its key's newest: its block will not stay for it.
-        keep: bool,
+        /// What to keep, if it is its key's newest.
+        row: Option<Row>,
     },
 }
 
@@ -339,9 +339,12 @@ impl Sst {
             let lookup = lookup.ok_or_else(|| self.damaged(number, "entries in order"))?;
             match lookup {
                 Lookup::Found(tag, range) => {
-                    let keep = self.keeps_row(number, &at, query, key.len() + range.len());
+                    let row = match self.keeps_row(number, &at, query, key.len() + range.len()) {
+                        true => Row::of(&at.block, key, tag, range.clone()),
+                        false => None,
+                    };
                     let value = Value::pinned(at.block, range.start, range.len());
-                    return Ok(Got::Found { tag, value, keep });
+                    return Ok(Got::Found { tag, value, row });
                 }
                 Lookup::Absent => return Ok(Got::Missed { read }),
                 Lookup::PastEnd => {}
@@ -401,7 +404,11 @@ impl Sst {
         let again = at.block.touch(query.hash);
         if Locality::is_sampled(self.id, offset) {
             let locality = self.context.cache.locality();
-            if again { locality.found_again(at.block.len(), bytes) } else { locality.found_another() }
+            match again {
+                true if at.block.touch_again() => {}
+                true => locality.found_again(at.block.len(), bytes),
+                false => locality.found_another(),
+            }
         }
         // Beside its block a row must be much smaller to be worth it.
         again && 2 * bytes < at.block.len()

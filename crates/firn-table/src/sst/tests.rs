@@ -216,11 +216,11 @@ fn what_gets_leave_goes_by_what_is_read() {
     let get_with = |i: usize, rows: bool| {
         let key = &all[i].0;
         let before = context.counters.get(Cause::UserRead).1;
-        let Got::Found { value, keep, .. } = table.get(&Query { rows, ..Query::new(key, SeqNo::MAX) }).unwrap() else {
+        let Got::Found { value, row, .. } = table.get(&Query { rows, ..Query::new(key, SeqNo::MAX) }).unwrap() else {
             panic!("key {i} is there");
         };
         assert_eq!(value, all[i].2);
-        (context.counters.get(Cause::UserRead).1 > before, keep)
+        (context.counters.get(Cause::UserRead).1 > before, row.is_some())
     };
     let get = |i| get_with(i, true);
     // Far apart: each is read, and kept, but for the sample, which is kept when it is found again.

@@ -1,6 +1,6 @@
-//! A part of the immutable tree that is evicted at a time, of values that come to about a write buffer (LAB-DB, 3.2,
-//! 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone, those with entries of the oldest
-//! logs, so that few cold keys do not keep a log for long.
+//! A part of the immutable tree that is evicted at a time, of values that come to about a write buffer, or more at rest
+//! (LAB-DB, 3.2, 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone, those with entries of
+//! the oldest logs, so that few cold keys do not keep a log for long.
 
 use super::view::Trees;
 use crate::manifest::KeyRange;
@@ -66,7 +66,7 @@ impl Chunk {
 const FLUSH_SHARE_MAX: f64 = 0.85;
 
 /// What an entry of a chunk takes in memory beside its value, with a key of some 16 bytes.
-const ENTRY_BYTES: u64 = 100;
+const ENTRY_BYTES: u64 = 128;
 
 /// Fewer entries that could have been moved for what was asked for are no reason to move any.
 const ASKED_MIN: u64 = 1000;

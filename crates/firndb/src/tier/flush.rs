@@ -242,7 +242,7 @@ impl Inner {
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             ..Edit::default()
         };
-        manifest.append(edit, true, || self.next_file_id())?;
+        manifest.append(edit, true, || self.next_file_id()).inspect_err(|_| self.open_rows(part))?;
         let changing = self.jobs.releases.changing.lock();
         self.without_buffer(part, buffer, Part::clone);
         drop(changing);

@@ -14,9 +14,9 @@ use crate::verify::VerifyReport;
 use firn_base::count::Counter;
 use firn_base::key::Kind;
 use firn_base::{Result, SeqNo, Tag};
-use firn_table::Value;
 use firn_table::pm_btree::{HOT_LOG, TreeStore, ValueAddress, View};
 use firn_table::sst::{Got, Query};
+use firn_table::{Row, Value};
 use std::sync::Arc;
 
 /// The trees and what goes with them.
@@ -50,13 +50,15 @@ impl Trees {
     pub(crate) fn get(&self, query: &Query<'_>) -> Result<Got> {
         match self.find(query.key, query.seqno)? {
             None => Ok(Got::Missed { read: false }),
-            Some((tag, None)) => Ok(Got::Found { tag, value: Value::owned(Vec::new()), keep: false }),
+            Some((tag, None)) => Ok(Got::Found { tag, value: Value::owned(Vec::new()), row: None }),
             Some((tag, Some(address))) => {
-                let (value, keep) = match query.rows {
-                    true => self.values.get_once(address, tag.seqno())?,
-                    false => (self.values.get(address, tag.seqno())?, false),
-                };
-                Ok(Got::Found { tag: as_put(tag), value, keep })
+                let (tag, seqno) = (as_put(tag), tag.seqno());
+                if !query.rows {
+                    return Ok(Got::Found { tag, value: self.values.get(address, seqno)?, row: None });
+                }
+                let (value, keep) = self.values.get_once(address, seqno)?;
+                let row = if keep { Row::new(query.key, tag, &value) } else { None };
+                Ok(Got::Found { tag, value, row })
             }
         }
     }
