@@ -33,9 +33,6 @@ const ROW: u64 = 1 << 63;
 const VALUE_KEY: &[u8] = b"v";
 const VALUE_TAG: Tag = Tag(1);
 
-/// The share of the cache for what was found again. The rest takes what comes in: with less of it, what readers turn to
-/// is evicted before they come back to it; with more, one long scan evicts more that is found again.
-const PROTECTED: f64 = 0.6;
 /// A shard has at least so many bytes, to have room for large blocks, and there are at most so many shards: a reader
 /// that is preempted while it holds a shard's lock keeps the others from that shard for as long. Their number depends
 /// on nothing else, so that what is evicted is the same on any machine.
@@ -118,7 +115,6 @@ impl BlockCache {
         let options = OptionsBuilder::new()
             .estimated_items_capacity(items)
             .weight_capacity(bytes)
-            .hot_allocation(PROTECTED)
             .shards((bytes / SHARD_BYTES).clamp(1, SHARDS_MAX) as usize)
             .build()
             .unwrap_or_else(|_| unreachable!("both capacities were given"));

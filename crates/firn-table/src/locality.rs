@@ -5,11 +5,12 @@
 //! noted what else it is good for:
 //!
 //! ```text
-//! the entry it was read for was found again          + block / entry - 1   so many others would have fitted there
+//! the entry it was read for was found again          + 2 (block / entry - 1)   so many others would have fitted there
 //! another of its entries was found, or by a cursor   - 1
 //! ```
 //! Each is counted once while the block is here. The sum, which forgets old observations, says which serves more reads
-//! per byte of memory: below 0 blocks do.
+//! per byte of memory: below 0 blocks do. The 2 is for blocks that stay so long, for one hot entry, that each of the
+//! others is found once too.
 
 use firn_base::seed::mix;
 use firn_base::sync::{AtomicI64, Ordering};
@@ -40,7 +41,7 @@ impl Locality {
 
     /// The entry of `entry` bytes that a block of `block` bytes was read for was found again.
     pub(crate) fn found_again(&self, block: usize, entry: usize) {
-        self.add(ONE * block.saturating_sub(entry) as i64 / entry.max(1) as i64);
+        self.add(2 * ONE * block.saturating_sub(entry) as i64 / entry.max(1) as i64);
     }
 
     /// Another entry of a block was found, or a cursor came through.
