@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// Blocks read ahead at most.
 const AHEAD_MAX: usize = 16;
-/// Each read takes so many times the blocks of the one before: scans of 1 to 25 blocks take 2.9 reads and 20.2 blocks in
-/// the mean; with twice as many it would be 4.0 and 18.6.
+/// Each read takes so many times the blocks of the one before: scans of 1 to 25 blocks take 2.9 reads and 20.2 blocks
+/// in the mean; with twice as many it would be 4.0 and 18.6.
 const AHEAD_FACTOR: usize = 4;
 
 /// How a cursor gets its blocks.
