@@ -251,7 +251,7 @@ fn rows_follow_flushes() {
             spawn(|story| {
                 for version in 2_u64..4 {
                     let mut batch = WriteBatch::new();
-                    (0..2).for_each(|writer| drop(batch.put(Story::key(writer), version.to_be_bytes())));
+                    (0..2).for_each(|writer| _ = batch.put(Story::key(writer), version.to_be_bytes()));
                     story.db.write(batch, &PROCESS).unwrap();
                     story.acknowledged[0].store(version, Ordering::SeqCst);
                     story.db.flush().unwrap();
@@ -271,5 +271,32 @@ fn rows_follow_flushes() {
         ];
         join(threads);
         assert_eq!([story.get(0), story.get(0), story.get(1)], [3, 3, 3]);
+    });
+}
+
+/// A database opened to read beside its writer, whose flush removes the log that the reader is about to replay: it sees
+/// all that was acknowledged before.
+#[test]
+fn a_read_only_open_beside_a_flush() {
+    explore::random(|| {
+        let world = Arc::new(World::new());
+        let story = Story::new(world.open());
+        story.db.flush().unwrap();
+        // In a second log: no record of the manifest had to be made durable since, so none says that its name is.
+        story.write(0, 2, &PROCESS);
+        let spawn = spawner(&story);
+        let (reader, beside) = (story.clone(), world.clone());
+        let reads = thread::spawn(move || {
+            let least = reader.least();
+            let db = beside.open_read_only();
+            let found = [0, 1].map(|writer| db.get(Story::key(writer)).unwrap().map(|value| Story::version(&value)));
+            assert!((0..2).all(|writer| found[writer] >= Some(least[writer])), "{found:?} {least:?}");
+        });
+        let writes = spawn(|story| {
+            story.db.flush().unwrap();
+            story.db.wait_idle().unwrap();
+            story.write(1, 2, &PROCESS);
+        });
+        join(vec![reads, writes]);
     });
 }

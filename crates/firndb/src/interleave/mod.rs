@@ -39,6 +39,11 @@ impl World {
         self.open_with(self.clock.clone(), self.background.clone())
     }
 
+    /// Opens it to read, beside whoever has it open.
+    pub(crate) fn open_read_only(&self) -> Db {
+        Db::open_read_only("db", self.options(self.clock.clone(), Arc::new(Inline::new()))).unwrap()
+    }
+
     /// Opens it with a worker that sleeps and is woken. The clock is the system's, for waits on a manual one do not
     /// sleep; nothing that a model does depends on it.
     pub(crate) fn open_with_worker(&self) -> Db {

@@ -4,7 +4,7 @@ use super::Recovery;
 use crate::buffer::{Buffer, Entry};
 use crate::files::{self, FileName};
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
-use crate::manifest::LogState;
+use crate::manifest::{self, LogState};
 use crate::mill::{Below, Output, write_tables};
 use crate::run_iter::{Entries, MergeIter, RunIter};
 use crate::state::Part;
@@ -85,7 +85,10 @@ impl Recovery {
         let path = self.files.log(log_id);
         let file = match self.files.fs.open(&path, OpenMode::Read) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound && !named => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound && !named => {
+                self.check_still_needed(log_id)?;
+                return Ok(None);
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let expected = "the manifest names this log, but the file is missing";
                 return Err(Error::corruption(path.display(), 0, expected));
@@ -107,6 +110,19 @@ impl Recovery {
             source.cut(end.end);
         }
         Replay::open(source, log_id, &self.files.uuid).map(Some)
+    }
+
+    /// A log that is missing was lost with power, or a writer beside a read-only open flushed and removed it since the
+    /// manifest was read. The writer records that before it removes the file, so the manifest tells which; a power cut
+    /// is believed only if it says what it said.
+    fn check_still_needed(&self, log_id: u64) -> Result<()> {
+        if !self.read_only {
+            return Ok(());
+        }
+        match manifest::read(&*self.files.fs, &self.files.dir, &self.counters)? {
+            Some((_, now)) if now.logs.get(&log_id).is_some_and(|log| !log.named) => Ok(()),
+            _ => Err(Error::corruption(self.files.log(log_id).display(), 0, "the log, while it was read")),
+        }
     }
 
     fn replay_entry(&mut self, replayed: &Replayed<'_>) -> Result<()> {
