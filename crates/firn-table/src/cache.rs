@@ -14,7 +14,7 @@ use crate::value::Value;
 use firn_base::Tag;
 use firn_base::count::Counter;
 use firn_base::seed::mix;
-use firn_base::sync::{AtomicBool, Ordering};
+use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -27,6 +27,8 @@ const ENTRY_OVERHEAD: u64 = 192;
 
 /// Tells values of logs from blocks of tables: no file has such an id.
 const VALUE: u64 = 1 << 62;
+/// Ages in the time that it takes to fill the cache anew.
+const AGES_A_FILL: u64 = 8;
 /// In place of a file's id: a row.
 const ROW: u64 = 1 << 63;
 /// A value is a block of one entry, which is this.
@@ -44,7 +46,7 @@ struct Weigh;
 
 impl Weighter<(u64, u64), Arc<Block>> for Weigh {
     fn weight(&self, _: &(u64, u64), block: &Arc<Block>) -> u64 {
-        block.len() as u64 + ENTRY_OVERHEAD
+        BlockCache::cost(block.len())
     }
 }
 
@@ -73,6 +75,8 @@ pub struct BlockCache {
     misses: Counter,
     /// Whether there ever was a row.
     has_rows: AtomicBool,
+    /// What gets and cursors brought in so far, in bytes.
+    brought: AtomicU64,
     locality: Locality,
 }
 
@@ -81,18 +85,21 @@ pub struct BlockCache {
 pub struct Row(Arc<Block>);
 
 impl Row {
-    /// An entry's copy. `None` if it is too large for a block.
-    pub fn new(key: &[u8], tag: Tag, value: &[u8]) -> Option<Row> {
+    /// An entry's copy.
+    pub fn new(key: &[u8], tag: Tag, value: &[u8]) -> Row {
         let mut builder = BlockBuilder::new(1);
         builder.reserve(key.len() + value.len());
         builder.add(key, tag, value);
-        Block::new(builder.finish().into()).map(|block| Row(Arc::new(block)))
+        match Block::new(builder.finish().into()) {
+            Some(block) => Row(Arc::new(block)),
+            None => unreachable!("what a builder made is a block"),
+        }
     }
 
     /// The entry of `key` whose value is at `value` of `block`: the block itself if it has no other, or else a copy.
-    pub(crate) fn of(block: &Arc<Block>, key: &[u8], tag: Tag, value: Range<usize>) -> Option<Row> {
+    pub(crate) fn of(block: &Arc<Block>, key: &[u8], tag: Tag, value: Range<usize>) -> Row {
         match block.has_one_entry() {
-            true => Some(Row(block.clone())),
+            true => Row(block.clone()),
             false => Row::new(key, tag, block.value(&value)),
         }
     }
@@ -120,8 +127,8 @@ impl BlockCache {
             .unwrap_or_else(|_| unreachable!("both capacities were given"));
         let hasher = BuildHasherDefault::default();
         let cache = Cache::with_options(options, Weigh, hasher, DefaultLifecycle::default());
-        let (hits, misses, has_rows) = Default::default();
-        Self { cache, hits, misses, has_rows, locality: Locality::default() }
+        let (hits, misses, has_rows, brought) = Default::default();
+        Self { cache, hits, misses, has_rows, brought, locality: Locality::default() }
     }
 
     /// The block at `offset` of `file`, if it is here.
@@ -145,9 +152,9 @@ impl BlockCache {
         self.cache.get(&(ROW, hash)).map(Row).inspect(|_| self.hits.add(1))
     }
 
-    /// As [`BlockCache::get_row`], for one who only looks whether it is right.
-    pub fn peek_row(&self, hash: u64) -> Option<Row> {
-        self.cache.peek(&(ROW, hash)).map(Row)
+    /// Whether the row of a key with this hash is here; it stays no longer for the question.
+    pub fn has_row(&self, hash: u64) -> bool {
+        self.cache.peek(&(ROW, hash)).is_some()
     }
 
     /// Keeps a row.
@@ -155,17 +162,12 @@ impl BlockCache {
         if !self.has_rows() {
             self.has_rows.store(true, Ordering::Release);
         }
-        self.cache.insert((ROW, hash), row.0);
+        self.insert(ROW, hash, row.0);
     }
 
     /// Puts `row` where one with this hash is, if there still is; it stays as long as that would have.
     pub fn replace_row(&self, hash: u64, row: Row) {
         let _gone = self.cache.replace((ROW, hash), row.0, true);
-    }
-
-    /// Drops a row.
-    pub fn remove_row(&self, hash: u64) {
-        self.cache.remove(&(ROW, hash));
     }
 
     /// Whether there may be any row: if not, nobody needs to look for one.
@@ -176,6 +178,16 @@ impl BlockCache {
     /// What gets leave here.
     pub(crate) fn locality(&self) -> &Locality {
         &self.locality
+    }
+
+    /// The time, in parts of what it takes to fill the cache anew.
+    pub(crate) fn age(&self) -> u64 {
+        AGES_A_FILL * self.brought.load(Ordering::Relaxed) / self.cache.capacity().max(1)
+    }
+
+    /// What keeping so many bytes costs.
+    pub(crate) fn cost(bytes: usize) -> u64 {
+        bytes as u64 + ENTRY_OVERHEAD
     }
 
     /// As [`BlockCache::get`], for one who keeps a row of what it finds in the block: it stays no longer for it.
@@ -204,13 +216,14 @@ impl BlockCache {
 
     /// Keeps the value at `offset` of `log`, and hands it out.
     pub fn insert_value(&self, log: u64, offset: u64, value: &[u8]) -> Value {
-        let Some(row) = Row::new(VALUE_KEY, VALUE_TAG, value) else { return Value::owned(value.to_vec()) };
+        let row = Row::new(VALUE_KEY, VALUE_TAG, value);
         self.insert(log | VALUE, offset, row.0.clone());
         row.get(VALUE_KEY, VALUE_TAG).map_or_else(|| Value::owned(value.to_vec()), |(_, value)| value)
     }
 
     /// Keeps `block`, dropping others if needed.
     pub fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
+        self.brought.fetch_add(Self::cost(block.len()), Ordering::Relaxed);
         self.cache.insert((file, offset), block);
     }
 

@@ -159,9 +159,8 @@ impl Inner {
             dead_share_max: self.options.tuning.block.dead_share_max,
             evicting: jobs.evicting,
             lab: &self.options.tuning.lab,
-            chunk_bytes: self.chunk_bytes(),
-            buffer_bytes: self.budget.write_buffer_bytes as u64,
-            at_rest: self.jobs.pace.is_at_rest(),
+            chunk_bytes: self.budget.write_buffer_bytes as u64,
+            rest_chunk_bytes: self.jobs.pace.is_at_rest(self.commit.visible()).then(|| self.rest_chunk_bytes()),
         };
         match compactions && !jobs.manual {
             true => shape::pick(state, &facts),
@@ -170,14 +169,12 @@ impl Inner {
         }
     }
 
-    /// Bytes of values that an eviction takes: a write buffer's worth, and more at rest, as no writer waits for room
-    /// then. The more a chunk has, the closer its values lie in the logs.
-    pub(super) fn chunk_bytes(&self) -> u64 {
+    /// Bytes of values that an eviction takes for which nobody waits: the more, the closer they lie in the logs.
+    pub(super) fn rest_chunk_bytes(&self) -> u64 {
         let buffer = self.budget.write_buffer_bytes as u64;
         // Writers may go on at any time, and then need all their buffers.
         let buffers = buffer * self.options.limits.write_buffers as u64;
-        let at_rest = || self.tables.lendable(buffers) / 2;
-        if self.jobs.pace.is_at_rest() { buffer.max(at_rest()) } else { buffer }
+        buffer.max(self.tables.lendable(buffers) / 2)
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
@@ -396,7 +393,7 @@ impl Inner {
         if self.read_only {
             return Ok(());
         }
-        let _hurry = self.jobs.pace.hurry();
+        let _hurry = self.jobs.pace.hurry(self.commit.visible());
         // What has time is due now.
         self.executor.wake();
         loop {

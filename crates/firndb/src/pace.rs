@@ -15,10 +15,10 @@
 //! The time that a merge slept is not part of how long it took: `stall.rs` wants to know what merges can do.
 
 use crate::shape::Debt;
-use firn_base::Limits;
 use firn_base::clock::Clock;
 use firn_base::count::{Cause, Counter, IoCounters};
 use firn_base::sync::{AtomicU64, AtomicUsize, Ordering};
+use firn_base::{Limits, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const SLEEP_MIN_NS: u64 = 1_000_000;
 /// After so long a sleep a merge looks whether something became urgent.
 const SLEEP_MAX_NS: u64 = 4_000_000;
 
-/// After so long without a flush there is time for what is not urgent.
+/// After so long without a write there is time for what is not urgent.
 const REST_NS: u64 = 10_000_000_000;
 
 /// The pace of merges.
@@ -47,8 +47,12 @@ pub(crate) struct Pace {
     intake: AtomicU64,
     flushed: AtomicU64,
     flushed_ns: AtomicU64,
-    /// Callers that wait until the work is done.
+    /// Callers that wait until the work is done, and what was visible when the last of them came.
     waiting: AtomicUsize,
+    waited_at: AtomicU64,
+    /// What was visible when somebody last looked, and when it was found to have changed.
+    visible: AtomicU64,
+    written_ns: AtomicU64,
     slept_ns: Counter,
 }
 
@@ -75,6 +79,9 @@ impl Pace {
             flushed: AtomicU64::new(0),
             flushed_ns: AtomicU64::new(clock.now_ns()),
             waiting: AtomicUsize::new(0),
+            waited_at: AtomicU64::new(0),
+            visible: AtomicU64::new(0),
+            written_ns: AtomicU64::new(clock.now_ns()),
             slept_ns: Counter::default(),
             clock,
             counters,
@@ -100,16 +107,22 @@ impl Pace {
         self.pressure.store(tables.max(levels).max(trees.max(0.0) as u64), Ordering::Relaxed);
     }
 
-    /// Somebody waits for merges to end.
-    pub(crate) fn hurry(&self) -> Hurry<'_> {
+    /// Somebody waits for merges to end, who sees all up to `visible`.
+    pub(crate) fn hurry(&self, visible: SeqNo) -> Hurry<'_> {
+        self.waited_at.store(visible.0, Ordering::Relaxed);
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Hurry(self)
     }
 
-    /// Whether there is time for what is not urgent: nothing was flushed lately, or somebody waits until all is done.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        let since = self.clock.now_ns().saturating_sub(self.flushed_ns.load(Ordering::Relaxed));
-        self.waiting.load(Ordering::Relaxed) > 0 || since >= REST_NS
+    /// Whether there is time for what is not urgent, now that all up to `visible` is there: nothing was written lately,
+    /// or nothing since somebody began to wait until all is done.
+    pub(crate) fn is_at_rest(&self, visible: SeqNo) -> bool {
+        let now = self.clock.now_ns();
+        if self.visible.swap(visible.0, Ordering::Relaxed) != visible.0 {
+            self.written_ns.store(now, Ordering::Relaxed);
+        }
+        let waits = self.waiting.load(Ordering::Relaxed) > 0 && self.waited_at.load(Ordering::Relaxed) == visible.0;
+        waits || now.saturating_sub(self.written_ns.load(Ordering::Relaxed)) >= REST_NS
     }
 
     /// Bytes per second; 0 for no bound.
@@ -226,10 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn there_is_rest_behind_writes_and_for_who_waits() {
+        let (clock, _, pace) = pace();
+        assert!(!pace.is_at_rest(SeqNo(1)));
+        clock.advance(Duration::from_nanos(REST_NS - 1));
+        assert!(!pace.is_at_rest(SeqNo(1)));
+        clock.advance(Duration::from_nanos(1));
+        assert!(pace.is_at_rest(SeqNo(1)));
+        assert!(!pace.is_at_rest(SeqNo(2)), "somebody writes again");
+        let hurry = pace.hurry(SeqNo(2));
+        assert!(pace.is_at_rest(SeqNo(2)) && !pace.is_at_rest(SeqNo(3)), "until somebody writes");
+        drop(hurry);
+        assert!(!pace.is_at_rest(SeqNo(3)));
+    }
+
+    #[test]
     fn who_waits_for_the_end_is_not_made_to_wait_longer() {
         let (clock, counters, pace) = pace();
         pace.update(&debt(8, 0), &Limits::default());
-        let hurry = pace.hurry();
+        let hurry = pace.hurry(SeqNo(0));
         counters.wrote(Cause::Compaction, 1 << 30);
         assert_eq!((pace.wait(|| true), clock.now_ns()), (0, 0));
         drop(hurry);

@@ -148,12 +148,7 @@ impl<'a> Search<'a> {
     fn new(part: &'a Part, key: &'a [u8], seqno: SeqNo) -> Result<Self> {
         let hash = hash(key);
         let buffered = part.buffers.iter().find_map(|buffer| buffer.get(key, seqno));
-        let row = || {
-            let row = part.row(key, hash, seqno)?;
-            part.trees.iter().for_each(|trees| trees.counters.rows.add(1));
-            Some(row)
-        };
-        let mut found = buffered.or_else(row);
+        let mut found = buffered.or_else(|| part.row(key, hash, seqno));
         let mut pending = None;
         if let (None, Some(trees)) = (&found, &part.trees) {
             match trees.begin_get(key, seqno)? {

@@ -95,21 +95,15 @@ impl RowCache {
             // The newest of a key comes first.
             if is_first || *key != *last {
                 let hash = hash(key);
-                if self.cache.peek_row(hash).is_some() {
-                    self.replace(hash, key, iter.tag(), iter.value());
+                if self.cache.has_row(hash) {
+                    let value = if iter.tag().kind() == Some(Kind::Put) { iter.value() } else { &[] };
+                    self.cache.replace_row(hash, Row::new(key, iter.tag(), value));
                 }
                 is_first = false;
                 last.clear();
                 last.extend_from_slice(key);
             }
             iter.next();
-        }
-    }
-
-    fn replace(&self, hash: u64, key: &[u8], tag: Tag, value: &[u8]) {
-        match Row::new(key, tag, if tag.kind() == Some(Kind::Put) { value } else { &[] }) {
-            Some(row) => self.cache.replace_row(hash, row),
-            None => self.cache.remove_row(hash),
         }
     }
 }
@@ -176,7 +170,7 @@ mod tests {
         let rows = RowCache::new(cache, SeqNo(5));
         let (key, hash, tag) = (b"k", hash(b"k"), Tag::new(SeqNo(3), Kind::Put));
         let get = |seqno| rows.get(key, hash, SeqNo(seqno)).map(|(_, value)| value.to_vec());
-        let row = Row::new(key, tag, b"v").unwrap();
+        let row = Row::new(key, tag, b"v");
         let keep = |through, seqno| rows.keep(SeqNo(through), SeqNo(seqno), hash, row.clone());
         keep(5, 4);
         assert_eq!(get(9), None, "brought by one who sees not all");
@@ -188,11 +182,10 @@ mod tests {
         assert_eq!(rows.get(b"other", hash, SeqNo(9)).map(|(tag, _)| tag), None, "of the same hash");
         rows.follow(&Arc::new(Buffer::new(4096, 1)));
         assert_eq!(get(9), Some(b"v".to_vec()), "is not in that buffer");
-        rows.cache.remove_row(hash);
-        keep(5, 9);
-        assert_eq!(get(9), None, "the state is about to change");
+        rows.keep(SeqNo(5), SeqNo(9), hash, Row::new(key, tag, b"other"));
+        assert_eq!(get(9), Some(b"v".to_vec()), "the state is about to change");
         rows.open(SeqNo(8));
-        keep(8, 9);
-        assert_eq!(get(9), Some(b"v".to_vec()));
+        rows.keep(SeqNo(8), SeqNo(9), hash, Row::new(key, tag, b"other"));
+        assert_eq!(get(9), Some(b"other".to_vec()));
     }
 }

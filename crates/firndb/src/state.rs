@@ -117,7 +117,8 @@ impl Part {
     /// Keeps that a get found nothing at all.
     pub(crate) fn keep_absent(&self, query: &Query<'_>) {
         // What was deleted and dropped is absent for those who see the deletion: it was below that number.
-        self.keep_row(query, Row::new(query.key, Tag::new(self.flushed_through, Kind::Delete), &[]));
+        let row = || Row::new(query.key, Tag::new(self.flushed_through, Kind::Delete), &[]);
+        self.keep_row(query, query.rows.then(row));
     }
 
     /// `flushed` goes: what it has is below the buffers now.

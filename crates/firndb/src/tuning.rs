@@ -26,8 +26,9 @@ pub struct LabTuning {
     pub log_share_max: f64,
     /// And so many bytes at most. Default: 20 GiB, the paper's.
     pub log_bytes_max: u64,
-    /// While nothing is written, or somebody waits for background work, entries are moved once logs hold this share of
-    /// what they may, 0 to 1: neighbours are read together in level 1, and one by one from logs. Default: 0.25.
+    /// While nothing is written, for 10 seconds or since somebody began to wait for background work, entries are moved
+    /// once logs hold this share of what they may, 0 to 1: neighbours are read together in level 1, and one by one from
+    /// logs. Default: 0.25.
     pub rest_share: f64,
     /// Bytes of the hot buffer, when it is created: values of keys that are written again and again are kept there, not
     /// in the log. Needs a pool that is durable at the fence. Default: an eighth of what the log's buffer leaves of the

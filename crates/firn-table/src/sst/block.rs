@@ -101,6 +101,8 @@ pub struct Block {
     restarts: usize,
     /// A bit by hash for each entry that a get found, one for entries that were found again, and one for cursors.
     touched: AtomicU64,
+    /// What it was read for, and when: half of a key's hash, and half of an age.
+    read_for: AtomicU64,
 }
 
 /// What a search in one block found.
@@ -133,6 +135,7 @@ impl Block {
             restarts_at,
             restarts,
             touched: AtomicU64::new(0),
+            read_for: AtomicU64::new(0),
         })
     }
 
@@ -156,6 +159,21 @@ impl Block {
     #[inline]
     pub(super) fn touch(&self, hash: u64) -> bool {
         self.set(1 << (hash % Self::AGAIN_BIT))
+    }
+
+    /// Notes for which key it comes into the cache, and at what age of that.
+    pub(super) fn begin(&self, hash: u64, age: u64) {
+        self.read_for.store(hash << 32 | age & 0xffff_ffff, AtomicOrdering::Relaxed);
+    }
+
+    /// Whether it was read for the key with this hash.
+    pub(super) fn was_read_for(&self, hash: u64) -> bool {
+        self.read_for.load(AtomicOrdering::Relaxed) >> 32 == hash & 0xffff_ffff
+    }
+
+    /// Whether that is not long ago.
+    pub(super) fn is_young(&self, age: u64) -> bool {
+        (age as u32).wrapping_sub(self.read_for.load(AtomicOrdering::Relaxed) as u32) <= 1
     }
 
     /// Notes that a get found an entry again; true if one had before.

@@ -218,17 +218,19 @@ impl SstIter {
     }
 
     fn load_cached(&mut self, block: usize, forward: bool) -> Result<Arc<Block>> {
-        if !forward {
-            self.ahead = 0;
-            return self.table.load(block, Cause::UserRead);
-        }
         let context = self.table.context();
         let (id, offset) = (self.table.id(), self.table.index().handle(block).offset);
+        if !forward {
+            self.ahead = 0;
+        }
         if let Some(found) = context.cache.get(id, offset) {
-            if Locality::is_sampled(id, offset) && !found.touch_by_cursor() {
+            if Locality::is_sampled(id, offset) && found.is_young(context.cache.age()) && !found.touch_by_cursor() {
                 context.cache.locality().found_another();
             }
             return Ok(found);
+        }
+        if !forward {
+            return self.table.load_missed(block, Cause::UserRead);
         }
         self.ahead = (AHEAD_FACTOR * self.ahead).clamp(AHEAD_FACTOR, AHEAD_MAX);
         self.table.load_run(block, self.ahead.min(self.table.index().len() - block))

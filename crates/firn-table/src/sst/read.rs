@@ -339,10 +339,8 @@ impl Sst {
             let lookup = lookup.ok_or_else(|| self.damaged(number, "entries in order"))?;
             match lookup {
                 Lookup::Found(tag, range) => {
-                    let row = match self.keeps_row(number, &at, query, key.len() + range.len()) {
-                        true => Row::of(&at.block, key, tag, range.clone()),
-                        false => None,
-                    };
+                    let keeps = self.keeps_row(number, &at, query, key.len() + range.len());
+                    let row = keeps.then(|| Row::of(&at.block, key, tag, range.clone()));
                     let value = Value::pinned(at.block, range.start, range.len());
                     return Ok(Got::Found { tag, value, row });
                 }
@@ -388,6 +386,7 @@ impl Sst {
         let offset = self.index.handle(number).offset;
         if self.leaves_block(offset, query) {
             block.touch(query.hash);
+            block.begin(query.hash, self.context.cache.age());
             self.context.cache.insert(self.id, offset, block.clone());
         }
     }
@@ -402,11 +401,12 @@ impl Sst {
             return false;
         }
         let again = at.block.touch(query.hash);
-        if Locality::is_sampled(self.id, offset) {
-            let locality = self.context.cache.locality();
-            match again {
+        if Locality::is_sampled(self.id, offset) && at.block.is_young(self.context.cache.age()) {
+            let (locality, cost) = (self.context.cache.locality(), BlockCache::cost);
+            match at.block.was_read_for(query.hash) {
                 true if at.block.touch_again() => {}
-                true => locality.found_again(at.block.len(), bytes),
+                true => locality.found_again(cost(at.block.len()), cost(bytes)),
+                false if again => {}
                 false => locality.found_another(),
             }
         }
@@ -420,8 +420,13 @@ impl Sst {
         if let Some(found) = self.context.cache.get(self.id, handle.offset) {
             return Ok(found);
         }
+        self.load_missed(block, cause)
+    }
+
+    /// The block, which is not in the cache, from the file.
+    pub(super) fn load_missed(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
         let loaded = self.read_block(block, cause)?;
-        self.context.cache.insert(self.id, handle.offset, loaded.clone());
+        self.context.cache.insert(self.id, self.index.handle(block).offset, loaded.clone());
         Ok(loaded)
     }
 

@@ -39,9 +39,13 @@ fn context() -> TableContext {
 }
 
 fn build(path: &Path, all: &[Entry], codec: Codec) -> (SstMeta, Arc<Sst>) {
+    build_with(path, all, codec, &Limits::tiny())
+}
+
+fn build_with(path: &Path, all: &[Entry], codec: Codec, limits: &Limits) -> (SstMeta, Arc<Sst>) {
     let fs = OsFs::new();
     let file = fs.open(path, OpenMode::CreateDirect).unwrap();
-    let options = SstOptions { codec, ..SstOptions::new(&Limits::tiny()) };
+    let options = SstOptions { codec, ..SstOptions::new(limits) };
     let mut writer = SstWriter::new(file, 7, options, Arc::new(IoCounters::default()), Cause::Flush);
     for (key, tag, value) in all {
         writer.add(key, *tag, value).unwrap();
@@ -205,11 +209,20 @@ fn reads_per_get() {
 /// those turn out to serve their neighbours, it leaves blocks.
 #[test]
 fn what_gets_leave_goes_by_what_is_read() {
+    // Of few entries, and of many.
+    for block_bytes in [512, 4096] {
+        gets_in_blocks_of(block_bytes);
+    }
+}
+
+fn gets_in_blocks_of(block_bytes: usize) {
     let dir = tempfile::tempdir().unwrap();
     let all: Vec<Entry> = (0..40_000u64)
         .map(|i| (format!("{i:08}").into_bytes(), Tag::new(SeqNo(i + 1), Kind::Put), vec![1; 60]))
         .collect();
-    let (meta, _) = build(&dir.path().join("t"), &all, Codec::None);
+    let mut limits = Limits::tiny();
+    limits.block_bytes = block_bytes;
+    let (meta, _) = build_with(&dir.path().join("t"), &all, Codec::None, &limits);
     let file = OsFs::new().open(&dir.path().join("t"), OpenMode::ReadDirect).unwrap();
     let context = TableContext::new(Arc::new(BlockCache::new(64 << 20, 512)), Arc::new(IoCounters::default()));
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();

@@ -240,32 +240,32 @@ impl ValueLogs {
         self.find(at, seqno, leave).map(|(value, _)| value)
     }
 
-    /// As [`ValueLogs::get`], but what is read is not cached. Whether to keep it as a row: it is not in memory.
+    /// As [`ValueLogs::get`], but what is read is not cached. Whether to keep it as a row: it was read.
     ///
     /// # Errors
     /// As `get`.
     pub(crate) fn get_once(&self, at: ValueAddress, seqno: SeqNo) -> Result<(Value, bool)> {
-        let (value, in_memory) = self.find(at, seqno, |value| Value::owned(value.to_vec()))?;
-        Ok((value, !in_memory && rows::LAB_CACHED.is_on()))
+        let (value, was_read) = self.find(at, seqno, |value| Value::owned(value.to_vec()))?;
+        Ok((value, was_read && rows::LAB_CACHED.is_on()))
     }
 
-    /// Entry `seqno`'s value, made by `make` if it is read from the SSD, and whether it is in persistent memory.
+    /// Entry `seqno`'s value, made by `make` if it is read from the SSD, and whether it is.
     fn find(&self, at: ValueAddress, seqno: SeqNo, make: impl Fn(&[u8]) -> Value) -> Result<(Value, bool)> {
         if at.log_id == HOT_LOG {
-            return Ok((Value::owned(self.hot_named()?.read(at, seqno)?), true));
+            return Ok((Value::owned(self.hot_named()?.read(at, seqno)?), false));
         }
         if let Some(value) = self.cached(at) {
             return Ok((value, false));
         }
         let log = self.log(at.log_id);
         if let Some(extent) = log.placed.filter(|extent| at.offset < end(*extent)) {
-            return Ok((Value::owned(self.read_placed(&log, extent, at)?), true));
+            return Ok((Value::owned(self.read_placed(&log, extent, at)?), false));
         }
         let file = self.open(&log, at.log_id)?;
         SCRATCH.with_borrow_mut(|scratch| {
             let value = read_value(&**file, at, scratch)?;
             self.counters.read(Cause::UserRead, value.len());
-            Ok((make(value), false))
+            Ok((make(value), true))
         })
     }
 

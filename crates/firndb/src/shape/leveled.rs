@@ -39,10 +39,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) evicting: bool,
     pub(crate) lab: &'a LabTuning,
     pub(crate) chunk_bytes: u64,
-    /// Bytes of a write buffer.
-    pub(crate) buffer_bytes: u64,
-    /// Whether there is time for what is not urgent.
-    pub(crate) at_rest: bool,
+    /// As that, of an eviction that is not urgent, if there is time for one.
+    pub(crate) rest_chunk_bytes: Option<u64>,
 }
 
 /// How far behind compaction is.
@@ -69,14 +67,15 @@ pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let parts = || state.parts.iter().enumerate();
     // Trees that fill up come first (LAB-DB, 3.4): what else would begin might take the tables that they must go into.
-    if rows::LAB_FIRST.is_on() && parts().any(|(_, part)| due_chunk(part, facts, false).is_some()) {
-        return pick_eviction_of(state, facts, false).or_else(|| pick_flush(state, facts));
+    if rows::LAB_FIRST.is_on() && parts().any(|(_, part)| due_chunk(part, facts).is_some()) {
+        return pick_eviction(state, facts).or_else(|| pick_flush(state, facts));
     }
     pick_flush(state, facts)
         .or_else(|| parts().find_map(|(i, part)| pick_by_size(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_seeks(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_space(i, part, facts)))
         .or_else(|| pick_eviction(state, facts))
+        .or_else(|| pick_rest(state, facts))
 }
 
 /// How far behind compaction is.
@@ -108,20 +107,27 @@ fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
 
 /// The next eviction, if one is due.
 pub(crate) fn pick_eviction(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    pick_eviction_of(state, facts, facts.at_rest)
-}
-
-fn pick_eviction_of(state: &ReadState, facts: &Facts<'_>, at_rest: bool) -> Option<Plan> {
     let mut parts = state.parts.iter().enumerate();
-    parts.find_map(|(i, part)| plan_eviction(i, part, due_chunk(part, facts, at_rest)?, facts))
+    parts.find_map(|(i, part)| plan_eviction(i, part, due_chunk(part, facts)?, facts))
 }
 
 /// What is to be evicted, unless something is.
-fn due_chunk(part: &Part, facts: &Facts<'_>, at_rest: bool) -> Option<Chunk> {
+fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
     let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
-    let most = log_bytes_max(part, facts.lab, facts.buffer_bytes);
-    let log_bytes_max = if at_rest { (most as f64 * facts.lab.rest_share) as u64 } else { most };
+    let log_bytes_max = log_bytes_max(part, facts.lab, facts.chunk_bytes);
     trees.chunk_if_due(facts.lab.evict_share, log_bytes_max, facts.chunk_bytes)
+}
+
+/// The next eviction that is not urgent, if there is time for one.
+fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    let chunk_bytes = facts.rest_chunk_bytes.filter(|_| !facts.evicting)?;
+    let mut parts = state.parts.iter().enumerate();
+    parts.find_map(|(i, part)| {
+        let most = log_bytes_max(part, facts.lab, facts.chunk_bytes) as f64 * facts.lab.rest_share;
+        let trees = part.trees.as_ref()?;
+        let chunk = trees.chunk_if_due(facts.lab.evict_share, most as u64, chunk_bytes)?;
+        plan_eviction(i, part, chunk, facts)
+    })
 }
 
 /// As a user's compaction goes through the trees: the next leaves, due or not. Whether the mutable tree becomes the

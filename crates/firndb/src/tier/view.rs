@@ -57,7 +57,7 @@ impl Trees {
                     return Ok(Got::Found { tag, value: self.values.get(address, seqno)?, row: None });
                 }
                 let (value, keep) = self.values.get_once(address, seqno)?;
-                let row = if keep { Row::new(query.key, tag, &value) } else { None };
+                let row = keep.then(|| Row::new(query.key, tag, &value));
                 Ok(Got::Found { tag, value, row })
             }
         }
