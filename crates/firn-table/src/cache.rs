@@ -180,9 +180,9 @@ impl BlockCache {
         &self.locality
     }
 
-    /// The time, in parts of what it takes to fill the cache anew.
+    /// The time, in parts of what it takes to fill the cache anew; never near that of blocks that note none, 0.
     pub(crate) fn age(&self) -> u64 {
-        AGES_A_FILL * self.brought.load(Ordering::Relaxed) / self.cache.capacity().max(1)
+        2 + AGES_A_FILL * self.brought.load(Ordering::Relaxed) / self.cache.capacity().max(1)
     }
 
     /// What keeping so many bytes costs.

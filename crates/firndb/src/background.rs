@@ -42,6 +42,8 @@ use std::time::Duration;
 
 /// Pause before a failed action is tried again.
 const RETRY_NS: u64 = 250_000_000;
+/// An eviction at rest takes so many write buffers' worth at most.
+const REST_BUFFERS_MAX: u64 = 4;
 const TICK_NS: u64 = 1_000_000_000;
 
 /// What runs, and what waits to be cleaned up.
@@ -169,12 +171,13 @@ impl Inner {
         }
     }
 
-    /// Bytes of values that an eviction takes for which nobody waits: the more, the closer they lie in the logs.
+    /// Bytes of values that an eviction takes for which nobody waits: the more, the closer they lie in the logs. But
+    /// who writes again waits until its values were read.
     pub(super) fn rest_chunk_bytes(&self) -> u64 {
         let buffer = self.budget.write_buffer_bytes as u64;
         // Writers may go on at any time, and then need all their buffers.
         let buffers = buffer * self.options.limits.write_buffers as u64;
-        buffer.max(self.tables.lendable(buffers) / 2)
+        buffer.max(self.tables.lendable(buffers) / 2).min(REST_BUFFERS_MAX * buffer)
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {

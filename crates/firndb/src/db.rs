@@ -139,7 +139,8 @@ impl Db {
     /// shows what was there when it was opened. The logs are replayed in memory.
     ///
     /// # Errors
-    /// As [`Db::open`], but never `Locked`.
+    /// As [`Db::open`], but never `Locked`. `Corruption`, here or of reads in profile `lab`, may also mean that a
+    /// writer took away what was looked at: open it again.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         recover::open(path.as_ref(), options, true)
     }

@@ -15,8 +15,8 @@ pub struct LeafLog {
     pub to: Option<Vec<u8>>,
     /// Its entries.
     pub entries: u64,
-    /// Bytes of their values.
-    pub value_bytes: u64,
+    /// Bytes of their keys and values.
+    pub entry_bytes: u64,
     /// `None` if it points into none.
     pub oldest_log: Option<u64>,
 }
@@ -29,18 +29,17 @@ impl TreeStore {
     pub fn for_each_leaf(&self, view: &View, mut see: impl FnMut(LeafLog) -> bool) -> Result<()> {
         let mut next = view.first();
         while let Some(at) = next {
-            let (mut oldest_log, mut value_bytes) = (None::<u64>, 0);
+            let (mut oldest_log, mut entry_bytes) = (None::<u64>, 0);
             self.for_each_entry(view.place(at), |entry| {
-                if let Some(address) = entry.address {
-                    value_bytes += u64::from(address.len);
-                }
+                let value_bytes = entry.address.map_or(0, |address| u64::from(address.len));
+                entry_bytes += entry.key.len() as u64 + value_bytes;
                 if let Some(address) = entry.address.filter(|address| address.log_id != HOT_LOG) {
                     oldest_log = Some(oldest_log.map_or(address.log_id, |oldest| oldest.min(address.log_id)));
                 }
             })?;
             let to = view.upper(at).map(<[u8]>::to_vec);
             let entries = u64::from(view.place(at).entries);
-            if !see(LeafLog { from: view.bound(at).to_vec(), to, entries, value_bytes, oldest_log }) {
+            if !see(LeafLog { from: view.bound(at).to_vec(), to, entries, entry_bytes, oldest_log }) {
                 break;
             }
             next = view.after(at);

@@ -57,6 +57,9 @@ struct Sifted {
     overhanging: Vec<(usize, Vec<u8>)>,
 }
 
+/// How often a directory is read that a writer changes meanwhile: for some seconds, longer than a flush takes.
+const READS_MAX: usize = 20_000;
+
 impl TreeStore {
     /// The trees of `pool`, whose root names them; `None` if it does not. A read-only pool is left as it is.
     ///
@@ -144,7 +147,26 @@ impl TreeStore {
         Ok(View::new(&sifted.leaves))
     }
 
+    /// The directory's words as they were at one moment. A writer beside a read-only open publishes them one by one:
+    /// the two parts of a leaf that is cut, the right one first. What is read twice in a row was all there between, as
+    /// a leaf's version does not come back.
     fn words(&self) -> Result<Vec<u64>> {
+        let mut words = self.read_words()?;
+        if !self.pool.is_read_only() {
+            return Ok(words);
+        }
+        for _ in 0..READS_MAX {
+            let again = self.read_words()?;
+            if again == words {
+                return Ok(words);
+            }
+            words = again;
+            std::thread::yield_now();
+        }
+        Err(Error::corruption("the pool's trees", self.directory.offset.get(), "a directory that rests for a moment"))
+    }
+
+    fn read_words(&self) -> Result<Vec<u64>> {
         let mut bytes = vec![0; self.directory.len as usize];
         self.pool.read(self.directory.offset, &mut bytes)?;
         let word = |chunk: &[u8; WORD_BYTES as usize]| u64::from_le_bytes(*chunk);

@@ -43,7 +43,7 @@ pub struct SstIter {
     /// The block under the cursor; `index.len()` if none.
     block: usize,
     cursor: Option<BlockIter>,
-    /// Blocks that the last read on end had, each time twice as many.
+    /// Blocks that the last read on end had, each time four times as many.
     ahead: usize,
     /// Streaming reads nothing ahead from this block on.
     stop: usize,

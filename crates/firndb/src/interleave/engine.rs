@@ -5,6 +5,7 @@
 use super::{World, join, spawner, thread};
 use crate::{Db, Durability, ReadOptions, WriteBatch, WriteOptions};
 use firn_base::sync::{AtomicU64, Ordering, explore};
+use firn_pm::sim::{Mode, SimRegion};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -297,6 +298,27 @@ fn a_read_only_open_beside_a_flush() {
             story.db.wait_idle().unwrap();
             story.write(1, 2, &PROCESS);
         });
+        join(vec![reads, writes]);
+    });
+}
+
+/// A database with trees in memory opened to read, while what is in the trees goes to tables: each key is seen in the
+/// ones or in the others.
+#[test]
+fn a_read_only_open_beside_an_eviction() {
+    explore::random(|| {
+        let (world, memory) = (Arc::new(World::new()), SimRegion::new(256 << 10, Mode::Adr));
+        let story = Story::new(world.open_lab(&memory));
+        story.db.flush().unwrap();
+        let spawn = spawner(&story);
+        let (reader, beside) = (story.clone(), world.clone());
+        let reads = thread::spawn(move || {
+            let least = reader.least();
+            let db = beside.open_lab_read_only(&memory);
+            let keys = db.iter().unwrap().entries().map(|entry| Story::version(&entry.unwrap().1));
+            assert_eq!(keys.collect::<Vec<_>>(), least);
+        });
+        let writes = spawn(|story| story.db.compact_range(None, None).unwrap());
         join(vec![reads, writes]);
     });
 }

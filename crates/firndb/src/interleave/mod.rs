@@ -9,6 +9,8 @@ use files::Watched;
 use firn_base::clock::Clock;
 use firn_base::exec::{Executor, Inline, Threads};
 use firn_fs::{Fs, SimFs};
+use firn_pm::PmConfig;
+use firn_pm::sim::SimRegion;
 pub(crate) use shuttle::thread::{self, JoinHandle};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +44,25 @@ impl World {
     /// Opens it to read, beside whoever has it open.
     pub(crate) fn open_read_only(&self) -> Db {
         Db::open_read_only("db", self.options(self.clock.clone(), Arc::new(Inline::new()))).unwrap()
+    }
+
+    /// As [`World::open`], in profile `lab`, with trees in `memory`.
+    pub(crate) fn open_lab(&self, memory: &SimRegion) -> Db {
+        Db::open("db", self.lab_options(memory, self.background.clone())).unwrap()
+    }
+
+    /// As [`World::open_read_only`], of what [`World::open_lab`] opened.
+    pub(crate) fn open_lab_read_only(&self, memory: &SimRegion) -> Db {
+        Db::open_read_only("db", self.lab_options(memory, Arc::new(Inline::new()))).unwrap()
+    }
+
+    fn lab_options(&self, memory: &SimRegion, executor: Arc<dyn Executor>) -> Options {
+        let mut options = self.options(self.clock.clone(), executor);
+        options.profile = Profile::Lab;
+        options.pm = Some(PmConfig::volatile(0));
+        (options.tuning.lab.tree_bytes, options.tuning.lab.leaf_bytes) = (Some(16 << 10), 256);
+        options.environment.memory = Some(memory.clone());
+        options
     }
 
     /// Opens it with a worker that sleeps and is woken. The clock is the system's, for waits on a manual one do not

@@ -113,6 +113,16 @@ impl PmLogBuffer {
             let mut bytes = vec![0; extent.len as usize];
             pool.read(extent.offset, &mut bytes)?;
             if let Some((_, base)) = decode_half(&bytes, uuid).filter(|(id, _)| *id == log_id) {
+                let mut header = [0; HALF_HEADER_BYTES];
+                pool.read(extent.offset, &mut header)?;
+                if header[..] != bytes[..HALF_HEADER_BYTES] {
+                    // A writer beside a read-only open began it anew: some of these bytes are of what comes behind.
+                    return Err(Error::corruption(
+                        "the pool's log buffer",
+                        extent.offset.get(),
+                        "a half that stays what it is",
+                    ));
+                }
                 bytes.drain(..HALF_HEADER_BYTES);
                 overlay.push((base, bytes));
             }

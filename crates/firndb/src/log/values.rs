@@ -393,6 +393,15 @@ impl ValueLogs {
         bytes / entries.max(1)
     }
 
+    /// Opens log `log_id`, so that it stays when its file is removed.
+    ///
+    /// # Errors
+    /// `NotFound` if it was.
+    pub(crate) fn hold(&self, log_id: u64) -> Result<()> {
+        let log = self.log(log_id);
+        self.open(&log, log_id).map(drop)
+    }
+
     fn open<'a>(&self, log: &'a ValueLog, log_id: u64) -> Result<&'a Arc<dyn File>> {
         if let Some(file) = log.file.get() {
             return Ok(file);

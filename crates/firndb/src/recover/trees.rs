@@ -3,6 +3,7 @@
 use super::Recovery;
 use crate::buffer::Buffer;
 use crate::log::{HotSlots, LogEnd, PlacedLogs, Replay, ValueLogs};
+use crate::manifest::{self, Version};
 use crate::options::Profile;
 use crate::rows;
 use crate::run_iter::{Loaded, RunIter};
@@ -50,6 +51,7 @@ impl Recovery {
                 Recovered { store, mutable: View::default(), immutable: None, swept: 0 }
             }
         };
+        self.check_none_evicted_since()?;
         counted?;
         let values = Arc::new(self.with_hot(values, &pool)?);
         self.last_seqno = last;
@@ -126,18 +128,34 @@ impl Recovery {
         Ok(Some(found))
     }
 
-    /// Each log that a leaf points into must be there.
+    /// What is not in the trees is in tables, of a manifest that was read before them. A writer beside a read-only open
+    /// records an eviction first: leaves that went in between are in a newer manifest's tables.
+    fn check_none_evicted_since(&self) -> Result<()> {
+        if !self.read_only {
+            return Ok(());
+        }
+        let evicted = |version: &Version| (version.evicted.clone(), version.evicted_through);
+        match manifest::read(&*self.files.fs, &self.files.dir, &self.counters)? {
+            Some((_, now)) if evicted(&now) == evicted(&self.version) => Ok(()),
+            _ => Err(Error::corruption(self.files.dir.display(), 0, "level 0 as it was, while it was read")),
+        }
+    }
+
+    /// Each log that a leaf points into must be there; a read-only open holds on to it.
     fn check_value_logs(&self, values: &ValueLogs) -> Result<()> {
         for used in values.uses() {
             let path = self.files.log(used.log_id);
-            let bytes = self.files.fs.len(&path).map_err(|error| match error.kind() {
+            let missing = |error: Error| match error.kind() {
                 ErrorKind::NotFound => {
                     let expected = format!("{} values that leaves point to, but the file is missing", used.entries);
                     Error::corruption(path.display(), 0, expected)
                 }
                 _ => error,
-            })?;
-            values.end(used.log_id, bytes, SeqNo(0));
+            };
+            if self.read_only {
+                values.hold(used.log_id).map_err(missing)?;
+            }
+            values.end(used.log_id, self.files.fs.len(&path).map_err(missing)?, SeqNo(0));
         }
         Ok(())
     }

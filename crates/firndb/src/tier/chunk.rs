@@ -17,7 +17,7 @@ pub(crate) struct Chunk {
     within: KeyRange,
     /// So many entries of the oldest logs, not all in `within`.
     by_log: Option<u64>,
-    /// Bytes of values at most, if the first leaf has not more: how many entries that is was only guessed.
+    /// Bytes of keys and values at most, if the first leaf has not more: how many entries that is was only guessed.
     bytes_max: u64,
 }
 
@@ -42,7 +42,7 @@ impl Chunk {
             if !self.within.contains(&leaf.from) {
                 return false;
             }
-            bytes += leaf.value_bytes;
+            bytes += leaf.entry_bytes;
             leaves.push(leaf);
             is_by_log || bytes <= self.bytes_max
         })?;
@@ -53,7 +53,7 @@ impl Chunk {
         let (mut entries, mut bytes, entries_max) = (0, 0, self.by_log.unwrap_or(u64::MAX));
         let chosen = leaves.into_iter().take_while(|leaf| {
             let is_first = entries == 0;
-            bytes += leaf.value_bytes;
+            bytes += leaf.entry_bytes;
             let takes = is_first || (entries < entries_max && bytes <= self.bytes_max);
             entries += leaf.entries;
             takes
