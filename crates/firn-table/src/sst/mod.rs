@@ -13,6 +13,7 @@ mod layout;
 mod out;
 mod properties;
 mod read;
+mod strides;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -12,6 +12,7 @@ use super::index::Index;
 use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
+use super::strides::Strides;
 use super::window::{Gap, Window, stretches};
 use crate::cache::{BlockCache, Row};
 use crate::locality::Locality;
@@ -77,6 +78,7 @@ pub struct Sst {
     filter: Filter,
     properties: Properties,
     context: TableContext,
+    strides: Strides,
 }
 
 /// What a get looks for.
@@ -190,7 +192,8 @@ impl Sst {
         let properties =
             Properties::decode(&properties).ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
         let dead_bytes = footer.filter.offset - footer.data_bytes;
-        let table = Sst { file, id, extent, dead_bytes, index, filter, properties, context };
+        let strides = Strides::default();
+        let table = Sst { file, id, extent, dead_bytes, index, filter, properties, context, strides };
         table.context.open_bytes.fetch_add(table.memory_bytes() as u64, sync::Ordering::Relaxed);
         Ok(table)
     }
@@ -252,6 +255,11 @@ impl Sst {
 
     pub(super) fn context(&self) -> &TableContext {
         &self.context
+    }
+
+    /// How far cursors go on.
+    pub(super) fn strides(&self) -> &Strides {
+        &self.strides
     }
 
     pub(super) fn file(&self) -> &Arc<dyn File> {

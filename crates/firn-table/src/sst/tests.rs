@@ -2,6 +2,7 @@
 
 mod append;
 
+use super::block_iter::BlockIter;
 use super::*;
 use crate::cache::BlockCache;
 use firn_base::count::{Cause, IoCounters};
@@ -122,6 +123,36 @@ fn tables_round_trip() {
     round_trip(Codec::Lz4);
     #[cfg(feature = "zstd")]
     round_trip(Codec::Zstd);
+}
+
+/// A cursor's first read has one block, or more where cursors went on before; backward it is always one.
+#[test]
+fn the_first_read_of_a_scan_goes_by_those_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = entries(1, 3000);
+    let (_, table) = build(&dir.path().join("t"), &all, Codec::None);
+    let block = |i: usize| u64::from(table.index().handle(i).stored_len);
+    let read = |from: usize, steps: usize, back: bool| {
+        let before = table.context().counters.get(Cause::UserRead).0;
+        let mut iter = table.iter(Access::Cached);
+        iter.enter(from).unwrap();
+        iter.within(BlockIter::first).unwrap();
+        for _ in 0..steps {
+            iter.enter(if back { iter.block - 1 } else { iter.block + 1 }).unwrap();
+        }
+        table.context().counters.get(Cause::UserRead).0 - before
+    };
+    assert!(table.index().len() > 200);
+    assert_eq!(read(0, 0, false), block(0));
+    assert_eq!(read(10, 5, false), (10..23).map(block).sum::<u64>(), "reads of 1, 4 and 8 blocks");
+    (0..20).for_each(|i| _ = read(40 + i, 12, false));
+    assert_eq!(read(100, 0, false), (100..104).map(block).sum::<u64>());
+    assert_eq!(read(110, 4, false), (110..122).map(block).sum::<u64>(), "reads of 4 and 8 blocks");
+    (0..100).for_each(|_| _ = read(0, 0, false));
+    assert_eq!(read(130, 0, false), block(130));
+    (0..20).for_each(|i| _ = read(40 + i, 12, false));
+    (0..100).for_each(|_| _ = read(70, 12, true));
+    assert_eq!(read(150, 2, true), (148..151).map(block).sum::<u64>(), "who goes back wants nothing behind");
 }
 
 /// Sub-tasks share an input: what each reads ahead must not be another's.
