@@ -76,7 +76,8 @@ impl Store for Faulty {
         };
         let mut value = value.clone();
         if self.strikes(Fault::FlipsBits) {
-            value[50] ^= 4;
+            let middle = value.len() / 2;
+            value[middle] ^= 4;
         }
         see(&value);
         Ok(true)

@@ -1,6 +1,6 @@
 //! How far cursors go on in a table from where they begin: who most often goes on reads more blocks by the first read.
 //!
-//! That differs from table to table more than from scan to scan. Of the same scan the table of the last level gives most
+//! That differs from table to table more than from scan to scan. Of one scan the table of the last level gives most
 //! entries, and those above it one block each.
 
 use firn_base::sync::{AtomicU64, Ordering};
