@@ -227,6 +227,7 @@ impl Store for FirnStore {
             traffic: ssd.chain(pm).collect(),
             stall_seconds: Some(stats.stalls.seconds.iter().map(|(_, seconds)| seconds).sum()),
             cache_misses: Some(stats.memory.cache_misses),
+            grains: stats.background.grains.iter().map(|grain| (grain.to_string(), grain.count)).collect(),
             space_bytes: directory_bytes(&self.directory),
         }
     }

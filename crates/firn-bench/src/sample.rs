@@ -47,6 +47,7 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
             traffic: vec![traffic("pm", HOSTILE, 9 << 20), traffic("ssd", "flush", written), traffic("ssd", "log", 5)],
             stall_seconds: Some(0.25),
             cache_misses: Some(9),
+            grains: [("append: cost".to_owned(), 3)].into(),
             space_bytes: 80 << 20,
         },
         os_written_bytes: Some(written + 4096),

@@ -3,6 +3,7 @@
 use firn_base::Result;
 use firndb::Durability;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// An ordered key-value store under test. Called by many threads at once.
 pub trait Store: Send + Sync + 'static {
@@ -53,6 +54,10 @@ pub struct Counters {
     /// Blocks that were looked for in the block cache in vain; nothing if the engine does not say.
     #[serde(default)]
     pub cache_misses: Option<u64>,
+    /// How often a table took what came from above by an append (`append: RULE`) or was written anew (`anew: RULE`), by
+    /// the rule that decided; empty if the engine has no such choice.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grains: BTreeMap<String, u64>,
     /// Bytes of storage in use, by the file system's count.
     pub space_bytes: u64,
 }
@@ -89,6 +94,11 @@ impl Counters {
             traffic: self.traffic.iter().map(difference).collect(),
             stall_seconds: self.stall_seconds.map(|now| now - before.stall_seconds.unwrap_or(0.0)),
             cache_misses: self.cache_misses.map(|now| now.saturating_sub(before.cache_misses.unwrap_or(0))),
+            grains: self
+                .grains
+                .iter()
+                .map(|(rule, now)| (rule.clone(), now - before.grains.get(rule).unwrap_or(&0)))
+                .collect(),
             space_bytes: self.space_bytes,
         }
     }

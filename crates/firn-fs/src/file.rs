@@ -45,6 +45,11 @@ pub trait File: Send + Sync + Debug {
     fn submit_read(&self, offset: u64, len: usize, into: IoBuf) -> Pending;
     /// Starts a write of `buf` at `offset`, at once. Same rules as [`File::write`].
     fn submit_write(&self, offset: u64, buf: IoBuf) -> Pending;
+    /// Cuts the file to `len` bytes; nothing happens if it is no longer than that.
+    ///
+    /// REQUIRES: no write is in flight behind `len`.
+    /// DURABLE AFTER: [`File::sync`]. Until then a power cut may bring back what was synced behind `len`.
+    fn truncate(&self, len: u64) -> Result<()>;
     /// Makes the file's data, and the length needed to read it, durable.
     fn sync(&self, site: &'static Site) -> Result<()>;
     /// The file's length in bytes.

@@ -35,6 +35,24 @@ pub static SUITES: &[Suite] = &[
         run: joint::block_append,
     },
     Suite {
+        name: "block_io",
+        about: "io_countdown, io_several, fsync_fail and disk_cap of a database whose tables grow",
+        seeds: |tier| tier.scale(20),
+        run: io::block_io,
+    },
+    Suite {
+        name: "block_checkpoint_cut",
+        about: "checkpoint_cut of a database whose tables grow",
+        seeds: |tier| tier.scale(5),
+        run: copies::block_checkpoint_cut,
+    },
+    Suite {
+        name: "block_recovery_cut",
+        about: "recovery_cut of a database whose tables grew",
+        seeds: |_| 1,
+        run: recovery::block_recovery_cut,
+    },
+    Suite {
         name: "lab_joint",
         about: "one cut through a database whose level 0 is a pair of trees over its logs, and again in its recovery",
         seeds: |_| 400,

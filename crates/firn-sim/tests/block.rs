@@ -10,10 +10,11 @@ use firn_base::site;
 use firn_fs::{Fault, FaultKind, Fs, OpKind, SimFs};
 use firndb::rows;
 use firndb::{BlockTuning, ByLevel, Db, Durability, Environment, Event, Options, Profile, Stats};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 /// What was chosen for a table.
 struct Chosen {
@@ -44,6 +45,13 @@ fn sum(stats: &Stats, pick: fn(&firndb::LevelStats) -> u64) -> u64 {
 
 fn compaction_bytes(stats: &Stats) -> u64 {
     stats.ssd.iter().filter(|cause| cause.cause == "compaction").map(|cause| cause.written_bytes).sum()
+}
+
+/// Limits that let tables grow nearly always.
+fn looser(options: &mut Options) {
+    loose(options);
+    options.tuning.block.filter_reserve_percent = ByLevel { middle: 1000, last: 1000 };
+    options.tuning.block.dead_share_max = 10.0;
 }
 
 /// Limits that let tables grow whenever it pays at all.
@@ -77,6 +85,10 @@ fn block_02_only_blocks_that_keys_fall_into_are_written() {
         let stats = rig.stats();
         assert!(sum(&stats, |level| level.block_grained) > 20);
         assert!(sum(&stats, |level| level.kept_blocks) > 200);
+        let level = &stats.levels[2];
+        assert!(level.append_share > 0.1 && level.append_share < 0.9, "{level:?}");
+        assert_eq!(level.live_bytes + level.dead_bytes, level.bytes);
+        assert!(level.dead_bytes > 0);
         let classic = Rig::loaded(Profile::Classic, 12_000, |_| {});
         let (block, classic) = (compaction_bytes(&stats), compaction_bytes(&classic.stats()));
         assert!(block * 10 < classic * 9, "{block} bytes against {classic}");
@@ -93,6 +105,38 @@ fn block_02_small_blocks_in_gaps_stay_few() {
     let report = rig.db.verify().unwrap();
     let small = sum(&stats, |level| level.small_blocks);
     assert!(small * 2 < report.blocks, "{small} of {} blocks are small", report.blocks);
+    rig.check();
+}
+
+/// A table that comes in and has a gap overlaps tables that none of its keys falls into.
+#[test]
+fn block_02_tables_that_no_key_falls_into_stay_as_they_are() {
+    let mut rig = Rig::loaded(Profile::Block, 2_500, |options| {
+        looser(options);
+        // Level 1 is one or two tables, so that each has keys of several bands.
+        options.limits.level_base_bytes = 4 << 10;
+        options.limits.level_fan_out = 1000;
+    });
+    rig.db.compact_range(None, None).unwrap();
+    let tables = rig.stats().levels[2].tables;
+    assert!(tables > 12 && tables == tables_of(&rig.stats()), "{:?}", rig.stats().levels);
+    let seen = rig.fs.log().len();
+    for i in 0..1_000 {
+        // Four narrow bands, with some five tables between two of them.
+        let n = i % 4 * 320_000 + rig.random.below(20_000);
+        rig.put_one(format!("key{n:07}").into_bytes());
+    }
+    rig.settle();
+    let stats = rig.stats();
+    assert!(sum(&stats, |level| level.block_grained) > 0);
+    let is_table = |path: &Path| path.extension().is_some_and(|sst| sst == "sst");
+    let log = rig.fs.log();
+    let created = |path: &Arc<Path>| {
+        log[seen..].iter().any(|operation| operation.kind == OpKind::Create && operation.path == *path)
+    };
+    let written = log[seen..].iter().filter(|operation| operation.kind == OpKind::Write && is_table(&operation.path));
+    let grown: BTreeSet<&Arc<Path>> = written.map(|write| &write.path).filter(|path| !created(path)).collect();
+    assert!(!grown.is_empty() && grown.len() < tables * 2 / 3, "{} of {tables} tables grew", grown.len());
     rig.check();
 }
 
@@ -123,13 +167,10 @@ fn block_03_cached_blocks_are_not_read() {
     assert!(warm * 100 < cold * 95, "{warm} bytes were read with all blocks cached, {cold} without");
 }
 
-/// Scans all, lets a tenth as many records come in, and counts the blocks of the first scan that must be read again.
-fn misses_behind_compactions(profile: Profile) -> u64 {
-    let mut rig = Rig::loaded(profile, 12_000, |options| {
-        loose(options);
-        options.tuning.block.filter_reserve_percent = ByLevel { middle: 1000, last: 1000 };
-        options.tuning.block.dead_share_max = 10.0;
-    });
+/// Scans all, lets a tenth as many records come in, and counts the blocks of the first scan that must be read again,
+/// and the cached blocks that compactions made obsolete.
+fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
+    let mut rig = Rig::loaded(profile, 12_000, looser);
     let read = |rig: &Rig| {
         let before = looks(rig).1;
         let mut iter = rig.db.iter().unwrap();
@@ -142,16 +183,17 @@ fn misses_behind_compactions(profile: Profile) -> u64 {
     };
     read(&rig);
     assert_eq!(read(&rig), 0, "all of it fits the cache");
+    let invalidated = rig.stats().background.invalidated_blocks;
     rig.put(1_200, 1_000_000);
-    read(&rig)
+    (read(&rig), rig.stats().background.invalidated_blocks - invalidated)
 }
 
 #[test]
 fn block_04_what_stays_clean_stays_cached() {
     row(&rows::BLOCK_CACHED, || {
         let (block, classic) = (misses_behind_compactions(Profile::Block), misses_behind_compactions(Profile::Classic));
-        println!("{block} misses against {classic}");
-        assert!(block * 10 < classic * 8, "{block} misses against {classic}");
+        assert!(block.0 * 10 < classic.0 * 8, "{} misses against {}", block.0, classic.0);
+        assert!(block.1 * 10 < classic.1 * 8, "{} blocks became obsolete in the cache against {}", block.1, classic.1);
     });
 }
 
@@ -165,6 +207,9 @@ fn block_05_each_table_is_judged_by_itself() {
         let by = |grain, because| {
             chosen.iter().filter(|chosen| chosen.block_grained == grain && chosen.because == because).count()
         };
+        for grain in rig.stats().background.grains {
+            assert_eq!(by(grain.block_grained, grain.because) as u64, grain.count, "{grain}");
+        }
         assert!(by(true, "cost") > 20);
         assert!(by(false, "live share") > 0, "tables with many dead bytes");
         assert!(by(false, "dirty share") + by(false, "live bytes") > 0);
@@ -290,7 +335,7 @@ fn removing(cut: Option<u64>) -> (Rig, Vec<u64>) {
     if let Some(cut) = cut {
         rig.fs.crash_after(cut);
     }
-    for i in 0..1_500 {
+    for i in 0..3_000 {
         let (key, value) = (format!("key{:07}", rig.random.below(1_000_000)).into_bytes(), vec![i as u8; 110]);
         if rig.db.put(&key, &value).is_err() {
             break;
@@ -361,6 +406,34 @@ fn block_07_a_write_that_finds_no_room_makes_some() {
 }
 
 #[test]
+fn block_07_a_table_that_cannot_be_removed_waits_for_the_next_open() {
+    let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = 0);
+    rig.fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Remove).at(".sst"));
+    rig.put(3_000, 1_000_000);
+    assert!(tables_on_disk(&rig.fs) > tables_of(&rig.stats()) + 5);
+    rig.fs.heal();
+    rig.put(300, 1_000_000);
+    rig.check();
+    let rig = rig.reopened();
+    assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()));
+    rig.check();
+}
+
+#[test]
+fn block_07_all_obsolete_tables_go_at_close() {
+    let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = u64::MAX);
+    // What a cursor may read stays, so that nothing is left to do but to wait for it.
+    let mut iter = rig.db.iter().unwrap();
+    iter.first().unwrap();
+    rig.put(3_000, 1_000_000);
+    let live = tables_of(&rig.stats());
+    assert!(tables_on_disk(&rig.fs) >= live + 5);
+    drop(iter);
+    rig.db.close().unwrap();
+    assert_eq!(tables_on_disk(&rig.fs), live);
+}
+
+#[test]
 fn block_08_filters_reserve_bits() {
     row(&rows::BLOCK_RESERVE, || {
         let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
@@ -408,7 +481,8 @@ fn block_09_fruitless_reads_compact_a_table() {
     rig.check();
 }
 
-/// How often a byte of a table's file was written a second time, and how many writes to tables failed.
+/// How often a byte of a table's file was written a second time though it was never cut off, and how many writes to
+/// tables failed.
 fn rewrites(fs: &SimFs) -> (usize, usize) {
     let mut ends: BTreeMap<Arc<Path>, u64> = BTreeMap::new();
     let (mut again, mut failed) = (0, 0);
@@ -421,6 +495,10 @@ fn rewrites(fs: &SimFs) -> (usize, usize) {
                 failed += usize::from(!operation.ok);
                 // Of one that failed, nobody knows how much is there.
                 *end = (*end).max(operation.offset + if operation.ok { operation.len } else { 0 });
+            }
+            OpKind::Truncate if operation.ok => {
+                let end = ends.entry(operation.path.clone()).or_default();
+                *end = (*end).min(operation.offset);
             }
             _ => {}
         }
@@ -441,6 +519,8 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
                 _ => Fault::once(FaultKind::Enospc).on(OpKind::Write).at(manifest.unwrap()),
             };
             rig.fs.inject(fault.after(round % 11));
+            // What cannot be cut off stays, and the next append begins behind it.
+            rig.fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Truncate));
             rig.put(600, 1_000_000);
             rig.fs.heal();
         }
@@ -449,6 +529,81 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
         assert_eq!(again, 0, "bytes of a table were written twice");
         rig.check();
     });
+}
+
+/// Bytes of the tables' files beyond what the tables take.
+fn bytes_of_nobody(rig: &Rig) -> u64 {
+    let stats = rig.stats();
+    let names = rig.fs.list(Path::new(DIR)).unwrap().into_iter().filter(|name| name.ends_with(".sst"));
+    let files: u64 = names.map(|name| Fs::len(&rig.fs, &Path::new(DIR).join(name)).unwrap()).sum();
+    files - sum(&stats, |level| level.bytes)
+}
+
+/// Cuts of table files so far.
+fn cuts(rig: &Rig) -> usize {
+    rig.fs.log().iter().filter(|operation| operation.kind == OpKind::Truncate && operation.ok).count()
+}
+
+/// It is tried again and again as long as the disk fails, and must not fill it.
+#[test]
+fn block_10_appends_that_fail_again_and_again_leave_nothing() {
+    let mut rig = Rig::loaded(Profile::Block, 10_000, |options| {
+        looser(options);
+        options.tuning.block.lazy_delete_bytes = 0;
+    });
+    let before = cuts(&rig);
+    for round in 0..30 {
+        let (kind, op) = match round % 3 {
+            0 => (FaultKind::Enospc, OpKind::Write),
+            1 => (FaultKind::ShortWrite, OpKind::Write),
+            _ => (FaultKind::Eio, OpKind::Read),
+        };
+        for _ in 0..20 {
+            rig.fs.inject(Fault::once(kind).on(op).at(".sst").after(3 + round));
+            for _ in 0..60 {
+                let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
+                if rig.db.put(&key, b"value").is_ok() {
+                    rig.model.insert(key, b"value".to_vec());
+                }
+            }
+            rig.options.environment.clock.as_ref().unwrap().advance(Duration::from_millis(300));
+            rig.inline.run();
+            rig.fs.heal();
+            assert_eq!(bytes_of_nobody(&rig), 0, "round {round}");
+        }
+        rig.settle();
+    }
+    assert!(cuts(&rig) > before + 10, "{} appends failed", cuts(&rig) - before);
+    rig.check();
+}
+
+/// The disk is full in the middle of appends.
+#[test]
+fn block_10_appends_that_find_no_room_give_back_what_they_took() {
+    let mut rig = Rig::loaded(Profile::Block, 10_000, |options| {
+        looser(options);
+        options.tuning.block.lazy_delete_bytes = 0;
+    });
+    let before = cuts(&rig);
+    for round in 0..60u64 {
+        rig.fs.set_cap(Some(rig.fs.used() + 1024 * (30 + 3 * round)));
+        let full = (0..2_000).find_map(|_| {
+            let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
+            let put = rig.db.put(&key, [round as u8; 100]);
+            rig.inline.run();
+            match put {
+                Ok(()) => drop(rig.model.insert(key, vec![round as u8; 100])),
+                Err(error) => return Some(error),
+            }
+            None
+        });
+        assert_eq!(full.unwrap().kind(), firndb::ErrorKind::NoSpace);
+        assert_eq!(bytes_of_nobody(&rig), 0, "round {round}");
+        rig.fs.set_cap(None);
+        rig.settle();
+    }
+    assert!(cuts(&rig) > before + 5, "hardly an append found no room");
+    rig.check();
 }
 
 #[test]
@@ -514,7 +669,9 @@ fn block_snapshots_and_cursors_outlive_appends() {
         rig.db.delete(key).unwrap();
         rig.model.remove(key);
     }
+    let appends = sum(&rig.stats(), |level| level.block_grained);
     rig.put(6_000, 1_000_000);
+    assert!(sum(&rig.stats(), |level| level.block_grained) > appends + 10);
     for (key, value) in &before {
         assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
         iter.next().unwrap();

@@ -21,6 +21,21 @@ fn block_append() {
 }
 
 #[test]
+fn block_io() {
+    suite("block_io");
+}
+
+#[test]
+fn block_checkpoint_cut() {
+    suite("block_checkpoint_cut");
+}
+
+#[test]
+fn block_recovery_cut() {
+    suite("block_recovery_cut");
+}
+
+#[test]
 fn lab_joint() {
     suite("lab_joint");
 }

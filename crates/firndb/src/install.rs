@@ -42,7 +42,7 @@ impl Inner {
             plan.buffer.iter().for_each(|_| self.open_rows(plan.part));
             self.undo_tables(&error, &created);
             if error.kind() != ErrorKind::Poisoned {
-                grown.iter().for_each(|(run, _)| run.end_append());
+                grown.iter().for_each(|grown| grown.undo(&self.mill));
             }
             return Err(error);
         }
@@ -59,7 +59,7 @@ impl Inner {
         // What was moved or grew has its file still.
         let gone = plan.tables.iter().filter(|(_, run)| !ids.contains(&run.meta.id));
         let tables = gone.map(|(_, run)| Dead::Table(run.clone()));
-        let blocks = grown.into_iter().map(|(run, blocks)| Dead::Blocks(run, blocks));
+        let blocks = grown.into_iter().map(|grown| Dead::Blocks(grown.run, grown.blocks));
         self.bury(logs.chain(tables).chain(blocks).chain(plan.buffer.clone().map(Dead::Buffer)));
         self.counts.jobs.chose(plan.level, &choices);
         for choice in &choices {

@@ -71,7 +71,8 @@ pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteO
 pub use repair::{RepairReport, repair};
 pub use snapshot::Snapshot;
 pub use stats::{
-    BackgroundStats, CauseStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats, UserStats,
+    BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats,
+    UserStats,
 };
 pub use tier::TierStats;
 pub use tuning::{BlockTuning, ByLevel, LabTuning, LogPlacement, Tuning};

@@ -3,13 +3,13 @@
 use crate::db::Inner;
 use crate::mill::{Choice, Grain};
 use crate::plan::{Plan, Reason};
-
 use crate::stall;
 use crate::tier::{TierStats, Trees};
 use firn_base::count::{Cause, Counter};
-use firn_base::sync::{AtomicU64, Ordering};
+use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use serde::Serialize;
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
 
 /// What one medium moved for one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,7 +47,9 @@ pub struct LevelStats {
     pub compaction_written_bytes: u64,
     /// Seconds that those compactions took.
     pub compaction_seconds: f64,
-    /// Of the bytes, those that are in no live block.
+    /// Of the bytes, those that the tables' newest states need.
+    pub live_bytes: u64,
+    /// The others, which are in no live block.
     pub dead_bytes: u64,
     /// Data blocks of less than half the target size.
     pub small_blocks: u64,
@@ -57,7 +59,10 @@ pub struct LevelStats {
     pub grown_tables: u64,
     /// How often they did.
     pub appends: u64,
-    /// Times that a table of this level took what came from above by an append.
+    /// The share of appends in the writes that made the tables what they are: that of block-grained compactions, where
+    /// each table was written anew once.
+    pub append_share: f64,
+    /// Since the open, times that a table of this level took what came from above by an append.
     pub block_grained: u64,
     /// Times that one that might have was written anew.
     pub table_grained: u64,
@@ -109,6 +114,25 @@ pub struct BackgroundStats {
     pub helped_sub_tasks: u64,
     /// Reads of an append's old blocks that went on at the same time, at most.
     pub append_reads_most: u64,
+    /// Since the open, how tables of profile `block` took what came from above, by the rule that decided.
+    pub grains: Vec<GrainStats>,
+}
+
+/// Choices between an append to a table and writing it anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GrainStats {
+    /// Whether it was an append.
+    pub block_grained: bool,
+    /// The rule that decided.
+    pub because: &'static str,
+    /// How often.
+    pub count: u64,
+}
+
+impl fmt::Display for GrainStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", if self.block_grained { "append" } else { "anew" }, self.because)
+    }
 }
 
 /// The delays of writers.
@@ -224,6 +248,8 @@ pub(crate) struct JobCounters {
     pub(crate) sub_tasks: Counter,
     pub(crate) helped: Counter,
     reads_most: AtomicU64,
+    /// By grain, whether blocks, and rule.
+    grains: Mutex<BTreeMap<(bool, &'static str), u64>>,
     levels: Vec<LevelCounters>,
 }
 
@@ -249,6 +275,7 @@ impl JobCounters {
     pub(crate) fn chose(&self, level: usize, choices: &[Choice]) {
         let Some(level) = self.levels.get(level) else { return };
         for choice in choices {
+            *self.grains.lock().entry((choice.grain == Grain::Block, choice.because)).or_default() += 1;
             match choice.grain {
                 Grain::Block => {
                     level.block_grained.add(1);
@@ -258,6 +285,11 @@ impl JobCounters {
                 Grain::Table => level.table_grained.add(1),
             }
         }
+    }
+
+    fn grains(&self) -> Vec<GrainStats> {
+        let grains = self.grains.lock();
+        grains.iter().map(|(&(block_grained, because), &count)| GrainStats { block_grained, because, count }).collect()
     }
 
     pub(crate) fn compacted(&self, plan: &Plan, moved: bool, (bytes_in, bytes_out): (u64, u64), ns: u64) {
@@ -320,6 +352,7 @@ impl Inner {
                 sub_tasks: self.counts.jobs.sub_tasks.get(),
                 helped_sub_tasks: self.counts.jobs.helped.get(),
                 append_reads_most: self.counts.jobs.reads_most.load(Ordering::Relaxed),
+                grains: self.counts.jobs.grains(),
             },
             stalls: StallStats {
                 seconds: stall::Reason::ALL.map(|r| (r.name(), self.stall.stalled_ns(r) as f64 / 1e9)).to_vec(),
@@ -360,6 +393,7 @@ impl Inner {
         let level = |(i, level): (usize, &crate::state::Level)| {
             let done = self.counts.jobs.levels.get(i);
             let count = |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
+            let appends: u64 = level.runs.iter().map(|run| run.meta.appends).sum();
             LevelStats {
                 level: i,
                 tables: level.runs.len(),
@@ -370,11 +404,13 @@ impl Inner {
                 compaction_read_bytes: count(|done| &done.read_bytes),
                 compaction_written_bytes: count(|done| &done.written_bytes),
                 compaction_seconds: count(|done| &done.ns) as f64 / 1e9,
+                live_bytes: level.live_bytes(),
                 dead_bytes: level.runs.iter().map(|run| run.meta.dead_bytes).sum(),
                 small_blocks: level.runs.iter().map(|run| run.meta.small_blocks).sum(),
                 filter_left: level.runs.iter().map(|run| run.meta.filter_left).sum(),
                 grown_tables: level.runs.iter().filter(|run| run.meta.appends > 0).count() as u64,
-                appends: level.runs.iter().map(|run| run.meta.appends).sum(),
+                appends,
+                append_share: appends as f64 / (appends + level.runs.len() as u64).max(1) as f64,
                 block_grained: count(|done| &done.block_grained),
                 table_grained: count(|done| &done.table_grained),
                 kept_blocks: count(|done| &done.kept_blocks),
@@ -441,6 +477,12 @@ impl Stats {
             "Tables written anew by choice.",
             &levels(|l| l.table_grained as f64),
         );
+        let grain = |grain: &GrainStats| {
+            let name = if grain.block_grained { "block" } else { "table" };
+            (format!("{{grain=\"{name}\",rule=\"{}\"}}", grain.because), grain.count as f64)
+        };
+        let grains: Vec<_> = self.background.grains.iter().map(grain).collect();
+        counter("grains_total", "counter", "Choices of an append or a new table, by the rule that decided.", &grains);
         counter(
             "invalidated_blocks_total",
             "counter",

@@ -1,7 +1,9 @@
 //! Reading everything and checking all that it claims.
 
 use crate::db::Inner;
+use crate::manifest::TableMeta;
 use firn_base::{Error, Result};
+use firn_table::sst::Sst;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -28,15 +30,9 @@ impl Inner {
             // Opened anew, so that footer, index and filter are read from media too.
             let table = Arc::new(self.tables.open(&run.meta)?);
             let checked = table.verify()?;
-            let properties = table.properties();
-            let agrees = properties.entries == run.meta.entries
-                && properties.smallest == run.meta.smallest
-                && properties.largest == run.meta.largest
-                && properties.seqno_max == run.meta.seqno_max
-                && table.dead_bytes() == run.meta.dead_bytes;
-            if !agrees {
+            if let Some(what) = differs(&table, &run.meta) {
                 let place = self.files.table(run.meta.id);
-                let expected = format!("the counts, bounds and dead bytes that the manifest names for level {level}");
+                let expected = format!("the {what} that the manifest names for level {level}");
                 return Err(Error::corruption(place.display(), table.extent().footer_offset, expected));
             }
             report.tables += 1;
@@ -54,6 +50,23 @@ impl Inner {
     }
 }
 
+/// What of `meta` is not as the table says of itself, if anything. How many blocks are small depends on an option.
+fn differs(table: &Sst, meta: &TableMeta) -> Option<&'static str> {
+    let properties = table.properties();
+    let claims = [
+        ("entries", properties.entries == meta.entries),
+        ("tombstones", properties.deletes == meta.deletes),
+        ("smallest key", properties.smallest == meta.smallest),
+        ("largest key", properties.largest == meta.largest),
+        ("sequence numbers", (properties.seqno_min, properties.seqno_max) == (meta.seqno_min, meta.seqno_max)),
+        ("dead bytes", table.dead_bytes() == meta.dead_bytes),
+        ("live bytes", table.data_bytes() == meta.data_bytes),
+        ("room in the filter", properties.filter_left() == meta.filter_left),
+        ("number of appends", properties.appends == meta.appends),
+    ];
+    claims.iter().find(|(_, holds)| !holds).map(|(what, _)| *what)
+}
+
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
@@ -61,6 +74,8 @@ mod tests {
     use crate::sst_run::SstRun;
     use crate::state::{Level, Part};
     use crate::{Db, ErrorKind, Options};
+    use firn_base::SeqNo;
+    use firn_table::sst::Extent;
     use std::sync::Arc;
 
     #[test]
@@ -71,16 +86,39 @@ mod tests {
         db.flush().unwrap();
         db.verify().unwrap();
         let inner = &db.inner;
-        inner.state.rcu(|state| {
-            let part = &state.parts[0];
-            let mut levels = part.levels.clone();
-            let true_meta = &part.levels[0].runs[0].meta;
-            let meta = TableMeta { dead_bytes: true_meta.dead_bytes + 1, ..TableMeta::clone(true_meta) };
-            levels[0] = Level::new(false, vec![Arc::new(SstRun::new(Arc::new(meta), inner.tables.clone()))]);
-            state.with_part(0, Part { levels, ..Part::clone(part) })
-        });
-        let error = db.verify().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Corruption);
-        assert!(error.to_string().contains("dead bytes"), "{error}");
+        let true_meta = TableMeta::clone(&inner.state.load().parts[0].levels[0].runs[0].meta);
+        let found = |meta: TableMeta| {
+            inner.state.rcu(|state| {
+                let part = &state.parts[0];
+                let mut levels = part.levels.clone();
+                let run = SstRun::new(Arc::new(meta.clone()), inner.tables.clone());
+                levels[0] = Level::new(false, vec![Arc::new(run)]);
+                state.with_part(0, Part { levels, ..Part::clone(part) })
+            });
+            db.verify().err().map(|error| {
+                assert_eq!(error.kind(), ErrorKind::Corruption);
+                error.to_string()
+            })
+        };
+        assert_eq!(found(true_meta.clone()), None);
+        let says = |meta: TableMeta, what: &str| {
+            let error = found(meta).unwrap();
+            assert!(error.contains(what), "{error}, without: {what}");
+        };
+        let truth = || true_meta.clone();
+        says(TableMeta { dead_bytes: truth().dead_bytes + 1, ..truth() }, "dead bytes");
+        says(TableMeta { data_bytes: truth().data_bytes - 1, ..truth() }, "live bytes");
+        says(TableMeta { entries: 2, ..truth() }, "entries");
+        says(TableMeta { deletes: 1, ..truth() }, "tombstones");
+        says(TableMeta { smallest: b"A".to_vec(), ..truth() }, "smallest key");
+        says(TableMeta { seqno_min: SeqNo(0), ..truth() }, "sequence numbers");
+        says(TableMeta { filter_left: truth().filter_left + 1, ..truth() }, "room in the filter");
+        says(TableMeta { appends: 1, ..truth() }, "number of appends");
+        let Extent { valid_len, footer_offset } = truth().extent;
+        let beyond = Extent { valid_len, footer_offset: footer_offset + 1 };
+        says(TableMeta { extent: beyond, ..truth() }, "footer at the end of its valid length");
+        let longer = Extent { valid_len: valid_len + (1 << 20), footer_offset: footer_offset + (1 << 20) };
+        says(TableMeta { extent: longer, ..truth() }, "of which the file has");
+        found(true_meta.clone());
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Fields whose own keys are names of engines, options or sorts of operations: no part of the schema.
-const MAPS: [&str; 5] = ["settings", "extra", "latency_by_sort", "geomean_ratio", "geomean_spread"];
+const MAPS: [&str; 6] = ["settings", "extra", "latency_by_sort", "grains", "geomean_ratio", "geomean_spread"];
 const SPREAD: [&str; 3] = ["max", "median", "min"];
 
 /// Adds the fields of `value`, each with the path of its object. Spreads are values.

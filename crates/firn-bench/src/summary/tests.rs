@@ -30,7 +30,7 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         timeline: Timeline::new(vec![1000], vec![1.0], vec![2.0]),
         settle_seconds: Some(1.0),
         user_bytes: 1 << 20,
-        engine: Counters { traffic: vec![traffic], stall_seconds: None, cache_misses: None, space_bytes: 5 << 20 },
+        engine: Counters { traffic: vec![traffic], space_bytes: 5 << 20, ..Counters::default() },
         os_written_bytes: Some(written),
         os_read_bytes: Some(7),
         device: None,

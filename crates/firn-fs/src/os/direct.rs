@@ -158,6 +158,16 @@ impl File for OsFile {
         self.backend.write(&self.handle, offset, buf)
     }
 
+    fn truncate(&self, len: u64) -> Result<()> {
+        while self.len()? > len {
+            match rustix::fs::ftruncate(&self.handle.fd, len) {
+                Err(Errno::INTR) => {}
+                other => return other.map_err(|errno| self.handle.error("truncate", errno)),
+            }
+        }
+        Ok(())
+    }
+
     fn sync(&self, site: &'static Site) -> Result<()> {
         if !site.is_on() {
             return Ok(());

@@ -40,6 +40,11 @@ fn round_trip(fs: &OsFs) {
         file.read(offset as u64, len, &mut buf).unwrap();
         assert_eq!(buf.bytes(), &want[offset..end]);
     }
+
+    let file = fs.open(&path, OpenMode::AppendDirect).unwrap();
+    file.truncate(5000).unwrap();
+    file.truncate(6000).unwrap();
+    assert_eq!(file.len().unwrap(), 5000, "a file is never made longer");
 }
 
 #[test]

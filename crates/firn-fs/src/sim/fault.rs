@@ -14,6 +14,8 @@ pub enum OpKind {
     Read,
     /// Writing to a file.
     Write,
+    /// Cutting a file.
+    Truncate,
     /// Syncing a file.
     Sync,
     /// Syncing a directory.
@@ -37,15 +39,15 @@ pub enum OpKind {
 impl OpKind {
     /// Whether it changes what is seen or what survives; these are what a crash is placed at.
     pub fn mutates(self) -> bool {
-        use OpKind::{Create, CreateDir, Link, Remove, Rename, Sync, SyncDir, Write};
-        matches!(self, Create | Write | Sync | SyncDir | Rename | Remove | Link | CreateDir)
+        use OpKind::{Create, CreateDir, Link, Remove, Rename, Sync, SyncDir, Truncate, Write};
+        matches!(self, Create | Write | Truncate | Sync | SyncDir | Rename | Remove | Link | CreateDir)
     }
 }
 
 /// How an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// EIO. A write leaves nothing, a sync leaves what rule 7 of the model says.
+    /// EIO. A write leaves nothing, a sync leaves what rule 8 of the model says.
     Eio,
     /// ENOSPC, otherwise like [`FaultKind::Eio`].
     Enospc,

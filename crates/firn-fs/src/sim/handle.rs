@@ -114,6 +114,16 @@ impl File for SimFile {
         Pending::done(self.write_bytes(offset, buf.bytes()).map(|()| buf))
     }
 
+    fn truncate(&self, len: u64) -> Result<()> {
+        assert!(self.writable, "cut of {}, which was opened for reading", self.path.display());
+        let mut disk = self.disk.lock();
+        if disk.admit_whole(OpKind::Truncate, &self.path, "truncate")? {
+            disk.inode(self.inode).truncate(len as usize);
+            disk.record(OpKind::Truncate, &self.path, len, &[], true);
+        }
+        Ok(())
+    }
+
     fn sync(&self, site: &'static Site) -> Result<()> {
         if !site.is_on() {
             return Ok(());

@@ -7,7 +7,9 @@
 //! 4. A sector that held no synced byte is zero, any version it had, or garbage.
 //! 5. Unsynced pages (4 KiB) are kept or dropped, in any combination; a page may also be torn sector by sector.
 //! 6. Emptying a file that held synced bytes holds or does not; if it does not, no later unsynced write holds.
-//! 7. After a failed sync no page is dirty: each was written, or was not and is still seen until the cut, or was not
+//! 7. Cutting a file holds or does not, as emptying it: what was synced behind the cut may be there again, under what
+//!    was written there since.
+//! 8. After a failed sync no page is dirty: each was written, or was not and is still seen until the cut, or was not
 //!    and its old bytes are seen again. A later sync that succeeds does not bring back what was lost.
 
 use super::crash::Keep;
@@ -33,6 +35,8 @@ pub(super) struct Inode {
     dirty: BTreeMap<usize, Vec<Sector>>,
     /// The durable bytes before the file was emptied, if that is not synced yet.
     emptied: Option<Vec<u8>>,
+    /// The least length that the file was cut to, if that is not synced yet.
+    cut: Option<usize>,
     /// Open handles: an inode without a name lives as long as it has one.
     pub(super) handles: usize,
 }
@@ -73,9 +77,27 @@ impl Inode {
         }
         self.bytes.clear();
         self.dirty.clear();
+        self.cut = None;
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        if len >= self.bytes.len() {
+            return;
+        }
+        self.bytes.truncate(len);
+        self.dirty.split_off(&len.div_ceil(SECTOR));
+        self.cut = Some(self.cut.map_or(len, |cut| cut.min(len)));
+    }
+
+    /// The durable bytes, with the cut if it `holds`.
+    fn cut_durable(&self, holds: bool) -> Vec<u8> {
+        let len = self.cut.filter(|_| holds).unwrap_or(usize::MAX);
+        self.durable[..len.min(self.durable.len())].to_vec()
     }
 
     pub(super) fn sync(&mut self) {
+        self.durable = self.cut_durable(true);
+        self.cut = None;
         self.durable.resize(self.bytes.len(), 0);
         for (sector, _) in std::mem::take(&mut self.dirty) {
             store(&mut self.durable, sector, &load(&self.bytes, sector));
@@ -83,10 +105,14 @@ impl Inode {
         self.emptied = None;
     }
 
-    /// Rule 7.
+    /// Rule 8.
     pub(super) fn fail_sync(&mut self, seed: &mut Seed) {
+        if self.cut.is_some() && seed.one_in(2) {
+            self.durable = self.cut_durable(true);
+            self.cut = None;
+        }
         let synced = self.durable.clone();
-        if seed.one_in(2) {
+        if seed.one_in(2) && self.durable.len() < self.bytes.len() {
             self.durable.resize(self.bytes.len(), 0);
         }
         for (_, sectors) in pages(&std::mem::take(&mut self.dirty)) {
@@ -101,7 +127,7 @@ impl Inode {
         }
     }
 
-    /// What a power cut leaves: rules 1 to 6.
+    /// What a power cut leaves: rules 1 to 7.
     pub(super) fn survivor(&self, keep: Keep, seed: &mut Seed) -> Inode {
         let keep = match (keep, seed.below(6)) {
             (Keep::Some, 0) => Keep::All,
@@ -121,8 +147,10 @@ impl Inode {
     }
 
     fn mixture(&self, seed: &mut Seed) -> Vec<u8> {
-        let mut bytes = self.durable.clone();
-        bytes.resize(length_between(self.durable.len(), self.bytes.len(), seed), 0);
+        let holds = self.cut.is_some() && seed.one_in(2);
+        let mut bytes = self.cut_durable(holds);
+        let (low, high) = (bytes.len().min(self.bytes.len()), bytes.len().max(self.bytes.len()));
+        bytes.resize(length_between(low, high, seed), 0);
         for (_, sectors) in pages(&self.dirty) {
             let fate = seed.below(4);
             for (sector, versions) in sectors {

@@ -210,6 +210,33 @@ fn emptying_holds_or_does_not() {
 }
 
 #[test]
+fn a_cut_file_is_cut_for_good_once_it_is_synced() {
+    let (mut back, mut cut) = (0, 0);
+    for seed in 0..SEEDS {
+        let fs = fresh(seed);
+        let file = create(&fs, "a", OLD);
+        file.sync(&TEST).unwrap();
+        fs.sync_dir(&TEST, dir()).unwrap();
+        file.truncate(1000).unwrap();
+        file.truncate(2000).unwrap();
+        assert_eq!(content(&fs, "a").unwrap(), OLD[..1000], "a file is never made longer");
+        let synced = fs.duplicate();
+        file.write(1500, &[&NEW[..1000]]).unwrap();
+        let after = content(&fs.power_cut(seed), "a").unwrap();
+        assert_eq!(after[..1000], OLD[..1000]);
+        back += usize::from(after.get(1200) == Some(&b'o'));
+        cut += usize::from(after.get(1200) != Some(&b'o'));
+
+        let file = synced.open(&dir().join("a"), OpenMode::Append).unwrap();
+        file.write(1500, &[&NEW[..1000]]).unwrap();
+        file.sync(&TEST).unwrap();
+        let want = [&OLD[..1000], &[0; 500], &NEW[..1000]].concat();
+        assert_eq!(content(&synced.power_cut(seed), "a").unwrap(), want);
+    }
+    assert!(back > 10 && cut > 10, "{back} {cut}");
+}
+
+#[test]
 fn a_killed_process_loses_nothing_but_stays_unsynced() {
     let kept = |fs: &SimFs| content(fs, "a").as_deref() == Some(NEW);
     let mut lost_later = 0;

@@ -288,6 +288,7 @@ impl Store for RocksDbStore {
             stall_seconds: Some(ticker(Ticker::StallMicros) as f64 / 1e6),
             cache_misses: Some(ticker(Ticker::BlockCacheDataMiss)),
             space_bytes: directory_bytes(&self.directory),
+            ..Counters::default()
         }
     }
 }

@@ -97,7 +97,7 @@ fn table_of(data: &[u8], index: &[u8], properties: &[u8]) -> Vec<u8> {
 
 fn run_index(bytes: &[u8]) {
     const DATA_END: u64 = 64 << 10;
-    let Some(index) = Index::decode(bytes, DATA_END) else { return };
+    let Ok(index) = Index::decode(bytes, DATA_END) else { return };
     assert!(index.len() <= bytes.len());
     run_table(&table_of(&[0; 256], bytes, &Properties::default().encode()));
 }

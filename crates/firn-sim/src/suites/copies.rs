@@ -6,6 +6,7 @@ use crate::machine::{Machine, fingerprint};
 use crate::model::{Death, History, Map};
 use crate::session::Session;
 use crate::setup::{KINDS, Setup};
+use crate::suites::start::Start;
 use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
 use firn_fs::{Fault, FaultKind, OpKind};
@@ -14,10 +15,20 @@ use std::path::{Path, PathBuf};
 
 /// A checkpoint survives the power cut that follows, by links or by copies; it and its source are both written on.
 pub(crate) fn checkpoint_cut(seed: u64) -> Tally {
-    let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
+    let mut random = Seed::new(mix(seed));
     let setup = Setup { pool: random.one_in(3), ..Setup::small() };
-    let machine = Machine::new(&setup, seed);
-    let mut session = Session::open(&setup, &machine, History::default()).unwrap();
+    cut_a_checkpoint(Start::empty(setup, seed), random)
+}
+
+/// `block_checkpoint_cut`: the same of a database whose tables grow.
+pub(crate) fn block_checkpoint_cut(seed: u64) -> Tally {
+    cut_a_checkpoint(Start::grown(), Seed::new(mix(seed)))
+}
+
+fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
+    let mut tally = Tally::default();
+    let Start { setup, machine, history } = start;
+    let mut session = Session::open(&setup, &machine, history).unwrap();
     session.run(30 + random.below(150), &mut random).unwrap();
     if random.one_in(2) {
         machine.fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Link));

@@ -7,6 +7,7 @@ use crate::machine::{Machine, fingerprint};
 use crate::model::{Death, History};
 use crate::session::Session;
 use crate::setup::Setup;
+use crate::suites::start::Start;
 use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
 use firn_fs::{Fault, FaultKind, OpKind};
@@ -22,6 +23,8 @@ fn run_on(session: &mut Session, count: u64, random: &mut Seed) -> Vec<Error> {
         let outcome = match random.below(20) {
             0 => session.db().flush().inspect(|()| session.history.synced()),
             1 => session.db().sync().inspect(|()| session.history.synced()),
+            // A user's compaction never appends.
+            2 if setup.eager_appends => session.db().wait_idle(),
             2 => session.db().compact_range(None, None).inspect(|()| session.history.synced()),
             3..6 => {
                 session.clock.advance(Duration::from_millis(300));
@@ -30,8 +33,10 @@ fn run_on(session: &mut Session, count: u64, random: &mut Seed) -> Vec<Error> {
             }
             6 | 7 => session.write(vec![(setup.key(random), None)], setup.durability(random)),
             _ => {
-                let (key, value) = (setup.key(random), setup.value(random));
-                session.write(vec![(key, Some(value))], setup.durability(random))
+                // Where tables grow there is enough in them that one entry more makes no compaction due.
+                let count = if setup.eager_appends { 12 } else { 1 };
+                let changes = (0..count).map(|_| (setup.key(random), Some(setup.value(random)))).collect();
+                session.write(changes, setup.durability(random))
             }
         };
         if let Err(error) = outcome {
@@ -78,13 +83,16 @@ fn setup(random: &mut Seed) -> Setup {
 pub(crate) fn io_countdown(seed: u64) -> Tally {
     let mut random = Seed::new(seed);
     let setup = setup(&mut random);
-    let machine = Machine::new(&setup, seed);
+    countdown(Start::empty(setup, seed), random)
+}
+
+fn countdown(start: Start, mut random: Seed) -> Tally {
+    let Start { setup, machine, history } = start;
     let fs = machine.fs.clone();
     let kind = [FaultKind::Eio, FaultKind::Enospc, FaultKind::Eintr, FaultKind::ShortWrite][random.below(4) as usize];
     let fault = if random.one_in(3) { Fault::for_ever(kind) } else { Fault::once(kind) };
     let reach = 8 << random.below(6);
     fs.inject(fault.on_mutations().after(random.below(reach)));
-    let history = History::default();
     let mut session = match Session::open(&setup, &machine, history.clone()) {
         Ok(session) => session,
         Err(error) => {
@@ -114,9 +122,13 @@ pub(crate) fn io_countdown(seed: u64) -> Tally {
 pub(crate) fn io_several(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let setup = setup(&mut random);
-    let machine = Machine::new(&setup, seed);
+    several(Start::empty(setup, seed), random)
+}
+
+fn several(start: Start, mut random: Seed) -> Tally {
+    let Start { setup, machine, history } = start;
     let fs = machine.fs.clone();
-    let mut session = Session::open(&setup, &machine, History::default()).unwrap();
+    let mut session = Session::open(&setup, &machine, history).unwrap();
     for _ in 0..2 {
         for _ in 0..1 + random.below(6) {
             let kinds = [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite];
@@ -140,11 +152,13 @@ pub(crate) fn io_several(seed: u64) -> Tally {
 
 /// `fsync_fail`: a failed sync is never retried into silence.
 pub(crate) fn fsync_fail(seed: u64) -> Tally {
-    let mut random = Seed::new(seed);
-    let setup = Setup::small();
-    let machine = Machine::new(&setup, seed);
+    failed_sync(Start::empty(Setup::small(), seed), Seed::new(seed))
+}
+
+fn failed_sync(start: Start, mut random: Seed) -> Tally {
+    let Start { setup, machine, history } = start;
     let fs = machine.fs.clone();
-    let mut session = Session::open(&setup, &machine, History::default()).unwrap();
+    let mut session = Session::open(&setup, &machine, history).unwrap();
     assert!(run_on(&mut session, 40, &mut random).is_empty());
     let log = random.one_in(2);
     let fault = Fault::once(FaultKind::Eio).on(OpKind::Sync).after(random.below(3));
@@ -176,9 +190,13 @@ pub(crate) fn fsync_fail(seed: u64) -> Tally {
 pub(crate) fn disk_cap(seed: u64) -> Tally {
     let mut random = Seed::new(seed);
     let setup = setup(&mut random);
-    let machine = Machine::new(&setup, seed);
+    full_disk(Start::empty(setup, seed), random)
+}
+
+fn full_disk(start: Start, mut random: Seed) -> Tally {
+    let Start { setup, machine, history } = start;
     let fs = machine.fs.clone();
-    let mut session = Session::open(&setup, &machine, History::default()).unwrap();
+    let mut session = Session::open(&setup, &machine, history).unwrap();
     assert!(run_on(&mut session, 30, &mut random).is_empty());
     for _ in 0..4 {
         fs.set_cap(Some(fs.used() + 4096 * random.below(12)));
@@ -193,4 +211,30 @@ pub(crate) fn disk_cap(seed: u64) -> Tally {
     // A manifest that could not be renewed (seed 169) stays until the next open.
     session.come_to_rest().unwrap();
     die_and_settle(&session, &mut random)
+}
+
+/// `block_io`: the same of a database whose tables grow.
+pub(crate) fn block_io(seed: u64) -> Tally {
+    let (start, random) = (Start::grown(), Seed::new(mix(seed)));
+    match seed % 4 {
+        0 => countdown(start, random),
+        1 => several(start, random),
+        2 => failed_sync(start, random),
+        _ => full_disk(start, random),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_grow_while_operations_fail() {
+        let (Start { setup, machine, history }, mut random) = (Start::grown(), Seed::new(1));
+        let mut session = Session::open(&setup, &machine, history).unwrap();
+        assert!(run_on(&mut session, 120, &mut random).is_empty());
+        session.db().wait_idle().unwrap();
+        let stats = session.db().stats();
+        assert!(stats.levels.iter().map(|level| level.block_grained).sum::<u64>() > 5, "{:?}", stats.levels);
+    }
 }

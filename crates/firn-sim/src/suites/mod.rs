@@ -9,3 +9,4 @@ pub(crate) mod media;
 pub(crate) mod metamorphic;
 pub(crate) mod model;
 pub(crate) mod recovery;
+pub(crate) mod start;

@@ -10,8 +10,9 @@ use crate::machine::{Machine, fingerprint};
 use crate::model::{Death, History};
 use crate::session::Session;
 use crate::setup::Setup;
+use crate::suites::start::Start;
 use crate::tally::Tally;
-use firn_base::seed::Seed;
+use firn_base::seed::{Seed, mix};
 use firn_fs::{CrashPlan, Keep, OpKind, Operation, SECTOR, SimFs};
 use firndb::Durability;
 
@@ -46,10 +47,10 @@ pub(crate) fn creation_cut(seed: u64) -> Tally {
 }
 
 /// A database whose process was killed in the middle of things.
-fn killed(setup: &Setup, seed: u64, operations: u64) -> (Machine, History) {
+fn killed(start: Start, seed: u64, operations: u64) -> (Machine, History) {
     let mut random = Seed::new(seed);
-    let machine = Machine::new(setup, seed);
-    let mut session = Session::open(setup, &machine, History::default()).unwrap();
+    let Start { setup, machine, history } = start;
+    let mut session = Session::open(&setup, &machine, history).unwrap();
     session.run(operations, &mut random).unwrap();
     (machine.die(Death::Kill, &mut random), session.history.clone())
 }
@@ -58,7 +59,21 @@ fn killed(setup: &Setup, seed: u64, operations: u64) -> (Machine, History) {
 pub(crate) fn recovery_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(seed));
     let setup = Setup { pool: random.one_in(2), ..Setup::small() };
-    let (image, history) = killed(&setup, seed, 60);
+    let start = Start::empty(setup, seed);
+    cut_recoveries(start, seed, &mut random, &mut tally);
+    tally
+}
+
+/// `block_recovery_cut`: the same of a database whose tables grew.
+pub(crate) fn block_recovery_cut(seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    cut_recoveries(Start::grown(), seed, &mut Seed::new(mix(seed)), &mut tally);
+    tally
+}
+
+fn cut_recoveries(start: Start, seed: u64, random: &mut Seed, tally: &mut Tally) {
+    let setup = start.setup.clone();
+    let (image, history) = killed(start, seed, 60);
     for in_memory in [false, true] {
         for count in (1..).take(if in_memory && !setup.pool { 0 } else { usize::MAX }) {
             let machine = image.duplicate();
@@ -71,9 +86,9 @@ pub(crate) fn recovery_cut(seed: u64) -> Tally {
             let whole = !machine.fs.crashed();
             let power = if setup.pool { Death::Kill } else { Death::Power };
             let again = machine.duplicate();
-            recover(&setup, &machine.die(Death::Kill, &mut random), &history, Death::Kill, &mut tally);
+            recover(&setup, &machine.die(Death::Kill, random), &history, Death::Kill, tally);
             for _ in 0..3 {
-                recover(&setup, &again.duplicate().die(Death::Power, &mut random), &history, power, &mut tally);
+                recover(&setup, &again.duplicate().die(Death::Power, random), &history, power, tally);
             }
             drop(cut);
             if whole {
@@ -81,7 +96,6 @@ pub(crate) fn recovery_cut(seed: u64) -> Tally {
             }
         }
     }
-    tally
 }
 
 /// Every subset of the pending directory operations, at a random moment of a random run.

@@ -6,8 +6,8 @@
 //!                                            old end ^     ^ start
 //! ```
 //! 1. Nothing in front of `start` is touched: who knows only the old footer reads on as before.
-//! 2. `start` is behind whatever an earlier append left, ended well or not, so that (file, offset) names one block for
-//!    ever.
+//! 2. `start` is behind whatever an earlier append left, ended well or not, but for what was cut off again before
+//!    anybody read it. So (file, offset) names one block for ever to all who read.
 //! 3. Regions between clean blocks are cut into blocks of two thirds to one and a half of the target size, none of
 //!    which is a small rest; only a region that is small itself makes a small block.
 //!

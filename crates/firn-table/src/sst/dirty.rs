@@ -20,6 +20,7 @@ pub struct DirtyFinder {
     gaps: Vec<bool>,
     /// The first block that does not end in front of the last key.
     at: usize,
+    incoming: u64,
     incoming_bytes: u64,
     new_keys: u64,
 }
@@ -31,7 +32,9 @@ pub struct Dirty {
     pub blocks: Arc<[usize]>,
     /// Bytes of them.
     pub bytes: u64,
-    /// Bytes of keys and values that come in.
+    /// Entries that come in.
+    pub incoming: u64,
+    /// Bytes of their keys and values.
     pub incoming_bytes: u64,
     /// Keys that come in and are not in the filter.
     pub new_keys: u64,
@@ -45,6 +48,7 @@ impl DirtyFinder {
             dirty: vec![false; blocks],
             gaps: vec![false; blocks + 1],
             at: 0,
+            incoming: 0,
             incoming_bytes: 0,
             new_keys: 0,
             table,
@@ -60,6 +64,7 @@ impl DirtyFinder {
         let within = self.at < index.len() && index.compare_smallest(self.at, key) != Ordering::Greater;
         let place = if within { &mut self.dirty } else { &mut self.gaps };
         place[self.at] = true;
+        self.incoming += 1;
         self.incoming_bytes += (key.len() + value_len) as u64;
         self.new_keys += u64::from(!self.table.filter().may_contain(filter::hash(key)));
     }
@@ -87,6 +92,7 @@ impl DirtyFinder {
         Dirty {
             bytes: dirty.iter().map(|&i| u64::from(index.handle(i).stored_len)).sum(),
             blocks: dirty,
+            incoming: self.incoming,
             incoming_bytes: self.incoming_bytes,
             new_keys: self.new_keys,
         }

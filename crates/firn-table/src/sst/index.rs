@@ -81,6 +81,35 @@ struct Entry {
     smallest_rest: u16,
 }
 
+impl Entry {
+    /// Decodes the entry behind `last`, whose keys go behind `keys`.
+    fn decode(reader: &mut Reader<'_>, keys: &mut Vec<u8>, last: Option<&Entry>, data_end: u64) -> Option<Entry> {
+        let key_at = keys.len();
+        let shared = reader.varint_max(last.map_or(0, |last| last.largest_len as usize))?;
+        let rest = reader.bytes()?;
+        if let Some(last) = last {
+            let at = last.key_at as usize;
+            keys.extend_from_within(at..at + shared);
+        }
+        keys.extend_from_slice(rest);
+        let largest_len = keys.len() - key_at;
+        let smallest_shared = reader.varint_max(largest_len)?;
+        let smallest_rest = reader.bytes()?;
+        keys.extend_from_slice(smallest_rest);
+        let handle = decode_handle(reader, data_end)?;
+        if keys.len() - key_at > handle.raw_len as usize {
+            return None;
+        }
+        Some(Entry {
+            handle,
+            key_at: u32::try_from(key_at).ok()?,
+            largest_len: u16::try_from(largest_len).ok()?,
+            smallest_shared: smallest_shared as u16,
+            smallest_rest: u16::try_from(smallest_rest.len()).ok()?,
+        })
+    }
+}
+
 /// The index in memory: flat, so that a search touches one array and the keys it compares.
 #[derive(Debug)]
 pub struct Index {
@@ -91,51 +120,37 @@ pub struct Index {
 }
 
 impl Index {
-    /// Decodes a stored index whose blocks must lie below `data_end`; `None` if it is not one.
-    pub fn decode(bytes: &[u8], data_end: u64) -> Option<Index> {
+    /// Decodes a stored index whose blocks must lie below `data_end`.
+    ///
+    /// # Errors
+    /// What was expected of it, if it is not one.
+    pub fn decode(bytes: &[u8], data_end: u64) -> Result<Index, &'static str> {
+        const ENTRIES: &str = "index entries within the file";
+        const DISJOINT: &str = "blocks that do not overlap in the file";
         let mut reader = Reader::new(bytes);
-        let count = reader.u32()? as usize;
+        let count = reader.u32().ok_or(ENTRIES)? as usize;
         // Each entry takes at least this many bytes, which bounds what a hostile count can allocate.
         const ENTRY_BYTES_MIN: usize = 12;
         if count > reader.remaining() / ENTRY_BYTES_MIN {
-            return None;
+            return Err(ENTRIES);
         }
-        let mut entries = Vec::with_capacity(count);
+        let mut entries: Vec<Entry> = Vec::with_capacity(count);
         let mut keys = Vec::with_capacity(reader.remaining());
-        let mut last: Option<(usize, usize)> = None;
         let mut data_left = data_end;
         for _ in 0..count {
-            let key_at = keys.len();
-            let shared = reader.varint_max(last.map_or(0, |(_, len)| len))?;
-            let rest = reader.bytes()?;
-            if let Some((at, _)) = last {
-                keys.extend_from_within(at..at + shared);
-            }
-            keys.extend_from_slice(rest);
-            let largest_len = keys.len() - key_at;
-            let smallest_shared = reader.varint_max(largest_len)?;
-            let smallest_rest = reader.bytes()?;
-            keys.extend_from_slice(smallest_rest);
-            let handle = decode_handle(&mut reader, data_end)?;
-            data_left = data_left.checked_sub(u64::from(handle.stored_len))?;
-            if keys.len() - key_at > handle.raw_len as usize {
-                return None;
-            }
-            entries.push(Entry {
-                handle,
-                key_at: u32::try_from(key_at).ok()?,
-                largest_len: u16::try_from(largest_len).ok()?,
-                smallest_shared: smallest_shared as u16,
-                smallest_rest: u16::try_from(smallest_rest.len()).ok()?,
-            });
-            last = Some((key_at, largest_len));
+            let entry = Entry::decode(&mut reader, &mut keys, entries.last(), data_end).ok_or(ENTRIES)?;
+            data_left = data_left.checked_sub(u64::from(entry.handle.stored_len)).ok_or(DISJOINT)?;
+            entries.push(entry);
+        }
+        if !reader.is_empty() {
+            return Err(ENTRIES);
         }
         let mut index = Index { entries: entries.into(), keys: keys.into(), heads: KeyHeads::default() };
-        if !reader.is_empty() || !index.is_sorted() {
-            return None;
+        if !index.is_sorted() {
+            return Err("blocks in the order of their keys, each with its smallest not above its largest");
         }
         index.heads = KeyHeads::new(index.len(), |block| index.largest(block));
-        index.is_disjoint().then_some(index)
+        if index.is_disjoint() { Ok(index) } else { Err(DISJOINT) }
     }
 
     /// Whether no two blocks share a byte of the file.

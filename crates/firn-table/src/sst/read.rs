@@ -157,11 +157,14 @@ impl Sst {
         let place = file.path().display().to_string();
         let damaged = |offset: u64, what: &str| Error::corruption(&place, offset, format_args!("expected {what}"));
         let footer_end = extent.footer_offset.checked_add(FOOTER_BYTES as u64);
-        if footer_end.is_none_or(|end| end > extent.valid_len) || file.len()? < extent.valid_len {
-            return Err(damaged(
-                extent.footer_offset,
-                "the table's footer; the file is shorter than the manifest says",
-            ));
+        if footer_end != Some(extent.valid_len) {
+            let what = format!("the table's footer at the end of its valid length of {}", extent.valid_len);
+            return Err(damaged(extent.footer_offset, &what));
+        }
+        let file_bytes = file.len()?;
+        if file_bytes < extent.valid_len {
+            let what = format!("{} bytes, as the manifest says, of which the file has {file_bytes}", extent.valid_len);
+            return Err(damaged(file_bytes, &what));
         }
         let mut buf = IoBuf::default();
         context.counters.read(Cause::Index, FOOTER_BYTES);
@@ -185,7 +188,7 @@ impl Sst {
         let properties = section(footer.properties, "properties with their checksum")?;
         let filter = Filter::from_bytes(&filter).ok_or_else(|| damaged(footer.filter.offset, "whole filter lines"))?;
         let index = Index::decode(&index, footer.data_bytes.max(footer.filter.offset))
-            .ok_or_else(|| damaged(footer.index.offset, "sorted index entries within the file"))?;
+            .map_err(|what| damaged(footer.index.offset, what))?;
         if index.stored_bytes() != footer.data_bytes {
             return Err(damaged(footer.index.offset, "blocks that add up to the data that the footer claims"));
         }
@@ -216,6 +219,11 @@ impl Sst {
     /// Bytes in front of its sections that are in no live block.
     pub fn dead_bytes(&self) -> u64 {
         self.dead_bytes
+    }
+
+    /// Bytes of its live blocks.
+    pub fn data_bytes(&self) -> u64 {
+        self.index.stored_bytes()
     }
 
     /// Whether it has a filter at all.

@@ -3,6 +3,7 @@
 use super::filter;
 use super::iter::Access;
 use super::layout::{FOOTER_BYTES, Footer, MAGIC};
+use super::properties::Properties;
 use super::read::{Extent, Sst};
 use firn_base::count::Cause;
 use firn_base::key::compare;
@@ -29,9 +30,10 @@ impl Sst {
     pub fn verify(self: &Arc<Self>) -> Result<SstReport> {
         const STRETCH_BYTES: usize = 256 << 10;
         let mut iter = self.iter(Access::Streaming { bytes: STRETCH_BYTES, cause: Cause::Maintenance });
-        let mut report = SstReport { blocks: self.index().len() as u64, ..SstReport::default() };
+        let mut found = Properties { seqno_min: SeqNo::MAX, ..Properties::default() };
         let mut last: Option<(Vec<u8>, Tag)> = None;
-        let (mut seqno_min, mut seqno_max) = (SeqNo::MAX, SeqNo(0));
+        // Blocks that were begun.
+        let mut blocks = 0;
         let wrong = |what: &str| Err(self.wrong(what));
         iter.first()?;
         while iter.valid() {
@@ -45,28 +47,63 @@ impl Sst {
             if !self.filter().may_contain(filter::hash(key)) {
                 return wrong("every key in the filter");
             }
-            report.entries += 1;
-            report.bytes += (key.len() + iter.value().len()) as u64;
-            seqno_min = seqno_min.min(tag.seqno());
-            seqno_max = seqno_max.max(tag.seqno());
+            if iter.block >= blocks {
+                self.verify_border(blocks, last.as_ref().map(|(key, _)| key.as_slice()), Some((iter.block, key)))?;
+                blocks = iter.block + 1;
+            }
+            found.count(key, tag, iter.value());
             let (last_key, last_tag) = last.get_or_insert_with(|| (Vec::new(), tag));
             last_key.clear();
             last_key.extend_from_slice(key);
             *last_tag = tag;
             iter.next()?;
         }
+        let last_key = last.map(|(key, _)| key);
+        self.verify_border(blocks, last_key.as_deref(), None)?;
+        if blocks > 0 {
+            found.smallest = self.index().smallest(0);
+        }
+        found.largest = last_key.unwrap_or_default();
+        self.verify_properties(&found)?;
+        Ok(SstReport { blocks: blocks as u64, entries: found.entries, bytes: found.key_bytes + found.value_bytes })
+    }
+
+    /// The last of the first `blocks` blocks ends with `before`, and the next one, of the number and key `behind`, is
+    /// the one that follows and begins with that key; or there is none.
+    fn verify_border(&self, blocks: usize, before: Option<&[u8]>, behind: Option<(usize, &[u8])>) -> Result<()> {
+        if before.is_some_and(|before| self.index().largest(blocks - 1) != before) {
+            return Err(self.damaged(blocks - 1, "the largest key that the index names at its end"));
+        }
+        if behind.map_or(self.index().len(), |(block, _)| block) != blocks {
+            return Err(self.damaged(blocks, "an entry in each block"));
+        }
+        match behind {
+            Some((block, key)) if self.index().compare_smallest(block, key) != Ordering::Equal => {
+                Err(self.damaged(block, "the smallest key that the index names at its beginning"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the properties are those that were `found`.
+    fn verify_properties(&self, found: &Properties) -> Result<()> {
         let properties = self.properties();
-        let largest = last.map(|(key, _)| key).unwrap_or_default();
         // What an append left behind may have held the lowest and the highest.
         let numbered = match properties.appends {
-            0 => seqno_min == properties.seqno_min && seqno_max == properties.seqno_max,
-            _ => seqno_min >= properties.seqno_min && seqno_max <= properties.seqno_max,
+            0 => found.seqno_min == properties.seqno_min && found.seqno_max == properties.seqno_max,
+            _ => found.seqno_min >= properties.seqno_min && found.seqno_max <= properties.seqno_max,
         };
-        if !numbered || report.entries != properties.entries || largest != properties.largest {
-            return wrong("the counts and bounds that the properties claim");
+        let counts = |p: &Properties| [p.entries, p.deletes, p.key_bytes, p.value_bytes];
+        if counts(found) != counts(properties) {
+            return Err(self.wrong("as many entries, tombstones and bytes as the properties claim"));
         }
-        self.verify_bounds()?;
-        Ok(report)
+        if (&found.smallest, &found.largest) != (&properties.smallest, &properties.largest) {
+            return Err(self.wrong("the smallest and largest key that the properties claim"));
+        }
+        if !numbered {
+            return Err(self.wrong("sequence numbers within the properties' bounds"));
+        }
+        Ok(())
     }
 
     /// Hands every entry of the blocks that can be read to `visit`, in order; returns how many blocks cannot.
@@ -124,22 +161,5 @@ impl Sst {
             end = start + FOOTER_BYTES as u64 - 1;
         }
         Err(Error::corruption(file.path().display(), len, "expected a footer"))
-    }
-
-    /// Each block's entries begin and end with the bounds that the index gives it.
-    fn verify_bounds(self: &Arc<Self>) -> Result<()> {
-        for block in 0..self.index().len() {
-            let mut iter = self.iter(Access::Cached);
-            let (smallest, largest) = (self.index().smallest(block), self.index().largest(block));
-            iter.seek(&smallest, Tag::seek(SeqNo::MAX))?;
-            if !iter.valid() || iter.key() != smallest {
-                return Err(self.damaged(block, "the smallest key that the index names"));
-            }
-            iter.seek(largest, Tag::seek(SeqNo::MAX))?;
-            if !iter.valid() || iter.key() != largest {
-                return Err(self.damaged(block, "the largest key that the index names"));
-            }
-        }
-        Ok(())
     }
 }

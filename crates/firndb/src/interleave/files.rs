@@ -79,6 +79,11 @@ impl File for Watched<Arc<dyn File>> {
         self.0.submit_write(offset, buf)
     }
 
+    fn truncate(&self, len: u64) -> Result<()> {
+        point();
+        self.0.truncate(len)
+    }
+
     fn sync(&self, site: &'static Site) -> Result<()> {
         point();
         self.0.sync(site)

@@ -23,6 +23,13 @@ fn files(dir: &Path) -> Arc<Files> {
     Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: UUID })
 }
 
+/// Files that are written anew for each byte of a log.
+fn in_memory() -> (SimFs, Arc<Files>) {
+    let fs = SimFs::new(1);
+    let files = Files { fs: Arc::new(fs.clone()), dir: "/db".into(), uuid: UUID };
+    (fs, Arc::new(files))
+}
+
 fn writer(files: &Arc<Files>) -> LogWriter {
     LogWriter::create(files.clone(), Arc::new(IoCounters::default()), LOG, Arc::new(SealedLogs::new(0))).unwrap()
 }
@@ -140,8 +147,9 @@ fn cut_anywhere_gives_a_prefix() {
     let mut log = writer(&files);
     let issued = append(&mut log, &mut Seed::new(2), 12, false);
     let bytes = std::fs::read(files.log(LOG)).unwrap();
+    let (fs, files) = in_memory();
     for cut in 0..bytes.len() {
-        std::fs::write(files.log(LOG), &bytes[..cut]).unwrap();
+        fs.write_file(&files.log(LOG), &bytes[..cut]);
         let (found, _) = replay(&files, Vec::new(), 0).unwrap();
         assert_eq!(found, issued[..found.len()]);
         assert!(found.len() < issued.len());
@@ -158,11 +166,12 @@ fn a_flipped_bit_is_damage_or_the_end() {
     let mut log = writer(&files);
     let issued = append(&mut log, &mut Seed::new(3), 12, true);
     let bytes = std::fs::read(files.log(LOG)).unwrap();
+    let (fs, files) = in_memory();
     let (mut damaged, mut torn) = (0, 0);
     for at in FILE_HEADER_BYTES..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1 << (at % 8);
-        std::fs::write(files.log(LOG), &flipped).unwrap();
+        fs.write_file(&files.log(LOG), &flipped);
         match replay(&files, Vec::new(), 0) {
             Ok((found, end)) => {
                 assert_eq!(found, issued[..found.len()]);

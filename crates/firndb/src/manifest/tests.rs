@@ -7,7 +7,7 @@ use crate::files::{self, Files};
 use crate::log::LogEnd;
 use firn_base::count::IoCounters;
 use firn_base::{ErrorKind, SeqNo};
-use firn_fs::{Fs, IoBackend, OsFs};
+use firn_fs::{Fs, IoBackend, OsFs, SimFs};
 use firn_table::sst::Extent;
 use std::path::Path;
 use std::sync::Arc;
@@ -140,12 +140,15 @@ fn every_byte_cut_or_flipped() {
     let dir = tempfile::tempdir().unwrap();
     let writer = written(dir.path(), 1 << 20);
     let last = writer.version().edit_id;
-    let path = dir.path().join(files::manifest_name(1));
-    let bytes = std::fs::read(&path).unwrap();
-    let fs = OsFs::with(IoBackend::Pool, false);
+    let bytes = std::fs::read(dir.path().join(files::manifest_name(1))).unwrap();
+    let text = std::fs::read(files::current(dir.path())).unwrap();
+    // In memory, as they are written anew for each byte.
+    let (fs, dir) = (SimFs::new(1), Path::new("/db"));
+    let (path, current) = (dir.join(files::manifest_name(1)), files::current(dir));
+    fs.write_file(&current, &text);
     let open = |bytes: &[u8]| {
-        std::fs::write(&path, bytes).unwrap();
-        read(&fs, dir.path(), &IoCounters::default()).map(|found| found.unwrap().1.edit_id)
+        fs.write_file(&path, bytes);
+        read(&fs, dir, &IoCounters::default()).map(|found| found.unwrap().1.edit_id)
     };
     let last_record = RECORD_HEADER_BYTES
         + Edit { id: last, add: vec![(2, table(39, "k19", "k19"))], ..Edit::default() }.encode().len();
@@ -162,13 +165,11 @@ fn every_byte_cut_or_flipped() {
         }
     }
     assert_eq!(open(&bytes).unwrap(), last);
-    let current = files::current(dir.path());
-    let text = std::fs::read(&current).unwrap();
     for at in 0..text.len() {
         let mut flipped = text.clone();
         flipped[at] ^= 1;
-        std::fs::write(&current, &flipped).unwrap();
-        let error = read(&fs, dir.path(), &IoCounters::default()).unwrap_err();
+        fs.write_file(&current, &flipped);
+        let error = read(&fs, dir, &IoCounters::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption);
     }
 }

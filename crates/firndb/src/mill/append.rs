@@ -7,9 +7,12 @@
 //! 2. chooses the grain (`selective.rs`);
 //! 3. merges what comes in with the dirty blocks behind the table's old end, or with the whole table into new ones.
 //!
+//! A table that nothing falls into stays as it is.
+//!
 //! A crash before the manifest names the new footer leaves the old one in force, and bytes behind it that the next
-//! append passes over. Of a sub-task that fails new files are removed; what was appended stays and is counted as dead
-//! once the table grows again.
+//! append passes over. Of a sub-task that fails new files are removed and what was appended is cut off: it is tried
+//! again as long as the failure lasts, and may have failed for want of room. Nobody has read what is cut off, so no
+//! cache has it under an offset that is used again.
 
 use super::copy::{Around, Made, MillContext, Output, Steps, write_tables};
 use super::entries::{Above, Held, Two, Until};
@@ -23,7 +26,7 @@ use crate::sst_run::SstRun;
 use firn_base::count::Cause;
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::OpenMode;
-use firn_table::sst::{Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender};
+use firn_table::sst::{Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender, SstMeta};
 use std::sync::Arc;
 
 /// One table of the output's level, and the keys that go with it.
@@ -41,22 +44,45 @@ pub(crate) struct SubTask {
 pub(crate) struct Piece {
     add: Vec<TableMeta>,
     created: Vec<u64>,
-    grown: Option<(Arc<SstRun>, Arc<[usize]>)>,
+    grown: Option<Grown>,
     choice: Option<Choice>,
     pub(crate) bytes_in: u64,
     bytes_out: u64,
 }
 
+/// A table that grew, if what it grew by is installed.
+#[derive(Debug)]
+pub(crate) struct Grown {
+    pub(crate) run: Arc<SstRun>,
+    /// Blocks that its new state does not have.
+    pub(crate) blocks: Arc<[usize]>,
+    /// Bytes that its file had.
+    file_bytes: u64,
+}
+
+impl Grown {
+    /// It did not grow.
+    pub(crate) fn undo(&self, context: &MillContext) {
+        cut_back(&self.run, self.file_bytes, context);
+        self.run.end_append();
+    }
+}
+
+/// Cuts the file of `run` to the bytes that it had.
+fn cut_back(run: &SstRun, file_bytes: u64, context: &MillContext) {
+    let file = context.files.fs.open(&context.files.table(run.meta.id), OpenMode::Append);
+    // What cannot be cut off now is dead: the next append begins behind it.
+    let _left = file.and_then(|file| file.truncate(file_bytes));
+}
+
 impl Piece {
-    /// Takes back what it made. What was appended stays where it is, behind the table's end.
+    /// Takes back what it made.
     pub(crate) fn undo(&self, context: &MillContext) {
         for id in &self.created {
             // What cannot be removed now is an orphan, which the next open removes.
             let _left = context.files.fs.remove(&context.files.table(*id));
         }
-        if let Some((run, _)) = &self.grown {
-            run.end_append();
-        }
+        self.grown.iter().for_each(|grown| grown.undo(context));
     }
 }
 
@@ -104,6 +130,9 @@ pub(crate) async fn run_sub_task(
     let child = task.child.table()?.clone();
     let incoming = Incoming { task, plan, context };
     let (dirty, held) = incoming.look_through(&child).await?;
+    if dirty.incoming == 0 {
+        return Ok(Piece { add: vec![TableMeta::clone(&task.child.meta)], ..Piece::default() });
+    }
     let above = incoming.again(held)?;
     let (mut grain, mut because) = choose(&child, task, &dirty, around, context);
     // From here to the end of the append nothing may fail without giving the right back.
@@ -251,15 +280,42 @@ impl Merging<'_> {
         choice: &mut Choice,
     ) -> Result<Piece> {
         let context = self.context;
+        let mode = if context.direct { OpenMode::AppendDirect } else { OpenMode::Append };
+        let file = context.files.fs.open(&context.files.table(child.id()), mode)?;
+        let file_bytes = file.len()?;
+        let start = SstAppender::start(child, file_bytes);
+        let counters = context.counters.clone();
+        let appender = SstAppender::new(child.clone(), dirty, file, start, &context.sst, counters, Cause::Compaction);
+        let appended = self.fill(appender, child, dirty, above, choice).await;
+        if appended.is_err() {
+            cut_back(&task.child, file_bytes, context);
+        }
+        let mut piece = Piece { bytes_in: dirty.bytes, ..Piece::default() };
+        match appended? {
+            Some(meta) => {
+                piece.bytes_out = meta.extent.valid_len - start;
+                piece.add.push(TableMeta::new(child.id(), meta));
+                piece.grown = Some(Grown { run: task.child.clone(), blocks: dirty.blocks.clone(), file_bytes });
+            }
+            // Nothing of it is left, and nothing was appended: it goes, or stays as it is if another sub-task fails.
+            None => task.child.end_append(),
+        }
+        Ok(piece)
+    }
+
+    /// Ends `appender` with the dirty blocks of `child` and what comes in; `None` if nothing is left of the table.
+    async fn fill(
+        &self,
+        mut appender: SstAppender,
+        child: &Arc<Sst>,
+        dirty: &Dirty,
+        above: Above<'_>,
+        choice: &mut Choice,
+    ) -> Result<Option<SstMeta>> {
+        let context = self.context;
         let alone = !rows::BLOCK_READS.is_on();
         let mut below =
             BlocksIter::new(child.clone(), dirty.blocks.clone(), context.stretch_bytes, Cause::Compaction, alone)?;
-        let mode = if context.direct { OpenMode::AppendDirect } else { OpenMode::Append };
-        let file = context.files.fs.open(&context.files.table(child.id()), mode)?;
-        let start = SstAppender::start(child, file.len()?);
-        let counters = context.counters.clone();
-        let mut appender =
-            SstAppender::new(child.clone(), dirty, file, start, &context.sst, counters, Cause::Compaction);
         let mut versions = Versions::new(self.snapshots);
         let mut deeper = self.around.below(self.level);
         let mut steps = Steps::new(context);
@@ -274,16 +330,6 @@ impl Merging<'_> {
             steps.step().await?;
         }
         choice.reads_most = below.reads_most();
-        let mut piece = Piece { bytes_in: dirty.bytes, ..Piece::default() };
-        if !appender.is_empty() {
-            let meta = appender.finish(below.seen())?;
-            piece.bytes_out = meta.extent.valid_len - start;
-            piece.add.push(TableMeta::new(child.id(), meta));
-            piece.grown = Some((task.child.clone(), dirty.blocks.clone()));
-        } else {
-            // Nothing of it is left, and nothing was appended: it goes, or stays as it is if another sub-task fails.
-            task.child.end_append();
-        }
-        Ok(piece)
+        if appender.is_empty() { Ok(None) } else { appender.finish(below.seen()).map(Some) }
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! A crash anywhere leaves files that no manifest record names; open removes them.
 
+use super::append::Grown;
 use super::entries::{Held, Two};
 use super::selective::Choice;
 use super::versions::Versions;
@@ -123,8 +124,7 @@ pub(crate) struct Made {
     pub(crate) edit: Edit,
     /// Files that it created: to be removed if it is not installed.
     pub(crate) created: Vec<u64>,
-    /// Tables that grew, with the blocks that their new states do not have.
-    pub(crate) grown: Vec<(Arc<SstRun>, Arc<[usize]>)>,
+    pub(crate) grown: Vec<Grown>,
     /// What was chosen for each table of the output's level, if there was a choice.
     pub(crate) choices: Vec<Choice>,
     pub(crate) bytes_in: u64,

@@ -107,7 +107,7 @@ mod tests {
     use std::sync::Arc;
 
     fn dirty(bytes: u64) -> Dirty {
-        Dirty { blocks: Arc::new([]), bytes, incoming_bytes: 100_000, new_keys: 10 }
+        Dirty { blocks: Arc::new([]), bytes, incoming: 100, incoming_bytes: 100_000, new_keys: 10 }
     }
 
     fn facts(dirty: &Dirty) -> Facts<'_> {

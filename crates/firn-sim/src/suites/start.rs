@@ -1,0 +1,64 @@
+//! What a run begins with: nothing, or a database of profile `block` with several levels, whose tables grew.
+#![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
+
+use crate::contents::read_all;
+use crate::machine::Machine;
+use crate::model::{Death, History};
+use crate::session::Session;
+use crate::setup::Setup;
+use firn_base::exec;
+use firn_base::seed::Seed;
+use firndb::Profile;
+use std::sync::OnceLock;
+
+/// A machine, and what the database on it holds.
+#[derive(Clone)]
+pub(crate) struct Start {
+    pub(crate) setup: Setup,
+    pub(crate) machine: Machine,
+    pub(crate) history: History,
+}
+
+impl Start {
+    /// Nothing is there yet.
+    pub(crate) fn empty(setup: Setup, seed: u64) -> Start {
+        Start { machine: Machine::new(&setup, seed), setup, history: History::default() }
+    }
+
+    /// A database whose tables grew: the same one each time.
+    pub(crate) fn grown() -> Start {
+        static GROWN: OnceLock<Start> = OnceLock::new();
+        // On a thread of its own, which has all mechanisms, whatever is switched off on this one.
+        let start = GROWN.get_or_init(|| exec::spawn("grow", grow).unwrap().join().unwrap());
+        Start { machine: start.machine.duplicate(), ..start.clone() }
+    }
+}
+
+fn grow() -> Start {
+    let setup = Setup {
+        profile: Profile::Block,
+        keys: 3000,
+        value_bytes_max: 150,
+        write_buffer_bytes: 8 << 10,
+        eager_appends: true,
+        ..Setup::small()
+    };
+    let (machine, mut random) = (Machine::new(&setup, 1), Seed::new(1));
+    let mut session = Session::open(&setup, &machine, History::default()).unwrap();
+    for _ in 0..400 {
+        session
+            .write(
+                (0..12).map(|_| (setup.key(&mut random), Some(setup.value(&mut random)))).collect(),
+                setup.durability(&mut random),
+            )
+            .unwrap();
+        session.inline.run();
+    }
+    session.settle().unwrap();
+    let stats = session.db().stats();
+    assert!(stats.levels.iter().map(|level| level.grown_tables).sum::<u64>() > 5, "{:?}", stats.levels);
+    let mut history = session.history.clone();
+    history.restart(read_all(session.db()).unwrap());
+    let machine = machine.die(Death::Kill, &mut random);
+    Start { setup, machine, history }
+}
