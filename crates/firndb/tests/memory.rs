@@ -45,10 +45,17 @@ fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) ->
     let dir = tempfile::tempdir().unwrap();
     let base = NOW.load(Ordering::Relaxed);
     PEAK.store(base, Ordering::Relaxed);
-    let options = Options { profile, memory_limit: LIMIT as u64, compression: Codec::None, ..Options::default() };
+    let mut options = Options { profile, memory_limit: LIMIT as u64, compression: Codec::None, ..Options::default() };
+    if profile == Profile::Block {
+        // So few records fit one level of the usual size, and no table would grow.
+        (options.limits.table_bytes, options.limits.level_base_bytes) = (2 << 20, 8 << 20);
+    }
     let db = Db::open(dir.path(), options).unwrap();
     put(&db, 0..records, value);
     work(&db);
+    db.wait_idle().unwrap();
+    let appends: u64 = db.stats().levels.iter().map(|level| level.block_grained).sum();
+    assert_eq!(appends > 5, profile == Profile::Block, "{appends} appends");
     db.close().unwrap();
     let peak = PEAK.load(Ordering::Relaxed) - base;
     println!("{profile}: peak {} MiB of {} MiB, {records} x {}", peak >> 20, LIMIT >> 20, value.len());

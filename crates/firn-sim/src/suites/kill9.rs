@@ -6,11 +6,12 @@
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::mutants::sites;
+use crate::setup::KINDS;
 use crate::tally::Tally;
 use firn_base::exec;
 use firn_base::seed::{Seed, mix};
 use firn_base::site;
-use firndb::{Backend, Db, Durability, Options, PmConfig, WriteBatch, WriteOptions};
+use firndb::{Backend, Db, Durability, Options, PmConfig, Profile, WriteBatch, WriteOptions};
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ const THREADS: u64 = 4;
 const KEYS: u64 = 5000;
 const KILLS: u64 = 5;
 
+/// A profile, and whether it has a pool.
+type Kind = (Profile, bool);
+
 static CHILD: OnceLock<PathBuf> = OnceLock::new();
 
 /// Says where the program `kill9_child` is.
@@ -32,20 +36,20 @@ pub fn set_child(path: impl Into<PathBuf>) {
 /// Kills a few processes, one after the other, on one database.
 pub(crate) fn kill9(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let pool = random.one_in(2);
+    let kind = KINDS[random.below(KINDS.len() as u64) as usize];
     let root = tempfile::tempdir().unwrap();
     for round in 0..KILLS {
         let before = acknowledged(root.path()).values().sum::<u64>();
         let status = match random.one_in(2) {
-            true => at_a_site(root.path(), pool, &mut random),
-            false => at_an_acknowledgement(root.path(), pool, before, &mut random),
+            true => at_a_site(root.path(), kind, &mut random),
+            false => at_an_acknowledgement(root.path(), kind, before, &mut random),
         };
         if status.is_some_and(|status| status.success()) {
             continue;
         }
         tally.kills += 1;
         let known = acknowledged(root.path());
-        let db = Db::open(root.path().join("db"), options(pool, root.path())).unwrap();
+        let db = Db::open(root.path().join("db"), options(kind, root.path())).unwrap();
         check(&db, &known);
         if round % 4 == 0 {
             db.verify().unwrap();
@@ -55,9 +59,9 @@ pub(crate) fn kill9(seed: u64) -> Tally {
     tally
 }
 
-fn spawn(dir: &Path, pool: bool, site: Option<(&str, u64)>) -> Child {
+fn spawn(dir: &Path, (profile, pool): Kind, site: Option<(&str, u64)>) -> Child {
     let mut command = Command::new(CHILD.get().expect("whoever runs the suite says where its child is"));
-    command.arg(dir).arg(pool.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg(dir).arg(profile.to_string()).arg(pool.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some((name, count)) = site {
         command.arg(name).arg(count.to_string());
     }
@@ -65,17 +69,17 @@ fn spawn(dir: &Path, pool: bool, site: Option<(&str, u64)>) -> Child {
 }
 
 /// The child ends itself at a site: now and then at the first time, which is in its recovery.
-fn at_a_site(dir: &Path, pool: bool, random: &mut Seed) -> Option<ExitStatus> {
+fn at_a_site(dir: &Path, kind: Kind, random: &mut Seed) -> Option<ExitStatus> {
     let all = sites();
     let site = all[random.below(all.len() as u64) as usize];
     let reach = 1 << random.below(10);
-    let mut child = spawn(dir, pool, Some((site.name(), 1 + random.below(reach))));
+    let mut child = spawn(dir, kind, Some((site.name(), 1 + random.below(reach))));
     Some(child.wait().unwrap())
 }
 
 /// The child is killed at a number of acknowledgements, not at a time: now and then at none, in its recovery.
-fn at_an_acknowledgement(dir: &Path, pool: bool, before: u64, random: &mut Seed) -> Option<ExitStatus> {
-    let mut child = spawn(dir, pool, None);
+fn at_an_acknowledgement(dir: &Path, kind: Kind, before: u64, random: &mut Seed) -> Option<ExitStatus> {
+    let mut child = spawn(dir, kind, None);
     let target = before + if random.one_in(4) { 0 } else { random.below(3000) };
     while acknowledged(dir).values().sum::<u64>() < target {
         assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
@@ -86,16 +90,17 @@ fn at_an_acknowledgement(dir: &Path, pool: bool, before: u64, random: &mut Seed)
     None
 }
 
-/// What the child does: `DIR POOL [SITE COUNT]`. Each thread goes on from where the last process was told, until it has
-/// written enough.
+/// What the child does: `DIR PROFILE POOL [SITE COUNT]`. Each thread goes on from where the last process was told,
+/// until it has written enough.
 pub fn kill9_child(arguments: &[String]) {
-    let [dir, pool, site @ ..] = arguments else { panic!("usage: kill9_child DIR POOL [SITE COUNT]") };
-    let (dir, pool) = (Path::new(dir), pool == "true");
+    const USAGE: &str = "kill9_child DIR PROFILE POOL [SITE COUNT]";
+    let [dir, profile, pool, site @ ..] = arguments else { panic!("usage: {USAGE}") };
+    let (dir, kind) = (Path::new(dir), (profile.parse().unwrap(), pool == "true"));
     if let [name, count] = site {
         let site = sites().into_iter().find(|site| site.name() == name).expect("a site of this name");
         site::die_at(site, count.parse().unwrap());
     }
-    let db = Db::open(dir.join("db"), options(pool, dir)).unwrap();
+    let db = Db::open(dir.join("db"), options(kind, dir)).unwrap();
     let known = acknowledged(dir);
     let start = |thread: u64| {
         let (db, dir) = (db.clone(), dir.to_owned());
@@ -122,9 +127,9 @@ fn write(db: &Db, dir: &Path, thread: u64, numbers: std::ops::Range<u64>) {
     }
 }
 
-fn options(pool: bool, dir: &Path) -> Options {
+fn options((profile, pool): Kind, dir: &Path) -> Options {
     let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 256 << 10));
-    Options { pm, ..Options::tiny() }
+    Options { profile, pm, ..Options::tiny() }
 }
 
 fn keys(thread: u64, number: u64) -> [Vec<u8>; 2] {
