@@ -1,8 +1,8 @@
 //! The block cache: decoded blocks by (file, offset), rows by the hash of their key, and values of logs by (log,
 //! offset), bounded by bytes.
 //!
-//! (file, offset) names a block for ever, because an append never reuses an offset; so an entry can be old but never
-//! wrong, and what a compaction leaves clean stays cached.
+//! (file, offset) names a block for ever, because an append never reuses the offset of one that was read; so an entry
+//! can be old but never wrong, and what a compaction leaves clean stays cached.
 //!
 //! A row is an entry on its own. A skewed reader wants one entry of most blocks: with rows instead of blocks he finds
 //! several times more of them in the same memory. What a row means, and how long it is true, is its owner's to say.

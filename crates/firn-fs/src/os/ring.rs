@@ -76,6 +76,12 @@ fn this_threads_ring() -> io::Result<Arc<Mutex<Ring>>> {
     })
 }
 
+/// Whether the kernel may do what it refuses now if it is asked again.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, OutOfMemory, ResourceBusy, WouldBlock};
+    matches!(error.kind(), Interrupted | OutOfMemory | ResourceBusy | WouldBlock)
+}
+
 impl Ring {
     fn new() -> io::Result<Ring> {
         Ok(Ring { uring: IoUring::new(DEPTH)?, slots: Vec::new(), in_flight: 0 })
@@ -114,16 +120,18 @@ impl Ring {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         if eager {
-            self.uring.submit()?;
+            // If it does not start now it starts with the next wait. It is queued, so nobody may think that it failed.
+            let _later = self.uring.submit();
         }
         Ok(index)
     }
 
-    /// Submits what is queued, waits for at least `want` completions and files them.
+    /// Submits what is queued, waits for at least `want` completions and files them. It may come back with fewer: a
+    /// kernel that is short of something is to be asked again, because what is queued or in flight may yet happen.
     fn reap(&mut self, want: usize) -> io::Result<()> {
         match self.uring.submit_and_wait(want) {
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_passing(&error) => std::thread::yield_now(),
             Err(error) => return Err(error),
         }
         while let Some(completion) = self.uring.completion().next() {

@@ -84,6 +84,11 @@ impl SimFs {
         SimFs::over(duplicate(&self.disk.lock()))
     }
 
+    /// From here on what faults and cuts leave open is decided by this seed.
+    pub fn reseed(&self, seed: u64) {
+        self.disk.lock().seed = Seed::new(mix(seed));
+    }
+
     /// Directory operations that a power cut may undo.
     pub fn pending_names(&self) -> usize {
         self.disk.lock().names.pending()

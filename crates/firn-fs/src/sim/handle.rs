@@ -78,7 +78,8 @@ impl SimFile {
                 _ => (bytes.len(), Ok(())),
             },
             Verdict::Fail(FaultKind::ShortWrite) => {
-                (disk.seed.below(bytes.len() as u64 + 1) as usize, Err(self.error("write", FaultKind::Eio)))
+                // One that wrote all says so.
+                (disk.seed.below(bytes.len().max(1) as u64) as usize, Err(self.error("write", FaultKind::Eio)))
             }
             Verdict::Fail(fault) => (0, Err(self.error("write", fault))),
             // A process that is killed in a write leaves its first part.

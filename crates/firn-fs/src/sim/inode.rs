@@ -149,7 +149,8 @@ impl Inode {
     fn mixture(&self, seed: &mut Seed) -> Vec<u8> {
         let holds = self.cut.is_some() && seed.one_in(2);
         let mut bytes = self.cut_durable(holds);
-        let (low, high) = (bytes.len().min(self.bytes.len()), bytes.len().max(self.bytes.len()));
+        let synced = bytes.len();
+        let (low, high) = (synced.min(self.bytes.len()), synced.max(self.bytes.len()));
         bytes.resize(length_between(low, high, seed), 0);
         for (_, sectors) in pages(&self.dirty) {
             let fate = seed.below(4);
@@ -158,7 +159,7 @@ impl Inode {
                 let survived = match fate {
                     0 => newest,
                     1 => continue,
-                    _ => match self.torn(sector, &versions, newest, seed) {
+                    _ => match torn(sector * SECTOR < synced, &versions, newest, seed) {
                         Some(survived) => survived,
                         None => continue,
                     },
@@ -168,20 +169,19 @@ impl Inode {
         }
         bytes
     }
+}
 
-    /// What one sector of a torn page holds; `None` for what it held at the last sync.
-    fn torn(&self, sector: usize, versions: &[Sector], newest: Sector, seed: &mut Seed) -> Option<Sector> {
-        let held_synced = sector * SECTOR < self.durable.len();
-        match seed.below(if held_synced { 3 } else { 4 }) {
-            0 => None,
-            1 => Some(newest),
-            2 if versions.is_empty() => None,
-            2 => Some(versions[seed.below(versions.len() as u64) as usize]),
-            _ => {
-                let mut garbage = [0; SECTOR];
-                seed.fill(&mut garbage);
-                Some(garbage)
-            }
+/// What one sector of a torn page holds, which may have `held_synced` bytes; `None` for what it held at the last sync.
+fn torn(held_synced: bool, versions: &[Sector], newest: Sector, seed: &mut Seed) -> Option<Sector> {
+    match seed.below(if held_synced { 3 } else { 4 }) {
+        0 => None,
+        1 => Some(newest),
+        2 if versions.is_empty() => None,
+        2 => Some(versions[seed.below(versions.len() as u64) as usize]),
+        _ => {
+            let mut garbage = [0; SECTOR];
+            seed.fill(&mut garbage);
+            Some(garbage)
         }
     }
 }

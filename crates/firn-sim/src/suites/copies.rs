@@ -22,7 +22,7 @@ pub(crate) fn checkpoint_cut(seed: u64) -> Tally {
 
 /// `block_checkpoint_cut`: the same of a database whose tables grow.
 pub(crate) fn block_checkpoint_cut(seed: u64) -> Tally {
-    cut_a_checkpoint(Start::grown(), Seed::new(mix(seed)))
+    cut_a_checkpoint(Start::grown(seed), Seed::new(mix(seed)))
 }
 
 fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {

@@ -215,13 +215,33 @@ fn full_disk(start: Start, mut random: Seed) -> Tally {
 
 /// `block_io`: the same of a database whose tables grow.
 pub(crate) fn block_io(seed: u64) -> Tally {
-    let (start, random) = (Start::grown(), Seed::new(mix(seed)));
-    match seed % 4 {
+    let (start, random) = (Start::grown(seed), Seed::new(mix(seed)));
+    match seed % 5 {
         0 => countdown(start, random),
         1 => several(start, random),
         2 => failed_sync(start, random),
-        _ => full_disk(start, random),
+        3 => full_disk(start, random),
+        _ => die_behind_a_failure(start, random),
     }
+}
+
+/// A write or sync of a table fails, and soon after the machine dies, before all is well again.
+fn die_behind_a_failure(start: Start, mut random: Seed) -> Tally {
+    let Start { setup, machine, history } = start;
+    let mut session = Session::open(&setup, &machine, history).unwrap();
+    let kind = [FaultKind::Eio, FaultKind::ShortWrite, FaultKind::Enospc][random.below(3) as usize];
+    let op = if random.one_in(4) { OpKind::Sync } else { OpKind::Write };
+    machine.fs.inject(Fault::once(kind).on(op).at(".sst").after(random.below(40)));
+    machine.crash_after(50 + random.below(400));
+    for _ in 0..400 {
+        let changes = (0..12).map(|_| (setup.key(&mut random), Some(setup.value(&mut random)))).collect();
+        if session.write(changes, setup.durability(&mut random)).is_err() && machine.fs.crashed() {
+            break;
+        }
+        session.clock.advance(Duration::from_millis(300));
+        session.inline.run();
+    }
+    die_and_settle(&session, &mut random)
 }
 
 #[cfg(test)]
@@ -230,7 +250,7 @@ mod tests {
 
     #[test]
     fn tables_grow_while_operations_fail() {
-        let (Start { setup, machine, history }, mut random) = (Start::grown(), Seed::new(1));
+        let (Start { setup, machine, history }, mut random) = (Start::grown(1), Seed::new(1));
         let mut session = Session::open(&setup, &machine, history).unwrap();
         assert!(run_on(&mut session, 120, &mut random).is_empty());
         session.db().wait_idle().unwrap();

@@ -67,7 +67,7 @@ pub(crate) fn recovery_cut(seed: u64) -> Tally {
 /// `block_recovery_cut`: the same of a database whose tables grew.
 pub(crate) fn block_recovery_cut(seed: u64) -> Tally {
     let mut tally = Tally::default();
-    cut_recoveries(Start::grown(), seed, &mut Seed::new(mix(seed)), &mut tally);
+    cut_recoveries(Start::grown(seed), seed, &mut Seed::new(mix(seed)), &mut tally);
     tally
 }
 

@@ -25,12 +25,14 @@ impl Start {
         Start { machine: Machine::new(&setup, seed), setup, history: History::default() }
     }
 
-    /// A database whose tables grew: the same one each time.
-    pub(crate) fn grown() -> Start {
+    /// A database whose tables grew: the same one each time, and what its disk does wrong is decided by the seed.
+    pub(crate) fn grown(seed: u64) -> Start {
         static GROWN: OnceLock<Start> = OnceLock::new();
         // On a thread of its own, which has all mechanisms, whatever is switched off on this one.
         let start = GROWN.get_or_init(|| exec::spawn("grow", grow).unwrap().join().unwrap());
-        Start { machine: start.machine.duplicate(), ..start.clone() }
+        let machine = start.machine.duplicate();
+        machine.fs.reseed(seed);
+        Start { machine, ..start.clone() }
     }
 }
 

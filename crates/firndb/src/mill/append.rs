@@ -26,6 +26,7 @@ use crate::sst_run::SstRun;
 use firn_base::count::Cause;
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::OpenMode;
+use firn_table::sites::SST_APPEND_SYNC;
 use firn_table::sst::{Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender, SstMeta};
 use std::sync::Arc;
 
@@ -71,8 +72,9 @@ impl Grown {
 /// Cuts the file of `run` to the bytes that it had.
 fn cut_back(run: &SstRun, file_bytes: u64, context: &MillContext) {
     let file = context.files.fs.open(&context.files.table(run.meta.id), OpenMode::Append);
-    // What cannot be cut off now is dead: the next append begins behind it.
-    let _left = file.and_then(|file| file.truncate(file_bytes));
+    // Synced, or a power cut could bring back its footer behind what the next append writes there, and a repair without
+    // a manifest would believe it. What cannot be cut off now is dead: the next append begins behind it.
+    let _left = file.and_then(|file| file.truncate(file_bytes).and_then(|()| file.sync(&SST_APPEND_SYNC)));
 }
 
 impl Piece {
