@@ -85,13 +85,13 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "io_countdown",
         about: "the n-th operation fails, once or for ever",
-        seeds: |tier| tier.scale(1300),
+        seeds: |tier| if tier == Tier::Ci { 5000 } else { 1300 },
         run: io::io_countdown,
     },
     Suite {
         name: "io_several",
         about: "several operations fail, none of them a sync: all goes on once the disk works",
-        seeds: |tier| tier.scale(1300),
+        seeds: |tier| if tier == Tier::Ci { 5000 } else { 1300 },
         run: io::io_several,
     },
     Suite {
@@ -127,7 +127,7 @@ pub static SUITES: &[Suite] = &[
     Suite {
         name: "model",
         about: "random operations against a sorted map, with checkpoints, reopens and read-only opens",
-        seeds: |tier| if tier == Tier::Ci { 5000 } else { 100 },
+        seeds: |tier| if tier == Tier::Ci { 3000 } else { 100 },
         run: model::model,
     },
     Suite {

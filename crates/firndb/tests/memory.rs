@@ -74,7 +74,7 @@ fn get(db: &Db, number: u64, value: &[u8]) {
 #[test]
 fn stays_within_the_limit() {
     let ci = std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci");
-    let (records, value) = (if ci { 1_000_000 } else { 150_000 }, [7u8; 1024]);
+    let (records, value) = (if ci { 600_000 } else { 150_000 }, [7u8; 1024]);
     let cursors = Profile::ALL.map(|profile| {
         peak(profile, records, &value, |db| {
             let mut iters: Vec<_> = (0..32).map(|_| db.iter().unwrap()).collect();
