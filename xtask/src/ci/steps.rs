@@ -50,7 +50,7 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
         return Ok(steps);
     }
     steps.push(Step::new("tests with zstd", Tests, "cargo test -p firn-table --features zstd --no-fail-fast"));
-    let micro = "cargo bench -p firn-bench --bench micro --profile dev -- --test";
+    let micro = "cargo bench --workspace --bench micro --profile dev -- --test";
     steps.push(Step::new("micro-benches, each once", Plain, micro));
     let interleave = Step::new("interleave", Tests, "cargo test -p firndb -p firn-base --lib interleave");
     steps.push(interleave.with(&[
