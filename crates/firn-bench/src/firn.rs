@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that are FirnDB's alone.
-const EXTRA: [&str; 20] = [
+const EXTRA: [&str; 22] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "filter_bits",
@@ -36,6 +36,8 @@ const EXTRA: [&str; 20] = [
     "pm_log_buffer_bytes",
     "lab_log_placement",
     "lab_hot_writes",
+    "block_scan_bytes",
+    "lab_block_grained",
 ];
 
 /// Numbers of the profile `block`, to be varied.
@@ -67,6 +69,7 @@ impl Firn {
                 *number(&mut tuning.block) = given;
             }
         }
+        tuning.block.scan_bytes = setup.extra("block_scan_bytes")?.unwrap_or(tuning.block.scan_bytes);
         let mut limits = default.limits.clone();
         limits.level_base_bytes = setup.extra("level_base_bytes")?.unwrap_or(limits.level_base_bytes);
         limits.table_bytes = setup.extra("table_bytes")?.unwrap_or(limits.table_bytes);
@@ -97,6 +100,7 @@ impl Firn {
             }
         };
         lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
+        lab.block_grained = setup.extra("lab_block_grained")?.unwrap_or(lab.block_grained);
         lab.log_bytes_max = setup.extra("lab_log_bytes_max")?.unwrap_or(lab.log_bytes_max);
         Ok(Options {
             profile: self.0,

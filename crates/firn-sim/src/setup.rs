@@ -49,6 +49,8 @@ pub struct Setup {
     pub eager_appends: bool,
     /// Where logs lie, in profile `lab` with a pool.
     pub log_placement: LogPlacement,
+    /// Whether tables grow in profile `lab`.
+    pub grows_below_trees: bool,
 }
 
 impl Setup {
@@ -73,6 +75,7 @@ impl Setup {
             max_open_files: one_of(random, &[2, 1000]) as usize,
             eager_appends: profile == Profile::Block && aside.one_in(2),
             log_placement: if aside.one_in(2) { LogPlacement::Rest } else { LogPlacement::Ssd },
+            grows_below_trees: aside.one_in(2),
         }
     }
 
@@ -92,18 +95,22 @@ impl Setup {
             max_open_files: 1000,
             eager_appends: false,
             log_placement: LogPlacement::Ssd,
+            grows_below_trees: false,
         }
     }
 
     fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         tuning.block.lazy_delete_bytes = 40 << 10;
+        // For the sake of one scan no such small table would ever grow.
+        tuning.block.scan_bytes = 100;
         tuning.lab = LabTuning {
             tree_bytes: Some(16 << 10),
             leaf_bytes: 256,
             hot_bytes: Some(16 << 10),
             hot_writes: 2,
             log_placement: self.log_placement,
+            block_grained: self.grows_below_trees,
             ..LabTuning::default()
         };
         if self.eager_appends {
@@ -113,6 +120,7 @@ impl Setup {
             block.dirty_share_max = ByLevel { middle: 1.0, last: 1.0 };
             block.filter_reserve_percent = ByLevel { middle: 100, last: 100 };
             block.dead_share_max = 2.0;
+            block.scan_bytes = 0;
         }
         tuning
     }

@@ -59,6 +59,30 @@ pub static SUITES: &[Suite] = &[
         run: joint::lab_joint,
     },
     Suite {
+        name: "lab_io",
+        about: "io_countdown, io_several, fsync_fail and disk_cap of a database whose level 0 is a pair of trees",
+        seeds: |tier| if tier == Tier::Ci { 1000 } else { 200 },
+        run: io::lab_io,
+    },
+    Suite {
+        name: "lab_checkpoint_cut",
+        about: "checkpoint_cut of a database whose level 0 is a pair of trees",
+        seeds: |tier| tier.scale(60),
+        run: copies::lab_checkpoint_cut,
+    },
+    Suite {
+        name: "lab_recovery_cut",
+        about: "recovery_cut of a database whose level 0 is a pair of trees",
+        seeds: |tier| tier.scale(4),
+        run: recovery::lab_recovery_cut,
+    },
+    Suite {
+        name: "lab_creation_cut",
+        about: "creation_cut of a database whose level 0 is a pair of trees",
+        seeds: |tier| tier.scale(60),
+        run: recovery::lab_creation_cut,
+    },
+    Suite {
         name: "creation_cut",
         about: "creating a database, cut any number of times",
         seeds: |tier| tier.scale(200),

@@ -151,7 +151,11 @@ fn block_03_dirty_blocks_are_read_at_the_same_time() {
 #[test]
 fn block_03_cached_blocks_are_not_read() {
     let read = |warm: bool| {
-        let mut rig = Rig::loaded(Profile::Block, 12_000, loose);
+        let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
+            loose(options);
+            // What warms them is no reason to write tables anew.
+            options.tuning.block.scan_bytes = 0;
+        });
         if warm {
             rig.check();
         }
@@ -232,6 +236,32 @@ fn block_05_small_entries_choose_whole_tables_by_themselves() {
     let tables = chosen.iter().filter(|chosen| !chosen.block_grained).count();
     assert!(tables * 5 > chosen.len() * 4, "{tables} of {} were written anew", chosen.len());
     rig.check();
+}
+
+/// Scans pay for what appends save: with many of them tables are written anew, and with none they are not.
+#[test]
+fn block_05_tables_that_are_scanned_are_written_anew() {
+    let decided = |scan_bytes, scans| {
+        let mut rig = Rig::new(Profile::Block, |options| options.tuning.block.scan_bytes = scan_bytes);
+        rig.put(12_000, 1_000_000);
+        for _ in 0..20 {
+            for _ in 0..scans {
+                let from = format!("key{:07}", rig.random.below(1_000_000));
+                let mut iter = rig.db.iter().unwrap();
+                iter.seek(from).unwrap();
+                (0..30).for_each(|_| iter.next().unwrap());
+            }
+            rig.put(300, 1_000_000);
+        }
+        rig.check();
+        let chosen = chosen(&rig);
+        let by = |because| chosen.iter().filter(|chosen| chosen.because == because).count();
+        let grown = chosen.iter().filter(|chosen| chosen.block_grained).count();
+        (by("scans"), grown)
+    };
+    let (none, some, free) = (decided(4 << 10, 0), decided(4 << 10, 300), decided(0, 300));
+    assert_eq!((none.0, free.0), (0, 0));
+    assert!(some.0 > 20 && some.1 < none.1, "{none:?} {some:?} {free:?}");
 }
 
 /// Two workers of a test's own, with the site of each switched as the test's thread has it.

@@ -6,10 +6,12 @@ mod rig;
 
 use self::rig::{Rig, row};
 use firn_base::seed::Seed;
+use firn_fs::{OpKind, Operation};
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::rows;
 use firndb::{
-    Db, Environment, ErrorKind, Event, LabTuning, LogPlacement, Options, PmConfig, Profile, TierStats, Tuning,
+    Db, Durability, Environment, ErrorKind, Event, LabTuning, LogPlacement, Options, PmConfig, Profile, TierStats,
+    Tuning,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -152,9 +154,19 @@ fn lab_02_an_entry_is_a_key_and_a_pointer() {
 #[test]
 fn lab_04_the_log_goes_through_persistent_memory() {
     row(&rows::LAB_LOG_BUFFER, || {
-        let mut rig = Rig::new(Profile::Lab, trees(true));
-        rig.options.durability = firndb::Durability::Power;
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            trees(true)(options);
+            options.durability = Durability::Power;
+        });
+        let fences =
+            |rig: &Rig| rig.stats().pm.iter().filter(|pm| pm.owner == "log_buffer").map(|pm| pm.fences).sum::<u64>();
+        let is_log_sync = |op: &Operation| op.kind == OpKind::Sync && op.path.to_string_lossy().ends_with(".log");
+        let syncs = |rig: &Rig| rig.fs.log().iter().filter(|op| is_log_sync(op)).count();
+        let before = (fences(&rig), syncs(&rig));
         (0..200_u32).for_each(|i| rig.put_one(i.to_be_bytes().to_vec()));
+        let (fences, syncs) = (fences(&rig) - before.0, syncs(&rig) - before.1);
+        assert!((200..230).contains(&fences), "{fences} fences for 200 writes that survive a loss of power");
+        assert!(syncs < 10, "{syncs} syncs of logs");
         flush(&rig);
         let stats = rig.stats();
         let log = stats.ssd.iter().find(|cause| cause.cause == "log").unwrap();
@@ -230,6 +242,40 @@ fn lab_07_a_flush_puts_many_entries_in_at_a_time() {
         drop(iter);
         rig.check();
     });
+}
+
+/// A cursor that goes on would keep all leaves that were replaced since it began.
+#[test]
+fn lab_07_writers_do_not_wait_for_a_scan_that_goes_on() {
+    let mut rig = Rig::loaded(Profile::Lab, 300, trees(true));
+    let (then, mut scan) = (rig.model.clone(), rig.db.iter().unwrap());
+    let mut expected = then.iter();
+    for _ in 0..3_000 {
+        let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
+        rig.put_one(key);
+        if scan.valid() {
+            scan.next().unwrap();
+        } else {
+            scan.first().unwrap();
+            expected = then.iter();
+        }
+        let found = scan.valid().then(|| (scan.key(), scan.value()));
+        assert_eq!(found, expected.next().map(|(key, value)| (&key[..], &value[..])));
+    }
+    rig.check();
+}
+
+/// Leaves of long keys find no room although much of it is free, in pieces.
+#[test]
+fn lab_long_keys_make_room_for_each_other() {
+    let mut rig = Rig::new(Profile::Lab, trees(true));
+    for _ in 0..400 {
+        let mut key = vec![0; 1 + rig.random.below(6_000) as usize];
+        rig.random.fill(&mut key);
+        rig.put_one(key);
+    }
+    flush(&rig);
+    rig.check();
 }
 
 #[test]
@@ -650,6 +696,28 @@ fn what_is_scanned_from_logs_moves_to_level_1() {
     }
     let after = in_trees(&rig);
     assert!(after < before / 2, "{after} of {before} are left");
+}
+
+/// What lies below the trees may be merged by appends, too.
+#[test]
+fn lab_tables_below_the_trees_may_grow() {
+    let grown = |block_grained, with_memory| {
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            trees(with_memory)(options);
+            options.tuning.lab.block_grained = block_grained;
+            options.tuning.block.scan_bytes = 0;
+        });
+        rig.put(12_000, 1_000_000);
+        rig.put(6_000, 1_000_000);
+        rig.check();
+        let grown = rig.stats().levels.iter().map(|level| level.block_grained).sum::<u64>();
+        let mut rig = rig.reopened();
+        rig.put(500, 1_000_000);
+        rig.killed().check();
+        grown
+    };
+    assert!(grown(true, true) > 20 && grown(true, false) > 20);
+    assert_eq!(grown(false, true), 0);
 }
 
 /// Level 1 is the better place for what nobody writes: who waits, or writes nothing for a while, gets it there.

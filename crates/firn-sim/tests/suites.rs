@@ -41,6 +41,26 @@ fn lab_joint() {
 }
 
 #[test]
+fn lab_io() {
+    suite("lab_io");
+}
+
+#[test]
+fn lab_checkpoint_cut() {
+    suite("lab_checkpoint_cut");
+}
+
+#[test]
+fn lab_recovery_cut() {
+    suite("lab_recovery_cut");
+}
+
+#[test]
+fn lab_creation_cut() {
+    suite("lab_creation_cut");
+}
+
+#[test]
 fn creation_cut() {
     suite("creation_cut");
 }

@@ -25,7 +25,6 @@ use self::sub_tasks::SubTasks;
 use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;
-use crate::iter::revoke_if_idle;
 use crate::mill::{self, Around};
 use crate::pace::Pace;
 use crate::plan::{How, Plan, Reason};
@@ -344,11 +343,7 @@ impl Inner {
         self.tend_spare(tick);
         // Cursors that ended have let go of tables that were closed already.
         self.tables.leave_the_rest();
-        let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
-        let current = self.state.load_full();
-        for pins in iters {
-            revoke_if_idle(&pins, &current, tick);
-        }
+        self.revoke_cursors(tick.saturating_sub(1));
     }
 
     /// Freezes the active buffer if it holds anything, and waits until all frozen ones are tables.

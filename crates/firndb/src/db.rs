@@ -93,6 +93,8 @@ pub(crate) struct Readers {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) iters: Mutex<Vec<Weak<SharedPins>>>,
     pub(crate) idle_ticks: AtomicU64,
+    /// How often cursors were told to let go of older states.
+    pub(crate) revocations: AtomicU64,
 }
 
 /// Counters.

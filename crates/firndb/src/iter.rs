@@ -5,7 +5,7 @@
 //!    cursor that idles on an old state has them taken away, and seeks again when it is next moved.
 //! 3. After an error the cursor is on no entry.
 
-use crate::db::Db;
+use crate::db::{Db, Inner};
 use crate::options::ReadOptions;
 use crate::run_iter::{LevelIter, MergeIter, RunIter};
 use crate::snapshot::Point;
@@ -16,7 +16,7 @@ use firn_base::sync::{Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo, Tag};
 use firn_table::Value;
 use firn_table::sst::Access;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// What a cursor holds of the database. Taken away when it idles.
 pub(crate) struct Pins {
@@ -25,6 +25,8 @@ pub(crate) struct Pins {
     direction: Direction,
     /// When it was last moved, in idle ticks.
     last_tick: u64,
+    /// How many revocations there had been when it was taken.
+    revocations: u64,
 }
 
 /// The revocable part of a cursor.
@@ -200,11 +202,18 @@ impl Iter {
         let shared = self.pins.clone();
         let mut slot = shared.lock();
         let was_valid = std::mem::replace(&mut self.valid, false);
+        let readers = &self.db.inner.readers;
+        let revocations = readers.revocations.load(Ordering::Relaxed);
+        let stale = slot.take_if(|pins| pins.revocations != revocations).is_some();
+        if stale {
+            // Somebody waits for what it held.
+            self.db.inner.executor.wake();
+        }
         let mut pins = match slot.take() {
             Some(pins) => pins,
             None => self.pin(was_valid)?,
         };
-        pins.last_tick = self.db.inner.readers.idle_ticks.load(Ordering::Relaxed);
+        (pins.last_tick, pins.revocations) = (readers.idle_ticks.load(Ordering::Relaxed), revocations);
         step(self, &mut pins)?;
         *slot = Some(pins);
         Ok(())
@@ -216,7 +225,7 @@ impl Iter {
         if was_valid {
             merge.seek(&self.key, Tag::seek(SeqNo::MAX))?;
         }
-        Ok(Pins { merge, state, direction: Direction::Forward, last_tick: 0 })
+        Ok(Pins { merge, state, direction: Direction::Forward, last_tick: 0, revocations: 0 })
     }
 
     /// From an entry on, goes to the first key that is visible and not deleted.
@@ -310,14 +319,29 @@ fn children(state: &ReadState) -> Result<Vec<RunIter>> {
     Ok(children)
 }
 
-/// Takes the pins of a cursor that idles on an old state. True if it did.
-pub(crate) fn revoke_if_idle(pins: &SharedPins, current: &Arc<ReadState>, tick: u64) -> bool {
-    let Some(mut slot) = pins.try_lock() else { return false };
-    let idle = slot.as_ref().is_some_and(|held| held.last_tick + 1 < tick && !Arc::ptr_eq(&held.state, current));
-    if idle {
-        *slot = None;
+impl Inner {
+    /// Takes the pins of cursors on older states that were not moved since tick `since`. False if one was being moved.
+    pub(crate) fn revoke_cursors(&self, since: u64) -> bool {
+        let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(Weak::upgrade).collect();
+        let current = self.state.load_full();
+        let mut all = true;
+        for pins in iters {
+            match pins.try_lock() {
+                Some(mut slot) => {
+                    drop(slot.take_if(|held| held.last_tick < since && !Arc::ptr_eq(&held.state, &current)))
+                }
+                None => all = false,
+            }
+        }
+        all
     }
-    idle
+
+    /// Has every cursor let go of its older state; one that is being moved does when it is moved again.
+    pub(crate) fn revoke_all_cursors(&self) {
+        if !self.revoke_cursors(u64::MAX) {
+            self.readers.revocations.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl std::fmt::Debug for Iter {

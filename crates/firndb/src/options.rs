@@ -194,6 +194,15 @@ impl Options {
         self.tuning.lab.tree_bytes.unwrap_or(self.memory_limit / 8)
     }
 
+    /// Whether tables take what comes from above by appends, where that pays.
+    pub(crate) fn appends(&self) -> bool {
+        match self.profile {
+            Profile::Classic => false,
+            Profile::Block => true,
+            Profile::Lab => self.tuning.lab.block_grained,
+        }
+    }
+
     /// Small sizes everywhere, so that a test crosses every border in milliseconds.
     pub fn tiny() -> Self {
         Self {

@@ -181,10 +181,11 @@ impl Recovery {
     /// Opens the pool, if there is one, and refuses one of another time.
     fn open_pool(&mut self) -> Result<()> {
         let paired = self.version.pm.map_or(0, |pm| pm.generation);
+        let has_trees = self.options.profile == Profile::Lab;
+        let is_needed = paired > 0 && (has_trees || self.version.log_ends_in_pool());
+        let part = if has_trees { "level 0 of this database" } else { "the end of this database's log" };
         let Some(config) = &self.options.pm else {
-            let has_trees = self.options.profile == Profile::Lab;
-            if paired > 0 && (has_trees || self.version.log_ends_in_pool()) {
-                let part = if has_trees { "level 0 of this database" } else { "the end of this database's log" };
+            if is_needed {
                 let otherwise =
                     if has_trees { "if it is lost, run `firn repair`" } else { "after a clean close it opens without" };
                 let message =
@@ -193,6 +194,12 @@ impl Recovery {
             }
             return Ok(());
         };
+        let is_simulated = self.options.environment.memory.is_some();
+        if let Some(path) = config.path.as_ref().filter(|path| is_needed && !is_simulated && !path.exists()) {
+            // Not to make an empty one in its place.
+            let expected = format!("the pool that {part} is in; put it back or, if it is lost, run `firn repair`");
+            return Err(Error::corruption(path.display(), 0, expected));
+        }
         let uuid = self.files.uuid;
         let pool = match (&self.options.environment.memory, self.read_only) {
             (None, false) => Pool::open_or_create(config, uuid)?,

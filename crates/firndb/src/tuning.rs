@@ -39,6 +39,9 @@ pub struct LabTuning {
     pub log_placement: LogPlacement,
     /// A key is hot once it was written so often lately, 1 to 200; more often if the buffer has no room. Default: 4.
     pub hot_writes: u8,
+    /// Whether tables below level 0 take what comes from above by appends, as in profile `block` and with its numbers.
+    /// Default: no.
+    pub block_grained: bool,
 }
 
 impl Default for LabTuning {
@@ -53,6 +56,7 @@ impl Default for LabTuning {
             hot_bytes: None,
             hot_writes: 4,
             log_placement: LogPlacement::Ssd,
+            block_grained: false,
         }
     }
 }
@@ -139,6 +143,9 @@ pub struct BlockTuning {
     pub dirty_share_max: ByLevel<f64>,
     /// An append must save at least this share of the bytes that writing a table anew takes, 0 to 1. Default: 0.3.
     pub saving_min: f64,
+    /// Bytes that one scan through a table that grew costs more than through one that did not: about what a device moves
+    /// in the time of one more read. Default: 16 KiB; 0 counts no scans.
+    pub scan_bytes: u64,
     /// Bits that filters reserve for keys to come, in percent of the keys that are there. Default: 80 and 20.
     pub filter_reserve_percent: ByLevel<u32>,
     /// The most dead bytes per live byte, over all tables. Default: 0.18.
@@ -155,6 +162,7 @@ impl Default for BlockTuning {
             live_share_min: ByLevel { middle: 0.4, last: 0.8 },
             dirty_share_max: ByLevel { middle: 0.8, last: 0.4 },
             saving_min: 0.3,
+            scan_bytes: 16 << 10,
             filter_reserve_percent: ByLevel { middle: 80, last: 20 },
             dead_share_max: 0.18,
             lazy_delete_bytes: 200_000_000,

@@ -25,6 +25,12 @@ pub(crate) fn block_checkpoint_cut(seed: u64) -> Tally {
     cut_a_checkpoint(Start::grown(seed), Seed::new(mix(seed)))
 }
 
+/// `lab_checkpoint_cut`: the same of a database whose level 0 is a pair of trees over its logs.
+pub(crate) fn lab_checkpoint_cut(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    cut_a_checkpoint(Start::trees(&mut random, seed), random)
+}
+
 fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     let mut tally = Tally::default();
     let Start { setup, machine, history } = start;

@@ -225,6 +225,18 @@ pub(crate) fn block_io(seed: u64) -> Tally {
     }
 }
 
+/// `lab_io`: the same of a database whose level 0 is a pair of trees over its logs.
+pub(crate) fn lab_io(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let start = Start::trees(&mut random, seed);
+    match seed % 4 {
+        0 => countdown(start, random),
+        1 => several(start, random),
+        2 => failed_sync(start, random),
+        _ => full_disk(start, random),
+    }
+}
+
 /// A write or sync of a table fails, and soon after the machine dies, before all is well again.
 fn die_behind_a_failure(start: Start, mut random: Seed) -> Tally {
     let Start { setup, machine, history } = start;

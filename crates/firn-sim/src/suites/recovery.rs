@@ -28,9 +28,20 @@ fn recover(setup: &Setup, machine: &Machine, history: &History, death: Death, ta
 
 /// Creating a database is cut, any number of times.
 pub(crate) fn creation_cut(seed: u64) -> Tally {
-    let (mut tally, mut random) = (Tally::default(), Seed::new(seed));
+    let mut random = Seed::new(seed);
     let setup = Setup { pool: random.one_in(2), ..Setup::small() };
-    let mut machine = Machine::new(&setup, seed);
+    cut_creations(Start::empty(setup, seed), random)
+}
+
+/// `lab_creation_cut`: the same with trees.
+pub(crate) fn lab_creation_cut(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    cut_creations(Start::trees(&mut random, seed), random)
+}
+
+fn cut_creations(start: Start, mut random: Seed) -> Tally {
+    let mut tally = Tally::default();
+    let Start { setup, mut machine, .. } = start;
     for _ in 0..1 + random.below(4) {
         match setup.pool && random.one_in(2) {
             true => machine.crash_after_stores(1 + random.below(40)),
@@ -68,6 +79,13 @@ pub(crate) fn recovery_cut(seed: u64) -> Tally {
 pub(crate) fn block_recovery_cut(seed: u64) -> Tally {
     let mut tally = Tally::default();
     cut_recoveries(Start::grown(seed), seed, &mut Seed::new(mix(seed)), &mut tally);
+    tally
+}
+
+/// `lab_recovery_cut`: the same of a database whose level 0 is a pair of trees over its logs.
+pub(crate) fn lab_recovery_cut(seed: u64) -> Tally {
+    let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
+    cut_recoveries(Start::trees(&mut random, seed), seed, &mut random, &mut tally);
     tally
 }
 

@@ -1,4 +1,4 @@
-//! What a run begins with: nothing, or a database of profile `block` with several levels, whose tables grew.
+//! What a run begins with: nothing, of any profile, or a database of `block` with several levels whose tables grew.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::contents::read_all;
@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::setup::Setup;
 use firn_base::exec;
 use firn_base::seed::Seed;
-use firndb::Profile;
+use firndb::{LogPlacement, Profile};
 use std::sync::OnceLock;
 
 /// A machine, and what the database on it holds.
@@ -23,6 +23,14 @@ impl Start {
     /// Nothing is there yet.
     pub(crate) fn empty(setup: Setup, seed: u64) -> Start {
         Start { machine: Machine::new(&setup, seed), setup, history: History::default() }
+    }
+
+    /// Nothing is there yet of a database whose level 0 is a pair of trees, in persistent memory or rebuilt from logs.
+    pub(crate) fn trees(random: &mut Seed, seed: u64) -> Start {
+        let log_placement = if random.one_in(2) { LogPlacement::Rest } else { LogPlacement::Ssd };
+        let (pool, direct, grows_below_trees) = (random.one_in(2), random.one_in(2), random.one_in(2));
+        let small = Setup::small();
+        Start::empty(Setup { profile: Profile::Lab, pool, direct, log_placement, grows_below_trees, ..small }, seed)
     }
 
     /// A database whose tables grew: the same one each time, and what its disk does wrong is decided by the seed.

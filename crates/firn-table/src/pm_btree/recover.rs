@@ -79,7 +79,7 @@ impl TreeStore {
             ));
         };
         let units = u32::try_from(region.len / UNIT_BYTES).unwrap_or(u32::MAX);
-        let state = State { space: Space::new(units), free_slots: Vec::new(), next_version: 1, trees };
+        let state = State { space: Space::new(units), free_slots: Vec::new(), next_version: 1, trees, is_short: false };
         let store = TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state) };
         store.recover_trees(seen).map(Some)
     }

@@ -81,6 +81,8 @@ pub(super) struct State {
     pub(super) free_slots: Vec<u32>,
     pub(super) next_version: u32,
     pub(super) trees: Trees,
+    /// A step found no room, and nothing was released since.
+    pub(super) is_short: bool,
 }
 
 impl TreeStore {
@@ -104,7 +106,8 @@ impl TreeStore {
         })?;
         let slots = (directory.len / WORD_BYTES) as u32;
         let space = Space::new((region.len / UNIT_BYTES) as u32);
-        let state = State { space, free_slots: (0..slots).rev().collect(), next_version: 1, trees };
+        let free_slots = (0..slots).rev().collect();
+        let state = State { space, free_slots, next_version: 1, trees, is_short: false };
         Ok(TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state) })
     }
 
@@ -138,6 +141,11 @@ impl TreeStore {
             used_slots: slots - state.free_slots.len() as u64,
             slots,
         }
+    }
+
+    /// Whether a step found no room, and no leaf was released since: large leaves, or free runs that are all short.
+    pub fn is_short(&self) -> bool {
+        self.state.lock().is_short
     }
 
     /// Makes the mutable tree the immutable one and begins an empty one. DURABLE AFTER.
@@ -187,6 +195,7 @@ impl TreeStore {
     pub fn release(&self, places: &[Place]) {
         let mut state = self.state.lock();
         places.iter().for_each(|place| state.space.free(place.unit, place.units()));
+        state.is_short &= places.is_empty();
     }
 
     /// The leaf at `place`, which a view has.
@@ -269,17 +278,21 @@ impl Step<'_> {
 
     /// Space for a leaf, and `old`'s word or a free one.
     fn reserve(&mut self, header: &Header, old: Option<Place>) -> Result<Place> {
-        let full =
-            |what: &str| Error::new(ErrorKind::NoSpace, format!("the B+ trees in persistent memory have no {what}"));
+        let full = |state: &mut State, what: &str| {
+            state.is_short = true;
+            Error::new(ErrorKind::NoSpace, format!("the B+ trees in persistent memory have no {what}"))
+        };
         let mut state = self.store.state.lock();
-        let unit = state.space.alloc(units(header.bytes)).ok_or_else(|| full("room for a leaf"))?;
+        let Some(unit) = state.space.alloc(units(header.bytes)) else {
+            return Err(full(&mut state, "room for a leaf"));
+        };
         let slot = match old {
             Some(old) => Some(old.slot),
             None => state.free_slots.pop(),
         };
         let Some(slot) = slot else {
             state.space.free(unit, units(header.bytes));
-            return Err(full("free word in their directory"));
+            return Err(full(&mut state, "free word in their directory"));
         };
         let version = state.next_version;
         state.next_version = version.checked_add(1).unwrap_or(1);

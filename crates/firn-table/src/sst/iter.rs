@@ -16,13 +16,6 @@ use firn_fs::IoBuf;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Blocks of the first read at most, where cursors are known to go on, and of the second at least. Each read behind it
-/// takes twice as many: scans of 1 to 25 blocks take 2.4 reads and 19.0 blocks in the mean. With reads of 1, 4 and 16
-/// blocks it would be 2.9 and 20.2, with 1, 2, 4, 8 and 16 4.0 and 18.6.
-const AHEAD_FIRST: usize = 4;
-/// Blocks of one read at most.
-const AHEAD_MAX: usize = 16;
-
 /// How a cursor gets its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -236,10 +229,12 @@ impl SstIter {
             }
             return Ok(found);
         }
-        self.ahead = match (forward, backward) {
-            (true, _) => (2 * self.ahead).clamp(AHEAD_FIRST, AHEAD_MAX),
-            (_, true) => 1,
-            _ => self.table.strides().mean().clamp(1, AHEAD_FIRST),
+        self.ahead = match backward {
+            true => 1,
+            false => {
+                let has_grown = self.table.dead_bytes() > 0;
+                self.table.strides().next_read(self.stride.saturating_sub(1), self.ahead, has_grown)
+            }
         };
         match self.ahead.min(self.table.index().len() - block) {
             1 => self.table.load_missed(block, Cause::UserRead),

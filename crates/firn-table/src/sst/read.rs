@@ -266,6 +266,11 @@ impl Sst {
     }
 
     /// How far cursors go on.
+    /// Cursors that went on from one block to the next, since this state of the table was opened.
+    pub fn scans(&self) -> u64 {
+        self.strides.scans()
+    }
+
     pub(super) fn strides(&self) -> &Strides {
         &self.strides
     }

@@ -322,3 +322,56 @@ fn a_read_only_open_beside_an_eviction() {
         join(vec![reads, writes]);
     });
 }
+
+/// Flushes into trees, evictions out of them and what they let go of, beside everyone who reads; then a reopen.
+#[test]
+fn readers_beside_trees() {
+    explore::random(|| {
+        let (world, memory) = (World::new(), SimRegion::new(256 << 10, Mode::Adr));
+        let story = Story::new(world.open_lab(&memory));
+        let spawn = spawner(&story);
+        let threads = vec![
+            spawn(|story| {
+                for version in 2..4 {
+                    story.write(0, version, &PROCESS);
+                    story.db.flush().unwrap();
+                }
+            }),
+            spawn(|story| {
+                story.write(1, 2, &POWER);
+                story.db.compact_range(None, None).unwrap();
+            }),
+            spawn(|story| story.get_often(0)),
+            spawn(Story::snapshot),
+            spawn(Story::walk),
+        ];
+        join(threads);
+        assert_eq!([story.get(0), story.get(1)], [3, 2]);
+        story.db.verify().unwrap();
+        drop((story, spawn));
+        let again = world.open_lab(&memory);
+        assert_eq!(Story::version(&again.get(b"a").unwrap().unwrap()), 3);
+        assert_eq!(Story::version(&again.get(b"b").unwrap().unwrap()), 2);
+        again.verify().unwrap();
+    });
+}
+
+/// Cursors that are told to let go while they go on, when leaves lack room: they do, and see the same.
+#[test]
+fn a_cursor_that_goes_on_lets_go() {
+    explore::random(|| {
+        let (world, memory) = (World::new(), SimRegion::new(256 << 10, Mode::Adr));
+        let story = Story::new(world.open_lab(&memory));
+        story.db.flush().unwrap();
+        let spawn = spawner(&story);
+        let threads = vec![
+            spawn(|story| (0..3).for_each(|_| story.walk())),
+            spawn(|story| {
+                story.write(0, 2, &PROCESS);
+                story.db.flush().unwrap();
+                (0..3).for_each(|_| story.db.inner.revoke_all_cursors());
+            }),
+        ];
+        join(threads);
+    });
+}

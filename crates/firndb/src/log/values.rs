@@ -31,8 +31,9 @@ thread_local! {
 
 /// Values that lie no further apart than this are read by one read.
 const GAP_BYTES: u64 = 8 << 10;
-/// Values of one read at most.
+/// Values of one read at most, and bytes if they are more than one.
 const RUN_MAX: usize = 64;
+const RUN_BYTES_MAX: u64 = 256 << 10;
 /// Entries that are moved to level 1 for what a read of one value costs: moving takes some 4 KB of long reads and
 /// writes, 8 us of a `sata` disk and 16 of a `cloud` one, a short read 10 and 62.
 const MOVES_PER_READ: u64 = 2;
@@ -89,13 +90,27 @@ pub(crate) struct LogUse {
 }
 
 fn is_near(a: ValueAddress, b: ValueAddress) -> bool {
-    a.log_id == b.log_id && b.offset <= a.offset + VALUE_HEADER_BYTES as u64 + u64::from(a.len) + GAP_BYTES
+    a.log_id == b.log_id && b.offset <= end_of(a) + GAP_BYTES
+}
+
+fn end_of(at: ValueAddress) -> u64 {
+    at.offset + VALUE_HEADER_BYTES as u64 + u64::from(at.len)
+}
+
+/// Cuts the values that the next read is to bring off `rest`, which is in the logs' order.
+fn next_run<'a>(rest: &mut &'a [(ValueAddress, usize)]) -> Option<&'a [(ValueAddress, usize)]> {
+    let &(first, _) = rest.first()?;
+    let goes_on = |pair: &&[(ValueAddress, usize)]| {
+        is_near(pair[0].0, pair[1].0) && end_of(pair[1].0) - first.offset <= RUN_BYTES_MAX
+    };
+    let (run, behind) = rest.split_at(1 + rest.windows(2).take(RUN_MAX - 1).take_while(goes_on).count());
+    *rest = behind;
+    Some(run)
 }
 
 /// Where a run of values begins, and how many bytes it takes.
 fn span(run: &[(ValueAddress, usize)]) -> (u64, usize) {
-    let end = |at: ValueAddress| at.offset + VALUE_HEADER_BYTES as u64 + u64::from(at.len);
-    let (first, last) = (run[0].0.offset, run.iter().map(|(at, _)| end(*at)).max().unwrap_or(0));
+    let (first, last) = (run[0].0.offset, run.iter().map(|(at, _)| end_of(*at)).max().unwrap_or(0));
     (first, (last - first) as usize)
 }
 
@@ -362,7 +377,8 @@ impl ValueLogs {
             }
         }
         wanted.sort_unstable_by_key(|(at, _)| (at.log_id, at.offset));
-        let mut runs = wanted.chunk_by(|(a, _), (b, _)| is_near(*a, *b)).flat_map(|run| run.chunks(RUN_MAX)).peekable();
+        let mut rest = &wanted[..];
+        let mut runs = std::iter::from_fn(|| next_run(&mut rest)).peekable();
         let (mut flying, mut flying_bytes) = (VecDeque::new(), 0);
         loop {
             while let Some(run) = runs.next_if(|run| flying_bytes == 0 || flying_bytes + span(run).1 <= FLYING_BYTES) {
@@ -408,5 +424,30 @@ impl ValueLogs {
         }
         let file = self.files.fs.open(&self.files.log(log_id), self.mode)?;
         Ok(log.file.get_or_init(|| file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_brings_what_is_near_and_not_too_much() {
+        let at = |log_id, offset, len| (ValueAddress { log_id, offset, len }, 0);
+        let wanted = [
+            at(1, 0, 100),
+            at(1, 4000, 100),
+            at(1, 20_000, 100),
+            at(2, 20_200, 300_000),
+            at(2, 320_300, 200_000),
+            at(2, 520_400, 10),
+        ];
+        let mut rest = &wanted[..];
+        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest)).map(<[_]>::len).collect();
+        assert_eq!(lens, [2, 1, 1, 2]);
+        let many: Vec<_> = (0..200).map(|i| at(1, i * 1000, 900)).collect();
+        let mut rest = &many[..];
+        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest)).map(<[_]>::len).collect();
+        assert_eq!(lens, [64, 64, 64, 8]);
     }
 }

@@ -175,6 +175,7 @@ fn choose(child: &Sst, task: &SubTask, dirty: &Dirty, around: &Around, context: 
         data_bytes: meta.data_bytes,
         section_bytes: meta.live_bytes().saturating_sub(meta.data_bytes),
         dead_bytes: meta.dead_bytes,
+        scans: child.scans(),
         filter_left: child.properties().filter_left(),
         has_filter: child.has_filter(),
         table_bytes: context.limits.table_bytes,

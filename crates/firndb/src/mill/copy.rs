@@ -15,7 +15,7 @@ use super::versions::Versions;
 use crate::budget::Budget;
 use crate::files::Files;
 use crate::manifest::{Edit, TableMeta};
-use crate::options::{Options, Profile};
+use crate::options::Options;
 use crate::plan::{How, Plan, Reason};
 use crate::rows;
 use crate::run_iter::{Entries, MergeIter, RunIter};
@@ -76,7 +76,7 @@ impl MillContext {
             direct: options.direct_io,
             stretch_bytes: budget.stretch_bytes,
             hold_bytes: budget.hold_bytes,
-            appends: (options.profile == Profile::Block).then(|| options.tuning.block.clone()),
+            appends: options.appends().then(|| options.tuning.block.clone()),
             next_file_id: Arc::new(AtomicU64::new(next_file_id)),
             stop: Arc::default(),
         }

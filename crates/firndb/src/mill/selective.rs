@@ -4,7 +4,8 @@
 //! whose filter has no bits left, or that belongs to a database with too many dead bytes, is written anew. Then the
 //! cost in bytes written now, index and filter included: an append that does not save a part of them is not worth
 //! the dead bytes that it leaves. So small entries, of which nearly every block gets one, choose table-grained by
-//! themselves.
+//! themselves. And cost includes what scans will pay: one that comes upon appended blocks needs about one more read, so a
+//! table through which as many scans go from one compaction to the next as in the last such time is written anew.
 
 use crate::rows;
 use crate::tuning::BlockTuning;
@@ -40,6 +41,8 @@ pub(crate) struct Facts<'a> {
     /// Bytes of its index, filter and properties.
     pub(crate) section_bytes: u64,
     pub(crate) dead_bytes: u64,
+    /// Cursors that went through blocks of it since it was last written.
+    pub(crate) scans: u64,
     /// Keys that its filter has room for.
     pub(crate) filter_left: u64,
     pub(crate) has_filter: bool,
@@ -81,11 +84,16 @@ pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static
     }
     let incoming = facts.dirty.incoming_bytes as f64;
     let append = incoming + dirty + facts.section_bytes as f64;
-    let anew = incoming + live;
-    if rows::BLOCK_SELECTIVE.is_on() && append > anew * (1.0 - tuning.saving_min) {
-        return (Grain::Table, "cost");
+    let bearable = (incoming + live) * (1.0 - tuning.saving_min);
+    if !rows::BLOCK_SELECTIVE.is_on() {
+        return (Grain::Block, "cost");
     }
-    (Grain::Block, "cost")
+    let later = facts.scans as f64 * tuning.scan_bytes as f64;
+    match append {
+        append if append > bearable => (Grain::Table, "cost"),
+        append if append + later > bearable => (Grain::Table, "scans"),
+        _ => (Grain::Block, "cost"),
+    }
 }
 
 /// Dead bytes per live byte that one table may have, as all tables together come near `limit`: the tables with most of
@@ -116,6 +124,7 @@ mod tests {
             data_bytes: 1_000_000,
             section_bytes: 20_000,
             dead_bytes: 0,
+            scans: 0,
             filter_left: 100,
             has_filter: true,
             table_bytes: 1_000_000,
@@ -140,6 +149,8 @@ mod tests {
         assert_eq!(choose(Facts { dead_share: 0.17, ..facts(&some) }), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { dead_share: 0.17, dead_bytes: 300_000, ..facts(&some) }), (Grain::Table, "space"));
         assert_eq!(choose(Facts { dead_share: 0.15, dead_bytes: 300_000, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { scans: 20, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { scans: 30, ..facts(&some) }), (Grain::Table, "scans"));
         let most = dirty(960_000);
         let loose =
             BlockTuning { dirty_share_max: crate::ByLevel { middle: 1.0, last: 1.0 }, ..BlockTuning::default() };

@@ -19,6 +19,8 @@ use std::sync::Arc;
 /// What the log's two halves take in a pool beside their bytes.
 const HALVES_MORE_BYTES: u64 = 16 << 10;
 
+const NO_ROOM: &str = "level 0; lower tuning.lab.tree_bytes, or remove the pool and raise pm.size";
+
 impl Recovery {
     /// Reads the trees, or makes them; counts what they point to.
     pub(super) fn open_trees(&mut self) -> Result<()> {
@@ -47,7 +49,8 @@ impl Recovery {
             Some(recovered) => recovered,
             None if self.read_only => return Ok(()),
             None => {
-                let store = TreeStore::create(pool.clone(), tree_bytes, leaf_bytes)?;
+                let store = TreeStore::create(pool.clone(), tree_bytes, leaf_bytes);
+                let store = store.map_err(|error| error.context(NO_ROOM))?;
                 Recovered { store, mutable: View::default(), immutable: None, swept: 0 }
             }
         };

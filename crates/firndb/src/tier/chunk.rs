@@ -77,7 +77,7 @@ const BY_LOG_FROM: usize = 5;
 impl Trees {
     /// Whether a flush may begin or go on.
     pub(crate) fn has_room(&self) -> bool {
-        self.store.usage().share() < FLUSH_SHARE_MAX
+        self.store.usage().share() < FLUSH_SHARE_MAX && !self.store.is_short()
     }
 
     /// How far leaves have come on the way from where entries are evicted, `share` of the memory, to where no buffer is
@@ -102,8 +102,9 @@ impl Trees {
             true => (bytes / (self.values.mean_bytes() + ENTRY_BYTES)).max(1),
             false => u64::MAX,
         };
+        let is_full = self.store.usage().share() >= share || self.store.is_short();
         let logs_are_full = logs_are_full || self.values.is_short_of_room();
-        if self.store.usage().share() < share && !logs_are_full && !self.is_scanned(entries_max) {
+        if !is_full && !logs_are_full && !self.is_scanned(entries_max) {
             return None;
         }
         let entries_max = entries_max();

@@ -18,7 +18,7 @@ use crate::rows;
 use crate::state::Part;
 use firn_base::key::Kind;
 use firn_base::sync::Ordering;
-use firn_base::{Error, Result, SeqNo, Tag};
+use firn_base::{Error, ErrorKind, Result, SeqNo, Tag};
 use firn_table::pm_btree::{Entry, Place, ValueAddress, View};
 use std::ops::Range;
 use std::sync::Arc;
@@ -126,7 +126,10 @@ impl Inner {
         while iter.valid() {
             let batch = Batch::take(&mut iter, keys_max, bytes_max);
             let last = batch.newest.last().map(|(key, ..)| batch.keys[key.clone()].to_vec());
-            self.flush_step(part, batch)?;
+            match self.flush_step(part, batch) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && self.may_come_by_room(part)? => return Ok(false),
+                done => done?,
+            }
             self.jobs.releases.set_flushed_to(last.map(|last| (buffer.clone(), last)));
             self.release_trees(part);
             if !self.trees(part)?.has_room() && iter.valid() {
@@ -136,6 +139,13 @@ impl Inner {
         self.end_flush(part, buffer, floor)?;
         self.jobs.releases.set_flushed_to(None);
         Ok(true)
+    }
+
+    /// Whether leaves that found no room may find some once others are evicted or let go of.
+    fn may_come_by_room(&self, part: usize) -> Result<bool> {
+        let trees = self.trees(part)?;
+        let is_empty = trees.mutable.leaves() == 0 && trees.immutable.is_none();
+        Ok(trees.store.is_short() && !(is_empty && self.jobs.releases.is_empty()))
     }
 
     /// Puts what the log has of `buffer` into the log's file, durably.
@@ -219,7 +229,12 @@ impl Inner {
     /// Lets go of leaves and pointers that no reader can reach, and of the logs that nothing points into then.
     pub(crate) fn release_trees(&self, part: usize) -> bool {
         let Some(trees) = self.state.load().parts[part].trees.clone() else { return false };
-        let any = self.jobs.releases.run(&trees);
+        let mut any = self.jobs.releases.run(&trees);
+        if !trees.has_room() && !self.jobs.releases.is_empty() {
+            // A cursor that goes on and on would keep all that was replaced since it began.
+            self.revoke_all_cursors();
+            any |= self.jobs.releases.run(&trees);
+        }
         if any {
             let unused = trees.values.take_unused(self.logs.sealed.floor());
             self.bury(unused.into_iter().map(Dead::Log));

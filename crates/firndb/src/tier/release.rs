@@ -33,6 +33,11 @@ impl Releases {
         self.queue.lock().push_back(Release { view, places, pointers });
     }
 
+    /// Whether everything was let go of.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.lock().is_empty()
+    }
+
     /// How far the flush of `buffer` came, if it was interrupted.
     pub(super) fn flushed_to(&self, buffer: &Arc<Buffer>) -> Option<Vec<u8>> {
         let partly = self.partly.lock();

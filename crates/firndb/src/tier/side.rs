@@ -2,6 +2,7 @@
 
 use crate::rows;
 use crate::snapshot::is_seen;
+use firn_base::key::compare;
 use firn_base::{SeqNo, Tag};
 use firn_table::pm_btree::ValueAddress;
 
@@ -53,9 +54,14 @@ impl Side {
         &self.versions[from..from + len]
     }
 
-    /// Without `gone`, which of them were there.
+    /// Without `gone`, which are in the same order, and which of them were there.
     pub(crate) fn without(&self, gone: &[Version]) -> (Side, Vec<Version>) {
-        let (removed, versions) = self.versions.iter().cloned().partition(|version| gone.contains(version));
+        let order = |a: &Version, b: &Version| compare(&a.key, a.tag, &b.key, b.tag);
+        let mut gone = gone.iter().peekable();
+        let (removed, versions) = self.versions.iter().cloned().partition(|version| {
+            while gone.next_if(|gone| order(gone, version).is_lt()).is_some() {}
+            gone.next_if(|gone| *gone == version).is_some()
+        });
         (Side { versions }, removed)
     }
 
@@ -64,7 +70,7 @@ impl Side {
         let all = self.versions.iter().cloned().chain(added);
         let (mut versions, gone): (Vec<Version>, Vec<Version>) =
             all.partition(|version| version.is_seen(snapshots) || !rows::LAB_IN_PLACE.is_on());
-        versions.sort_by(|a, b| firn_base::key::compare(&a.key, a.tag, &b.key, b.tag));
+        versions.sort_by(|a, b| compare(&a.key, a.tag, &b.key, b.tag));
         (Side { versions }, gone)
     }
 }
@@ -91,5 +97,18 @@ mod tests {
         assert_eq!([newest(b"b", 2), newest(b"a", 6), newest(b"c", 9)], [None; 3]);
         let (later, gone) = side.with(Vec::new(), &[SeqNo(10)]);
         assert_eq!((later.versions(), gone.len()), (&[version(b"b", 9, 12)][..], 1));
+    }
+
+    #[test]
+    fn gives_out_what_is_gone_and_was_there() {
+        let all = vec![version(b"a", 5, 7), version(b"b", 9, 12), version(b"b", 3, 9), version(b"d", 1, 3)];
+        let (side, _) = Side::default().with(all.clone(), &[SeqNo(2), SeqNo(5), SeqNo(10)]);
+        let gone = [version(b"a", 2, 3), all[1].clone(), version(b"c", 1, 9), all[3].clone(), version(b"e", 1, 2)];
+        let (left, removed) = side.without(&gone);
+        assert_eq!(
+            (left.versions(), &removed[..]),
+            (&[all[0].clone(), all[2].clone()][..], &[all[1].clone(), all[3].clone()][..])
+        );
+        assert_eq!(side.without(&[]).0.versions(), side.versions());
     }
 }
