@@ -3,7 +3,7 @@
 //!
 //! In order of urgency: flush the oldest full buffer; compact the level that is furthest over its target; compact a
 //! table that costs too many fruitless reads; write anew the table with the largest share of dead bytes, if there are
-//! too many. Pure: reads the state and the facts, changes nothing.
+//! too many; and while nobody writes, what would soon be due. Pure: reads the state and the facts, changes nothing.
 
 use crate::manifest::KeyRange;
 use crate::plan::{How, Plan, Reason};
@@ -118,11 +118,18 @@ fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
     trees.chunk_if_due(facts.lab.evict_share, log_bytes_max, facts.chunk_bytes)
 }
 
-/// The next eviction that is not urgent, if there is time for one.
+/// What is not urgent, if there is time for it: level 0 from half of its trigger on, each of whose tables costs a scan a
+/// read, and an eviction.
 fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    let chunk_bytes = facts.rest_chunk_bytes.filter(|_| !facts.evicting)?;
+    let chunk_bytes = facts.rest_chunk_bytes?;
     let mut parts = state.parts.iter().enumerate();
     parts.find_map(|(i, part)| {
+        if part.levels.first().is_some_and(|level| 2 * level.runs.len() >= facts.limits.level0_trigger.max(4)) {
+            return pick_level0(i, part, facts);
+        }
+        if facts.evicting {
+            return None;
+        }
         let most = log_bytes_max(part, facts.lab, facts.chunk_bytes) as f64 * facts.lab.rest_share;
         let trees = part.trees.as_ref()?;
         let chunk = trees.chunk_if_due(facts.lab.evict_share, most as u64, chunk_bytes)?;
