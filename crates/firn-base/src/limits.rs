@@ -19,6 +19,8 @@ pub struct Limits {
     pub levels: usize,
     /// Level-0 tables at which compaction into level 1 starts.
     pub level0_trigger: usize,
+    /// Level-0 tables at which it starts while nothing is written, or somebody waits for background work.
+    pub level0_rest: usize,
     /// Level-0 tables at which writes begin to be slowed.
     pub level0_slow: usize,
     /// Level-0 tables at which writes run at their slowest.
@@ -49,6 +51,7 @@ impl Default for Limits {
             level_fan_out: 10,
             levels: 7,
             level0_trigger: 8,
+            level0_rest: 4,
             level0_slow: 20,
             level0_stop: 36,
             write_buffers: 3,
@@ -72,6 +75,7 @@ impl Limits {
             level_fan_out: 4,
             levels: 5,
             level0_trigger: 3,
+            level0_rest: 3,
             level0_slow: 5,
             level0_stop: 10,
             write_buffers: 3,

@@ -1,5 +1,5 @@
-//! What an entry of the B+ trees takes in persistent memory, by the order in which keys arrive and by their length: as a
-//! table in Markdown, or with `--json` as one object a line. Leaf slack, headers and words of the directory count.
+//! What an entry of the B+ trees takes in persistent memory, by the order in which keys arrive and by their length: as
+//! a table in Markdown, or with `--json` as one object a line. Leaf slack, headers and words of the directory count.
 //!
 //! Keys arrive in flushes of 4,000 into trees of up to 200,000 entries (fewer of long keys), in leaves of 1 KiB.
 

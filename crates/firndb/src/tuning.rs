@@ -143,8 +143,8 @@ pub struct BlockTuning {
     pub dirty_share_max: ByLevel<f64>,
     /// An append must save at least this share of the bytes that writing a table anew takes, 0 to 1. Default: 0.3.
     pub saving_min: f64,
-    /// Bytes that one scan through a table that grew costs more than through one that did not: about what a device moves
-    /// in the time of one more read. Default: 16 KiB; 0 counts no scans.
+    /// Bytes that one scan through a table that grew costs more than through one that did not: about what a device
+    /// moves in the time of one more read. Default: 16 KiB; 0 counts no scans.
     pub scan_bytes: u64,
     /// Bits that filters reserve for keys to come, in percent of the keys that are there. Default: 80 and 20.
     pub filter_reserve_percent: ByLevel<u32>,

@@ -1,6 +1,6 @@
 //! Profile `lab` beside a pool that is missing, too small, damaged, another database's or of another time, or without a
-//! log that leaves point to: each is an error of its own, and `repair` gets back what logs and leaves still have and says
-//! what was lost.
+//! log that leaves point to: each is an error of its own, and `repair` gets back what logs and leaves still have and
+//! says what was lost.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Db, ErrorKind, LabTuning, Options, PmConfig, Profile, RepairReport, Tuning, repair};

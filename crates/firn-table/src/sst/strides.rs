@@ -3,10 +3,11 @@
 //! That differs from table to table more than from scan to scan. Of one scan the table of the last level gives most
 //! entries, and those above it one block each.
 //!
-//! Reads of `n` blocks cost a stride of `m` some `m / n` reads, and half a read's blocks for nothing. If a read costs what
-//! two blocks more of one do (sata 1.4, cloud 3.8), that is least for `n = 2 sqrt(m)`. Scans of 1 to 100 entries of 1 KiB,
-//! 13.9 blocks, so take 2.4 reads and 17.1 blocks in the mean; with reads of 4, 8 and 16 blocks it would be as many reads
-//! and 19.8 blocks, with 1, 2, 4, 8 and 16 4.0 and 18.6. Who goes on beyond what is usual reads twice as many each time.
+//! Reads of `n` blocks cost a stride of `m` some `m / n` reads, and half a read's blocks for nothing. If a read costs
+//! what two blocks more of one do (sata 1.4, cloud 3.8), that is least for `n = 2 sqrt(m)`. Scans of 1 to 100 entries
+//! of 1 KiB, 13.9 blocks, so take 2.4 reads and 17.1 blocks in the mean; with reads of 4, 8 and 16 blocks it would be
+//! as many reads and 19.8 blocks, with 1, 2, 4, 8 and 16 4.0 and 18.6. Who goes on beyond what is usual reads twice as
+//! many each time.
 
 use firn_base::sync::{AtomicU64, Ordering};
 

@@ -4,8 +4,8 @@
 //! whose filter has no bits left, or that belongs to a database with too many dead bytes, is written anew. Then the
 //! cost in bytes written now, index and filter included: an append that does not save a part of them is not worth
 //! the dead bytes that it leaves. So small entries, of which nearly every block gets one, choose table-grained by
-//! themselves. And cost includes what scans will pay: one that comes upon appended blocks needs about one more read, so a
-//! table through which as many scans go from one compaction to the next as in the last such time is written anew.
+//! themselves. And cost includes what scans will pay: one that comes upon appended blocks needs about one more read,
+//! and as many are expected until the next compaction as there were since the last.
 
 use crate::rows;
 use crate::tuning::BlockTuning;

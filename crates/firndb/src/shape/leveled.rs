@@ -118,13 +118,13 @@ fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
     trees.chunk_if_due(facts.lab.evict_share, log_bytes_max, facts.chunk_bytes)
 }
 
-/// What is not urgent, if there is time for it: level 0 from half of its trigger on, each of whose tables costs a scan a
-/// read, and an eviction.
+/// What is not urgent, if there is time for it: level 0 from fewer tables on, each of which costs a scan a read, and
+/// an eviction.
 fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let chunk_bytes = facts.rest_chunk_bytes?;
     let mut parts = state.parts.iter().enumerate();
     parts.find_map(|(i, part)| {
-        if part.levels.first().is_some_and(|level| 2 * level.runs.len() >= facts.limits.level0_trigger.max(4)) {
+        if part.levels.first().is_some_and(|level| level.runs.len() >= facts.limits.level0_rest.max(1)) {
             return pick_level0(i, part, facts);
         }
         if facts.evicting {

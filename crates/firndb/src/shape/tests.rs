@@ -95,12 +95,13 @@ fn level_0_goes_down_as_a_whole() {
 
 #[test]
 fn level_0_goes_down_sooner_while_there_is_time() {
-    let (limits, busy) = (Limits { level0_trigger: 8, ..Limits::tiny() }, HashSet::new());
+    let (mut limits, busy) = (Limits::tiny(), HashSet::new());
+    (limits.level0_trigger, limits.level0_rest) = (8, 4);
     let tables: Vec<_> = (1..5).map(|id| (0, id, "a", "z", 10)).collect();
     let at_rest = Facts { rest_chunk_bytes: Some(1), ..facts(&limits, &busy, None) };
     assert!(pick(&state(&tables), &facts(&limits, &busy, None)).is_none());
     assert_eq!(pick(&state(&tables), &at_rest).map(|plan| ids(&plan).len()), Some(4));
-    assert!(pick(&state(&tables[1..]), &at_rest).is_none(), "fewer than half");
+    assert!(pick(&state(&tables[1..]), &at_rest).is_none(), "too few");
 }
 
 #[test]
