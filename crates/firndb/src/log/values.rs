@@ -277,11 +277,14 @@ impl ValueLogs {
             return Ok((Value::owned(self.read_placed(&log, extent, at)?), false));
         }
         let file = self.open(&log, at.log_id)?;
-        SCRATCH.with_borrow_mut(|scratch| {
-            let value = read_value(&**file, at, scratch)?;
+        // Taken, not borrowed: what `make` does with the cache may let another thread of a model run on this one.
+        let mut scratch = SCRATCH.take();
+        let made = read_value(&**file, at, &mut scratch).map(|value| {
             self.counters.read(Cause::UserRead, value.len());
-            Ok((make(value), true))
-        })
+            (make(value), true)
+        });
+        SCRATCH.set(scratch);
+        made
     }
 
     /// The value at `at`, which begins in `extent`.
