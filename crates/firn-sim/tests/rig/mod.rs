@@ -7,7 +7,11 @@ use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_base::site::{self, Site};
 use firn_fs::SimFs;
-use firndb::{Codec, Db, Durability, Environment, Event, EventListener, Limits, Options, Profile, Stats};
+use firn_pm::sim::{Mode, SimRegion};
+use firndb::{
+    Codec, Db, Durability, Environment, Event, EventListener, LabTuning, Limits, Options, PmConfig, Profile, Stats,
+    TierStats,
+};
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex};
@@ -153,4 +157,37 @@ impl Rig {
     pub(crate) fn stats(&self) -> Stats {
         self.db.stats()
     }
+}
+
+/// Trees of some 800 entries, in simulated persistent memory or, without it, in memory that is rebuilt.
+pub(crate) fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
+    move |options| {
+        let log_share_max = 10.0;
+        options.tuning.lab = LabTuning {
+            tree_bytes: Some(32 << 10),
+            leaf_bytes: 512,
+            log_share_max,
+            rest_share: 1.0,
+            // Rows are shown one by one.
+            hot_bytes: Some(0),
+            ..LabTuning::default()
+        };
+        if with_memory {
+            options.pm = Some(PmConfig::volatile(0));
+            options.environment.memory = Some(SimRegion::new(256 << 10, Mode::Adr));
+        }
+    }
+}
+
+pub(crate) fn tier(rig: &Rig) -> TierStats {
+    rig.stats().tier.unwrap()
+}
+
+pub(crate) fn flush(rig: &Rig) {
+    rig.db.flush().unwrap();
+    rig.settle();
+}
+
+pub(crate) fn hits(rig: &Rig) -> Vec<u64> {
+    tier(rig).hits.iter().map(|(_, hits)| *hits).collect()
 }
