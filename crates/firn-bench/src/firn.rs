@@ -15,9 +15,10 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that are FirnDB's alone.
-const EXTRA: [&str; 22] = [
+const EXTRA: [&str; 23] = [
     "write_buffer_bytes",
     "block_cache_bytes",
+    "row_cache",
     "filter_bits",
     "max_open_files",
     "level_base_bytes",
@@ -108,6 +109,7 @@ impl Firn {
             memory_limit: setup.memory_bytes,
             write_buffer_bytes: setup.extra("write_buffer_bytes")?,
             block_cache_bytes: setup.extra("block_cache_bytes")?,
+            row_cache: setup.extra("row_cache")?.unwrap_or(default.row_cache),
             filter_bits: setup.extra("filter_bits")?.unwrap_or(default.filter_bits),
             max_open_files: setup.extra("max_open_files")?.unwrap_or(default.max_open_files),
             compression: match setup.compression {
@@ -139,6 +141,7 @@ impl Engine for Firn {
             ("memory_limit", options.memory_limit.to_string()),
             ("write_buffer_bytes", or_derived(options.write_buffer_bytes)),
             ("block_cache_bytes", or_derived(options.block_cache_bytes)),
+            ("row_cache", options.row_cache.to_string()),
             ("compression", setup.compression.to_string()),
             ("filter_bits", options.filter_bits.to_string()),
             ("table_bytes", options.limits.table_bytes.to_string()),
@@ -232,6 +235,7 @@ impl Store for FirnStore {
             stall_seconds: Some(stats.stalls.seconds.iter().map(|(_, seconds)| seconds).sum()),
             cache_misses: Some(stats.memory.cache_misses),
             grains: stats.background.grains.iter().map(|grain| (grain.to_string(), grain.count)).collect(),
+            index_bytes: Some(stats.levels.iter().map(|level| level.index_bytes).sum()),
             space_bytes: directory_bytes(&self.directory),
         }
     }

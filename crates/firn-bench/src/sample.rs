@@ -48,6 +48,7 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
             stall_seconds: Some(0.25),
             cache_misses: Some(9),
             grains: [("append: cost".to_owned(), 3)].into(),
+            index_bytes: Some(2 << 20),
             space_bytes: 80 << 20,
         },
         os_written_bytes: Some(written + 4096),

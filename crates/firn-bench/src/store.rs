@@ -44,7 +44,7 @@ pub trait Store: Send + Sync + 'static {
     fn counters(&self) -> Counters;
 }
 
-/// What is counted in an engine: totals since it was opened, but for the space, which is now.
+/// What is counted in an engine: totals since it was opened, but for indexes and space, which are now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Bytes moved, by medium and cause. Empty if the engine does not count them.
@@ -58,6 +58,9 @@ pub struct Counters {
     /// the rule that decided; empty if the engine has no such choice.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grains: BTreeMap<String, u64>,
+    /// Bytes of memory that indexes of tables take, of those that are open; nothing if the engine does not say.
+    #[serde(default)]
+    pub index_bytes: Option<u64>,
     /// Bytes of storage in use, by the file system's count.
     pub space_bytes: u64,
 }
@@ -82,7 +85,7 @@ impl Counters {
         of.map(|traffic| traffic.written_bytes).sum()
     }
 
-    /// What was counted since `before`; the space is that of now.
+    /// What was counted since `before`; indexes and space are those of now.
     pub fn since(&self, before: &Counters) -> Counters {
         let earlier = |of: &Traffic| before.traffic.iter().find(|t| (&t.medium, &t.cause) == (&of.medium, &of.cause));
         let difference = |now: &Traffic| Traffic {
@@ -99,6 +102,7 @@ impl Counters {
                 .iter()
                 .map(|(rule, now)| (rule.clone(), now - before.grains.get(rule).unwrap_or(&0)))
                 .collect(),
+            index_bytes: self.index_bytes,
             space_bytes: self.space_bytes,
         }
     }

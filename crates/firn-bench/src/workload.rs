@@ -93,6 +93,7 @@ const ROWS: &[Row] = &[
     ("scanrh", "80 % scans, 20 % inserts", &[(Action::Scan, 80), (Action::Insert, 20)], Reach::Zipf, YCSB_SCAN),
     ("scanba", "half scans, half inserts", &[(Action::Scan, 50), (Action::Insert, 50)], Reach::Zipf, YCSB_SCAN),
     ("scanwh", "20 % scans, 80 % inserts", &[(Action::Scan, 20), (Action::Insert, 80)], Reach::Zipf, YCSB_SCAN),
+    ("scan100", "uniform scans of 100", &[(Action::Scan, 100)], Reach::Uniform, (100, 100)),
     ("scanafterdelete", "uniform scans of 100 over what was left", &[(Action::Scan, 100)], Reach::Uniform, (100, 100)),
 ];
 

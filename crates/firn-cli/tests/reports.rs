@@ -21,7 +21,7 @@ fn stats_in_three_forms() {
     let firn = filled();
     let stats = json(&firn.run("stats", ["--json"]));
     // What the manifest knows is there though nothing was done since the open.
-    for field in ["tables", "live_bytes", "dead_bytes", "small_blocks", "append_share", "filter_left"] {
+    for field in ["tables", "live_bytes", "dead_bytes", "small_blocks", "append_share", "filter_left", "index_bytes"] {
         assert!(stats["levels"][0][field].is_number(), "{field}: {stats}");
     }
     assert!(firn.run("stats", [""; 0]).lines().len() > 3);

@@ -38,6 +38,7 @@ mod mill;
 mod options;
 mod pace;
 mod plan;
+mod prometheus;
 #[cfg(feature = "proof")]
 pub mod proof;
 mod read;

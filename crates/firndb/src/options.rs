@@ -122,6 +122,9 @@ pub struct Options {
     pub write_buffer_bytes: Option<u64>,
     /// Bytes of the block cache. Default: half of what the buffers leave.
     pub block_cache_bytes: Option<u64>,
+    /// Whether gets keep the entries that they find in the block cache, without their blocks. Default: true; better
+    /// false where what is read lies beside what was read before.
+    pub row_cache: bool,
     /// Compression of data blocks. Default: LZ4; choose none for values that do not compress.
     pub compression: Codec,
     /// Filter bits per key, 0 for none. Default: 10, which lets 1 absent key in 100 cost a read.
@@ -166,6 +169,7 @@ impl Default for Options {
             memory_limit: 512 << 20,
             write_buffer_bytes: None,
             block_cache_bytes: None,
+            row_cache: true,
             compression: Codec::Lz4,
             filter_bits: 10,
             max_open_files: 1000,
@@ -223,6 +227,7 @@ impl fmt::Debug for Options {
             .field("memory_limit", &self.memory_limit)
             .field("write_buffer_bytes", &self.write_buffer_bytes)
             .field("block_cache_bytes", &self.block_cache_bytes)
+            .field("row_cache", &self.row_cache)
             .field("compression", &self.compression)
             .field("filter_bits", &self.filter_bits)
             .finish_non_exhaustive()

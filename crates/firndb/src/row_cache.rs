@@ -165,6 +165,27 @@ mod tests {
     }
 
     #[test]
+    fn rows_can_be_done_without() {
+        let misses_of_gets = |row_cache| {
+            let dir = tempfile::tempdir().unwrap();
+            let options = Options { row_cache, block_cache_bytes: Some(64 << 10), ..Options::tiny() };
+            let db = Db::open(dir.path(), options).unwrap();
+            let keys: Vec<Vec<u8>> = (0..4000_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
+            keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
+            db.compact_range(None, None).unwrap();
+            // They fit the cache, and their blocks do not.
+            let gets = || keys.iter().step_by(20).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
+            (0..4).for_each(|_| gets());
+            let before = misses(&db);
+            gets();
+            misses(&db) - before
+        };
+        assert_eq!(misses_of_gets(true), 0);
+        let without = misses_of_gets(false);
+        assert!(without > 50, "{without} misses of 200 gets in blocks");
+    }
+
+    #[test]
     fn rows_are_brought_from_the_newest_state() {
         let cache = Arc::new(BlockCache::new(1 << 20, 4096));
         let rows = RowCache::new(cache, SeqNo(5));

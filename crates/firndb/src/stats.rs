@@ -1,4 +1,4 @@
-//! Counters and sizes, as a struct, as JSON (by serde) and as Prometheus text.
+//! Counters and sizes, as a struct and as JSON (by serde); see `prometheus.rs` for the text that Prometheus reads.
 
 use crate::db::Inner;
 use crate::mill::{Choice, Grain};
@@ -9,7 +9,7 @@ use firn_base::count::{Cause, Counter};
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// What one medium moved for one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,6 +53,8 @@ pub struct LevelStats {
     pub dead_bytes: u64,
     /// Data blocks of less than half the target size.
     pub small_blocks: u64,
+    /// Bytes of memory of indexes, of the tables that are open.
+    pub index_bytes: u64,
     /// Keys that filters have room for.
     pub filter_left: u64,
     /// Tables that grew since they were written anew.
@@ -407,6 +409,12 @@ impl Inner {
                 live_bytes: level.live_bytes(),
                 dead_bytes: level.runs.iter().map(|run| run.meta.dead_bytes).sum(),
                 small_blocks: level.runs.iter().map(|run| run.meta.small_blocks).sum(),
+                index_bytes: level
+                    .runs
+                    .iter()
+                    .filter_map(|run| run.held())
+                    .map(|table| table.index_bytes() as u64)
+                    .sum(),
                 filter_left: level.runs.iter().map(|run| run.meta.filter_left).sum(),
                 grown_tables: level.runs.iter().filter(|run| run.meta.appends > 0).count() as u64,
                 appends,
@@ -435,76 +443,5 @@ impl Inner {
             }
         };
         firn_pm::Owner::ALL.iter().map(owner).filter(|pm| pm.live_bytes + pm.written_bytes > 0).collect()
-    }
-}
-
-impl Stats {
-    /// The counters and sizes as Prometheus text (exposition format 0.0.4).
-    pub fn to_prometheus(&self) -> String {
-        let mut out = String::new();
-        let mut counter = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
-            // Writing to a string cannot fail.
-            let _ok = writeln!(out, "# HELP firn_{name} {help}\n# TYPE firn_{name} {kind}");
-            for (labels, value) in rows {
-                let _ok = writeln!(out, "firn_{name}{labels} {value}");
-            }
-        };
-        let one = |value: u64| [(String::new(), value as f64)];
-        let causes = |pick: fn(&CauseStats) -> u64| {
-            self.ssd.iter().map(|c| (format!("{{cause=\"{}\"}}", c.cause), pick(c) as f64)).collect::<Vec<_>>()
-        };
-        let levels = |pick: fn(&LevelStats) -> f64| {
-            self.levels.iter().map(|l| (format!("{{level=\"{}\"}}", l.level), pick(l))).collect::<Vec<_>>()
-        };
-        counter("writes_total", "counter", "Operations written.", &one(self.user.writes));
-        counter("user_written_bytes_total", "counter", "Bytes written by users.", &one(self.user.written_bytes));
-        counter("gets_total", "counter", "Keys looked up.", &one(self.user.gets));
-        counter("ssd_read_bytes_total", "counter", "Bytes read from the SSD.", &causes(|c| c.read_bytes));
-        counter("ssd_reads_total", "counter", "Reads from the SSD.", &causes(|c| c.reads));
-        counter("ssd_written_bytes_total", "counter", "Bytes written to the SSD.", &causes(|c| c.written_bytes));
-        counter("level_tables", "gauge", "Tables per level.", &levels(|l| l.tables as f64));
-        counter("level_bytes", "gauge", "Bytes per level.", &levels(|l| l.bytes as f64));
-        counter("level_dead_bytes", "gauge", "Bytes in no live block, per level.", &levels(|l| l.dead_bytes as f64));
-        counter(
-            "block_grained_total",
-            "counter",
-            "Tables that took keys by an append.",
-            &levels(|l| l.block_grained as f64),
-        );
-        counter(
-            "table_grained_total",
-            "counter",
-            "Tables written anew by choice.",
-            &levels(|l| l.table_grained as f64),
-        );
-        let grain = |grain: &GrainStats| {
-            let name = if grain.block_grained { "block" } else { "table" };
-            (format!("{{grain=\"{name}\",rule=\"{}\"}}", grain.because), grain.count as f64)
-        };
-        let grains: Vec<_> = self.background.grains.iter().map(grain).collect();
-        counter("grains_total", "counter", "Choices of an append or a new table, by the rule that decided.", &grains);
-        counter(
-            "invalidated_blocks_total",
-            "counter",
-            "Cached blocks that compaction made obsolete.",
-            &one(self.background.invalidated_blocks),
-        );
-        counter("compaction_seconds_total", "counter", "Seconds of compaction.", &levels(|l| l.compaction_seconds));
-        counter("flushes_total", "counter", "Flushes.", &one(self.background.flushes));
-        counter("buffer_bytes", "gauge", "Bytes used in write buffers.", &one(self.memory.buffer_bytes));
-        counter("cache_hits_total", "counter", "Block cache hits.", &one(self.memory.cache_hits));
-        counter("cache_misses_total", "counter", "Block cache misses.", &one(self.memory.cache_misses));
-        counter("cache_bytes", "gauge", "Bytes in the block cache.", &one(self.memory.cache_bytes));
-        counter("debt_bytes", "gauge", "Bytes by which levels exceed their targets.", &one(self.background.debt_bytes));
-        let slept = [(String::new(), self.background.slept_seconds)];
-        counter(
-            "compaction_slept_seconds_total",
-            "counter",
-            "Seconds that compactions slept, nothing being urgent.",
-            &slept,
-        );
-        let stalls: Vec<_> = self.stalls.seconds.iter().map(|(r, s)| (format!("{{reason=\"{r}\"}}"), *s)).collect();
-        counter("stall_seconds_total", "counter", "Seconds that writers waited.", &stalls);
-        out
     }
 }

@@ -4,7 +4,7 @@
 
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
-use firndb::{Codec, Db, Durability, Environment, Event, EventListener, Options, WriteOptions};
+use firndb::{Codec, Db, Durability, Environment, Event, EventListener, Options, Profile, WriteOptions};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -69,10 +69,47 @@ fn events_and_stats_add_up() {
     assert_eq!(stats.background.debt_bytes, 0);
     let text = stats.to_prometheus();
     assert!(text.contains("firn_writes_total 10000\n"), "{text}");
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (name, value) = line.rsplit_once(' ').unwrap();
-        assert!(name.starts_with("firn_") && value.parse::<f64>().is_ok(), "{line}");
+    check_prometheus(&text);
+}
+
+/// Each sample is of the family above it, and no family is there twice.
+fn check_prometheus(text: &str) {
+    let mut families = std::collections::BTreeSet::new();
+    let mut family = "";
+    for line in text.lines() {
+        if let Some(of) = line.strip_prefix("# TYPE ") {
+            family = of.split(' ').next().unwrap();
+            assert!(families.insert(family), "{line} comes twice");
+        } else if !line.starts_with('#') {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with("firn_") && value.parse::<f64>().is_ok(), "{line}");
+            assert_eq!(name.split('{').next().unwrap(), family, "{line}");
+        }
     }
+}
+
+/// In profile `lab` trees, hits by layer, logs and the hot buffer are there too.
+#[test]
+fn prometheus_has_the_tier() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = firn_pm::sim::SimRegion::new(4 << 20, firn_pm::sim::Mode::Adr);
+    let environment = Environment { memory: Some(memory), ..Environment::default() };
+    let pm = Some(firn_pm::PmConfig::volatile(4 << 20));
+    let db = Db::open(dir.path(), Options { profile: Profile::Lab, pm, environment, ..Options::tiny() }).unwrap();
+    (0..100_u32).for_each(|i| db.put(i.to_be_bytes(), [1; 100]).unwrap());
+    db.flush().unwrap();
+    (0..100_u32).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));
+    let text = db.stats().to_prometheus();
+    check_prometheus(&text);
+    for sample in [
+        "firn_tree_entries{tree=\"mutable\"} 100",
+        "firn_hits_total{layer=\"mutable_tree\"} 100",
+        "firn_value_log_bytes{bytes=\"live\"} 10000",
+        "firn_hot_values 0",
+    ] {
+        assert!(text.lines().any(|line| line == sample), "{sample} in {text}");
+    }
+    assert!(text.contains("firn_pm_live_bytes{owner=\"btree\"}"), "{text}");
 }
 
 /// Who makes a table opens it: its first reader does not.

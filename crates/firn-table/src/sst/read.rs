@@ -248,6 +248,11 @@ impl Sst {
         blocks.filter(drop).count() as u64
     }
 
+    /// Bytes of memory that its index takes.
+    pub fn index_bytes(&self) -> usize {
+        self.index.memory_bytes()
+    }
+
     /// Bytes of memory that it holds open: index and filter.
     pub fn memory_bytes(&self) -> usize {
         self.index.memory_bytes() + self.filter.as_bytes().len() + size_of::<Sst>()

@@ -61,7 +61,8 @@ impl Recovery {
         // What is kept is not in trees or tables yet.
         let before_kept = self.kept.first().and_then(|buffer| buffer.seqnos());
         part.flushed_through = before_kept.map_or(self.last_seqno, |(first, _)| SeqNo(first.0.saturating_sub(1)));
-        part.rows = Some(Arc::new(RowCache::new(self.tables.context().cache.clone(), part.flushed_through)));
+        let cache = self.options.row_cache.then(|| self.tables.context().cache.clone());
+        part.rows = cache.map(|cache| Arc::new(RowCache::new(cache, part.flushed_through)));
         part.trees = self.trees.clone();
         part.buffers.push(active.clone());
         part.buffers.extend(self.kept.drain(..).rev());
