@@ -11,13 +11,13 @@ use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
 use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{DATA_START, GRANULE_BYTES, MIN_POOL_BYTES};
-use firndb::{Db, ErrorKind};
+use firndb::{Db, ErrorKind, Profile};
 
 /// An old pool with newer files, and the reverse, of two sessions: always an error. (Two moments of one session cannot
 /// be told apart everywhere: see `docs/crash_model.md`.)
 pub(crate) fn two_media(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let setup = Setup { pool: true, ..Setup::small() };
+    let setup = Setup { pool: true, profile: of_seed(seed), ..Setup::small() };
     let machine = Machine::new(&setup, seed);
     let mut session = Session::open(&setup, &machine, History::default()).unwrap();
     session.run(10 + random.below(80), &mut random).unwrap();
@@ -73,17 +73,24 @@ pub(crate) fn pm_cap(seed: u64) -> Tally {
     drop(pool);
     let again = PoolSpace::open(&SimRegion::from_image(sim.durable(), Mode::Adr), &()).unwrap();
     assert_eq!(again.live().unwrap(), bytes - DATA_START);
-    open_database(bytes, &mut tally);
+    for profile in [Profile::Classic, Profile::Lab] {
+        open_database(profile, bytes, &mut tally);
+    }
     tally
 }
 
-/// A database whose pool has no room for its log's buffer says so, and opens with a larger one.
-fn open_database(bytes: u64, tally: &mut Tally) {
-    let setup = Setup { pool: true, ..Setup::small() };
+/// Profiles with a log's buffer alone, and with trees, in turns.
+fn of_seed(seed: u64) -> Profile {
+    if seed.is_multiple_of(2) { Profile::Classic } else { Profile::Lab }
+}
+
+/// A database whose pool has no room for its log's buffer, or its trees, says so; with room it works.
+fn open_database(profile: Profile, bytes: u64, tally: &mut Tally) {
+    let setup = Setup { pool: true, profile, ..Setup::small() };
     let fs = setup.file_system(1);
     let small = Machine::of(fs, Some(SimRegion::new(bytes, Mode::Adr)));
     match Session::open(&setup, &small, History::default()) {
-        Ok(mut session) => session.run(20, &mut Seed::new(bytes)).unwrap(),
+        Ok(mut session) => session.run(200, &mut Seed::new(bytes)).unwrap(),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::NoSpace, "a pool of {bytes} bytes: {error}");
             assert!(error.to_string().contains("pm.size"), "says what to raise: {error}");
