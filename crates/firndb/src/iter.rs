@@ -29,6 +29,12 @@ pub(crate) struct Pins {
     revocations: u64,
 }
 
+impl Pins {
+    fn are_of(&self, state: &Arc<ReadState>) -> bool {
+        Arc::ptr_eq(&self.state, state)
+    }
+}
+
 /// The revocable part of a cursor.
 pub(crate) type SharedPins = Mutex<Option<Pins>>;
 
@@ -202,18 +208,18 @@ impl Iter {
         let shared = self.pins.clone();
         let mut slot = shared.lock();
         let was_valid = std::mem::replace(&mut self.valid, false);
-        let readers = &self.db.inner.readers;
-        let revocations = readers.revocations.load(Ordering::Relaxed);
-        let stale = slot.take_if(|pins| pins.revocations != revocations).is_some();
-        if stale {
+        let inner = &self.db.inner;
+        let revocations = inner.readers.revocations.load(Ordering::Relaxed);
+        let is_older = |pins: &mut Pins| pins.revocations != revocations && !pins.are_of(&inner.state.load());
+        if slot.take_if(is_older).is_some() {
             // Somebody waits for what it held.
-            self.db.inner.executor.wake();
+            inner.executor.wake();
         }
         let mut pins = match slot.take() {
             Some(pins) => pins,
             None => self.pin(was_valid)?,
         };
-        (pins.last_tick, pins.revocations) = (readers.idle_ticks.load(Ordering::Relaxed), revocations);
+        (pins.last_tick, pins.revocations) = (inner.readers.idle_ticks.load(Ordering::Relaxed), revocations);
         step(self, &mut pins)?;
         *slot = Some(pins);
         Ok(())
@@ -327,9 +333,7 @@ impl Inner {
         let mut all = true;
         for pins in iters {
             match pins.try_lock() {
-                Some(mut slot) => {
-                    drop(slot.take_if(|held| held.last_tick < since && !Arc::ptr_eq(&held.state, &current)))
-                }
+                Some(mut slot) => drop(slot.take_if(|held| held.last_tick < since && !held.are_of(&current))),
                 None => all = false,
             }
         }
@@ -347,5 +351,46 @@ impl Inner {
 impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Iter").field("valid", &self.valid).field("seqno", &self.point.seqno).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    /// Revokes while `iter` is being moved, as far as that can be told, and moves it.
+    fn revoke_and_move(db: &Db, iter: &mut Iter) {
+        let shared = iter.pins.clone();
+        let moving = shared.lock();
+        db.inner.revoke_all_cursors();
+        drop(moving);
+        iter.next().unwrap();
+    }
+
+    #[test]
+    fn a_cursor_that_goes_on_lets_go_of_an_older_state_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), Options::tiny()).unwrap();
+        (0..9_u8).for_each(|i| db.put([i], [i]).unwrap());
+        let mut iter = db.iter().unwrap();
+        iter.first().unwrap();
+        let held = |iter: &Iter| Arc::downgrade(&iter.pins.lock().as_ref().unwrap().state);
+        let first = held(&iter);
+        revoke_and_move(&db, &mut iter);
+        assert!(first.ptr_eq(&held(&iter)), "it held what is there");
+        db.put([3], [99]).unwrap();
+        db.flush().unwrap();
+        assert!(first.upgrade().is_some());
+        revoke_and_move(&db, &mut iter);
+        assert!(!first.ptr_eq(&held(&iter)), "somebody waits for what it held");
+        let rest: Vec<u8> = std::iter::from_fn(|| {
+            let value = iter.valid().then(|| iter.value()[0])?;
+            iter.next().unwrap();
+            Some(value)
+        })
+        .collect();
+        assert_eq!(rest, [2, 3, 4, 5, 6, 7, 8], "as of the time that it was made");
     }
 }

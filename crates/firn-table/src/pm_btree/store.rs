@@ -143,9 +143,14 @@ impl TreeStore {
         }
     }
 
-    /// Whether a step found no room, and no leaf was released since: large leaves, or free runs that are all short.
+    /// Whether a step found no room, and nothing was released since: large leaves, or free runs that are all short.
     pub fn is_short(&self) -> bool {
         self.state.lock().is_short
+    }
+
+    /// Who found no room does not wait for any: the next step is tried.
+    pub fn forget_shortage(&self) {
+        self.state.lock().is_short = false;
     }
 
     /// Makes the mutable tree the immutable one and begins an empty one. DURABLE AFTER.
@@ -195,7 +200,8 @@ impl TreeStore {
     pub fn release(&self, places: &[Place]) {
         let mut state = self.state.lock();
         places.iter().for_each(|place| state.space.free(place.unit, place.units()));
-        state.is_short &= places.is_empty();
+        // Worth another try, even if these were none: the queue that they came from may be empty now.
+        state.is_short = false;
     }
 
     /// The leaf at `place`, which a view has.

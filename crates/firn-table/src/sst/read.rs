@@ -481,15 +481,16 @@ impl Sst {
         };
         if let [read] = reads[..] {
             self.context.counters.read(Cause::UserRead, read.len);
-            SCRATCH.with_borrow_mut(|scratch| {
-                self.file.read(read.offset, read.len, scratch)?;
-                wanted.iter().try_for_each(|&block| {
-                    let handle = self.index.handle(block);
-                    let at = (handle.offset - read.offset) as usize;
-                    let stored = scratch.bytes().get(at..at + handle.stored_len as usize);
-                    keep(block, stored.ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?)
-                })
+            // Taken, not borrowed: `keep` asks the cache, and whoever is run while its lock is waited for may read.
+            let mut scratch = SCRATCH.take();
+            self.file.read(read.offset, read.len, &mut scratch)?;
+            wanted.iter().try_for_each(|&block| {
+                let handle = self.index.handle(block);
+                let at = (handle.offset - read.offset) as usize;
+                let stored = scratch.bytes().get(at..at + handle.stored_len as usize);
+                keep(block, stored.ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?)
             })?;
+            SCRATCH.set(scratch);
         } else {
             let mut window = Window::of(self, &reads, Cause::UserRead, Vec::new());
             wanted.iter().try_for_each(|&block| keep(block, window.stored(self, block)?))?;

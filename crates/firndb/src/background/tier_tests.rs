@@ -3,16 +3,23 @@
 use crate::plan::Reason;
 use crate::shape::{self, Facts};
 use crate::{Db, Environment, LabTuning, Options, Profile, Tuning};
-use firn_base::SeqNo;
-use firn_base::exec::Inline;
+use firn_base::clock::Clock;
+use firn_base::exec::{Inline, Work};
+use firn_base::{ErrorKind, SeqNo};
 use firn_table::sst::{Got, Query};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Trees in memory of `tree_bytes`.
 fn open(dir: &Path, tree_bytes: u64) -> Db {
+    open_at(dir, tree_bytes, Clock::system())
+}
+
+fn open_at(dir: &Path, tree_bytes: u64, clock: Clock) -> Db {
     let lab = LabTuning { tree_bytes: Some(tree_bytes), leaf_bytes: 256, ..LabTuning::default() };
-    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
+    let environment =
+        Environment { executor: Some(Arc::new(Inline::new())), clock: Some(clock), ..Environment::default() };
     let tuning = Tuning { lab, ..Tuning::default() };
     Db::open(dir, Options { profile: Profile::Lab, tuning, environment, ..Options::tiny() }).unwrap()
 }
@@ -109,4 +116,23 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     (0..8).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), b"second"));
     db.flush().unwrap();
     (0..8).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), b"second"));
+}
+
+/// A leaf that no room could be made for: nobody may wait for that, and whoever flushes is told each time.
+#[test]
+fn a_leaf_that_is_larger_than_all_is_an_error_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::manual();
+    let db = open_at(dir.path(), 8 << 10, clock.clone());
+    db.put(key(1), b"value").unwrap();
+    db.flush().unwrap();
+    db.put([7; 20_000], b"").unwrap();
+    for time in 0..3 {
+        assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::NoSpace, "time {time}");
+        clock.advance(Duration::from_secs(1));
+        db.inner.step();
+        assert!(db.inner.background_error().is_some(), "it was tried again");
+    }
+    assert_eq!(db.get(key(1)).unwrap().unwrap(), b"value");
+    assert_eq!(db.get([7; 20_000]).unwrap().unwrap(), b"");
 }

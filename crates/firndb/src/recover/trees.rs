@@ -209,7 +209,8 @@ impl Recovery {
         let Some(trees) = &mut self.trees else { return Ok(()) };
         if self.kept.is_empty() {
             match trees.insert_replayed(&buffer) {
-                Err(error) if error.kind() == ErrorKind::NoSpace => {}
+                // It is tried again as a flush.
+                Err(error) if error.kind() == ErrorKind::NoSpace => trees.store.forget_shortage(),
                 inserted => return inserted,
             }
         }

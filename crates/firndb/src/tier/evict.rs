@@ -72,11 +72,13 @@ impl Inner {
         if chunk.rotates {
             self.rotate_trees(part)?;
         }
-        let trees = self.trees(part)?;
-        let Some(immutable) = &trees.immutable else { return Ok(Vec::new()) };
+        let mut trees = self.trees(part)?;
+        let Some(immutable) = trees.immutable.clone() else { return Ok(Vec::new()) };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let ranges = chunk.ranges(&trees, immutable)?;
-        let Gathered { held, moved, memory } = self.gather(&trees, immutable, &ranges)?;
+        let ranges = chunk.ranges(&trees, &immutable)?;
+        let Gathered { held, moved, memory } = self.gather(&trees, &immutable, &ranges)?;
+        // Its values were read: flushes beside the merge need the room of the leaves that they replace.
+        trees.mutable = Arc::default();
         let (evicted_bytes, evicted_entries) = (held.byte_size() as u64, held.len() as u64);
         let bytes_in = evicted_bytes + plan.input_bytes();
         let work = mill::run_above(held, plan, around, &snapshots, &self.mill);
@@ -105,8 +107,8 @@ impl Inner {
         trees.counters.chunks.add(1);
         trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
         trees.counters.chunk_entries.add(evicted_entries);
-        // This view of them too.
-        drop(trees);
+        // These views of them too.
+        drop((trees, immutable));
         self.release_trees(part);
         Ok(ids)
     }

@@ -141,11 +141,18 @@ impl Inner {
         Ok(true)
     }
 
-    /// Whether leaves that found no room may find some once others are evicted or let go of.
+    /// Whether leaves that found no room may find some once others are evicted or let go of. Otherwise nothing will
+    /// tell when to try again, so the caller's error does.
     fn may_come_by_room(&self, part: usize) -> Result<bool> {
+        let _changing = self.jobs.releases.changing.lock();
         let trees = self.trees(part)?;
-        let is_empty = trees.mutable.leaves() == 0 && trees.immutable.is_none();
-        Ok(trees.store.is_short() && !(is_empty && self.jobs.releases.is_empty()))
+        let is_empty = trees.mutable.leaves() == 0 && trees.immutable.is_none() && self.jobs.releases.is_empty();
+        // Asked last: what was released meanwhile has left the queue and made it untrue.
+        if !is_empty || !trees.store.is_short() {
+            return Ok(true);
+        }
+        trees.store.forget_shortage();
+        Ok(false)
     }
 
     /// Puts what the log has of `buffer` into the log's file, durably.
