@@ -6,6 +6,7 @@ use crate::{Db, Environment, LabTuning, Options, Profile, Tuning};
 use firn_base::clock::Clock;
 use firn_base::exec::{Inline, Work};
 use firn_base::{ErrorKind, SeqNo};
+use firn_fs::SimFs;
 use firn_table::sst::{Got, Query};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use std::time::Duration;
 
 /// Trees in memory of `tree_bytes`.
 fn open(dir: &Path, tree_bytes: u64) -> Db {
-    open_at(dir, tree_bytes, Clock::system())
+    open_in(dir, tree_bytes, Environment::default())
 }
 
-fn open_at(dir: &Path, tree_bytes: u64, clock: Clock) -> Db {
-    let lab = LabTuning { tree_bytes: Some(tree_bytes), leaf_bytes: 256, ..LabTuning::default() };
-    let environment =
-        Environment { executor: Some(Arc::new(Inline::new())), clock: Some(clock), ..Environment::default() };
+fn open_in(dir: &Path, tree_bytes: u64, environment: Environment) -> Db {
+    let tree_bytes = Some(tree_bytes);
+    let lab = LabTuning { tree_bytes, leaf_bytes: 256, log_share_max: 10.0, rest_share: 1.0, ..LabTuning::default() };
+    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..environment };
     let tuning = Tuning { lab, ..Tuning::default() };
     Db::open(dir, Options { profile: Profile::Lab, tuning, environment, ..Options::tiny() }).unwrap()
 }
@@ -123,7 +124,8 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
 fn a_leaf_that_is_larger_than_all_is_an_error_each_time() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::manual();
-    let db = open_at(dir.path(), 8 << 10, clock.clone());
+    let environment = Environment { clock: Some(clock.clone()), ..Environment::default() };
+    let db = open_in(dir.path(), 8 << 10, environment);
     db.put(key(1), b"value").unwrap();
     db.flush().unwrap();
     db.put([7; 20_000], b"").unwrap();
@@ -135,4 +137,37 @@ fn a_leaf_that_is_larger_than_all_is_an_error_each_time() {
     }
     assert_eq!(db.get(key(1)).unwrap().unwrap(), b"value");
     assert_eq!(db.get([7; 20_000]).unwrap().unwrap(), b"");
+}
+
+/// A chunk by log is made of leaves of the oldest log, wherever they lie.
+#[test]
+fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
+    let environment = Environment { fs: Some(Arc::new(SimFs::new(1))), ..Environment::default() };
+    let db = open_in(Path::new("/db"), 512 << 10, environment);
+    let by_log = || db.stats().tier.unwrap().chunks_by_log;
+    let entries = |id: u64| {
+        let uses = db.inner.logs.values.as_ref().unwrap().uses();
+        uses.iter().find(|used| used.log_id == id).map_or(0, |used| used.entries)
+    };
+    let oldest = || {
+        let uses = db.inner.logs.values.as_ref().unwrap().uses();
+        uses.iter().find(|used| used.entries > 0).map_or(0, |used| used.log_id)
+    };
+    let (mut chunks, mut taken) = (0, 0);
+    for i in 0..60_000 {
+        // The oldest log is that of the last leaves.
+        db.put(key(90_000 - i), [1; 100]).unwrap();
+        while i % 50 == 0 {
+            let (before, log) = (by_log(), oldest());
+            let held = entries(log);
+            if !db.inner.step() {
+                break;
+            }
+            if by_log() > before {
+                chunks += 1;
+                taken += u64::from(held - entries(log) >= held.min(100));
+            }
+        }
+    }
+    assert!(chunks > 3 && taken == chunks, "{taken} of {chunks} chunks");
 }
