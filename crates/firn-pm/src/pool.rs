@@ -27,7 +27,7 @@ use crate::counters::{Counters, OwnerCounts};
 use crate::extents::ExtentMap;
 use crate::latency::Delays;
 use crate::owner::Owner;
-use crate::region::{Kind, Region};
+use crate::region::{FileLock, Kind, Region};
 use crate::root::Root;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -48,6 +48,8 @@ pub struct Pool {
     is_closed: AtomicBool,
     counters: Counters,
     delays: Option<Delays>,
+    /// Of the file, if it is open for writing. Last: it is given back once nothing else is left.
+    lock: Option<FileLock>,
 }
 
 impl Pool {

@@ -54,17 +54,18 @@ impl Pool {
         };
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = opened.map_err(|source| Error::from_io("open", path, source))?;
-        lock_file(&file, path)?;
+        // Held until a refused file is removed again.
+        let lock = lock_file(&file, path)?;
         let (len, is_device) = length(&file, path, config)?;
         let is_new = len == 0 && !is_device;
-        // The lock is the open file's: held by this copy until a refused file is removed again.
-        let lock = file.try_clone().map_err(|source| Error::from_io("open", path, source))?;
-        let opened = Self::over_file(file, path, len, is_new, db_uuid, config);
+        let mut opened = Self::over_file(file, path, len, is_new, db_uuid, config);
         if opened.is_err() && is_new {
             // Not to leave a file behind that was asked for and then refused. Failing that, the next open creates.
             let _left_behind = std::fs::remove_file(path);
         }
-        drop(lock);
+        if let Ok(pool) = &mut opened {
+            pool.lock = Some(lock);
+        }
         opened
     }
 
@@ -191,6 +192,7 @@ impl Pool {
             is_closed: AtomicBool::new(false),
             counters: Counters::default(),
             delays: Delays::new(config.latency, &Clock::system()),
+            lock: None,
         };
         for entry in &pool.root().entries {
             if let Some(extent) = entry.extent {

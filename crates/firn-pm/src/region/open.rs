@@ -24,11 +24,24 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Takes the pool's lock, which the open file holds.
-pub(crate) fn lock_file(file: &File, path: &Path) -> Result<()> {
+/// A pool's lock, which the open file holds. Given back by name, not by closing its descriptors: a process that is being
+/// started has copies of those until it runs its own program.
+#[derive(Debug)]
+pub(crate) struct FileLock(pub(crate) File);
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Whatever it says, the descriptors close soon.
+        let _closes_anyway = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Takes the pool's lock.
+pub(crate) fn lock_file(file: &File, path: &Path) -> Result<FileLock> {
+    let lock = FileLock(file.try_clone().map_err(|source| Error::from_io("open", path, source))?);
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         // Whoever held the lock before may have removed the file: then this handle is of a file without a name.
-        Ok(()) if is_still_named(file, path) => Ok(()),
+        Ok(()) if is_still_named(file, path) => Ok(lock),
         Ok(()) => {
             Err(Error::new(ErrorKind::Locked, format!("{} was removed while it was opened: try again", path.display())))
         }

@@ -116,6 +116,21 @@ fn a_second_opener_is_locked_out_and_a_reader_is_not() {
     }
 }
 
+/// As a process has that is just being started.
+#[test]
+fn a_lock_is_given_back_whoever_has_a_copy_of_its_descriptor() {
+    for backend in KINDS {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(&dir, backend);
+        let pool = open(&config);
+        let copy = pool.lock.as_ref().unwrap().0.try_clone().unwrap();
+        assert_eq!(refused(&config).kind(), ErrorKind::Locked);
+        drop(pool);
+        open(&config);
+        drop(copy);
+    }
+}
+
 fn dax_is_refused_in(dir: &Path) {
     let dir = tempfile::tempdir_in(dir).unwrap();
     let config = config(&dir, Backend::Dax);
