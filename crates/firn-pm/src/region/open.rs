@@ -24,8 +24,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A pool's lock, which the open file holds. Given back by name, not by closing its descriptors: a process that is being
-/// started has copies of those until it runs its own program.
+/// A pool's lock, which the open file holds. Given back by name, not by closing its descriptors: a process that is
+/// being started has copies of those until it runs its own program.
 #[derive(Debug)]
 pub(crate) struct FileLock(pub(crate) File);
 
