@@ -157,7 +157,10 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
     for i in 0..60_000 {
         // The oldest log is that of the last leaves.
         db.put(key(90_000 - i), [1; 100]).unwrap();
-        while i % 50 == 0 {
+        if i % 50 != 0 {
+            continue;
+        }
+        loop {
             let (before, log) = (by_log(), oldest());
             let held = entries(log);
             if !db.inner.step() {
