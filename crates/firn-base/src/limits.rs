@@ -19,7 +19,8 @@ pub struct Limits {
     pub levels: usize,
     /// Level-0 tables at which compaction into level 1 starts.
     pub level0_trigger: usize,
-    /// Level-0 tables at which it starts while nothing is written, or somebody waits for background work.
+    /// Level-0 tables at which it starts while nothing is written, or somebody waits for background work;
+    /// at least 1.
     pub level0_rest: usize,
     /// Level-0 tables at which writes begin to be slowed.
     pub level0_slow: usize,

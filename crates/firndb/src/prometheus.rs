@@ -132,7 +132,9 @@ impl TierStats {
         text.gauge("tree_side_versions", "Replaced versions that snapshots see.", self.side_versions as f64);
         let hits = self.hits.iter().map(|(layer, count)| (label("layer", layer), *count as f64));
         text.counters("hits_total", "Gets that found their key, by the layer that had it.", hits);
-        let chunks = [("leaves", (self.chunks - self.chunks_by_log) as f64), ("log", self.chunks_by_log as f64)];
+        // The two were not counted at one moment.
+        let by_leaf = self.chunks.saturating_sub(self.chunks_by_log);
+        let chunks = [("leaves", by_leaf as f64), ("log", self.chunks_by_log as f64)];
         text.counters("chunks_total", "Chunks moved to level 1, by what they were made of.", pair("by", chunks));
         text.counter("chunk_entries_total", "Entries in all chunks.", self.chunk_entries as f64);
         let logs = [("live", self.log_live_bytes as f64), ("held", self.log_file_bytes as f64)];

@@ -10,6 +10,7 @@ mod filter;
 mod index;
 mod iter;
 mod layout;
+mod load;
 mod out;
 mod properties;
 mod read;

@@ -13,7 +13,6 @@ use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
 use super::strides::Strides;
-use super::window::{Gap, Window, stretches};
 use crate::cache::{BlockCache, Row};
 use crate::locality::Locality;
 use crate::rows;
@@ -24,17 +23,11 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::{self, AtomicU64};
 use firn_base::{Error, Result, SeqNo, Tag};
 use firn_fs::{File, IoBuf, Pending};
-use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// The most bytes an index, filter or properties section may have.
 const SECTION_BYTES_MAX: u32 = 1 << 30;
-
-thread_local! {
-    /// Where a block is read before it is checked and decoded.
-    static SCRATCH: RefCell<IoBuf> = RefCell::new(IoBuf::default());
-}
 
 /// Where a table lies in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -255,7 +248,7 @@ impl Sst {
 
     /// Bytes of memory that it holds open: index and filter.
     pub fn memory_bytes(&self) -> usize {
-        self.index.memory_bytes() + self.filter.as_bytes().len() + size_of::<Sst>()
+        self.index_bytes() + self.filter.as_bytes().len() + size_of::<Sst>()
     }
 
     pub(super) fn index(&self) -> &Index {
@@ -270,12 +263,12 @@ impl Sst {
         &self.context
     }
 
-    /// How far cursors go on.
     /// Cursors that went on from one block to the next, since this state of the table was opened.
     pub fn scans(&self) -> u64 {
         self.strides.scans()
     }
 
+    /// How far cursors go on.
     pub(super) fn strides(&self) -> &Strides {
         &self.strides
     }
@@ -438,80 +431,6 @@ impl Sst {
         }
         // Beside its block a row must be much smaller to be worth it.
         again && 2 * bytes < at.block.len()
-    }
-
-    /// The block, from the cache or the file.
-    pub(super) fn load(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
-        let handle = self.index.handle(block);
-        if let Some(found) = self.context.cache.get(self.id, handle.offset) {
-            return Ok(found);
-        }
-        self.load_missed(block, cause)
-    }
-
-    /// The block, which is not in the cache, from the file.
-    pub(super) fn load_missed(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
-        let loaded = self.read_block(block, cause)?;
-        self.context.cache.insert(self.id, self.index.handle(block).offset, loaded.clone());
-        Ok(loaded)
-    }
-
-    fn read_block(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
-        let handle = self.index.handle(block);
-        self.context.counters.read(cause, handle.stored_len as usize);
-        SCRATCH.with_borrow_mut(|scratch| {
-            self.file.read(handle.offset, handle.stored_len as usize, scratch)?;
-            self.decode(block, scratch.bytes()).map(Arc::new)
-        })
-    }
-
-    /// Loads `count` blocks into the cache, all reads at the same time; returns the first.
-    pub(super) fn load_run(&self, first: usize, count: usize) -> Result<Arc<Block>> {
-        let cached = |block| self.context.cache.peek(self.id, self.index.handle(block).offset).is_some();
-        let mut wanted: Vec<usize> = (first..first + count).filter(|&block| block == first || !cached(block)).collect();
-        let reads = stretches(&self.index, &mut wanted, Gap::Reader);
-        let mut found = None;
-        let mut keep = |block: usize, stored: &[u8]| -> Result<()> {
-            let decoded = Arc::new(self.decode(block, stored)?);
-            self.context.cache.insert(self.id, self.index.handle(block).offset, decoded.clone());
-            if block == first {
-                found = Some(decoded);
-            }
-            Ok(())
-        };
-        if let [read] = reads[..] {
-            self.context.counters.read(Cause::UserRead, read.len);
-            // Taken, not borrowed: `keep` asks the cache, and whoever is run while its lock is waited for may read.
-            let mut scratch = SCRATCH.take();
-            self.file.read(read.offset, read.len, &mut scratch)?;
-            wanted.iter().try_for_each(|&block| {
-                let handle = self.index.handle(block);
-                let at = (handle.offset - read.offset) as usize;
-                let stored = scratch.bytes().get(at..at + handle.stored_len as usize);
-                keep(block, stored.ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?)
-            })?;
-            SCRATCH.set(scratch);
-        } else {
-            let mut window = Window::of(self, &reads, Cause::UserRead, Vec::new());
-            wanted.iter().try_for_each(|&block| keep(block, window.stored(self, block)?))?;
-        }
-        found.ok_or_else(|| self.damaged(first, "a block"))
-    }
-
-    /// Checks and decodes the stored bytes of a block.
-    pub(super) fn decode(&self, block: usize, stored: &[u8]) -> Result<Block> {
-        let handle = self.index.handle(block);
-        if stored.len() != handle.stored_len as usize {
-            return Err(self.damaged(block, "a block; the file ends before it"));
-        }
-        if !matches(&sites::SST_BLOCK_CHECK, handle.crc, || crc32c(stored)) {
-            return Err(self.damaged(block, &format!("a block with checksum {:#010x}", handle.crc)));
-        }
-        handle
-            .codec
-            .decompress(stored, handle.raw_len as usize)
-            .and_then(Block::new)
-            .ok_or_else(|| self.damaged(block, "a block that decompresses to its declared length"))
     }
 }
 

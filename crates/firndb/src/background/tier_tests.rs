@@ -119,6 +119,16 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     (0..8).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), b"second"));
 }
 
+/// Another worker may let go of the last leaves between a step that found no room and this question.
+#[test]
+fn room_that_came_meanwhile_is_tried() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), 8 << 10);
+    let trees = db.inner.state.load().parts[0].trees.clone().unwrap();
+    assert!(trees.mutable.leaves() == 0 && trees.immutable.is_none() && !trees.store.is_short());
+    assert!(db.inner.may_come_by_room(0).unwrap());
+}
+
 /// A leaf that no room could be made for: nobody may wait for that, and whoever flushes is told each time.
 #[test]
 fn a_leaf_that_is_larger_than_all_is_an_error_each_time() {

@@ -143,7 +143,7 @@ impl Inner {
 
     /// Whether leaves that found no room may find some once others are evicted or let go of. Otherwise nothing will
     /// tell when to try again, so the caller's error does.
-    fn may_come_by_room(&self, part: usize) -> Result<bool> {
+    pub(crate) fn may_come_by_room(&self, part: usize) -> Result<bool> {
         let _changing = self.jobs.releases.changing.lock();
         let trees = self.trees(part)?;
         let is_empty = trees.mutable.leaves() == 0 && trees.immutable.is_none() && self.jobs.releases.is_empty();
