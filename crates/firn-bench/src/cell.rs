@@ -152,5 +152,7 @@ fn work(engines: &Engines, spec: &CellSpec, cell: &mut Cell) -> Result<()> {
     let store = engine.open(&spec.setup)?;
     cell.described = store.describe();
     let telling = Telling(Mutex::new(()));
-    run(store, &spec.setup, &spec.config, &clock, &telling, &mut |phase| cell.phases.push(phase))
+    run(store, &|| engine.open(&spec.setup), &spec.setup, &spec.config, &clock, &telling, &mut |phase| {
+        cell.phases.push(phase)
+    })
 }

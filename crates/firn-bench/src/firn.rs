@@ -2,7 +2,7 @@
 
 use crate::engine::{Compression, Engine, PmBudget, Setup};
 use crate::machine::directory_bytes;
-use crate::store::{Counters, Store, Traffic};
+use crate::store::{Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
 use firn_pm::{Backend, PmConfig};
 use firndb::{BlockTuning, Codec, Db, Durability, LogPlacement, Options, Profile, ReadOptions, WriteOptions};
@@ -235,8 +235,15 @@ impl Store for FirnStore {
             stall_seconds: Some(stats.stalls.seconds.iter().map(|(_, seconds)| seconds).sum()),
             cache_misses: Some(stats.memory.cache_misses),
             grains: stats.background.grains.iter().map(|grain| (grain.to_string(), grain.count)).collect(),
+            compaction_seconds: Some(stats.levels.iter().map(|level| level.compaction_seconds).sum()),
             index_bytes: Some(stats.levels.iter().map(|level| level.index_bytes).sum()),
             space_bytes: directory_bytes(&self.directory),
+            opening: None,
         }
+    }
+
+    fn opening_steps(&self) -> Vec<OpeningStep> {
+        let step = |(step, seconds): (&str, f64)| OpeningStep { step: step.to_owned(), seconds };
+        self.db.stats().recovery.steps.into_iter().map(step).collect()
     }
 }

@@ -44,7 +44,7 @@ pub use record::Values;
 pub use report::{Moved, PhaseReport, Timeline};
 pub use run::{RunConfig, run};
 pub use size::Sizes;
-pub use store::{Counters, Store, Traffic};
+pub use store::{Counters, Opening, OpeningStep, Store, Traffic};
 pub use summary::{Ratios, Spread, Summary, WorkloadSummary};
 pub use workload::Workload;
 pub use zipf::Zipf;

@@ -211,7 +211,10 @@ impl Matrix {
 
     /// The engine's loaded database, made if it is not there; or what became of loading it.
     fn loaded(&self, engine: &str, watch: &dyn Watch) -> Result<std::result::Result<PathBuf, Cell>> {
-        let config = RunConfig { workloads: vec![Workload::load()], rate: None, ..self.config.clone() };
+        // What a load does not go by is left out of its name.
+        let workloads = vec![Workload::load()];
+        let config =
+            RunConfig { workloads, rate: None, theta: 0.0, operations: 1, seconds_min: 0, ..self.config.clone() };
         let setup = self.setup_of(engine, PathBuf::new());
         // Another load has another name, so that several matrices may share a scratch directory.
         let load =

@@ -11,8 +11,10 @@ use crate::record::Values;
 use crate::report::PhaseReport;
 use crate::run::RunConfig;
 use crate::size::Sizes;
+use crate::store::OpeningStep;
 use crate::summary::Spread;
 use crate::workload::Workload;
+use firn_base::checksum::crc32c;
 use firn_base::{Error, Result};
 use firndb::Durability;
 use serde::Serialize;
@@ -91,6 +93,12 @@ pub enum Figure {
     WrittenBytes,
     /// Blocks that were not in the block cache, per operation; less is better.
     CacheMisses,
+    /// Seconds of compactions; less is better.
+    CompactionSeconds,
+    /// Seconds that the opening behind the workload took; less is better.
+    OpeningSeconds,
+    /// Operations in the slowest second by those in the median one; more is better.
+    SlowestSecond,
 }
 
 impl Figure {
@@ -104,20 +112,28 @@ impl Figure {
             Figure::P999 => "p99.9 in us",
             Figure::WrittenBytes => "bytes written",
             Figure::CacheMisses => "block-cache misses per operation",
+            Figure::CompactionSeconds => "seconds of compactions",
+            Figure::OpeningSeconds => "seconds to open",
+            Figure::SlowestSecond => "slowest second by the median one",
         }
     }
 
-    fn of(self, cell: &Cell, phase: &PhaseReport) -> f64 {
+    /// The figure in `phase` of `cell`; nothing if the engine does not say.
+    fn of(self, cell: &Cell, phase: &PhaseReport) -> Option<f64> {
         let tables = || phase.engine.written("ssd", |cause| cause != "log") as f64;
-        match self {
+        Some(match self {
             Figure::SettledSeconds => phase.settled_seconds(),
             Figure::TableWriteAmplification => tables() / phase.user_bytes.max(1) as f64,
             Figure::SpaceAmplification => phase.engine.space_bytes as f64 / cell.config.loaded_bytes().max(1) as f64,
             Figure::OperationsPerSecond => phase.operations_per_second,
             Figure::P999 => phase.latency.p99_9_us,
             Figure::WrittenBytes => phase.written_bytes() as f64,
-            Figure::CacheMisses => phase.cache_misses_per_operation().unwrap_or(0.0),
-        }
+            Figure::CacheMisses => phase.cache_misses_per_operation()?,
+            Figure::CompactionSeconds => phase.engine.compaction_seconds?,
+            Figure::OpeningSeconds => phase.engine.opening.as_ref()?.seconds,
+            Figure::SlowestSecond => phase.timeline.min as f64 / phase.timeline.median as f64,
+        })
+        .filter(|figure| figure.is_finite())
     }
 }
 
@@ -132,10 +148,17 @@ pub struct PaperRow {
     pub variant: String,
     /// The figure's name and unit.
     pub figure: String,
-    /// What the baseline had; nothing if it failed.
+    /// What the baseline had; nothing if it failed or does not count that.
     pub baseline: Option<Spread>,
-    /// What the paper's design had here; nothing if it failed.
+    /// What the paper's design had here; nothing if it failed or does not count that.
     pub ours: Option<Spread>,
+    /// Microseconds of CPU that an operation took the baseline.
+    pub baseline_cpu_us: Option<Spread>,
+    /// Microseconds of CPU that an operation took the paper's design.
+    pub our_cpu_us: Option<Spread>,
+    /// The steps of the opening of the paper's design in its first round, if there was one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub opening_steps: Vec<OpeningStep>,
     /// The second over the first, round by round.
     pub ratio: Option<Spread>,
     /// The paper's figure.
@@ -160,6 +183,18 @@ impl Paper {
     }
 }
 
+impl Variant {
+    /// A name for what is run, such that variants of several experiments that run the same have the same name.
+    ///
+    /// # Errors
+    /// [`firn_base::ErrorKind::Invalid`] if its settings cannot be written down.
+    pub fn run_name(&self) -> Result<String> {
+        let run = serde_json::to_vec(&(&self.config, self.memory_bytes, &self.options, &self.own));
+        let run = run.map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
+        Ok(format!("{:08x}", crc32c(&run)))
+    }
+}
+
 impl Experiment {
     /// The settings to run.
     ///
@@ -174,10 +209,12 @@ impl Experiment {
 
     /// What `cells`, of a baseline and of the paper's design, say about `variant`.
     pub fn row(&self, variant: &Variant, cells: &[Cell], baseline: &str) -> PaperRow {
-        let figure = |cell: &Cell| {
+        let phase = |cell: &Cell| {
             let is_whole = cell.phases.len() == cell.config.workloads.len();
-            cell.phases.last().filter(|_| is_whole).map(|phase| self.figure.of(cell, phase))
+            cell.phases.last().filter(|_| is_whole).cloned()
         };
+        let figure = |cell: &Cell| self.figure.of(cell, &phase(cell)?);
+        let cpu_us = |cell: &Cell| Some(phase(cell)?.cpu_us_per_operation());
         let of = |is_baseline: bool| cells.iter().filter(move |cell| (cell.engine == baseline) == is_baseline);
         let ratio = |cell: &Cell| {
             let beside = of(true).find(|other| other.round == cell.round).and_then(figure)?;
@@ -190,6 +227,11 @@ impl Experiment {
             figure: self.figure.name().to_owned(),
             baseline: Spread::of(of(true).filter_map(figure)),
             ours: Spread::of(of(false).filter_map(figure)),
+            baseline_cpu_us: Spread::of(of(true).filter_map(cpu_us)),
+            our_cpu_us: Spread::of(of(false).filter_map(cpu_us)),
+            opening_steps: of(false)
+                .find_map(|cell| phase(cell)?.engine.opening)
+                .map_or_else(Vec::new, |opening| opening.steps),
             ratio: Spread::of(of(false).filter_map(ratio)),
             paper: self.paper.to_owned(),
             differs: self.differs.to_owned(),

@@ -8,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::machine;
 use crate::record::Values;
 use crate::report::{Moved, PhaseReport};
-use crate::store::{Counters, Store};
+use crate::store::{Counters, Opening, Store};
 use crate::worker::{Job, Tally, work};
 use crate::workload::Workload;
 use firn_base::clock::Clock;
@@ -131,6 +131,24 @@ impl Bench {
         }
         let settle_seconds = self.settle(phase, watch)?;
         report(&job, &tally, settle_seconds, &before, &Measure::take(&*self.store, &self.directory))
+    }
+
+    /// The same with its store closed and opened by `open`.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn reopened(self, open: &dyn Fn() -> Result<Arc<dyn Store>>, watch: &dyn Watch) -> Result<(Self, Opening)> {
+        let start = self.clock.now_ns();
+        let since = |from: u64| (self.clock.now_ns() - from) as f64 / 1e9;
+        watch.begin("open", 0);
+        // The only handle there is: no phase is running.
+        drop(self.store);
+        let (close_seconds, closed) = (since(start), self.clock.now_ns());
+        let store = open();
+        watch.end();
+        let store = store?;
+        let opening = Opening { close_seconds, seconds: since(closed), steps: store.opening_steps() };
+        Ok((Self { store, ..self }, opening))
     }
 
     fn job(&self, phase: &Phase) -> Job {

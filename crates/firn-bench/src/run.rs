@@ -103,13 +103,14 @@ impl RunConfig {
     }
 }
 
-/// Runs the workloads of `config` on `store`, waiting in between until the store is at rest. Each report goes to `done`
-/// as soon as it is there.
+/// Runs the workloads of `config` on `store`, waiting in between until the store is at rest; those that end with an
+/// opening get another by `open` instead. Each report goes to `done` as soon as it is there.
 ///
 /// # Errors
 /// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong answer.
 pub fn run(
     store: Arc<dyn Store>,
+    open: &dyn Fn() -> Result<Arc<dyn Store>>,
     setup: &Setup,
     config: &RunConfig,
     clock: &Clock,
@@ -118,7 +119,8 @@ pub fn run(
 ) -> Result<()> {
     config.check()?;
     let (keys, workloads) = (config.keys()?, &config.workloads);
-    let bench = Bench::new(store, &setup.directory, keys, config.values, workloads, config.operations, clock.clone())?;
+    let mut bench =
+        Bench::new(store, &setup.directory, keys, config.values, workloads, config.operations, clock.clone())?;
     for workload in workloads {
         let operations = if workload.fills() { config.records } else { config.operations };
         let phase = Phase {
@@ -129,9 +131,14 @@ pub fn run(
             seconds_min: config.seconds_min,
             rate: config.rate,
             theta: config.theta,
-            settle: true,
+            settle: !workload.reopens(),
         };
-        done(bench.run(&phase, watch)?);
+        let mut report = bench.run(&phase, watch)?;
+        if workload.reopens() {
+            let (again, opening) = bench.reopened(open, watch)?;
+            (bench, report.engine.opening) = (again, Some(opening));
+        }
+        done(report);
     }
     Ok(())
 }

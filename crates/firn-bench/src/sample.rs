@@ -9,7 +9,7 @@ use crate::record::Values;
 use crate::report::{PhaseReport, Timeline};
 use crate::run::RunConfig;
 use crate::size::Sizes;
-use crate::store::{Counters, Traffic};
+use crate::store::{Counters, Opening, OpeningStep, Traffic};
 use crate::summary::Summary;
 use crate::workload::Workload;
 use firndb::Durability;
@@ -48,8 +48,14 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
             stall_seconds: Some(0.25),
             cache_misses: Some(9),
             grains: [("append: cost".to_owned(), 3)].into(),
+            compaction_seconds: Some(2.5),
             index_bytes: Some(2 << 20),
             space_bytes: 80 << 20,
+            opening: Some(Opening {
+                close_seconds: 0.25,
+                seconds: 0.5,
+                steps: vec![OpeningStep { step: HOSTILE.into(), seconds: 0.375 }],
+            }),
         },
         os_written_bytes: Some(written + 4096),
         os_read_bytes: Some(7 << 20),

@@ -42,6 +42,31 @@ pub trait Store: Send + Sync + 'static {
 
     /// What the engine has counted since it was opened.
     fn counters(&self) -> Counters;
+
+    /// The steps of its opening, in order; empty if the engine does not say.
+    fn opening_steps(&self) -> Vec<OpeningStep> {
+        Vec::new()
+    }
+}
+
+/// A database that was closed and opened again, with whatever its log then had.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Opening {
+    /// Seconds that closing took.
+    pub close_seconds: f64,
+    /// Seconds that opening took, until it could be read and written.
+    pub seconds: f64,
+    /// The steps of that, if the engine says.
+    pub steps: Vec<OpeningStep>,
+}
+
+/// A step of an opening.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpeningStep {
+    /// The engine's word for it.
+    pub step: String,
+    /// How long it took.
+    pub seconds: f64,
 }
 
 /// What is counted in an engine: totals since it was opened, but for indexes and space, which are now.
@@ -58,11 +83,18 @@ pub struct Counters {
     /// the rule that decided; empty if the engine has no such choice.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grains: BTreeMap<String, u64>,
+    /// Seconds of compactions, each from its beginning to its end, without flushes; nothing if the engine does not say.
+    #[serde(default)]
+    pub compaction_seconds: Option<f64>,
     /// Bytes of memory that indexes of tables take, of those that are open; nothing if the engine does not say.
     #[serde(default)]
     pub index_bytes: Option<u64>,
     /// Bytes of storage in use, by the file system's count.
     pub space_bytes: u64,
+    /// How it was closed and opened again behind a workload, if the workload does that; the benchmark says so, not the
+    /// engine.
+    #[serde(default)]
+    pub opening: Option<Opening>,
 }
 
 /// Bytes that an engine moved for one cause, by its own count.
@@ -102,8 +134,10 @@ impl Counters {
                 .iter()
                 .map(|(rule, now)| (rule.clone(), now - before.grains.get(rule).unwrap_or(&0)))
                 .collect(),
+            compaction_seconds: self.compaction_seconds.map(|now| now - before.compaction_seconds.unwrap_or(0.0)),
             index_bytes: self.index_bytes,
             space_bytes: self.space_bytes,
+            opening: None,
         }
     }
 }

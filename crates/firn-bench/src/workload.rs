@@ -60,6 +60,7 @@ enum Reach {
 /// Name, what it is, mix, reach, scan entries.
 type Row = (&'static str, &'static str, &'static [(Action, u64)], Reach, (u64, u64));
 
+const REOPEN: &str = "reopen";
 const YCSB_SCAN: (u64, u64) = (1, 100);
 
 const ROWS: &[Row] = &[
@@ -72,6 +73,7 @@ const ROWS: &[Row] = &[
     ("f", "reads, read-modify-writes", &[(Action::Read, 50), (Action::Modify, 50)], Reach::Zipf, YCSB_SCAN),
     ("u", "uniform reads", &[(Action::Read, 100)], Reach::Uniform, YCSB_SCAN),
     ("o", "uniform updates", &[(Action::Update, 100)], Reach::Uniform, YCSB_SCAN),
+    (REOPEN, "uniform updates, then closed and opened again", &[(Action::Update, 100)], Reach::Uniform, YCSB_SCAN),
     ("fillseq", "inserts in the order of keys", &[(Action::Load, 100)], Reach::Ascending, YCSB_SCAN),
     ("fillrandom", "inserts in random order", &[(Action::Load, 100)], Reach::Uniform, YCSB_SCAN),
     ("overwrite", "uniform updates", &[(Action::Update, 100)], Reach::Uniform, YCSB_SCAN),
@@ -133,6 +135,11 @@ impl Workload {
     /// Whether it fills an empty database, one operation a record.
     pub fn fills(&self) -> bool {
         self.mix[0].0 == Action::Load
+    }
+
+    /// Whether the database is closed and opened again behind it, with what its log then has.
+    pub fn reopens(&self) -> bool {
+        self.name == REOPEN
     }
 
     /// Whether it removes records.

@@ -143,7 +143,8 @@ fn run(fault: Fault, workloads: &[&str]) -> Result<Vec<PhaseReport>> {
     };
     let store = Arc::new(Faulty(Map::default(), fault));
     let mut reports = Vec::new();
-    firn_bench::run(store, &setup, &config, &Clock::system(), &Silent, &mut |report| reports.push(report))?;
+    let open = || unreachable!("no workload opens it again");
+    firn_bench::run(store, &open, &setup, &config, &Clock::system(), &Silent, &mut |report| reports.push(report))?;
     Ok(reports)
 }
 

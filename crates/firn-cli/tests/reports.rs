@@ -122,6 +122,20 @@ fn cells_that_are_done_are_not_run_again() {
     assert_ne!(other["cells"][0]["phases"], first["cells"][0]["phases"], "what was not asked for was taken");
 }
 
+/// Reads behind the opening are checked against all that was acknowledged in front of it.
+#[test]
+fn a_database_is_opened_again_with_what_its_log_has() {
+    let firn = Firn::new();
+    let report = json(&ycsb(&firn, &["--engines", "firn:lab", "--workloads", "load,reopen,c", "--json", "-"]));
+    let phases = &report["cells"][0]["phases"];
+    let opening = &phases[1]["engine"]["opening"];
+    assert!(phases[0]["engine"]["opening"].is_null() && phases[2]["engine"]["opening"].is_null());
+    assert!(opening["seconds"].as_f64() > Some(0.0) && phases[1]["settle_seconds"].is_null(), "{opening}");
+    let steps = opening["steps"].as_array().expect("steps").iter();
+    let logs = steps.filter(|step| step["step"] == "logs").filter_map(|step| step["seconds"].as_f64()).sum::<f64>();
+    assert!(logs > 0.0 && Some(logs) < opening["seconds"].as_f64(), "{opening}");
+}
+
 #[test]
 fn a_papers_experiments_stand_beside_its_figures() {
     let firn = Firn::new();
@@ -136,6 +150,7 @@ fn a_papers_experiments_stand_beside_its_figures() {
     let rows = json(&ran)["rows"].as_array().cloned().expect("rows");
     assert_eq!(rows.len(), 2 + 5);
     assert_eq!(rows[0]["variant"], "40 M");
+    assert!(rows[0]["our_cpu_us"]["median"].as_f64() > Some(0.0), "{}", rows[0]);
     assert!(rows[0]["baseline"]["median"].as_f64() > Some(0.9), "{}", rows[0]);
     assert!(rows[0]["paper"].as_str().is_some_and(|text| text.contains("-22.7 %")));
     assert!(paper(&["block", "--experiments", "help"]).text().contains("fig18"));

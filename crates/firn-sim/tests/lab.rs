@@ -179,6 +179,30 @@ fn lab_03_a_flush_leaves_one_entry_of_a_key() {
     });
 }
 
+/// Versions that snapshots see go to level 1 once they take much memory, and snapshots go on seeing them.
+#[test]
+fn lab_03_what_snapshots_see_is_bounded() {
+    let mut rig = Rig::new(Profile::Lab, trees(true));
+    let (mut seen, mut most) = (Vec::new(), 0);
+    for _ in 0..60 {
+        (0..100).for_each(|i| rig.put_one(format!("key{i}").into_bytes()));
+        flush(&rig);
+        rig.settle();
+        most = most.max(tier(&rig).side_versions);
+        seen.push((rig.db.snapshot(), rig.model.clone()));
+    }
+    let found = tier(&rig);
+    assert!(most < 1000 && found.chunks > 0 && found.occupancy < 0.5, "{most} of 5,900 that are seen: {found:?}");
+    for (snapshot, then) in &seen {
+        for (key, value) in then.iter().step_by(7) {
+            assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
+        }
+    }
+    rig.check();
+    drop(seen);
+    rig.check();
+}
+
 #[test]
 fn lab_06_a_flush_makes_pointers_without_reading() {
     row(&rows::LAB_ADDRESSES, || {
@@ -270,6 +294,41 @@ fn lab_08_chunks_leave_the_rest_as_a_cache() {
         assert!((100..350).contains(&mean), "values of a write buffer: {mean} entries");
         rig.check();
     });
+}
+
+/// An eviction reads values in the order of the logs, neighbours by one read, and each log is read through once.
+#[test]
+fn lab_08_values_of_a_chunk_are_read_together() {
+    let rig = Rig::loaded(Profile::Lab, 3_000, trees(true));
+    let stats = rig.stats();
+    let (reads, entries) =
+        (stats.ssd.iter().find(|cause| cause.cause == "evict").unwrap().reads, tier(&rig).chunk_entries);
+    assert!(entries > 1000 && reads * 8 < entries, "{reads} reads for {entries} values");
+    rig.check();
+}
+
+/// A cursor that goes on asks for the values that come next before it is there.
+#[test]
+fn lab_12_values_of_a_scan_are_asked_for_ahead() {
+    let rig = Rig::loaded(Profile::Lab, 300, trees(true));
+    flush(&rig);
+    let reads = |rig: &Rig| {
+        let log = rig.fs.log();
+        let is_log = |path: &Path| path.extension().is_some_and(|extension| extension == "log");
+        log.iter().filter(|operation| operation.kind == OpKind::Read && is_log(&operation.path)).count()
+    };
+    let before = reads(&rig);
+    let mut iter = rig.db.iter().unwrap();
+    iter.first().unwrap();
+    assert_eq!((iter.value().len() > 90, reads(&rig) - before), (true, 1), "who stops there pays for one value");
+    let mut ahead = Vec::new();
+    for seen in 2..=100 {
+        iter.next().unwrap();
+        assert!(iter.value().len() > 90);
+        ahead.push(reads(&rig) - before - seen);
+    }
+    assert!(ahead.is_sorted() || ahead.iter().all(|&ahead| ahead <= 16), "{ahead:?}");
+    assert!(ahead[98] >= 8, "{ahead:?}");
 }
 
 #[test]
@@ -397,6 +456,23 @@ fn lab_13_a_recovery_is_timed_step_by_step() {
             rig.check();
         }
     });
+}
+
+/// Without persistent memory a recovery replays the logs that hold what is in the trees, and those are bounded.
+#[test]
+fn lab_13_what_is_replayed_is_bounded() {
+    let mut rig = Rig::new(Profile::Lab, |options| {
+        trees(false)(options);
+        options.tuning.lab.log_share_max = 0.25;
+    });
+    for i in 0..9_000_u64 {
+        rig.put_one(format!("key{}", i * 7919 % 3000).into_bytes());
+    }
+    let rig = rig.reopened();
+    let replayed = rig.stats().recovery.replayed_entries;
+    // Eight buffers of 32 KiB, half as much again until writers are slowed down, in values of 100 bytes and more.
+    assert!((100..4_000).contains(&replayed), "{replayed} of 9,000 writes");
+    rig.check();
 }
 
 #[test]

@@ -278,7 +278,7 @@ impl TableCache {
         !full(kept, self.tables_max as u64) && !full(self.context.open_bytes(), self.bytes_max)
     }
 
-    /// A write buffer of `bytes` was made: the block cache makes room for it.
+    /// A write buffer of `bytes` was made, or what has its memory from the same place: the block cache makes room.
     pub(crate) fn add_buffer(&self, bytes: u64) {
         self.buffer_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.leave_the_rest();

@@ -209,6 +209,25 @@ mod tests {
         assert_eq!(stall.update(Debt::default(), &limits), Some(None));
     }
 
+    /// From 1.5 times what logs may hold on, by no step that a writer would notice, to a tenth at four times.
+    #[test]
+    fn lab_10_full_logs_slow_writers_down_bit_by_bit() {
+        let stall = Stall::new(Clock::manual());
+        stall.drained(100 << 20, 1_000_000_000);
+        let rates: Vec<f64> = (0..50)
+            .map(|step| {
+                stall.update(Debt { logs: f64::from(step) / 10.0, ..Debt::default() }, &Limits::default());
+                stall.rate() as f64
+            })
+            .collect();
+        let paced = &rates[16..];
+        assert!(rates[..16].iter().all(|&rate| rate == 0.0) && paced.iter().all(|&rate| rate > 0.0), "{rates:?}");
+        let full = paced[0];
+        assert!(paced.windows(2).all(|pair| pair[1] <= pair[0] && pair[0] - pair[1] < full / 20.0), "{rates:?}");
+        assert!((full / 15.0..full / 8.0).contains(&paced[33]), "{rates:?}");
+        assert_eq!(stall.update(Debt::default(), &Limits::default()), Some(None));
+    }
+
     #[test]
     fn a_paced_writer_takes_the_time_that_the_rate_says() {
         let clock = Clock::manual();

@@ -47,3 +47,23 @@ fn a_row_has_the_ratio_within_a_round() {
     let none = experiment.row(&variant, &[], &first);
     assert!(none.baseline.is_none() && none.ours.is_none() && none.ratio.is_none());
 }
+
+#[test]
+fn what_runs_the_same_has_one_name() {
+    let names = |paper: &Paper, id: &str, scale: u64| -> Vec<String> {
+        let experiment = paper.experiments.iter().find(|experiment| experiment.id == id).unwrap();
+        let variants = experiment.variants(&Shape { scale, ..SHAPE }).unwrap();
+        variants.iter().map(|variant| variant.run_name().unwrap()).collect()
+    };
+    let (block, lab) = (|id| names(&block::PAPER, id, 20), |id| names(&lab::PAPER, id, 20));
+    assert_eq!(block("fig5"), block("fig7"));
+    assert_eq!(block("fig17")[2], block("fig5")[0], "16 MB are the paper's size");
+    for same in [&lab("tab2")[0], &lab("fig17")[2], &lab("fig18-leaves")[1], &lab("fig18-hot")[4]] {
+        assert_eq!(same, &lab("fig12")[0]);
+    }
+    let mut all = [lab("fig12"), names(&lab::PAPER, "fig12", 10), lab("fig15-theta")[..3].to_vec()].concat();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}

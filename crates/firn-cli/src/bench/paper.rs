@@ -53,7 +53,7 @@ impl Paper {
         let cells = self.place.cells(&scratch);
         let (mut rows, mut failed) = (Vec::new(), false);
         for experiment in chosen {
-            for (number, variant) in experiment.variants(&shape)?.iter().enumerate() {
+            for variant in &experiment.variants(&shape)? {
                 let matrix = Matrix {
                     engines: pair.map(str::to_owned).to_vec(),
                     rounds: self.place.rounds,
@@ -61,7 +61,8 @@ impl Paper {
                     setup: Setup { memory_bytes: variant.memory_bytes, ..setup.clone() },
                     extra: pair.iter().flat_map(|engine| options_of(variant, engine, paper.engine)).collect(),
                     scratch: scratch.path().to_owned(),
-                    cells: cells.join(format!("{}-{number}", experiment.id)),
+                    // What another experiment has run is taken from there.
+                    cells: cells.join(variant.run_name()?),
                     child: child.iter().map(|word| (*word).to_owned()).collect(),
                 };
                 let cells = matrix.run(engines, &BenchProgress::default());

@@ -71,16 +71,34 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
 
 /// A paper's experiments: what was varied, what both engines had, and the paper's figure.
 pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
-    let header = ["experiment", "varied", "figure", "baseline", "ours", "ratio", "the paper", "why it may differ"];
-    let figure = |spread: Option<Spread>| spread.map_or_else(|| "failed".to_owned(), |s| short(s.median));
+    let header = [
+        "experiment",
+        "varied",
+        "figure",
+        "baseline",
+        "ours",
+        "ratio",
+        "CPU us",
+        "our CPU us",
+        "the paper",
+        "why it may differ",
+    ];
+    let or_dash = |spread: Option<Spread>, shown: fn(f64) -> String| {
+        spread.map_or_else(|| "-".to_owned(), |spread| shown(spread.median))
+    };
     let row = |row: &PaperRow| {
+        let steps = row.opening_steps.iter().filter(|step| step.seconds >= 0.0005);
+        let steps: Vec<String> = steps.map(|step| format!("{} {:.3}", step.step, step.seconds)).collect();
+        let ours = or_dash(row.ours, short);
         vec![
             format!("{}: {}", row.experiment, row.title),
             row.variant.clone(),
             row.figure.clone(),
-            figure(row.baseline),
-            figure(row.ours),
-            row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}", ratio.median)),
+            or_dash(row.baseline, short),
+            if steps.is_empty() { ours } else { format!("{ours}: {}", steps.join(", ")) },
+            or_dash(row.ratio, |ratio| format!("{ratio:.2}")),
+            or_dash(row.baseline_cpu_us, short),
+            or_dash(row.our_cpu_us, short),
             row.paper.clone(),
             row.differs.clone(),
         ]

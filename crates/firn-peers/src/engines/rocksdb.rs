@@ -276,6 +276,7 @@ impl Store for RocksDbStore {
         let on_fast = self.fast.as_ref().and_then(FastPath::written_bytes);
         let on_fast = on_fast.map(|written| written.saturating_sub(flushed).min(compacted));
         let log = ticker(Ticker::WalFileBytes);
+        let levels = self.db.property_value("rocksdb.cfstats").ok().flatten();
         let mut parts = vec![traffic("ssd", "log", log, 0), traffic(flush, "flush", flushed, 0)];
         if let Some(on_fast) = on_fast {
             parts.push(traffic("pm", "compaction", on_fast, 0));
@@ -287,6 +288,7 @@ impl Store for RocksDbStore {
             traffic: parts,
             stall_seconds: Some(ticker(Ticker::StallMicros) as f64 / 1e6),
             cache_misses: Some(ticker(Ticker::BlockCacheDataMiss)),
+            compaction_seconds: levels.and_then(|text| compaction_seconds(&text)),
             space_bytes: directory_bytes(&self.directory),
             ..Counters::default()
         }
@@ -296,6 +298,17 @@ impl Store for RocksDbStore {
 /// A target of `bytes` for tables in `directory`.
 pub(super) fn path(directory: &std::path::Path, bytes: u64) -> Result<DBPath> {
     DBPath::new(directory, bytes).map_err(|error| failed("name a path for tables", error))
+}
+
+/// Seconds of compactions in RocksDB's table of levels: their time stands at the level that they write to, flushes at
+/// level 0. The columns are counted from the right, as a size is two words.
+fn compaction_seconds(text: &str) -> Option<f64> {
+    let mut lines = text.lines().skip_while(|line| !line.contains("Comp(sec)"));
+    let from_right = lines.next()?.split_whitespace().rev().position(|column| column == "Comp(sec)")?;
+    let is_level = |line: &&str| line.trim_start().starts_with(['L', '-', 'S']);
+    let below = |line: &&str| line.trim_start().starts_with('L') && !line.trim_start().starts_with("L0 ");
+    let seconds = |line: &str| line.split_whitespace().rev().nth(from_right)?.parse::<f64>().ok();
+    lines.take_while(is_level).filter(below).map(seconds).sum()
 }
 
 fn failed(verb: &str, error: rocksdb::Error) -> Error {
@@ -310,4 +323,23 @@ fn failed(verb: &str, error: rocksdb::Error) -> Error {
         _ => ErrorKind::Io,
     };
     Error::new(kind, format!("rocksdb cannot {verb}: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn compactions_are_summed_without_flushes() {
+        let text = "\n** Compaction Stats [default] **\n\
+            Level    Files   Size     Score  W-Amp Wr(MB/s) Comp(sec) CompMergeCPU(sec) Comp(cnt) KeyIn\n\
+            ---------------------------------------------------------\n  \
+            L0      1/0   65.63 MB   0.2   1.0     62.3      9.00              8.90         5   0\n  \
+            L4     21/0    1.22 GB   0.0   2.1     92.4     10.25             10.11         3  41M\n  \
+            L5    121/0    3.22 GB   0.0   2.1     92.4      0.50             10.11         3  41M\n \
+            Sum    22/0    1.28 GB   0.0   3.1     71.4     19.75             19.01         8  41M\n\n\
+            ** Compaction Stats [default] **\n\
+            Priority    Files   Size     Score  W-Amp Wr(MB/s) Comp(sec) CompMergeCPU(sec) Comp(cnt) KeyIn\n\
+            Low      0/0    0.00 KB   0.0   0.0     92.4     10.25             10.11         3  41M\n";
+        assert_eq!(super::compaction_seconds(text), Some(10.75));
+        assert_eq!(super::compaction_seconds("nothing"), None);
+    }
 }

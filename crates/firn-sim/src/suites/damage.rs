@@ -1,8 +1,8 @@
 //! Media that lie: every byte of a small database damaged, logs and manifests cut at every byte, files extended, blocks
 //! in the wrong place. What comes back is right or is an error; nothing is silently wrong, and nothing panics.
 //!
-//! A seed is a golden database (closed or not, with a pool or without, one of many) and a shard of its places; the
-//! seeds of one number of database are together exhaustive.
+//! A seed is a golden database (closed or not, with a pool or without, of profile `classic` or `lab`, one of many) and
+//! a shard of its places; the seeds of one number of database are together exhaustive. CI runs half of the shards.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::machine::{Machine, fingerprint};
@@ -14,14 +14,15 @@ use crate::tier::Tier;
 use firn_base::seed::{Seed, mix};
 use firn_fs::{Fs, SimFs};
 use firn_pm::sim::{Mode, SimRegion};
-use firndb::{Db, Durability, ErrorKind};
+use firndb::{Db, Durability, ErrorKind, Profile};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Databases of one number: closed or not, with a pool or without.
-const KINDS: u64 = 4;
-const SHARDS: u64 = 256;
+/// Databases of one number: closed or not, with a pool or without, of one profile or the other.
+const KINDS: u64 = 8;
+/// A prime, so that a few of them meet bytes at every place of what has a size of its own.
+const SHARDS: u64 = 251;
 const BYTES_MAX: u64 = 48 << 10;
 /// The pool's header line and session word: any damage there is refused.
 const POOL_HEADER_BYTES: usize = 72;
@@ -60,11 +61,11 @@ fn golden(seed: u64) -> (Rc<Golden>, u64) {
 }
 
 pub(crate) fn bit_exhaust_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci { KINDS * SHARDS } else { KINDS * SHARDS / 16 }
+    if tier == Tier::Ci { KINDS * SHARDS / 2 } else { KINDS * SHARDS / 32 }
 }
 
 pub(crate) fn cut_extend_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci { KINDS * SHARDS } else { KINDS * SHARDS / 4 }
+    if tier == Tier::Ci { KINDS * SHARDS / 2 } else { KINDS * SHARDS / 8 }
 }
 
 /// One bit of every byte, of files and memory.
@@ -110,8 +111,10 @@ pub(crate) fn cut_extend(seed: u64) -> Tally {
 impl Golden {
     fn new(number: u64) -> Golden {
         let (closed, pool) = (number.is_multiple_of(2), number / 2 % 2 == 1);
-        let setup = Setup { pool, write_buffer_bytes: 6 << 10, keys: 40, value_bytes_max: 120, ..Setup::small() };
-        let memory = pool.then(|| SimRegion::new(40 << 10, Mode::Adr));
+        let (profile, trees_bytes) = [(Profile::Classic, 0), (Profile::Lab, 48 << 10)][number as usize / 4 % 2];
+        let setup =
+            Setup { profile, pool, write_buffer_bytes: 6 << 10, keys: 40, value_bytes_max: 120, ..Setup::small() };
+        let memory = pool.then(|| SimRegion::new((40 << 10) + trees_bytes, Mode::Adr));
         let machine = Machine::of(setup.file_system(1), memory);
         let mut random = Seed::new(3 + number / KINDS);
         let mut session = Session::open(&setup, &machine, History::default()).unwrap();
@@ -234,7 +237,8 @@ impl Golden {
     }
 
     fn name(&self, damage: &Damage) -> String {
-        let database = format!("closed: {}, pool: {}", self.closed, self.setup.pool);
+        let Setup { profile, pool, .. } = self.setup;
+        let database = format!("{profile}, closed: {}, pool: {pool}", self.closed);
         match damage {
             Damage::Extend(path, more) => format!("{database}, {} with {} bytes more", path.display(), more.len()),
             damage => format!("{database}, {damage:?}"),

@@ -6,7 +6,7 @@ use super::view::Trees;
 use crate::manifest::KeyRange;
 use crate::rows;
 use firn_base::Result;
-use firn_table::pm_btree::View;
+use firn_table::pm_btree::{Usage, View};
 
 /// Which keys, and whether the tree that they are in is to become the immutable one.
 #[derive(Debug, Clone)]
@@ -65,6 +65,9 @@ impl Chunk {
 /// The share of the memory in use up to which buffers are flushed: the rest is for leaves that replace others.
 const FLUSH_SHARE_MAX: f64 = 0.85;
 
+/// What the side table may take of DRAM, as a share of the trees' memory, before an eviction is due for its sake.
+const SIDE_SHARE_MAX: f64 = 0.25;
+
 /// What an entry of a chunk takes in memory beside its value, with a key of some 16 bytes.
 const ENTRY_BYTES: u64 = 128;
 
@@ -81,9 +84,15 @@ impl Trees {
     }
 
     /// How far leaves have come on the way from where entries are evicted, `share` of the memory, to where no buffer is
-    /// flushed any more.
+    /// flushed any more; or the side table from where it makes evictions due to twice that.
     pub(crate) fn fullness(&self, share: f64) -> f64 {
-        (self.store.usage().share() - share) / (FLUSH_SHARE_MAX - share)
+        let usage = self.store.usage();
+        let leaves = (usage.share() - share) / (FLUSH_SHARE_MAX - share);
+        leaves.max(self.side_share(&usage) / SIDE_SHARE_MAX - 1.0)
+    }
+
+    fn side_share(&self, usage: &Usage) -> f64 {
+        self.side.bytes() as f64 / usage.region_bytes.max(1) as f64
     }
 
     /// Whether cursors read so many values from logs that moving a chunk of `entries_max` to level 1, where neighbours
@@ -94,15 +103,17 @@ impl Trees {
         asked > ASKED_MIN && asked > entries().min(entries_max())
     }
 
-    /// What is to be evicted next, if more than `share` of the memory is used, logs hold more than `log_bytes_max`, or
-    /// cursors read much from logs: values of about `bytes`.
+    /// What is to be evicted next, if more than `share` of the memory is used, snapshots see many replaced versions,
+    /// logs hold more than `log_bytes_max`, or cursors read much from logs: values of about `bytes`.
     pub(crate) fn chunk_if_due(&self, share: f64, log_bytes_max: u64, bytes: u64) -> Option<Chunk> {
         let logs_are_full = rows::LAB_LOGS.is_on() && self.values.held_bytes() > log_bytes_max;
         let entries_max = || match rows::LAB_CHUNKS.is_on() {
             true => (bytes / (self.values.mean_bytes() + ENTRY_BYTES)).max(1),
             false => u64::MAX,
         };
-        let is_full = self.store.usage().share() >= share || self.store.is_short();
+        let usage = self.store.usage();
+        let many_seen = self.side_share(&usage) >= SIDE_SHARE_MAX;
+        let is_full = usage.share() >= share || self.store.is_short() || many_seen;
         let logs_are_full = logs_are_full || self.values.is_short_of_room();
         if !is_full && !logs_are_full && !self.is_scanned(entries_max) {
             return None;

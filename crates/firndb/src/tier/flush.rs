@@ -225,6 +225,14 @@ impl Inner {
         places: Vec<Place>,
         pointers: Vec<ValueAddress>,
     ) {
+        // Who changes level 0 is alone. What older views have of a side table is not counted.
+        let side_bytes = |trees: &Trees| trees.side.bytes();
+        let before_bytes = self.state.load().parts[part].trees.as_ref().map_or(0, side_bytes);
+        match side_bytes(&next) {
+            now if now > before_bytes => self.tables.add_buffer(now - before_bytes),
+            now if now < before_bytes => self.tables.drop_buffer(before_bytes - now),
+            _ => {}
+        }
         self.state.rcu(|state| {
             let mut changed = (*state.parts[part]).clone();
             changed.trees = Some(next.clone());

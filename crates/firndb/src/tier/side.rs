@@ -1,4 +1,5 @@
 //! Versions that were replaced in a tree while a snapshot sees them. Snapshots die with the process, so DRAM serves.
+//! An eviction takes those of its keys along into level 1, so a table that has grown large makes one due.
 
 use crate::rows;
 use crate::snapshot::is_seen;
@@ -27,9 +28,20 @@ impl Version {
 #[derive(Debug, Default)]
 pub(crate) struct Side {
     versions: Vec<Version>,
+    bytes: u64,
 }
 
 impl Side {
+    fn of(versions: Vec<Version>) -> Side {
+        let bytes = versions.iter().map(|version| (size_of::<Version>() + version.key.len()) as u64).sum();
+        Side { versions, bytes }
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(crate) fn versions(&self) -> &[Version] {
         &self.versions
     }
@@ -62,7 +74,7 @@ impl Side {
             while gone.next_if(|gone| order(gone, version).is_lt()).is_some() {}
             gone.next_if(|gone| *gone == version).is_some()
         });
-        (Side { versions }, removed)
+        (Side::of(versions), removed)
     }
 
     /// With `added`, without those of either that none of `snapshots` sees, which are handed out.
@@ -71,7 +83,7 @@ impl Side {
         let (mut versions, gone): (Vec<Version>, Vec<Version>) =
             all.partition(|version| version.is_seen(snapshots) || !rows::LAB_IN_PLACE.is_on());
         versions.sort_by(|a, b| compare(&a.key, a.tag, &b.key, b.tag));
-        (Side { versions }, gone)
+        (Side::of(versions), gone)
     }
 }
 
