@@ -41,7 +41,9 @@ use std::time::Duration;
 
 /// Pause before a failed action is tried again.
 const RETRY_NS: u64 = 250_000_000;
-/// An eviction at rest takes so many write buffers' worth at most.
+/// An eviction that is due takes so many write buffers' worth at most: leaves fill up while it runs.
+const DUE_BUFFERS_MAX: u64 = 3;
+/// One at rest.
 const REST_BUFFERS_MAX: u64 = 4;
 const TICK_NS: u64 = 1_000_000_000;
 
@@ -160,8 +162,13 @@ impl Inner {
             dead_share_max: self.options.tuning.block.dead_share_max,
             evicting: jobs.evicting,
             lab: &self.options.tuning.lab,
-            chunk_bytes: self.budget.write_buffer_bytes as u64,
-            rest_chunk_bytes: self.jobs.pace.is_at_rest(self.commit.visible()).then(|| self.rest_chunk_bytes()),
+            chunk_bytes: self.chunk_bytes(DUE_BUFFERS_MAX),
+            buffer_bytes: self.budget.write_buffer_bytes as u64,
+            rest_chunk_bytes: self
+                .jobs
+                .pace
+                .is_at_rest(self.commit.visible())
+                .then(|| self.chunk_bytes(REST_BUFFERS_MAX)),
         };
         match compactions && !jobs.manual {
             true => shape::pick(state, &facts),
@@ -170,13 +177,13 @@ impl Inner {
         }
     }
 
-    /// Bytes of values that an eviction takes for which nobody waits: the more, the closer they lie in the logs. But
-    /// who writes again waits until its values were read.
-    pub(super) fn rest_chunk_bytes(&self) -> u64 {
+    /// Bytes of values that an eviction takes: the more, the closer they lie in the logs. It holds them in memory that
+    /// the block cache lends, at most as much as `buffers_max` write buffers have.
+    pub(super) fn chunk_bytes(&self, buffers_max: u64) -> u64 {
         let buffer = self.budget.write_buffer_bytes as u64;
-        // Writers may go on at any time, and then need all their buffers.
+        // Writers need all their buffers meanwhile.
         let buffers = buffer * self.options.limits.write_buffers as u64;
-        buffer.max(self.tables.lendable(buffers) / 2).min(REST_BUFFERS_MAX * buffer)
+        buffer.max(self.tables.lendable(buffers) / 4 * 3).min(buffers_max * buffer)
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {

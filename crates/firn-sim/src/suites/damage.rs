@@ -2,7 +2,7 @@
 //! in the wrong place. What comes back is right or is an error; nothing is silently wrong, and nothing panics.
 //!
 //! A seed is a golden database (closed or not, with a pool or without, of profile `classic` or `lab`, one of many) and
-//! a shard of its places; the seeds of one number of database are together exhaustive. CI runs half of the shards.
+//! a shard of its places; the seeds of one number of database are together exhaustive.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::machine::{Machine, fingerprint};
@@ -61,11 +61,11 @@ fn golden(seed: u64) -> (Rc<Golden>, u64) {
 }
 
 pub(crate) fn bit_exhaust_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci { KINDS * SHARDS / 2 } else { KINDS * SHARDS / 32 }
+    if tier == Tier::Ci { KINDS * SHARDS } else { KINDS * SHARDS / 32 }
 }
 
 pub(crate) fn cut_extend_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci { KINDS * SHARDS / 2 } else { KINDS * SHARDS / 8 }
+    if tier == Tier::Ci { KINDS * SHARDS } else { KINDS * SHARDS / 8 }
 }
 
 /// One bit of every byte, of files and memory.

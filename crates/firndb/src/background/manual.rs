@@ -1,7 +1,7 @@
 //! A user's compaction of a range: what the trees of level 0 hold, then level by level, on the caller's thread. Others
 //! wait meanwhile, but for flushes.
 
-use super::{Job, JobState};
+use super::{DUE_BUFFERS_MAX, Job, JobState, REST_BUFFERS_MAX};
 use crate::db::Inner;
 use crate::plan::Plan;
 use crate::shape::{self, Facts};
@@ -47,7 +47,7 @@ impl Inner {
             let mut after: Option<Vec<u8>> = None;
             loop {
                 // Writers need room meanwhile, and nobody else makes it.
-                while self.evict_now(self.budget.write_buffer_bytes as u64, shape::pick_eviction)? {}
+                while self.evict_now(self.chunk_bytes(DUE_BUFFERS_MAX), shape::pick_eviction)? {}
                 let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else { break };
                 after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
                 let result = self.run_and_install(&job);
@@ -73,8 +73,8 @@ impl Inner {
             Some(plan)
         };
         let chunk_bytes = || match self.jobs.pace.is_at_rest(self.commit.visible()) {
-            true => self.rest_chunk_bytes(),
-            false => self.budget.write_buffer_bytes as u64,
+            true => self.chunk_bytes(REST_BUFFERS_MAX),
+            false => self.chunk_bytes(DUE_BUFFERS_MAX),
         };
         while self.evict_now(chunk_bytes(), next)? {}
         Ok(())
@@ -124,6 +124,7 @@ impl Inner {
             evicting: true,
             lab: &self.options.tuning.lab,
             chunk_bytes: 0,
+            buffer_bytes: self.budget.write_buffer_bytes as u64,
             rest_chunk_bytes: None,
         }
     }

@@ -39,6 +39,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) evicting: bool,
     pub(crate) lab: &'a LabTuning,
     pub(crate) chunk_bytes: u64,
+    /// Bytes of a write buffer.
+    pub(crate) buffer_bytes: u64,
     /// As that, of an eviction that is not urgent, if there is time for one.
     pub(crate) rest_chunk_bytes: Option<u64>,
 }
@@ -114,7 +116,7 @@ pub(crate) fn pick_eviction(state: &ReadState, facts: &Facts<'_>) -> Option<Plan
 /// What is to be evicted, unless something is.
 fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
     let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
-    let log_bytes_max = log_bytes_max(part, facts.lab, facts.chunk_bytes);
+    let log_bytes_max = log_bytes_max(part, facts.lab, facts.buffer_bytes);
     trees.chunk_if_due(facts.lab.evict_share, log_bytes_max, facts.chunk_bytes)
 }
 
@@ -130,7 +132,7 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         if facts.evicting {
             return None;
         }
-        let most = log_bytes_max(part, facts.lab, facts.chunk_bytes) as f64 * facts.lab.rest_share;
+        let most = log_bytes_max(part, facts.lab, facts.buffer_bytes) as f64 * facts.lab.rest_share;
         let trees = part.trees.as_ref()?;
         let chunk = trees.chunk_if_due(facts.lab.evict_share, most as u64, chunk_bytes)?;
         plan_eviction(i, part, chunk, facts)

@@ -62,6 +62,7 @@ fn facts<'a>(limits: &'a Limits, busy: &'a HashSet<u64>, seek: Option<(usize, u6
         evicting: false,
         lab: Box::leak(Box::default()),
         chunk_bytes: 0,
+        buffer_bytes: 0,
         rest_chunk_bytes: None,
     }
 }
