@@ -150,7 +150,7 @@ fn a_papers_experiments_stand_beside_its_figures() {
     let rows = json(&ran)["rows"].as_array().cloned().expect("rows");
     assert_eq!(rows.len(), 2 + 5);
     assert_eq!(rows[0]["variant"], "40 M");
-    assert!(rows[0]["our_cpu_us"]["median"].as_f64() > Some(0.0), "{}", rows[0]);
+    assert!(rows[0]["baseline_cpu_us"]["median"].as_f64() > Some(0.0), "{}", rows[0]);
     assert!(rows[0]["baseline"]["median"].as_f64() > Some(0.9), "{}", rows[0]);
     assert!(rows[0]["paper"].as_str().is_some_and(|text| text.contains("-22.7 %")));
     assert!(paper(&["block", "--experiments", "help"]).text().contains("fig18"));
