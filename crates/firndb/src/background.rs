@@ -162,13 +162,9 @@ impl Inner {
             dead_share_max: self.options.tuning.block.dead_share_max,
             evicting: jobs.evicting,
             lab: &self.options.tuning.lab,
-            chunk_bytes: self.chunk_bytes(DUE_BUFFERS_MAX),
+            chunk_bytes: self.chunk_bytes(false),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
-            rest_chunk_bytes: self
-                .jobs
-                .pace
-                .is_at_rest(self.commit.visible())
-                .then(|| self.chunk_bytes(REST_BUFFERS_MAX)),
+            rest_chunk_bytes: self.jobs.pace.is_at_rest(self.commit.visible()).then(|| self.chunk_bytes(true)),
         };
         match compactions && !jobs.manual {
             true => shape::pick(state, &facts),
@@ -178,12 +174,15 @@ impl Inner {
     }
 
     /// Bytes of values that an eviction takes: the more, the closer they lie in the logs. It holds them in memory that
-    /// the block cache lends, at most as much as `buffers_max` write buffers have.
-    pub(super) fn chunk_bytes(&self, buffers_max: u64) -> u64 {
+    /// the block cache lends: what that does not use, which is most of it while a database is loaded, or else as much
+    /// as a write buffer has. At rest it may be half of what could be lent.
+    pub(super) fn chunk_bytes(&self, at_rest: bool) -> u64 {
         let buffer = self.budget.write_buffer_bytes as u64;
-        // Writers need all their buffers meanwhile.
-        let buffers = buffer * self.options.limits.write_buffers as u64;
-        buffer.max(self.tables.lendable(buffers) / 4 * 3).min(buffers_max * buffer)
+        // Writers need all their buffers meanwhile, or may at any time.
+        let lendable = self.tables.lendable(buffer * self.options.limits.write_buffers as u64);
+        let unused = lendable.saturating_sub(self.tables.context().cache.bytes());
+        let (buffers_max, share) = if at_rest { (REST_BUFFERS_MAX, lendable / 2) } else { (DUE_BUFFERS_MAX, 0) };
+        buffer.max(share).max(unused).min(buffers_max * buffer)
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {

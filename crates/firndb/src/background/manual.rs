@@ -1,7 +1,7 @@
 //! A user's compaction of a range: what the trees of level 0 hold, then level by level, on the caller's thread. Others
 //! wait meanwhile, but for flushes.
 
-use super::{DUE_BUFFERS_MAX, Job, JobState, REST_BUFFERS_MAX};
+use super::{Job, JobState};
 use crate::db::Inner;
 use crate::plan::Plan;
 use crate::shape::{self, Facts};
@@ -47,7 +47,7 @@ impl Inner {
             let mut after: Option<Vec<u8>> = None;
             loop {
                 // Writers need room meanwhile, and nobody else makes it.
-                while self.evict_now(self.chunk_bytes(DUE_BUFFERS_MAX), shape::pick_eviction)? {}
+                while self.evict_now(self.chunk_bytes(false), shape::pick_eviction)? {}
                 let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else { break };
                 after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
                 let result = self.run_and_install(&job);
@@ -72,10 +72,7 @@ impl Inner {
             may_rotate.set(may_rotate.get() && !rotates);
             Some(plan)
         };
-        let chunk_bytes = || match self.jobs.pace.is_at_rest(self.commit.visible()) {
-            true => self.chunk_bytes(REST_BUFFERS_MAX),
-            false => self.chunk_bytes(DUE_BUFFERS_MAX),
-        };
+        let chunk_bytes = || self.chunk_bytes(self.jobs.pace.is_at_rest(self.commit.visible()));
         while self.evict_now(chunk_bytes(), next)? {}
         Ok(())
     }
