@@ -41,10 +41,8 @@ use std::time::Duration;
 
 /// Pause before a failed action is tried again.
 const RETRY_NS: u64 = 250_000_000;
-/// An eviction that is due takes so many write buffers' worth at most: leaves fill up while it runs.
-const DUE_BUFFERS_MAX: u64 = 3;
-/// One at rest.
-const REST_BUFFERS_MAX: u64 = 4;
+/// An eviction takes so many write buffers' worth at most: leaves fill up while it runs.
+const CHUNK_BUFFERS_MAX: u64 = 3;
 const TICK_NS: u64 = 1_000_000_000;
 
 /// What runs, and what waits to be cleaned up.
@@ -162,9 +160,9 @@ impl Inner {
             dead_share_max: self.options.tuning.block.dead_share_max,
             evicting: jobs.evicting,
             lab: &self.options.tuning.lab,
-            chunk_bytes: self.chunk_bytes(false),
+            chunk_bytes: self.chunk_bytes(),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
-            rest_chunk_bytes: self.jobs.pace.is_at_rest(self.commit.visible()).then(|| self.chunk_bytes(true)),
+            at_rest: self.jobs.pace.is_at_rest(self.commit.visible()),
         };
         match compactions && !jobs.manual {
             true => shape::pick(state, &facts),
@@ -175,14 +173,13 @@ impl Inner {
 
     /// Bytes of values that an eviction takes: the more, the closer they lie in the logs. It holds them in memory that
     /// the block cache lends: what that does not use, which is most of it while a database is loaded, or else as much
-    /// as a write buffer has. At rest it may be half of what could be lent.
-    pub(super) fn chunk_bytes(&self, at_rest: bool) -> u64 {
+    /// as a write buffer has.
+    pub(super) fn chunk_bytes(&self) -> u64 {
         let buffer = self.budget.write_buffer_bytes as u64;
         // Writers need all their buffers meanwhile, or may at any time.
         let lendable = self.tables.lendable(buffer * self.options.limits.write_buffers as u64);
         let unused = lendable.saturating_sub(self.tables.context().cache.bytes());
-        let (buffers_max, share) = if at_rest { (REST_BUFFERS_MAX, lendable / 2) } else { (DUE_BUFFERS_MAX, 0) };
-        buffer.max(share).max(unused).min(buffers_max * buffer)
+        unused.clamp(buffer, CHUNK_BUFFERS_MAX * buffer)
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {

@@ -47,7 +47,7 @@ impl Inner {
             let mut after: Option<Vec<u8>> = None;
             loop {
                 // Writers need room meanwhile, and nobody else makes it.
-                while self.evict_now(self.chunk_bytes(false), shape::pick_eviction)? {}
+                while self.evict_now(shape::pick_eviction)? {}
                 let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else { break };
                 after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
                 let result = self.run_and_install(&job);
@@ -72,16 +72,15 @@ impl Inner {
             may_rotate.set(may_rotate.get() && !rotates);
             Some(plan)
         };
-        let chunk_bytes = || self.chunk_bytes(self.jobs.pace.is_at_rest(self.commit.visible()));
-        while self.evict_now(chunk_bytes(), next)? {}
+        while self.evict_now(next)? {}
         Ok(())
     }
 
-    /// Runs the eviction of `chunk_bytes` that `pick` says, in a user's compaction. False if it says none.
-    fn evict_now(&self, chunk_bytes: u64, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
+    /// Runs the eviction that `pick` says, in a user's compaction. False if it says none.
+    fn evict_now(&self, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
-        let facts = Facts { chunk_bytes, evicting: false, ..self.manual_facts(&jobs) };
+        let facts = Facts { chunk_bytes: self.chunk_bytes(), evicting: false, ..self.manual_facts(&jobs) };
         let Some(plan) = pick(&state, &facts) else { return Ok(false) };
         let job = self.mark(&mut jobs, plan, &state);
         drop(jobs);
@@ -122,7 +121,7 @@ impl Inner {
             lab: &self.options.tuning.lab,
             chunk_bytes: 0,
             buffer_bytes: self.budget.write_buffer_bytes as u64,
-            rest_chunk_bytes: None,
+            at_rest: false,
         }
     }
 }

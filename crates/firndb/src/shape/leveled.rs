@@ -41,8 +41,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) chunk_bytes: u64,
     /// Bytes of a write buffer.
     pub(crate) buffer_bytes: u64,
-    /// As that, of an eviction that is not urgent, if there is time for one.
-    pub(crate) rest_chunk_bytes: Option<u64>,
+    /// Whether there is time for what is not urgent.
+    pub(crate) at_rest: bool,
 }
 
 /// How far behind compaction is.
@@ -123,7 +123,9 @@ fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
 /// What is not urgent, if there is time for it: level 0 from fewer tables on, each of which costs a scan a read, and
 /// an eviction.
 fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    let chunk_bytes = facts.rest_chunk_bytes?;
+    if !facts.at_rest {
+        return None;
+    }
     let mut parts = state.parts.iter().enumerate();
     parts.find_map(|(i, part)| {
         if part.levels.first().is_some_and(|level| level.runs.len() >= facts.limits.level0_rest.max(1)) {
@@ -134,7 +136,7 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         }
         let most = log_bytes_max(part, facts.lab, facts.buffer_bytes) as f64 * facts.lab.rest_share;
         let trees = part.trees.as_ref()?;
-        let chunk = trees.chunk_if_due(facts.lab.evict_share, most as u64, chunk_bytes)?;
+        let chunk = trees.chunk_if_due(facts.lab.evict_share, most as u64, facts.chunk_bytes)?;
         plan_eviction(i, part, chunk, facts)
     })
 }

@@ -63,7 +63,7 @@ fn facts<'a>(limits: &'a Limits, busy: &'a HashSet<u64>, seek: Option<(usize, u6
         lab: Box::leak(Box::default()),
         chunk_bytes: 0,
         buffer_bytes: 0,
-        rest_chunk_bytes: None,
+        at_rest: false,
     }
 }
 
@@ -99,7 +99,7 @@ fn level_0_goes_down_sooner_while_there_is_time() {
     let (mut limits, busy) = (Limits::tiny(), HashSet::new());
     (limits.level0_trigger, limits.level0_rest) = (8, 4);
     let tables: Vec<_> = (1..5).map(|id| (0, id, "a", "z", 10)).collect();
-    let at_rest = Facts { rest_chunk_bytes: Some(1), ..facts(&limits, &busy, None) };
+    let at_rest = Facts { at_rest: true, ..facts(&limits, &busy, None) };
     assert!(pick(&state(&tables), &facts(&limits, &busy, None)).is_none());
     assert_eq!(pick(&state(&tables), &at_rest).map(|plan| ids(&plan).len()), Some(4));
     assert!(pick(&state(&tables[1..]), &at_rest).is_none(), "too few");

@@ -1,5 +1,5 @@
-//! A part of the immutable tree that is evicted at a time, of values that come to about one to three write buffers, or more
-//! at rest (LAB-DB, 3.2, 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone, those with
+//! A part of the immutable tree that is evicted at a time, of values that come to about one to three write buffers
+//! (LAB-DB, 3.2, 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone, those with
 //! entries of the oldest logs, so that few cold keys do not keep a log for long.
 
 use super::view::Trees;
