@@ -39,6 +39,8 @@ const RUN_BYTES_MAX: u64 = 256 << 10;
 const MOVES_PER_READ: u64 = 2;
 /// Bytes of reads in flight at a time, if one alone is not more.
 const FLYING_BYTES: usize = 1 << 20;
+/// Such reads at most: a reader's own waits behind them, 2 ms where a device does 16,000 a second.
+const FLYING_MAX: usize = 32;
 
 /// The logs that level 0 points into.
 pub(crate) struct ValueLogs {
@@ -384,7 +386,10 @@ impl ValueLogs {
         let mut runs = std::iter::from_fn(|| next_run(&mut rest)).peekable();
         let (mut flying, mut flying_bytes) = (VecDeque::new(), 0);
         loop {
-            while let Some(run) = runs.next_if(|run| flying_bytes == 0 || flying_bytes + span(run).1 <= FLYING_BYTES) {
+            let has_room = |flying: usize, bytes: usize| flying < FLYING_MAX && bytes <= FLYING_BYTES;
+            while let Some(run) =
+                runs.next_if(|run| flying_bytes == 0 || has_room(flying.len(), flying_bytes + span(run).1))
+            {
                 let (offset, len) = span(run);
                 let log_id = run[0].0.log_id;
                 let log = self.log(log_id);
