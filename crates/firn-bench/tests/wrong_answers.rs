@@ -143,7 +143,8 @@ fn run(fault: Fault, workloads: &[&str]) -> Result<Vec<PhaseReport>> {
     };
     let store = Arc::new(Faulty(Map::default(), fault));
     let mut reports = Vec::new();
-    let open = || unreachable!("no workload opens it again");
+    let again = store.clone();
+    let open = move || Ok(again.clone() as Arc<dyn firn_bench::Store>);
     firn_bench::run(store, &open, &setup, &config, &Clock::system(), &Silent, &mut |report| reports.push(report))?;
     Ok(reports)
 }
