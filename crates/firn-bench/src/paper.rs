@@ -209,12 +209,8 @@ impl Experiment {
 
     /// What `cells`, of a baseline and of the paper's design, say about `variant`.
     pub fn row(&self, variant: &Variant, cells: &[Cell], baseline: &str) -> PaperRow {
-        let phase = |cell: &Cell| {
-            let is_whole = cell.phases.len() == cell.config.workloads.len();
-            cell.phases.last().filter(|_| is_whole).cloned()
-        };
-        let figure = |cell: &Cell| self.figure.of(cell, &phase(cell)?);
-        let cpu_us = |cell: &Cell| Some(phase(cell)?.cpu_us_per_operation());
+        let figure = |cell: &Cell| self.figure.of(cell, last_phase(cell)?);
+        let cpu_us = |cell: &Cell| last_phase(cell).map(PhaseReport::cpu_us_per_operation);
         let of = |is_baseline: bool| cells.iter().filter(move |cell| (cell.engine == baseline) == is_baseline);
         let ratio = |cell: &Cell| {
             let beside = of(true).find(|other| other.round == cell.round).and_then(figure)?;
@@ -230,13 +226,18 @@ impl Experiment {
             baseline_cpu_us: Spread::of(of(true).filter_map(cpu_us)),
             our_cpu_us: Spread::of(of(false).filter_map(cpu_us)),
             opening_steps: of(false)
-                .find_map(|cell| phase(cell)?.engine.opening)
-                .map_or_else(Vec::new, |opening| opening.steps),
+                .find_map(|cell| last_phase(cell)?.engine.opening.as_ref())
+                .map_or_else(Vec::new, |opening| opening.steps.clone()),
             ratio: Spread::of(of(false).filter_map(ratio)),
             paper: self.paper.to_owned(),
             differs: self.differs.to_owned(),
         }
     }
+}
+
+/// The workload that counts, if the cell came so far.
+fn last_phase(cell: &Cell) -> Option<&PhaseReport> {
+    cell.phases.last().filter(|_| cell.phases.len() == cell.config.workloads.len())
 }
 
 /// A run of `workloads` as the papers have them: process durability, values that do not matter to compression.

@@ -83,7 +83,8 @@ pub struct Counters {
     /// the rule that decided; empty if the engine has no such choice.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grains: BTreeMap<String, u64>,
-    /// Seconds of compactions, each from its beginning to its end, without flushes; nothing if the engine does not say.
+    /// Seconds of compactions, each from its beginning to its end, without flushes; FirnDB leaves out what they slept
+    /// for their pace. Nothing if the engine does not say.
     #[serde(default)]
     pub compaction_seconds: Option<f64>,
     /// Bytes of memory that indexes of tables take, of those that are open; nothing if the engine does not say.

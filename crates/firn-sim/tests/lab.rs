@@ -296,7 +296,7 @@ fn lab_08_chunks_leave_the_rest_as_a_cache() {
     });
 }
 
-/// An eviction reads values in the order of the logs, neighbours by one read, and each log is read through once.
+/// An eviction reads values in the order of the logs, neighbours by one read.
 #[test]
 fn lab_08_values_of_a_chunk_are_read_together() {
     let rig = Rig::loaded(Profile::Lab, 3_000, trees(true));
@@ -327,8 +327,7 @@ fn lab_12_values_of_a_scan_are_asked_for_ahead() {
         assert!(iter.value().len() > 90);
         ahead.push(reads(&rig) - before - seen);
     }
-    assert!(ahead.is_sorted() || ahead.iter().all(|&ahead| ahead <= 16), "{ahead:?}");
-    assert!(ahead[98] >= 8, "{ahead:?}");
+    assert!(ahead.iter().all(|&ahead| ahead <= 16) && ahead[98] >= 8, "{ahead:?}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) static PAPER: Paper = Paper {
             id: "fig9",
             title: "opening again after uniform updates",
             paper: "leaves 0.164 s, inner nodes 1.177 s, log 6.5 s; 11.3 s for the baseline's log (512 MB of leaves)",
-            differs: "what was in the log there is not said; a second core has no part in it here",
+            differs: "what was in the log there is not said; here it is what write buffers held",
             figure: Figure::OpeningSeconds,
             variants: |shape| ycsb(shape, &["reopen"]),
         },

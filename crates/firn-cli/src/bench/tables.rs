@@ -89,12 +89,17 @@ pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
     let row = |row: &PaperRow| {
         let steps = row.opening_steps.iter().filter(|step| step.seconds >= 0.0005);
         let steps: Vec<String> = steps.map(|step| format!("{} {:.3}", step.step, step.seconds)).collect();
-        let ours = or_dash(row.ours, short);
+        // What an engine does not count it may have done all the same.
+        let figure = |of: Option<Spread>, cpu_us: Option<Spread>| match cpu_us {
+            None => "failed".to_owned(),
+            Some(_) => or_dash(of, short),
+        };
+        let ours = figure(row.ours, row.our_cpu_us);
         vec![
             format!("{}: {}", row.experiment, row.title),
             row.variant.clone(),
             row.figure.clone(),
-            or_dash(row.baseline, short),
+            figure(row.baseline, row.baseline_cpu_us),
             if steps.is_empty() { ours } else { format!("{ours}: {}", steps.join(", ")) },
             or_dash(row.ratio, |ratio| format!("{ratio:.2}")),
             or_dash(row.baseline_cpu_us, short),

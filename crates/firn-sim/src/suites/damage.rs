@@ -21,7 +21,7 @@ use std::rc::Rc;
 
 /// Databases of one number: closed or not, with a pool or without, of one profile or the other.
 const KINDS: u64 = 8;
-/// A prime, so that a few of them meet bytes at every place of what has a size of its own.
+/// A prime, so that each meets other bytes of every header, record and block.
 const SHARDS: u64 = 251;
 const BYTES_MAX: u64 = 48 << 10;
 /// The pool's header line and session word: any damage there is refused.

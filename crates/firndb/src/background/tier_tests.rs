@@ -119,6 +119,22 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     (0..8).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), b"second"));
 }
 
+/// An eviction holds up to three buffers' worth of what the block cache does not use, and one of what it does.
+#[test]
+fn an_eviction_takes_no_more_than_a_buffer_from_a_full_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { profile: Profile::Lab, memory_limit: 16 << 20, block_cache_bytes: None, ..Options::tiny() };
+    let db = Db::open(dir.path(), options).unwrap();
+    let (inner, buffer) = (&db.inner, db.inner.budget.write_buffer_bytes as u64);
+    assert_eq!(inner.chunk_bytes(), 3 * buffer, "it is empty");
+    let cache = &inner.tables.context().cache;
+    let lendable = inner.tables.lendable(3 * buffer);
+    (0..u64::MAX).take_while(|_| cache.bytes() + buffer < lendable).for_each(|at| {
+        cache.insert_value(1, at, &[0; 1000]);
+    });
+    assert_eq!(inner.chunk_bytes(), buffer, "it is nearly full");
+}
+
 /// Another worker may let go of the last leaves between a step that found no room and this question.
 #[test]
 fn room_that_came_meanwhile_is_tried() {
