@@ -460,18 +460,20 @@ fn lab_13_a_recovery_is_timed_step_by_step() {
 /// Without persistent memory a recovery replays the logs that hold what is in the trees, and those are bounded.
 #[test]
 fn lab_13_what_is_replayed_is_bounded() {
-    let mut rig = Rig::new(Profile::Lab, |options| {
-        trees(false)(options);
-        options.tuning.lab.log_share_max = 0.25;
+    row(&rows::LAB_LOGS, || {
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            trees(false)(options);
+            (options.tuning.lab.log_share_max, options.tuning.lab.tree_bytes) = (0.25, Some(1 << 20));
+        });
+        for i in 0..9_000_u64 {
+            rig.put_one(format!("key{}", i * 7919 % 3000).into_bytes());
+        }
+        let rig = rig.reopened();
+        let replayed = rig.stats().recovery.replayed_entries;
+        // Eight buffers of 32 KiB, half as much again until writers are slowed down, in values of 100 bytes and more.
+        assert!((100..4_000).contains(&replayed), "{replayed} of 9,000 writes");
+        rig.check();
     });
-    for i in 0..9_000_u64 {
-        rig.put_one(format!("key{}", i * 7919 % 3000).into_bytes());
-    }
-    let rig = rig.reopened();
-    let replayed = rig.stats().recovery.replayed_entries;
-    // Eight buffers of 32 KiB, half as much again until writers are slowed down, in values of 100 bytes and more.
-    assert!((100..4_000).contains(&replayed), "{replayed} of 9,000 writes");
-    rig.check();
 }
 
 #[test]
