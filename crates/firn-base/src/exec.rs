@@ -11,10 +11,12 @@
 #[cfg(shuttle)]
 mod interleave;
 
+use crate::clock::Clock;
 use crate::sync::{Condvar, Mutex, hint, thread};
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -68,7 +70,39 @@ impl Threads {
     }
 }
 
+/// How long a worker keeps its core from others that want to run.
+const TURN_NS: u64 = 100_000;
+
+static CLOCK: OnceLock<Clock> = OnceLock::new();
+
+thread_local! {
+    /// Since when this thread has had its core; 0 if it is no worker.
+    static TURN_SINCE: Cell<u64> = const { Cell::new(0) };
+}
+
+fn begin_turn() {
+    TURN_SINCE.set(CLOCK.get_or_init(Clock::system).now_ns().max(1));
+}
+
+/// Lets who waits for this core run, if this is a worker that has had it for long; for places where it holds no lock
+/// that a reader or writer may want.
+///
+/// Left to itself the system takes a core from who computes at its next tick, up to 4 ms after somebody else began to
+/// wait for it; and with a group's leader the whole group waits. If nobody waits this returns at once.
+#[inline]
+pub fn give_way() {
+    let since = TURN_SINCE.get();
+    if since > 0 && CLOCK.get().is_some_and(|clock| clock.now_ns() >= since + TURN_NS) {
+        thread::yield_now();
+        begin_turn();
+    }
+}
+
 fn work_loop(shared: &Shared, work: &Weak<dyn Work>) {
+    if cfg!(not(shuttle)) {
+        // A model goes by no clock.
+        begin_turn();
+    }
     loop {
         let seen = {
             let signal = shared.signal.lock();

@@ -34,7 +34,7 @@ pub struct RunConfig {
     /// What a write must survive before it counts as done.
     #[serde(with = "as_word")]
     pub durability: Durability,
-    /// Operations per second, for an open loop.
+    /// Operations per second, for an open loop. A load that others follow is as fast as it can be.
     pub rate: Option<f64>,
     /// The zipfian parameter.
     pub theta: f64,
@@ -129,7 +129,7 @@ pub fn run(
             threads: config.threads,
             durability: config.durability,
             seconds_min: config.seconds_min,
-            rate: config.rate,
+            rate: config.rate.filter(|_| !workload.fills() || workloads.len() == 1),
             theta: config.theta,
             settle: !workload.reopens(),
         };

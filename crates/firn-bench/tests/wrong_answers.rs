@@ -116,6 +116,10 @@ impl Store for Faulty {
 }
 
 fn run(fault: Fault, workloads: &[&str]) -> Result<Vec<PhaseReport>> {
+    run_at(None, fault, workloads)
+}
+
+fn run_at(rate: Option<f64>, fault: Fault, workloads: &[&str]) -> Result<Vec<PhaseReport>> {
     let config = RunConfig {
         records: 2000,
         operations: 5000,
@@ -125,7 +129,7 @@ fn run(fault: Fault, workloads: &[&str]) -> Result<Vec<PhaseReport>> {
         values: Values::new("40-200".parse()?),
         workloads: workloads.iter().map(|name| name.parse()).collect::<Result<_>>()?,
         durability: Durability::Process,
-        rate: None,
+        rate,
         theta: 0.99,
     };
     let directory = std::env::temp_dir();
@@ -164,6 +168,16 @@ fn an_honest_store_passes_every_workload() {
         assert!(report.quantiles.is_sorted());
         assert!(report.checker_bytes >= 2000 * 8);
     }
+}
+
+#[test]
+fn an_open_loop_begins_behind_the_load() {
+    let rates = |workloads: &[&str]| -> Vec<Option<f64>> {
+        let reports = run_at(Some(1e6), Fault::None, workloads).expect("right answers");
+        reports.iter().map(|report| report.rate).collect()
+    };
+    assert_eq!(rates(&["load", "a"]), [None, Some(1e6)]);
+    assert_eq!(rates(&["load"]), [Some(1e6)]);
 }
 
 #[test]

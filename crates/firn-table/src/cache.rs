@@ -13,11 +13,12 @@ use crate::sst::{Block, BlockBuilder, Lookup};
 use crate::value::Value;
 use firn_base::Tag;
 use firn_base::count::Counter;
+use firn_base::exec::give_way;
 use firn_base::seed::mix;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,6 +41,9 @@ const VALUE_TAG: Tag = Tag(1);
 /// on nothing else, so that what is evicted is the same on any machine.
 const SHARD_BYTES: u64 = 2 << 20;
 const SHARDS_MAX: u64 = 64;
+/// What it takes to evict many blocks is no reader's to wait for: a shard is made smaller by so little at a time. Few
+/// steps, as each rounds down how much is remembered of what was evicted.
+const RESIZE_STEPS: u64 = 8;
 
 #[derive(Clone)]
 struct Weigh;
@@ -68,9 +72,13 @@ impl Hasher for Mixer {
     }
 }
 
-/// Blocks shared by all readers of a database. Sharded; a hit takes one short read lock.
+type Shard = Cache<(u64, u64), Arc<Block>, Weigh, BuildHasherDefault<Mixer>>;
+
+/// Blocks shared by all readers of a database. Sharded; a hit takes one short read lock. The shards are caches of their
+/// own, so that one who makes all of them smaller can let others run between two of them.
 pub struct BlockCache {
-    cache: Cache<(u64, u64), Arc<Block>, Weigh, BuildHasherDefault<Mixer>>,
+    shards: Box<[Shard]>,
+    bytes_max: AtomicU64,
     hits: Counter,
     misses: Counter,
     /// Whether there ever was a row.
@@ -119,22 +127,33 @@ impl BlockCache {
     pub fn new(bytes: u64, block_bytes: usize) -> Self {
         // What was evicted is remembered in proportion to this, as many rows as blocks.
         let items = (bytes / (block_bytes as u64 / 4 + ENTRY_OVERHEAD)).max(16) as usize;
+        let shards = (bytes / SHARD_BYTES).clamp(1, SHARDS_MAX) as usize;
         let options = OptionsBuilder::new()
-            .estimated_items_capacity(items)
-            .weight_capacity(bytes)
-            .shards((bytes / SHARD_BYTES).clamp(1, SHARDS_MAX) as usize)
+            .estimated_items_capacity(items.div_ceil(shards))
+            .weight_capacity(bytes.div_ceil(shards as u64))
+            .shards(1)
             .build()
             .unwrap_or_else(|_| unreachable!("both capacities were given"));
-        let hasher = BuildHasherDefault::default();
-        let cache = Cache::with_options(options, Weigh, hasher, DefaultLifecycle::default());
+        let shard =
+            || Cache::with_options(options.clone(), Weigh, BuildHasherDefault::default(), DefaultLifecycle::default());
+        let shards = (0..shards).map(|_| shard()).collect();
         let (hits, misses, has_rows, brought) = Default::default();
-        Self { cache, hits, misses, has_rows, brought, locality: Locality::default() }
+        let bytes_max = AtomicU64::new(bytes);
+        Self { shards, bytes_max, hits, misses, has_rows, brought, locality: Locality::default() }
+    }
+
+    #[inline]
+    fn shard(&self, key: &(u64, u64)) -> &Shard {
+        // Bits from the middle: a shard's own table goes by those at both ends.
+        let bits = (BuildHasherDefault::<Mixer>::default().hash_one(key) >> 16) & u64::from(u32::MAX);
+        &self.shards[((bits * self.shards.len() as u64) >> 32) as usize]
     }
 
     /// The block at `offset` of `file`, if it is here.
     #[inline]
     pub fn get(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
-        let found = self.cache.get(&(file, offset));
+        let key = (file, offset);
+        let found = self.shard(&key).get(&key);
         if found.is_some() {
             self.hits.add(1)
         } else {
@@ -149,12 +168,13 @@ impl BlockCache {
         if !self.has_rows() {
             return None;
         }
-        self.cache.get(&(ROW, hash)).map(Row).inspect(|_| self.hits.add(1))
+        let key = (ROW, hash);
+        self.shard(&key).get(&key).map(Row).inspect(|_| self.hits.add(1))
     }
 
     /// Whether the row of a key with this hash is here; it stays no longer for the question.
     pub fn has_row(&self, hash: u64) -> bool {
-        self.cache.peek(&(ROW, hash)).is_some()
+        self.peek(ROW, hash).is_some()
     }
 
     /// Keeps a row.
@@ -167,7 +187,8 @@ impl BlockCache {
 
     /// Puts `row` where one with this hash is, if there still is; it stays as long as that would have.
     pub fn replace_row(&self, hash: u64, row: Row) {
-        let _gone = self.cache.replace((ROW, hash), row.0, true);
+        let key = (ROW, hash);
+        let _gone = self.shard(&key).replace(key, row.0, true);
     }
 
     /// Whether there may be any row: if not, nobody needs to look for one.
@@ -182,7 +203,7 @@ impl BlockCache {
 
     /// The time, in parts of what it takes to fill the cache anew; never near that of blocks that note none, 0.
     pub(crate) fn age(&self) -> u64 {
-        2 + AGES_A_FILL * self.brought.load(Ordering::Relaxed) / self.cache.capacity().max(1)
+        2 + AGES_A_FILL * self.brought.load(Ordering::Relaxed) / self.bytes_max.load(Ordering::Relaxed).max(1)
     }
 
     /// What keeping so many bytes costs.
@@ -201,7 +222,8 @@ impl BlockCache {
     /// The block at `offset` of `file`, if it is here, for one who reads it but once: it counts as neither hit nor
     /// miss, and stays no longer for it.
     pub(crate) fn peek(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
-        self.cache.peek(&(file, offset))
+        let key = (file, offset);
+        self.shard(&key).peek(&key)
     }
 
     /// The value at `offset` of `log`, if it is here. Not finding it is a miss: it is read next.
@@ -211,7 +233,7 @@ impl BlockCache {
 
     /// Whether the value at `offset` of `log` is here, for one who will ask for it only later.
     pub fn has_value(&self, log: u64, offset: u64) -> bool {
-        self.cache.peek(&(log | VALUE, offset)).is_some()
+        self.peek(log | VALUE, offset).is_some()
     }
 
     /// Keeps the value at `offset` of `log`, and hands it out.
@@ -224,29 +246,37 @@ impl BlockCache {
     /// Keeps `block`, dropping others if needed.
     pub fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
         self.brought.fetch_add(Self::cost(block.len()), Ordering::Relaxed);
-        self.cache.insert((file, offset), block);
+        let key = (file, offset);
+        self.shard(&key).insert(key, block);
     }
 
     /// Has at most `bytes` from now on, dropping blocks if needed.
     pub fn resize(&self, bytes: u64) {
         // Each shard is locked for it: not for a change that nobody would notice.
-        let mut now = self.cache.capacity();
+        let now = self.bytes_max.load(Ordering::Relaxed);
         if bytes.abs_diff(now) <= now / 128 {
             return;
         }
-        // What it takes to evict many blocks is no reader's to wait for: step by step. Few steps, as each rounds down
-        // how much is remembered of what was evicted.
-        let step = (now / 16).max(1);
-        while bytes + step < now {
-            now -= step;
-            self.cache.set_capacity(now);
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+        let shards = self.shards.len() as u64;
+        let (now, bytes) = (now.div_ceil(shards), bytes.div_ceil(shards));
+        let step = (now / RESIZE_STEPS).max(1);
+        for shard in &self.shards {
+            let mut left = now;
+            while bytes + step < left {
+                left -= step;
+                shard.set_capacity(left);
+                give_way();
+            }
+            shard.set_capacity(bytes);
+            give_way();
         }
-        self.cache.set_capacity(bytes);
     }
 
     /// Drops a block that nothing will ask for again. True if it was there.
     pub fn remove(&self, file: u64, offset: u64) -> bool {
-        self.cache.remove(&(file, offset)).is_some()
+        let key = (file, offset);
+        self.shard(&key).remove(&key).is_some()
     }
 
     /// (hits, misses) so far.
@@ -256,6 +286,27 @@ impl BlockCache {
 
     /// Bytes held now.
     pub fn bytes(&self) -> u64 {
-        self.cache.weight()
+        self.shards.iter().map(Shard::weight).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_that_is_made_smaller_drops_what_it_must() {
+        const MIB: u64 = 1 << 20;
+        let cache = BlockCache::new(16 * MIB, 4096);
+        let fill = |from: u64| (from..from + 16_000).for_each(|at| drop(cache.insert_value(1, at, &[7; 1000])));
+        fill(0);
+        let full = cache.bytes();
+        assert!(full > 15 * MIB && full <= 16 * MIB, "{full}");
+        cache.resize(3 * MIB);
+        let left = cache.bytes();
+        assert!(left > 2 * MIB && left <= 3 * MIB, "{left}");
+        cache.resize(16 * MIB);
+        fill(100_000);
+        assert!(cache.bytes() > 15 * MIB, "{}", cache.bytes());
     }
 }

@@ -32,7 +32,7 @@ use crate::rows;
 use crate::shape::{self, Debt, Facts};
 use crate::state::ReadState;
 use crate::tier::Releases;
-use firn_base::exec::{Work, block_on, block_on_with};
+use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result};
 use std::collections::HashSet;
@@ -260,6 +260,7 @@ impl Inner {
 
     /// What a merge lets happen every few entries. Returns the nanoseconds that it slept for its pace.
     pub(crate) fn yield_point(&self) -> u64 {
+        give_way();
         self.tick();
         self.flush_if_due();
         self.jobs.pace.wait(|| {

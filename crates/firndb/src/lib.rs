@@ -37,6 +37,7 @@ mod manifest;
 mod mill;
 mod options;
 mod pace;
+mod pages;
 mod plan;
 mod prometheus;
 #[cfg(feature = "proof")]

@@ -18,6 +18,7 @@
 
 use crate::buffer::Buffer;
 use crate::sites;
+use firn_base::exec::give_way;
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{SeqNo, Tag};
@@ -104,6 +105,7 @@ impl RowCache {
                 last.extend_from_slice(key);
             }
             iter.next();
+            give_way();
         }
     }
 }

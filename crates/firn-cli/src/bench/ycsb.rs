@@ -31,7 +31,8 @@ pub(super) struct Ycsb {
     /// Operations of each workload but a load, at least
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     ops: u64,
-    /// Operations per second of all threads together; latency then counts from when an operation was due
+    /// Operations per second of all threads together; latency then counts from when an operation was due. A load that
+    /// other workloads follow is as fast as it can be
     #[arg(long, value_name = "R")]
     rate: Option<f64>,
     /// Size of keys in bytes: 16, or 16-40 for all from one to the other alike

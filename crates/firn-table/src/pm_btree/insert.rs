@@ -6,6 +6,7 @@ use super::leaf::Entry;
 use super::store::TreeStore;
 use super::write::Gathered;
 use firn_base::Result;
+use firn_base::exec::give_way;
 
 /// What an insertion left behind.
 #[derive(Debug)]
@@ -52,6 +53,7 @@ impl TreeStore {
             let leaves = cuts.into_iter().map(|(_, bound)| bound).zip(places).collect();
             changes.push(Change { at: at.or(view.first()).unwrap_or(At::START), replaces: at.is_some(), leaves });
             rest = later;
+            give_way();
         }
         step.commit()?;
         Ok(Inserted { view: view.with(changes), replaced })

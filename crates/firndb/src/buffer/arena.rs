@@ -8,6 +8,7 @@
 //! by a release store that they loaded with acquire (the skiplist's links, or the queue's lock).
 #![expect(unsafe_code, reason = "shared memory for a lock-free structure; listed in UNSAFE.md")]
 
+use crate::pages;
 use firn_base::sync::{AtomicUsize, Ordering, point};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -136,6 +137,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        // SAFETY: the region is initialized, and `&mut self` is the only way left to it.
+        pages::give_back(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.capacity) });
         // SAFETY: `base` came from `alloc_zeroed` with this layout, whose size `capacity` is.
         unsafe { dealloc(self.base.as_ptr(), Self::layout(self.capacity)) }
     }

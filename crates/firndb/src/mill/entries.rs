@@ -1,6 +1,7 @@
 //! The entries that an append works with, whatever they come from: what comes in, held or read again, up to the key
 //! where the next sub-task begins, and its merge with what is there.
 
+use crate::pages;
 use crate::run_iter::{Entries, MergeIter};
 use firn_base::key::compare;
 use firn_base::{Result, Tag};
@@ -48,6 +49,12 @@ pub(crate) struct Held {
     /// Where the key ends and where the value does, which begins there.
     entries: Vec<(usize, usize, Tag)>,
     at: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        pages::give_back(&mut self.bytes);
+    }
 }
 
 impl Held {

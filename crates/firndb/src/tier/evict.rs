@@ -19,7 +19,7 @@ use crate::manifest::{Edit, Evicted, KeyRange, TableMeta};
 use crate::mill::{self, Around, Held, Made};
 use crate::plan::Plan;
 use crate::sst_run::Lent;
-use firn_base::exec::block_on_with;
+use firn_base::exec::{block_on_with, give_way};
 use firn_base::sync::Ordering;
 use firn_base::{Result, SeqNo, Tag};
 use firn_table::pm_btree::{Place, TreeIter, ValueAddress, View};
@@ -54,6 +54,7 @@ fn for_each_entry(
             older.iter().for_each(|version| see(&version.key, version.tag, version.address));
             moved.extend_from_slice(older);
             iter.next()?;
+            give_way();
         }
     }
     Ok(moved)
@@ -190,6 +191,7 @@ impl Inner {
         let (side, removed) = trees.side.without(moved);
         let mut pointers: Vec<_> = removed.into_iter().filter_map(|version| version.address).collect();
         for place in &gone {
+            give_way();
             trees.store.for_each_entry(*place, |entry| pointers.extend(entry.address))?;
         }
         if left.is_none() {

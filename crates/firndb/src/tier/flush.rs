@@ -16,6 +16,7 @@ use crate::db::Inner;
 use crate::manifest::Edit;
 use crate::rows;
 use crate::state::Part;
+use firn_base::exec::give_way;
 use firn_base::key::Kind;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result, SeqNo, Tag};
@@ -66,6 +67,7 @@ impl Batch {
                 }
             }
             iter.next();
+            give_way();
         }
         batch
     }
