@@ -89,7 +89,7 @@ pub enum Figure {
     OperationsPerSecond,
     /// Microseconds that 99.9 % of the operations did not exceed; less is better.
     P999,
-    /// Bytes written to the SSD; less is better.
+    /// Bytes written to the SSD by the kernel's count, as not every engine says what it wrote there; less is better.
     WrittenBytes,
     /// Blocks that were not in the block cache, per operation; less is better.
     CacheMisses,
@@ -110,7 +110,7 @@ impl Figure {
             Figure::SpaceAmplification => "space per byte loaded",
             Figure::OperationsPerSecond => "operations/s",
             Figure::P999 => "p99.9 in us",
-            Figure::WrittenBytes => "bytes written",
+            Figure::WrittenBytes => "bytes written (kernel)",
             Figure::CacheMisses => "block-cache misses per operation",
             Figure::CompactionSeconds => "seconds of compactions",
             Figure::OpeningSeconds => "seconds to open",
@@ -127,7 +127,7 @@ impl Figure {
             Figure::SpaceAmplification => phase.engine.space_bytes as f64 / cell.config.loaded_bytes().max(1) as f64,
             Figure::OperationsPerSecond => phase.operations_per_second,
             Figure::P999 => phase.latency.p99_9_us,
-            Figure::WrittenBytes => phase.written_bytes() as f64,
+            Figure::WrittenBytes => phase.os_written_bytes? as f64,
             Figure::CacheMisses => phase.cache_misses_per_operation()?,
             Figure::CompactionSeconds => phase.engine.compaction_seconds?,
             Figure::OpeningSeconds => phase.engine.opening.as_ref()?.seconds,
