@@ -580,6 +580,28 @@ fn lab_15_room_for_logs_does_not_run_out() {
     rig.reopened().killed().check();
 }
 
+/// Trees that have room make no eviction due, so writers come to the end of the room for logs, and wait.
+#[test]
+fn lab_15_writers_wait_for_room_for_logs() {
+    let mut rig = Rig::new(Profile::Lab, |options| {
+        trees(true)(options);
+        options.tuning.lab.tree_bytes = Some(256 << 10);
+        options.tuning.lab.log_placement = LogPlacement::Pm;
+        options.tuning.lab.log_share_max = 10.0;
+        options.environment.memory = Some(SimRegion::new(1 << 20, Mode::Adr));
+    });
+    for i in 0..12_000_u32 {
+        let (key, value) = (format!("key{:07}", rig.random.below(1_000_000)).into_bytes(), vec![i as u8; 120]);
+        // No error, where `put_one` would try again.
+        rig.db.put(&key, &value).unwrap();
+        rig.model.insert(key, value);
+    }
+    let chunks = tier(&rig).chunks;
+    assert!(chunks > 2, "{chunks} evictions made room");
+    rig.check();
+    rig.reopened().killed().check();
+}
+
 /// Values of neighbouring keys lie all over the logs, so who scans them again and again pays for their way to level 1.
 #[test]
 fn what_is_scanned_from_logs_moves_to_level_1() {

@@ -355,12 +355,13 @@ impl Inner {
         self.check_writable()?;
         loop {
             let seen = self.progress();
+            let may_begin = self.next_log_may_begin();
             let mut queue = self.commit.lock();
             let buffers = self.state.load().parts[0].buffers.len();
             if queue.active.used_bytes() <= Buffer::EMPTY_BYTES {
                 break;
             }
-            if buffers < self.options.limits.write_buffers {
+            if buffers < self.options.limits.write_buffers && may_begin {
                 self.switch_buffer(&mut queue, 0);
                 break;
             }
@@ -400,17 +401,19 @@ impl Inner {
         self.executor.wake();
         loop {
             let seen = self.progress();
-            let idle = {
-                let jobs = self.jobs.state.lock();
-                let still = !jobs.flushing && jobs.compacting == 0;
-                still && self.pick(&self.state.load(), &jobs, true).is_none()
-            };
-            if idle {
+            if self.is_idle() {
                 self.remove_obsolete(true);
                 return Ok(());
             }
             self.wait_or_fail(seen)?;
         }
+    }
+
+    /// Whether nothing runs and nothing is due.
+    pub(crate) fn is_idle(&self) -> bool {
+        let jobs = self.jobs.state.lock();
+        let still = !jobs.flushing && jobs.compacting == 0;
+        still && self.pick(&self.state.load(), &jobs, true).is_none()
     }
 
     /// (flushes running, compactions running)

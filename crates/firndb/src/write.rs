@@ -106,11 +106,12 @@ impl Inner {
         let mut waited = false;
         loop {
             let seen = self.progress();
+            let may_begin = self.next_log_may_begin();
             {
                 let mut queue = self.commit.lock();
                 let switched = !Arc::ptr_eq(&queue.active, full);
                 let buffers = self.state.load().parts[0].buffers.len();
-                if switched || buffers < self.options.limits.write_buffers {
+                if switched || (buffers < self.options.limits.write_buffers && may_begin) {
                     if !switched {
                         self.switch_buffer(&mut queue, bytes);
                     }
@@ -131,6 +132,20 @@ impl Inner {
         self.update_stall();
         self.executor.wake();
         Ok(())
+    }
+
+    /// Whether a log may begin: one that must lie in persistent memory waits for evictions to make room there, while any
+    /// is under way or due. Behind that it is for the log to say that the pool is too small.
+    pub(crate) fn next_log_may_begin(&self) -> bool {
+        let lacks_room = self.logs.values.as_ref().is_some_and(|values| values.lacks_room_for(1));
+        if lacks_room && !self.is_idle() {
+            return false;
+        }
+        if lacks_room {
+            // Logs that the last eviction was done with.
+            self.remove_obsolete(true);
+        }
+        true
     }
 
     /// Freezes the active buffer and puts a fresh one in front, with room for `bytes`.

@@ -79,14 +79,13 @@ impl PlacedLogs {
         self.read_only
     }
 
-    /// Whether all logs must lie here, and there is room for few more.
-    pub(super) fn is_short(&self) -> bool {
-        const FEW: u64 = 4;
-        let is_short = || {
+    /// Whether all logs must lie here, and there is no room for so many more.
+    pub(crate) fn lacks_room_for(&self, more: u64) -> bool {
+        let lacks = || {
             let logs = self.logs.lock().len() as u64;
-            logs + FEW > LOGS_MAX as u64 || self.pool.usage().free_bytes < FEW * self.bytes
+            logs + more > LOGS_MAX as u64 || self.pool.usage().free_bytes < more * self.bytes
         };
-        self.placement == LogPlacement::Pm && is_short()
+        self.placement == LogPlacement::Pm && lacks()
     }
 
     /// Gives the room of a log free. REQUIRES: nobody reads it, and its file is gone.

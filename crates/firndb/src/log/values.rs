@@ -312,7 +312,13 @@ impl ValueLogs {
 
     /// Whether logs that must lie in persistent memory will soon find no room there.
     pub(crate) fn is_short_of_room(&self) -> bool {
-        self.placed.as_ref().is_some_and(|placed| placed.is_short())
+        const FEW: u64 = 4;
+        self.lacks_room_for(FEW)
+    }
+
+    /// Whether logs must lie in persistent memory, which has no room for so many more.
+    pub(crate) fn lacks_room_for(&self, more: u64) -> bool {
+        self.placed.as_ref().is_some_and(|placed| placed.lacks_room_for(more))
     }
 
     /// Whether the value at `at` is in persistent memory, if not all of it.
