@@ -134,8 +134,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether a log may begin: one that must lie in persistent memory waits for evictions to make room there, while any
-    /// is under way or due. Behind that it is for the log to say that the pool is too small.
+    /// Whether a log may begin: one that must lie in persistent memory waits for evictions to make room there, while
+    /// any is under way or due. Behind that it is for the log to say that the pool is too small.
     pub(crate) fn next_log_may_begin(&self) -> bool {
         let lacks_room = self.logs.values.as_ref().is_some_and(|values| values.lacks_room_for(1));
         if lacks_room && !self.is_idle() {
