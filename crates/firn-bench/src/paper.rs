@@ -118,7 +118,7 @@ impl Figure {
         }
     }
 
-    /// The figure in `phase` of `cell`; nothing if the engine does not say.
+    /// The figure in `phase` of `cell`; nothing if the engine, or the kernel, does not say.
     fn of(self, cell: &Cell, phase: &PhaseReport) -> Option<f64> {
         let tables = || phase.engine.written("ssd", |cause| cause != "log") as f64;
         Some(match self {

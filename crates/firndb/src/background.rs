@@ -409,10 +409,10 @@ impl Inner {
         }
     }
 
-    /// Whether nothing runs and nothing is due.
+    /// Whether nothing runs and nothing is due, nor will a user's compaction go on.
     pub(crate) fn is_idle(&self) -> bool {
         let jobs = self.jobs.state.lock();
-        let still = !jobs.flushing && jobs.compacting == 0;
+        let still = !jobs.flushing && jobs.compacting == 0 && !jobs.manual;
         still && self.pick(&self.state.load(), &jobs, true).is_none()
     }
 

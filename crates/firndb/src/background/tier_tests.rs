@@ -135,6 +135,18 @@ fn an_eviction_takes_no_more_than_a_buffer_from_a_full_cache() {
     assert_eq!(inner.chunk_bytes(), buffer, "it is nearly full");
 }
 
+/// It makes room with its next action, for which writers wait.
+#[test]
+fn a_users_compaction_is_not_idle_between_its_actions() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), 64 << 10);
+    let set = |manual| db.inner.jobs.state.lock().manual = manual;
+    set(true);
+    assert!(!db.inner.is_idle());
+    set(false);
+    assert!(db.inner.is_idle());
+}
+
 /// Another worker may let go of the last leaves between a step that found no room and this question.
 #[test]
 fn room_that_came_meanwhile_is_tried() {
