@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that are FirnDB's alone.
-const EXTRA: [&str; 23] = [
+const EXTRA: [&str; 26] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "row_cache",
@@ -29,6 +29,7 @@ const EXTRA: [&str; 23] = [
     "level0_stop",
     "pm_bytes",
     "lab_tree_bytes",
+    "lab_reuse_min",
     "lab_leaf_bytes",
     "lab_evict_share",
     "lab_log_share_max",
@@ -38,6 +39,8 @@ const EXTRA: [&str; 23] = [
     "lab_log_placement",
     "lab_hot_writes",
     "block_scan_bytes",
+    "block_filter_reserve_middle",
+    "block_filter_reserve_last",
     "lab_block_grained",
 ];
 
@@ -71,6 +74,9 @@ impl Firn {
             }
         }
         tuning.block.scan_bytes = setup.extra("block_scan_bytes")?.unwrap_or(tuning.block.scan_bytes);
+        let reserve = &mut tuning.block.filter_reserve_percent;
+        reserve.middle = setup.extra("block_filter_reserve_middle")?.unwrap_or(reserve.middle);
+        reserve.last = setup.extra("block_filter_reserve_last")?.unwrap_or(reserve.last);
         let mut limits = default.limits.clone();
         limits.level_base_bytes = setup.extra("level_base_bytes")?.unwrap_or(limits.level_base_bytes);
         limits.table_bytes = setup.extra("table_bytes")?.unwrap_or(limits.table_bytes);
@@ -87,6 +93,7 @@ impl Firn {
         let pm = setup.pm.as_ref().map(pool);
         let lab = &mut tuning.lab;
         lab.tree_bytes = setup.extra("lab_tree_bytes")?.or(lab.tree_bytes);
+        lab.reuse_min = setup.extra("lab_reuse_min")?.unwrap_or(lab.reuse_min);
         lab.leaf_bytes = setup.extra("lab_leaf_bytes")?.unwrap_or(lab.leaf_bytes);
         lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
         lab.log_share_max = setup.extra("lab_log_share_max")?.unwrap_or(lab.log_share_max);

@@ -51,6 +51,8 @@ pub struct Setup {
     pub log_placement: LogPlacement,
     /// Whether tables grow in profile `lab`.
     pub grows_below_trees: bool,
+    /// From which share of keys written again on buffers go into empty trees, in profile `lab`.
+    pub reuse_min: f64,
 }
 
 impl Setup {
@@ -76,6 +78,7 @@ impl Setup {
             eager_appends: profile == Profile::Block && aside.one_in(2),
             log_placement: if aside.one_in(2) { LogPlacement::Rest } else { LogPlacement::Ssd },
             grows_below_trees: aside.one_in(2),
+            reuse_min: one_of(&mut aside, &[0, 25, 60]) as f64 / 100.0,
         }
     }
 
@@ -96,6 +99,7 @@ impl Setup {
             eager_appends: false,
             log_placement: LogPlacement::Ssd,
             grows_below_trees: false,
+            reuse_min: 0.0,
         }
     }
 
@@ -111,6 +115,7 @@ impl Setup {
             hot_writes: 2,
             log_placement: self.log_placement,
             block_grained: self.grows_below_trees,
+            reuse_min: self.reuse_min,
             ..LabTuning::default()
         };
         if self.eager_appends {

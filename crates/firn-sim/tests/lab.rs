@@ -19,7 +19,7 @@ fn options(memory: Option<&SimRegion>) -> Options {
         profile: Profile::Lab,
         pm: memory.map(|_| firn_pm::PmConfig::volatile(1 << 20)),
         tuning: Tuning {
-            lab: LabTuning { tree_bytes: Some(64 << 10), leaf_bytes: 512, ..LabTuning::default() },
+            lab: LabTuning { tree_bytes: Some(64 << 10), leaf_bytes: 512, reuse_min: 0.0, ..LabTuning::default() },
             ..Tuning::default()
         },
         environment: Environment { memory: memory.cloned(), ..Environment::default() },

@@ -233,7 +233,9 @@ impl Inner {
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
         let into_trees = self.logs.values.is_some() && rows::LAB_TREES.is_on() && rows::LAB_ADDRESSES.is_on();
-        if let Some(buffer) = job.plan.buffer.as_ref().filter(|_| into_trees) {
+        if let Some(buffer) = job.plan.buffer.as_ref().filter(|_| into_trees)
+            && !self.goes_past_trees(job.plan.part, buffer)?
+        {
             if self.flush_to_trees(job.plan.part, buffer)? {
                 self.report(&job.plan, 0, (0, 0), start_ns);
             }

@@ -55,7 +55,12 @@ impl Inner {
         let floor = version.log_floor;
         drop(manifest);
         self.logs.sealed.raise_floor(floor);
-        let logs = logs_before.into_iter().filter(|&id| id < floor).map(Dead::Log);
+        let trees = self.state.load().parts[plan.part].trees.clone().filter(|_| plan.buffer.is_some());
+        let logs = match trees {
+            Some(trees) => self.pass_by(&trees, &logs_before, floor),
+            None => logs_before.into_iter().filter(|&id| id < floor).collect(),
+        };
+        let logs = logs.into_iter().map(Dead::Log);
         // What was moved or grew has its file still.
         let gone = plan.tables.iter().filter(|(_, run)| !ids.contains(&run.meta.id));
         let tables = gone.map(|(_, run)| Dead::Table(run.clone()));

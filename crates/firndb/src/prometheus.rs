@@ -132,6 +132,8 @@ impl TierStats {
         text.gauge("tree_side_versions", "Replaced versions that snapshots see.", self.side_versions as f64);
         let hits = self.hits.iter().map(|(layer, count)| (label("layer", layer), *count as f64));
         text.counters("hits_total", "Gets that found their key, by the layer that had it.", hits);
+        let help = "Write buffers that became tables of level 0 instead of going into the trees.";
+        text.counter("buffers_past_trees_total", help, self.buffers_past as f64);
         // The two were not counted at one moment.
         let by_leaf = self.chunks.saturating_sub(self.chunks_by_log);
         let chunks = [("leaves", by_leaf as f64), ("log", self.chunks_by_log as f64)];

@@ -26,6 +26,10 @@ pub struct LabTuning {
     pub log_share_max: f64,
     /// And so many bytes at most. Default: 20 GiB, the paper's.
     pub log_bytes_max: u64,
+    /// Write buffers of which less than this share of the keys was written lately, as long ago as trees reach back, go
+    /// past empty trees into tables of level 0, 0 to 1: what is not written again while it is in the trees is dearer
+    /// there. With 0 all go into the trees, as in the paper. Where logs lie in persistent memory all do. Default: 0.25.
+    pub reuse_min: f64,
     /// While nothing is written, for 10 seconds or since somebody began to wait for background work, entries are moved
     /// once logs hold this share of what they may, 0 to 1: neighbours are read together in level 1, and one by one from
     /// logs. Default: 0.25.
@@ -52,6 +56,7 @@ impl Default for LabTuning {
             evict_share: 0.75,
             log_share_max: 0.25,
             log_bytes_max: 20 << 30,
+            reuse_min: 0.25,
             rest_share: 0.25,
             hot_bytes: None,
             hot_writes: 4,
@@ -89,11 +94,22 @@ impl LabTuning {
         if !(0.0..=1.0).contains(&share) {
             return Err(Error::invalid(format!("tuning.lab.rest_share is {share}; it must be from 0 to 1")));
         }
+        let share = self.reuse_min;
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Error::invalid(format!("tuning.lab.reuse_min is {share}; it must be from 0 to 1")));
+        }
         let writes = self.hot_writes;
         if !(1..=200).contains(&writes) {
             return Err(Error::invalid(format!("tuning.lab.hot_writes is {writes}; it must be from 1 to 200")));
         }
         Ok(())
+    }
+
+    /// Entries with keys of about `key_bytes` that trees of `tree_bytes` hold until they are evicted.
+    pub(crate) fn entries_max(&self, tree_bytes: u64, key_bytes: u64) -> u64 {
+        /// A pointer, a number, and what leaves leave free.
+        const BESIDE_KEY: u64 = 16;
+        (tree_bytes as f64 * self.evict_share) as u64 / (key_bytes + BESIDE_KEY)
     }
 
     /// Bytes of a pool with room for trees of `tree_bytes` and nothing else.

@@ -49,6 +49,7 @@ impl Case {
             tree_bytes: Some(256 << 10),
             leaf_bytes: 512,
             hot_bytes: Some(0),
+            reuse_min: 0.0,
             rest_share: 1.0,
             log_share_max: 10.0,
             ..LabTuning::default()

@@ -29,7 +29,8 @@ impl Start {
     pub(crate) fn trees(random: &mut Seed, seed: u64) -> Start {
         let log_placement = if random.one_in(2) { LogPlacement::Rest } else { LogPlacement::Ssd };
         let (pool, direct, grows_below_trees) = (random.one_in(2), random.one_in(2), random.one_in(2));
-        let small = Setup::small();
+        let reuse_min = if random.one_in(2) { 0.3 } else { 0.0 };
+        let small = Setup { reuse_min, ..Setup::small() };
         Start::empty(Setup { profile: Profile::Lab, pool, direct, log_placement, grows_below_trees, ..small }, seed)
     }
 

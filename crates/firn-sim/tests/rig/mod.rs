@@ -167,6 +167,7 @@ pub(crate) fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
             tree_bytes: Some(32 << 10),
             leaf_bytes: 512,
             log_share_max,
+            reuse_min: 0.0,
             rest_share: 1.0,
             // Rows are shown one by one.
             hot_bytes: Some(0),

@@ -321,6 +321,11 @@ impl ValueLogs {
         self.placed.as_ref().is_some_and(|placed| placed.lacks_room_for(more))
     }
 
+    /// Whether log `log_id` lies in persistent memory, if not all of it.
+    pub(crate) fn is_placed(&self, log_id: u64) -> bool {
+        self.placed.as_ref().is_some_and(|placed| placed.extent(log_id).is_some())
+    }
+
     /// Whether the value at `at` is in persistent memory, if not all of it.
     fn is_in_memory(&self, at: ValueAddress) -> bool {
         let is_placed = || self.log(at.log_id).placed.is_some_and(|extent| at.offset < end(extent));

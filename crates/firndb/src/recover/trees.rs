@@ -66,9 +66,9 @@ impl Recovery {
         self.check_value_logs(&values)?;
         let (store, mutable, immutable) = (Arc::new(store), Arc::new(mutable), immutable.map(Arc::new));
         let side = Arc::default();
-        let (complete_through, counters) = (SeqNo(0), Arc::default());
+        let (complete_through, counters, reuse) = (SeqNo(0), Arc::default(), Arc::default());
         let leaves = immutable.as_ref().map_or(0, |view| view.leaves());
-        let trees = Trees { store, values, mutable, immutable, leaves, side, complete_through, counters };
+        let trees = Trees { store, values, mutable, immutable, leaves, side, complete_through, counters, reuse };
         if trees.need_logs() {
             trees.values.rebuild_from(self.version.log_floor);
         }

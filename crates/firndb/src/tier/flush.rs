@@ -106,6 +106,34 @@ impl Trees {
 }
 
 impl Inner {
+    /// Whether `buffer` is to become a table of level 0: it is not expected to be written again, and the trees, which are
+    /// searched first and so must have nothing older, are empty.
+    pub(crate) fn goes_past_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {
+        let (trees, lab) = (self.trees(part)?, &self.options.tuning.lab);
+        if lab.reuse_min == 0.0 || trees.values.is_placed(buffer.log_id) {
+            return Ok(false);
+        }
+        let tree_bytes = trees.store.usage().region_bytes;
+        let share = trees.reuse.share(buffer, |key| lab.entries_max(tree_bytes, key.len() as u64));
+        // Some of it may be in the trees, or in level 1 by now.
+        let is_begun = self.jobs.releases.flushed_to(buffer).is_some();
+        let goes_past = share < lab.reuse_min && trees.are_empty() && !is_begun;
+        trees.counters.buffers_past.add(u64::from(goes_past));
+        Ok(goes_past)
+    }
+
+    /// Lets go of what logs below `floor`, whose entries are in tables now, had for the trees, and says which of `logs`
+    /// nothing needs any more. REQUIRES: the manifest has that floor.
+    pub(crate) fn pass_by(&self, trees: &Trees, logs: &[u64], floor: u64) -> Vec<u64> {
+        // Known, so that they are let go of like the others: what readers of older trees need of those stays.
+        logs.iter().filter(|&&log| log < floor).for_each(|&log| trees.values.end(log, 0, SeqNo(0)));
+        if trees.need_logs() {
+            trees.values.rebuild_from(floor);
+        }
+        trees.values.hot().iter().for_each(|hot| hot.let_go_below(floor));
+        trees.values.take_unused(floor)
+    }
+
     /// Flushes the part's oldest buffer, which `buffer` is. False if it stopped for want of room: an eviction makes
     /// some, then it goes on where it stopped. What it had put into the trees is there, or in level 1.
     pub(crate) fn flush_to_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {

@@ -6,6 +6,7 @@ mod evict;
 mod flush;
 mod iter;
 mod release;
+mod reuse;
 mod side;
 mod stats;
 mod view;

@@ -15,6 +15,7 @@ pub(crate) struct TierCounters {
     pub(super) immutable: Counter,
     pub(super) hot: Counter,
     pub(crate) levels: Counter,
+    pub(super) buffers_past: Counter,
     pub(super) chunks: Counter,
     pub(super) chunks_by_log: Counter,
     pub(super) leaves_looked_into: Counter,
@@ -39,6 +40,8 @@ pub struct TierStats {
     /// Gets that found their key, by the layer that had it: those that trees and side table found count for the hot
     /// buffer if the value was there.
     pub hits: Vec<(&'static str, u64)>,
+    /// Write buffers that became tables of level 0, as few of their keys had been written lately.
+    pub buffers_past: u64,
     /// Chunks moved to level 1.
     pub chunks: u64,
     /// Those of them that were made of the entries of the oldest logs.
@@ -80,6 +83,7 @@ impl Trees {
                 ("hot_buffer", counters.hot.get()),
                 ("levels", counters.levels.get()),
             ],
+            buffers_past: counters.buffers_past.get(),
             chunks: counters.chunks.get(),
             chunks_by_log: counters.chunks_by_log.get(),
             leaves_looked_into: counters.leaves_looked_into.get(),

@@ -6,6 +6,7 @@
 //!    immutable tree's, as it may be from before the trees changed places.
 
 use super::iter::TierIter;
+use super::reuse::Reuse;
 use super::side::Side;
 use super::stats::TierCounters;
 use crate::log::{PendingValue, ValueLogs};
@@ -32,6 +33,7 @@ pub(crate) struct Trees {
     /// All entries up to this number were in the immutable tree when it became that, or had been evicted before.
     pub(crate) complete_through: SeqNo,
     pub(crate) counters: Arc<TierCounters>,
+    pub(crate) reuse: Arc<Reuse>,
 }
 
 /// A value, or the read that brings it, for [`ValueLogs::finish`].
@@ -44,6 +46,11 @@ impl Trees {
     /// Whether a recovery makes them anew from the logs.
     pub(crate) fn need_logs(&self) -> bool {
         !self.store.is_durable() || !rows::LAB_RECOVERY.is_on()
+    }
+
+    /// Whether nothing is in level 0 but tables.
+    pub(super) fn are_empty(&self) -> bool {
+        self.mutable.leaves() == 0 && self.immutable.is_none() && self.side.versions().is_empty()
     }
 
     /// The newest entry of a key, as other runs have it.

@@ -1,0 +1,81 @@
+//! Whether what is written will be written again while the trees have it.
+//!
+//! The trees are for keys that are: an entry that is replaced there costs level 1 nothing. One that is not is read back
+//! from its log, page by page, when it is evicted, which costs a device more than to have written it as a table of level
+//! 0 in the first place. So the keys of each buffer are compared with those of the buffers before it, as many as trees
+//! could hold; if few were among them and the trees are empty, the buffer becomes a table. LAB-DB has no such rule: it is
+//! ours.
+//!
+//! Keys are sampled by their hashes, the same ones each time, so the share of a sample that was seen before is that of all.
+
+use crate::buffer::Buffer;
+use firn_base::exec::give_way;
+use firn_base::sync::Mutex;
+use firn_table::sst::hash;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Keys that are remembered, about.
+const SAMPLE_KEYS: u64 = 4096;
+
+/// The sample.
+#[derive(Debug, Default)]
+pub(crate) struct Reuse(Mutex<Sample>);
+
+#[derive(Debug, Default)]
+struct Sample {
+    /// The last buffer, by log, that had each.
+    seen: HashMap<u64, u64>,
+    /// Each with each buffer that had it, oldest first.
+    order: VecDeque<(u64, u64)>,
+    /// What was found of the newest buffer: a flush may be tried again.
+    newest: Option<(u64, f64)>,
+}
+
+impl Reuse {
+    /// The share of the keys of `buffer` that were among those of the buffers before it, as many as `window` says for
+    /// keys like one of them.
+    pub(crate) fn share(&self, buffer: &Arc<Buffer>, window: impl Fn(&[u8]) -> u64) -> f64 {
+        let mut sample = self.0.lock();
+        if let Some((_, share)) = sample.newest.filter(|(log, _)| *log == buffer.log_id) {
+            return share;
+        }
+        let mut iter = buffer.iter();
+        iter.first();
+        let window = if iter.valid() { window(iter.key()) } else { 0 };
+        let one_in = (window / SAMPLE_KEYS).max(1);
+        let (mut keys, mut again, mut last) = (0, 0, None);
+        while iter.valid() {
+            let key = hash(iter.key());
+            if last != Some(key) && key.is_multiple_of(one_in) {
+                keys += 1;
+                again += u64::from(sample.see(key, buffer.log_id));
+            }
+            last = Some(key);
+            iter.next();
+            give_way();
+        }
+        sample.forget((window / one_in) as usize);
+        let share = if keys == 0 { 0.0 } else { again as f64 / keys as f64 };
+        sample.newest = Some((buffer.log_id, share));
+        share
+    }
+}
+
+impl Sample {
+    /// Whether `key` was seen before.
+    fn see(&mut self, key: u64, log_id: u64) -> bool {
+        self.order.push_back((key, log_id));
+        self.seen.insert(key, log_id).is_some()
+    }
+
+    /// Keeps the newest `most` that were seen.
+    fn forget(&mut self, most: usize) {
+        while self.order.len() > most.max(1) {
+            let Some((key, log_id)) = self.order.pop_front() else { return };
+            if self.seen.get(&key) == Some(&log_id) {
+                self.seen.remove(&key);
+            }
+        }
+    }
+}
