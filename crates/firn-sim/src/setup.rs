@@ -124,6 +124,7 @@ impl Setup {
             block.live_share_min = ByLevel { middle: 0.1, last: 0.1 };
             block.dirty_share_max = ByLevel { middle: 1.0, last: 1.0 };
             block.filter_reserve_percent = ByLevel { middle: 100, last: 100 };
+            block.filter_reserve_share_max = 1.0;
             block.dead_share_max = 2.0;
             block.scan_bytes = 0;
         }

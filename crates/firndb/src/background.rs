@@ -317,7 +317,7 @@ impl Inner {
     /// Says that a table cost too many fruitless reads.
     pub(crate) fn due_for_seeks(&self, level: usize, id: u64) {
         let mut seek = self.jobs.seek.lock();
-        if seek.is_none() && level + 1 < self.options.limits.levels {
+        if rows::BLOCK_SEEKS.is_on() && seek.is_none() && level + 1 < self.options.limits.levels {
             *seek = Some((level, id));
             drop(seek);
             self.executor.wake();

@@ -4,6 +4,8 @@
 firn_base::sites! {
     /// Tables take what comes from above by appends (block_02).
     BLOCK_APPEND = "block.append";
+    /// A small block beside what is written is taken along (block_02).
+    BLOCK_COALESCE = "block.coalesce";
     /// Reads of dirty blocks go on at the same time (block_03).
     BLOCK_READS = "block.reads";
     /// What stays clean stays cached (block_04).
@@ -16,6 +18,10 @@ firn_base::sites! {
     BLOCK_LAZY = "block.lazy";
     /// Filters reserve bits (block_08).
     BLOCK_RESERVE = "block.reserve";
+    /// On middle levels they reserve more than on the last (block_08).
+    BLOCK_RESERVE_BY_LEVEL = "block.reserve_by_level";
+    /// A table that is read in vain too often is compacted (block_09).
+    BLOCK_SEEKS = "block.seeks";
     /// A table that overlaps nothing is moved (block_09).
     BLOCK_MOVE = "block.move";
     /// Dead bytes have a limit over all tables (block_11).

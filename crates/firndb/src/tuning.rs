@@ -147,8 +147,8 @@ impl<T: Copy> ByLevel<T> {
 
 /// When block-grained compaction gives way to table-grained (BlockDB, IV). The paper names the limits and no values,
 /// except for the filter's (40 % and 10 %) and the deletion's; most others are those of its authors' code, of which
-/// there are two states: these are of the later one. Filters reserve twice the paper's bits: under a load of new keys
-/// they were what ended nearly every series of appends (`docs/perf.md`).
+/// there are two states: these are of the later one. Filters reserve more than the paper's bits: under a load of new
+/// keys they were what ended nearly every series of appends (`docs/perf.md`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockTuning {
     /// A table with more live bytes than so many times the target size of a table is cut into several.
@@ -162,8 +162,11 @@ pub struct BlockTuning {
     /// Bytes that one scan through a table that grew costs more than through one that did not: about what a device
     /// moves in the time of one more read. Default: 16 KiB; 0 counts no scans.
     pub scan_bytes: u64,
-    /// Bits that filters reserve for keys to come, in percent of the keys that are there. Default: 80 and 20.
+    /// Bits that filters reserve for keys to come, in percent of the keys that are there. Default: 300 and 20.
     pub filter_reserve_percent: ByLevel<u32>,
+    /// The most bits that they reserve, as a share of a table's data, 0 to 1: where entries are small, room for many
+    /// more would cost what it is to save. Default: a 128th.
+    pub filter_reserve_share_max: f64,
     /// The most dead bytes per live byte, over all tables. Default: 0.18.
     pub dead_share_max: f64,
     /// Obsolete tables are removed once they come to so many bytes, or when there is nothing else to do. Default:
@@ -179,7 +182,8 @@ impl Default for BlockTuning {
             dirty_share_max: ByLevel { middle: 0.8, last: 0.4 },
             saving_min: 0.3,
             scan_bytes: 16 << 10,
-            filter_reserve_percent: ByLevel { middle: 80, last: 20 },
+            filter_reserve_percent: ByLevel { middle: 300, last: 20 },
+            filter_reserve_share_max: 1.0 / 128.0,
             dead_share_max: 0.18,
             lazy_delete_bytes: 200_000_000,
         }
@@ -206,6 +210,7 @@ impl BlockTuning {
         within("saving_min", self.saving_min, 0.0, 1.0)?;
         let ByLevel { middle, last } = self.filter_reserve_percent;
         both("filter_reserve_percent", ByLevel { middle: f64::from(middle), last: f64::from(last) }, 0.0, 1000.0)?;
+        within("filter_reserve_share_max", self.filter_reserve_share_max, 0.0, 1.0)?;
         within("dead_share_max", self.dead_share_max, 0.0, 10.0)
     }
 }

@@ -9,8 +9,8 @@ use firn_base::site::{self, Site};
 use firn_fs::SimFs;
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{
-    Codec, Db, Durability, Environment, Event, EventListener, LabTuning, Limits, Options, PmConfig, Profile, Stats,
-    TierStats,
+    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, LabTuning, Limits, Options,
+    PmConfig, Profile, Stats, TierStats,
 };
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -157,6 +157,28 @@ impl Rig {
     pub(crate) fn stats(&self) -> Stats {
         self.db.stats()
     }
+}
+
+/// Limits that let tables grow nearly always.
+pub(crate) fn looser(options: &mut Options) {
+    loose(options);
+    options.tuning.block.filter_reserve_percent = ByLevel { middle: 1000, last: 1000 };
+    options.tuning.block.dead_share_max = 10.0;
+}
+
+/// Limits that let tables grow whenever it pays at all.
+pub(crate) fn loose(options: &mut Options) {
+    options.tuning.block = BlockTuning {
+        live_tables_max: ByLevel { middle: 100.0, last: 100.0 },
+        live_share_min: ByLevel { middle: 0.05, last: 0.05 },
+        dirty_share_max: ByLevel { middle: 1.0, last: 1.0 },
+        filter_reserve_share_max: 1.0,
+        ..BlockTuning::default()
+    };
+}
+
+pub(crate) fn tables_of(stats: &Stats) -> usize {
+    stats.levels.iter().map(|level| level.tables).sum()
 }
 
 /// Trees of some 800 entries, in simulated persistent memory or, without it, in memory that is rebuilt.

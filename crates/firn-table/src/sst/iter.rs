@@ -231,10 +231,7 @@ impl SstIter {
         }
         self.ahead = match backward {
             true => 1,
-            false => {
-                let has_grown = self.table.dead_bytes() > 0;
-                self.table.strides().next_read(self.stride.saturating_sub(1), self.ahead, has_grown)
-            }
+            false => self.table.strides().next_read(self.stride.saturating_sub(1), self.ahead),
         };
         match self.ahead.min(self.table.index().len() - block) {
             1 => self.table.load_missed(block, Cause::UserRead),

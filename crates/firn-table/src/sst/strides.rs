@@ -8,6 +8,10 @@
 //! of 1 KiB, 13.9 blocks, so take 2.4 reads and 17.1 blocks in the mean; with reads of 4, 8 and 16 blocks it would be
 //! as many reads and 19.8 blocks, with 1, 2, 4, 8 and 16 4.0 and 18.6. Who goes on beyond what is usual reads twice as
 //! many each time.
+//!
+//! A table that grew has the blocks of a read in about two places, so a read of it is about two. More blocks for each
+//! made scans of 100 entries read 10 % more than from tables in one piece, instead of 5 %, and the device's bandwidth is
+//! what long scans wait for.
 
 use firn_base::sync::{AtomicU64, Ordering};
 
@@ -21,8 +25,6 @@ const STRIDE_MAX: usize = 1 << 10;
 /// Blocks of one read at most, and beyond the usual stride at least.
 const READ_MAX: usize = 16;
 const READ_BEYOND_MIN: usize = 4;
-/// Of a table that grew at most: its blocks lie in several places, whose reads go on at the same time.
-const READ_GROWN_MAX: usize = 32;
 
 /// The strides of a table's cursors, summed up: a hint, so what two cursors note at the same time may count once.
 #[derive(Debug, Default)]
@@ -47,16 +49,15 @@ impl Strides {
     }
 
     /// Blocks that the next read of a stride brings, which has come through `passed` blocks and whose last read had
-    /// `before`. Of a table that grew each read is made of about two.
-    pub(super) fn next_read(&self, passed: usize, before: usize, has_grown: bool) -> usize {
+    /// `before`.
+    pub(super) fn next_read(&self, passed: usize, before: usize) -> usize {
         let sum = self.sum.load(Ordering::Relaxed);
         let is_usual = passed == 0 || passed as u64 * ONE < 2 * sum;
-        let (reads, most) = if has_grown { (2, READ_GROWN_MAX) } else { (1, READ_MAX) };
         match is_usual {
             // Hardly one in two goes on.
             true if 2 * sum < 3 * ONE => 1,
-            true => ((4 * reads * sum / ONE).isqrt() as usize).clamp(1, most),
-            false => (2 * before).clamp(READ_BEYOND_MIN, most),
+            true => ((4 * sum / ONE).isqrt() as usize).clamp(1, READ_MAX),
+            false => (2 * before).clamp(READ_BEYOND_MIN, READ_MAX),
         }
     }
 }
@@ -66,10 +67,10 @@ mod tests {
     use super::*;
 
     /// The reads of a stride of `blocks`.
-    fn reads(strides: &Strides, blocks: usize, has_grown: bool) -> Vec<usize> {
+    fn reads(strides: &Strides, blocks: usize) -> Vec<usize> {
         let (mut passed, mut reads) = (0, Vec::new());
         while passed < blocks {
-            reads.push(strides.next_read(passed, reads.last().copied().unwrap_or(0), has_grown));
+            reads.push(strides.next_read(passed, reads.last().copied().unwrap_or(0)));
             passed += reads[reads.len() - 1];
         }
         reads
@@ -78,17 +79,15 @@ mod tests {
     #[test]
     fn reads_follow_what_is_usual() {
         let strides = Strides::default();
-        assert_eq!(reads(&strides, 30, false), [1, 4, 8, 16, 16], "nothing is known");
+        assert_eq!(reads(&strides, 30), [1, 4, 8, 16, 16], "nothing is known");
         (0..100).for_each(|_| strides.note(1));
-        assert_eq!((reads(&strides, 5, false), strides.scans()), (vec![1, 1, 4], 0));
+        assert_eq!((reads(&strides, 5), strides.scans()), (vec![1, 1, 4], 0));
         (0..100).for_each(|_| strides.note(13));
-        assert_eq!((reads(&strides, 13, false), strides.scans()), (vec![7, 7], 100));
-        assert_eq!(reads(&strides, 50, false), [7, 7, 7, 7, 14, 16], "one goes on");
-        assert_eq!(reads(&strides, 13, true), [10, 10]);
+        assert_eq!((reads(&strides, 13), strides.scans()), (vec![7, 7], 100));
+        assert_eq!(reads(&strides, 50), [7, 7, 7, 7, 14, 16], "one goes on");
         (0..200).for_each(|_| strides.note(usize::MAX));
-        assert_eq!(reads(&strides, 40, false), [16, 16, 16]);
-        assert_eq!(reads(&strides, 40, true), [32, 32]);
+        assert_eq!(reads(&strides, 40), [16, 16, 16]);
         (0..200).for_each(|_| strides.note(1));
-        assert_eq!(reads(&strides, 1, false), [1]);
+        assert_eq!(reads(&strides, 1), [1]);
     }
 }

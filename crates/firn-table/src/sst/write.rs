@@ -33,6 +33,8 @@ pub struct SstOptions {
     pub filter_bits: u32,
     /// Bits reserved for keys appended later, in percent of the table's keys.
     pub filter_reserve_percent: u32,
+    /// The most bits that are reserved, as a share of the table's data.
+    pub filter_reserve_share_max: f64,
     /// Bytes put in flight at once.
     pub io_bytes: usize,
 }
@@ -46,6 +48,7 @@ impl SstOptions {
             codec: Codec::None,
             filter_bits: 10,
             filter_reserve_percent: 0,
+            filter_reserve_share_max: 1.0,
             io_bytes: limits.io_bytes,
         }
     }
@@ -150,9 +153,12 @@ impl SstWriter {
         Ok(())
     }
 
-    fn build_filter(&self) -> (Filter, u64) {
+    /// The filter of all keys, behind `data_bytes` of blocks, and how many keys it has room for.
+    fn build_filter(&self, data_bytes: u64) -> (Filter, u64) {
         let keys = self.hashes.len() as u64;
-        let capacity = keys + keys * u64::from(self.options.filter_reserve_percent) / 100;
+        let bits_max = (data_bytes * 8) as f64 * self.options.filter_reserve_share_max;
+        let affordable = bits_max as u64 / u64::from(self.options.filter_bits.max(1));
+        let capacity = keys + (keys * u64::from(self.options.filter_reserve_percent) / 100).min(affordable);
         let mut filter = Filter::with_capacity(capacity as usize, self.options.filter_bits);
         for &hash in &self.hashes {
             filter.insert(hash);
@@ -169,7 +175,7 @@ impl SstWriter {
             self.end_block()?;
         }
         let data_bytes = self.out.position();
-        let (filter, filter_capacity) = self.build_filter();
+        let (filter, filter_capacity) = self.build_filter(data_bytes);
         let mut properties = self.properties;
         properties.filter_capacity = filter_capacity;
         properties.filter_keys = self.hashes.len() as u64;

@@ -224,7 +224,8 @@ impl Incoming<'_> {
             steps.step().await?;
         }
         // Half of the target is small: two such blocks make a whole one.
-        Ok((finder.finish(self.context.sst.block_bytes / 2), held))
+        let small_bytes = if rows::BLOCK_COALESCE.is_on() { self.context.sst.block_bytes / 2 } else { 0 };
+        Ok((finder.finish(small_bytes), held))
     }
 
     /// A second time from its first entry.

@@ -65,6 +65,7 @@ impl MillContext {
         let sst = SstOptions {
             codec: options.compression,
             filter_bits: options.filter_bits,
+            filter_reserve_share_max: options.tuning.block.filter_reserve_share_max,
             io_bytes: budget.io_bytes,
             ..SstOptions::new(&options.limits)
         };
@@ -85,7 +86,8 @@ impl MillContext {
     /// What filters of tables on `level` reserve: nothing where nothing is appended.
     pub(crate) fn reserve_percent(&self, around: &Around, level: usize) -> u32 {
         let tuning = self.appends.as_ref().filter(|_| level > 1 && rows::BLOCK_RESERVE.is_on());
-        tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(around.is_last))
+        let as_last = around.is_last || !rows::BLOCK_RESERVE_BY_LEVEL.is_on();
+        tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(as_last))
     }
 }
 
