@@ -134,8 +134,10 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         if facts.evicting {
             return None;
         }
-        let most = log_bytes_max(part, facts.lab, facts.buffer_bytes) as f64 * facts.lab.rest_share;
         let trees = part.trees.as_ref()?;
+        // What comes in is not written again: once they are empty it can go past them.
+        let share = if trees.reuse.is_below(facts.lab.reuse_min) { 0.0 } else { facts.lab.rest_share };
+        let most = log_bytes_max(part, facts.lab, facts.buffer_bytes) as f64 * share;
         let chunk = trees.chunk_if_due(facts.lab.evict_share, most as u64, facts.chunk_bytes)?;
         plan_eviction(i, part, chunk, facts)
     })

@@ -33,6 +33,11 @@ struct Sample {
 }
 
 impl Reuse {
+    /// Whether less than `least` of the newest buffer's keys were seen before.
+    pub(crate) fn is_below(&self, least: f64) -> bool {
+        self.0.lock().newest.is_some_and(|(_, share)| share < least)
+    }
+
     /// The share of the keys of `buffer` that were among those of the buffers before it, as many as `window` says for
     /// keys like one of them.
     pub(crate) fn share(&self, buffer: &Arc<Buffer>, window: impl Fn(&[u8]) -> u64) -> f64 {
@@ -77,5 +82,40 @@ impl Sample {
                 self.seen.remove(&key);
             }
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::buffer::Entry;
+    use firn_base::SeqNo;
+    use firn_base::key::Kind;
+
+    /// A buffer of log `log_id` with these keys, each twice.
+    fn buffer(log_id: u64, keys: impl Iterator<Item = u32>) -> Arc<Buffer> {
+        let buffer = Arc::new(Buffer::new(1 << 20, log_id));
+        for (i, key) in keys.flat_map(|key| [key, key]).enumerate() {
+            let key = key.to_be_bytes();
+            let entry = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: b"" });
+            let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), 0), 0).expect("room");
+            ticket.link(SeqNo(i as u64 + 1));
+        }
+        buffer
+    }
+
+    #[test]
+    fn tells_what_is_written_again_from_what_is_new() {
+        let reuse = Reuse::default();
+        let window = |_: &[u8]| 2 * SAMPLE_KEYS;
+        let first = buffer(1, 0..4000);
+        assert_eq!(reuse.share(&first, window), 0.0);
+        assert!(reuse.is_below(0.1) && !reuse.is_below(0.0));
+        assert_eq!(reuse.share(&first, window), 0.0, "a flush that is tried again");
+        let half = reuse.share(&buffer(2, 2000..6000), window);
+        assert!((0.45..0.55).contains(&half), "{half}");
+        assert_eq!(reuse.share(&buffer(3, 2000..6000), window), 1.0);
+        assert_eq!(reuse.share(&buffer(4, 0..2000), window), 0.0, "as long ago as trees do not reach");
+        assert!(reuse.0.lock().order.len() <= SAMPLE_KEYS as usize, "half of the keys are sampled");
     }
 }
