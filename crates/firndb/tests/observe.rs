@@ -95,7 +95,10 @@ fn prometheus_has_the_tier() {
     let memory = firn_pm::sim::SimRegion::new(4 << 20, firn_pm::sim::Mode::Adr);
     let environment = Environment { memory: Some(memory), ..Environment::default() };
     let pm = Some(firn_pm::PmConfig::volatile(4 << 20));
-    let db = Db::open(dir.path(), Options { profile: Profile::Lab, pm, environment, ..Options::tiny() }).unwrap();
+    let mut options = Options { profile: Profile::Lab, pm, environment, ..Options::tiny() };
+    // All into the trees.
+    options.tuning.lab.reuse_min = 0.0;
+    let db = Db::open(dir.path(), options).unwrap();
     (0..100_u32).for_each(|i| db.put(i.to_be_bytes(), [1; 100]).unwrap());
     db.flush().unwrap();
     (0..100_u32).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));

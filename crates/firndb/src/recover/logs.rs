@@ -55,8 +55,9 @@ impl Recovery {
             }
         }
         self.end_buffer()?;
-        if torn.is_some() && !self.read_only && (self.is_rebuilt() || !self.kept.is_empty()) {
-            // Logs behind the torn one must never be read again, and only a floor above all of them says so.
+        // Logs behind the torn one must never be read again, and only a floor above all of them says so.
+        let is_torn = torn.is_some() && (self.is_rebuilt() || !self.kept.is_empty());
+        if !self.read_only && (is_torn || self.rebuilt_go_past()) {
             self.trees_into_tables()?;
         }
         Ok(())
@@ -199,7 +200,7 @@ impl Recovery {
             self.kept.push(buffer);
             return Ok(());
         }
-        if self.trees.is_some() {
+        if self.trees.is_some() && !self.replayed_goes_past() {
             return self.insert_replayed(buffer);
         }
         self.write_recovered(MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?)

@@ -186,6 +186,23 @@ impl Recovery {
         !self.rebuilt.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
     }
 
+    /// Whether what is replayed becomes a table: the trees outlived the process and are empty, so what it was that came
+    /// in went past them (`Inner::goes_past_trees`), and there is nothing to tell otherwise.
+    pub(super) fn replayed_goes_past(&self) -> bool {
+        let is_empty = |trees: &&Trees| trees.store.is_durable() && trees.are_empty() && self.kept.is_empty();
+        let trees = self.trees.as_ref().filter(is_empty);
+        trees.is_some_and(|trees| self.may_go_past() && !trees.values.is_placed(self.replaying.log_id))
+    }
+
+    /// The same of trees that are rebuilt: their logs are no more than write buffers can have been behind.
+    pub(super) fn rebuilt_go_past(&self) -> bool {
+        self.may_go_past() && self.is_rebuilt() && self.version.logs.len() <= self.options.limits.write_buffers
+    }
+
+    fn may_go_past(&self) -> bool {
+        self.options.tuning.lab.reuse_min > 0.0
+    }
+
     /// Writes what was rebuilt out as tables of level 0, and begins with empty trees.
     pub(super) fn trees_into_tables(&mut self) -> Result<()> {
         let Some(trees) = self.trees.take() else { return Ok(()) };

@@ -49,7 +49,7 @@ impl Trees {
     }
 
     /// Whether nothing is in level 0 but tables.
-    pub(super) fn are_empty(&self) -> bool {
+    pub(crate) fn are_empty(&self) -> bool {
         self.mutable.leaves() == 0 && self.immutable.is_none() && self.side.versions().is_empty()
     }
 
