@@ -340,6 +340,7 @@ fn lab_09_the_last_leaves_go_by_log() {
         let found = tier(&rig);
         assert!(found.chunks_by_log > 0 && found.chunks_by_log * 2 < found.chunks, "{found:?}");
         assert!(found.leaves_looked_into > 0, "the cost is told");
+        assert_eq!(rig.stats().levels[0].compactions, found.chunks, "they are compactions out of level 0");
         // A reopen in the middle of a tree that is evicted by log brings nothing back.
         let mut between = 0;
         for round in 0..30 {
