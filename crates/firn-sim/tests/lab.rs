@@ -359,6 +359,26 @@ fn lab_09_the_last_leaves_go_by_log() {
 }
 
 #[test]
+fn lab_09_how_much_goes_by_log_is_asked_for() {
+    let chunks = |by_log_share| {
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            trees(true)(options);
+            options.tuning.lab.by_log_share = by_log_share;
+        });
+        for _ in 0..60 {
+            rig.put(50, 1_000_000);
+        }
+        rig.check();
+        let found = tier(&rig);
+        (found.chunks, found.chunks_by_log)
+    };
+    let (none, some, all) = (chunks(0.0), chunks(0.2), chunks(1.0));
+    assert!(none.0 > 0 && none.1 == 0 && some.1 > 0, "{none:?} {some:?}");
+    // The first of each tree is by leaves.
+    assert!(all.1 > some.1 && all.1 * 2 > all.0, "{some:?} {all:?}");
+}
+
+#[test]
 fn lab_10_logs_are_bounded() {
     row(&rows::LAB_LOGS, || {
         let mut rig = Rig::new(Profile::Lab, |options| {
