@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that are FirnDB's alone.
-const EXTRA: [&str; 26] = [
+const EXTRA: [&str; 27] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "row_cache",
@@ -34,6 +34,7 @@ const EXTRA: [&str; 26] = [
     "lab_evict_share",
     "lab_log_share_max",
     "lab_log_bytes_max",
+    "lab_by_log_share",
     "lab_hot_bytes",
     "pm_log_buffer_bytes",
     "lab_log_placement",
@@ -97,6 +98,7 @@ impl Firn {
         lab.leaf_bytes = setup.extra("lab_leaf_bytes")?.unwrap_or(lab.leaf_bytes);
         lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
         lab.log_share_max = setup.extra("lab_log_share_max")?.unwrap_or(lab.log_share_max);
+        lab.by_log_share = setup.extra("lab_by_log_share")?.unwrap_or(lab.by_log_share);
         lab.hot_bytes = setup.extra("lab_hot_bytes")?.or(lab.hot_bytes);
         lab.log_placement = match setup.extra::<String>("lab_log_placement")?.as_deref() {
             None => lab.log_placement,
@@ -243,6 +245,8 @@ impl Store for FirnStore {
             cache_misses: Some(stats.memory.cache_misses),
             grains: stats.background.grains.iter().map(|grain| (grain.to_string(), grain.count)).collect(),
             compaction_seconds: Some(stats.levels.iter().map(|level| level.compaction_seconds).sum()),
+            level0_seconds: stats.levels.first().map(|level| level.compaction_seconds),
+            log_bytes: stats.tier.as_ref().map(|tier| tier.log_file_bytes),
             index_bytes: Some(stats.levels.iter().map(|level| level.index_bytes).sum()),
             space_bytes: directory_bytes(&self.directory),
             opening: None,

@@ -95,6 +95,10 @@ pub enum Figure {
     CacheMisses,
     /// Seconds of compactions; less is better.
     CompactionSeconds,
+    /// Seconds of compactions out of level 0; less is better.
+    Level0Seconds,
+    /// Bytes of the logs that level 0 has its values in, when the last operation ended; less is better.
+    LogBytes,
     /// Seconds that the opening behind the workload took; less is better.
     OpeningSeconds,
     /// Operations in the slowest second by those in the median one; more is better.
@@ -113,6 +117,8 @@ impl Figure {
             Figure::WrittenBytes => "bytes written (kernel)",
             Figure::CacheMisses => "block-cache misses per operation",
             Figure::CompactionSeconds => "seconds of compactions",
+            Figure::Level0Seconds => "seconds of compactions out of level 0",
+            Figure::LogBytes => "bytes of logs",
             Figure::OpeningSeconds => "seconds to open",
             Figure::SlowestSecond => "slowest second by the median one",
         }
@@ -130,6 +136,8 @@ impl Figure {
             Figure::WrittenBytes => phase.os_written_bytes? as f64,
             Figure::CacheMisses => phase.cache_misses_per_operation()?,
             Figure::CompactionSeconds => phase.engine.compaction_seconds?,
+            Figure::Level0Seconds => phase.engine.level0_seconds?,
+            Figure::LogBytes => phase.engine.log_bytes? as f64,
             Figure::OpeningSeconds => phase.engine.opening.as_ref()?.seconds,
             Figure::SlowestSecond => phase.timeline.min as f64 / phase.timeline.median as f64,
         })

@@ -129,8 +129,11 @@ impl Bench {
         if phase.workload.fills() {
             self.records.store(job.begun(), Ordering::SeqCst);
         }
+        let log_bytes = self.store.counters().log_bytes;
         let settle_seconds = self.settle(phase, watch)?;
-        report(&job, &tally, settle_seconds, &before, &Measure::take(&*self.store, &self.directory))
+        let mut after = Measure::take(&*self.store, &self.directory);
+        after.engine.log_bytes = log_bytes;
+        report(&job, &tally, settle_seconds, &before, &after)
     }
 
     /// The same with its store closed and opened by `open`.

@@ -69,7 +69,7 @@ pub struct OpeningStep {
     pub seconds: f64,
 }
 
-/// What is counted in an engine: totals since it was opened, but for indexes and space, which are now.
+/// What is counted in an engine: totals since it was opened, but for logs, indexes and space, which are now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Bytes moved, by medium and cause. Empty if the engine does not count them.
@@ -87,6 +87,13 @@ pub struct Counters {
     /// for their pace. Nothing if the engine does not say.
     #[serde(default)]
     pub compaction_seconds: Option<f64>,
+    /// Those of them that were out of level 0; nothing if the engine does not say.
+    #[serde(default)]
+    pub level0_seconds: Option<f64>,
+    /// Bytes of the logs that level 0 has its values in: of a workload's last operation, as they shrink while the store
+    /// comes to rest. Nothing if the engine has no such logs.
+    #[serde(default)]
+    pub log_bytes: Option<u64>,
     /// Bytes of memory that indexes of tables take, of those that are open; nothing if the engine does not say.
     #[serde(default)]
     pub index_bytes: Option<u64>,
@@ -118,7 +125,7 @@ impl Counters {
         of.map(|traffic| traffic.written_bytes).sum()
     }
 
-    /// What was counted since `before`; indexes and space are those of now.
+    /// What was counted since `before`; logs, indexes and space are those of now.
     pub fn since(&self, before: &Counters) -> Counters {
         let earlier = |of: &Traffic| before.traffic.iter().find(|t| (&t.medium, &t.cause) == (&of.medium, &of.cause));
         let difference = |now: &Traffic| Traffic {
@@ -136,6 +143,8 @@ impl Counters {
                 .map(|(rule, now)| (rule.clone(), now - before.grains.get(rule).unwrap_or(&0)))
                 .collect(),
             compaction_seconds: self.compaction_seconds.map(|now| now - before.compaction_seconds.unwrap_or(0.0)),
+            level0_seconds: self.level0_seconds.map(|now| now - before.level0_seconds.unwrap_or(0.0)),
+            log_bytes: self.log_bytes,
             index_bytes: self.index_bytes,
             space_bytes: self.space_bytes,
             opening: None,

@@ -234,6 +234,9 @@ impl Worker<'_> {
         let job = self.job;
         match action {
             Action::Load if matches!(job.choice, Choice::Ascending) => (action, job.keys.loaded_at(number)),
+            Action::Update if matches!(job.choice, Choice::Ascending) => {
+                (action, job.keys.loaded_at(number % job.keys.records()))
+            }
             Action::Load => (action, number),
             Action::ScanOn => (action, job.keys.loaded_at(self.next_rank)),
             Action::Insert => {

@@ -77,6 +77,7 @@ const ROWS: &[Row] = &[
     ("fillseq", "inserts in the order of keys", &[(Action::Load, 100)], Reach::Ascending, YCSB_SCAN),
     ("fillrandom", "inserts in random order", &[(Action::Load, 100)], Reach::Uniform, YCSB_SCAN),
     ("overwrite", "uniform updates", &[(Action::Update, 100)], Reach::Uniform, YCSB_SCAN),
+    ("overwriteseq", "updates in the order of keys", &[(Action::Update, 100)], Reach::Ascending, YCSB_SCAN),
     ("readseq", "scans of 100, each on from the last", &[(Action::ScanOn, 100)], Reach::Ascending, (100, 100)),
     ("readrandom", "uniform reads", &[(Action::Read, 100)], Reach::Uniform, YCSB_SCAN),
     ("readmissing", "uniform reads of absent keys", &[(Action::ReadMissing, 100)], Reach::Uniform, YCSB_SCAN),

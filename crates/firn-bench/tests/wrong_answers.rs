@@ -38,6 +38,8 @@ struct Map {
     entries: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// Each key's first value.
     past: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// How often each key was put.
+    puts: Mutex<BTreeMap<Vec<u8>, u64>>,
     calls: AtomicU64,
 }
 
@@ -52,6 +54,7 @@ impl Faulty {
 
 impl Store for Faulty {
     fn put(&self, key: &[u8], value: &[u8], _durability: Durability) -> Result<()> {
+        *self.0.puts.lock().expect("a lock").entry(key.to_vec()).or_default() += 1;
         if !self.strikes(Fault::LosesPuts) {
             self.0.entries.lock().expect("a lock").insert(key.to_vec(), value.to_vec());
             self.0.past.lock().expect("a lock").entry(key.to_vec()).or_insert(value.to_vec());
@@ -120,6 +123,10 @@ fn run(fault: Fault, workloads: &[&str]) -> Result<Vec<PhaseReport>> {
 }
 
 fn run_at(rate: Option<f64>, fault: Fault, workloads: &[&str]) -> Result<Vec<PhaseReport>> {
+    run_on(Arc::new(Faulty(Map::default(), fault)), rate, workloads)
+}
+
+fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<Vec<PhaseReport>> {
     let config = RunConfig {
         records: 2000,
         operations: 5000,
@@ -145,7 +152,6 @@ fn run_at(rate: Option<f64>, fault: Fault, workloads: &[&str]) -> Result<Vec<Pha
         pm: None,
         extra: BTreeMap::new(),
     };
-    let store = Arc::new(Faulty(Map::default(), fault));
     let mut reports = Vec::new();
     let again = store.clone();
     let open = move || Ok(again.clone() as Arc<dyn firn_bench::Store>);
@@ -168,6 +174,15 @@ fn an_honest_store_passes_every_workload() {
         assert!(report.quantiles.is_sorted());
         assert!(report.checker_bytes >= 2000 * 8);
     }
+}
+
+#[test]
+fn updates_in_the_order_of_keys_go_round() {
+    let store = Arc::new(Faulty(Map::default(), Fault::None));
+    run_on(store.clone(), None, &["load", "overwriteseq"]).expect("right answers");
+    let puts: Vec<u64> = store.0.puts.lock().expect("a lock").values().copied().collect();
+    // 5,000 operations are two and a half times 2,000 records.
+    assert_eq!(puts, [[4; 1000], [3; 1000]].concat());
 }
 
 #[test]

@@ -340,6 +340,7 @@ fn lab_09_the_last_leaves_go_by_log() {
         let found = tier(&rig);
         assert!(found.chunks_by_log > 0 && found.chunks_by_log * 2 < found.chunks, "{found:?}");
         assert!(found.leaves_looked_into > 0, "the cost is told");
+        assert_eq!(rig.stats().levels[0].compactions, found.chunks, "they are compactions out of level 0");
         // A reopen in the middle of a tree that is evicted by log brings nothing back.
         let mut between = 0;
         for round in 0..30 {
@@ -355,6 +356,26 @@ fn lab_09_the_last_leaves_go_by_log() {
         assert!(between > 0, "no tree was left half evicted");
         rig.check();
     });
+}
+
+#[test]
+fn lab_09_how_much_goes_by_log_is_asked_for() {
+    let chunks = |by_log_share| {
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            trees(true)(options);
+            options.tuning.lab.by_log_share = by_log_share;
+        });
+        for _ in 0..60 {
+            rig.put(50, 1_000_000);
+        }
+        rig.check();
+        let found = tier(&rig);
+        (found.chunks, found.chunks_by_log)
+    };
+    let (none, some, all) = (chunks(0.0), chunks(0.2), chunks(1.0));
+    assert!(none.0 > 0 && none.1 == 0 && some.1 > 0, "{none:?} {some:?}");
+    // The first of each tree is by leaves.
+    assert!(all.1 > some.1 && all.1 * 2 > all.0, "{some:?} {all:?}");
 }
 
 #[test]

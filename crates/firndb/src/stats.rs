@@ -298,7 +298,9 @@ impl JobCounters {
         if plan.reason == Reason::Seeks {
             self.seeks.add(1);
         }
-        let Some(level) = plan.source_level().and_then(|level| self.levels.get(level)) else { return };
+        // The tables of an eviction are those that the trees' entries are merged with, if there are any.
+        let source = if plan.chunk.is_some() { Some(0) } else { plan.source_level() };
+        let Some(level) = source.and_then(|level| self.levels.get(level)) else { return };
         if moved {
             level.moves.add(1);
             return;

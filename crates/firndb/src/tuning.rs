@@ -34,6 +34,9 @@ pub struct LabTuning {
     /// once logs hold this share of what they may, 0 to 1: neighbours are read together in level 1, and one by one from
     /// logs. Default: 0.25.
     pub rest_share: f64,
+    /// Once no more than this share of the immutable tree's leaves is left, entries of the oldest logs are moved first,
+    /// before that those of neighbouring leaves, 0 for never to 1. Default: 0.2, the paper's (3.3).
+    pub by_log_share: f64,
     /// Bytes of the hot buffer, when it is created: values of keys that are written again and again are kept there, not
     /// in the log. Needs a pool that is durable at the fence. Default: an eighth of what the log's buffer leaves of the
     /// pool, if there is room for it; 0 for none.
@@ -58,6 +61,7 @@ impl Default for LabTuning {
             log_bytes_max: 20 << 30,
             reuse_min: 0.25,
             rest_share: 0.25,
+            by_log_share: 0.2,
             hot_bytes: None,
             hot_writes: 4,
             log_placement: LogPlacement::Ssd,
@@ -97,6 +101,10 @@ impl LabTuning {
         let share = self.reuse_min;
         if !(0.0..=1.0).contains(&share) {
             return Err(Error::invalid(format!("tuning.lab.reuse_min is {share}; it must be from 0 to 1")));
+        }
+        let share = self.by_log_share;
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Error::invalid(format!("tuning.lab.by_log_share is {share}; it must be from 0 to 1")));
         }
         let writes = self.hot_writes;
         if !(1..=200).contains(&writes) {
@@ -227,5 +235,9 @@ mod tests {
         assert!(message.contains("live_share_min.last") && message.contains("1.5"), "{message}");
         let wrong = BlockTuning { dead_share_max: f64::NAN, ..BlockTuning::default() };
         assert!(wrong.check().unwrap_err().to_string().contains("dead_share_max"));
+        for by_log_share in [-0.1, 1.1, f64::NAN] {
+            let wrong = LabTuning { by_log_share, ..LabTuning::default() };
+            assert!(wrong.check().unwrap_err().to_string().contains("by_log_share"));
+        }
     }
 }

@@ -59,6 +59,23 @@ fn bytes_written_are_the_kernels() {
 }
 
 #[test]
+fn chunks_are_compared_by_what_level_0_took() {
+    let cell = sample::report().cells.remove(0);
+    let mut phase = cell.phases[0].clone();
+    assert_eq!(Figure::Level0Seconds.of(&cell, &phase), Some(1.25));
+    assert_eq!(Figure::LogBytes.of(&cell, &phase), Some(f64::from(3 << 20)));
+    (phase.engine.level0_seconds, phase.engine.log_bytes) = (None, None);
+    assert!(Figure::Level0Seconds.of(&cell, &phase).is_none() && Figure::LogBytes.of(&cell, &phase).is_none());
+}
+
+#[test]
+fn tab3_is_by_one_client() {
+    let of = |id: &str| lab::PAPER.experiments.iter().find(|experiment| experiment.id == id).unwrap();
+    let threads = |id: &str| of(id).variants(&SHAPE).unwrap().iter().map(|v| v.config.threads).collect::<Vec<_>>();
+    assert_eq!((threads("tab3"), threads("fig11")), (vec![1; 4], vec![2; 4]));
+}
+
+#[test]
 fn what_runs_the_same_has_one_name() {
     let names = |paper: &Paper, id: &str, scale: u64| -> Vec<String> {
         let experiment = paper.experiments.iter().find(|experiment| experiment.id == id).unwrap();
@@ -71,7 +88,16 @@ fn what_runs_the_same_has_one_name() {
     for same in [&lab("tab2")[0], &lab("fig17")[2], &lab("fig18-leaves")[1], &lab("fig18-hot")[4]] {
         assert_eq!(same, &lab("fig12")[0]);
     }
-    let mut all = [lab("fig12"), names(&lab::PAPER, "fig12", 10), lab("fig15-theta")[..3].to_vec()].concat();
+    assert_eq!(lab("fig10-time"), lab("fig10-log"));
+    let mut all = [
+        lab("fig10-log"),
+        lab("fig11"),
+        lab("tab3"),
+        lab("fig12"),
+        names(&lab::PAPER, "fig12", 10),
+        lab("fig15-theta")[..3].to_vec(),
+    ]
+    .concat();
     let count = all.len();
     all.sort_unstable();
     all.dedup();

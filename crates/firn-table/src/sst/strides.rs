@@ -10,8 +10,8 @@
 //! many each time.
 //!
 //! A table that grew has the blocks of a read in about two places, so a read of it is about two. More blocks for each
-//! made scans of 100 entries read 10 % more than from tables in one piece, instead of 5 %, and the device's bandwidth is
-//! what long scans wait for.
+//! made scans of 100 entries read 10 % more than from tables in one piece, instead of 5 %, and the device's bandwidth
+//! is what long scans wait for.
 
 use firn_base::sync::{AtomicU64, Ordering};
 

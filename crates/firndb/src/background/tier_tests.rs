@@ -19,7 +19,14 @@ fn open(dir: &Path, tree_bytes: u64) -> Db {
 
 fn open_in(dir: &Path, tree_bytes: u64, environment: Environment) -> Db {
     let tree_bytes = Some(tree_bytes);
-    let lab = LabTuning { tree_bytes, leaf_bytes: 256, log_share_max: 10.0, reuse_min: 0.0, rest_share: 1.0, ..LabTuning::default() };
+    let lab = LabTuning {
+        tree_bytes,
+        leaf_bytes: 256,
+        log_share_max: 10.0,
+        reuse_min: 0.0,
+        rest_share: 1.0,
+        ..LabTuning::default()
+    };
     let environment = Environment { executor: Some(Arc::new(Inline::new())), ..environment };
     let tuning = Tuning { lab, ..Tuning::default() };
     Db::open(dir, Options { profile: Profile::Lab, tuning, environment, ..Options::tiny() }).unwrap()

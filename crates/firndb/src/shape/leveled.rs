@@ -117,7 +117,7 @@ pub(crate) fn pick_eviction(state: &ReadState, facts: &Facts<'_>) -> Option<Plan
 fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
     let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
     let log_bytes_max = log_bytes_max(part, facts.lab, facts.buffer_bytes);
-    trees.chunk_if_due(facts.lab.evict_share, log_bytes_max, facts.chunk_bytes)
+    trees.chunk_if_due(facts.lab.evict_share, facts.lab.by_log_share, log_bytes_max, facts.chunk_bytes)
 }
 
 /// What is not urgent, if there is time for it: level 0 from fewer tables on, each of which costs a scan a read, and
@@ -138,7 +138,8 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         // What comes in is not written again: once they are empty it can go past them.
         let share = if trees.reuse.is_below(facts.lab.reuse_min) { 0.0 } else { facts.lab.rest_share };
         let most = log_bytes_max(part, facts.lab, facts.buffer_bytes) as f64 * share;
-        let chunk = trees.chunk_if_due(facts.lab.evict_share, most as u64, facts.chunk_bytes)?;
+        let chunk =
+            trees.chunk_if_due(facts.lab.evict_share, facts.lab.by_log_share, most as u64, facts.chunk_bytes)?;
         plan_eviction(i, part, chunk, facts)
     })
 }
@@ -147,7 +148,7 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
 /// immutable one if there is none is up to `may_rotate`.
 pub(crate) fn pick_manual_eviction(state: &ReadState, may_rotate: bool, facts: &Facts<'_>) -> Option<Plan> {
     let part = state.parts.first()?;
-    let chunk = part.trees.as_ref()?.chunk_if_due(0.0, u64::MAX, facts.chunk_bytes)?;
+    let chunk = part.trees.as_ref()?.chunk_if_due(0.0, facts.lab.by_log_share, u64::MAX, facts.chunk_bytes)?;
     (may_rotate || !chunk.rotates).then(|| plan_eviction(0, part, chunk, facts)).flatten()
 }
 

@@ -1,6 +1,6 @@
 //! A part of the immutable tree that is evicted at a time, of values that come to about one to three write buffers
-//! (LAB-DB, 3.2, 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone, those with
-//! entries of the oldest logs, so that few cold keys do not keep a log for long.
+//! (LAB-DB, 3.2, 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone
+//! (`by_log_share`), those with entries of the oldest logs, so that few cold keys do not keep a log for long.
 
 use super::view::Trees;
 use crate::manifest::KeyRange;
@@ -74,9 +74,6 @@ const ENTRY_BYTES: u64 = 128;
 /// Fewer entries that could have been moved for what was asked for are no reason to move any.
 const ASKED_MIN: u64 = 1000;
 
-/// Chunks are made by log once one leaf in so many is left.
-const BY_LOG_FROM: usize = 5;
-
 impl Trees {
     /// Whether a flush may begin or go on.
     pub(crate) fn has_room(&self) -> bool {
@@ -104,8 +101,9 @@ impl Trees {
     }
 
     /// What is to be evicted next, if more than `share` of the memory is used, snapshots see many replaced versions,
-    /// logs hold more than `log_bytes_max`, or cursors read much from logs: values of about `bytes`.
-    pub(crate) fn chunk_if_due(&self, share: f64, log_bytes_max: u64, bytes: u64) -> Option<Chunk> {
+    /// logs hold more than `log_bytes_max`, or cursors read much from logs: values of about `bytes`, by log once no
+    /// more than `by_log_share` of the leaves are left.
+    pub(crate) fn chunk_if_due(&self, share: f64, by_log_share: f64, log_bytes_max: u64, bytes: u64) -> Option<Chunk> {
         let logs_are_full = rows::LAB_LOGS.is_on() && self.values.held_bytes() > log_bytes_max;
         let entries_max = || match rows::LAB_CHUNKS.is_on() {
             true => (bytes / (self.values.mean_bytes() + ENTRY_BYTES)).max(1),
@@ -121,7 +119,8 @@ impl Trees {
         let entries_max = entries_max();
         let rotates = self.immutable.is_none();
         let view = self.immutable.as_ref().unwrap_or(&self.mutable);
-        let by_log = !rotates && view.leaves() * BY_LOG_FROM <= self.leaves && rows::LAB_BY_LOG.is_on();
+        let few_left = view.leaves() as f64 <= self.leaves as f64 * by_log_share;
+        let by_log = !rotates && few_left && rows::LAB_BY_LOG.is_on();
         let bytes_max = if rows::LAB_CHUNKS.is_on() { bytes + bytes / 4 } else { u64::MAX };
         let (from, to) = view.first_leaves(if by_log { u64::MAX } else { entries_max })?;
         Some(Chunk { rotates, within: KeyRange { from, to }, by_log: by_log.then_some(entries_max), bytes_max })

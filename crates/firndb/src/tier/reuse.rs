@@ -1,12 +1,13 @@
 //! Whether what is written will be written again while the trees have it.
 //!
 //! The trees are for keys that are: an entry that is replaced there costs level 1 nothing. One that is not is read back
-//! from its log, page by page, when it is evicted, which costs a device more than to have written it as a table of level
-//! 0 in the first place. So the keys of each buffer are compared with those of the buffers before it, as many as trees
-//! could hold; if few were among them and the trees are empty, the buffer becomes a table. LAB-DB has no such rule: it is
-//! ours.
+//! from its log, page by page, when it is evicted, which costs a device more than to have written it as a table of
+//! level 0 in the first place. So the keys of each buffer are compared with those of the buffers before it, as many as
+//! trees could hold; if few were among them and the trees are empty, the buffer becomes a table. LAB-DB has no such
+//! rule: it is ours.
 //!
-//! Keys are sampled by their hashes, the same ones each time, so the share of a sample that was seen before is that of all.
+//! Keys are sampled by their hashes, the same ones each time, so the share of a sample that was seen before is that of
+//! all keys.
 
 use crate::buffer::Buffer;
 use firn_base::exec::give_way;
