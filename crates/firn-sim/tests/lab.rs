@@ -144,7 +144,7 @@ fn lab_04_the_log_goes_through_persistent_memory() {
 
 #[test]
 fn lab_05_values_stay_where_the_log_has_them() {
-    row(&rows::LAB_TREES, || {
+    row(&rows::LAB_VALUES, || {
         let rig = Rig::loaded(Profile::Lab, 300, trees(true));
         flush(&rig);
         let written = |name| rig.stats().ssd.iter().find(|cause| cause.cause == name).unwrap().written_bytes;

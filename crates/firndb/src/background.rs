@@ -232,7 +232,8 @@ impl Inner {
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
-        let into_trees = self.logs.values.is_some() && rows::LAB_TREES.is_on() && rows::LAB_ADDRESSES.is_on();
+        let needed = [&rows::LAB_TREES, &rows::LAB_VALUES, &rows::LAB_ADDRESSES];
+        let into_trees = self.logs.values.is_some() && needed.iter().all(|row| row.is_on());
         if let Some(buffer) = job.plan.buffer.as_ref().filter(|_| into_trees)
             && !self.goes_past_trees(job.plan.part, buffer)?
         {

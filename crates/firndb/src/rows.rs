@@ -32,6 +32,8 @@ firn_base::sites! {
     LAB_IN_PLACE = "lab.in_place";
     /// The log goes through persistent memory (lab_04).
     LAB_LOG_BUFFER = "lab.log_buffer";
+    /// The log's values live on as level 0's data, and are not written again (lab_05).
+    LAB_VALUES = "lab.values";
     /// Buffered entries know where the log has their values, so that a flush makes pointers (lab_06).
     LAB_ADDRESSES = "lab.addresses";
     /// A flush puts many entries in at a time (lab_07).

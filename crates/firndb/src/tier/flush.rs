@@ -106,8 +106,8 @@ impl Trees {
 }
 
 impl Inner {
-    /// Whether `buffer` is to become a table of level 0: it is not expected to be written again, and the trees are empty.
-    /// They are searched first, so they must have nothing older.
+    /// Whether `buffer` is to become a table of level 0: it is not expected to be written again, and the trees are
+    /// empty. They are searched first, so they must have nothing older.
     pub(crate) fn goes_past_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {
         let (trees, lab) = (self.trees(part)?, &self.options.tuning.lab);
         if lab.reuse_min == 0.0 || trees.values.is_placed(buffer.log_id) {

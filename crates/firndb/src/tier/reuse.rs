@@ -19,9 +19,14 @@ use std::sync::Arc;
 /// Keys that are remembered, about.
 const SAMPLE_KEYS: u64 = 4096;
 
-/// The sample.
+/// The sample, and what it says.
 #[derive(Debug, Default)]
-pub(crate) struct Reuse(Mutex<Sample>);
+pub(crate) struct Reuse {
+    sample: Mutex<Sample>,
+    /// The log of the newest buffer and the share of its keys: a flush may be tried again. Apart, so that nobody waits
+    /// while a buffer is gone through.
+    newest: Mutex<Option<(u64, f64)>>,
+}
 
 #[derive(Debug, Default)]
 struct Sample {
@@ -29,23 +34,29 @@ struct Sample {
     seen: HashMap<u64, u64>,
     /// Each with each buffer that had it, oldest first.
     order: VecDeque<(u64, u64)>,
-    /// What was found of the newest buffer: a flush may be tried again.
-    newest: Option<(u64, f64)>,
 }
 
 impl Reuse {
     /// Whether less than `least` of the newest buffer's keys were seen before.
     pub(crate) fn is_below(&self, least: f64) -> bool {
-        self.0.lock().newest.is_some_and(|(_, share)| share < least)
+        self.newest.lock().is_some_and(|(_, share)| share < least)
     }
 
     /// The share of the keys of `buffer` that were among those of the buffers before it, as many as `window` says for
     /// keys like one of them.
     pub(crate) fn share(&self, buffer: &Arc<Buffer>, window: impl Fn(&[u8]) -> u64) -> f64 {
-        let mut sample = self.0.lock();
-        if let Some((_, share)) = sample.newest.filter(|(log, _)| *log == buffer.log_id) {
+        let known = *self.newest.lock();
+        if let Some((_, share)) = known.filter(|(log, _)| *log == buffer.log_id) {
             return share;
         }
+        let share = self.sample.lock().share(buffer, window);
+        *self.newest.lock() = Some((buffer.log_id, share));
+        share
+    }
+}
+
+impl Sample {
+    fn share(&mut self, buffer: &Arc<Buffer>, window: impl Fn(&[u8]) -> u64) -> f64 {
         let mut iter = buffer.iter();
         iter.first();
         let window = if iter.valid() { window(iter.key()) } else { 0 };
@@ -55,20 +66,16 @@ impl Reuse {
             let key = hash(iter.key());
             if last != Some(key) && key.is_multiple_of(one_in) {
                 keys += 1;
-                again += u64::from(sample.see(key, buffer.log_id));
+                again += u64::from(self.see(key, buffer.log_id));
             }
             last = Some(key);
             iter.next();
             give_way();
         }
-        sample.forget((window / one_in) as usize);
-        let share = if keys == 0 { 0.0 } else { again as f64 / keys as f64 };
-        sample.newest = Some((buffer.log_id, share));
-        share
+        self.forget((window / one_in) as usize);
+        if keys == 0 { 0.0 } else { again as f64 / keys as f64 }
     }
-}
 
-impl Sample {
     /// Whether `key` was seen before.
     fn see(&mut self, key: u64, log_id: u64) -> bool {
         self.order.push_back((key, log_id));
@@ -117,6 +124,6 @@ mod tests {
         assert!((0.45..0.55).contains(&half), "{half}");
         assert_eq!(reuse.share(&buffer(3, 2000..6000), window), 1.0);
         assert_eq!(reuse.share(&buffer(4, 0..2000), window), 0.0, "as long ago as trees do not reach");
-        assert!(reuse.0.lock().order.len() <= SAMPLE_KEYS as usize, "half of the keys are sampled");
+        assert!(reuse.sample.lock().order.len() <= SAMPLE_KEYS as usize, "half of the keys are sampled");
     }
 }
