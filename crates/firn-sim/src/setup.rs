@@ -7,7 +7,9 @@ use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
-use firndb::{ByLevel, Codec, Durability, Environment, LabTuning, LogPlacement, Options, PmConfig, Profile, Tuning};
+use firndb::{
+    ByLevel, Codec, Durability, Environment, LabTuning, Limits, LogPlacement, Options, PmConfig, Profile, Tuning,
+};
 use std::sync::Arc;
 
 /// What a database may be: its profile, and whether it has a pool. Suites draw from these, each as likely.
@@ -47,6 +49,8 @@ pub struct Setup {
     pub max_open_files: usize,
     /// Whether tables grow whenever they may, rather than when it pays.
     pub eager_appends: bool,
+    /// Whether levels are so small, and appends so cheap, that tables of a few blocks grow.
+    pub grows_small: bool,
     /// Where logs lie, in profile `lab` with a pool.
     pub log_placement: LogPlacement,
     /// Whether tables grow in profile `lab`.
@@ -76,6 +80,7 @@ impl Setup {
             filter_bits: one_of(random, &[0, 10]) as u32,
             max_open_files: one_of(random, &[2, 1000]) as usize,
             eager_appends: profile == Profile::Block && aside.one_in(2),
+            grows_small: false,
             log_placement: if aside.one_in(2) { LogPlacement::Rest } else { LogPlacement::Ssd },
             grows_below_trees: aside.one_in(2),
             reuse_min: one_of(&mut aside, &[0, 25, 60]) as f64 / 100.0,
@@ -97,6 +102,7 @@ impl Setup {
             filter_bits: 10,
             max_open_files: 1000,
             eager_appends: false,
+            grows_small: false,
             log_placement: LogPlacement::Ssd,
             grows_below_trees: false,
             reuse_min: 0.0,
@@ -118,7 +124,7 @@ impl Setup {
             reuse_min: self.reuse_min,
             ..LabTuning::default()
         };
-        if self.eager_appends {
+        if self.eager_appends || self.grows_small {
             let block = &mut tuning.block;
             block.live_tables_max = ByLevel { middle: 8.0, last: 8.0 };
             block.live_share_min = ByLevel { middle: 0.1, last: 0.1 };
@@ -127,6 +133,10 @@ impl Setup {
             block.filter_reserve_share_max = 1.0;
             block.dead_share_max = 2.0;
             block.scan_bytes = 0;
+        }
+        if self.grows_small {
+            // Each append writes nearly all of such a table.
+            (tuning.block.saving_min, tuning.block.dead_share_max) = (0.0, 10.0);
         }
         tuning
     }
@@ -139,7 +149,13 @@ impl Setup {
     /// Options to open a database with, and the executor and clock in them.
     pub fn options(&self, fs: &SimFs, memory: Option<&SimRegion>) -> (Options, Arc<Inline>, Clock) {
         let (inline, clock) = (Arc::new(Inline::new()), Clock::manual());
+        let mut limits = Limits::tiny();
+        if self.grows_small {
+            // Tables grow from level 2 on.
+            (limits.level0_trigger, limits.level_base_bytes, limits.level_fan_out) = (1, 1 << 10, 100);
+        }
         let options = Options {
+            limits,
             write_buffer_bytes: Some(self.write_buffer_bytes),
             compression: self.compression,
             filter_bits: self.filter_bits,

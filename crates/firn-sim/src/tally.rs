@@ -12,6 +12,8 @@ pub struct Tally {
     pub images: HashSet<u64>,
     /// Real processes that were killed.
     pub kills: u64,
+    /// Tables that had grown, where a suite counts them.
+    pub grown_tables: u64,
 }
 
 impl Tally {
@@ -19,7 +21,15 @@ impl Tally {
     pub fn add(&mut self, other: Tally) {
         self.recoveries += other.recoveries;
         self.kills += other.kills;
+        self.grown_tables += other.grown_tables;
         self.images.extend(other.images);
+    }
+
+    /// This and another's.
+    #[must_use]
+    pub fn and(mut self, other: Tally) -> Tally {
+        self.add(other);
+        self
     }
 
     /// Something with this fingerprint was recovered.
@@ -34,6 +44,9 @@ impl fmt::Display for Tally {
         write!(f, "{} recoveries of {} distinct images", self.recoveries, self.images.len())?;
         if self.kills > 0 {
             write!(f, ", {} kills", self.kills)?;
+        }
+        if self.grown_tables > 0 {
+            write!(f, ", {} tables that had grown", self.grown_tables)?;
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Media that lie: every byte of a small database damaged, logs and manifests cut at every byte, files extended, blocks
 //! in the wrong place. What comes back is right or is an error; nothing is silently wrong, and nothing panics.
 //!
-//! A seed is a golden database (closed or not, with a pool or without, of profile `classic` or `lab`, one of many) and
-//! a shard of its places; the seeds of one number of database are together exhaustive.
+//! A seed is a golden database (closed or not, with a pool or without, of profile `classic` or `lab`, one of many) and a
+//! shard of its places; the seeds of one number of database are together exhaustive. With one of `classic` goes one of
+//! `block`, in which a table grew: the other profiles' seeds stay what they are.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::machine::{Machine, fingerprint};
@@ -11,13 +12,19 @@ use crate::session::Session;
 use crate::setup::Setup;
 use crate::tally::Tally;
 use crate::tier::Tier;
+use firn_base::count::IoCounters;
 use firn_base::seed::{Seed, mix};
-use firn_fs::{Fs, SimFs};
+use firn_fs::{Fs, OpenMode, SimFs};
 use firn_pm::sim::{Mode, SimRegion};
+use firn_table::BlockCache;
+use firn_table::sst::{Sst, TableContext};
 use firndb::{Db, Durability, ErrorKind, Profile};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Databases of one number: closed or not, with a pool or without, of one profile or the other.
 const KINDS: u64 = 8;
@@ -27,7 +34,7 @@ const BYTES_MAX: u64 = 48 << 10;
 /// The pool's header line and session word: any damage there is refused.
 const POOL_HEADER_BYTES: usize = 72;
 
-/// A small database with tables on two levels and a log with writes behind them, all acknowledged.
+/// A small database with tables on two levels, or one that grew, and a log with writes behind them, all acknowledged.
 struct Golden {
     setup: Setup,
     machine: Machine,
@@ -35,6 +42,8 @@ struct Golden {
     /// The length of the last log before the last writes and after each, and the contents then.
     steps: Vec<(u64, Map)>,
     closed: bool,
+    /// Of each table, the bytes that its newest state is made of: all others are nobody's.
+    live: BTreeMap<PathBuf, Vec<Range<u64>>>,
 }
 
 /// What is done to it.
@@ -48,14 +57,18 @@ enum Damage {
 }
 
 thread_local! {
-    static LAST: RefCell<Option<(u64, Rc<Golden>)>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<(u64, Rc<[Golden]>)>> = const { RefCell::new(None) };
 }
 
-/// The database with this number, and the shard that is meant.
-fn golden(seed: u64) -> (Rc<Golden>, u64) {
+/// The databases with this number, and the shard that is meant.
+fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
     let (number, shard) = (seed / (KINDS * SHARDS) * KINDS + seed % KINDS, seed / KINDS % SHARDS);
     let known = LAST.with_borrow(|last| last.as_ref().filter(|last| last.0 == number).map(|last| last.1.clone()));
-    let golden = known.unwrap_or_else(|| Rc::new(Golden::new(number)));
+    let golden = known.unwrap_or_else(|| {
+        let profiles: &[Profile] =
+            if number / 4 % 2 == 1 { &[Profile::Lab] } else { &[Profile::Classic, Profile::Block] };
+        profiles.iter().map(|&profile| Golden::new(number, profile)).collect()
+    });
     LAST.set(Some((number, golden.clone())));
     (golden, shard)
 }
@@ -71,6 +84,10 @@ pub(crate) fn cut_extend_seeds(tier: Tier) -> u64 {
 /// One bit of every byte, of files and memory.
 pub(crate) fn bit_exhaust(seed: u64) -> Tally {
     let (golden, shard) = golden(seed);
+    golden.iter().map(|golden| bits(golden, seed, shard)).fold(Tally::default(), Tally::and)
+}
+
+fn bits(golden: &Golden, seed: u64, shard: u64) -> Tally {
     let files = golden.machine.fs.files();
     let read = files.iter().filter(|(path, _)| !["LOCK", "OPTIONS"].iter().any(|name| path.ends_with(name)));
     let bit = |byte: u64| mix(seed ^ byte) as u32 % 8;
@@ -84,6 +101,10 @@ pub(crate) fn bit_exhaust(seed: u64) -> Tally {
 /// Logs and manifests cut at every byte, every file extended, and blocks of 4 KiB in each other's place.
 pub(crate) fn cut_extend(seed: u64) -> Tally {
     let (golden, shard) = golden(seed);
+    golden.iter().map(|golden| cuts(golden, shard)).fold(Tally::default(), Tally::and)
+}
+
+fn cuts(golden: &Golden, shard: u64) -> Tally {
     let fs = &golden.machine.fs;
     let mut garbage = vec![0; 5000];
     Seed::new(1).fill(&mut garbage);
@@ -109,11 +130,13 @@ pub(crate) fn cut_extend(seed: u64) -> Tally {
 }
 
 impl Golden {
-    fn new(number: u64) -> Golden {
+    fn new(number: u64, profile: Profile) -> Golden {
         let (closed, pool) = (number.is_multiple_of(2), number / 2 % 2 == 1);
-        let (profile, trees_bytes) = [(Profile::Classic, 0), (Profile::Lab, 48 << 10)][number as usize / 4 % 2];
-        let setup =
-            Setup { profile, pool, write_buffer_bytes: 6 << 10, keys: 40, value_bytes_max: 120, ..Setup::small() };
+        let trees_bytes = if profile == Profile::Lab { 48 << 10 } else { 0 };
+        let grows_small = profile == Profile::Block;
+        let (keys, value_bytes_max) = (40, 120);
+        let small = Setup { profile, pool, grows_small, keys, value_bytes_max, ..Setup::small() };
+        let setup = Setup { write_buffer_bytes: 6 << 10, ..small };
         let memory = pool.then(|| SimRegion::new((40 << 10) + trees_bytes, Mode::Adr));
         let machine = Machine::of(setup.file_system(1), memory);
         let mut random = Seed::new(3 + number / KINDS);
@@ -129,11 +152,15 @@ impl Golden {
                 write(&mut session, &mut random);
             }
             session.db().flush().unwrap();
-            if round == 1 {
+            if grows_small {
+                session.db().wait_idle().unwrap();
+            } else if round == 1 {
                 session.db().compact_range(None, None).unwrap();
             }
         }
         session.db().wait_idle().unwrap();
+        let grown_tables: u64 = session.db().stats().levels.iter().map(|level| level.grown_tables).sum();
+        assert_eq!(grown_tables > 0, grows_small, "{:?}", session.db().stats().levels);
         // The first write begins the log.
         let mut steps = vec![(0, session.history.now().clone())];
         for _ in 0..12 {
@@ -149,7 +176,8 @@ impl Golden {
         let machine = machine.die(Death::Kill, &mut random);
         let bytes: u64 = machine.fs.files().iter().map(|(_, len)| len).sum();
         assert!(bytes <= BYTES_MAX, "{bytes} bytes are too many for an exhaustive suite");
-        Golden { setup, machine, now, steps, closed }
+        let live = live_bytes(&machine.fs);
+        Golden { setup, machine, now, steps, closed, live }
     }
 
     fn check_shard(&self, all: &[Damage], shard: u64) -> Tally {
@@ -208,13 +236,12 @@ impl Golden {
         }
     }
 
-    /// Every byte of CURRENT and of a table is under a checksum, and of a log whose end is known; but for the zeros
-    /// that fill a table's last sector.
+    /// Every byte of CURRENT, of a table's newest state and of a log whose end is known is under a checksum. A table
+    /// has others where it grew, and zeros that fill its last sector.
     fn must_be_noticed(&self, damage: &Damage) -> bool {
         let Damage::Flip(path, byte, _) = damage else { return false };
-        let is_table = path.extension().is_some_and(|extension| extension == "sst");
-        let is_zero = || self.machine.fs.read_file(path).is_ok_and(|bytes| bytes[*byte] == 0);
-        path.ends_with("CURRENT") || is_table && !is_zero() || self.closed && !self.setup.pool && is_log(path)
+        let is_live = self.live.get(path).is_some_and(|live| live.iter().any(|range| range.contains(&(*byte as u64))));
+        path.ends_with("CURRENT") || is_live || self.closed && !self.setup.pool && is_log(path)
     }
 
     /// Of a log that was not closed the end is only known from itself: the last frame may be taken for a torn one, and
@@ -244,6 +271,18 @@ impl Golden {
             damage => format!("{database}, {damage:?}"),
         }
     }
+}
+
+fn live_bytes(fs: &SimFs) -> BTreeMap<PathBuf, Vec<Range<u64>>> {
+    let files = fs.files();
+    let tables = files.iter().filter(|(path, _)| path.extension().is_some_and(|extension| extension == "sst"));
+    let of = |path: &PathBuf| {
+        let (file, id) = (fs.open(path, OpenMode::Read).unwrap(), path.file_stem().unwrap().to_str().unwrap());
+        let extent = Sst::find_extent(&*file, id.parse().unwrap()).unwrap();
+        let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
+        Sst::open(file, id.parse().unwrap(), extent, context).unwrap().live().collect()
+    };
+    tables.map(|(path, _)| (path.clone(), of(path))).collect()
 }
 
 fn is_log(path: &Path) -> bool {

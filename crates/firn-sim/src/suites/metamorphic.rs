@@ -10,7 +10,7 @@ use crate::tally::Tally;
 use firn_base::checksum::crc32c;
 use firn_base::seed::{Seed, mix};
 use firn_fs::{Fault, FaultKind, OpKind};
-use firndb::{Codec, Db, Result, WriteBatch};
+use firndb::{Codec, Db, Profile, Result, WriteBatch};
 use std::time::Duration;
 
 /// Option sets for each kind.
@@ -67,10 +67,12 @@ pub(crate) fn metamorphic(seed: u64) -> Tally {
     let mut first = None;
     for (profile, pool) in KINDS {
         for set in 0..OPTION_SETS {
-            let setup = Setup { profile, pool, ..options(&base, set) };
+            let grows_small = profile == Profile::Block && set % 2 == 1;
+            let setup = Setup { profile, pool, grows_small, ..options(&base, set) };
             let machine = Machine::new(&setup, seed ^ set);
-            let (told, machine) = run(&setup, machine, &script, &mut random.clone());
+            let (told, machine, grown_tables) = run(&setup, machine, &script, &mut random.clone());
             tally.recovered(fingerprint(&machine));
+            tally.grown_tables += grown_tables;
             let expected = first.get_or_insert_with(|| told.clone());
             let differs = told.iter().zip(expected.iter()).position(|(a, b)| a != b);
             assert!(
@@ -136,8 +138,8 @@ impl Runner<'_> {
     }
 }
 
-/// Runs the script; tells what each operation showed.
-fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Vec<u32>, Machine) {
+/// Runs the script; tells what each operation showed, and how many tables had grown at the end.
+fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Vec<u32>, Machine, u64) {
     let (_, inline, clock) = setup.options(&machine.fs, None);
     let mut runner = Runner { setup, machine, db: None, inline, clock };
     runner.open();
@@ -191,7 +193,8 @@ fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Ve
     runner.until_done(|db| db.verify().map(drop));
     told.push(runner.until_done(|db| scan(db.iter()?, None, u64::MAX, false)));
     drop(snapshot);
-    (told, runner.machine)
+    let grown_tables = runner.db.as_ref().unwrap().stats().levels.iter().map(|level| level.grown_tables).sum();
+    (told, runner.machine, grown_tables)
 }
 
 /// Everything is acknowledged with `Durability::Power`, so nothing is lost whatever the death.

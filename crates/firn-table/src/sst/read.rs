@@ -8,7 +8,7 @@
 
 use super::block::{Block, Lookup};
 use super::filter::{Filter, hash};
-use super::index::Index;
+use super::index::{BlockHandle, Index};
 use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
@@ -24,6 +24,7 @@ use firn_base::sync::{self, AtomicU64};
 use firn_base::{Error, Result, SeqNo, Tag};
 use firn_fs::{File, IoBuf, Pending};
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The most bytes an index, filter or properties section may have.
@@ -217,6 +218,13 @@ impl Sst {
     /// Bytes of its live blocks.
     pub fn data_bytes(&self) -> u64 {
         self.index.stored_bytes()
+    }
+
+    /// Where the bytes lie that its newest state is made of: its blocks, then its sections with the footer.
+    pub fn live(&self) -> impl Iterator<Item = Range<u64>> {
+        let block = |handle: BlockHandle| handle.offset..handle.offset + u64::from(handle.stored_len);
+        let sections = self.dead_bytes + self.data_bytes()..self.extent.valid_len;
+        (0..self.blocks()).map(move |number| block(self.index.handle(number))).chain([sections])
     }
 
     /// Whether it has a filter at all.
