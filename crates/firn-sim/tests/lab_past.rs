@@ -159,3 +159,24 @@ fn a_flush_past_the_trees_that_fails_is_made_again() {
         rig.killed().check();
     }
 }
+
+/// One flush behind an open says nothing about what the trees hold.
+#[test]
+fn trees_stay_until_something_is_known() {
+    let mut rig = Rig::new(Profile::Lab, |options| {
+        selective(true)(options);
+        options.tuning.lab.tree_bytes = Some(128 << 10);
+    });
+    for _ in 0..3 {
+        put_again(&mut rig, 250);
+        rig.db.flush().unwrap();
+    }
+    rig.settle();
+    let held = entries(&rig);
+    assert!(held > 0, "{:?}", tier(&rig));
+    let mut rig = rig.reopened();
+    put_new(&mut rig, 0, 5);
+    flush(&rig);
+    assert!(entries(&rig) >= held, "{:?}", tier(&rig));
+    rig.check();
+}

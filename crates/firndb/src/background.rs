@@ -232,9 +232,7 @@ impl Inner {
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<u64>> {
         let start_ns = self.clock.now_ns();
-        let needed = [&rows::LAB_TREES, &rows::LAB_VALUES, &rows::LAB_ADDRESSES];
-        let into_trees = self.logs.values.is_some() && needed.iter().all(|row| row.is_on());
-        if let Some(buffer) = job.plan.buffer.as_ref().filter(|_| into_trees)
+        if let Some(buffer) = job.plan.buffer.as_ref().filter(|_| self.logs.values.is_some())
             && !self.goes_past_trees(job.plan.part, buffer)?
         {
             if self.flush_to_trees(job.plan.part, buffer)? {

@@ -219,3 +219,34 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
     }
     assert!(chunks > 3 && taken == chunks, "{taken} of {chunks} chunks");
 }
+
+/// Trees that are rebuilt have the numbers of those of the session before, and the manifest may still say of these which
+/// keys were evicted: all, up to the same entry.
+#[test]
+fn what_was_evicted_in_another_session_is_not_taken_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), 8 << 10);
+    (0..20).for_each(|i| db.put(key(i), b"first").unwrap());
+    db.compact_range(None, None).unwrap();
+    db.close().unwrap();
+    let db = open(dir.path(), 8 << 10);
+    let long = |i: u32| [key(i), vec![b'x'; 100]].concat();
+    (0..100).for_each(|i| db.put(long(i), b"second").unwrap());
+    let inner = &db.inner;
+    let buffer = inner.state.load().parts[0].buffers[0].clone();
+    let mut queue = inner.commit.lock();
+    inner.switch_buffer(&mut queue, 0);
+    drop(queue);
+    assert!(!inner.flush_to_trees(0, &buffer).unwrap(), "it waits for an eviction");
+    let mut jobs = inner.jobs.state.lock();
+    let state = inner.state.load_full();
+    let facts = Facts { chunk_bytes: 2000, ..inner.manual_facts(&jobs) };
+    let plan = shape::pick_manual_eviction(&state, true, &facts).expect("an eviction");
+    let job = inner.mark(&mut jobs, plan, &state);
+    drop((jobs, state));
+    inner.perform(job);
+    let left = db.stats().tier.unwrap().immutable_entries;
+    assert!(left > 0, "a part of the tree was evicted");
+    db.flush().unwrap();
+    (0..100).for_each(|i| assert_eq!(db.get(long(i)).unwrap().unwrap(), b"second", "{i}"));
+}

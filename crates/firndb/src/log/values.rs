@@ -158,7 +158,7 @@ impl ValueLogs {
         self.rebuilt_from.store(log_id, Ordering::Release);
     }
 
-    /// All of log `log_id` is in the trees: its file has `bytes`, and its last entry is numbered `last`.
+    /// All of log `log_id` is in the trees, or in tables: its file has `bytes`, and its last entry is numbered `last`.
     pub(crate) fn end(&self, log_id: u64, bytes: u64, last: SeqNo) {
         let log = self.log(log_id);
         let bytes = bytes.max(log.placed.map_or(0, |extent| extent.len));

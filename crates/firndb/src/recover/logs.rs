@@ -55,9 +55,12 @@ impl Recovery {
             }
         }
         self.end_buffer()?;
-        // Logs behind the torn one must never be read again, and only a floor above all of them says so.
-        let is_torn = torn.is_some() && (self.is_rebuilt() || !self.kept.is_empty());
-        if !self.read_only && (is_torn || self.rebuilt_go_past()) {
+        if !self.read_only && self.replayed_goes_past() {
+            // The trees are as empty as before: nothing is to be rebuilt from these logs.
+            self.rebuilt.settled.clear();
+        }
+        if torn.is_some() && !self.read_only && (self.is_rebuilt() || !self.kept.is_empty()) {
+            // Logs behind the torn one must never be read again, and only a floor above all of them says so.
             self.trees_into_tables()?;
         }
         Ok(())

@@ -186,21 +186,17 @@ impl Recovery {
         !self.rebuilt.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
     }
 
-    /// Whether what is replayed becomes a table: the trees outlived the process and are empty, so what it was that came
-    /// in went past them (`Inner::goes_past_trees`), and there is nothing to tell otherwise.
+    /// Whether what is replayed becomes tables, as nothing says that it was written again (`Inner::goes_past_trees`): the
+    /// trees outlived the process and are empty, or they are to be rebuilt from no more logs than there are write buffers.
     pub(super) fn replayed_goes_past(&self) -> bool {
-        let is_empty = |trees: &&Trees| trees.store.is_durable() && trees.are_empty() && self.kept.is_empty();
-        let trees = self.trees.as_ref().filter(is_empty);
-        trees.is_some_and(|trees| self.may_go_past() && !trees.values.is_placed(self.replaying.log_id))
-    }
-
-    /// The same of trees that are rebuilt: their logs are no more than write buffers can have been behind.
-    pub(super) fn rebuilt_go_past(&self) -> bool {
-        self.may_go_past() && self.is_rebuilt() && self.version.logs.len() <= self.options.limits.write_buffers
-    }
-
-    fn may_go_past(&self) -> bool {
-        self.options.tuning.lab.reuse_min > 0.0
+        let few_logs = self.version.logs.len() <= self.options.limits.write_buffers;
+        let may = |trees: &Trees| {
+            trees.are_empty()
+                && (trees.store.is_durable() || few_logs)
+                && !trees.values.is_placed(self.replaying.log_id)
+        };
+        let is_asked = self.options.tuning.lab.reuse_min > 0.0;
+        is_asked && self.kept.is_empty() && self.rebuilt.spilled.is_none() && self.trees.as_ref().is_some_and(may)
     }
 
     /// Writes what was rebuilt out as tables of level 0, and begins with empty trees.

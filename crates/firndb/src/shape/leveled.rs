@@ -135,11 +135,11 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
             return None;
         }
         let trees = part.trees.as_ref()?;
+        let (most, lab) = (log_bytes_max(part, facts.lab, facts.buffer_bytes) as f64, facts.lab);
         // What comes in is not written again: once they are empty it can go past them.
-        let share = if trees.reuse.is_below(facts.lab.reuse_min) { 0.0 } else { facts.lab.rest_share };
-        let most = log_bytes_max(part, facts.lab, facts.buffer_bytes) as f64 * share;
-        let chunk =
-            trees.chunk_if_due(facts.lab.evict_share, facts.lab.by_log_share, most as u64, facts.chunk_bytes)?;
+        let evict_share = if trees.reuse.is_below(lab.reuse_min) { 0.0 } else { lab.evict_share };
+        let log_bytes = (most * lab.rest_share) as u64;
+        let chunk = trees.chunk_if_due(evict_share, lab.by_log_share, log_bytes, facts.chunk_bytes)?;
         plan_eviction(i, part, chunk, facts)
     })
 }

@@ -99,13 +99,13 @@ impl Inner {
         let Made { edit, created, bytes_out, .. } = made;
         let ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
         self.install_eviction(part, Edit { evicted: Some(evicted), log_floor, ..edit }, &created, plan)?;
+        trees.counters.chunks.add(1);
         log_floor.into_iter().for_each(|floor| trees.values.rebuild_from(floor));
         let left_entries = left.entries();
         self.leave(part, &moved, (!all).then(|| Arc::new(left)), gone)?;
         self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns + slept_ns);
         self.stall.drained(evicted_bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
         trees.values.evicted(evicted_entries, left_entries);
-        trees.counters.chunks.add(1);
         trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
         trees.counters.chunk_entries.add(evicted_entries);
         // These views of them too.
@@ -119,7 +119,9 @@ impl Inner {
         let (tree, through) = (trees.store.trees().immutable.unwrap_or(0), trees.complete_through);
         let manifest = self.manifest.lock();
         let before = manifest.version().evicted.as_ref();
-        let same = before.filter(|before| (before.tree, before.through) == (tree, through));
+        // Trees that are rebuilt begin at the same number again with each open.
+        let is_ours = trees.store.is_durable() || trees.counters.chunks.get() > 0;
+        let same = before.filter(|before| is_ours && (before.tree, before.through) == (tree, through));
         ranges.extend(same.iter().flat_map(|before| before.ranges.iter().cloned()));
         Evicted { tree, through, ranges: KeyRange::union(ranges) }
     }

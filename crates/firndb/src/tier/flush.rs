@@ -6,6 +6,8 @@
 //!    in the state, so an entry may be in both, with one number;
 //! 3. one manifest record moves the log's floor, and the buffer goes.
 //!
+//! A buffer of which little will be written again becomes a table of level 0 instead, if the trees are empty (`reuse.rs`).
+//!
 //! A crash in between leaves some keys' entries in the tree; replay brings all of them again, with the same numbers.
 
 use super::side::Version;
@@ -110,21 +112,26 @@ impl Inner {
     /// empty. They are searched first, so they must have nothing older.
     pub(crate) fn goes_past_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {
         let (trees, lab) = (self.trees(part)?, &self.options.tuning.lab);
+        let needed = [&rows::LAB_TREES, &rows::LAB_VALUES, &rows::LAB_ADDRESSES];
+        if !needed.iter().all(|row| row.is_on()) && trees.are_empty() {
+            return Ok(true);
+        }
         if lab.reuse_min == 0.0 || trees.values.is_placed(buffer.log_id) {
             return Ok(false);
         }
-        let tree_bytes = trees.store.usage().region_bytes;
-        let share = trees.reuse.share(buffer, |key| lab.entries_max(tree_bytes, key.len() as u64));
+        let (reuse, tree_bytes, are_empty) = (trees.reuse.clone(), trees.store.usage().region_bytes, trees.are_empty());
+        // What this view has is let go of meanwhile.
+        drop(trees);
+        let share = reuse.share(buffer, |key| lab.entries_max(tree_bytes, key.len() as u64));
         // Some of it may be in the trees, or in level 1 by now.
         let is_begun = self.jobs.releases.flushed_to(buffer).is_some();
-        let goes_past = share < lab.reuse_min && trees.are_empty() && !is_begun;
-        trees.counters.buffers_past.add(u64::from(goes_past));
-        Ok(goes_past)
+        Ok(are_empty && !is_begun && share.is_none_or(|share| share < lab.reuse_min))
     }
 
     /// Lets go of what logs below `floor`, whose entries are in tables now, had for the trees, and says which of `logs`
     /// nothing needs any more. REQUIRES: the manifest has that floor.
     pub(crate) fn pass_by(&self, trees: &Trees, logs: &[u64], floor: u64) -> Vec<u64> {
+        trees.counters.buffers_past.add(1);
         // Known, so that they are let go of like the others: what readers of older trees need of those stays.
         logs.iter().filter(|&&log| log < floor).for_each(|&log| trees.values.end(log, 0, SeqNo(0)));
         if trees.need_logs() {
