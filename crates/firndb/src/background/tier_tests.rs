@@ -220,8 +220,8 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
     assert!(chunks > 3 && taken == chunks, "{taken} of {chunks} chunks");
 }
 
-/// Trees that are rebuilt have the numbers of those of the session before, and the manifest may still say of these which
-/// keys were evicted: all, up to the same entry.
+/// Trees that are rebuilt have the numbers of those of the session before, and the manifest may still say which keys of
+/// these were evicted: all, up to the same entry.
 #[test]
 fn what_was_evicted_in_another_session_is_not_taken_along() {
     let dir = tempfile::tempdir().unwrap();

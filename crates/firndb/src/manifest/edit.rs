@@ -101,7 +101,7 @@ pub(crate) struct Edit {
     pub(crate) pm: Option<PmPairing>,
     /// How much of a tree of level 0 was evicted.
     pub(crate) evicted: Option<Evicted>,
-    /// Everything up to this number is in tables of level 1 and below; set by a snapshot record alone.
+    /// Everything up to this number is in tables; set by a snapshot record alone.
     pub(crate) evicted_through: Option<SeqNo>,
 }
 

@@ -186,8 +186,9 @@ impl Recovery {
         !self.rebuilt.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
     }
 
-    /// Whether what is replayed becomes tables, as nothing says that it was written again (`Inner::goes_past_trees`): the
-    /// trees outlived the process and are empty, or they are to be rebuilt from no more logs than there are write buffers.
+    /// Whether what is replayed becomes tables, as nothing says that it was written again (`Inner::goes_past_trees`):
+    /// the trees outlived the process and are empty, or they are to be rebuilt from no more logs than there are write
+    /// buffers.
     pub(super) fn replayed_goes_past(&self) -> bool {
         let few_logs = self.version.logs.len() <= self.options.limits.write_buffers;
         let may = |trees: &Trees| {

@@ -6,7 +6,8 @@
 //!    in the state, so an entry may be in both, with one number;
 //! 3. one manifest record moves the log's floor, and the buffer goes.
 //!
-//! A buffer of which little will be written again becomes a table of level 0 instead, if the trees are empty (`reuse.rs`).
+//! A buffer of which little will be written again becomes a table of level 0 instead, if the trees are empty
+//! (`reuse.rs`).
 //!
 //! A crash in between leaves some keys' entries in the tree; replay brings all of them again, with the same numbers.
 

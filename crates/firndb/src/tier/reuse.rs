@@ -51,8 +51,8 @@ impl Reuse {
         self.newest.lock().and_then(|(_, share)| share).is_some_and(|share| share < least)
     }
 
-    /// The share of the keys of `buffer`, if they are enough, that were among those of the buffers before it, as many as
-    /// `window` says for keys like one of them. Nothing while too little is known.
+    /// The share of the keys of `buffer`, if they are enough, that were among those of the buffers before it, as many
+    /// as `window` says for keys like one of them. Nothing while too little is known.
     pub(crate) fn share(&self, buffer: &Arc<Buffer>, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
         let (known, last) = (*self.newest.lock(), buffer.frozen_at().unwrap_or_default());
         if let Some((_, share)) = known.filter(|(newest, _)| *newest == last) {
