@@ -2,8 +2,8 @@
 //! in the wrong place. What comes back is right or is an error; nothing is silently wrong, and nothing panics.
 //!
 //! A seed is a golden database (closed or not, with a pool or without, of profile `classic` or `lab`, one of many) and
-//! a shard of its places; the seeds of one number of database are together exhaustive. With one of `classic` goes one of
-//! `block`, in which a table grew: the other profiles' seeds stay what they are.
+//! a shard of its places; the seeds of one number of database are together exhaustive. With one of `classic` goes one
+//! of `block`, in which a table grew: the other profiles' seeds stay what they are.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::machine::{Machine, fingerprint};
