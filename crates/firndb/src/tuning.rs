@@ -86,31 +86,12 @@ impl LabTuning {
     /// # Errors
     /// `Invalid`, naming the number that is out of its range.
     pub(crate) fn check(&self) -> Result<()> {
-        let share = self.evict_share;
-        if !(0.1..=0.8).contains(&share) {
-            return Err(Error::invalid(format!("tuning.lab.evict_share is {share}; it must be from 0.1 to 0.8")));
-        }
-        let share = self.log_share_max;
-        if !(0.01..=10.0).contains(&share) {
-            return Err(Error::invalid(format!("tuning.lab.log_share_max is {share}; it must be from 0.01 to 10")));
-        }
-        let share = self.rest_share;
-        if !(0.0..=1.0).contains(&share) {
-            return Err(Error::invalid(format!("tuning.lab.rest_share is {share}; it must be from 0 to 1")));
-        }
-        let share = self.reuse_min;
-        if !(0.0..=1.0).contains(&share) {
-            return Err(Error::invalid(format!("tuning.lab.reuse_min is {share}; it must be from 0 to 1")));
-        }
-        let share = self.by_log_share;
-        if !(0.0..=1.0).contains(&share) {
-            return Err(Error::invalid(format!("tuning.lab.by_log_share is {share}; it must be from 0 to 1")));
-        }
-        let writes = self.hot_writes;
-        if !(1..=200).contains(&writes) {
-            return Err(Error::invalid(format!("tuning.lab.hot_writes is {writes}; it must be from 1 to 200")));
-        }
-        Ok(())
+        within("lab.evict_share", self.evict_share, 0.1, 0.8)?;
+        within("lab.log_share_max", self.log_share_max, 0.01, 10.0)?;
+        within("lab.rest_share", self.rest_share, 0.0, 1.0)?;
+        within("lab.reuse_min", self.reuse_min, 0.0, 1.0)?;
+        within("lab.by_log_share", self.by_log_share, 0.0, 1.0)?;
+        within("lab.hot_writes", f64::from(self.hot_writes), 1.0, 200.0)
     }
 
     /// Entries with keys of about `key_bytes` that trees of `tree_bytes` hold until they are evicted.
@@ -202,25 +183,26 @@ impl BlockTuning {
     /// # Errors
     /// `Invalid`, naming the number that is out of its range.
     pub(crate) fn check(&self) -> Result<()> {
-        let within = |name: &str, value: f64, least: f64, most: f64| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            Err(Error::invalid(format!("tuning.block.{name} is {value}; it must be from {least} to {most}")))
-        };
         let both = |name: &str, pair: ByLevel<f64>, least, most| {
-            within(&format!("{name}.middle"), pair.middle, least, most)?;
-            within(&format!("{name}.last"), pair.last, least, most)
+            within(&format!("block.{name}.middle"), pair.middle, least, most)?;
+            within(&format!("block.{name}.last"), pair.last, least, most)
         };
         both("live_tables_max", self.live_tables_max, 1.0, 1000.0)?;
         both("live_share_min", self.live_share_min, 0.0, 1.0)?;
         both("dirty_share_max", self.dirty_share_max, 0.0, 1.0)?;
-        within("saving_min", self.saving_min, 0.0, 1.0)?;
+        within("block.saving_min", self.saving_min, 0.0, 1.0)?;
         let ByLevel { middle, last } = self.filter_reserve_percent;
         both("filter_reserve_percent", ByLevel { middle: f64::from(middle), last: f64::from(last) }, 0.0, 1000.0)?;
-        within("filter_reserve_share_max", self.filter_reserve_share_max, 0.0, 1.0)?;
-        within("dead_share_max", self.dead_share_max, 0.0, 10.0)
+        within("block.filter_reserve_share_max", self.filter_reserve_share_max, 0.0, 1.0)?;
+        within("block.dead_share_max", self.dead_share_max, 0.0, 10.0)
     }
+}
+
+fn within(name: &str, value: f64, least: f64, most: f64) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("tuning.{name} is {value}; it must be from {least} to {most}")))
 }
 
 #[cfg(test)]
@@ -235,9 +217,12 @@ mod tests {
         assert!(message.contains("live_share_min.last") && message.contains("1.5"), "{message}");
         let wrong = BlockTuning { dead_share_max: f64::NAN, ..BlockTuning::default() };
         assert!(wrong.check().unwrap_err().to_string().contains("dead_share_max"));
-        for by_log_share in [-0.1, 1.1, f64::NAN] {
-            let wrong = LabTuning { by_log_share, ..LabTuning::default() };
-            assert!(wrong.check().unwrap_err().to_string().contains("by_log_share"));
+        assert!(LabTuning::default().check().is_ok());
+        for share in [-0.1, 1.1, f64::NAN] {
+            let wrong = LabTuning { by_log_share: share, ..LabTuning::default() };
+            assert!(wrong.check().unwrap_err().to_string().contains("tuning.lab.by_log_share"));
+            let wrong = LabTuning { reuse_min: share, ..LabTuning::default() };
+            assert!(wrong.check().unwrap_err().to_string().contains("tuning.lab.reuse_min"));
         }
     }
 }
