@@ -60,7 +60,9 @@ impl World {
         let mut options = self.options(self.clock.clone(), executor);
         options.profile = Profile::Lab;
         options.pm = Some(PmConfig::volatile(0));
-        (options.tuning.lab.tree_bytes, options.tuning.lab.leaf_bytes) = (Some(16 << 10), 256);
+        // All that is written goes into the trees.
+        let lab = &mut options.tuning.lab;
+        (lab.tree_bytes, lab.leaf_bytes, lab.reuse_min) = (Some(16 << 10), 256, 0.0);
         options.environment.memory = Some(memory.clone());
         options
     }
