@@ -14,6 +14,10 @@ pub struct Tally {
     pub kills: u64,
     /// Tables that had grown, where a suite counts them.
     pub grown_tables: u64,
+    /// Write buffers that went past the trees of profile `lab`, likewise.
+    pub past_trees: u64,
+    /// Chunks that were evicted from these, likewise.
+    pub chunks: u64,
 }
 
 impl Tally {
@@ -22,6 +26,8 @@ impl Tally {
         self.recoveries += other.recoveries;
         self.kills += other.kills;
         self.grown_tables += other.grown_tables;
+        self.past_trees += other.past_trees;
+        self.chunks += other.chunks;
         self.images.extend(other.images);
     }
 
@@ -47,6 +53,9 @@ impl fmt::Display for Tally {
         }
         if self.grown_tables > 0 {
             write!(f, ", {} tables that had grown", self.grown_tables)?;
+        }
+        if self.past_trees + self.chunks > 0 {
+            write!(f, ", {} buffers past trees, {} chunks out of them", self.past_trees, self.chunks)?;
         }
         Ok(())
     }

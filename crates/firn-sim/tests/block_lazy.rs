@@ -3,9 +3,9 @@
 
 mod rig;
 
-use self::rig::{DIR, Rig, loose, row, tables_of};
+use self::rig::{DIR, Rig, loose, row, tables_of, tables_on_disk};
 use firn_base::exec::Inline;
-use firn_fs::{Fault, FaultKind, Fs, OpKind, SimFs};
+use firn_fs::{Fault, FaultKind, OpKind};
 use firndb::rows;
 use firndb::{Db, Durability, Profile};
 use std::path::Path;
@@ -55,10 +55,6 @@ fn removing(cut: Option<u64>) -> (Rig, Vec<u64>) {
     let removes = |path: &Path, kind| kind == OpKind::Remove && path.extension().is_some_and(|sst| sst == "sst");
     let removals = changes.filter(|(change, _)| removes(&change.path, change.kind)).map(|(_, number)| number).collect();
     (rig, removals)
-}
-
-fn tables_on_disk(fs: &SimFs) -> usize {
-    fs.list(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".sst")).count()
 }
 
 #[test]

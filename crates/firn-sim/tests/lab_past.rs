@@ -3,7 +3,7 @@
 
 mod rig;
 
-use self::rig::{Rig, flush, tables_of, tier, trees};
+use self::rig::{Rig, flush, tables_of, tables_on_disk, tier, trees};
 use firn_fs::{Fault, FaultKind};
 use firndb::{Options, Profile};
 
@@ -150,6 +150,7 @@ fn a_flush_past_the_trees_that_fails_is_made_again() {
                 rig.settle();
                 rig.db.flush().unwrap();
                 rig.check();
+                assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()), "files of nobody");
                 let next = rig.puts as u32;
                 put_new(&mut rig, next, 100);
                 assert!(failed || after > 0, "a table is written");

@@ -98,8 +98,13 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
             return Remains { machine: machine.die(cut, random), history, death: both };
         }
     }
-    if let Err(error) = session.run(operations, random) {
-        assert!(machine.fs.crashed(), "without a fault: {error:?}");
+    match session.run(operations, random) {
+        Ok(()) => {
+            let tier = session.db().stats().tier;
+            tally.past_trees += tier.as_ref().map_or(0, |tier| tier.buffers_past);
+            tally.chunks += tier.map_or(0, |tier| tier.chunks);
+        }
+        Err(error) => assert!(machine.fs.crashed(), "without a fault: {error:?}"),
     }
     let after = machine.die(cut, random);
     if let Err(error) = session.check_checkpoints(&after.fs.duplicate()) {

@@ -6,7 +6,7 @@ use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_base::site::{self, Site};
-use firn_fs::SimFs;
+use firn_fs::{Fs, SimFs};
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{
     BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, LabTuning, Limits, Options,
@@ -14,6 +14,7 @@ use firndb::{
 };
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -179,6 +180,10 @@ pub(crate) fn loose(options: &mut Options) {
 
 pub(crate) fn tables_of(stats: &Stats) -> usize {
     stats.levels.iter().map(|level| level.tables).sum()
+}
+
+pub(crate) fn tables_on_disk(fs: &SimFs) -> usize {
+    fs.list(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".sst")).count()
 }
 
 /// Trees of some 800 entries, in simulated persistent memory or, without it, in memory that is rebuilt.
