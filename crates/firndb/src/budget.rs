@@ -24,6 +24,8 @@ pub(crate) struct Budget {
     pub(crate) stretch_bytes: usize,
     /// Bytes that a merge may hold of what comes in while it looks where it goes.
     pub(crate) hold_bytes: usize,
+    /// Bytes that a table in the making may hold of its keys, which it has until it ends.
+    pub(crate) keys_bytes: usize,
     /// Bytes written at once.
     pub(crate) io_bytes: usize,
     /// The largest batch.
@@ -90,6 +92,7 @@ impl Budget {
             shared_bytes: options.block_cache_bytes.is_none().then_some(shared),
             stretch_bytes: stretch as usize,
             hold_bytes: (io / 8) as usize,
+            keys_bytes: (io / 4) as usize,
             io_bytes: (io / 16).clamp(4 * block, options.limits.io_bytes as u64) as usize,
             batch_bytes_max: (limit / 4) as usize,
         })

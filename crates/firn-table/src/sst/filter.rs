@@ -70,6 +70,37 @@ impl Filter {
     }
 }
 
+/// The hashes of a table's keys while it is written: in chunks, because one vector of them all would be there twice
+/// each time it grows.
+#[derive(Debug, Default)]
+pub(super) struct Hashes {
+    chunks: Vec<Vec<u64>>,
+}
+
+impl Hashes {
+    const CHUNK: usize = 8192;
+
+    pub(super) fn push(&mut self, hash: u64) {
+        match self.chunks.last_mut().filter(|chunk| chunk.len() < Self::CHUNK) {
+            Some(chunk) => chunk.push(hash),
+            None => {
+                // The first grows: most tables of tests, and all of few large entries, never fill one.
+                let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 0 } else { Self::CHUNK });
+                chunk.push(hash);
+                self.chunks.push(chunk);
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * Self::CHUNK + last.len())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.chunks.iter().flatten().copied()
+    }
+}
+
 /// The bits of a hash within its line: nine bits each from the top of a word that is remixed per probe.
 #[inline]
 fn probes(hash: u64) -> impl Iterator<Item = usize> {
@@ -97,5 +128,18 @@ mod tests {
         assert!(copy.may_contain(hash(&5u64.to_be_bytes())));
         assert!(Filter::from_bytes(&[0; 63]).is_none());
         assert!(Filter::with_capacity(10, 0).may_contain(1));
+    }
+
+    #[test]
+    fn hashes_come_back_in_order() {
+        let mut hashes = Hashes::default();
+        assert_eq!((hashes.len(), hashes.iter().count()), (0, 0));
+        let all = 3 * Hashes::CHUNK as u64;
+        for i in 0..all {
+            hashes.push(i);
+            assert_eq!(hashes.len() as u64, i + 1);
+        }
+        assert!(hashes.iter().eq(0..all));
+        assert!(hashes.chunks.iter().all(|chunk| chunk.capacity() == Hashes::CHUNK), "none twice");
     }
 }

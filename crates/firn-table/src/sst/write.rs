@@ -8,7 +8,7 @@
 
 use super::block::BlockBuilder;
 use super::compress::Codec;
-use super::filter::{self, Filter};
+use super::filter::{self, Filter, Hashes};
 use super::index::IndexBuilder;
 use super::out::Out;
 use super::properties::Properties;
@@ -76,7 +76,7 @@ pub struct SstWriter {
     block: BlockBuilder,
     block_smallest: Vec<u8>,
     index: IndexBuilder,
-    hashes: Vec<u64>,
+    hashes: Hashes,
     properties: Properties,
     last_key: Vec<u8>,
 }
@@ -96,7 +96,7 @@ impl SstWriter {
             options,
             block_smallest: Vec::new(),
             index: IndexBuilder::default(),
-            hashes: Vec::new(),
+            hashes: Hashes::default(),
             properties: Properties { seqno_min: SeqNo::MAX, ..Properties::default() },
             last_key: Vec::new(),
         }
@@ -146,6 +146,12 @@ impl SstWriter {
         self.out.position() + (self.block.len() + self.index.len()) as u64
     }
 
+    /// Bytes of memory that keys take until the table ends: their hashes, what the filter will be, and the index.
+    pub fn held_bytes(&self) -> usize {
+        let bits = self.options.filter_bits as usize * (100 + self.options.filter_reserve_percent as usize) / 100;
+        self.hashes.len() * (size_of::<u64>() + bits / 8) + self.index.len()
+    }
+
     fn end_block(&mut self) -> Result<()> {
         let handle = self.out.block(self.block.finish())?;
         self.index.add(&self.block_smallest, &self.last_key, handle);
@@ -160,9 +166,7 @@ impl SstWriter {
         let affordable = bits_max as u64 / u64::from(self.options.filter_bits.max(1));
         let capacity = keys + (keys * u64::from(self.options.filter_reserve_percent) / 100).min(affordable);
         let mut filter = Filter::with_capacity(capacity as usize, self.options.filter_bits);
-        for &hash in &self.hashes {
-            filter.insert(hash);
-        }
+        self.hashes.iter().for_each(|hash| filter.insert(hash));
         (filter, capacity)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! 1. merge the inputs by internal key;
 //! 2. drop the versions that no reader needs (`versions.rs`);
-//! 3. write the rest into tables, cut between user keys at the target size, or before a table would overlap too much of
-//!    the level below its own;
+//! 3. write the rest into tables, cut between user keys at the target size, before a table would overlap too much of
+//!    the level below its own, or once the hashes and the index of its keys take the memory that they may;
 //! 4. sync each table; the directory is synced once, before the edit is returned.
 //!
 //! A crash anywhere leaves files that no manifest record names; open removes them.
@@ -47,6 +47,8 @@ pub(crate) struct MillContext {
     pub(crate) stretch_bytes: usize,
     /// Bytes of what comes in that a merge may hold while it looks where it goes.
     pub(crate) hold_bytes: usize,
+    /// Bytes that a table in the making may hold of its keys: it ends in front of one too many.
+    pub(crate) keys_bytes: usize,
     /// The profile's numbers, if it appends.
     pub(crate) appends: Option<BlockTuning>,
     pub(crate) next_file_id: Arc<AtomicU64>,
@@ -77,6 +79,7 @@ impl MillContext {
             direct: options.direct_io,
             stretch_bytes: budget.stretch_bytes,
             hold_bytes: budget.hold_bytes,
+            keys_bytes: budget.keys_bytes,
             appends: options.appends().then(|| options.tuning.block.clone()),
             next_file_id: Arc::new(AtomicU64::new(next_file_id)),
             stop: Arc::default(),
@@ -362,7 +365,8 @@ impl TablesWriter<'_> {
     fn is_due(&self, key: &[u8], below: &Below) -> bool {
         let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else { return false };
         let limits = &self.context.limits;
-        let full = writer.estimated_bytes() >= self.output.table_bytes.unwrap_or(limits.table_bytes);
+        let full = writer.estimated_bytes() >= self.output.table_bytes.unwrap_or(limits.table_bytes)
+            || writer.held_bytes() >= self.context.keys_bytes;
         let wide = below.overlapped > GRANDPARENT_TABLES * limits.table_bytes;
         (full || wide) && writer.entries() > 0 && writer.last_key() != key
     }
@@ -388,5 +392,30 @@ impl TablesWriter<'_> {
             self.metas.push(TableMeta::new(id, writer.finish()?));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use crate::{Codec, Db, Durability, Options, WriteOptions};
+    use firn_base::seed::mix;
+
+    #[test]
+    fn many_small_entries_end_a_table_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { memory_limit: 4 << 20, compression: Codec::None, ..Options::default() };
+        let (keys_bytes, table_bytes) = (4 << 20 >> 5, options.limits.table_bytes);
+        let db = Db::open(dir.path(), options).unwrap();
+        let records = 100_000_u64;
+        let process = WriteOptions { durability: Durability::Process };
+        (0..records).for_each(|i| db.put_with(mix(i).to_be_bytes(), b"", &process).unwrap());
+        db.compact_range(None, None).unwrap();
+        let levels = db.stats().levels;
+        let bytes: u64 = levels.iter().map(|level| level.bytes).sum();
+        assert!(bytes < table_bytes, "{bytes} would be one table");
+        let tables: usize = levels.iter().map(|level| level.tables).sum();
+        assert!(tables as u64 >= records * 8 / keys_bytes, "{tables} tables");
+        assert_eq!(levels.iter().map(|level| level.entries).sum::<u64>(), records);
     }
 }
