@@ -114,6 +114,31 @@ fn trees_take_what_is_new_until_they_are_empty() {
     }
 }
 
+/// What is written again is left where it is replaced, however long nobody writes; what is new is not.
+#[test]
+fn at_rest_trees_keep_what_is_written_again() {
+    let left = |reuse_min| {
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            trees(true)(options);
+            options.tuning.lab.tree_bytes = Some(128 << 10);
+            (options.tuning.lab.reuse_min, options.tuning.lab.rest_share) = (reuse_min, 0.0);
+        });
+        for _ in 0..4 {
+            put_again(&mut rig, 250);
+            rig.db.flush().unwrap();
+        }
+        flush(&rig);
+        let kept = entries(&rig);
+        put_new(&mut rig, 0, 400);
+        flush(&rig);
+        rig.check();
+        (kept, entries(&rig))
+    };
+    let (kept, then) = left(0.25);
+    assert!(kept >= 100 && then == 0, "{kept}, {then}");
+    assert_eq!(left(0.0), (0, 0), "as the paper has it");
+}
+
 /// A table has the values of hot keys, so their slots are free.
 #[test]
 fn values_of_hot_keys_leave_their_slots() {

@@ -32,7 +32,7 @@ pub struct LabTuning {
     pub reuse_min: f64,
     /// While nothing is written, for 10 seconds or since somebody began to wait for background work, entries are moved
     /// once logs hold this share of what they may, 0 to 1: neighbours are read together in level 1, and one by one from
-    /// logs. Default: 0.25.
+    /// logs. But for trees of which it is known that they take what is written again (`reuse_min`). Default: 0.25.
     pub rest_share: f64,
     /// Once no more than this share of the immutable tree's leaves is left, entries of the oldest logs are moved first,
     /// before that those of neighbouring leaves, 0 for never to 1. Default: 0.2, the paper's (3.3).

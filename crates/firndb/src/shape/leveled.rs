@@ -135,11 +135,16 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
             return None;
         }
         let trees = part.trees.as_ref()?;
-        let (most, lab) = (log_bytes_max(part, facts.lab, facts.buffer_bytes) as f64, facts.lab);
-        // What comes in is not written again: once they are empty it can go past them.
-        let evict_share = if trees.reuse.is_below(lab.reuse_min) { 0.0 } else { lab.evict_share };
-        let log_bytes = (most * lab.rest_share) as u64;
-        let chunk = trees.chunk_if_due(evict_share, lab.by_log_share, log_bytes, facts.chunk_bytes)?;
+        let lab = facts.lab;
+        let evict_share = match trees.reuse.newest().filter(|_| lab.reuse_min > 0.0) {
+            // What comes in is not written again: once they are empty it can go past them.
+            Some(share) if share < lab.reuse_min => 0.0,
+            // It is, so they hold what will be replaced there: to evict it now is to write it once more.
+            Some(_) => return None,
+            None => lab.evict_share,
+        };
+        let log_bytes = log_bytes_max(part, lab, facts.buffer_bytes) as f64 * lab.rest_share;
+        let chunk = trees.chunk_if_due(evict_share, lab.by_log_share, log_bytes as u64, facts.chunk_bytes)?;
         plan_eviction(i, part, chunk, facts)
     })
 }

@@ -46,9 +46,9 @@ struct Sample {
 }
 
 impl Reuse {
-    /// Whether less than `least` of the newest keys are known to have been seen before.
-    pub(crate) fn is_below(&self, least: f64) -> bool {
-        self.newest.lock().and_then(|(_, share)| share).is_some_and(|share| share < least)
+    /// The share of the newest keys that were seen before, if anything is known.
+    pub(crate) fn newest(&self) -> Option<f64> {
+        self.newest.lock().and_then(|(_, share)| share)
     }
 
     /// The share of the keys of `buffer`, if they are enough, that were among those of the buffers before it, as many
@@ -133,10 +133,10 @@ mod tests {
         let reuse = Reuse::default();
         let window = |_: &[u8]| 2 * SAMPLE_KEYS;
         assert_eq!(reuse.share(&buffer(1, 0..4000), window), None, "nothing to compare it with");
-        assert!(!reuse.is_below(1.0));
+        assert_eq!(reuse.newest(), None);
         let second = buffer(2, 2000..6000);
         let half = reuse.share(&second, window).expect("a share");
-        assert!((0.45..0.55).contains(&half) && reuse.is_below(0.6) && !reuse.is_below(0.4), "{half}");
+        assert!((0.45..0.55).contains(&half) && reuse.newest() == Some(half), "{half}");
         assert_eq!(reuse.share(&second, window), Some(half), "a flush that is tried again");
         assert_eq!(reuse.share(&buffer(3, 2000..6000), window), Some(1.0));
         assert_eq!(reuse.share(&buffer(4, 0..2000), window), Some(0.0), "as long ago as trees do not reach");
