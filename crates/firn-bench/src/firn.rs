@@ -5,7 +5,9 @@ use crate::machine::directory_bytes;
 use crate::store::{Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
 use firn_pm::{Backend, PmConfig};
-use firndb::{BlockTuning, Codec, Db, Durability, LogPlacement, Options, Profile, ReadOptions, WriteOptions};
+use firndb::{
+    BlockTuning, Codec, Db, Durability, GrainLimits, LogPlacement, Options, Profile, ReadOptions, WriteOptions,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 pub struct Firn(Profile);
 
 /// Options that are FirnDB's alone.
-const EXTRA: [&str; 27] = [
+const EXTRA: [&str; 28] = [
     "write_buffer_bytes",
     "block_cache_bytes",
     "row_cache",
@@ -39,6 +41,7 @@ const EXTRA: [&str; 27] = [
     "pm_log_buffer_bytes",
     "lab_log_placement",
     "lab_hot_writes",
+    "block_grain_limits",
     "block_scan_bytes",
     "block_filter_reserve_middle",
     "block_filter_reserve_last",
@@ -74,6 +77,14 @@ impl Firn {
                 *number(&mut tuning.block) = given;
             }
         }
+        tuning.block.grain_limits = match setup.extra::<String>("block_grain_limits")?.as_deref() {
+            None => tuning.block.grain_limits,
+            Some("cost") => GrainLimits::Cost,
+            Some("constants") => GrainLimits::Constants,
+            Some(other) => {
+                return Err(Error::invalid(format!("block_grain_limits={other}: there are cost and constants")));
+            }
+        };
         tuning.block.scan_bytes = setup.extra("block_scan_bytes")?.unwrap_or(tuning.block.scan_bytes);
         let reserve = &mut tuning.block.filter_reserve_percent;
         reserve.middle = setup.extra("block_filter_reserve_middle")?.unwrap_or(reserve.middle);

@@ -12,7 +12,7 @@ use crate::store::{Counters, Opening, Store};
 use crate::worker::{Job, Tally, work};
 use crate::workload::Workload;
 use firn_base::clock::Clock;
-use firn_base::seed::Seed;
+use firn_base::seed::{Seed, mix};
 use firn_base::{Error, ErrorKind, Result, exec};
 use firndb::Durability;
 use std::path::{Path, PathBuf};
@@ -76,6 +76,8 @@ pub struct Bench {
     /// Records inserted by this run after the first `records`.
     inserted: Arc<AtomicU64>,
     seed: u64,
+    /// Phases begun. Each draws operations of its own: those of the phase before would find in caches all that it read.
+    phases: AtomicU64,
 }
 
 impl Bench {
@@ -108,6 +110,7 @@ impl Bench {
             records,
             inserted,
             seed: 0x5EED,
+            phases: AtomicU64::new(0),
         })
     }
 
@@ -166,7 +169,7 @@ impl Bench {
             phase: phase.clone(),
             records,
             inserted: self.inserted.clone(),
-            seed: self.seed,
+            seed: mix(self.seed + self.phases.fetch_add(1, Ordering::SeqCst)),
             start_ns: self.clock.now_ns(),
             clock: self.clock.clone(),
             next: AtomicU64::new(0),

@@ -8,7 +8,8 @@ use firn_base::seed::Seed;
 use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
 use firndb::{
-    ByLevel, Codec, Durability, Environment, LabTuning, Limits, LogPlacement, Options, PmConfig, Profile, Tuning,
+    ByLevel, Codec, Durability, Environment, GrainLimits, LabTuning, Limits, LogPlacement, Options, PmConfig, Profile,
+    Tuning,
 };
 use std::sync::Arc;
 
@@ -136,6 +137,7 @@ impl Setup {
         }
         if self.grows_small {
             // Each append writes nearly all of such a table.
+            tuning.block.grain_limits = GrainLimits::Constants;
             (tuning.block.saving_min, tuning.block.dead_share_max) = (0.0, 10.0);
         }
         tuning

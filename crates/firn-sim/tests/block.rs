@@ -9,7 +9,7 @@ use firn_base::exec::{Executor, Inline, Work};
 use firn_base::site;
 use firn_fs::{Fault, FaultKind, Fs, OpKind, SimFs};
 use firndb::rows;
-use firndb::{ByLevel, Db, Environment, Event, Options, Profile, Stats};
+use firndb::{ByLevel, Db, Environment, Event, GrainLimits, Options, Profile, Stats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -204,7 +204,9 @@ fn block_04_what_stays_clean_stays_cached() {
 #[test]
 fn block_05_each_table_is_judged_by_itself() {
     row(&rows::BLOCK_SELECTIVE, || {
-        let mut rig = Rig::loaded(Profile::Block, 12_000, |_| {});
+        let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
+            options.tuning.block.grain_limits = GrainLimits::Constants;
+        });
         rig.put(6_000, 1_000_000);
         let chosen = chosen(&rig);
         assert!(chosen.iter().all(|chosen| chosen.level > 1), "level 1 is written anew as a whole");
@@ -217,6 +219,31 @@ fn block_05_each_table_is_judged_by_itself() {
         assert!(by(true, "cost") > 20);
         assert!(by(false, "live share") > 0, "tables with many dead bytes");
         assert!(by(false, "dirty share") + by(false, "live bytes") > 0);
+        rig.check();
+    });
+}
+
+/// Dead bytes get dearer as they come near what there may be, and are dearer where they stay longer: on the last level
+/// tables are written anew of which less is dead.
+#[test]
+fn block_05_limits_by_level_come_from_cost() {
+    row(&rows::BLOCK_SELECTIVE, || {
+        let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
+            options.limits.level_base_bytes = 32 << 10;
+        });
+        rig.put(12_000, 1_000_000);
+        let stats = rig.stats();
+        let (dead, all) = (sum(&stats, |level| level.dead_bytes), sum(&stats, |level| level.bytes));
+        assert!(dead as f64 <= 0.18 * (all - dead) as f64, "{dead} of {all} bytes are dead");
+        let chosen = chosen(&rig);
+        let share = |level: usize| {
+            let of: Vec<_> = chosen.iter().filter(|chosen| chosen.level == level).collect();
+            let grown = of.iter().filter(|chosen| chosen.block_grained).count();
+            assert!(of.len() > 20 && grown > 5, "level {level}: {grown} of {}", of.len());
+            grown as f64 / of.len() as f64
+        };
+        assert!(share(2) > 1.1 * share(3), "{} and {}", share(2), share(3));
+        assert!(chosen.iter().any(|chosen| !chosen.block_grained && chosen.because == "space"));
         rig.check();
     });
 }
@@ -354,6 +381,7 @@ fn block_08_middle_levels_reserve_more_than_the_last() {
     row(&rows::BLOCK_RESERVE_BY_LEVEL, || {
         let rig = Rig::loaded(Profile::Block, 12_000, |options| {
             options.limits.level_base_bytes = 32 << 10;
+            options.tuning.block.grain_limits = GrainLimits::Constants;
             options.tuning.block.dirty_share_max = ByLevel { middle: 0.0, last: 0.0 };
         });
         rig.check();

@@ -77,5 +77,5 @@ pub use stats::{
     UserStats,
 };
 pub use tier::TierStats;
-pub use tuning::{BlockTuning, ByLevel, LabTuning, LogPlacement, Tuning};
+pub use tuning::{BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tuning};
 pub use verify::VerifyReport;

@@ -134,19 +134,32 @@ impl<T: Copy> ByLevel<T> {
     }
 }
 
+/// Where the limits of block-grained compaction on dead and dirty bytes come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GrainLimits {
+    /// From what an append costs and saves, level by level: bytes written now against scans and space later.
+    #[default]
+    Cost,
+    /// From `live_share_min`, `dirty_share_max` and `saving_min`.
+    Constants,
+}
+
 /// When block-grained compaction gives way to table-grained (BlockDB, IV). The paper names the limits and no values,
 /// except for the filter's (40 % and 10 %) and the deletion's; most others are those of its authors' code, of which
 /// there are two states: these are of the later one. Filters reserve more than the paper's bits: under a load of new
 /// keys they were what ended nearly every series of appends (`docs/perf.md`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockTuning {
+    /// Where limits on dead and dirty bytes come from. Default: from cost.
+    pub grain_limits: GrainLimits,
     /// A table with more live bytes than so many times the target size of a table is cut into several.
     pub live_tables_max: ByLevel<f64>,
-    /// A table of which less than this share is live is written anew, 0 to 1.
+    /// With constants: a table of which less than this share is live is written anew, 0 to 1.
     pub live_share_min: ByLevel<f64>,
-    /// If more than this share of a table's live bytes would be written anyway, all is, 0 to 1.
+    /// With constants: if more than this share of a table's live bytes would be written anyway, all is, 0 to 1.
     pub dirty_share_max: ByLevel<f64>,
-    /// An append must save at least this share of the bytes that writing a table anew takes, 0 to 1. Default: 0.3.
+    /// With constants: an append must save at least this share of the bytes that writing a table anew takes, 0 to 1.
+    /// Default: 0.3.
     pub saving_min: f64,
     /// Bytes that one scan through a table that grew costs more than through one that did not: about what a device
     /// moves in the time of one more read. Default: 16 KiB; 0 counts no scans.
@@ -166,6 +179,7 @@ pub struct BlockTuning {
 impl Default for BlockTuning {
     fn default() -> Self {
         Self {
+            grain_limits: GrainLimits::default(),
             live_tables_max: ByLevel { middle: 4.0, last: 1.5 },
             live_share_min: ByLevel { middle: 0.4, last: 0.8 },
             dirty_share_max: ByLevel { middle: 0.8, last: 0.4 },

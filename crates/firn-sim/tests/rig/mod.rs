@@ -9,8 +9,8 @@ use firn_base::site::{self, Site};
 use firn_fs::{Fs, SimFs};
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{
-    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, LabTuning, Limits, Options,
-    PmConfig, Profile, Stats, TierStats,
+    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, GrainLimits, LabTuning, Limits,
+    Options, PmConfig, Profile, Stats, TierStats,
 };
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -170,6 +170,7 @@ pub(crate) fn looser(options: &mut Options) {
 /// Limits that let tables grow whenever it pays at all.
 pub(crate) fn loose(options: &mut Options) {
     options.tuning.block = BlockTuning {
+        grain_limits: GrainLimits::Constants,
         live_tables_max: ByLevel { middle: 100.0, last: 100.0 },
         live_share_min: ByLevel { middle: 0.05, last: 0.05 },
         dirty_share_max: ByLevel { middle: 1.0, last: 1.0 },

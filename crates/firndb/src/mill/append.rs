@@ -180,6 +180,7 @@ fn choose(child: &Sst, task: &SubTask, dirty: &Dirty, around: &Around, context: 
         has_filter: child.has_filter(),
         table_bytes: context.limits.table_bytes,
         is_last: around.is_last,
+        level_share: around.level_share,
         dead_share: around.dead_share,
     };
     selective::choose(facts, tuning)

@@ -21,7 +21,7 @@ use crate::rows;
 use crate::run_iter::{Entries, MergeIter, RunIter};
 use crate::sites;
 use crate::sst_run::SstRun;
-use crate::state::Part;
+use crate::state::{Level, Part};
 use crate::tuning::BlockTuning;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
@@ -102,6 +102,8 @@ pub(crate) struct Around {
     deeper: Vec<Vec<Arc<TableMeta>>>,
     /// Whether they are none.
     pub(super) is_last: bool,
+    /// Live bytes of the output's level by those of the last, 1 at most.
+    pub(super) level_share: f64,
     /// Dead bytes per live byte, over all tables.
     pub(super) dead_share: f64,
 }
@@ -110,9 +112,12 @@ impl Around {
     /// Around a plan with its output on `level`.
     pub(crate) fn new(part: &Part, level: usize) -> Around {
         let (dead, live) = part.dead_and_live();
+        let last = part.last_level();
+        let bytes = |level: usize| part.levels.get(level).map_or(0, Level::live_bytes).max(1) as f64;
         Around {
             deeper: part.metas_below(level),
-            is_last: level >= part.last_level(),
+            is_last: level >= last,
+            level_share: (bytes(level) / bytes(last)).min(1.0),
             dead_share: dead as f64 / live.max(1) as f64,
         }
     }

@@ -1,14 +1,27 @@
 //! Whether a table takes what comes from above by an append or is written anew (BlockDB, IV-A), table by table. Pure.
 //!
-//! Limits first: a table that may not grow, that is too large, too much of which is dead or would be written anyway,
-//! whose filter has no bits left, or that belongs to a database with too many dead bytes, is written anew. Then the
-//! cost in bytes written now, index and filter included: an append that does not save a part of them is not worth
-//! the dead bytes that it leaves. So small entries, of which nearly every block gets one, choose table-grained by
-//! themselves. And cost includes what scans will pay: one that comes upon appended blocks needs about one more read,
-//! and as many are expected until the next compaction as there were since the last.
+//! A table that may not grow, that is too large or whose filter has no bits left is written anew. Then what is cheaper,
+//! in bytes, index and filter included:
+//!
+//! ```text
+//! append   what comes in + dirty blocks + sections | and later: scans x 16 KiB + dead bytes x price
+//! anew     what comes in + live blocks + sections  | and later: nothing
+//! ```
+//! - Scans are what an append costs readers: one that comes upon appended blocks needs about one more read, and as many
+//!   are expected until the next compaction as there were since the last.
+//! - Dead bytes are those that the table has, which go if it is written anew, and those that the append leaves. Their
+//!   price rises from nothing to beyond any saving as all tables together come near their limit, so that room goes to
+//!   the appends that save most for a dead byte: with price p, the last table of a series is written anew once p times
+//!   its dead bytes exceed what one more append saves. On a level in between it is lower by the level's share of the
+//!   last one's size: as many bytes as it has take its tables further down, dead ones stay behind, and so they stay for
+//!   that much less time.
+//! - Small entries, of which nearly every block gets one, choose table-grained by themselves.
+//!
+//! Or limits on dead and dirty bytes that are constants for levels in between and the last one
+//! ([`GrainLimits::Constants`], the paper's and its authors'), and a least saving.
 
 use crate::rows;
-use crate::tuning::BlockTuning;
+use crate::tuning::{BlockTuning, GrainLimits};
 use firn_table::sst::Dirty;
 
 /// How a table takes what comes from above.
@@ -49,9 +62,14 @@ pub(crate) struct Facts<'a> {
     /// The target size of a table.
     pub(crate) table_bytes: u64,
     pub(crate) is_last: bool,
+    /// Live bytes of the level by those of the last, 1 at most.
+    pub(crate) level_share: f64,
     /// Dead bytes per live byte, over all tables.
     pub(crate) dead_share: f64,
 }
+
+/// Bytes that a dead byte is worth while half of all that may be dead is.
+const PRICE: f64 = 0.25;
 
 /// Why a table that an append runs on or that a checkpoint shares is written anew.
 pub(crate) const MAY_NOT_GROW: &str = "may not grow";
@@ -59,41 +77,63 @@ pub(crate) const MAY_NOT_GROW: &str = "may not grow";
 /// Chooses for a table that may grow.
 pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static str) {
     let live = (facts.data_bytes + facts.section_bytes) as f64;
-    let dead = facts.dead_bytes as f64;
-    let dirty = facts.dirty.bytes as f64;
-    let limit = if !rows::BLOCK_SELECTIVE.is_on() {
-        None
-    } else if live > tuning.live_tables_max.of(facts.is_last) * facts.table_bytes as f64 {
+    let selective = rows::BLOCK_SELECTIVE.is_on();
+    let constants = tuning.grain_limits == GrainLimits::Constants;
+    let limit = if selective && live > tuning.live_tables_max.of(facts.is_last) * facts.table_bytes as f64 {
         Some("live bytes")
-    } else if live < tuning.live_share_min.of(facts.is_last) * (live + dead) {
-        Some("live share")
-    } else if dirty > tuning.dirty_share_max.of(facts.is_last) * live {
-        Some("dirty share")
+    } else if facts.has_filter && facts.dirty.new_keys > facts.filter_left {
+        Some("filter")
+    } else if constants {
+        limit_passed(&facts, live, tuning)
     } else {
         None
     };
-    let limit = limit
-        .or_else(|| (facts.has_filter && facts.dirty.new_keys > facts.filter_left).then_some("filter"))
-        .or_else(|| {
-            let share = dead / live.max(1.0);
-            (rows::BLOCK_SPACE.is_on() && share >= share_allowed(facts.dead_share, tuning.dead_share_max))
-                .then_some("space")
-        });
     if let Some(because) = limit {
         return (Grain::Table, because);
     }
-    let incoming = facts.dirty.incoming_bytes as f64;
-    let append = incoming + dirty + facts.section_bytes as f64;
-    let bearable = (incoming + live) * (1.0 - tuning.saving_min);
-    if !rows::BLOCK_SELECTIVE.is_on() {
+    if !selective {
         return (Grain::Block, "cost");
     }
-    let later = facts.scans as f64 * tuning.scan_bytes as f64;
-    match append {
-        append if append > bearable => (Grain::Table, "cost"),
-        append if append + later > bearable => (Grain::Table, "scans"),
-        _ => (Grain::Block, "cost"),
+    let (incoming, left) = (facts.dirty.incoming_bytes as f64, (facts.dirty.bytes + facts.section_bytes) as f64);
+    let (least, price) = if constants { (tuning.saving_min, 0.0) } else { (0.0, price(&facts, tuning)) };
+    let anew = (incoming + live) * (1.0 - least);
+    let append = incoming + left;
+    let scans = facts.scans as f64 * tuning.scan_bytes as f64;
+    let dead = (facts.dead_bytes as f64 + left) * price;
+    if append > anew {
+        (Grain::Table, "cost")
+    } else if append + scans > anew {
+        (Grain::Table, "scans")
+    } else if append + scans + dead > anew {
+        (Grain::Table, "space")
+    } else {
+        (Grain::Block, "cost")
     }
+}
+
+/// The constant that a table passed.
+fn limit_passed(facts: &Facts<'_>, live: f64, tuning: &BlockTuning) -> Option<&'static str> {
+    let dead = facts.dead_bytes as f64;
+    let share = dead / live.max(1.0);
+    let selective = rows::BLOCK_SELECTIVE.is_on();
+    if selective && live < tuning.live_share_min.of(facts.is_last) * (live + dead) {
+        Some("live share")
+    } else if selective && facts.dirty.bytes as f64 > tuning.dirty_share_max.of(facts.is_last) * live {
+        Some("dirty share")
+    } else if rows::BLOCK_SPACE.is_on() && share >= share_allowed(facts.dead_share, tuning.dead_share_max) {
+        Some("space")
+    } else {
+        None
+    }
+}
+
+/// What a dead byte costs, in bytes written: as much as one while half of all that may be dead is.
+fn price(facts: &Facts<'_>, tuning: &BlockTuning) -> f64 {
+    if !rows::BLOCK_SPACE.is_on() {
+        return 0.0;
+    }
+    let full = facts.dead_share / tuning.dead_share_max;
+    if full < 1.0 { PRICE * full / (1.0 - full) * facts.level_share } else { f64::INFINITY }
 }
 
 /// Dead bytes per live byte that one table may have, as all tables together come near `limit`: the tables with most of
@@ -129,13 +169,46 @@ mod tests {
             has_filter: true,
             table_bytes: 1_000_000,
             is_last: false,
+            level_share: 0.1,
             dead_share: 0.0,
         }
     }
 
+    fn constants() -> BlockTuning {
+        BlockTuning { grain_limits: GrainLimits::Constants, ..BlockTuning::default() }
+    }
+
     #[test]
-    fn each_rule_decides_where_it_should() {
-        let tuning = BlockTuning::default();
+    fn what_is_cheaper_is_chosen() {
+        let tuning = BlockTuning { grain_limits: GrainLimits::Cost, ..BlockTuning::default() };
+        let choose = |facts: Facts<'_>| choose(facts, &tuning);
+        let (some, many, most) = (dirty(260_000), dirty(820_000), dirty(990_000));
+        let last = |dirty, dead_share, dead_bytes| {
+            choose(Facts { is_last: true, level_share: 1.0, dead_share, dead_bytes, ..facts(dirty) })
+        };
+        assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
+        assert_eq!(choose(facts(&many)), (Grain::Block, "cost"), "there is room");
+        assert_eq!(choose(facts(&most)).0, Grain::Block);
+        assert_eq!(choose(facts(&dirty(1_000_001))), (Grain::Table, "cost"), "as of small entries");
+        assert_eq!(choose(Facts { data_bytes: 4_100_000, ..facts(&some) }), (Grain::Table, "live bytes"));
+        assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
+        assert_eq!(choose(Facts { scans: 45, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { scans: 46, ..facts(&some) }), (Grain::Table, "scans"));
+        // Half of what may be dead is: a dead byte costs one that is written.
+        assert_eq!(last(&some, 0.09, 400_000), (Grain::Block, "cost"));
+        assert_eq!(last(&some, 0.09, 500_000), (Grain::Table, "space"));
+        assert_eq!(last(&dirty(600_000), 0.09, 0), (Grain::Table, "space"), "little is saved for what it leaves");
+        assert_eq!(last(&some, 0.04, 1_000_000), (Grain::Block, "cost"), "there is room");
+        assert_eq!(last(&dirty(1), 0.18, 0), (Grain::Table, "space"), "there is none");
+        // Further up they stay for less time.
+        assert_eq!(choose(Facts { dead_share: 0.09, dead_bytes: 5_000_000, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { dead_share: 0.09, dead_bytes: 8_000_000, ..facts(&some) }), (Grain::Table, "space"));
+        assert_eq!(choose(Facts { dead_share: 0.18, ..facts(&some) }), (Grain::Table, "space"));
+    }
+
+    #[test]
+    fn each_constant_decides_where_it_should() {
+        let tuning = constants();
         let choose = |facts: Facts<'_>| choose(facts, &tuning);
         let (some, many) = (dirty(260_000), dirty(820_000));
         assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
@@ -152,8 +225,7 @@ mod tests {
         assert_eq!(choose(Facts { scans: 20, ..facts(&some) }), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { scans: 30, ..facts(&some) }), (Grain::Table, "scans"));
         let most = dirty(960_000);
-        let loose =
-            BlockTuning { dirty_share_max: crate::ByLevel { middle: 1.0, last: 1.0 }, ..BlockTuning::default() };
+        let loose = BlockTuning { dirty_share_max: crate::ByLevel { middle: 1.0, last: 1.0 }, ..constants() };
         assert_eq!(
             super::choose(facts(&most), &loose),
             (Grain::Table, "cost"),
@@ -163,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_last_level_is_kept_tighter() {
-        let tuning = BlockTuning::default();
+        let tuning = constants();
         let some = dirty(450_000);
         assert_eq!(choose(facts(&some), &tuning).0, Grain::Block);
         assert_eq!(choose(Facts { is_last: true, ..facts(&some) }, &tuning), (Grain::Table, "dirty share"));
