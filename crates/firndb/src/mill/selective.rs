@@ -183,27 +183,29 @@ mod tests {
         let tuning = BlockTuning { grain_limits: GrainLimits::Cost, ..BlockTuning::default() };
         let choose = |facts: Facts<'_>| choose(facts, &tuning);
         let (some, many, most) = (dirty(260_000), dirty(820_000), dirty(990_000));
+        let (more, all, one) = (dirty(600_000), dirty(1_000_001), dirty(1));
         let last = |dirty, dead_share, dead_bytes| {
             choose(Facts { is_last: true, level_share: 1.0, dead_share, dead_bytes, ..facts(dirty) })
         };
         assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
         assert_eq!(choose(facts(&many)), (Grain::Block, "cost"), "there is room");
         assert_eq!(choose(facts(&most)).0, Grain::Block);
-        assert_eq!(choose(facts(&dirty(1_000_001))), (Grain::Table, "cost"), "as of small entries");
+        assert_eq!(choose(facts(&all)), (Grain::Table, "cost"), "as of small entries");
         assert_eq!(choose(Facts { data_bytes: 4_100_000, ..facts(&some) }), (Grain::Table, "live bytes"));
         assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
         assert_eq!(choose(Facts { scans: 45, ..facts(&some) }), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { scans: 46, ..facts(&some) }), (Grain::Table, "scans"));
-        // Half of what may be dead is: a dead byte costs one that is written.
-        assert_eq!(last(&some, 0.09, 400_000), (Grain::Block, "cost"));
-        assert_eq!(last(&some, 0.09, 500_000), (Grain::Table, "space"));
-        assert_eq!(last(&dirty(600_000), 0.09, 0), (Grain::Table, "space"), "little is saved for what it leaves");
-        assert_eq!(last(&some, 0.04, 1_000_000), (Grain::Block, "cost"), "there is room");
-        assert_eq!(last(&dirty(1), 0.18, 0), (Grain::Table, "space"), "there is none");
+        // Four fifths of what may be dead are: a dead byte costs one that is written.
+        assert_eq!(last(&some, 0.144, 400_000), (Grain::Block, "cost"));
+        assert_eq!(last(&some, 0.144, 500_000), (Grain::Table, "space"));
+        assert_eq!(last(&more, 0.144, 0), (Grain::Table, "space"), "little is saved for what it leaves");
+        assert_eq!(last(&some, 0.09, 1_000_000), (Grain::Block, "cost"), "there is room");
+        assert_eq!(last(&one, 0.18, 0), (Grain::Table, "space"), "there is none");
         // Further up they stay for less time.
-        assert_eq!(choose(Facts { dead_share: 0.09, dead_bytes: 5_000_000, ..facts(&some) }), (Grain::Block, "cost"));
-        assert_eq!(choose(Facts { dead_share: 0.09, dead_bytes: 8_000_000, ..facts(&some) }), (Grain::Table, "space"));
-        assert_eq!(choose(Facts { dead_share: 0.18, ..facts(&some) }), (Grain::Table, "space"));
+        let middle = |dead_share, dead_bytes| choose(Facts { dead_share, dead_bytes, ..facts(&some) });
+        assert_eq!(middle(0.144, 5_000_000), (Grain::Block, "cost"));
+        assert_eq!(middle(0.144, 8_000_000), (Grain::Table, "space"));
+        assert_eq!(middle(0.18, 0), (Grain::Table, "space"));
     }
 
     #[test]
