@@ -48,6 +48,14 @@ const EXTRA: [&str; 28] = [
     "lab_block_grained",
 ];
 
+/// What the option `name` names of `choices`, if it was given.
+fn one_of<T: Copy>(setup: &Setup, name: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
+    let Some(given) = setup.extra::<String>(name)? else { return Ok(None) };
+    let found = choices.iter().find(|(choice, _)| *choice == given).map(|(_, value)| *value);
+    let names = || choices.iter().map(|(choice, _)| *choice).collect::<Vec<_>>().join(" and ");
+    found.map(Some).ok_or_else(|| Error::invalid(format!("{name}={given}: there are {}", names())))
+}
+
 /// Numbers of the profile `block`, to be varied.
 type BlockNumber = (&'static str, fn(&mut BlockTuning) -> &mut f64);
 const BLOCK: [BlockNumber; 8] = [
@@ -77,14 +85,9 @@ impl Firn {
                 *number(&mut tuning.block) = given;
             }
         }
-        tuning.block.grain_limits = match setup.extra::<String>("block_grain_limits")?.as_deref() {
-            None => tuning.block.grain_limits,
-            Some("cost") => GrainLimits::Cost,
-            Some("constants") => GrainLimits::Constants,
-            Some(other) => {
-                return Err(Error::invalid(format!("block_grain_limits={other}: there are cost and constants")));
-            }
-        };
+        tuning.block.grain_limits =
+            one_of(setup, "block_grain_limits", &[("cost", GrainLimits::Cost), ("constants", GrainLimits::Constants)])?
+                .unwrap_or(tuning.block.grain_limits);
         tuning.block.scan_bytes = setup.extra("block_scan_bytes")?.unwrap_or(tuning.block.scan_bytes);
         let reserve = &mut tuning.block.filter_reserve_percent;
         reserve.middle = setup.extra("block_filter_reserve_middle")?.unwrap_or(reserve.middle);
@@ -111,15 +114,8 @@ impl Firn {
         lab.log_share_max = setup.extra("lab_log_share_max")?.unwrap_or(lab.log_share_max);
         lab.by_log_share = setup.extra("lab_by_log_share")?.unwrap_or(lab.by_log_share);
         lab.hot_bytes = setup.extra("lab_hot_bytes")?.or(lab.hot_bytes);
-        lab.log_placement = match setup.extra::<String>("lab_log_placement")?.as_deref() {
-            None => lab.log_placement,
-            Some("ssd") => LogPlacement::Ssd,
-            Some("rest") => LogPlacement::Rest,
-            Some("pm") => LogPlacement::Pm,
-            Some(other) => {
-                return Err(Error::invalid(format!("lab_log_placement={other}: there are ssd, rest and pm")));
-            }
-        };
+        let placements = [("ssd", LogPlacement::Ssd), ("rest", LogPlacement::Rest), ("pm", LogPlacement::Pm)];
+        lab.log_placement = one_of(setup, "lab_log_placement", &placements)?.unwrap_or(lab.log_placement);
         lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
         lab.block_grained = setup.extra("lab_block_grained")?.unwrap_or(lab.block_grained);
         lab.log_bytes_max = setup.extra("lab_log_bytes_max")?.unwrap_or(lab.log_bytes_max);

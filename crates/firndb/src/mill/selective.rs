@@ -11,10 +11,9 @@
 //!   are expected until the next compaction as there were since the last.
 //! - Dead bytes are those that the table has, which go if it is written anew, and those that the append leaves. Their
 //!   price rises from nothing to beyond any saving as all tables together come near their limit, so that room goes to
-//!   the appends that save most for a dead byte: with price p, the last table of a series is written anew once p times
-//!   its dead bytes exceed what one more append saves. On a level in between it is lower by the level's share of the
-//!   last one's size: as many bytes as it has take its tables further down, dead ones stay behind, and so they stay for
-//!   that much less time.
+//!   the appends that save most for a dead byte, and a series of appends to one table ends once what it leaves dead
+//!   costs more than one more append saves. On a level in between the price is lower by the level's share of the last
+//!   one's size: once as many bytes have come in as it has, its tables have gone down and their dead bytes with them.
 //! - Small entries, of which nearly every block gets one, choose table-grained by themselves.
 //!
 //! Or limits on dead and dirty bytes that are constants for levels in between and the last one
@@ -68,7 +67,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) dead_share: f64,
 }
 
-/// Bytes that a dead byte is worth while half of all that may be dead is.
+/// Bytes written that a dead byte on the last level costs while half of all that may be dead is.
 const PRICE: f64 = 0.25;
 
 /// Why a table that an append runs on or that a checkpoint shares is written anew.
@@ -127,7 +126,7 @@ fn limit_passed(facts: &Facts<'_>, live: f64, tuning: &BlockTuning) -> Option<&'
     }
 }
 
-/// What a dead byte costs, in bytes written: as much as one while half of all that may be dead is.
+/// What a dead byte costs, in bytes written.
 fn price(facts: &Facts<'_>, tuning: &BlockTuning) -> f64 {
     if !rows::BLOCK_SPACE.is_on() {
         return 0.0;
