@@ -250,19 +250,24 @@ fn block_05_limits_by_level_come_from_cost() {
 
 #[test]
 fn block_05_small_entries_choose_whole_tables_by_themselves() {
-    let mut rig = Rig::new(Profile::Block, loose);
-    for round in 0..40_000u64 {
-        let key = format!("{:06}", rig.random.below(1_000_000)).into_bytes();
-        rig.db.put(&key, [round as u8]).unwrap();
-        rig.model.insert(key, vec![round as u8]);
-        if round % 1000 == 999 {
-            rig.settle();
+    for grain_limits in [GrainLimits::Cost, GrainLimits::Constants] {
+        let mut rig = Rig::new(Profile::Block, |options| {
+            loose(options);
+            options.tuning.block.grain_limits = grain_limits;
+        });
+        for round in 0..40_000u64 {
+            let key = format!("{:06}", rig.random.below(1_000_000)).into_bytes();
+            rig.db.put(&key, [round as u8]).unwrap();
+            rig.model.insert(key, vec![round as u8]);
+            if round % 1000 == 999 {
+                rig.settle();
+            }
         }
+        let chosen = chosen(&rig);
+        let tables = chosen.iter().filter(|chosen| !chosen.block_grained).count();
+        assert!(tables * 5 > chosen.len() * 4, "{grain_limits:?}: {tables} of {} were written anew", chosen.len());
+        rig.check();
     }
-    let chosen = chosen(&rig);
-    let tables = chosen.iter().filter(|chosen| !chosen.block_grained).count();
-    assert!(tables * 5 > chosen.len() * 4, "{tables} of {} were written anew", chosen.len());
-    rig.check();
 }
 
 /// Scans pay for what appends save: with many of them tables are written anew, and with none they are not.

@@ -10,7 +10,7 @@
 //! - Scans are what an append costs readers: one that comes upon appended blocks needs about one more read, and as many
 //!   are expected until the next compaction as there were since the last.
 //! - Dead bytes are those that the table has, which go if it is written anew, and those that the append leaves. Their
-//!   price rises from nothing to beyond any saving as all tables together come near their limit, so that room goes to
+//!   price rises from a fifth to beyond any saving as all tables together come near their limit, so that room goes to
 //!   the appends that save most for a dead byte, and a series of appends to one table ends once what it leaves dead
 //!   costs more than one more append saves. On a level in between the price is lower by the level's share of the last
 //!   one's size: once as many bytes have come in as it has, its tables have gone down and their dead bytes with them.
@@ -67,8 +67,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) dead_share: f64,
 }
 
-/// Bytes written that a dead byte on the last level costs while half of all that may be dead is.
-const PRICE: f64 = 0.25;
+/// Bytes written that a dead byte on the last level costs while there is none.
+const PRICE: f64 = 0.2;
 
 /// Why a table that an append runs on or that a checkpoint shares is written anew.
 pub(crate) const MAY_NOT_GROW: &str = "may not grow";
@@ -132,7 +132,7 @@ fn price(facts: &Facts<'_>, tuning: &BlockTuning) -> f64 {
         return 0.0;
     }
     let full = facts.dead_share / tuning.dead_share_max;
-    if full < 1.0 { PRICE * full / (1.0 - full) * facts.level_share } else { f64::INFINITY }
+    if full < 1.0 { PRICE / (1.0 - full) * facts.level_share } else { f64::INFINITY }
 }
 
 /// Dead bytes per live byte that one table may have, as all tables together come near `limit`: the tables with most of
@@ -182,17 +182,19 @@ mod tests {
         let tuning = BlockTuning { grain_limits: GrainLimits::Cost, ..BlockTuning::default() };
         let choose = |facts: Facts<'_>| choose(facts, &tuning);
         let (some, many, most) = (dirty(260_000), dirty(820_000), dirty(990_000));
-        let (more, all, one) = (dirty(600_000), dirty(1_000_001), dirty(1));
+        let (more, too_many, all, one) = (dirty(600_000), dirty(870_000), dirty(1_000_001), dirty(1));
         let last = |dirty, dead_share, dead_bytes| {
             choose(Facts { is_last: true, level_share: 1.0, dead_share, dead_bytes, ..facts(dirty) })
         };
         assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
         assert_eq!(choose(facts(&many)), (Grain::Block, "cost"), "there is room");
-        assert_eq!(choose(facts(&most)).0, Grain::Block);
+        assert_eq!(choose(facts(&most)), (Grain::Table, "space"), "hardly anything is saved");
+        assert_eq!(last(&many, 0.0, 0), (Grain::Block, "cost"));
+        assert_eq!(last(&too_many, 0.0, 0), (Grain::Table, "space"));
         assert_eq!(choose(facts(&all)), (Grain::Table, "cost"), "as of small entries");
         assert_eq!(choose(Facts { data_bytes: 4_100_000, ..facts(&some) }), (Grain::Table, "live bytes"));
         assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
-        assert_eq!(choose(Facts { scans: 45, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { scans: 44, ..facts(&some) }), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { scans: 46, ..facts(&some) }), (Grain::Table, "scans"));
         // Four fifths of what may be dead are: a dead byte costs one that is written.
         assert_eq!(last(&some, 0.144, 400_000), (Grain::Block, "cost"));
