@@ -128,8 +128,6 @@ impl Setup {
         if self.eager_appends || self.grows_small {
             let block = &mut tuning.block;
             block.live_tables_max = ByLevel { middle: 8.0, last: 8.0 };
-            block.live_share_min = ByLevel { middle: 0.1, last: 0.1 };
-            block.dirty_share_max = ByLevel { middle: 1.0, last: 1.0 };
             block.filter_reserve_percent = ByLevel { middle: 100, last: 100 };
             block.filter_reserve_share_max = 1.0;
             block.dead_share_max = 2.0;
@@ -137,8 +135,11 @@ impl Setup {
         }
         if self.grows_small {
             // Each append writes nearly all of such a table.
-            tuning.block.grain_limits = GrainLimits::Constants;
-            (tuning.block.saving_min, tuning.block.dead_share_max) = (0.0, 10.0);
+            let block = &mut tuning.block;
+            block.grain_limits = GrainLimits::Constants;
+            block.live_share_min = ByLevel { middle: 0.1, last: 0.1 };
+            block.dirty_share_max = ByLevel { middle: 1.0, last: 1.0 };
+            (block.saving_min, block.dead_share_max) = (0.0, 10.0);
         }
         tuning
     }
