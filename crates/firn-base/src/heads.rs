@@ -26,6 +26,20 @@ impl KeyHeads {
         Self { prefix: key(0)[..shared].into(), words }
     }
 
+    /// As [`KeyHeads::new`], where all keys but those with numbers in `fresh` are here, too: as many in front of the
+    /// others and as many behind.
+    pub fn spliced<'a>(&self, count: usize, fresh: Range<usize>, key: impl Fn(usize) -> &'a [u8]) -> Self {
+        let Some(last) = count.checked_sub(1) else { return Self::default() };
+        let shared = shared_prefix_len(key(0), key(last));
+        if key(0)[..shared] != *self.prefix {
+            return Self::new(count, key);
+        }
+        let (front, back) = (&self.words[..fresh.start], &self.words[self.words.len() - (count - fresh.end)..]);
+        let fresh = fresh.map(|i| word(key(i).get(shared..).unwrap_or_default()));
+        let words = front.iter().copied().chain(fresh).chain(back.iter().copied()).collect();
+        Self { prefix: self.prefix.clone(), words }
+    }
+
     /// The keys before the range are below `wanted`, those behind it above; within it a search must compare them whole.
     #[inline]
     pub fn narrow(&self, wanted: &[u8]) -> Range<usize> {
@@ -108,6 +122,36 @@ mod tests {
             for wanted in wanted {
                 let expected = keys.partition_point(|key| *key < wanted);
                 assert_eq!(heads.first_not_below(&wanted, |i| &keys[i]), expected, "{wanted:?} in {keys:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn spliced_heads_are_those_made_anew() {
+        let mut seed = Seed::new(9);
+        for _ in 0..2000 {
+            let mut random_key = || {
+                let mut key = b"pp"[..1 + seed.below(2) as usize].to_vec();
+                (0..seed.below(4)).for_each(|_| key.push([b'a', b'b', b'z'][seed.below(3) as usize]));
+                key
+            };
+            let mut sorted = |count: usize| {
+                let mut keys: Vec<Vec<u8>> = (0..count).map(|_| random_key()).collect();
+                keys.sort();
+                keys
+            };
+            let (old, new) = (sorted(7), sorted(5));
+            for (from, to) in [(0usize, 3), (2, 2), (2, 5), (3, 7), (0, 7), (0, 0), (7, 7)] {
+                // Any keys in the middle that keep the order.
+                let within = new.iter().filter(|key| {
+                    from.checked_sub(1).is_none_or(|i| old[i] <= **key) && old.get(to).is_none_or(|old| **key <= *old)
+                });
+                let fresh: Vec<Vec<u8>> = within.cloned().collect();
+                let keys: Vec<&Vec<u8>> = old[..from].iter().chain(&fresh).chain(&old[to..]).collect();
+                let before = KeyHeads::new(old.len(), |i| &old[i]);
+                let spliced = before.spliced(keys.len(), from..from + fresh.len(), |i| keys[i]);
+                let anew = KeyHeads::new(keys.len(), |i| keys[i]);
+                assert_eq!((&spliced.prefix, &spliced.words), (&anew.prefix, &anew.words), "{old:?} to {keys:?}");
             }
         }
     }

@@ -1,7 +1,9 @@
 //! An aligned buffer for direct I/O, made without `unsafe`: a `Vec` with room to start at an aligned address.
 //!
-//! 1. `start` is aligned to [`BUFFER_ALIGN`] and never changes while the storage lives.
+//! 1. `start` is aligned to [`BUFFER_ALIGN`] and never changes while the storage lives, which never grows in place
+//!    beyond its capacity.
 //! 2. The bytes a caller sees are `view`, which lies within the storage behind `start`.
+//! 3. Storage is as long as what was ever in it: room that nothing was put into costs no zeros.
 
 use std::ops::Range;
 
@@ -26,7 +28,7 @@ impl IoBuf {
 
     /// Bytes it has room for without growing.
     pub fn capacity(&self) -> usize {
-        self.storage.len() - self.start.min(self.storage.len())
+        self.storage.capacity().saturating_sub(self.start)
     }
 
     /// The bytes read into it or pushed onto it.
@@ -51,15 +53,20 @@ impl IoBuf {
 
     /// Appends `bytes`, growing if they do not fit.
     pub fn push(&mut self, bytes: &[u8]) {
-        let end = self.view.end + bytes.len();
-        if end > self.storage.len() {
+        if self.view.end + bytes.len() > self.storage.capacity() {
             let held = self.bytes().to_vec();
             self.ensure((held.len() + bytes.len()).next_power_of_two());
-            self.storage[self.start..self.start + held.len()].copy_from_slice(&held);
-            self.view = self.start..self.start + held.len();
+            self.put(&held);
         }
+        self.put(bytes);
+    }
+
+    /// Appends `bytes`. REQUIRES: there is room.
+    fn put(&mut self, bytes: &[u8]) {
         let at = self.view.end;
-        self.storage[at..at + bytes.len()].copy_from_slice(bytes);
+        let (over, behind) = bytes.split_at(bytes.len().min(self.storage.len() - at));
+        self.storage[at..at + over.len()].copy_from_slice(over);
+        self.storage.extend_from_slice(behind);
         self.view.end = at + bytes.len();
     }
 
@@ -82,7 +89,11 @@ impl IoBuf {
     /// Room for `len` bytes at the aligned start, to be filled by a read.
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         self.ensure(len);
-        &mut self.storage[self.start..self.start + len]
+        let end = self.start + len;
+        if self.storage.len() < end {
+            self.storage.resize(end, 0);
+        }
+        &mut self.storage[self.start..end]
     }
 
     /// The bytes at the aligned start, as a read left them, for `len` bytes.
@@ -91,11 +102,12 @@ impl IoBuf {
     }
 
     fn ensure(&mut self, capacity: usize) {
-        if self.capacity() >= capacity && !self.storage.is_empty() {
+        if self.capacity() >= capacity && self.storage.capacity() > 0 {
             return;
         }
-        self.storage = vec![0; capacity + BUFFER_ALIGN];
+        self.storage = Vec::with_capacity(capacity + BUFFER_ALIGN);
         self.start = self.storage.as_ptr().align_offset(BUFFER_ALIGN);
+        self.storage.resize(self.start, 0);
         self.clear();
     }
 }

@@ -27,15 +27,15 @@ use crate::db::Inner;
 use crate::event::Event;
 use crate::mill::{self, Around};
 use crate::pace::Pace;
-use crate::plan::{How, Plan, Reason};
+use crate::plan::{Busy, How, Plan, Reason};
 use crate::rows;
 use crate::shape::{self, Debt, Facts};
+use crate::sst_run::SstRun;
 use crate::state::ReadState;
 use crate::tier::Releases;
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub(crate) struct Jobs {
 
 #[derive(Default)]
 struct JobState {
-    busy: HashSet<u64>,
+    busy: Busy,
     flushing: bool,
     evicting: bool,
     compacting: usize,
@@ -193,7 +193,7 @@ impl Inner {
         if plan.reason == Reason::Seeks {
             *self.jobs.seek.lock() = None;
         }
-        jobs.busy.extend(plan.tables.iter().map(|(_, run)| run.meta.id));
+        plan.tables.iter().for_each(|(level, run)| jobs.busy.take(*level, run));
         let around = Around::new(&state.parts[plan.part], plan.level);
         Arc::new(Job { plan, around })
     }
@@ -213,24 +213,23 @@ impl Inner {
             }
         }
         for id in ids {
-            jobs.busy.remove(&id);
+            jobs.busy.give_back(id);
         }
     }
 
     /// Runs an action and installs what it made.
     fn perform(&self, job: Arc<Job>) {
-        let part = job.plan.part;
         let result = self.run_and_install(&job);
         self.unmark(job);
-        let (installed, error) = result.map_or_else(|error| (Vec::new(), Some(error)), |ids| (ids, None));
+        let (installed, error) = result.map_or_else(|error| (Vec::new(), Some(error)), |runs| (runs, None));
         self.note(error);
         self.update_stall();
         self.executor.wake();
         self.progressed();
-        self.open_ahead(part, &installed);
+        self.open_ahead(&installed);
     }
 
-    fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<u64>> {
+    fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<SstRun>>> {
         let start_ns = self.clock.now_ns();
         if let Some(buffer) = job.plan.buffer.as_ref().filter(|_| self.logs.values.is_some())
             && !self.goes_past_trees(job.plan.part, buffer)?

@@ -23,6 +23,7 @@ use firn_base::site::Site;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::{Fs, IoBuf, OpenMode};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -92,10 +93,11 @@ impl Inner {
     fn mark_shared(&self, state: &ReadState) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let mut edit = Edit::default();
+        let tables = state.parts.iter().flat_map(|part| part.tables());
+        let linked: HashSet<u64> = tables.map(|(_, run)| run.meta.id).collect();
         for (level, tables) in manifest.version().levels.iter().enumerate() {
             for table in tables.iter().filter(|table| !table.shared) {
-                let linked = state.parts.iter().flat_map(|part| part.tables()).any(|(_, run)| run.meta.id == table.id);
-                if linked {
+                if linked.contains(&table.id) {
                     edit.drop.push((level, table.id));
                     edit.add.push((level, TableMeta { shared: true, ..TableMeta::clone(table) }));
                 }

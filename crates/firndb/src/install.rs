@@ -11,8 +11,10 @@ use crate::background::Dead;
 use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;
+use crate::manifest::TableMeta;
 use crate::mill::{Grain, Made};
 use crate::plan::{How, Plan, Reason};
+use crate::sst_run::SstRun;
 use crate::state::Part;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result};
@@ -20,21 +22,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Inner {
-    /// Makes what `plan` made part of the state, and returns the ids of its tables. If it cannot be recorded, removes
-    /// it again.
-    pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<Vec<u64>> {
+    /// Makes what `plan` made part of the state, and returns its tables. If it cannot be recorded, removes it again.
+    pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<Vec<Arc<SstRun>>> {
         let Made { mut edit, created, grown, choices, bytes_in, bytes_out } = made;
-        let ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
+        let added = edit.add.clone();
+        let is_added = |run: &SstRun| added.iter().any(|(_, table)| table.id == run.meta.id);
         plan.buffer.iter().for_each(|flushed| self.follow(plan.part, flushed));
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = &plan.buffer {
             edit.log_floor = self.log_behind(plan.part, buffer);
             edit.last_seqno = buffer.frozen_at();
         }
-        for (_, table) in &mut edit.add {
-            // A checkpoint may have linked it meanwhile.
-            table.shared |= manifest.version().tables().any(|known| known.id == table.id && known.shared);
-        }
+        manifest.version().keep_shared(&mut edit);
         edit.next_file_id = Some(self.mill.next_file_id.load(Ordering::Relaxed));
         let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
@@ -62,7 +61,7 @@ impl Inner {
         };
         let logs = logs.into_iter().map(Dead::Log);
         // What was moved or grew has its file still.
-        let gone = plan.tables.iter().filter(|(_, run)| !ids.contains(&run.meta.id));
+        let gone = plan.tables.iter().filter(|(_, run)| !is_added(run));
         let tables = gone.map(|(_, run)| Dead::Table(run.clone()));
         let blocks = grown.into_iter().map(|grown| Dead::Blocks(grown.run, grown.blocks));
         self.bury(logs.chain(tables).chain(blocks).chain(plan.buffer.clone().map(Dead::Buffer)));
@@ -77,8 +76,15 @@ impl Inner {
                 blocks: choice.blocks,
             });
         }
-        self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns);
-        Ok(ids)
+        self.report(plan, added.len(), (bytes_in, bytes_out), start_ns);
+        Ok(self.runs_of(plan.part, &added))
+    }
+
+    /// The runs of these tables, as far as part `i` still has them.
+    pub(crate) fn runs_of(&self, i: usize, tables: &[(usize, TableMeta)]) -> Vec<Arc<SstRun>> {
+        let state = self.state.load();
+        let run = |(level, table): &(usize, TableMeta)| state.parts[i].levels.get(*level)?.run_of(table).cloned();
+        tables.iter().filter_map(run).collect()
     }
 
     /// Replaces rows of part `i` by what `flushed` has, before a state without it; [`Inner::open_rows`] ends that.
@@ -114,9 +120,8 @@ impl Inner {
     }
 
     /// Opens tables that were just installed, while there is room, so that few readers wait for an index.
-    pub(crate) fn open_ahead(&self, part: usize, installed: &[u64]) {
-        let state = self.state.load_full();
-        for (_, run) in state.parts[part].tables().filter(|(_, run)| installed.contains(&run.meta.id)) {
+    pub(crate) fn open_ahead(&self, installed: &[Arc<SstRun>]) {
+        for run in installed {
             if self.mill.stop.load(Ordering::Acquire) || !self.tables.has_room() {
                 return;
             }

@@ -312,7 +312,7 @@ fn children(state: &ReadState) -> Result<Vec<RunIter>> {
         for level in &part.levels {
             if level.sorted {
                 if !level.runs.is_empty() {
-                    let level = LevelIter::new(level.runs.clone(), Access::Cached);
+                    let level = LevelIter::new(level.clone(), Access::Cached);
                     children.push(RunIter::Level(Box::new(level)));
                 }
                 continue;

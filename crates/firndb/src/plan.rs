@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::sst_run::SstRun;
 use crate::tier::Chunk;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How an action makes its output.
@@ -46,6 +47,31 @@ pub(crate) struct Plan {
     pub(crate) level: usize,
     pub(crate) how: How,
     pub(crate) reason: Reason,
+}
+
+/// Tables that running actions read or replace, with their levels and live bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Busy(HashMap<u64, (usize, u64)>);
+
+impl Busy {
+    /// An action takes a table of `level`.
+    pub(crate) fn take(&mut self, level: usize, run: &SstRun) {
+        self.0.insert(run.meta.id, (level, run.meta.live_bytes()));
+    }
+
+    /// It is free again.
+    pub(crate) fn give_back(&mut self, id: u64) {
+        self.0.remove(&id);
+    }
+
+    pub(crate) fn has(&self, run: &SstRun) -> bool {
+        self.0.contains_key(&run.meta.id)
+    }
+
+    /// Live bytes of those of `level`. They may have just gone from there.
+    pub(crate) fn live_bytes(&self, level: usize) -> u64 {
+        self.0.values().filter(|(of, _)| *of == level).map(|(_, bytes)| bytes).sum()
+    }
 }
 
 impl Plan {

@@ -227,7 +227,7 @@ impl Recovery {
     /// Each table that the manifest names must be there in full.
     fn check_tables(&mut self) -> Result<()> {
         let mut ids = self.version.next_file_id;
-        for table in self.version.levels.iter().flatten() {
+        for table in self.version.tables() {
             let path = self.files.table(table.id);
             let len = self.files.fs.len(&path).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => {

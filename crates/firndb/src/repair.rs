@@ -169,7 +169,7 @@ impl Repair {
         let all_logs: BTreeSet<u64> = log_ids.collect();
         let (tables, logs, uuid) = match &known {
             Some(version) => {
-                let named = version.levels.iter().flatten().map(|table| (table.id, Some(table.extent))).collect();
+                let named = version.tables().map(|table| (table.id, Some(table.extent))).collect();
                 // Those too that are not named but not obsolete: a manifest that lost its end does not know them.
                 let known = version.logs.keys().chain(all_logs.range(version.log_floor..));
                 (named, known.copied().collect(), Some(version.uuid))

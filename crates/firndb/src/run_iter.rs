@@ -2,6 +2,7 @@
 
 use crate::buffer::BufferIter;
 use crate::sst_run::SstRun;
+use crate::state::Level;
 use crate::tier::TierIter;
 use firn_base::key::compare;
 use firn_base::{Result, Tag};
@@ -151,7 +152,7 @@ impl RunIter {
 
 /// A cursor over disjoint tables in key order. Opens one at a time.
 pub(crate) struct LevelIter {
-    runs: Vec<Arc<SstRun>>,
+    level: Arc<Level>,
     access: Access,
     /// No key from here on is wanted.
     end: Option<Vec<u8>>,
@@ -160,8 +161,14 @@ pub(crate) struct LevelIter {
 }
 
 impl LevelIter {
-    pub(crate) fn new(runs: Vec<Arc<SstRun>>, access: Access) -> LevelIter {
-        LevelIter { at: runs.len(), runs, access, end: None, iter: None }
+    /// REQUIRES: the level is sorted.
+    pub(crate) fn new(level: Arc<Level>, access: Access) -> LevelIter {
+        LevelIter { at: level.runs.len(), level, access, end: None, iter: None }
+    }
+
+    /// Over these tables alone.
+    pub(crate) fn of(runs: Vec<Arc<SstRun>>, access: Access) -> LevelIter {
+        LevelIter::new(Arc::new(Level::new(true, runs)), access)
     }
 
     /// For one who wants no key from `end` on: nothing behind it is read ahead.
@@ -190,8 +197,8 @@ impl LevelIter {
     fn enter(&mut self, at: usize) -> Result<()> {
         if at != self.at || self.iter.is_none() {
             self.iter = None;
-            self.at = at.min(self.runs.len());
-            if let Some(run) = self.runs.get(at) {
+            self.at = at.min(self.level.runs.len());
+            if let Some(run) = self.level.runs.get(at) {
                 let mut iter = run.table()?.iter(self.access);
                 self.end.iter().for_each(|end| iter.stop_at(end));
                 self.iter = Some(iter);
@@ -210,12 +217,12 @@ impl LevelIter {
     }
 
     fn last(&mut self) -> Result<()> {
-        self.enter(self.runs.len().wrapping_sub(1))?;
+        self.enter(self.level.runs.len().wrapping_sub(1))?;
         self.within(SstIter::last)
     }
 
     fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
-        self.enter(self.runs.partition_point(|run| run.meta.largest.as_slice() < key))?;
+        self.enter(self.level.first_not_below(key))?;
         self.within(|iter| iter.seek(key, tag))?;
         self.skip_forward()
     }
@@ -240,7 +247,7 @@ impl LevelIter {
     }
 
     fn skip_forward(&mut self) -> Result<()> {
-        while !self.valid() && self.at < self.runs.len() {
+        while !self.valid() && self.at < self.level.runs.len() {
             self.enter(self.at + 1)?;
             self.within(SstIter::first)?;
         }

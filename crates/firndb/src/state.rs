@@ -5,9 +5,11 @@
 //! 2. Buffers and the runs of an unsorted level lie newest first, by sequence number range, never by file id.
 //! 3. The runs of a sorted level do not share a user key and lie in key order.
 //! 4. Routing and data are one value, so a reader cannot see the borders of one epoch and the runs of another.
+//! 5. A level is shared by all states in which it is the same, and by cursors. One that changed is made from the one
+//!    before: looked at are the tables that are not in both, the others are only counted as shared once more.
 
 use crate::buffer::Buffer;
-use crate::manifest::{TableMeta, Version};
+use crate::manifest::{TableMeta, Tables, Version};
 use crate::row_cache::RowCache;
 use crate::sst_run::{SstRun, TableCache};
 use crate::tier::Trees;
@@ -40,7 +42,7 @@ pub(crate) struct Part {
     pub(crate) buffers: Vec<Arc<Buffer>>,
     /// Level 0 in persistent memory, in profile `lab`.
     pub(crate) trees: Option<Trees>,
-    pub(crate) levels: Vec<Level>,
+    pub(crate) levels: Vec<Arc<Level>>,
     /// All up to this number is below the buffers.
     pub(crate) flushed_through: SeqNo,
     /// The newest entries below the buffers, of keys that are read.
@@ -48,13 +50,34 @@ pub(crate) struct Part {
 }
 
 /// One level of a partition.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Level {
     /// Whether the runs are disjoint and in key order.
     pub(crate) sorted: bool,
     pub(crate) runs: Vec<Arc<SstRun>>,
+    /// What they are runs of, as the manifest has it.
+    tables: Tables,
     /// Of the runs' largest keys, if they are sorted.
     heads: KeyHeads,
+    bytes: Bytes,
+}
+
+/// What the tables of a level add up to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Bytes {
+    all: u64,
+    live: u64,
+    dead: u64,
+}
+
+impl Bytes {
+    fn of(runs: &[Arc<SstRun>]) -> Bytes {
+        runs.iter().fold(Bytes::default(), |sum, run| Bytes {
+            all: sum.all + run.meta.bytes(),
+            live: sum.live + run.meta.live_bytes(),
+            dead: sum.dead + run.meta.dead_bytes,
+        })
+    }
 }
 
 impl ReadState {
@@ -79,15 +102,24 @@ impl ReadState {
 impl Part {
     /// The part with the tables of `version`; runs that `old` has already are shared with it.
     pub(crate) fn with_tables(&self, version: &Version, tables: &Arc<TableCache>, levels: usize) -> Part {
-        let known: HashMap<u64, &Arc<SstRun>> =
-            self.levels.iter().flat_map(|level| &level.runs).map(|run| (run.meta.id, run)).collect();
+        let count = levels.max(version.levels.len());
+        let (no_level, no_tables) = <(Arc<Level>, Tables)>::default();
+        let old = |i: usize| self.levels.get(i).unwrap_or(&no_level);
+        let new = |i: usize| version.levels.get(i).unwrap_or(&no_tables);
+        let changes: Vec<Change<'_>> = (0..count).map(|i| Change::new(old(i), new(i))).collect();
+        // Tables go from one level to another, too.
+        let gone = || changes.iter().flat_map(Change::gone);
+        let known: HashMap<u64, &Arc<SstRun>> = gone().map(|run| (run.meta.id, run)).collect();
         let run = |meta: &Arc<TableMeta>| match known.get(&meta.id) {
             // `shared` may have changed; the run is the same one.
             Some(run) if run.meta.extent == meta.extent => Arc::clone(run),
             _ => Arc::new(SstRun::new(meta.clone(), tables.clone())),
         };
-        let level = |i: usize| Level::new(i > 0, version.levels.get(i).into_iter().flatten().map(run).collect());
-        Part { levels: (0..levels.max(version.levels.len())).map(level).collect(), ..self.clone() }
+        let level = |(i, change): (usize, &Change<'_>)| match change.is_none() && i < self.levels.len() {
+            true => self.levels[i].clone(),
+            false => Arc::new(change.made(i > 0, run)),
+        };
+        Part { levels: changes.iter().enumerate().map(level).collect(), ..self.clone() }
     }
 
     /// The newest entry of `key` below the buffers, if it is kept as a row and not above `seqno`. REQUIRES: no buffer
@@ -134,7 +166,7 @@ impl Part {
 
     /// (dead bytes, live bytes) of all tables.
     pub(crate) fn dead_and_live(&self) -> (u64, u64) {
-        self.tables().fold((0, 0), |(dead, live), (_, run)| (dead + run.meta.dead_bytes, live + run.meta.live_bytes()))
+        self.levels.iter().fold((0, 0), |(dead, live), level| (dead + level.bytes.dead, live + level.bytes.live))
     }
 
     /// All tables, from the top down.
@@ -144,9 +176,8 @@ impl Part {
 
     /// What the tables of each level below `level` are, without keeping any: who works for long holds nothing of the
     /// state but what it reads.
-    pub(crate) fn metas_below(&self, level: usize) -> Vec<Vec<Arc<TableMeta>>> {
-        let metas = |level: &Level| level.runs.iter().map(|run| run.meta.clone()).collect();
-        self.levels.iter().skip(level + 1).map(metas).collect()
+    pub(crate) fn metas_below(&self, level: usize) -> Vec<Tables> {
+        self.levels.iter().skip(level + 1).map(|level| level.tables.clone()).collect()
     }
 
     /// The oldest buffer, if it is frozen and all that belongs in it is visible, so that it can be flushed.
@@ -159,18 +190,23 @@ impl Part {
 impl Level {
     /// Of these runs, in their order.
     pub(crate) fn new(sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
-        let heads = KeyHeads::new(if sorted { runs.len() } else { 0 }, |i| &runs[i].meta.largest);
-        Level { sorted, runs, heads }
+        let tables = Tables::new(runs.iter().map(|run| run.meta.clone()).collect());
+        Change::new(&Level::default(), &tables).with_runs(sorted, runs)
     }
 
     /// Bytes of its tables.
     pub(crate) fn bytes(&self) -> u64 {
-        self.runs.iter().map(|run| run.meta.bytes()).sum()
+        self.bytes.all
     }
 
     /// Of these, bytes that their newest states need.
     pub(crate) fn live_bytes(&self) -> u64 {
-        self.runs.iter().map(|run| run.meta.live_bytes()).sum()
+        self.bytes.live
+    }
+
+    /// The others.
+    pub(crate) fn dead_bytes(&self) -> u64 {
+        self.bytes.dead
     }
 
     /// The runs whose keys meet those from `smallest` to `largest`, both included.
@@ -184,7 +220,80 @@ impl Level {
     /// The run of a sorted level that may hold `key`.
     #[inline]
     pub(crate) fn run_for(&self, key: &[u8]) -> Option<&Arc<SstRun>> {
-        let at = self.heads.first_not_below(key, |i| &self.runs[i].meta.largest);
-        self.runs.get(at).filter(|run| run.meta.smallest.as_slice() <= key)
+        self.runs.get(self.first_not_below(key)).filter(|run| run.meta.smallest.as_slice() <= key)
+    }
+
+    /// The first run of a sorted level that does not end below `key`, by its number.
+    #[inline]
+    pub(crate) fn first_not_below(&self, key: &[u8]) -> usize {
+        self.heads.first_not_below(key, |i| &self.runs[i].meta.largest)
+    }
+
+    /// The run of the table that `meta` is of, if it is here.
+    pub(crate) fn run_of(&self, meta: &TableMeta) -> Option<&Arc<SstRun>> {
+        let found = if self.sorted { self.run_for(&meta.smallest) } else { None };
+        found
+            .or_else(|| self.runs.iter().filter(|_| !self.sorted).find(|run| run.meta.id == meta.id))
+            .filter(|run| run.meta.id == meta.id)
+    }
+}
+
+/// From a level to the same one of a later version: between so many tables in front and so many behind that are the
+/// same.
+struct Change<'a> {
+    old: &'a Level,
+    tables: &'a Tables,
+    front: usize,
+    back: usize,
+}
+
+impl<'a> Change<'a> {
+    fn new(old: &'a Level, tables: &'a Tables) -> Change<'a> {
+        let (before, after) = (&old.tables, tables);
+        if Arc::ptr_eq(before, after) {
+            return Change { old, tables, front: before.len(), back: 0 };
+        }
+        let same = |(a, b): &(&Arc<TableMeta>, &Arc<TableMeta>)| Arc::ptr_eq(a, b);
+        let front = before.iter().zip(after.iter()).take_while(same).count();
+        let back = before[front..].iter().rev().zip(after[front..].iter().rev()).take_while(same).count();
+        Change { old, tables, front, back }
+    }
+
+    fn is_none(&self) -> bool {
+        self.front + self.back == self.old.runs.len().max(self.tables.len())
+    }
+
+    /// The old runs of what changed.
+    fn gone(&self) -> &'a [Arc<SstRun>] {
+        &self.old.runs[self.front..self.old.runs.len() - self.back]
+    }
+
+    /// The new level, with runs for what is new in it.
+    fn made(&self, sorted: bool, run: impl Fn(&Arc<TableMeta>) -> Arc<SstRun>) -> Level {
+        let old = &self.old.runs;
+        let mut runs = Vec::with_capacity(self.tables.len());
+        runs.extend_from_slice(&old[..self.front]);
+        runs.extend(self.tables[self.front..self.tables.len() - self.back].iter().map(run));
+        runs.extend_from_slice(&old[old.len() - self.back..]);
+        self.with_runs(sorted, runs)
+    }
+
+    /// The new level, of `runs`.
+    fn with_runs(&self, sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
+        let (front, back) = (self.front, runs.len() - self.back);
+        let heads = match sorted {
+            true => self.old.heads.spliced(runs.len(), front..back, |i| &runs[i].meta.largest),
+            false => KeyHeads::default(),
+        };
+        let (gone, new) = (Bytes::of(self.gone()), Bytes::of(&runs[front..back]));
+        let of = |old: u64, gone: u64, new: u64| old - gone + new;
+        let old = self.old.bytes;
+        let bytes = Bytes {
+            all: of(old.all, gone.all, new.all),
+            live: of(old.live, gone.live, new.live),
+            dead: of(old.dead, gone.dead, new.dead),
+        };
+        debug_assert_eq!(bytes, Bytes::of(&runs));
+        Level { sorted, runs, tables: self.tables.clone(), heads, bytes }
     }
 }

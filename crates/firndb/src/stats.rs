@@ -394,7 +394,7 @@ impl Inner {
     }
 
     fn level_stats(&self, state: &crate::state::ReadState) -> Vec<LevelStats> {
-        let level = |(i, level): (usize, &crate::state::Level)| {
+        let level = |(i, level): (usize, &std::sync::Arc<crate::state::Level>)| {
             let done = self.counts.jobs.levels.get(i);
             let count = |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
             let appends: u64 = level.runs.iter().map(|run| run.meta.appends).sum();
@@ -409,7 +409,7 @@ impl Inner {
                 compaction_written_bytes: count(|done| &done.written_bytes),
                 compaction_seconds: count(|done| &done.ns) as f64 / 1e9,
                 live_bytes: level.live_bytes(),
-                dead_bytes: level.runs.iter().map(|run| run.meta.dead_bytes).sum(),
+                dead_bytes: level.dead_bytes(),
                 small_blocks: level.runs.iter().map(|run| run.meta.small_blocks).sum(),
                 index_bytes: level
                     .runs

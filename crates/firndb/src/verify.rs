@@ -92,7 +92,7 @@ mod tests {
                 let part = &state.parts[0];
                 let mut levels = part.levels.clone();
                 let run = SstRun::new(Arc::new(meta.clone()), inner.tables.clone());
-                levels[0] = Level::new(false, vec![Arc::new(run)]);
+                levels[0] = Arc::new(Level::new(false, vec![Arc::new(run)]));
                 state.with_part(0, Part { levels, ..Part::clone(part) })
             });
             db.verify().err().map(|error| {

@@ -14,5 +14,5 @@ mod write;
 pub(crate) use edit::{Edit, PmPairing, TableMeta};
 pub(crate) use evicted::{Evicted, KeyRange};
 pub(crate) use read::{read, uuid};
-pub(crate) use version::{LogState, Version};
+pub(crate) use version::{LogState, Tables, Version};
 pub(crate) use write::{ManifestWriter, start};

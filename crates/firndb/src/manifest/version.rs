@@ -10,7 +10,7 @@ use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
 use super::evicted::Evicted;
 use crate::log::LogEnd;
 use firn_base::SeqNo;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// What is known of a log.
@@ -22,6 +22,9 @@ pub(crate) struct LogState {
     /// survive.
     pub(crate) named: bool,
 }
+
+/// The tables of a level: shared by versions, states and merges, and copied where it changes.
+pub(crate) type Tables = Arc<Vec<Arc<TableMeta>>>;
 
 /// The state that the records so far describe.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +38,7 @@ pub(crate) struct Version {
     /// Logs at or above the floor.
     pub(crate) logs: BTreeMap<u64, LogState>,
     /// Tables of each level; level 0 newest first, others by key.
-    pub(crate) levels: Vec<Vec<Arc<TableMeta>>>,
+    pub(crate) levels: Vec<Tables>,
     pub(crate) pm: Option<PmPairing>,
     /// How much of a tree was evicted, the last time.
     pub(crate) evicted: Option<Evicted>,
@@ -49,6 +52,8 @@ impl Version {
         if edit.id < self.edit_id {
             return Err("rising: an edit's number is below the one before");
         }
+        // Before this edit raises it.
+        let id_bound = self.next_file_id;
         self.edit_id = edit.id;
         self.uuid = edit.uuid.unwrap_or(self.uuid);
         self.profile = edit.profile.unwrap_or(self.profile);
@@ -59,13 +64,35 @@ impl Version {
         let whole = edit.evicted.as_ref().filter(|evicted| evicted.is_all()).map(|evicted| evicted.through);
         self.evicted_through = self.evicted_through.max(whole.or(edit.evicted_through).unwrap_or_default());
         self.apply_logs(edit)?;
-        for &(level, id) in &edit.drop {
-            let tables = self.levels.get_mut(level).ok_or("known: a level that is not there")?;
-            let at = tables.iter().position(|table| table.id == id).ok_or("known: a table that is not there")?;
-            tables.remove(at);
+        self.drop_tables(&edit.drop)?;
+        self.check_fresh(&edit.add, id_bound)?;
+        edit.add.iter().try_for_each(|(level, table)| self.add(*level, table))
+    }
+
+    /// Each level is gone through once, however many of its tables go.
+    fn drop_tables(&mut self, drop: &[(usize, u64)]) -> Result<(), &'static str> {
+        let mut by_level: BTreeMap<usize, HashSet<u64>> = BTreeMap::new();
+        for &(level, id) in drop {
+            if !by_level.entry(level).or_default().insert(id) {
+                return Err("known: a table that is dropped twice");
+            }
         }
-        for (level, table) in &edit.add {
-            self.add(*level, table)?;
+        for (level, mut ids) in by_level {
+            let tables = self.levels.get_mut(level).ok_or("known: a level that is not there")?;
+            Arc::make_mut(tables).retain(|table| !ids.remove(&table.id));
+            if !ids.is_empty() {
+                return Err("known: a table that is not there");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether none of these tables is there, nor twice among them. None has an id from `id_bound` on.
+    fn check_fresh(&self, add: &[(usize, TableMeta)], id_bound: u64) -> Result<(), &'static str> {
+        let ids: HashSet<u64> = add.iter().map(|(_, table)| table.id).collect();
+        let may_be_there = ids.iter().any(|&id| id < id_bound);
+        if ids.len() < add.len() || (may_be_there && self.tables().any(|table| ids.contains(&table.id))) {
+            return Err("fresh: a table that is there already");
         }
         Ok(())
     }
@@ -122,13 +149,10 @@ impl Version {
     }
 
     fn add(&mut self, level: usize, table: &TableMeta) -> Result<(), &'static str> {
-        if self.levels.iter().flatten().any(|other| other.id == table.id) {
-            return Err("fresh: a table that is there already");
-        }
         if self.levels.len() <= level {
-            self.levels.resize_with(level + 1, Vec::new);
+            self.levels.resize_with(level + 1, Tables::default);
         }
-        let tables = &mut self.levels[level];
+        let tables = Arc::make_mut(&mut self.levels[level]);
         let at = if level == 0 {
             tables.partition_point(|other| (other.seqno_max, other.id) > (table.seqno_max, table.id))
         } else {
@@ -143,17 +167,31 @@ impl Version {
             }
         }
         tables.insert(at, Arc::new(table.clone()));
+        self.next_file_id = self.next_file_id.max(table.id + 1);
         Ok(())
+    }
+
+    /// Marks the tables of `edit` that are there already and that a checkpoint has linked, since whoever made the edit
+    /// read them.
+    pub(crate) fn keep_shared(&self, edit: &mut Edit) {
+        let dropped: HashSet<u64> = edit.drop.iter().map(|(_, id)| *id).collect();
+        let kept: HashSet<u64> = edit.add.iter().map(|(_, table)| table.id).filter(|id| dropped.contains(id)).collect();
+        if kept.is_empty() {
+            return;
+        }
+        let shared: HashSet<u64> =
+            self.tables().filter(|table| table.shared && kept.contains(&table.id)).map(|table| table.id).collect();
+        edit.add.iter_mut().for_each(|(_, table)| table.shared |= shared.contains(&table.id));
     }
 
     /// All tables.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<TableMeta>> {
-        self.levels.iter().flatten()
+        self.levels.iter().flat_map(|tables| tables.iter())
     }
 
     /// One edit that stands for all so far.
     pub(crate) fn snapshot(&self) -> Edit {
-        let tables = |(level, tables): (usize, &Vec<Arc<TableMeta>>)| {
+        let tables = |(level, tables): (usize, &Tables)| {
             tables.iter().map(move |table| (level, TableMeta::clone(table))).collect::<Vec<_>>()
         };
         Edit {

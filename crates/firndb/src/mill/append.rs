@@ -198,7 +198,7 @@ impl Incoming<'_> {
     fn open(&self) -> Result<Until<'_, MergeIter>> {
         let access = Access::Streaming { bytes: self.context.stretch_bytes, cause: Cause::Compaction };
         // What lies behind the end is another sub-task's to read.
-        let of = |run: &Arc<SstRun>| LevelIter::new(vec![run.clone()], access).until(self.task.to.as_deref());
+        let of = |run: &Arc<SstRun>| LevelIter::of(vec![run.clone()], access).until(self.task.to.as_deref());
         let iter = |run: &Arc<SstRun>| RunIter::Level(Box::new(of(run)));
         let children = upper(self.plan).map(iter);
         let mut merge = MergeIter::new(children.collect());
@@ -325,6 +325,9 @@ impl Merging<'_> {
         let mut deeper = self.around.below(self.level);
         let mut steps = Steps::new(context);
         let mut merge = Two::new(above, &mut below);
+        if merge.valid() {
+            deeper.begin_at(merge.key());
+        }
         while merge.valid() {
             let (key, tag) = (merge.key(), merge.tag());
             deeper.walk(key);

@@ -14,14 +14,14 @@ use super::selective::Choice;
 use super::versions::Versions;
 use crate::budget::Budget;
 use crate::files::Files;
-use crate::manifest::{Edit, TableMeta};
+use crate::manifest::{Edit, TableMeta, Tables};
 use crate::options::Options;
 use crate::plan::{How, Plan, Reason};
 use crate::rows;
-use crate::run_iter::{Entries, MergeIter, RunIter};
+use crate::run_iter::{Entries, LevelIter, MergeIter, RunIter};
 use crate::sites;
 use crate::sst_run::SstRun;
-use crate::state::{Level, Part};
+use crate::state::Part;
 use crate::tuning::BlockTuning;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
@@ -99,7 +99,7 @@ impl MillContext {
 #[derive(Debug)]
 pub(crate) struct Around {
     /// The tables of each level below the output's.
-    deeper: Vec<Vec<Arc<TableMeta>>>,
+    deeper: Vec<Tables>,
     /// Whether they are none.
     pub(super) is_last: bool,
     /// Live bytes of the output's level by those of the last, 1 at most.
@@ -113,7 +113,7 @@ impl Around {
     pub(crate) fn new(part: &Part, level: usize) -> Around {
         let (dead, live) = part.dead_and_live();
         let last = part.last_level();
-        let bytes = |level: usize| part.levels.get(level).map_or(0, Level::live_bytes).max(1) as f64;
+        let bytes = |level: usize| part.levels.get(level).map_or(0, |level| level.live_bytes()).max(1) as f64;
         Around {
             deeper: part.metas_below(level),
             is_last: level >= last,
@@ -202,12 +202,12 @@ fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
         } else if *level == plan.level {
             sorted.push(run.clone());
         } else {
-            let one = crate::run_iter::LevelIter::new(vec![run.clone()], access);
+            let one = LevelIter::of(vec![run.clone()], access);
             children.push(RunIter::Level(Box::new(one)));
         }
     }
     if !sorted.is_empty() {
-        children.push(RunIter::Level(Box::new(crate::run_iter::LevelIter::new(sorted, access))));
+        children.push(RunIter::Level(Box::new(LevelIter::of(sorted, access))));
     }
     Ok(children)
 }
@@ -237,7 +237,7 @@ impl Output {
 pub(crate) struct Below {
     /// Older tables of the output's own level may hold any key: level 0.
     beside: bool,
-    deeper: Vec<Vec<Arc<TableMeta>>>,
+    deeper: Vec<Tables>,
     /// Per deeper level, the first table that does not end before the merge's key.
     at: Vec<usize>,
     /// Bytes of the next level's tables that the present output has passed.
@@ -245,7 +245,7 @@ pub(crate) struct Below {
 }
 
 impl Below {
-    pub(crate) fn new(level: usize, deeper: Vec<Vec<Arc<TableMeta>>>) -> Below {
+    pub(crate) fn new(level: usize, deeper: Vec<Tables>) -> Below {
         Below { beside: level == 0, at: vec![0; deeper.len()], deeper, overlapped: 0 }
     }
 
@@ -254,9 +254,11 @@ impl Below {
         Below { beside: false, deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
     }
 
-    /// An output begins at `key`.
-    fn begin_at(&mut self, key: &[u8]) {
-        self.walk(key);
+    /// An output begins at `key`. As the first of a walk, it need not go past all that lies in front.
+    pub(super) fn begin_at(&mut self, key: &[u8]) {
+        for (tables, at) in self.deeper.iter().zip(&mut self.at) {
+            *at += tables[*at..].partition_point(|table| table.largest.as_slice() < key);
+        }
         self.overlapped = 0;
     }
 
@@ -273,9 +275,8 @@ impl Below {
 
     /// Whether nothing of `key` lies below. REQUIRES: `walk(key)` was called.
     pub(super) fn is_bottom(&self, key: &[u8]) -> bool {
-        let holds = |(tables, &at): (&Vec<Arc<TableMeta>>, &usize)| {
-            tables.get(at).is_some_and(|table| table.smallest.as_slice() <= key)
-        };
+        let holds =
+            |(tables, &at): (&Tables, &usize)| tables.get(at).is_some_and(|table| table.smallest.as_slice() <= key);
         !self.beside && !self.deeper.iter().zip(&self.at).any(holds)
     }
 }

@@ -150,7 +150,7 @@ impl Recovery {
         });
         let pointed_to = |id| uses.iter().flatten().any(|used| used.log_id == id && used.entries > 0);
         let named = |name: &str| match files::parse(name) {
-            FileName::Table(id) => version.levels.iter().flatten().any(|table| table.id == id),
+            FileName::Table(id) => version.tables().any(|table| table.id == id),
             FileName::Log(id) => version.logs.contains_key(&id) || pointed_to(id),
             FileName::Manifest(id) => id == manifest.id(),
             FileName::CurrentNew => false,

@@ -6,14 +6,13 @@
 //! too many; and while nobody writes, what would soon be due. Pure: reads the state and the facts, changes nothing.
 
 use crate::manifest::KeyRange;
-use crate::plan::{How, Plan, Reason};
+use crate::plan::{Busy, How, Plan, Reason};
 use crate::rows;
 use crate::sst_run::SstRun;
-use crate::state::{Level, Part, ReadState};
+use crate::state::{Part, ReadState};
 use crate::tier::{Chunk, Trees};
 use crate::tuning::LabTuning;
 use firn_base::{Limits, SeqNo};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A table is moved down only if it overlaps less than this many tables' worth of the level below the next: otherwise
@@ -23,8 +22,7 @@ const GRANDPARENT_TABLES: u64 = 10;
 /// What a pick needs to know besides the state.
 pub(crate) struct Facts<'a> {
     pub(crate) limits: &'a Limits,
-    /// Tables that running actions read or replace.
-    pub(crate) busy: &'a HashSet<u64>,
+    pub(crate) busy: &'a Busy,
     /// Whether a flush is running.
     pub(crate) flushing: bool,
     /// All that is visible; a buffer may be flushed once all of its own is.
@@ -100,7 +98,7 @@ fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
     let level0 = part.levels.first().filter(|level| level.runs.len() >= limits.level0_trigger);
     let below = part.levels.iter().enumerate().skip(1);
     let last = part.levels.len().saturating_sub(1);
-    level0.map_or(0, Level::bytes)
+    level0.map_or(0, |level| level.bytes())
         + below
             .filter(|(i, _)| *i < last)
             .map(|(i, level)| level.live_bytes().saturating_sub(level_target(limits, i)))
@@ -167,7 +165,7 @@ fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Opti
     let below = &part.levels.get(1)?.runs;
     let meets = |run: &&Arc<SstRun>| run.meta.largest >= *from && to.as_ref().is_none_or(|to| run.meta.smallest < *to);
     let tables: Vec<(usize, Arc<SstRun>)> = below.iter().filter(meets).map(|run| (1, run.clone())).collect();
-    if tables.iter().any(|(_, run)| facts.busy.contains(&run.meta.id)) {
+    if tables.iter().any(|(_, run)| facts.busy.has(run)) {
         return None;
     }
     Some(Plan { part: i, buffer: None, chunk: Some(chunk), tables, level: 1, how: How::Copy, reason: Reason::Evict })
@@ -176,7 +174,7 @@ fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Opti
 /// What logs may hold before level 0 is evicted for their sake: a share of the data, but some write buffers at least.
 fn log_bytes_max(part: &Part, tuning: &LabTuning, buffer_bytes: u64) -> u64 {
     const BUFFERS_LEAST: u64 = 8;
-    let data: u64 = part.levels.iter().map(Level::live_bytes).sum();
+    let data: u64 = part.levels.iter().map(|level| level.live_bytes()).sum();
     let share = (data as f64 * tuning.log_share_max) as u64;
     share.clamp(BUFFERS_LEAST * buffer_bytes, tuning.log_bytes_max.max(BUFFERS_LEAST * buffer_bytes))
 }
@@ -205,9 +203,8 @@ fn pick_by_size(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let score = |level: usize| match level {
         0 => part.levels[0].runs.len() as f64 / facts.limits.level0_trigger as f64,
         _ => {
-            let idle = part.levels[level].runs.iter().filter(|run| !facts.busy.contains(&run.meta.id));
-            let bytes: u64 = idle.map(|run| run.meta.live_bytes()).sum();
-            bytes as f64 / level_target(facts.limits, level) as f64
+            let idle = part.levels[level].live_bytes().saturating_sub(facts.busy.live_bytes(level));
+            idle as f64 / level_target(facts.limits, level) as f64
         }
     };
     let mut levels: Vec<(f64, usize)> = (0..last).map(|level| (score(level), level)).filter(|s| s.0 >= 1.0).collect();
@@ -229,7 +226,7 @@ fn pick_table(i: usize, part: &Part, level: usize, facts: &Facts<'_>) -> Option<
     let mut choices: Vec<(f64, &Arc<SstRun>)> = part.levels[level]
         .runs
         .iter()
-        .filter(|run| !facts.busy.contains(&run.meta.id))
+        .filter(|run| !facts.busy.has(run))
         .map(|run| {
             let overlapping = below.overlapping(&run.meta.smallest, &run.meta.largest);
             let bytes: u64 = overlapping.iter().map(|other| other.meta.live_bytes()).sum();
@@ -257,7 +254,7 @@ fn pick_by_space(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let share = |run: &SstRun| run.meta.dead_bytes as f64 / run.meta.live_bytes().max(1) as f64;
     let (level, run) = part
         .tables()
-        .filter(|(level, run)| *level > 0 && run.meta.dead_bytes > 0 && !facts.busy.contains(&run.meta.id))
+        .filter(|(level, run)| *level > 0 && run.meta.dead_bytes > 0 && !facts.busy.has(run))
         .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
     let tables = vec![(level, run.clone())];
     Some(Plan { part: i, buffer: None, chunk: None, tables, level, how: How::Copy, reason: Reason::Space })
@@ -297,7 +294,7 @@ fn plan_for(
     let smallest = inputs.iter().map(|run| run.meta.smallest.as_slice()).min()?;
     let largest = inputs.iter().map(|run| run.meta.largest.as_slice()).max()?;
     let overlapping = part.levels.get(level + 1)?.overlapping(smallest, largest);
-    if inputs.iter().chain(overlapping).any(|run| facts.busy.contains(&run.meta.id)) {
+    if inputs.iter().chain(overlapping).any(|run| facts.busy.has(run)) {
         return None;
     }
     let grandparents = part

@@ -3,7 +3,7 @@
 use super::*;
 use crate::files::Files;
 use crate::manifest::{Edit, TableMeta, Version};
-use crate::plan::{How, Plan, Reason};
+use crate::plan::{Busy, How, Plan, Reason};
 use crate::sst_run::{TableCache, TableCacheBounds};
 use crate::state::{Part, ReadState};
 use crate::tuning::LabTuning;
@@ -12,12 +12,13 @@ use firn_base::{Limits, SeqNo};
 use firn_fs::OsFs;
 use firn_table::BlockCache;
 use firn_table::sst::{Extent, TableContext};
-use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A state of tables: (level, id, smallest, largest, KiB).
-fn state(tables: &[(usize, u64, &str, &str, u64)]) -> ReadState {
-    let add = tables.iter().map(|&(level, id, smallest, largest, kib)| {
+/// A table: its level, id, smallest and largest key, KiB.
+type Table<'a> = (usize, u64, &'a str, &'a str, u64);
+
+fn add(tables: &[Table<'_>]) -> Vec<(usize, TableMeta)> {
+    let meta = |&(level, id, smallest, largest, kib): &Table<'_>| {
         let table = TableMeta {
             id,
             extent: Extent { valid_len: kib << 10, footer_offset: 0 },
@@ -35,22 +36,64 @@ fn state(tables: &[(usize, u64, &str, &str, u64)]) -> ReadState {
             appends: 0,
         };
         (level, table)
-    });
-    let mut version = Version::default();
-    version.apply(&Edit { id: 1, add: add.collect(), ..Edit::default() }).unwrap();
+    };
+    tables.iter().map(meta).collect()
+}
+
+fn cache() -> Arc<TableCache> {
     let files = Arc::new(Files { fs: Arc::new(OsFs::new()), dir: "/nowhere".into(), uuid: [0; 16] });
     let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
-    let cache = Arc::new(TableCache::new(files, context, &TableCacheBounds::ONE));
-    ReadState::single(Part::default().with_tables(&version, &cache, Limits::tiny().levels))
+    Arc::new(TableCache::new(files, context, &TableCacheBounds::ONE))
+}
+
+/// A state of tables.
+fn state(tables: &[Table<'_>]) -> ReadState {
+    let mut version = Version::default();
+    version.apply(&Edit { id: 1, add: add(tables), ..Edit::default() }).unwrap();
+    ReadState::single(Part::default().with_tables(&version, &cache(), Limits::tiny().levels))
+}
+
+#[test]
+fn a_state_is_made_from_the_one_before() {
+    let (cache, levels) = (cache(), Limits::tiny().levels);
+    let mut version = Version::default();
+    let mut next = |before: &Part, drop: &[(usize, u64)], tables: &[Table<'_>]| {
+        let edit = Edit { id: version.edit_id + 1, drop: drop.to_vec(), add: add(tables), ..Edit::default() };
+        version.apply(&edit).unwrap();
+        before.with_tables(&version, &cache, levels)
+    };
+    let first = next(
+        &Part::default(),
+        &[],
+        &[(0, 1, "a", "z", 1), (1, 2, "a", "c", 2), (1, 3, "d", "f", 4), (1, 4, "g", "i", 8), (2, 5, "a", "z", 16)],
+    );
+    // One of level 1 is replaced, one goes down a level.
+    let second = next(&first, &[(1, 3), (1, 4), (2, 5)], &[(1, 6, "d", "e", 32), (2, 4, "g", "i", 8)]);
+    let run = |part: &Part, id| part.tables().find(|(_, run)| run.meta.id == id).map(|(_, run)| run.clone()).unwrap();
+    assert!(Arc::ptr_eq(&first.levels[0], &second.levels[0]), "what is the same is shared");
+    for id in [2, 4] {
+        assert!(Arc::ptr_eq(&run(&first, id), &run(&second, id)), "table {id} is the same run");
+    }
+    let bytes: Vec<u64> = second.levels.iter().map(|level| level.bytes() >> 10).collect();
+    assert_eq!(bytes[..3], [1, 34, 8]);
+    assert_eq!(first.levels[1].bytes() >> 10, 14, "as it was");
+    let found = |key: &str| second.levels[1].run_for(key.as_bytes()).map(|run| run.meta.id);
+    assert_eq!([found("b"), found("d"), found("f"), found("g")], [Some(2), Some(6), None, None]);
+    assert!(second.levels[1].run_of(&run(&first, 3).meta).is_none());
+    assert!(second.levels[2].run_of(&run(&first, 4).meta).is_some());
+    let last = next(&second, &[(0, 1), (1, 2), (1, 6), (2, 4)], &[]);
+    assert_eq!((last.tables().count(), last.dead_and_live()), (0, (0, 0)));
 }
 
 fn choose(state: &ReadState, busy: &[u64], seek: Option<(usize, u64)>) -> Option<Plan> {
-    let busy: HashSet<u64> = busy.iter().copied().collect();
+    let tables = || state.parts[0].tables().filter(|(_, run)| busy.contains(&run.meta.id));
+    let mut taken = Busy::default();
+    tables().for_each(|(level, run)| taken.take(level, run));
     let limits = Limits::tiny();
-    pick(state, &facts(&limits, &busy, seek))
+    pick(state, &facts(&limits, &taken, seek))
 }
 
-fn facts<'a>(limits: &'a Limits, busy: &'a HashSet<u64>, seek: Option<(usize, u64)>) -> Facts<'a> {
+fn facts<'a>(limits: &'a Limits, busy: &'a Busy, seek: Option<(usize, u64)>) -> Facts<'a> {
     Facts {
         limits,
         busy,
@@ -96,7 +139,7 @@ fn level_0_goes_down_as_a_whole() {
 
 #[test]
 fn level_0_goes_down_sooner_while_there_is_time() {
-    let (mut limits, busy) = (Limits::tiny(), HashSet::new());
+    let (mut limits, busy) = (Limits::tiny(), Busy::default());
     (limits.level0_trigger, limits.level0_rest) = (8, 4);
     let tables: Vec<_> = (1..5).map(|id| (0, id, "a", "z", 10)).collect();
     let at_rest = Facts { at_rest: true, ..facts(&limits, &busy, None) };
@@ -138,7 +181,7 @@ fn a_table_of_many_fruitless_reads_goes_down() {
 #[test]
 fn a_manual_compaction_takes_table_by_table() {
     let state = state(&[(1, 1, "a", "c", 10), (1, 2, "d", "f", 10), (1, 3, "x", "z", 10), (2, 4, "b", "e", 10)]);
-    let (limits, busy) = (Limits::tiny(), HashSet::new());
+    let (limits, busy) = (Limits::tiny(), Busy::default());
     let facts = facts(&limits, &busy, None);
     let range: (&[u8], Option<&[u8]>) = (b"b", Some(b"g"));
     let first = pick_manual(&state, 1, range, None, &facts).unwrap();

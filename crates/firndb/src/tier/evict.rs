@@ -15,10 +15,10 @@ use super::view::{Trees, as_put};
 use crate::background::Dead;
 use crate::db::Inner;
 use crate::log::Wanted;
-use crate::manifest::{Edit, Evicted, KeyRange, TableMeta};
+use crate::manifest::{Edit, Evicted, KeyRange};
 use crate::mill::{self, Around, Held, Made};
 use crate::plan::Plan;
-use crate::sst_run::Lent;
+use crate::sst_run::{Lent, SstRun};
 use firn_base::exec::{block_on_with, give_way};
 use firn_base::sync::Ordering;
 use firn_base::{Result, SeqNo, Tag};
@@ -69,7 +69,7 @@ impl Inner {
         plan: &Plan,
         around: &Around,
         start_ns: u64,
-    ) -> Result<Vec<u64>> {
+    ) -> Result<Vec<Arc<SstRun>>> {
         if chunk.rotates {
             self.rotate_trees(part)?;
         }
@@ -97,13 +97,13 @@ impl Inner {
         let behind = || trees.values.first_behind(trees.complete_through).unwrap_or(floor);
         let log_floor = (all && is_rebuilt).then(behind);
         let Made { edit, created, bytes_out, .. } = made;
-        let ids: Vec<u64> = edit.add.iter().map(|(_, table)| table.id).collect();
+        let added = edit.add.clone();
         self.install_eviction(part, Edit { evicted: Some(evicted), log_floor, ..edit }, &created, plan)?;
         trees.counters.chunks.add(1);
         log_floor.into_iter().for_each(|floor| trees.values.rebuild_from(floor));
         let left_entries = left.entries();
         self.leave(part, &moved, (!all).then(|| Arc::new(left)), gone)?;
-        self.report(plan, ids.len(), (bytes_in, bytes_out), start_ns + slept_ns);
+        self.report(plan, added.len(), (bytes_in, bytes_out), start_ns + slept_ns);
         self.stall.drained(evicted_bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
         trees.values.evicted(evicted_entries, left_entries);
         trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
@@ -111,7 +111,7 @@ impl Inner {
         // These views of them too.
         drop((trees, immutable));
         self.release_trees(part);
-        Ok(ids)
+        Ok(self.runs_of(part, &added))
     }
 
     /// What is gone of the immutable tree once `ranges` are.
@@ -165,10 +165,7 @@ impl Inner {
 
     fn install_eviction(&self, part: usize, mut edit: Edit, created: &[u64], plan: &Plan) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        for (_, table) in &mut edit.add {
-            table.shared |=
-                manifest.version().tables().any(|known: &Arc<TableMeta>| known.id == table.id && known.shared);
-        }
+        manifest.version().keep_shared(&mut edit);
         edit.next_file_id = Some(self.mill.next_file_id.load(Ordering::Relaxed));
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
