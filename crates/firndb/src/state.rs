@@ -220,6 +220,9 @@ impl Level {
     /// The run of a sorted level that may hold `key`.
     #[inline]
     pub(crate) fn run_for(&self, key: &[u8]) -> Option<&Arc<SstRun>> {
+        if self.runs.is_empty() {
+            return None;
+        }
         self.runs.get(self.first_not_below(key)).filter(|run| run.meta.smallest.as_slice() <= key)
     }
 
