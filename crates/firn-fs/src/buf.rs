@@ -1,7 +1,6 @@
 //! An aligned buffer for direct I/O, made without `unsafe`: a `Vec` with room to start at an aligned address.
 //!
-//! 1. `start` is aligned to [`BUFFER_ALIGN`] and never changes while the storage lives, which never grows in place
-//!    beyond its capacity.
+//! 1. `start` is aligned to [`BUFFER_ALIGN`]. Storage is never made longer than its capacity, so it does not move.
 //! 2. The bytes a caller sees are `view`, which lies within the storage behind `start`.
 //! 3. Storage is as long as what was ever in it: room that nothing was put into costs no zeros.
 
@@ -130,5 +129,24 @@ mod tests {
         assert_eq!(buf.len(), 12288);
         buf.clear();
         assert!(buf.is_empty());
+        // Over what was there, and on behind it.
+        let more = vec![9; 13_000];
+        buf.push(&more);
+        assert_eq!(buf.bytes(), more);
+        buf.truncate(5);
+        buf.push(b"six");
+        assert_eq!(buf.bytes(), b"\x09\x09\x09\x09\x09six");
+    }
+
+    #[test]
+    fn room_for_a_read_is_aligned_and_as_long_as_asked_for() {
+        let mut buf = IoBuf::default();
+        for len in [100, 5000, 300, 70_000] {
+            let room = buf.room(len);
+            assert_eq!((room.len(), room.as_ptr() as usize % BUFFER_ALIGN), (len, 0));
+            room.fill(7);
+            buf.set_view(10, len - 10);
+            assert_eq!(buf.bytes(), vec![7; len - 10]);
+        }
     }
 }

@@ -234,10 +234,11 @@ impl Level {
 
     /// The run of the table that `meta` is of, if it is here.
     pub(crate) fn run_of(&self, meta: &TableMeta) -> Option<&Arc<SstRun>> {
-        let found = if self.sorted { self.run_for(&meta.smallest) } else { None };
-        found
-            .or_else(|| self.runs.iter().filter(|_| !self.sorted).find(|run| run.meta.id == meta.id))
-            .filter(|run| run.meta.id == meta.id)
+        let is_it = |run: &&Arc<SstRun>| run.meta.id == meta.id;
+        match self.sorted {
+            true => self.run_for(&meta.smallest).filter(is_it),
+            false => self.runs.iter().find(is_it),
+        }
     }
 }
 

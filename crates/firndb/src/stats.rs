@@ -4,12 +4,14 @@ use crate::db::Inner;
 use crate::mill::{Choice, Grain};
 use crate::plan::{Plan, Reason};
 use crate::stall;
+use crate::state::{Level, ReadState};
 use crate::tier::{TierStats, Trees};
 use firn_base::count::{Cause, Counter};
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// What one medium moved for one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -393,8 +395,8 @@ impl Inner {
         CauseStats { cause: cause.name(), read_bytes, reads, written_bytes, writes }
     }
 
-    fn level_stats(&self, state: &crate::state::ReadState) -> Vec<LevelStats> {
-        let level = |(i, level): (usize, &std::sync::Arc<crate::state::Level>)| {
+    fn level_stats(&self, state: &ReadState) -> Vec<LevelStats> {
+        let level = |(i, level): (usize, &Arc<Level>)| {
             let done = self.counts.jobs.levels.get(i);
             let count = |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
             let appends: u64 = level.runs.iter().map(|run| run.meta.appends).sum();

@@ -91,12 +91,35 @@ fn invariants_are_named() {
     refuse(Edit { id: 2, drop: vec![(1, 99)], ..Edit::default() }, "known");
     refuse(Edit { id: 2, drop: vec![(5, 9)], ..Edit::default() }, "known");
     refuse(Edit { id: 2, add: vec![(2, table(9, "x", "y"))], ..Edit::default() }, "fresh");
+    refuse(Edit { id: 2, drop: vec![(1, 9), (1, 9)], ..Edit::default() }, "known");
+    let twice = vec![(2, table(200, "a", "b")), (2, table(200, "c", "d"))];
+    refuse(Edit { id: 2, add: twice, ..Edit::default() }, "fresh");
+    // Its number is above what was said of the next one.
+    let mut above = version.clone();
+    above.apply(&Edit { id: 2, add: vec![(2, table(200, "a", "b"))], ..Edit::default() }).unwrap();
+    let again = Edit { id: 3, add: vec![(2, table(200, "c", "d"))], ..Edit::default() };
+    assert!(above.apply(&again).unwrap_err().starts_with("fresh"));
     refuse(Edit { id: 2, add: vec![(1, table(11, "c", "d"))], ..Edit::default() }, "disjoint");
     refuse(Edit { id: 0, ..Edit::default() }, "rising");
     let snapshot = version.snapshot();
     let mut again = Version::default();
     again.apply(&snapshot).unwrap();
     assert_eq!(again.snapshot(), snapshot);
+}
+
+#[test]
+fn a_table_that_was_linked_meanwhile_stays_shared() {
+    let mut version = Version::default();
+    version.apply(&edit(1)).unwrap();
+    let as_read = |id| TableMeta { shared: false, ..table(id, "a", "c") };
+    let shared = |drop: Vec<(usize, u64)>, id| {
+        let mut edit = Edit { drop, add: vec![(2, as_read(id))], ..Edit::default() };
+        version.keep_shared(&mut edit);
+        edit.add[0].1.shared
+    };
+    assert!(shared(vec![(0, 8)], 8), "8 is, by now");
+    assert!(!shared(vec![(1, 9)], 9), "9 is not");
+    assert!(!shared(vec![(0, 8)], 12), "12 is new");
 }
 
 fn written(dir: &Path, bytes_max: u64) -> ManifestWriter {

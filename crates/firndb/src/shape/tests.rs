@@ -160,6 +160,7 @@ fn a_full_level_gives_the_table_that_costs_least() {
     let plan = choose(&state, &[], None).unwrap();
     assert_eq!(ids(&plan), [(1, 2), (2, 4)]);
     assert_eq!(debt(&state, &Limits::tiny(), &LabTuning::default(), 0).bytes, 16 << 10);
+    assert!(choose(&state, &[1], None).is_none(), "what goes down already is not counted");
 }
 
 #[test]
