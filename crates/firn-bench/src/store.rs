@@ -116,6 +116,9 @@ pub struct Traffic {
     pub written_bytes: u64,
     /// Bytes read.
     pub read_bytes: u64,
+    /// Reads that it took, where the engine counts them.
+    #[serde(default)]
+    pub reads: u64,
 }
 
 impl Counters {
@@ -131,6 +134,7 @@ impl Counters {
         let difference = |now: &Traffic| Traffic {
             written_bytes: now.written_bytes - earlier(now).map_or(0, |t| t.written_bytes.min(now.written_bytes)),
             read_bytes: now.read_bytes - earlier(now).map_or(0, |t| t.read_bytes.min(now.read_bytes)),
+            reads: now.reads - earlier(now).map_or(0, |t| t.reads.min(now.reads)),
             ..now.clone()
         };
         Counters {

@@ -132,7 +132,8 @@ impl Store for LevelDbStore {
 
     fn counters(&self) -> Counters {
         let (read_bytes, written_bytes) = table_bytes(&self.statistics());
-        let tables = Traffic { medium: "ssd".to_owned(), cause: "tables".to_owned(), written_bytes, read_bytes };
+        let (medium, cause) = ("ssd".to_owned(), "tables".to_owned());
+        let tables = Traffic { medium, cause, written_bytes, read_bytes, reads: 0 };
         let space_bytes = directory_bytes(&self.directory);
         Counters { traffic: vec![tables], space_bytes, ..Counters::default() }
     }
