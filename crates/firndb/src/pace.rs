@@ -14,6 +14,7 @@
 //!
 //! The time that a merge slept is not part of how long it took: `stall.rs` wants to know what merges can do.
 
+use crate::log::FLYING_MAX;
 use crate::shape::Debt;
 use firn_base::clock::Clock;
 use firn_base::count::{Cause, Counter, IoCounters};
@@ -138,6 +139,15 @@ impl Pace {
         (intake.saturating_mul(SHARE) << pressure).max(RATE_MIN)
     }
 
+    /// How many reads one who needs many short ones puts in flight. A reader's own waits behind them, so they are as
+    /// few as the readers of a small machine have while there is no pressure, and twice as many with each step of it.
+    pub(crate) fn reads(&self) -> usize {
+        match self.rate_now() {
+            0 => FLYING_MAX,
+            _ => FLYING_MAX >> (URGENT - 1).saturating_sub(self.pressure.load(Ordering::Relaxed) as u32),
+        }
+    }
+
     /// Called by a merge at its yield points: sleeps as the pace demands, and returns the nanoseconds slept. `between`
     /// is called after each short sleep; it does what is more urgent, and says whether to go on waiting.
     pub(crate) fn wait(&self, mut between: impl FnMut() -> bool) -> u64 {
@@ -221,6 +231,9 @@ mod tests {
         assert!((39 * MIB..=40 * MIB).contains(&later), "half of it came in per second: {later}");
         clock.advance(Duration::from_secs(60));
         assert_eq!(rate(limits.level0_trigger, 0), RATE_MIN, "nothing comes in any more");
+        let reads = |tables| (rate(tables, 0), pace.reads()).1;
+        let each = (0..=URGENT as usize).map(|more| reads(limits.level0_trigger + more));
+        assert_eq!(each.collect::<Vec<_>>(), [4, 8, 16, 32, 32]);
         assert!(limits.level0_trigger + (URGENT as usize) < limits.level0_slow, "merges run free before writers wait");
     }
 

@@ -139,6 +139,8 @@ impl TierStats {
         let chunks = [("leaves", by_leaf as f64), ("log", self.chunks_by_log as f64)];
         text.counters("chunks_total", "Chunks moved to level 1, by what they were made of.", pair("by", chunks));
         text.counter("chunk_entries_total", "Entries in all chunks.", self.chunk_entries as f64);
+        let help = "Those of them that went no further, as they were replaced meanwhile.";
+        text.counter("chunk_entries_replaced_total", help, self.chunk_entries_replaced as f64);
         let logs = [("live", self.log_live_bytes as f64), ("held", self.log_file_bytes as f64)];
         let help = "Bytes of values in logs that level 0 points to, and of those logs.";
         text.gauges("value_log_bytes", help, pair("bytes", logs));

@@ -4,7 +4,7 @@
 
 use super::block::Block;
 use super::read::Sst;
-use super::window::{Gap, Window, stretches};
+use super::window::{READER_GAP, Window, stretches};
 use crate::sites;
 use firn_base::Result;
 use firn_base::checksum::{crc32c, matches};
@@ -48,7 +48,7 @@ impl Sst {
     pub(super) fn load_run(&self, first: usize, count: usize) -> Result<Arc<Block>> {
         let cached = |block| self.context().cache.peek(self.id(), self.index().handle(block).offset).is_some();
         let mut wanted: Vec<usize> = (first..first + count).filter(|&block| block == first || !cached(block)).collect();
-        let reads = stretches(self.index(), &mut wanted, Gap::Reader);
+        let reads = stretches(self.index(), &mut wanted, READER_GAP);
         let mut found = None;
         let mut keep = |block: usize, stored: &[u8]| -> Result<()> {
             let decoded = Arc::new(self.decode(block, stored)?);

@@ -7,25 +7,10 @@ use firn_base::Result;
 use firn_base::count::Cause;
 use firn_fs::{IoBuf, Pending};
 
-/// Bytes that are read for nothing rather than read around.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gap {
-    /// For a reader, who waits: what a device moves in the time that one more read takes it, between the 15.6 KB of a
-    /// cloud disk (250 MB/s, 16,000 reads per second) and the 6 of a `sata` one.
-    Reader,
-    /// For a merge, which waits for no single read but keeps a device's bandwidth busy: less than one more read costs a
-    /// processor.
-    Merge,
-}
-
-impl Gap {
-    fn bytes_max(self) -> u64 {
-        match self {
-            Gap::Reader => 12 << 10,
-            Gap::Merge => 4 << 10,
-        }
-    }
-}
+/// Bytes between two blocks that a reader, who waits, reads for nothing rather than read around: what a device moves
+/// in the time that one more read takes it, between the 15.6 KB of a cloud disk (250 MB/s, 16,000 reads per second) and
+/// the 6 of a `sata` one. A merge's are in `IoCounters::merge_gap`.
+pub(super) const READER_GAP: u64 = 12 << 10;
 
 /// One read of a file: where, and how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +19,9 @@ pub(super) struct Stretch {
     pub(super) len: usize,
 }
 
-/// The reads that bring `blocks`, which are put in the order of the file: near neighbours come by one, as long as no
-/// more is read for nothing than for something.
-pub(super) fn stretches(index: &Index, blocks: &mut [usize], most: Gap) -> Vec<Stretch> {
+/// The reads that bring `blocks`, which are put in the order of the file: those with no more than `gap_max` bytes
+/// between them come by one, as long as no more is read for nothing than for something.
+pub(super) fn stretches(index: &Index, blocks: &mut [usize], gap_max: u64) -> Vec<Stretch> {
     blocks.sort_unstable_by_key(|&block| index.handle(block).offset);
     let mut spare: u64 = blocks.iter().map(|&block| u64::from(index.handle(block).stored_len)).sum();
     let mut reads: Vec<Stretch> = Vec::new();
@@ -45,7 +30,7 @@ pub(super) fn stretches(index: &Index, blocks: &mut [usize], most: Gap) -> Vec<S
         let stored = handle.stored_len as usize;
         if let Some(read) = reads.last_mut() {
             let gap = handle.offset.checked_sub(read.offset + read.len as u64);
-            if let Some(gap) = gap.filter(|&gap| gap <= most.bytes_max().min(spare)) {
+            if let Some(gap) = gap.filter(|&gap| gap <= gap_max.min(spare)) {
                 spare -= gap;
                 read.len += gap as usize + stored;
                 continue;
@@ -72,7 +57,8 @@ struct Read {
 impl Window {
     /// Puts the reads of `blocks` in flight, into `spare` buffers as long as there are any.
     pub(super) fn submit(table: &Sst, mut blocks: Vec<usize>, cause: Cause, spare: Vec<IoBuf>) -> Window {
-        Window::of(table, &stretches(table.index(), &mut blocks, Gap::Merge), cause, spare)
+        let gap = table.context().counters.merge_gap();
+        Window::of(table, &stretches(table.index(), &mut blocks, gap), cause, spare)
     }
 
     /// Puts `reads` in flight.
@@ -134,7 +120,7 @@ mod tests {
 
     fn reads(index: &Index) -> Vec<(u64, usize)> {
         let mut blocks: Vec<usize> = (0..index.len()).collect();
-        stretches(index, &mut blocks, Gap::Reader).iter().map(|read| (read.offset, read.len)).collect()
+        stretches(index, &mut blocks, READER_GAP).iter().map(|read| (read.offset, read.len)).collect()
     }
 
     #[test]
@@ -158,7 +144,7 @@ mod tests {
         let farther: Vec<(u64, u32)> = (0..4).map(|i| (i * 120_000, 100_000)).collect();
         assert_eq!(reads(&index(&farther)).len(), 4, "gaps of 20 KB");
         let near: Vec<(u64, u32)> = (0..4).map(|i| (i * 16_000, 8000)).collect();
-        let merged = stretches(&index(&near), &mut [0, 1, 2, 3], Gap::Merge).len();
-        assert_eq!((reads(&index(&near)).len(), merged), (1, 4), "gaps of 8 KB are a merge's to read around");
+        let merged = stretches(&index(&near), &mut [0, 1, 2, 3], 4 << 10).len();
+        assert_eq!((reads(&index(&near)).len(), merged), (1, 4), "gaps of 8 KB are too large for a merge of 4");
     }
 }

@@ -1,5 +1,6 @@
 //! What flushes and evictions do to each other, and what a failed one leaves.
 
+use super::Job;
 use crate::plan::Reason;
 use crate::shape::{self, Facts};
 use crate::{Db, Environment, LabTuning, Options, Profile, Tuning};
@@ -36,6 +37,26 @@ fn key(i: u32) -> Vec<u8> {
     format!("key{i:05}").into_bytes()
 }
 
+/// Evicts the next chunk from the left, of some `chunk_bytes` if level 0 has so much, and says which tables it
+/// replaced.
+fn evict_chunk(db: &Db, chunk_bytes: u64) -> Option<Vec<u64>> {
+    let job = mark_chunk(db, chunk_bytes)?;
+    let replaced = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
+    db.inner.perform(job);
+    Some(replaced)
+}
+
+/// Begins such an eviction.
+fn mark_chunk(db: &Db, chunk_bytes: u64) -> Option<Arc<Job>> {
+    let inner = &db.inner;
+    let mut jobs = inner.jobs.state.lock();
+    let state = inner.state.load_full();
+    let lab = LabTuning { by_log_share: 0.0, ..LabTuning::default() };
+    let facts = Facts { chunk_bytes, lab: &lab, evicting: false, ..inner.manual_facts(&jobs) };
+    let plan = shape::pick_manual_eviction(&state, true, &facts)?;
+    Some(inner.mark(&mut jobs, plan, &state))
+}
+
 /// The chunk is picked from one view of the mutable tree, and another is there when it becomes the immutable one.
 #[test]
 fn what_is_flushed_while_an_eviction_begins_is_evicted_too() {
@@ -43,17 +64,11 @@ fn what_is_flushed_while_an_eviction_begins_is_evicted_too() {
     let db = open(dir.path(), 64 << 10);
     (0..100).step_by(2).for_each(|i| db.put(key(i), b"first").unwrap());
     db.flush().unwrap();
-    let inner = &db.inner;
-    let mut jobs = inner.jobs.state.lock();
-    let state = inner.state.load_full();
-    let facts = Facts { chunk_bytes: 1 << 20, ..inner.manual_facts(&jobs) };
-    let plan = shape::pick_manual_eviction(&state, true, &facts).expect("an eviction");
-    let job = inner.mark(&mut jobs, plan, &state);
-    drop((jobs, state));
+    let job = mark_chunk(&db, 1 << 20).expect("an eviction");
     assert!(job.plan.chunk.as_ref().is_some_and(|chunk| chunk.rotates));
     (0..100).step_by(3).for_each(|i| db.put(key(i), b"second").unwrap());
     db.flush().unwrap();
-    inner.perform(job);
+    db.inner.perform(job);
     let check = |db: &Db| {
         for i in 0..100 {
             let expected = if i % 3 == 0 { Some(&b"second"[..]) } else { (i % 2 == 0).then_some(&b"first"[..]) };
@@ -220,6 +235,93 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
     assert!(chunks > 3 && taken == chunks, "{taken} of {chunks} chunks");
 }
 
+/// Tables of level 1 begin and end where leaves do not. None that a chunk wrote is written again by the next, and the
+/// leaf that lies across the edge is seen by all who are to see it.
+#[test]
+fn a_chunk_ends_where_a_table_of_level_1_does() {
+    let environment = Environment { fs: Some(Arc::new(SimFs::new(1))), ..Environment::default() };
+    let db = open_in(Path::new("/db"), 512 << 10, environment);
+    let value = |round: u32, i: u32| [&round.to_be_bytes()[..], &[i as u8; 100]].concat();
+    let inner = &db.inner;
+    let level1 = || -> Vec<u64> { inner.state.load().parts[0].levels[1].runs.iter().map(|run| run.meta.id).collect() };
+    let (mut edges, mut replaced) = (0, 0);
+    for round in 0..3 {
+        // Keys that come in the middle of what is there, so that leaves are cut where tables are not.
+        let of_round = |i: &u32| !(i + round).is_multiple_of(3);
+        (0..2000).filter(of_round).for_each(|i| db.put(key(i), value(round, i)).unwrap());
+        let snapshot = db.snapshot();
+        db.flush().unwrap();
+        (0..2000).filter(of_round).for_each(|i| db.put(key(i), value(round + 10, i)).unwrap());
+        db.flush().unwrap();
+        let newest = |i: u32, round: u32| (0..=round).rev().find(|round| !(i + round).is_multiple_of(3));
+        let before = level1();
+        while let Some(ids) = evict_chunk(&db, 24_000) {
+            let again: Vec<u64> = ids.iter().copied().filter(|id| !before.contains(id)).collect();
+            assert_eq!(again, [0; 0], "round {round}: written by the chunk before");
+            replaced += ids.len();
+            edges += usize::from(!inner.state.load().parts[0].trees.as_ref().unwrap().immutable_from.is_empty());
+            for i in (0..2000).filter(|i| newest(*i, round).is_some()) {
+                let of = newest(i, round).unwrap();
+                let at = |of: u32| if of == round { value(of, i) } else { value(of + 10, i) };
+                assert_eq!(db.get(key(i)).unwrap().unwrap(), value(of + 10, i), "round {round}, {i}");
+                assert_eq!(snapshot.get(key(i)).unwrap().unwrap(), at(of), "round {round}, {i}, as it was");
+            }
+            let mut iter = db.iter().unwrap();
+            iter.first().unwrap();
+            let mut seen = 0;
+            while iter.valid() {
+                seen += 1;
+                iter.next().unwrap();
+            }
+            assert_eq!(seen, (0..2000).filter(|i| newest(*i, round).is_some()).count());
+        }
+        assert!(inner.state.load().parts[0].trees.as_ref().unwrap().are_empty());
+    }
+    assert!(edges > 10 && replaced > 20, "{edges} edges, {replaced} tables");
+}
+
+/// What was written again since the trees changed places is in the newer one, and goes no further from the older one,
+/// unless a snapshot sees it.
+#[test]
+fn a_chunk_leaves_out_what_was_written_again() {
+    let open = |fs: &SimFs| {
+        let environment = Environment { fs: Some(Arc::new(fs.clone())), ..Environment::default() };
+        open_in(Path::new("/db"), 512 << 10, environment)
+    };
+    let value = |round: Option<u8>| round.map(|round| vec![round; 100]);
+    let then = |i: u32| Some(1 + u8::from((1000..2000).contains(&i)));
+    let now = |i: u32| (i < 2500).then_some(1 + (i / 1000) as u8);
+    for chunks in 1.. {
+        let fs = SimFs::new(1);
+        let db = open(&fs);
+        let write = |i: u32, round: u8| db.put(key(i), [round; 100]).unwrap();
+        (0..3000).for_each(|i| write(i, 1));
+        db.flush().unwrap();
+        evict_chunk(&db, 24_000).expect("the trees change places");
+        (1000..2000).for_each(|i| write(i, 2));
+        let snapshot = db.snapshot();
+        (2000..2500).for_each(|i| write(i, 3));
+        (2500..3000).for_each(|i| db.delete(key(i)).unwrap());
+        db.flush().unwrap();
+        (0..chunks).for_each(|_| assert!(evict_chunk(&db, 24_000).is_some(), "there is more"));
+        for i in 0..3000 {
+            assert_eq!(db.get(key(i)).unwrap().map(|found| found.to_vec()), value(now(i)), "{i}");
+            assert_eq!(snapshot.get(key(i)).unwrap().map(|found| found.to_vec()), value(then(i)), "{i}, as it was");
+        }
+        let tier = db.stats().tier.unwrap();
+        let after = open(&fs.power_cut(chunks));
+        for i in 0..3000 {
+            let found = after.get(key(i)).unwrap().map(|found| found.to_vec());
+            assert_eq!(found, value(now(i)), "{i}, after {chunks} chunks and a power cut");
+        }
+        if tier.immutable_entries == 0 {
+            assert_eq!((tier.chunk_entries, tier.chunk_entries_replaced), (3000, 1000));
+            assert!(chunks > 5);
+            break;
+        }
+    }
+}
+
 /// Trees that are rebuilt have the numbers of those of the session before, and the manifest may still say which keys of
 /// these were evicted: all, up to the same entry.
 #[test]
@@ -238,13 +340,7 @@ fn what_was_evicted_in_another_session_is_not_taken_along() {
     inner.switch_buffer(&mut queue, 0);
     drop(queue);
     assert!(!inner.flush_to_trees(0, &buffer).unwrap(), "it waits for an eviction");
-    let mut jobs = inner.jobs.state.lock();
-    let state = inner.state.load_full();
-    let facts = Facts { chunk_bytes: 2000, ..inner.manual_facts(&jobs) };
-    let plan = shape::pick_manual_eviction(&state, true, &facts).expect("an eviction");
-    let job = inner.mark(&mut jobs, plan, &state);
-    drop((jobs, state));
-    inner.perform(job);
+    evict_chunk(&db, 2000).expect("an eviction");
     let left = db.stats().tier.unwrap().immutable_entries;
     assert!(left > 0, "a part of the tree was evicted");
     db.flush().unwrap();

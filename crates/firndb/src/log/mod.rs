@@ -20,5 +20,5 @@ pub(crate) use placed::PlacedLogs;
 pub(crate) use replay::{End, LogSource, Replay, Replayed};
 pub(crate) use sealed::SealedLogs;
 pub(crate) use sink::PmLogBuffer;
-pub(crate) use values::{PendingValue, ValueLogs, Wanted};
+pub(crate) use values::{FLYING_MAX, PendingValue, ValueLogs, Wanted};
 pub(crate) use write::{LogEnd, LogMark, LogWriter};

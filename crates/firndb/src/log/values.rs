@@ -29,18 +29,19 @@ thread_local! {
     static SCRATCH: RefCell<IoBuf> = RefCell::new(IoBuf::default());
 }
 
-/// Values that lie no further apart than this are read by one read.
-const GAP_BYTES: u64 = 8 << 10;
+/// Values that lie no further apart than this are read by one read, or than what a merge reads along if that is more.
+const GAP_BYTES_MIN: u64 = 8 << 10;
 /// Values of one read at most, and bytes if they are more than one.
 const RUN_MAX: usize = 64;
-const RUN_BYTES_MAX: u64 = 256 << 10;
+const RUN_BYTES_MAX: u64 = 128 << 10;
 /// Entries that are moved to level 1 for what a read of one value costs: moving takes some 4 KB of long reads and
 /// writes, 8 us of a `sata` disk and 16 of a `cloud` one, a short read 10 and 62.
 const MOVES_PER_READ: u64 = 2;
-/// Bytes of reads in flight at a time, if one alone is not more.
-const FLYING_BYTES: usize = 1 << 20;
-/// Such reads at most: a reader's own waits behind them, 2 ms where a device does 16,000 a second.
-const FLYING_MAX: usize = 32;
+/// Reads that [`ValueLogs::for_each`] has in flight for who is in a hurry: a reader's own waits behind them, 2 ms where
+/// a device does 16,000 a second.
+pub(crate) const FLYING_MAX: usize = 32;
+/// Bytes of such a read in the mean at most.
+const FLYING_MEAN_BYTES: usize = 32 << 10;
 
 /// The logs that level 0 points into.
 pub(crate) struct ValueLogs {
@@ -91,19 +92,20 @@ pub(crate) struct LogUse {
     pub(crate) file_bytes: u64,
 }
 
-fn is_near(a: ValueAddress, b: ValueAddress) -> bool {
-    a.log_id == b.log_id && b.offset <= end_of(a) + GAP_BYTES
+fn is_near(a: ValueAddress, b: ValueAddress, gap_max: u64) -> bool {
+    a.log_id == b.log_id && b.offset <= end_of(a) + gap_max
 }
 
 fn end_of(at: ValueAddress) -> u64 {
     at.offset + VALUE_HEADER_BYTES as u64 + u64::from(at.len)
 }
 
-/// Cuts the values that the next read is to bring off `rest`, which is in the logs' order.
-fn next_run<'a>(rest: &mut &'a [(ValueAddress, usize)]) -> Option<&'a [(ValueAddress, usize)]> {
+/// Cuts the values that the next read is to bring off `rest`, which is in the logs' order: those with no more than
+/// `gap_max` bytes between them.
+fn next_run<'a>(rest: &mut &'a [(ValueAddress, usize)], gap_max: u64) -> Option<&'a [(ValueAddress, usize)]> {
     let &(first, _) = rest.first()?;
     let goes_on = |pair: &&[(ValueAddress, usize)]| {
-        is_near(pair[0].0, pair[1].0) && end_of(pair[1].0) - first.offset <= RUN_BYTES_MAX
+        is_near(pair[0].0, pair[1].0, gap_max) && end_of(pair[1].0) - first.offset <= RUN_BYTES_MAX
     };
     let (run, behind) = rest.split_at(1 + rest.windows(2).take(RUN_MAX - 1).take_while(goes_on).count());
     *rest = behind;
@@ -379,11 +381,17 @@ impl ValueLogs {
     }
 
     /// Hands the value at each of `places` to `see`, with its number; read in the order of the logs, those that lie
-    /// close by one read, several in flight. They are not kept.
+    /// close by one read, as many in flight as `flying_max` says each time, or fewer if they are long. They are not
+    /// kept.
     ///
     /// # Errors
     /// As [`ValueLogs::get`].
-    pub(crate) fn for_each(&self, places: &[Wanted], mut see: impl FnMut(usize, &[u8])) -> Result<()> {
+    pub(crate) fn for_each(
+        &self,
+        places: &[Wanted],
+        mut flying_max: impl FnMut() -> usize,
+        mut see: impl FnMut(usize, &[u8]),
+    ) -> Result<()> {
         let mut wanted: Vec<(ValueAddress, usize)> = Vec::with_capacity(places.len());
         for (i, place) in places.iter().enumerate() {
             match *place {
@@ -394,10 +402,12 @@ impl ValueLogs {
         }
         wanted.sort_unstable_by_key(|(at, _)| (at.log_id, at.offset));
         let mut rest = &wanted[..];
-        let mut runs = std::iter::from_fn(|| next_run(&mut rest)).peekable();
+        let gap_max = || self.counters.merge_gap().max(GAP_BYTES_MIN);
+        let mut runs = std::iter::from_fn(|| next_run(&mut rest, gap_max())).peekable();
         let (mut flying, mut flying_bytes) = (VecDeque::new(), 0);
         loop {
-            let has_room = |flying: usize, bytes: usize| flying < FLYING_MAX && bytes <= FLYING_BYTES;
+            let most = flying_max();
+            let has_room = |flying: usize, bytes: usize| flying < most && bytes <= most * FLYING_MEAN_BYTES;
             while let Some(run) =
                 runs.next_if(|run| flying_bytes == 0 || has_room(flying.len(), flying_bytes + span(run).1))
             {
@@ -458,15 +468,15 @@ mod tests {
             at(1, 4000, 100),
             at(1, 20_000, 100),
             at(2, 20_200, 300_000),
-            at(2, 320_300, 200_000),
-            at(2, 520_400, 10),
+            at(2, 320_300, 100_000),
+            at(2, 420_400, 10),
         ];
         let mut rest = &wanted[..];
-        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest)).map(<[_]>::len).collect();
+        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest, GAP_BYTES_MIN)).map(<[_]>::len).collect();
         assert_eq!(lens, [2, 1, 1, 2]);
         let many: Vec<_> = (0..200).map(|i| at(1, i * 1000, 900)).collect();
         let mut rest = &many[..];
-        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest)).map(<[_]>::len).collect();
+        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest, GAP_BYTES_MIN)).map(<[_]>::len).collect();
         assert_eq!(lens, [64, 64, 64, 8]);
     }
 }

@@ -20,6 +20,13 @@ impl KeyRange {
         self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
     }
 
+    /// What of this is in `other`, if anything.
+    pub(crate) fn within(&self, other: &KeyRange) -> Option<KeyRange> {
+        let from = self.from.as_slice().max(&other.from).to_vec();
+        let to = self.to.iter().chain(&other.to).min().cloned();
+        to.as_ref().is_none_or(|to| from < *to).then_some(KeyRange { from, to })
+    }
+
     /// The union of `ranges`, in order.
     pub(crate) fn union(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
         ranges.sort_by(|a, b| a.from.cmp(&b.from));
@@ -99,6 +106,16 @@ mod tests {
 
     fn range(from: &str, to: &str) -> KeyRange {
         KeyRange { from: from.into(), to: (to != "*").then(|| to.into()) }
+    }
+
+    #[test]
+    fn what_two_ranges_have_in_common() {
+        let within = |a: (&str, &str), b: (&str, &str)| range(a.0, a.1).within(&range(b.0, b.1));
+        assert_eq!(within(("a", "d"), ("b", "f")), Some(range("b", "d")));
+        assert_eq!(within(("", "*"), ("b", "f")), Some(range("b", "f")));
+        assert_eq!(within(("c", "*"), ("b", "*")), Some(range("c", "*")));
+        assert_eq!(within(("a", "b"), ("b", "f")), None);
+        assert_eq!(within(("g", "*"), ("b", "f")), None);
     }
 
     #[test]

@@ -68,7 +68,19 @@ impl Recovery {
         let side = Arc::default();
         let (complete_through, counters, reuse) = (SeqNo(0), Arc::default(), Arc::default());
         let leaves = immutable.as_ref().map_or(0, |view| view.leaves());
-        let trees = Trees { store, values, mutable, immutable, leaves, side, complete_through, counters, reuse };
+        let immutable_from = Arc::default();
+        let trees = Trees {
+            store,
+            values,
+            mutable,
+            immutable,
+            immutable_from,
+            leaves,
+            side,
+            complete_through,
+            counters,
+            reuse,
+        };
         if trees.need_logs() {
             trees.values.rebuild_from(self.version.log_floor);
         }

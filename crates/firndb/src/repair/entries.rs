@@ -3,7 +3,9 @@
 use super::Repair;
 use super::pool::{self, Age};
 use crate::buffer::{Buffer, Entry};
-use crate::log::{HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs, Wanted};
+use crate::log::{
+    FLYING_MAX, HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs, Wanted,
+};
 use crate::mill::{Below, Output, write_tables};
 use crate::run_iter::{MergeIter, RunIter};
 use crate::tuning::LogPlacement;
@@ -87,7 +89,7 @@ impl Repair {
             let places: Vec<Wanted> = batch.iter().map(wanted).collect();
             logs.extend(places.iter().flatten().map(|(at, _)| at.log_id).filter(|&id| id != HOT_LOG));
             let mut read = vec![Vec::new(); batch.len()];
-            let is_whole = values.for_each(&places, |i, value| read[i] = value.to_vec()).is_ok();
+            let is_whole = values.for_each(&places, || FLYING_MAX, |i, value| read[i] = value.to_vec()).is_ok();
             for ((key, tag, address), mut value) in batch.into_iter().zip(read) {
                 if let (false, Some(at)) = (is_whole, address) {
                     // Something in the batch is damaged.

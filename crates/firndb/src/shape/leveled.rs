@@ -161,8 +161,10 @@ fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Opti
     if part.levels.first().is_some_and(|level| !level.runs.is_empty()) {
         return pick_level0(i, part, facts);
     }
-    let KeyRange { from, to } = chunk.within();
+    let trees = part.trees.as_ref()?;
     let below = &part.levels.get(1)?.runs;
+    let chunk = chunk.aligned(trees.immutable.as_ref().unwrap_or(&trees.mutable), below);
+    let KeyRange { from, to } = chunk.within();
     let meets = |run: &&Arc<SstRun>| run.meta.largest >= *from && to.as_ref().is_none_or(|to| run.meta.smallest < *to);
     let tables: Vec<(usize, Arc<SstRun>)> = below.iter().filter(meets).map(|run| (1, run.clone())).collect();
     if tables.iter().any(|(_, run)| facts.busy.has(run)) {

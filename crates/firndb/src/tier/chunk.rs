@@ -1,12 +1,19 @@
 //! A part of the immutable tree that is evicted at a time, of values that come to about one to three write buffers
 //! (LAB-DB, 3.2, 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone
 //! (`by_log_share`), those with entries of the oldest logs, so that few cold keys do not keep a log for long.
+//!
+//! A table of level 1 that two chunks meet is written twice, so a chunk from the left ends where a table begins or ends
+//! (`aligned`), which is hardly ever where a leaf does. The entries of the leaf there that lie in front of the edge go
+//! along, the leaf stays until the next chunk has taken the rest: until then they are in level 1, too, as they are.
+//! Who is to look at either finds the same, and a recovery that knows leaves alone takes them along once more.
 
 use super::view::Trees;
 use crate::manifest::KeyRange;
 use crate::rows;
+use crate::sst_run::SstRun;
 use firn_base::Result;
 use firn_table::pm_btree::{Usage, View};
+use std::sync::Arc;
 
 /// Which keys, and whether the tree that they are in is to become the immutable one.
 #[derive(Debug, Clone)]
@@ -15,50 +22,92 @@ pub(crate) struct Chunk {
     pub(crate) rotates: bool,
     /// All keys are in there.
     within: KeyRange,
-    /// So many entries of the oldest logs, not all in `within`.
-    by_log: Option<u64>,
+    /// Of the oldest logs, not all in `within`.
+    by_log: bool,
+    /// Entries at most, if the first leaf has not more.
+    entries_max: u64,
     /// Bytes of keys and values at most, if the first leaf has not more: how many entries that is was only guessed.
     bytes_max: u64,
 }
 
+/// What of a tree a chunk takes.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// The keys of its entries, in order.
+    pub(super) keys: Vec<KeyRange>,
+    /// The leaves that it leaves nothing in, in order.
+    pub(super) leaves: Vec<KeyRange>,
+    /// Where it ends, if that is within a leaf.
+    pub(super) edge: Option<Vec<u8>>,
+}
+
+/// An aligned chunk has so much more than was asked for at most, as a share, if it does not come to an edge before.
+const REACH_SHARE: f64 = 0.5;
+
 impl Chunk {
+    /// This, from the left of `tree`, with its end in front of or behind the table of level 1 that it would lie in.
+    pub(crate) fn aligned(self, tree: &View, level1: &[Arc<SstRun>]) -> Chunk {
+        let KeyRange { from, to: Some(to) } = &self.within else { return self };
+        let at = level1.partition_point(|run| run.meta.largest < *to);
+        let Some(table) = level1.get(at).filter(|run| run.meta.smallest < *to && !self.is_by_log()) else {
+            return self;
+        };
+        if table.meta.smallest > *from {
+            let within = KeyRange { from: from.clone(), to: Some(table.meta.smallest.clone()) };
+            return Chunk { within, ..self };
+        }
+        let behind = [&table.meta.largest[..], &[0]].concat();
+        let more = |n: u64| n.saturating_add((n as f64 * REACH_SHARE) as u64);
+        let reach = tree.first_leaves(more(self.entries_max)).and_then(|(_, to)| to);
+        if reach.is_some_and(|reach| reach < behind) {
+            return self;
+        }
+        let within = KeyRange { from: from.clone(), to: Some(behind) };
+        Chunk { within, bytes_max: more(self.bytes_max), ..self }
+    }
+
     /// No key is outside.
     pub(crate) fn within(&self) -> &KeyRange {
         &self.within
     }
 
     pub(crate) fn is_by_log(&self) -> bool {
-        self.by_log.is_some()
+        self.by_log
     }
 
-    /// The keys, in order.
+    /// What it takes of `immutable`.
     ///
     /// # Errors
     /// `Corruption` of a leaf that was looked into.
-    pub(super) fn ranges(&self, trees: &Trees, immutable: &View) -> Result<Vec<KeyRange>> {
-        let mut leaves = Vec::new();
-        let (mut bytes, is_by_log) = (0, self.by_log.is_some());
+    pub(super) fn of(&self, trees: &Trees, immutable: &View) -> Result<Taken> {
+        let (mut leaves, mut bytes) = (Vec::new(), 0);
+        let end = self.within.to.as_ref();
         trees.store.for_each_leaf(immutable, |leaf| {
-            if !self.within.contains(&leaf.from) {
+            if end.is_some_and(|end| leaf.from >= *end) {
                 return false;
             }
             bytes += leaf.entry_bytes;
             leaves.push(leaf);
-            is_by_log || bytes <= self.bytes_max
+            self.by_log || bytes <= self.bytes_max
         })?;
-        if is_by_log {
+        if self.by_log {
             trees.counters.leaves_looked_into.add(leaves.len() as u64);
             leaves.sort_by_key(|leaf| leaf.oldest_log.unwrap_or(u64::MAX));
         }
-        let (mut entries, mut bytes, entries_max) = (0, 0, self.by_log.unwrap_or(u64::MAX));
+        let (mut entries, mut bytes) = (0, 0);
         let chosen = leaves.into_iter().take_while(|leaf| {
             let is_first = entries == 0;
             bytes += leaf.entry_bytes;
-            let takes = is_first || (entries < entries_max && bytes <= self.bytes_max);
+            let takes = is_first || ((!self.by_log || entries < self.entries_max) && bytes <= self.bytes_max);
             entries += leaf.entries;
             takes
         });
-        Ok(KeyRange::union(chosen.map(|leaf| KeyRange { from: leaf.from, to: leaf.to }).collect()))
+        let mut leaves: Vec<_> = chosen.map(|leaf| KeyRange { from: leaf.from, to: leaf.to }).collect();
+        let within = |leaf: &KeyRange| leaf.within(&self.within);
+        let keys = KeyRange::union(leaves.iter().filter_map(within).collect());
+        let goes_on = |leaf: &mut KeyRange| end.is_some_and(|end| leaf.to.as_ref().is_none_or(|to| to > end));
+        let edge = leaves.pop_if(goes_on).and(end.cloned());
+        Ok(Taken { keys, leaves: KeyRange::union(leaves), edge })
     }
 }
 
@@ -123,6 +172,7 @@ impl Trees {
         let by_log = !rotates && few_left && rows::LAB_BY_LOG.is_on();
         let bytes_max = if rows::LAB_CHUNKS.is_on() { bytes + bytes / 4 } else { u64::MAX };
         let (from, to) = view.first_leaves(if by_log { u64::MAX } else { entries_max })?;
-        Some(Chunk { rotates, within: KeyRange { from, to }, by_log: by_log.then_some(entries_max), bytes_max })
+        let from = if rotates { from } else { from.max(self.immutable_from.to_vec()) };
+        Some(Chunk { rotates, within: KeyRange { from, to }, by_log, entries_max, bytes_max })
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! A crash before 3 leaves tables that nothing names, after it leaves that the next open takes out.
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, Taken};
 use super::side::Version;
 use super::view::{Trees, as_put};
 use crate::background::Dead;
@@ -18,6 +18,7 @@ use crate::log::Wanted;
 use crate::manifest::{Edit, Evicted, KeyRange};
 use crate::mill::{self, Around, Held, Made};
 use crate::plan::Plan;
+use crate::snapshot::is_seen;
 use crate::sst_run::{Lent, SstRun};
 use firn_base::exec::{block_on_with, give_way};
 use firn_base::sync::Ordering;
@@ -30,28 +31,54 @@ struct Gathered<'a> {
     held: Held,
     /// Versions of the side table that are among that.
     moved: Vec<Version>,
+    /// Entries that it took out of the tree, and bytes of their keys and values; `held` has no more than those.
+    entries: u64,
+    bytes: u64,
     memory: Lent<'a>,
+    slept_ns: u64,
 }
 
 /// An address, and a reference to it while it is sorted.
 const PLACE_BYTES: usize = 2 * size_of::<Wanted>() + size_of::<usize>();
 
+/// An entry of the trees that a chunk takes.
+struct Taking<'e> {
+    key: &'e [u8],
+    tag: Tag,
+    address: Option<ValueAddress>,
+    /// The mutable tree has a newer one, and no snapshot is older than that: nobody will see it any more.
+    is_replaced: bool,
+}
+
 /// Shows the entries of `immutable` that are in `ranges`, each with the side table's versions that are older, in order.
 /// Returns those versions.
+///
+/// What replaced an entry is in the mutable tree, so it is as durable as that: its log was synced before it came there,
+/// and stays until it is evicted itself, behind this chunk.
 fn for_each_entry(
     trees: &Trees,
     immutable: &View,
     ranges: &[KeyRange],
-    mut see: impl FnMut(&[u8], Tag, Option<ValueAddress>),
+    snapshots: &[SeqNo],
+    mut see: impl FnMut(Taking<'_>),
 ) -> Result<Vec<Version>> {
     let mut moved = Vec::new();
     let mut iter = TreeIter::new(trees.store.clone(), immutable.clone());
+    let mut newer = TreeIter::new(trees.store.clone(), (*trees.mutable).clone());
     for range in ranges {
         iter.seek(&range.from)?;
+        newer.seek(&range.from)?;
         while let Some(entry) = iter.entry().filter(|entry| range.contains(entry.key)) {
-            see(entry.key, entry.tag, entry.address);
+            if newer.entry().is_some_and(|newer| newer.key < entry.key) {
+                newer.seek(entry.key)?;
+            }
+            let until = newer.entry().filter(|newer| newer.key == entry.key).map(|newer| newer.tag.seqno());
+            let is_replaced = until.is_some_and(|until| !is_seen(snapshots, entry.tag.seqno(), until));
+            see(Taking { key: entry.key, tag: entry.tag, address: entry.address, is_replaced });
             let older = trees.side.older(entry.key, entry.tag);
-            older.iter().for_each(|version| see(&version.key, version.tag, version.address));
+            older.iter().for_each(|version| {
+                see(Taking { key: &version.key, tag: version.tag, address: version.address, is_replaced: false });
+            });
             moved.extend_from_slice(older);
             iter.next()?;
             give_way();
@@ -76,17 +103,16 @@ impl Inner {
         let mut trees = self.trees(part)?;
         let Some(immutable) = trees.immutable.clone() else { return Ok(Vec::new()) };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let ranges = chunk.ranges(&trees, &immutable)?;
-        let Gathered { held, moved, memory } = self.gather(&trees, &immutable, &ranges)?;
+        let Taken { keys, leaves, edge } = chunk.of(&trees, &immutable)?;
+        let gathered = self.gather(&trees, &immutable, &keys, &snapshots)?;
+        let Gathered { held, moved, entries, bytes, memory, mut slept_ns } = gathered;
         // Its values were read: flushes beside the merge need the room of the leaves that they replace.
         trees.mutable = Arc::default();
-        let (evicted_bytes, evicted_entries) = (held.byte_size() as u64, held.len() as u64);
-        let bytes_in = evicted_bytes + plan.input_bytes();
+        let (bytes_in, replaced) = (held.byte_size() as u64 + plan.input_bytes(), entries - held.len() as u64);
         let work = mill::run_above(held, plan, around, &snapshots, &self.mill);
-        let mut slept_ns = 0;
         let made = block_on_with(work, || slept_ns += self.yield_point())?;
         drop(memory);
-        let evicted = self.evicted_with(&trees, ranges);
+        let evicted = self.evicted_with(&trees, leaves);
         let (left, gone) = immutable.without(|bound| evicted.contains(bound));
         let all = left.leaves() == 0;
         let evicted = if all { Evicted { ranges: vec![KeyRange::all()], ..evicted } } else { evicted };
@@ -102,19 +128,21 @@ impl Inner {
         trees.counters.chunks.add(1);
         log_floor.into_iter().for_each(|floor| trees.values.rebuild_from(floor));
         let left_entries = left.entries();
-        self.leave(part, &moved, (!all).then(|| Arc::new(left)), gone)?;
+        let immutable_from = edge.unwrap_or_default().into();
+        self.leave(part, &moved, (!all).then(|| Arc::new(left)), immutable_from, gone)?;
         self.report(plan, added.len(), (bytes_in, bytes_out), start_ns + slept_ns);
-        self.stall.drained(evicted_bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
-        trees.values.evicted(evicted_entries, left_entries);
+        self.stall.drained(bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
+        trees.values.evicted(entries, left_entries);
         trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
-        trees.counters.chunk_entries.add(evicted_entries);
+        trees.counters.chunk_entries.add(entries);
+        trees.counters.chunk_entries_replaced.add(replaced);
         // These views of them too.
         drop((trees, immutable));
         self.release_trees(part);
         Ok(self.runs_of(part, &added))
     }
 
-    /// What is gone of the immutable tree once `ranges` are.
+    /// What is gone of the immutable tree once the leaves that begin in `ranges` are.
     fn evicted_with(&self, trees: &Trees, mut ranges: Vec<KeyRange>) -> Evicted {
         let (tree, through) = (trees.store.trees().immutable.unwrap_or(0), trees.complete_through);
         let manifest = self.manifest.lock();
@@ -137,30 +165,48 @@ impl Inner {
         let complete_through = if trees.store.is_durable() { SeqNo(0) } else { flushed_through };
         trees.store.rotate()?;
         let (mutable, immutable, leaves) = (Arc::default(), Some(trees.mutable.clone()), trees.mutable.leaves());
-        let next = Trees { mutable, immutable, leaves, complete_through, ..trees.clone() };
+        let immutable_from = Arc::default();
+        let next = Trees { mutable, immutable, immutable_from, leaves, complete_through, ..trees.clone() };
         self.swap_trees(part, next, Arc::default(), Vec::new(), Vec::new());
         Ok(())
     }
 
-    /// The entries of `immutable` that are in `ranges`, with their values and the side table's versions that are older
-    /// than those, in order. Of that tree, not of the view that the chunk was picked from: a flush beside this may have
-    /// brought more before the trees changed places.
-    fn gather<'a>(&'a self, trees: &Trees, immutable: &View, ranges: &[KeyRange]) -> Result<Gathered<'a>> {
-        let (mut entries, mut bytes) = (0, 0);
+    /// The entries of `immutable` that are in `ranges` and not replaced, with their values, and the side table's
+    /// versions that are older than those, in order. Of that tree, not of the view that the chunk was picked from: a
+    /// flush beside this may have brought more before the trees changed places.
+    fn gather<'a>(
+        &'a self,
+        trees: &Trees,
+        immutable: &View,
+        ranges: &[KeyRange],
+        snapshots: &[SeqNo],
+    ) -> Result<Gathered<'a>> {
+        let (mut entries, mut bytes, mut held_entries, mut held_bytes) = (0, 0, 0, 0);
         let len = |at: Option<ValueAddress>| at.map_or(0, |at| at.len as usize);
-        for_each_entry(trees, immutable, ranges, |key, _, address| {
-            entries += 1;
-            bytes += key.len() + len(address);
+        for_each_entry(trees, immutable, ranges, snapshots, |taking| {
+            let more = taking.key.len() + len(taking.address);
+            (entries, bytes) = (entries + 1, bytes + more as u64);
+            if !taking.is_replaced {
+                (held_entries, held_bytes) = (held_entries + 1, held_bytes + more);
+            }
         })?;
-        let memory = Held::memory_bytes(entries, bytes) + entries * PLACE_BYTES;
+        let memory = Held::memory_bytes(held_entries, held_bytes) + held_entries * PLACE_BYTES;
         let memory = self.tables.lend(memory as u64);
-        let (mut held, mut places) = (Held::with_capacity(entries, bytes), Vec::with_capacity(entries));
-        let moved = for_each_entry(trees, immutable, ranges, |key, tag, address| {
-            held.push_key(key, as_put(tag), len(address));
-            places.push(address.map(|at| (at, tag.seqno())));
+        let mut held = Held::with_capacity(held_entries, held_bytes);
+        let mut places = Vec::with_capacity(held_entries);
+        let moved = for_each_entry(trees, immutable, ranges, snapshots, |taking| {
+            if !taking.is_replaced {
+                held.push_key(taking.key, as_put(taking.tag), len(taking.address));
+                places.push(taking.address.map(|at| (at, taking.tag.seqno())));
+            }
         })?;
-        trees.values.for_each(&places, |i, value| held.set_value(i, value))?;
-        Ok(Gathered { held, moved, memory })
+        let mut slept_ns = 0;
+        let flying_max = || {
+            slept_ns += self.yield_point();
+            self.jobs.pace.reads()
+        };
+        trees.values.for_each(&places, flying_max, |i, value| held.set_value(i, value))?;
+        Ok(Gathered { held, moved, entries, bytes, memory, slept_ns })
     }
 
     fn install_eviction(&self, part: usize, mut edit: Edit, created: &[u64], plan: &Plan) -> Result<()> {
@@ -182,8 +228,16 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes what was evicted out of the trees, and swaps in level 0 without it.
-    fn leave(&self, part: usize, moved: &[Version], left: Option<Arc<View>>, gone: Vec<Place>) -> Result<()> {
+    /// Takes what was evicted out of the trees, and swaps in level 0 without it. What is `left` has yet to be evicted
+    /// from `immutable_from` on.
+    fn leave(
+        &self,
+        part: usize,
+        moved: &[Version],
+        left: Option<Arc<View>>,
+        immutable_from: Arc<[u8]>,
+        gone: Vec<Place>,
+    ) -> Result<()> {
         let _changing = self.jobs.releases.changing.lock();
         let trees = self.trees(part)?;
         let Some(before) = trees.immutable.clone() else { return Ok(()) };
@@ -197,7 +251,7 @@ impl Inner {
             trees.store.end_immutable()?;
         }
         trees.store.remove(&gone)?;
-        let next = Trees { immutable: left, side: Arc::new(side), ..trees };
+        let next = Trees { immutable: left, immutable_from, side: Arc::new(side), ..trees };
         self.swap_trees(part, next, before, gone, pointers);
         Ok(())
     }

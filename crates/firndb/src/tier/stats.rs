@@ -20,6 +20,7 @@ pub(crate) struct TierCounters {
     pub(super) chunks_by_log: Counter,
     pub(super) leaves_looked_into: Counter,
     pub(super) chunk_entries: Counter,
+    pub(super) chunk_entries_replaced: Counter,
 }
 
 /// Level 0 of profile `lab`: a pair of B+ trees over the log's values.
@@ -50,6 +51,8 @@ pub struct TierStats {
     pub leaves_looked_into: u64,
     /// Entries in all chunks.
     pub chunk_entries: u64,
+    /// Those of them that went no further, as they were replaced in the tree that flushes go into.
+    pub chunk_entries_replaced: u64,
     /// Values in logs that level 0 points to.
     pub log_entries: u64,
     /// Their bytes.
@@ -88,6 +91,7 @@ impl Trees {
             chunks_by_log: counters.chunks_by_log.get(),
             leaves_looked_into: counters.leaves_looked_into.get(),
             chunk_entries: counters.chunk_entries.get(),
+            chunk_entries_replaced: counters.chunk_entries_replaced.get(),
             log_entries: uses.iter().map(|used| used.entries).sum(),
             log_live_bytes: uses.iter().map(|used| used.bytes).sum(),
             log_file_bytes: uses.iter().map(|used| used.file_bytes).sum(),

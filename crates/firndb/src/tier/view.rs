@@ -27,6 +27,9 @@ pub(crate) struct Trees {
     pub(crate) values: Arc<ValueLogs>,
     pub(crate) mutable: Arc<View>,
     pub(crate) immutable: Option<Arc<View>>,
+    /// What the immutable tree has in front of this key is in level 1, too: of its first leaf, if an eviction ended
+    /// within that.
+    pub(crate) immutable_from: Arc<[u8]>,
     /// Leaves that the immutable tree had when it became that, or when it was recovered.
     pub(crate) leaves: usize,
     pub(crate) side: Arc<Side>,
