@@ -37,11 +37,17 @@ impl Inner {
         if !fs.list(dir)?.is_empty() {
             return Err(Error::invalid(format!("{} is not empty; a checkpoint needs a new directory", dir.display())));
         }
-        let point = self.readers.snapshots.register(&self.commit.visible);
-        let state = self.share_tables()?;
-        // A table may hold more than the read point sees; then the copy shows all that is older than its newest entry.
-        let flushed = state.parts.iter().flat_map(|part| part.tables()).map(|(_, run)| run.meta.seqno_max).max();
-        let seqno = point.seqno.max(flushed.unwrap_or_default());
+        let (point, state) = loop {
+            let point = self.readers.snapshots.register(&self.commit.visible);
+            let state = self.share_tables()?;
+            // Tables are linked whole. If one that came meanwhile holds more than the point sees, what that had
+            // replaced elsewhere was kept for no later point than this one.
+            let flushed = state.parts.iter().flat_map(|part| part.tables()).map(|(_, run)| run.meta.seqno_max).max();
+            if flushed.is_none_or(|flushed| flushed <= point.seqno) {
+                break (point, state);
+            }
+        };
+        let seqno = point.seqno;
         let mut files = Files { fs: fs.clone(), dir: dir.to_path_buf(), uuid: self.files.uuid };
         self.fresh_uuid(&mut files.uuid);
         let files = Arc::new(files);

@@ -75,6 +75,14 @@ impl Busy {
 }
 
 impl Plan {
+    /// Without the tables that have no key from the first of `keys` to the last.
+    pub(crate) fn narrowed(&self, keys: Option<(&[u8], &[u8])>) -> Plan {
+        let meets =
+            |run: &SstRun| keys.is_some_and(|(first, last)| *run.meta.largest >= *first && *run.meta.smallest <= *last);
+        let tables = self.tables.iter().filter(|(_, run)| meets(run)).cloned().collect();
+        Plan { tables, ..self.clone() }
+    }
+
     /// Bytes of its tables.
     pub(crate) fn input_bytes(&self) -> u64 {
         self.tables.iter().map(|(_, run)| run.meta.live_bytes()).sum()

@@ -322,6 +322,33 @@ fn a_chunk_leaves_out_what_was_written_again() {
     }
 }
 
+/// Leaves say less than their keys where a tree ends: the first and the last may be all that there is.
+#[test]
+fn a_chunk_replaces_no_table_that_it_has_nothing_for() {
+    let environment = Environment { fs: Some(Arc::new(SimFs::new(1))), ..Environment::default() };
+    let db = open_in(Path::new("/db"), 512 << 10, environment);
+    (0..3000).for_each(|i| db.put(key(i), [1; 100]).unwrap());
+    db.flush().unwrap();
+    while evict_chunk(&db, 1 << 20).is_some() {}
+    let level1 = || -> Vec<_> {
+        let state = db.inner.state.load();
+        state.parts[0].levels[1].runs.iter().map(|run| run.meta.clone()).collect()
+    };
+    let (first, last) = (key(1400), key(1499));
+    (1400..1500).for_each(|i| db.put(key(i), [2; 100]).unwrap());
+    db.flush().unwrap();
+    let before = level1();
+    assert_eq!(evict_chunk(&db, 1 << 20).unwrap().len(), before.len(), "the leaves have no other bounds");
+    let after: Vec<u64> = level1().iter().map(|table| table.id).collect();
+    let met = before.iter().filter(|table| *table.largest >= *first && *table.smallest <= *last).count();
+    let gone = before.iter().filter(|table| !after.contains(&table.id)).count();
+    assert!(gone == met && met < before.len() / 2, "{gone} of {} tables replaced, {met} met", before.len());
+    (0..3000).for_each(|i| {
+        let round = 1 + u8::from((1400..1500).contains(&i));
+        assert_eq!(db.get(key(i)).unwrap().unwrap(), [round; 100], "{i}");
+    });
+}
+
 /// Trees that are rebuilt have the numbers of those of the session before, and the manifest may still say which keys of
 /// these were evicted: all, up to the same entry.
 #[test]

@@ -389,7 +389,7 @@ impl ValueLogs {
     pub(crate) fn for_each(
         &self,
         places: &[Wanted],
-        mut flying_max: impl FnMut() -> usize,
+        mut flying_max: impl FnMut() -> Result<usize>,
         mut see: impl FnMut(usize, &[u8]),
     ) -> Result<()> {
         let mut wanted: Vec<(ValueAddress, usize)> = Vec::with_capacity(places.len());
@@ -406,7 +406,7 @@ impl ValueLogs {
         let mut runs = std::iter::from_fn(|| next_run(&mut rest, gap_max())).peekable();
         let (mut flying, mut flying_bytes) = (VecDeque::new(), 0);
         loop {
-            let most = flying_max();
+            let most = flying_max()?;
             let has_room = |flying: usize, bytes: usize| flying < most && bytes <= most * FLYING_MEAN_BYTES;
             while let Some(run) =
                 runs.next_if(|run| flying_bytes == 0 || has_room(flying.len(), flying_bytes + span(run).1))

@@ -86,11 +86,24 @@ impl MillContext {
         }
     }
 
+    /// # Errors
+    /// `Io` if the database is closing.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        check_open(&self.stop)
+    }
+
     /// What filters of tables on `level` reserve: nothing where nothing is appended.
     pub(crate) fn reserve_percent(&self, around: &Around, level: usize) -> u32 {
         let tuning = self.appends.as_ref().filter(|_| level > 1 && rows::BLOCK_RESERVE.is_on());
         let as_last = around.is_last || !rows::BLOCK_RESERVE_BY_LEVEL.is_on();
         tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(as_last))
+    }
+}
+
+fn check_open(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Error::new(ErrorKind::Io, "the database is closing")),
+        false => Ok(()),
     }
 }
 
@@ -326,9 +339,7 @@ impl<'a> Steps<'a> {
     pub(super) async fn step(&mut self) -> Result<()> {
         self.entries += 1;
         if self.entries.is_multiple_of(ENTRIES_PER_STEP) {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::new(ErrorKind::Io, "the database is closing"));
-            }
+            check_open(self.stop)?;
             yield_now().await;
         }
         Ok(())

@@ -93,6 +93,13 @@ impl Held {
         self.entries.len()
     }
 
+    /// The first key and the last, if there is any.
+    pub(crate) fn keys(&self) -> Option<(&[u8], &[u8])> {
+        let start = self.entries.len().checked_sub(2).map_or(0, |before| self.entries[before].1);
+        let (first, last) = (self.entries.first()?, self.entries.last()?);
+        Some((&self.bytes[..first.0], &self.bytes[start..last.0]))
+    }
+
     /// Bytes of its keys and values.
     pub(crate) fn byte_size(&self) -> usize {
         self.bytes.len()

@@ -89,7 +89,7 @@ impl Repair {
             let places: Vec<Wanted> = batch.iter().map(wanted).collect();
             logs.extend(places.iter().flatten().map(|(at, _)| at.log_id).filter(|&id| id != HOT_LOG));
             let mut read = vec![Vec::new(); batch.len()];
-            let is_whole = values.for_each(&places, || FLYING_MAX, |i, value| read[i] = value.to_vec()).is_ok();
+            let is_whole = values.for_each(&places, || Ok(FLYING_MAX), |i, value| read[i] = value.to_vec()).is_ok();
             for ((key, tag, address), mut value) in batch.into_iter().zip(read) {
                 if let (false, Some(at)) = (is_whole, address) {
                     // Something in the batch is damaged.

@@ -12,7 +12,7 @@ use crate::manifest::KeyRange;
 use crate::rows;
 use crate::sst_run::SstRun;
 use firn_base::Result;
-use firn_table::pm_btree::{Usage, View};
+use firn_table::pm_btree::{TreeIter, Usage, View};
 use std::sync::Arc;
 
 /// Which keys, and whether the tree that they are in is to become the immutable one.
@@ -22,9 +22,9 @@ pub(crate) struct Chunk {
     pub(crate) rotates: bool,
     /// All keys are in there.
     within: KeyRange,
-    /// Of the oldest logs, not all in `within`.
+    /// It takes the leaves with entries of the oldest logs, and not all that is in `within`.
     by_log: bool,
-    /// Entries at most, if the first leaf has not more.
+    /// Entries at most of a chunk by log, if the first leaf has not more; about so many of another.
     entries_max: u64,
     /// Bytes of keys and values at most, if the first leaf has not more: how many entries that is was only guessed.
     bytes_max: u64,
@@ -41,29 +41,31 @@ pub(super) struct Taken {
     pub(super) edge: Option<Vec<u8>>,
 }
 
-/// An aligned chunk has so much more than was asked for at most, as a share, if it does not come to an edge before.
-const REACH_SHARE: f64 = 0.5;
-
 impl Chunk {
-    /// This, from the left of `tree`, with its end in front of or behind the table of level 1 that it would lie in.
+    /// This, from the left of `tree`, with its end where a table of level 1 begins if it would lie within one: that
+    /// one, if a quarter of what was asked for lies in front of it, or the next, if that is a quarter more at most.
     pub(crate) fn aligned(self, tree: &View, level1: &[Arc<SstRun>]) -> Chunk {
         let KeyRange { from, to: Some(to) } = &self.within else { return self };
         let at = level1.partition_point(|run| run.meta.largest < *to);
-        let Some(table) = level1.get(at).filter(|run| run.meta.smallest < *to && !self.is_by_log()) else {
+        let is_cut = level1.get(at).is_some_and(|run| run.meta.smallest < *to);
+        if !is_cut || self.is_by_log() {
             return self;
+        }
+        // The bounds of these leaves; all are further to the left than where there is none.
+        let end_of = |entries: u64| tree.first_leaves(entries).and_then(|(_, to)| to);
+        let (least, most) = (end_of(self.entries_max / 4), end_of(self.entries_max + self.entries_max / 4));
+        let cut = &level1[at].meta;
+        let behind =
+            level1.get(at + 1).map_or_else(|| [&cut.largest[..], &[0]].concat(), |next| next.meta.smallest.clone());
+        let is_near = |edge: &Vec<u8>| {
+            edge > from
+                && least.as_ref().is_some_and(|least| edge >= least)
+                && most.as_ref().is_none_or(|most| edge <= most)
         };
-        if table.meta.smallest > *from {
-            let within = KeyRange { from: from.clone(), to: Some(table.meta.smallest.clone()) };
-            return Chunk { within, ..self };
+        match [cut.smallest.clone(), behind].into_iter().find(is_near) {
+            Some(edge) => Chunk { within: KeyRange { from: from.clone(), to: Some(edge) }, ..self },
+            None => self,
         }
-        let behind = [&table.meta.largest[..], &[0]].concat();
-        let more = |n: u64| n.saturating_add((n as f64 * REACH_SHARE) as u64);
-        let reach = tree.first_leaves(more(self.entries_max)).and_then(|(_, to)| to);
-        if reach.is_some_and(|reach| reach < behind) {
-            return self;
-        }
-        let within = KeyRange { from: from.clone(), to: Some(behind) };
-        Chunk { within, bytes_max: more(self.bytes_max), ..self }
     }
 
     /// No key is outside.
@@ -105,8 +107,15 @@ impl Chunk {
         let mut leaves: Vec<_> = chosen.map(|leaf| KeyRange { from: leaf.from, to: leaf.to }).collect();
         let within = |leaf: &KeyRange| leaf.within(&self.within);
         let keys = KeyRange::union(leaves.iter().filter_map(within).collect());
-        let goes_on = |leaf: &mut KeyRange| end.is_some_and(|end| leaf.to.as_ref().is_none_or(|to| to > end));
-        let edge = leaves.pop_if(goes_on).and(end.cloned());
+        let last_goes_on = match (end, leaves.last()) {
+            (Some(end), Some(last)) if last.to.as_ref().is_none_or(|to| to > end) => {
+                let mut behind = TreeIter::new(trees.store.clone(), immutable.clone());
+                behind.seek(end)?;
+                behind.entry().is_some_and(|entry| last.contains(entry.key))
+            }
+            _ => false,
+        };
+        let edge = leaves.pop_if(|_| last_goes_on).and(end.cloned());
         Ok(Taken { keys, leaves: KeyRange::union(leaves), edge })
     }
 }
@@ -172,7 +181,8 @@ impl Trees {
         let by_log = !rotates && few_left && rows::LAB_BY_LOG.is_on();
         let bytes_max = if rows::LAB_CHUNKS.is_on() { bytes + bytes / 4 } else { u64::MAX };
         let (from, to) = view.first_leaves(if by_log { u64::MAX } else { entries_max })?;
-        let from = if rotates { from } else { from.max(self.immutable_from.to_vec()) };
+        // What is flushed before the trees change places may come in front of the first leaf.
+        let from = if rotates { Vec::new() } else { from.max(self.immutable_from.to_vec()) };
         Some(Chunk { rotates, within: KeyRange { from, to }, by_log, entries_max, bytes_max })
     }
 }

@@ -73,7 +73,8 @@ fn for_each_entry(
                 newer.seek(entry.key)?;
             }
             let until = newer.entry().filter(|newer| newer.key == entry.key).map(|newer| newer.tag.seqno());
-            let is_replaced = until.is_some_and(|until| !is_seen(snapshots, entry.tag.seqno(), until));
+            let is_replaced =
+                until.is_some_and(|until| until >= entry.tag.seqno() && !is_seen(snapshots, entry.tag.seqno(), until));
             see(Taking { key: entry.key, tag: entry.tag, address: entry.address, is_replaced });
             let older = trees.side.older(entry.key, entry.tag);
             older.iter().for_each(|version| {
@@ -108,6 +109,8 @@ impl Inner {
         let Gathered { held, moved, entries, bytes, memory, mut slept_ns } = gathered;
         // Its values were read: flushes beside the merge need the room of the leaves that they replace.
         trees.mutable = Arc::default();
+        // What no entry of it comes to stays as it is.
+        let plan = &plan.narrowed(held.keys());
         let (bytes_in, replaced) = (held.byte_size() as u64 + plan.input_bytes(), entries - held.len() as u64);
         let work = mill::run_above(held, plan, around, &snapshots, &self.mill);
         let made = block_on_with(work, || slept_ns += self.yield_point())?;
@@ -128,7 +131,7 @@ impl Inner {
         trees.counters.chunks.add(1);
         log_floor.into_iter().for_each(|floor| trees.values.rebuild_from(floor));
         let left_entries = left.entries();
-        let immutable_from = edge.unwrap_or_default().into();
+        let immutable_from = edge.map_or_else(|| trees.immutable_from.clone(), Arc::from);
         self.leave(part, &moved, (!all).then(|| Arc::new(left)), immutable_from, gone)?;
         self.report(plan, added.len(), (bytes_in, bytes_out), start_ns + slept_ns);
         self.stall.drained(bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
@@ -203,7 +206,8 @@ impl Inner {
         let mut slept_ns = 0;
         let flying_max = || {
             slept_ns += self.yield_point();
-            self.jobs.pace.reads()
+            self.mill.check_open()?;
+            Ok(self.jobs.pace.reads())
         };
         trees.values.for_each(&places, flying_max, |i, value| held.set_value(i, value))?;
         Ok(Gathered { held, moved, entries, bytes, memory, slept_ns })

@@ -112,7 +112,7 @@ impl TierIter {
     /// Reads the value under the cursor from its log, whatever is cached.
     pub(crate) fn check_value(&self) -> Result<()> {
         let wanted = self.entry().and_then(|(_, tag, address)| Some((address?, tag.seqno())));
-        wanted.map_or(Ok(()), |wanted| self.values.for_each(&[Some(wanted)], || FLYING_MAX, |_, _| {}))
+        wanted.map_or(Ok(()), |wanted| self.values.for_each(&[Some(wanted)], || Ok(FLYING_MAX), |_, _| {}))
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {
