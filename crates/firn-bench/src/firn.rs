@@ -239,14 +239,14 @@ impl Store for FirnStore {
             cause: cause.cause.to_owned(),
             written_bytes: cause.written_bytes,
             read_bytes: cause.read_bytes,
-            reads: cause.reads,
+            reads: Some(cause.reads),
         });
         let pm = stats.pm.iter().map(|owner| Traffic {
             medium: "pm".to_owned(),
             cause: owner.owner.clone(),
             written_bytes: owner.written_bytes,
             read_bytes: owner.read_bytes,
-            reads: 0,
+            reads: None,
         });
         Counters {
             traffic: ssd.chain(pm).collect(),

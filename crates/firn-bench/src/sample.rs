@@ -27,7 +27,7 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         cause: cause.into(),
         written_bytes,
         read_bytes: 4096,
-        reads: 1,
+        reads: Some(1),
     };
     let second = |second: u64| (rate * (1.0 + (second % 7) as f64 / 10.0)) as u64;
     PhaseReport {

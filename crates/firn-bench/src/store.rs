@@ -116,9 +116,9 @@ pub struct Traffic {
     pub written_bytes: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Reads that it took, where the engine counts them.
+    /// Reads that it took; nothing if the engine does not count them.
     #[serde(default)]
-    pub reads: u64,
+    pub reads: Option<u64>,
 }
 
 impl Counters {
@@ -134,7 +134,7 @@ impl Counters {
         let difference = |now: &Traffic| Traffic {
             written_bytes: now.written_bytes - earlier(now).map_or(0, |t| t.written_bytes.min(now.written_bytes)),
             read_bytes: now.read_bytes - earlier(now).map_or(0, |t| t.read_bytes.min(now.read_bytes)),
-            reads: now.reads - earlier(now).map_or(0, |t| t.reads.min(now.reads)),
+            reads: now.reads.map(|reads| reads.saturating_sub(earlier(now).and_then(|t| t.reads).unwrap_or(0))),
             ..now.clone()
         };
         Counters {

@@ -18,6 +18,10 @@ pub struct Tally {
     pub past_trees: u64,
     /// Chunks that were evicted from these, likewise.
     pub chunks: u64,
+    /// Those that ended within a leaf, likewise.
+    pub edges: u64,
+    /// Entries of chunks that were replaced meanwhile, likewise.
+    pub replaced: u64,
 }
 
 impl Tally {
@@ -28,6 +32,8 @@ impl Tally {
         self.grown_tables += other.grown_tables;
         self.past_trees += other.past_trees;
         self.chunks += other.chunks;
+        self.edges += other.edges;
+        self.replaced += other.replaced;
         self.images.extend(other.images);
     }
 
@@ -56,6 +62,7 @@ impl fmt::Display for Tally {
         }
         if self.past_trees + self.chunks > 0 {
             write!(f, ", {} buffers past trees, {} chunks out of them", self.past_trees, self.chunks)?;
+            write!(f, ", {} of these within a leaf, {} entries replaced", self.edges, self.replaced)?;
         }
         Ok(())
     }

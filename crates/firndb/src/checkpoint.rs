@@ -14,6 +14,7 @@ use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::run_iter::{Loaded, RunIter};
 use crate::sites;
+use crate::snapshot::Point;
 use crate::state::ReadState;
 use crate::tier::TierIter;
 use firn_base::count::Cause;
@@ -32,21 +33,17 @@ const COPY_BYTES: usize = 1 << 20;
 
 impl Inner {
     pub(crate) fn checkpoint(&self, dir: &Path) -> Result<()> {
+        self.checkpoint_of(dir, || self.share_tables())
+    }
+
+    /// Of a state that `shared` gives, of tables that it shared ([`Inner::share_tables`]).
+    pub(crate) fn checkpoint_of(&self, dir: &Path, shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<()> {
         let fs = &self.files.fs;
         fs.create_dir_all(dir)?;
         if !fs.list(dir)?.is_empty() {
             return Err(Error::invalid(format!("{} is not empty; a checkpoint needs a new directory", dir.display())));
         }
-        let (point, state) = loop {
-            let point = self.readers.snapshots.register(&self.commit.visible);
-            let state = self.share_tables()?;
-            // Tables are linked whole. If one that came meanwhile holds more than the point sees, what that had
-            // replaced elsewhere was kept for no later point than this one.
-            let flushed = state.parts.iter().flat_map(|part| part.tables()).map(|(_, run)| run.meta.seqno_max).max();
-            if flushed.is_none_or(|flushed| flushed <= point.seqno) {
-                break (point, state);
-            }
-        };
+        let (point, state) = self.fix_point(shared)?;
         let seqno = point.seqno;
         let mut files = Files { fs: fs.clone(), dir: dir.to_path_buf(), uuid: self.files.uuid };
         self.fresh_uuid(&mut files.uuid);
@@ -62,9 +59,27 @@ impl Inner {
         self.write_manifest(&state, seqno, buffered, &files)
     }
 
+    /// A read point and a state that has all that it sees. Tables are linked whole, so none may hold more: if one that
+    /// came behind the point does, what its entries' time had replaced elsewhere was kept for no point as old as this.
+    fn fix_point(&self, mut shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<(Arc<Point>, Arc<ReadState>)> {
+        let mut before = None;
+        loop {
+            let point = self.readers.snapshots.register(&self.commit.visible);
+            let state = shared()?;
+            let flushed = state.parts.iter().flat_map(|part| part.tables()).map(|(_, run)| run.meta.seqno_max).max();
+            if flushed.is_none_or(|flushed| flushed <= point.seqno) {
+                return Ok((point, state));
+            }
+            // What is flushed can be seen, so a newer point sees more.
+            if before.replace(point.seqno) == Some(point.seqno) {
+                return Err(Error::corruption(self.files.dir.display(), 0, "tables of what was written"));
+            }
+        }
+    }
+
     /// A state of tables none of which grows any more: what an append wrote to a linked file would be behind the end
     /// that the copy knows, where the copy's own appends go.
-    fn share_tables(&self) -> Result<Arc<ReadState>> {
+    pub(crate) fn share_tables(&self) -> Result<Arc<ReadState>> {
         loop {
             let seen = self.progress();
             let state = self.state.load_full();

@@ -138,6 +138,8 @@ impl TierStats {
         let by_leaf = self.chunks.saturating_sub(self.chunks_by_log);
         let chunks = [("leaves", by_leaf as f64), ("log", self.chunks_by_log as f64)];
         text.counters("chunks_total", "Chunks moved to level 1, by what they were made of.", pair("by", chunks));
+        let help = "Chunks that ended within a leaf, where a table of level 1 begins.";
+        text.counter("chunk_edges_total", help, self.chunk_edges as f64);
         text.counter("chunk_entries_total", "Entries in all chunks.", self.chunk_entries as f64);
         let help = "Those of them that went no further, as they were replaced meanwhile.";
         text.counter("chunk_entries_replaced_total", help, self.chunk_entries_replaced as f64);

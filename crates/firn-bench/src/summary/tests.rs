@@ -16,7 +16,7 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
     let mut latencies = Latencies::new().unwrap();
     latencies.record((1e9 / rate) as u64);
     let traffic =
-        Traffic { medium: "ssd".into(), cause: "flush".into(), written_bytes: written, read_bytes: 0, reads: 0 };
+        Traffic { medium: "ssd".into(), cause: "flush".into(), written_bytes: written, read_bytes: 0, reads: None };
     PhaseReport {
         workload: workload.into(),
         threads: 1,
@@ -117,8 +117,13 @@ fn counts_that_disagree_are_noted() {
 fn persistent_memory_counts_where_the_kernel_sees_it() {
     for (seen, noted) in [(1 << 30, false), ((1 << 30) + (300 << 20), false), ((1 << 30) + (150 << 20), true)] {
         let mut phase = phase("load", 10.0, 1 << 30);
-        let pm =
-            Traffic { medium: "pm".into(), cause: "flush".into(), written_bytes: 300 << 20, read_bytes: 0, reads: 0 };
+        let pm = Traffic {
+            medium: "pm".into(),
+            cause: "flush".into(),
+            written_bytes: 300 << 20,
+            read_bytes: 0,
+            reads: None,
+        };
         phase.engine.traffic.push(pm);
         phase.os_written_bytes = Some(seen);
         assert_eq!(Summary::of(&[cell("x", 0, vec![phase])]).notes.len(), usize::from(noted));

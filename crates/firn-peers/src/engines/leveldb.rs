@@ -133,7 +133,7 @@ impl Store for LevelDbStore {
     fn counters(&self) -> Counters {
         let (read_bytes, written_bytes) = table_bytes(&self.statistics());
         let (medium, cause) = ("ssd".to_owned(), "tables".to_owned());
-        let tables = Traffic { medium, cause, written_bytes, read_bytes, reads: 0 };
+        let tables = Traffic { medium, cause, written_bytes, read_bytes, reads: None };
         let space_bytes = directory_bytes(&self.directory);
         Counters { traffic: vec![tables], space_bytes, ..Counters::default() }
     }

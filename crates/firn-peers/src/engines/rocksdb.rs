@@ -267,7 +267,7 @@ impl Store for RocksDbStore {
             cause: cause.to_owned(),
             written_bytes,
             read_bytes,
-            reads: 0,
+            reads: None,
         };
         let compaction_read = ticker(Ticker::CompactReadBytes);
         // Every read of a table is counted under its level, whoever reads.

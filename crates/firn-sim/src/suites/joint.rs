@@ -100,9 +100,12 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
     }
     match session.run(operations, random) {
         Ok(()) => {
-            let tier = session.db().stats().tier;
-            tally.past_trees += tier.as_ref().map_or(0, |tier| tier.buffers_past);
-            tally.chunks += tier.map_or(0, |tier| tier.chunks);
+            if let Some(tier) = session.db().stats().tier {
+                tally.past_trees += tier.buffers_past;
+                tally.chunks += tier.chunks;
+                tally.edges += tier.chunk_edges;
+                tally.replaced += tier.chunk_entries_replaced;
+            }
         }
         Err(error) => assert!(machine.fs.crashed(), "without a fault: {error:?}"),
     }

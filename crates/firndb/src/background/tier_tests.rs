@@ -349,6 +349,38 @@ fn a_chunk_replaces_no_table_that_it_has_nothing_for() {
     });
 }
 
+/// A chunk leaves out what the mutable tree has a newer one of, and tables that a checkpoint links may be newer than
+/// its first read point, which does not see that one.
+#[test]
+fn a_checkpoint_has_what_was_replaced_behind_its_read_point() {
+    let fs = SimFs::new(1);
+    let environment = || Environment { fs: Some(Arc::new(fs.clone())), ..Environment::default() };
+    let db = open_in(Path::new("/db"), 512 << 10, environment());
+    let mut states = 0;
+    let shared = || {
+        states += 1;
+        if states == 1 {
+            (0..3000).for_each(|i| db.put(key(i), [1; 100]).unwrap());
+            db.flush().unwrap();
+            evict_chunk(&db, 24_000).expect("the trees change places");
+            (1000..2000).for_each(|i| db.put(key(i), [2; 100]).unwrap());
+            db.flush().unwrap();
+            while db.stats().tier.unwrap().immutable_entries > 0 {
+                evict_chunk(&db, 24_000).expect("there is more");
+            }
+            assert_eq!(db.stats().tier.unwrap().chunk_entries_replaced, 1000);
+        }
+        db.inner.share_tables()
+    };
+    db.inner.checkpoint_of(Path::new("/copy"), shared).unwrap();
+    let copy = open_in(Path::new("/copy"), 512 << 10, environment());
+    for i in 0..3000 {
+        let round = 1 + u8::from((1000..2000).contains(&i));
+        assert_eq!(copy.get(key(i)).unwrap().map(|value| value.to_vec()), Some(vec![round; 100]), "{i}");
+    }
+    assert_eq!(states, 2);
+}
+
 /// Trees that are rebuilt have the numbers of those of the session before, and the manifest may still say which keys of
 /// these were evicted: all, up to the same entry.
 #[test]

@@ -29,7 +29,7 @@ thread_local! {
     static SCRATCH: RefCell<IoBuf> = RefCell::new(IoBuf::default());
 }
 
-/// Values that lie no further apart than this are read by one read, or than what a merge reads along if that is more.
+/// Values that lie no further apart than this are read by one read, or further where a merge reads more along.
 const GAP_BYTES_MIN: u64 = 8 << 10;
 /// Values of one read at most, and bytes if they are more than one.
 const RUN_MAX: usize = 64;

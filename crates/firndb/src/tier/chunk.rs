@@ -2,10 +2,10 @@
 //! (LAB-DB, 3.2, 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone
 //! (`by_log_share`), those with entries of the oldest logs, so that few cold keys do not keep a log for long.
 //!
-//! A table of level 1 that two chunks meet is written twice, so a chunk from the left ends where a table begins or ends
-//! (`aligned`), which is hardly ever where a leaf does. The entries of the leaf there that lie in front of the edge go
-//! along, the leaf stays until the next chunk has taken the rest: until then they are in level 1, too, as they are.
-//! Who is to look at either finds the same, and a recovery that knows leaves alone takes them along once more.
+//! A table of level 1 that two chunks meet is written twice, so a chunk from the left ends where a table begins, if one
+//! is near (`aligned`), which is hardly ever where a leaf does. The entries of the leaf there that lie in front of the
+//! edge go along, the leaf stays until the next chunk has taken the rest: until then they are in level 1, too, as they
+//! are. Who is to look at either finds the same, and a recovery that knows leaves alone takes them along once more.
 
 use super::view::Trees;
 use crate::manifest::KeyRange;
@@ -53,7 +53,8 @@ impl Chunk {
         }
         // The bounds of these leaves; all are further to the left than where there is none.
         let end_of = |entries: u64| tree.first_leaves(entries).and_then(|(_, to)| to);
-        let (least, most) = (end_of(self.entries_max / 4), end_of(self.entries_max + self.entries_max / 4));
+        let (least, most) =
+            (end_of(self.entries_max / 4), end_of(self.entries_max.saturating_add(self.entries_max / 4)));
         let cut = &level1[at].meta;
         let behind =
             level1.get(at + 1).map_or_else(|| [&cut.largest[..], &[0]].concat(), |next| next.meta.smallest.clone());

@@ -19,6 +19,7 @@ pub(crate) struct TierCounters {
     pub(super) chunks: Counter,
     pub(super) chunks_by_log: Counter,
     pub(super) leaves_looked_into: Counter,
+    pub(super) chunk_edges: Counter,
     pub(super) chunk_entries: Counter,
     pub(super) chunk_entries_replaced: Counter,
 }
@@ -49,6 +50,8 @@ pub struct TierStats {
     pub chunks_by_log: u64,
     /// Leaves that were read to find those entries.
     pub leaves_looked_into: u64,
+    /// Those of them that ended within a leaf, where a table of level 1 begins.
+    pub chunk_edges: u64,
     /// Entries in all chunks.
     pub chunk_entries: u64,
     /// Those of them that went no further, as they were replaced in the tree that flushes go into.
@@ -90,6 +93,7 @@ impl Trees {
             chunks: counters.chunks.get(),
             chunks_by_log: counters.chunks_by_log.get(),
             leaves_looked_into: counters.leaves_looked_into.get(),
+            chunk_edges: counters.chunk_edges.get(),
             chunk_entries: counters.chunk_entries.get(),
             chunk_entries_replaced: counters.chunk_entries_replaced.get(),
             log_entries: uses.iter().map(|used| used.entries).sum(),

@@ -27,8 +27,8 @@ pub(crate) struct Trees {
     pub(crate) values: Arc<ValueLogs>,
     pub(crate) mutable: Arc<View>,
     pub(crate) immutable: Option<Arc<View>>,
-    /// What the immutable tree has in front of this key is in level 1, too: of its first leaf, if an eviction ended
-    /// within that.
+    /// Where what is yet to be evicted of the immutable tree begins: within its first leaf, if a chunk ended there.
+    /// What that leaf has in front of this is in level 1, too, or was replaced.
     pub(crate) immutable_from: Arc<[u8]>,
     /// Leaves that the immutable tree had when it became that, or when it was recovered.
     pub(crate) leaves: usize,
