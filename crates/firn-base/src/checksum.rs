@@ -1,8 +1,11 @@
 //! CRC-32C, the checksum of every block, frame and record, with a salt for what must not be taken for something else.
 //!
 //! A salted checksum starts from (file id, offset), so bytes that were valid elsewhere - a recycled page, a misplaced
-//! write, a value that happens to hold a copy of a log frame - do not pass here.
+//! write, a value that happens to hold a copy of a log frame - do not pass here. A value's checksum, which is computed
+//! before its place is known, is tied to its entry's number afterwards.
 
+use crate::SeqNo;
+use crate::seed::mix;
 use crate::site::Site;
 use crc_fast::{CrcAlgorithm, Digest, checksum};
 
@@ -32,9 +35,21 @@ pub fn crc32c_salted(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     digest.finalize() as u32
 }
 
+/// The checksum of entry `seqno`'s value, whose CRC-32C is `crc`: another entry's value does not pass here.
+pub fn of_entry(crc: u32, seqno: SeqNo) -> u32 {
+    crc ^ mix(seqno.0) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_do_not_share_their_sums() {
+        let sums: std::collections::HashSet<u32> = (0..10_000).map(|seqno| of_entry(7, SeqNo(seqno))).collect();
+        // Two in 2^32 meet by chance.
+        assert!(sums.len() >= 9_999, "{}", sums.len());
+    }
 
     #[test]
     fn known_answer() {

@@ -52,6 +52,8 @@ pub trait File: Send + Sync + Debug {
     fn truncate(&self, len: u64) -> Result<()>;
     /// Makes the file's data, and the length needed to read it, durable.
     fn sync(&self, site: &'static Site) -> Result<()>;
+    /// Hints that the system's cache need not keep what was synced of the file: whoever reads it reads past that.
+    fn leave_cache(&self) {}
     /// The file's length in bytes.
     fn len(&self) -> Result<u64>;
     /// Whether the file has no bytes.

@@ -38,7 +38,6 @@ impl Inner {
         let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
-            plan.buffer.iter().for_each(|_| self.open_rows(plan.part));
             self.undo_tables(&error, &created);
             if error.kind() != ErrorKind::Poisoned {
                 grown.iter().for_each(|grown| grown.undo(&self.mill));
@@ -87,7 +86,7 @@ impl Inner {
         tables.iter().filter_map(run).collect()
     }
 
-    /// Replaces rows of part `i` by what `flushed` has, before a state without it; [`Inner::open_rows`] ends that.
+    /// Replaces rows of part `i` by what `flushed` has, before a state without it.
     pub(crate) fn follow(&self, i: usize, flushed: &Arc<Buffer>) {
         self.state.load().parts[i].rows.iter().for_each(|rows| rows.follow(flushed));
     }
@@ -99,14 +98,6 @@ impl Inner {
             part.let_go(flushed);
             state.with_part(i, part)
         });
-        self.open_rows(i);
-    }
-
-    /// From now on readers of part `i` as it is bring rows.
-    pub(crate) fn open_rows(&self, i: usize) {
-        let state = self.state.load();
-        let part = &state.parts[i];
-        part.rows.iter().for_each(|rows| rows.open(part.flushed_through));
     }
 
     /// Removes tables that could not be recorded for `error`.

@@ -5,14 +5,18 @@
 //!
 //! 1. A row is the newest entry that the trees and tables of a state have of its key, or says that they have none.
 //! 2. Merges and evictions do not change what that is. A flush does, once its buffer goes: before a state without the
-//!    buffer is there, its keys' rows are replaced ([`RowCache::follow`]).
+//!    buffer is there, its keys' rows are replaced, and what gets found in it becomes rows ([`RowCache::follow`]): it
+//!    is in memory now, and would be read again a moment later.
 //! 3. A reader who found nothing in his state's buffers may take it, unless it is above his read point, or above all
 //!    that his state may have. If his state is older than the row, it has the row's entry in a buffer (he has looked)
 //!    or below, and none between. Without that bound he might see one half of a batch in a row, and not the other,
 //!    which is in a buffer that his state has not.
-//! 4. Rows are brought by readers of states with all flushes behind them only, and by nobody while they are replaced.
-//!    So who reads from an older state does not bring back what was replaced. A flush that could not be recorded leaves
-//!    rows that are newer than what is below its buffer, and the buffer: it is looked into first, and flushed again.
+//! 4. What a reader finds below his state's buffers is a row if it is that behind the newest flush, too: if he saw all
+//!    that was flushed, and would have found it in a buffer or below ([`RowCache::are_for`]). He does from the state
+//!    before, if the buffer took no writes any more when he looked; so rows are brought while a flush is recorded, of
+//!    keys that its buffer has not, and who reads from an older state does not bring back what was replaced. A flush
+//!    that could not be recorded leaves rows that are newer than what is below its buffer, and the buffer: it is looked
+//!    into first, and flushed again.
 //!
 //! Thread safety: `Send + Sync`. Gets take no lock beside the cache's; keeping a row takes one of a few.
 
@@ -24,25 +28,24 @@ use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{SeqNo, Tag};
 use firn_table::sst::hash;
 use firn_table::{BlockCache, Row, Value};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Locks, by hash.
 const LOCKS: usize = 16;
-/// Nobody brings rows: they are being replaced.
-const CLOSED: u64 = u64::MAX;
 
 /// The rows of a part.
 pub(crate) struct RowCache {
     cache: Arc<BlockCache>,
-    /// What is flushed in the states whose readers may bring rows, or [`CLOSED`].
-    flushed_through: AtomicU64,
+    /// Rows are the newest entries up to this number: it is flushed, or about to be.
+    through: AtomicU64,
     keeping: [Mutex<()>; LOCKS],
 }
 
 impl RowCache {
     /// For states in which all up to `flushed_through` is below the buffers.
     pub(crate) fn new(cache: Arc<BlockCache>, flushed_through: SeqNo) -> RowCache {
-        RowCache { cache, flushed_through: AtomicU64::new(flushed_through.0), keeping: Default::default() }
+        RowCache { cache, through: AtomicU64::new(flushed_through.0), keeping: Default::default() }
     }
 
     /// The newest entry of `key` below the buffers, if it is here and not above `seqno`. It may be newer than the
@@ -52,67 +55,62 @@ impl RowCache {
         self.cache.get_row(hash)?.get(key, Tag::seek(seqno))
     }
 
-    /// Whether readers of a state may bring rows.
+    /// Whether one may bring rows who found nothing of a key in buffers that have all numbers of `searched` behind the
+    /// first, and what he brings up to that one.
     #[inline]
-    pub(crate) fn are_for(&self, flushed_through: SeqNo) -> bool {
-        self.flushed_through.load(Ordering::Acquire) == flushed_through.0
+    pub(crate) fn are_for(&self, searched: &RangeInclusive<SeqNo>) -> bool {
+        searched.contains(&SeqNo(self.through.load(Ordering::Acquire)))
     }
 
-    /// Keeps what a reader at `seqno` found to be the newest entry of a key below the buffers of a state.
-    pub(crate) fn keep(&self, flushed_through: SeqNo, seqno: SeqNo, hash: u64, row: Row) {
-        // There may be a newer one that he does not see.
-        if seqno < flushed_through {
-            return;
-        }
+    /// Keeps what such a one found to be the newest entry of a key.
+    pub(crate) fn keep(&self, searched: &RangeInclusive<SeqNo>, hash: u64, row: Row) {
         let _keeping = self.keeping[hash as usize % LOCKS].lock();
-        if self.are_for(flushed_through) {
+        if self.are_for(searched) {
             self.cache.insert_row(hash, row);
         }
     }
 
-    /// Replaces the rows of the keys that `buffer` has, which was flushed and is about to go from the state. Nobody
-    /// brings any until [`RowCache::open`].
+    /// Replaces the rows of the keys that `buffer` has, which was flushed and is about to go from the state, and keeps
+    /// what gets found there.
     pub(crate) fn follow(&self, buffer: &Arc<Buffer>) {
-        self.flushed_through.store(CLOSED, Ordering::Release);
-        // Who looked before has kept his row once his lock is free.
+        // What is flushed was frozen; if it were not, nobody would bring rows.
+        self.through.store(buffer.frozen_at().unwrap_or(SeqNo::MAX).0, Ordering::Release);
+        // Who looked before has kept his row once his lock is free; who looks now knows that his key is not in it.
         self.keeping.iter().for_each(|lock| drop(lock.lock()));
         if self.cache.has_rows() && sites::ROWS_REPLACE.is_on() {
             self.replace_all(buffer);
         }
     }
 
-    /// The state is, or stays, one with all up to `flushed_through` below its buffers.
-    pub(crate) fn open(&self, flushed_through: SeqNo) {
-        self.flushed_through.store(flushed_through.0, Ordering::Release);
-    }
-
     fn replace_all(&self, buffer: &Arc<Buffer>) {
         let mut iter = buffer.iter();
-        let mut last = Vec::new();
-        let mut is_first = true;
         iter.first();
         while iter.valid() {
-            let key = iter.key();
             // The newest of a key comes first.
-            if is_first || *key != *last {
-                let hash = hash(key);
-                if self.cache.has_row(hash) {
-                    let value = if iter.tag().kind() == Some(Kind::Put) { iter.value() } else { &[] };
-                    self.cache.replace_row(hash, Row::new(key, iter.tag(), value));
-                }
-                is_first = false;
-                last.clear();
-                last.extend_from_slice(key);
+            let newest = iter.clone();
+            let mut was_read = false;
+            while iter.valid() && *iter.key() == *newest.key() {
+                was_read |= iter.was_read();
+                iter.next();
+                give_way();
             }
-            iter.next();
-            give_way();
+            let hash = hash(newest.key());
+            let row = || {
+                let value = if newest.tag().kind() == Some(Kind::Put) { newest.value() } else { &[] };
+                Row::new(newest.key(), newest.tag(), value)
+            };
+            if self.cache.has_row(hash) {
+                self.cache.replace_row(hash, row());
+            } else if was_read && !newest.is_hot() {
+                self.cache.insert_row(hash, row());
+            }
         }
     }
 }
 
 impl std::fmt::Debug for RowCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RowCache(of states through {})", self.flushed_through.load(Ordering::Acquire))
+        write!(f, "RowCache(through {})", self.through.load(Ordering::Acquire))
     }
 }
 
@@ -167,6 +165,33 @@ mod tests {
     }
 
     #[test]
+    fn what_was_read_in_a_buffer_is_a_row_behind_it() {
+        for profile in Profile::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let db = open(dir.path(), profile);
+            db.put(b"a", [0; 50]).unwrap();
+            db.compact_range(None, None).unwrap();
+            // The first row: who has none looks for none.
+            (0..3).for_each(|_| assert_eq!(get(&db, b"a").unwrap(), [0; 50]));
+            let keys: Vec<Vec<u8>> = (0..20_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
+            keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
+            keys.iter().step_by(2).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
+            // Who was found in the version before is as likely to be asked for.
+            keys.iter().step_by(4).for_each(|key| db.put(key, [2; 50]).unwrap());
+            db.delete(&keys[2]).unwrap();
+            db.compact_range(None, None).unwrap();
+            let before = misses(&db);
+            for (i, key) in keys.iter().enumerate().step_by(2) {
+                let expected = if i == 2 { None } else { Some(vec![if i % 4 == 0 { 2 } else { 1 }; 50]) };
+                assert_eq!(db.get(key).unwrap().map(|value| value.to_vec()), expected, "{profile:?} key {i}");
+            }
+            assert_eq!(misses(&db), before, "{profile:?}");
+            assert_eq!(db.get(&keys[1]).unwrap().unwrap(), [1; 50]);
+            assert!(misses(&db) > before, "{profile:?}: nobody had found that one");
+        }
+    }
+
+    #[test]
     fn rows_can_be_done_without() {
         let misses_of_gets = |row_cache| {
             let dir = tempfile::tempdir().unwrap();
@@ -194,21 +219,25 @@ mod tests {
         let (key, hash, tag) = (b"k", hash(b"k"), Tag::new(SeqNo(3), Kind::Put));
         let get = |seqno| rows.get(key, hash, SeqNo(seqno)).map(|(_, value)| value.to_vec());
         let row = Row::new(key, tag, b"v");
-        let keep = |through, seqno| rows.keep(SeqNo(through), SeqNo(seqno), hash, row.clone());
+        let keep = |from, through| rows.keep(&(SeqNo(from)..=SeqNo(through)), hash, row.clone());
         keep(5, 4);
         assert_eq!(get(9), None, "brought by one who sees not all");
-        keep(2, 9);
+        keep(2, 4);
         assert_eq!(get(9), None, "brought from an older state");
         keep(5, 9);
         assert_eq!(get(9), Some(b"v".to_vec()));
         assert_eq!(get(2), None, "above the read point");
         assert_eq!(rows.get(b"other", hash, SeqNo(9)).map(|(tag, _)| tag), None, "of the same hash");
-        rows.follow(&Arc::new(Buffer::new(4096, 1)));
+        let flushed = Arc::new(Buffer::new(4096, 1));
+        flushed.freeze(SeqNo(8));
+        rows.follow(&flushed);
         assert_eq!(get(9), Some(b"v".to_vec()), "is not in that buffer");
-        rows.keep(SeqNo(5), SeqNo(9), hash, Row::new(key, tag, b"other"));
-        assert_eq!(get(9), Some(b"v".to_vec()), "the state is about to change");
-        rows.open(SeqNo(8));
-        rows.keep(SeqNo(8), SeqNo(9), hash, Row::new(key, tag, b"other"));
-        assert_eq!(get(9), Some(b"other".to_vec()));
+        let bring = |from, through| {
+            rows.keep(&(SeqNo(from)..=SeqNo(through)), hash, Row::new(key, tag, b"other"));
+            get(9)
+        };
+        assert_eq!(bring(5, 7), Some(b"v".to_vec()), "it took writes when he looked");
+        assert_eq!(bring(5, 8), Some(b"other".to_vec()), "he knows that it is not there, before the state changes");
+        assert_eq!(bring(8, 9), Some(b"other".to_vec()));
     }
 }

@@ -19,6 +19,7 @@ use firn_base::{SeqNo, Tag};
 use firn_table::sst::Query;
 use firn_table::{Row, Value};
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// What readers see.
@@ -132,17 +133,24 @@ impl Part {
         newest.is_none_or(|newest| row.0.seqno() <= newest).then_some(row)
     }
 
-    /// Whether what a reader at `seqno` finds can be kept as a row: he sees all that is below the buffers, and rows are
-    /// taken now.
+    /// Whether what a reader at `seqno` finds below the buffers, none of which has its key, can be kept as a row.
     #[inline]
     pub(crate) fn takes_rows(&self, seqno: SeqNo) -> bool {
-        seqno >= self.flushed_through && self.rows.as_ref().is_some_and(|rows| rows.are_for(self.flushed_through))
+        self.rows.as_ref().is_some_and(|rows| rows.are_for(&self.searched(seqno)))
+    }
+
+    /// Up to which numbers a reader at `seqno` would have found an entry in these buffers: from where they begin to the
+    /// last one that he sees and they have.
+    #[inline]
+    fn searched(&self, seqno: SeqNo) -> RangeInclusive<SeqNo> {
+        let last = self.buffers.first().and_then(|active| active.frozen_at());
+        self.flushed_through..=last.map_or(seqno, |last| last.min(seqno))
     }
 
     /// Keeps what a get found to be that, if anything.
     pub(crate) fn keep_row(&self, query: &Query<'_>, found: Option<Row>) {
         if let (Some(row), Some(rows)) = (found, &self.rows) {
-            rows.keep(self.flushed_through, query.seqno, query.hash, row);
+            rows.keep(&self.searched(query.seqno), query.hash, row);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::buf::IoBuf;
 use crate::file::{File, Pending};
 use firn_base::site::Site;
 use firn_base::{Error, Result};
+use rustix::fs::Advice;
 use rustix::io::{Errno, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -178,6 +179,11 @@ impl File for OsFile {
                 other => return other.map_err(|errno| self.handle.error("sync", errno)),
             }
         }
+    }
+
+    fn leave_cache(&self) {
+        // It is a hint.
+        let _kept = rustix::fs::fadvise(&self.handle.fd, 0, None, Advice::DontNeed);
     }
 
     fn len(&self) -> Result<u64> {

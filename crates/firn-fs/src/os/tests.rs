@@ -95,3 +95,28 @@ fn nested_directories_are_made_once() {
     fs.create_dir_all(&nested).unwrap();
     assert_eq!(fs.list(&dir.path().join("a/b")).unwrap(), ["c"]);
 }
+
+#[test]
+fn a_file_that_leaves_the_cache_keeps_its_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let file = OsFs::new().open(&path, OpenMode::Create).unwrap();
+    let want = [7; 64 << 10];
+    file.write(0, &[&want]).unwrap();
+    let reader = std::fs::File::open(&path).unwrap();
+    let is_cached = || {
+        let mut byte = [0];
+        let mut slices = [std::io::IoSliceMut::new(&mut byte)];
+        rustix::io::preadv2(&reader, &mut slices, 0, rustix::io::ReadWriteFlags::NOWAIT).is_ok()
+    };
+    assert!(is_cached());
+    file.sync(&TEST).unwrap();
+    file.leave_cache();
+    // A file system in memory has nowhere else to keep it.
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    let is_in_memory = rustix::fs::fstatfs(&reader).unwrap().f_type == TMPFS_MAGIC;
+    assert_eq!(is_cached(), is_in_memory);
+    let mut buf = IoBuf::default();
+    file.read(0, want.len(), &mut buf).unwrap();
+    assert_eq!(buf.bytes(), want);
+}

@@ -4,7 +4,8 @@
 
 use super::patch::{clamp_u32, clamp_u64, put, put_u32};
 use super::{Target, check_refusal, real};
-use firn_base::checksum::{crc32c, crc32c_salted};
+use firn_base::SeqNo;
+use firn_base::checksum::{crc32c, crc32c_salted, of_entry};
 use firn_base::coding::{Reader, get_u64};
 use firn_base::key::Kind;
 use firn_base::site::TEST;
@@ -77,7 +78,7 @@ fn mend_file_header(bytes: &mut [u8]) {
     if bytes.len() < FILE_HEADER {
         return;
     }
-    put(bytes, 0, b"FIRNLOG\0\x01\0\0\0\0\0\0\0");
+    put(bytes, 0, b"FIRNLOG\0\x02\0\0\0\0\0\0\0");
     put(bytes, 40, &[0; 20]);
     let crc = crc32c(&bytes[..60]);
     put_u32(bytes, 60, crc);
@@ -90,7 +91,8 @@ fn mend_frames(bytes: &mut [u8], mut at: usize, id: u64, shift: u64) {
         let keys = clamp_u32(bytes, at + 8, room);
         let values = clamp_u64(bytes, at + 16, room - keys);
         let keys_at = at + FRAME_HEADER;
-        let headers = mend_values(bytes, keys_at, keys_at + keys, keys_at + keys + values);
+        let first = get_u64(bytes, at + 24).unwrap_or(0);
+        let headers = mend_values(bytes, first, keys_at, keys_at + keys, keys_at + keys + values);
         let crc = crc32c(&bytes[keys_at..keys_at + keys]);
         put_u32(bytes, at + 40, crc);
         put_u32(bytes, at + 44, crc32c(&headers));
@@ -100,19 +102,22 @@ fn mend_frames(bytes: &mut [u8], mut at: usize, id: u64, shift: u64) {
     }
 }
 
-/// Mends the values that the key section from `keys_at` to `values_at` tells of; returns their headers.
-fn mend_values(bytes: &mut [u8], keys_at: usize, values_at: usize, end: usize) -> Vec<u8> {
+/// Mends the values that the key section from `keys_at` to `values_at` tells of, of entries from `first` on; returns
+/// their headers.
+fn mend_values(bytes: &mut [u8], first: u64, keys_at: usize, values_at: usize, end: usize) -> Vec<u8> {
     let (head, values) = bytes[..end].split_at_mut(values_at);
     let mut reader = Reader::new(&head[keys_at..]);
     let mut headers = Vec::new();
-    let mut at = 0;
+    let (mut at, mut next) = (0, first);
     while let Some((is_in_log, len)) = value_len(&mut reader) {
+        let seqno = SeqNo(next);
+        next = next.wrapping_add(1);
         if !is_in_log {
             continue;
         }
         let Some(value) = values.get(at + VALUE_HEADER..).and_then(|rest| rest.get(..len)) else { break };
-        let crc = crc32c(value);
-        put_u32(values, at, crc);
+        let sum = of_entry(crc32c(value), seqno);
+        put_u32(values, at, sum);
         put_u32(values, at + 4, len as u32);
         headers.extend_from_slice(&values[at..at + VALUE_HEADER]);
         at += VALUE_HEADER + len;

@@ -32,8 +32,8 @@ impl TreeIter {
     }
 
     /// Where the values of the entries behind this one are, within its leaf.
-    pub fn addresses_behind(&self) -> impl Iterator<Item = ValueAddress> + '_ {
-        self.entries.iter().skip(self.current + 1).filter_map(|(.., address)| *address)
+    pub fn addresses_behind(&self) -> impl Iterator<Item = (Tag, ValueAddress)> + '_ {
+        self.entries.iter().skip(self.current + 1).filter_map(|(_, tag, address)| Some((*tag, (*address)?)))
     }
 
     /// To the first entry.

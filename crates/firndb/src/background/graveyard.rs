@@ -20,8 +20,11 @@ use std::sync::Arc;
 
 /// A spare buffer is let go after so many ticks.
 const SPARE_TICKS: u64 = 1;
-/// A spare buffer is wanted once the active one will be full in so many ticks.
+/// A spare buffer is wanted once the active one will be full in so many ticks,
 const FULL_TICKS: usize = 4;
+/// or in so many, if one is being flushed or was: it is the spare one as soon as nobody reads it. A third would take
+/// its memory from the block cache, and leave it empty there a moment later.
+const FULL_TICKS_FLUSHING: usize = 1;
 
 #[derive(Default)]
 pub(super) struct Graveyard {
@@ -60,6 +63,10 @@ impl Dead {
 }
 
 impl Graveyard {
+    fn has_buffer(&self) -> bool {
+        self.dead.lock().iter().any(|dead| matches!(dead, Dead::Buffer(_)))
+    }
+
     /// Takes out what nobody holds.
     fn take_free(&self) -> Vec<Dead> {
         let mut dead = self.dead.lock();
@@ -202,7 +209,9 @@ impl Inner {
         let (active, used) = (&buffers[0], buffers[0].used_bytes());
         let (log_id, before) = std::mem::replace(&mut *self.jobs.graveyard.seen.lock(), (active.log_id, used));
         let grown = used - if log_id == active.log_id { before } else { 0 };
-        let is_near = used + FULL_TICKS * grown >= active.capacity_bytes();
+        let comes_back = buffers.len() > 1 || self.jobs.graveyard.has_buffer();
+        let ticks = if comes_back { FULL_TICKS_FLUSHING } else { FULL_TICKS };
+        let is_near = used + ticks * grown >= active.capacity_bytes();
         let let_go = match is_near {
             true => self.make_spare(tick, buffers.len()),
             false => self.jobs.graveyard.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS),

@@ -1,5 +1,7 @@
 //! What an action holds while it runs.
 
+use crate::background::Dead;
+use crate::state::Part;
 use crate::{Db, Environment, Options};
 use firn_base::exec::Inline;
 use std::sync::Arc;
@@ -39,17 +41,35 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     db.put(b"a", b"1").unwrap();
     inner.tend_spare(1);
     assert!(!has_spare(), "the active buffer is all but empty");
-    let active = inner.commit.active();
-    for i in 0_u32.. {
-        if active.used_bytes() > active.capacity_bytes() / 3 {
-            break;
-        }
-        db.put(i.to_be_bytes(), [0; 100]).unwrap();
-    }
+    let fill = |share: f64| {
+        let active = inner.commit.active();
+        let is_short = || (active.used_bytes() as f64) < active.capacity_bytes() as f64 * share;
+        (0_u32..).take_while(|_| is_short()).for_each(|i| db.put(i.to_be_bytes(), [0; 100]).unwrap());
+    };
+    fill(0.33);
     inner.tend_spare(2);
     assert!(has_spare(), "it will be full in two ticks more");
     inner.tend_spare(3);
     assert!(has_spare(), "not at the first pause");
     inner.tend_spare(4);
     assert!(!has_spare(), "nobody writes any more: it is the block cache's");
+    // One that is being flushed is the spare one soon.
+    inner.switch_buffer(&mut inner.commit.lock(), 0);
+    fill(0.35);
+    inner.tend_spare(5);
+    assert!(!has_spare(), "it will not be full in the next tick");
+    fill(0.8);
+    inner.tend_spare(6);
+    assert!(has_spare(), "it will, and the other may not be flushed by then");
+    // Flushed, and read still: the next tick comes first.
+    drop(inner.jobs.graveyard.spare.lock().take());
+    let read = db.get(b"a").unwrap();
+    let flushed = inner.state.load().parts[0].buffers[1].clone();
+    inner.without_buffer(0, &flushed, Part::clone);
+    inner.bury([Dead::Buffer(flushed)]);
+    inner.tend_spare(7);
+    assert!(!has_spare(), "it comes back");
+    drop(read);
+    inner.remove_obsolete(false);
+    assert!(has_spare());
 }

@@ -7,7 +7,7 @@
 
 use super::arena::Space;
 use super::skiplist::{Node, Skiplist, VALUE_HEADER_BYTES, height, node_bytes};
-use firn_base::checksum::crc32c;
+use firn_base::checksum::{crc32c, of_entry};
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{SeqNo, Tag};
@@ -126,7 +126,7 @@ impl Buffer {
     /// The newest entry of `key` at or below `seqno`.
     pub(crate) fn get(self: &Arc<Self>, key: &[u8], seqno: SeqNo) -> Option<(Tag, Value)> {
         let node = self.list.seek(key, Tag::seek(seqno)).filter(|&node| self.list.key(node) == key)?;
-        Some((self.list.tag(node), self.value_of(node)))
+        Some((self.list.note_read(node), self.value_of(node)))
     }
 
     fn value_of(self: &Arc<Self>, node: Node) -> Value {
@@ -179,6 +179,15 @@ impl Ticket {
         })
     }
 
+    /// Ties the values' checksums to the entries' numbers, from `first` on. REQUIRES: nobody did before.
+    pub(crate) fn tie_checksums(&self, first: SeqNo) {
+        let list = &self.buffer.list;
+        for (node, seqno) in self.nodes().zip(first.0..) {
+            let crc = list.crc(node);
+            list.set_crc(&self.space, node, of_entry(crc, SeqNo(seqno)));
+        }
+    }
+
     /// Notes where the entries' values are, as `place` says of one after the other by its length: in the buffer's log
     /// or in the hot buffer. REQUIRES: the log has them.
     pub(crate) fn note_addresses(&self, mut place: impl FnMut(u32) -> ValueAddress) {
@@ -199,6 +208,7 @@ impl Ticket {
 }
 
 /// A position in a buffer, or none.
+#[derive(Clone)]
 pub(crate) struct BufferIter {
     buffer: Arc<Buffer>,
     node: Option<Node>,
@@ -219,6 +229,17 @@ impl BufferIter {
 
     pub(crate) fn value(&self) -> &[u8] {
         self.node.map_or(&[], |node| self.buffer.list.value(node))
+    }
+
+    /// Whether a get found the entry under the cursor.
+    pub(crate) fn was_read(&self) -> bool {
+        self.node.is_some_and(|node| self.buffer.list.was_read(node))
+    }
+
+    /// Whether the value under the cursor is in the hot buffer too. Where no offset was noted there is a length, and
+    /// none has that bit.
+    pub(crate) fn is_hot(&self) -> bool {
+        self.node.is_some_and(|node| self.buffer.list.log_offset(node) & HOT_BIT != 0)
     }
 
     /// Where the log has the value under the cursor. REQUIRES: `valid`, and that it was noted.

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! node     tag: u64 | value length: u32 | key length: u16 | height: u16 | next: u32 x height | key
-//!          | value's CRC-32C: u32 | value length: u32 | value | padding to 8
+//!          | value's checksum: u32 | value length: u32 | value | padding to 8
 //! ```
 //! The value lies behind the same eight bytes that precede it in the log, so that the log writes both from here by one
 //! slice: the arena holds the one copy of the value that a write makes. Once the log has them, the eight bytes may hold
-//! where it has the value instead ([`Skiplist::set_log_offset`]): nobody else reads them.
+//! where it has the value instead ([`Skiplist::set_log_offset`]): nobody else reads them. The top bit of the tag's kind
+//! says that a get found the entry ([`Skiplist::note_read`]); nobody else sees it.
 //!
 //! 1. Nodes are in internal key order at every level; a node is at level i only if it is at every level below.
 //! 2. All of a node but its links is written before the release store that links it at level 0.
@@ -26,6 +27,8 @@ pub(super) const HEIGHT_MAX: usize = if cfg!(shuttle) { 2 } else { 16 };
 const TOWER_AT: usize = 16;
 /// CRC and length in front of a value.
 pub(super) const VALUE_HEADER_BYTES: usize = 8;
+/// In a linked node's tag: a get found it.
+const READ_BIT: u64 = 0x80;
 /// The link that ends a level.
 const END: u32 = 0;
 
@@ -119,6 +122,16 @@ impl Skiplist {
         node.end()
     }
 
+    /// The checksum in front of the value. REQUIRES: no offset was noted there.
+    pub(super) fn crc(&self, node: Node) -> u32 {
+        get_u32(self.arena.bytes(node.value_at() - VALUE_HEADER_BYTES, 4), 0).unwrap_or(0)
+    }
+
+    /// Changes that. REQUIRES: the node is not linked.
+    pub(super) fn set_crc(&self, space: &Space, node: Node, crc: u32) {
+        self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &crc.to_le_bytes());
+    }
+
     /// Notes where the log has the value. REQUIRES: the log has it, and the node is not linked.
     pub(super) fn set_log_offset(&self, space: &Space, node: Node, offset: u64) {
         self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &offset.to_le_bytes());
@@ -149,7 +162,24 @@ impl Skiplist {
 
     #[inline]
     pub(super) fn tag(&self, node: Node) -> Tag {
-        Tag(self.arena.word64(node.at as usize).load(Ordering::Relaxed))
+        Tag(self.arena.word64(node.at as usize).load(Ordering::Relaxed) & !READ_BIT)
+    }
+
+    /// Notes that a get found a linked node, and says its tag.
+    #[inline]
+    pub(super) fn note_read(&self, node: Node) -> Tag {
+        let word = self.arena.word64(node.at as usize);
+        let tag = word.load(Ordering::Relaxed);
+        // Whoever writes it writes the same. Once is enough: all cores share the line until then.
+        if tag & READ_BIT == 0 {
+            word.store(tag | READ_BIT, Ordering::Relaxed);
+        }
+        Tag(tag & !READ_BIT)
+    }
+
+    /// Whether a get found a linked node.
+    pub(super) fn was_read(&self, node: Node) -> bool {
+        self.arena.word64(node.at as usize).load(Ordering::Relaxed) & READ_BIT != 0
     }
 
     pub(super) fn value(&self, node: Node) -> &[u8] {

@@ -10,7 +10,7 @@
 //!          | first sequence number: u64 | synced through: u64 | CRC-32C of the key section: u32
 //!          | CRC-32C of the values' headers: u32
 //! key      kind: u8 | keyspace: varint | key: length-prefixed | value length: varint [| slot: varint]
-//! value    CRC-32C: u32 | length: u32 | bytes
+//! value    checksum: u32 | length: u32 | bytes
 //! ```
 //! 1. Header checksums are salted with (log id, offset): a value that holds a copy of a frame is not taken for one.
 //! 2. The key section says how long each value is, so replay and dropped values cost no read of the value section. That
@@ -19,9 +19,11 @@
 //!    that no manifest names is proof that the manifest lost records.
 //! 4. `synced through` is a position in this file up to which everything had been synced when the frame was written:
 //!    damage in front of it is damage to what was acknowledged; behind it, it may be the torn end of the log.
+//! 5. A value's checksum is tied to its entry's number (`of_entry`), and so to its key: who follows a pointer knows the
+//!    number, and takes no other entry's value for it.
 
 use crate::sites;
-use firn_base::checksum::{crc32c, crc32c_salted, matches};
+use firn_base::checksum::{crc32c, crc32c_salted, matches, of_entry};
 use firn_base::coding::{Reader, get_u32, put_bytes, put_varint};
 use firn_base::key::{KEY_BYTES_MAX, Kind};
 use firn_base::{Error, Result, SeqNo};
@@ -29,7 +31,7 @@ use firn_fs::{File, IoBuf};
 pub(crate) use firn_table::pm_btree::ValueAddress;
 
 pub(super) const FILE_MAGIC: u64 = u64::from_le_bytes(*b"FIRNLOG\0");
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 pub(crate) const FILE_HEADER_BYTES: usize = 64;
 pub(super) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRM1");
 pub(super) const FRAME_HEADER_BYTES: usize = 48;
@@ -156,20 +158,26 @@ pub(super) fn key_record<'a>(reader: &mut Reader<'a>) -> Option<KeyRecord<'a>> {
     (!key.is_empty() && key.len() <= KEY_BYTES_MAX).then_some(KeyRecord { kind, key, value_len, slot })
 }
 
-/// Splits a value's header from its bytes and checks them; `None` if they do not match.
-pub(super) fn check_value(framed: &[u8], len: u32) -> Option<&[u8]> {
+/// Splits the header of entry `seqno`'s value from its bytes and checks them; `None` if they do not match.
+pub(super) fn check_value(framed: &[u8], len: u32, seqno: SeqNo) -> Option<&[u8]> {
     let value = framed.get(VALUE_HEADER_BYTES..)?;
     let fits = get_u32(framed, 4)? == len && value.len() == len as usize;
-    (fits && matches(&sites::LOG_VALUE_CHECK, get_u32(framed, 0)?, || crc32c(value))).then_some(value)
+    let sum = || of_entry(crc32c(value), seqno);
+    (fits && matches(&sites::LOG_VALUE_CHECK, get_u32(framed, 0)?, sum)).then_some(value)
 }
 
-/// Reads the value at `address` from its log file into `buf` and returns it.
+/// Reads entry `seqno`'s value at `address` from its log file into `buf` and returns it.
 ///
 /// # Errors
 /// `Corruption` if the bytes there are not that value.
-pub(super) fn read_value<'a>(file: &dyn File, address: ValueAddress, buf: &'a mut IoBuf) -> Result<&'a [u8]> {
+pub(super) fn read_value<'a>(
+    file: &dyn File,
+    address: ValueAddress,
+    seqno: SeqNo,
+    buf: &'a mut IoBuf,
+) -> Result<&'a [u8]> {
     file.read(address.offset, VALUE_HEADER_BYTES + address.len as usize, buf)?;
-    check_value(buf.bytes(), address.len).ok_or_else(|| damaged(file, address))
+    check_value(buf.bytes(), address.len, seqno).ok_or_else(|| damaged(file, address))
 }
 
 /// The error for what is at `address` and is not that value.

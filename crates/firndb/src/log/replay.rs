@@ -233,13 +233,14 @@ impl Replay {
         let mut reader = Reader::new(&self.keys);
         let mut values = Reader::new(&self.values);
         let mut headers = ValueHeaders::default();
-        for _ in 0..header.entries {
+        for i in 0..u64::from(header.entries) {
             let Some(record) = key_record(&mut reader) else { return false };
             if record.slot.is_some() {
                 continue;
             }
             let framed = values.take(VALUE_HEADER_BYTES + record.value_len as usize);
-            let Some(framed) = framed.filter(|framed| check_value(framed, record.value_len).is_some()) else {
+            let seqno = SeqNo(header.first_seqno.0 + i);
+            let Some(framed) = framed.filter(|framed| check_value(framed, record.value_len, seqno).is_some()) else {
                 return false;
             };
             headers.add(&framed[..VALUE_HEADER_BYTES]);

@@ -1,6 +1,6 @@
 //! The log: what was written comes back; a torn end is an end; damage in front of it is damage.
 
-use super::layout::{FILE_HEADER_BYTES, read_value};
+use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, read_value};
 use super::*;
 use crate::buffer::{Buffer, Entry};
 use crate::files::Files;
@@ -79,7 +79,7 @@ fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Res
     let mut buf = IoBuf::default();
     while replay.next(|entry| {
         if in_file {
-            assert_eq!(read_value(&*file, entry.address, &mut buf)?, entry.value);
+            assert_eq!(read_value(&*file, entry.address, entry.tag.seqno(), &mut buf)?, entry.value);
         }
         found.push((entry.tag.seqno().0, entry.key.to_vec(), entry.value.to_vec()));
         Ok(())
@@ -125,6 +125,49 @@ fn lab_06_entries_know_where_the_log_has_their_values() {
     iter.first();
     let moved = ValueAddress { offset: iter.address().offset + 1, ..iter.address() };
     assert_eq!(values.get(moved, iter.tag().seqno()).unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+/// Two values of one length in each other's place are not taken for each other, whoever reads them.
+#[test]
+fn a_value_is_its_entrys_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let mut log = writer(&files);
+    let buffer = Arc::new(Buffer::new(1 << 20, LOG));
+    let entry = |key: &'static [u8], value: &'static [u8]| Entry { kind: Kind::Put, key, value };
+    for (seqno, entry) in [(1, entry(b"a", b"first value")), (2, entry(b"b", b"other value"))] {
+        let entries = || std::iter::once(entry);
+        let ticket = buffer.reserve(entries(), Buffer::bytes_for(entries(), 1), 1).unwrap();
+        let mut mark = log.append(std::slice::from_ref(&ticket), SeqNo(seqno), false, true).unwrap();
+        ticket.note_addresses(|len| mark.next(len));
+        ticket.link(SeqNo(seqno));
+    }
+    let found = |key: &[u8]| {
+        let mut iter = buffer.iter();
+        iter.seek(key, Tag::seek(SeqNo::MAX));
+        (iter.address(), iter.tag().seqno())
+    };
+    let (a, b) = (found(b"a"), found(b"b"));
+    let path = files.log(LOG);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let framed = |at: ValueAddress| at.offset as usize..at.offset as usize + VALUE_HEADER_BYTES + at.len as usize;
+    let (of_a, of_b) = (bytes[framed(a.0)].to_vec(), bytes[framed(b.0)].to_vec());
+    let values = || {
+        let cache = Arc::new(firn_table::BlockCache::new(1 << 20, 512));
+        ValueLogs::new(files.clone(), Arc::default(), cache, false)
+    };
+    assert_eq!(values().get(a.0, a.1).unwrap(), b"first value");
+    bytes[framed(a.0)].copy_from_slice(&of_b);
+    bytes[framed(b.0)].copy_from_slice(&of_a);
+    std::fs::write(&path, bytes).unwrap();
+    for (at, seqno) in [a, b] {
+        assert_eq!(values().get(at, seqno).unwrap_err().kind(), ErrorKind::Corruption);
+        let ahead = values().submit(at, seqno).unwrap().unwrap();
+        assert_eq!(values().finish(ahead).unwrap_err().kind(), ErrorKind::Corruption);
+        let all = values().for_each(&[Some((at, seqno))], || Ok(1), |_, _| panic!("it is not that value"));
+        assert_eq!(all.unwrap_err().kind(), ErrorKind::Corruption);
+    }
+    assert_eq!(replay(&files, Vec::new(), 0).unwrap().0, [], "nor does a replay take them");
 }
 
 #[test]

@@ -74,6 +74,7 @@ struct ValueLog {
 /// A value on its way.
 pub(crate) struct PendingValue {
     pub(crate) at: ValueAddress,
+    seqno: SeqNo,
     pending: Pending,
     file: Arc<dyn File>,
 }
@@ -278,12 +279,12 @@ impl ValueLogs {
         }
         let log = self.log(at.log_id);
         if let Some(extent) = log.placed.filter(|extent| at.offset < end(*extent)) {
-            return Ok((Value::owned(self.read_placed(&log, extent, at)?), false));
+            return Ok((Value::owned(self.read_placed(&log, extent, at, seqno)?), false));
         }
         let file = self.open(&log, at.log_id)?;
         // Taken, not borrowed: what `make` does with the cache may let another thread of a model run on this one.
         let mut scratch = SCRATCH.take();
-        let made = read_value(&**file, at, &mut scratch).map(|value| {
+        let made = read_value(&**file, at, seqno, &mut scratch).map(|value| {
             self.counters.read(Cause::UserRead, value.len());
             (make(value), true)
         });
@@ -291,8 +292,8 @@ impl ValueLogs {
         made
     }
 
-    /// The value at `at`, which begins in `extent`.
-    fn read_placed(&self, log: &ValueLog, extent: Extent, at: ValueAddress) -> Result<Vec<u8>> {
+    /// Entry `seqno`'s value at `at`, which begins in `extent`.
+    fn read_placed(&self, log: &ValueLog, extent: Extent, at: ValueAddress, seqno: SeqNo) -> Result<Vec<u8>> {
         let file = self.open(log, at.log_id)?;
         let mut framed = self.placed.as_ref().map_or(Ok(Vec::new()), |placed| placed.read(extent, at))?;
         let left = VALUE_HEADER_BYTES + at.len as usize - framed.len();
@@ -307,7 +308,7 @@ impl ValueLogs {
             // A writer beside this gives the extent to another log once the file is gone.
             self.files.fs.len(&self.files.log(at.log_id)).map_err(|_| damaged(&**file, at))?;
         }
-        check_value(&framed, at.len).ok_or_else(|| damaged(&**file, at))?;
+        check_value(&framed, at.len, seqno).ok_or_else(|| damaged(&**file, at))?;
         framed.drain(..VALUE_HEADER_BYTES);
         Ok(framed)
     }
@@ -338,18 +339,18 @@ impl ValueLogs {
         if rows::LAB_CACHED.is_on() { self.cache.get_value(at.log_id, at.offset) } else { None }
     }
 
-    /// Puts the read of the value at `at` in flight, for [`ValueLogs::finish`]; `None` if it is in memory.
+    /// Puts the read of entry `seqno`'s value at `at` in flight, for [`ValueLogs::finish`]; `None` if it is in memory.
     ///
     /// # Errors
     /// What opening the log met.
-    pub(crate) fn submit(&self, at: ValueAddress) -> Result<Option<PendingValue>> {
+    pub(crate) fn submit(&self, at: ValueAddress, seqno: SeqNo) -> Result<Option<PendingValue>> {
         if self.is_in_memory(at) || self.cache.has_value(at.log_id, at.offset) {
             return Ok(None);
         }
         let log = self.log(at.log_id);
         let file = self.open(&log, at.log_id)?.clone();
         let pending = file.submit_read(at.offset, VALUE_HEADER_BYTES + at.len as usize, IoBuf::default());
-        Ok(Some(PendingValue { at, pending, file }))
+        Ok(Some(PendingValue { at, seqno, pending, file }))
     }
 
     /// A cursor had a value read.
@@ -373,9 +374,9 @@ impl ValueLogs {
     /// # Errors
     /// As [`ValueLogs::get`].
     pub(crate) fn finish(&self, asked: PendingValue) -> Result<Value> {
-        let PendingValue { at, pending, file } = asked;
+        let PendingValue { at, seqno, pending, file } = asked;
         let buf = pending.wait()?;
-        let value = check_value(buf.bytes(), at.len).ok_or_else(|| damaged(&*file, at))?;
+        let value = check_value(buf.bytes(), at.len, seqno).ok_or_else(|| damaged(&*file, at))?;
         self.counters.read(Cause::UserRead, value.len());
         Ok(self.cache.insert_value(at.log_id, at.offset, value))
     }
@@ -426,7 +427,7 @@ impl ValueLogs {
             for &(at, i) in run {
                 let start = (at.offset - offset) as usize;
                 let framed = buf.bytes().get(start..start + VALUE_HEADER_BYTES + at.len as usize);
-                let value = framed.and_then(|framed| check_value(framed, at.len));
+                let value = places[i].and_then(|(_, seqno)| check_value(framed?, at.len, seqno));
                 see(i, value.ok_or_else(|| damaged(&*file, at))?);
             }
         }
@@ -445,6 +446,20 @@ impl ValueLogs {
     pub(crate) fn hold(&self, log_id: u64) -> Result<()> {
         let log = self.log(log_id);
         self.open(&log, log_id).map(drop)
+    }
+
+    /// All that was written of log `log_id` is in its file, durably. If it is read past the system's cache, that need
+    /// not keep it: where memory is bounded, each write of a new log would have to drop pages of an old one first.
+    ///
+    /// # Errors
+    /// What opening the log met.
+    pub(crate) fn settled(&self, log_id: u64) -> Result<()> {
+        let log = self.log(log_id);
+        let file = self.open(&log, log_id)?;
+        if file.alignment() > 1 {
+            file.leave_cache();
+        }
+        Ok(())
     }
 
     fn open<'a>(&self, log: &'a ValueLog, log_id: u64) -> Result<&'a Arc<dyn File>> {

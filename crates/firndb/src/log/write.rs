@@ -221,6 +221,11 @@ impl LogWriter {
     }
 
     fn write_frame(&mut self, group: &[Ticket], first_seqno: SeqNo, named: bool) -> Result<LogMark> {
+        let mut first = first_seqno;
+        for ticket in group {
+            ticket.tie_checksums(first);
+            first.0 += ticket.count;
+        }
         let place = Place {
             log_id: self.log_id,
             offset: self.position,

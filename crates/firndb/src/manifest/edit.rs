@@ -123,7 +123,7 @@ const EVICTED_THROUGH: u64 = 16;
 const EVICTED: u64 = 17;
 
 /// The version of all formats that this build writes and reads.
-pub(crate) const FORMAT_VERSION: u64 = 2;
+pub(crate) const FORMAT_VERSION: u64 = 3;
 
 /// Levels that a record may name.
 const LEVELS_MAX: usize = 64;

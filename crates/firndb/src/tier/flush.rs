@@ -203,9 +203,10 @@ impl Inner {
             self.record_log_end()
         })?;
         match &self.logs.pm_buffer {
-            Some(pm_buffer) => pm_buffer.drain_full().map(drop),
-            None => self.logs.sealed.sync_below(next),
+            Some(pm_buffer) => pm_buffer.drain_full().map(drop)?,
+            None => self.logs.sealed.sync_below(next)?,
         }
+        self.logs.values.as_ref().map_or(Ok(()), |values| values.settled(buffer.log_id))
     }
 
     fn flush_step(&self, part: usize, mut batch: Batch) -> Result<()> {
@@ -310,7 +311,7 @@ impl Inner {
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
             ..Edit::default()
         };
-        manifest.append(edit, true, || self.next_file_id()).inspect_err(|_| self.open_rows(part))?;
+        manifest.append(edit, true, || self.next_file_id())?;
         let changing = self.jobs.releases.changing.lock();
         self.without_buffer(part, buffer, Part::clone);
         drop(changing);

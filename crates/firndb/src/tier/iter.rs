@@ -87,10 +87,10 @@ impl TierIter {
         let Source::Tree(tree) = &self.source else { return Ok(()) };
         let mut behind = tree.addresses_behind().take(self.reach);
         if let Some(last) = self.ahead.back() {
-            let _asked = behind.find(|address| *address == last.at);
+            let _asked = behind.find(|(_, address)| *address == last.at);
         }
-        for address in behind {
-            let asked = self.values.submit(address)?;
+        for (tag, address) in behind {
+            let asked = self.values.submit(address, tag.seqno())?;
             asked.iter().for_each(|_| self.values.ask());
             self.ahead.extend(asked);
         }

@@ -78,7 +78,7 @@ impl Trees {
         let Some((tag, address)) = self.find(key, seqno)? else { return Ok(None) };
         let begun = match address {
             None => Begun::Here(Value::owned(Vec::new())),
-            Some(address) => match self.values.submit(address)? {
+            Some(address) => match self.values.submit(address, tag.seqno())? {
                 Some(asked) => Begun::Asked(asked),
                 None => Begun::Here(self.values.get(address, tag.seqno())?),
             },

@@ -201,7 +201,7 @@ impl HotSlots {
         self.pool.read(offset, &mut bytes)?;
         let seqno = SeqNo(get_u64(&bytes, 0).unwrap_or(0));
         let (slot, zeros) = bytes.split_at(HEADER_BYTES + len as usize);
-        if check_value(&slot[SEQNO_BYTES..], len).is_none() || zeros.iter().any(|&byte| byte != 0) {
+        if check_value(&slot[SEQNO_BYTES..], len, seqno).is_none() || zeros.iter().any(|&byte| byte != 0) {
             return Ok(None);
         }
         bytes.truncate(HEADER_BYTES + len as usize);
