@@ -196,6 +196,11 @@ impl BlockCache {
         self.has_rows.load(Ordering::Acquire)
     }
 
+    /// Whether rows serve gets better than blocks, as far as was observed.
+    pub fn prefers_rows(&self) -> bool {
+        !self.locality.prefers_blocks()
+    }
+
     /// What gets leave here.
     pub(crate) fn locality(&self) -> &Locality {
         &self.locality

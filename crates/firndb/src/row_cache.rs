@@ -11,10 +11,10 @@
 //!    that his state may have. If his state is older than the row, it has the row's entry in a buffer (he has looked)
 //!    or below, and none between. Without that bound he might see one half of a batch in a row, and not the other,
 //!    which is in a buffer that his state has not.
-//! 4. What a reader finds below his state's buffers is a row if it is that behind the newest flush, too: if he saw all
-//!    that was flushed, and would have found it in a buffer or below ([`RowCache::are_for`]). He does from the state
-//!    before, if the buffer took no writes any more when he looked; so rows are brought while a flush is recorded, of
-//!    keys that its buffer has not, and who reads from an older state does not bring back what was replaced. A flush
+//! 4. What a reader finds below his state's buffers is a row if it is that behind the newest flush, too: if his read
+//!    point is not below what was flushed, and his state has that in its buffers, which have nothing of the key, or
+//!    below them ([`RowCache::may_bring`]). So rows are brought while a flush is recorded, by readers of the state before,
+//!    of keys that its buffer has not; and who reads from an older state does not bring back what was replaced. A flush
 //!    that could not be recorded leaves rows that are newer than what is below its buffer, and the buffer: it is looked
 //!    into first, and flushed again.
 //!
@@ -37,15 +37,18 @@ const LOCKS: usize = 16;
 /// The rows of a part.
 pub(crate) struct RowCache {
     cache: Arc<BlockCache>,
-    /// Rows are the newest entries up to this number: it is flushed, or about to be.
+    /// Rows are the newest entries up to this number, which is flushed, or about to be. It only rises, and does before
+    /// rows are replaced.
     through: AtomicU64,
     keeping: [Mutex<()>; LOCKS],
+    /// Whether what gets found in a buffer is kept behind it.
+    keeps_found: bool,
 }
 
 impl RowCache {
     /// For states in which all up to `flushed_through` is below the buffers.
-    pub(crate) fn new(cache: Arc<BlockCache>, flushed_through: SeqNo) -> RowCache {
-        RowCache { cache, through: AtomicU64::new(flushed_through.0), keeping: Default::default() }
+    pub(crate) fn new(cache: Arc<BlockCache>, flushed_through: SeqNo, keeps_found: bool) -> RowCache {
+        RowCache { cache, through: AtomicU64::new(flushed_through.0), keeping: Default::default(), keeps_found }
     }
 
     /// The newest entry of `key` below the buffers, if it is here and not above `seqno`. It may be newer than the
@@ -55,17 +58,17 @@ impl RowCache {
         self.cache.get_row(hash)?.get(key, Tag::seek(seqno))
     }
 
-    /// Whether one may bring rows who found nothing of a key in buffers that have all numbers of `searched` behind the
-    /// first, and what he brings up to that one.
+    /// Whether one may bring rows who looked into everything that is numbered above the first of `searched` and up to
+    /// its last and found nothing of the key, so that he brings the newest up to the first.
     #[inline]
-    pub(crate) fn are_for(&self, searched: &RangeInclusive<SeqNo>) -> bool {
+    pub(crate) fn may_bring(&self, searched: &RangeInclusive<SeqNo>) -> bool {
         searched.contains(&SeqNo(self.through.load(Ordering::Acquire)))
     }
 
     /// Keeps what such a one found to be the newest entry of a key.
     pub(crate) fn keep(&self, searched: &RangeInclusive<SeqNo>, hash: u64, row: Row) {
         let _keeping = self.keeping[hash as usize % LOCKS].lock();
-        if self.are_for(searched) {
+        if self.may_bring(searched) {
             self.cache.insert_row(hash, row);
         }
     }
@@ -84,10 +87,12 @@ impl RowCache {
 
     fn replace_all(&self, buffer: &Arc<Buffer>) {
         let mut iter = buffer.iter();
+        let mut newest = buffer.iter();
+        let keeps_found = self.keeps_found && self.cache.prefers_rows();
         iter.first();
         while iter.valid() {
             // The newest of a key comes first.
-            let newest = iter.clone();
+            newest.move_to(&iter);
             let mut was_read = false;
             while iter.valid() && *iter.key() == *newest.key() {
                 was_read |= iter.was_read();
@@ -101,7 +106,8 @@ impl RowCache {
             };
             if self.cache.has_row(hash) {
                 self.cache.replace_row(hash, row());
-            } else if was_read && !newest.is_hot() {
+            } else if was_read && keeps_found && !newest.is_hot() {
+                // What is hot stays in persistent memory.
                 self.cache.insert_row(hash, row());
             }
         }
@@ -215,7 +221,7 @@ mod tests {
     #[test]
     fn rows_are_brought_from_the_newest_state() {
         let cache = Arc::new(BlockCache::new(1 << 20, 4096));
-        let rows = RowCache::new(cache, SeqNo(5));
+        let rows = RowCache::new(cache, SeqNo(5), true);
         let (key, hash, tag) = (b"k", hash(b"k"), Tag::new(SeqNo(3), Kind::Put));
         let get = |seqno| rows.get(key, hash, SeqNo(seqno)).map(|(_, value)| value.to_vec());
         let row = Row::new(key, tag, b"v");

@@ -136,13 +136,14 @@ impl Part {
     /// Whether what a reader at `seqno` finds below the buffers, none of which has its key, can be kept as a row.
     #[inline]
     pub(crate) fn takes_rows(&self, seqno: SeqNo) -> bool {
-        self.rows.as_ref().is_some_and(|rows| rows.are_for(&self.searched(seqno)))
+        self.rows.as_ref().is_some_and(|rows| rows.may_bring(&self.searched(seqno)))
     }
 
     /// Up to which numbers a reader at `seqno` would have found an entry in these buffers: from where they begin to the
     /// last one that he sees and they have.
     #[inline]
     fn searched(&self, seqno: SeqNo) -> RangeInclusive<SeqNo> {
+        // Loaded behind the read point: if that is above the end of these buffers, they are known to be frozen.
         let last = self.buffers.first().and_then(|active| active.frozen_at());
         self.flushed_through..=last.map_or(seqno, |last| last.min(seqno))
     }

@@ -4,6 +4,7 @@ use crate::{Fs, IoBackend, IoBuf, OpenMode, OsFs};
 use firn_base::ErrorKind;
 use firn_base::seed::Seed;
 use firn_base::site::TEST;
+use rustix::io::Errno;
 
 fn round_trip(fs: &OsFs) {
     let dir = tempfile::tempdir().unwrap();
@@ -104,18 +105,23 @@ fn a_file_that_leaves_the_cache_keeps_its_bytes() {
     let want = [7; 64 << 10];
     file.write(0, &[&want]).unwrap();
     let reader = std::fs::File::open(&path).unwrap();
+    // `None` where the file system does not say.
     let is_cached = || {
         let mut byte = [0];
         let mut slices = [std::io::IoSliceMut::new(&mut byte)];
-        rustix::io::preadv2(&reader, &mut slices, 0, rustix::io::ReadWriteFlags::NOWAIT).is_ok()
+        match rustix::io::preadv2(&reader, &mut slices, 0, rustix::io::ReadWriteFlags::NOWAIT) {
+            Ok(_) => Some(true),
+            Err(Errno::AGAIN) => Some(false),
+            Err(_) => None,
+        }
     };
-    assert!(is_cached());
+    assert_ne!(is_cached(), Some(false));
     file.sync(&TEST).unwrap();
     file.leave_cache();
     // A file system in memory has nowhere else to keep it.
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     let is_in_memory = rustix::fs::fstatfs(&reader).unwrap().f_type == TMPFS_MAGIC;
-    assert_eq!(is_cached(), is_in_memory);
+    assert!(is_in_memory || is_cached() != Some(true));
     let mut buf = IoBuf::default();
     file.read(0, want.len(), &mut buf).unwrap();
     assert_eq!(buf.bytes(), want);

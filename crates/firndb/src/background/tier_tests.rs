@@ -57,6 +57,27 @@ fn mark_chunk(db: &Db, chunk_bytes: u64) -> Option<Arc<Job>> {
     Some(inner.mark(&mut jobs, plan, &state))
 }
 
+/// A write that is larger than a buffer freezes one in which nothing is, for which no log was begun.
+#[test]
+fn a_buffer_without_a_log_is_flushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), 64 << 10);
+    db.put(key(0), [0; 100]).unwrap();
+    db.flush().unwrap();
+    assert!(db.stats().tier.unwrap().mutable_entries > 0);
+    db.put(key(1), [1; 100]).unwrap();
+    let switch = || db.inner.switch_buffer(&mut db.inner.commit.lock(), 0);
+    switch();
+    let without = db.inner.commit.active().log_id;
+    switch();
+    db.put(key(2), [2; 100]).unwrap();
+    assert!(!db.inner.files.log(without).exists());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(db.stats().memory.buffers, 1);
+    (0..3).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), [i as u8; 100]));
+}
+
 /// The chunk is picked from one view of the mutable tree, and another is there when it becomes the immutable one.
 #[test]
 fn what_is_flushed_while_an_eviction_begins_is_evicted_too() {

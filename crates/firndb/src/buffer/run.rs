@@ -47,7 +47,7 @@ pub(crate) struct Ticket {
 pub(crate) struct LogEntry<'a> {
     pub(crate) kind: u8,
     pub(crate) key: &'a [u8],
-    /// CRC and length, then the value.
+    /// Checksum and length, then the value.
     pub(crate) framed_value: &'a [u8],
 }
 
@@ -208,7 +208,6 @@ impl Ticket {
 }
 
 /// A position in a buffer, or none.
-#[derive(Clone)]
 pub(crate) struct BufferIter {
     buffer: Arc<Buffer>,
     node: Option<Node>,
@@ -229,6 +228,11 @@ impl BufferIter {
 
     pub(crate) fn value(&self) -> &[u8] {
         self.node.map_or(&[], |node| self.buffer.list.value(node))
+    }
+
+    /// To where `other` is. REQUIRES: it is a cursor over the same buffer.
+    pub(crate) fn move_to(&mut self, other: &BufferIter) {
+        self.node = other.node;
     }
 
     /// Whether a get found the entry under the cursor.

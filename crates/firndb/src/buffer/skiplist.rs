@@ -10,7 +10,7 @@
 //! says that a get found the entry ([`Skiplist::note_read`]); nobody else sees it.
 //!
 //! 1. Nodes are in internal key order at every level; a node is at level i only if it is at every level below.
-//! 2. All of a node but its links is written before the release store that links it at level 0.
+//! 2. All of a node but its links, and that bit, is written before the release store that links it at level 0.
 //! 3. A node is found by every reader that acquires a link to it; readers never wait.
 
 use super::arena::{Arena, Space};
@@ -25,7 +25,7 @@ use std::cmp::Ordering as Order;
 /// then small enough to be complete.
 pub(super) const HEIGHT_MAX: usize = if cfg!(shuttle) { 2 } else { 16 };
 const TOWER_AT: usize = 16;
-/// CRC and length in front of a value.
+/// Checksum and length in front of a value.
 pub(super) const VALUE_HEADER_BYTES: usize = 8;
 /// In a linked node's tag: a get found it.
 const READ_BIT: u64 = 0x80;

@@ -275,6 +275,28 @@ fn rows_follow_flushes() {
     });
 }
 
+/// As above, of a key that the first buffer does not have: its row may be brought while that one is flushed, and none is
+/// that was found before the next one.
+#[test]
+fn rows_are_brought_beside_a_flush() {
+    explore::random(|| {
+        let story = Story::with_tables(World::new().open());
+        let spawn = spawner(&story);
+        let threads = vec![
+            spawn(|story| {
+                for writer in 0..2 {
+                    story.write(writer, 2, &PROCESS);
+                    story.db.flush().unwrap();
+                }
+            }),
+            spawn(|story| story.get_often(1)),
+            spawn(|story| story.get_often(1)),
+        ];
+        join(threads);
+        assert_eq!([story.get(0), story.get(1), story.get(1)], [2, 2, 2]);
+    });
+}
+
 /// A database opened to read beside its writer, whose flush removes the log that the reader is about to replay: it sees
 /// all that was acknowledged before.
 #[test]

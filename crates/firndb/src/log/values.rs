@@ -448,18 +448,16 @@ impl ValueLogs {
         self.open(&log, log_id).map(drop)
     }
 
-    /// All that was written of log `log_id` is in its file, durably. If it is read past the system's cache, that need
-    /// not keep it: where memory is bounded, each write of a new log would have to drop pages of an old one first.
-    ///
-    /// # Errors
-    /// What opening the log met.
-    pub(crate) fn settled(&self, log_id: u64) -> Result<()> {
-        let log = self.log(log_id);
-        let file = self.open(&log, log_id)?;
-        if file.alignment() > 1 {
-            file.leave_cache();
+    /// What log `log_id` has in its file is synced: unless it is read through the system's cache, that need not keep it.
+    /// Where memory is bounded, each write of a new log would have to drop pages of an old one first. It is a hint, and
+    /// a log without entries may have no file.
+    pub(crate) fn leave_cache(&self, log_id: u64) {
+        if self.mode != OpenMode::ReadDirect {
+            return;
         }
-        Ok(())
+        let file = self.files.fs.open(&self.files.log(log_id), self.mode).ok();
+        // Not every file system reads past the cache.
+        file.iter().filter(|file| file.alignment() > 1).for_each(|file| file.leave_cache());
     }
 
     fn open<'a>(&self, log: &'a ValueLog, log_id: u64) -> Result<&'a Arc<dyn File>> {

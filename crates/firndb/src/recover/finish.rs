@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::files::{self, FileName};
 use crate::log::{HotWriter, LogWriter, PmLogBuffer, SealedLogs};
 use crate::manifest::{Edit, ManifestWriter, PmPairing};
+use crate::options::Profile;
 use crate::pace::Pace;
 use crate::row_cache::RowCache;
 use crate::rows;
@@ -62,7 +63,8 @@ impl Recovery {
         let before_kept = self.kept.first().and_then(|buffer| buffer.seqnos());
         part.flushed_through = before_kept.map_or(self.last_seqno, |(first, _)| SeqNo(first.0.saturating_sub(1)));
         let cache = self.options.row_cache.then(|| self.tables.context().cache.clone());
-        part.rows = cache.map(|cache| Arc::new(RowCache::new(cache, part.flushed_through)));
+        let keeps_found = self.options.profile != Profile::Lab || rows::LAB_CACHED.is_on();
+        part.rows = cache.map(|cache| Arc::new(RowCache::new(cache, part.flushed_through, keeps_found)));
         part.trees = self.trees.clone();
         part.buffers.push(active.clone());
         part.buffers.extend(self.kept.drain(..).rev());

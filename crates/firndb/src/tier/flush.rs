@@ -206,7 +206,8 @@ impl Inner {
             Some(pm_buffer) => pm_buffer.drain_full().map(drop)?,
             None => self.logs.sealed.sync_below(next)?,
         }
-        self.logs.values.as_ref().map_or(Ok(()), |values| values.settled(buffer.log_id))
+        self.logs.values.iter().for_each(|values| values.leave_cache(buffer.log_id));
+        Ok(())
     }
 
     fn flush_step(&self, part: usize, mut batch: Batch) -> Result<()> {

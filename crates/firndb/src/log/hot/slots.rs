@@ -175,7 +175,7 @@ impl HotSlots {
         Some(unit)
     }
 
-    /// Copies entry `seqno`'s value, with its CRC and length in front, to the slot at `unit`. Durable after a fence.
+    /// Copies entry `seqno`'s value, with checksum and length in front, to the slot at `unit`. Durable after a fence.
     pub(super) fn write(&self, unit: u32, seqno: SeqNo, framed: &[u8]) -> Result<Flushed> {
         let len = (framed.len() - VALUE_HEADER_BYTES) as u32;
         self.written.add(1);
