@@ -13,10 +13,10 @@
 //!    which is in a buffer that his state has not.
 //! 4. What a reader finds below his state's buffers is a row if it is that behind the newest flush, too: if his read
 //!    point is not below what was flushed, and his state has that in its buffers, which have nothing of the key, or
-//!    below them ([`RowCache::may_bring`]). So rows are brought while a flush is recorded, by readers of the state before,
-//!    of keys that its buffer has not; and who reads from an older state does not bring back what was replaced. A flush
-//!    that could not be recorded leaves rows that are newer than what is below its buffer, and the buffer: it is looked
-//!    into first, and flushed again.
+//!    below them ([`RowCache::may_bring`]). So rows are brought while a flush is recorded, by readers of the state
+//!    before, of keys that its buffer has not; and who reads from an older state does not bring back what was
+//!    replaced. A flush that could not be recorded leaves rows that are newer than what is below its buffer, and the
+//!    buffer: it is looked into first, and flushed again.
 //!
 //! Thread safety: `Send + Sync`. Gets take no lock beside the cache's; keeping a row takes one of a few.
 

@@ -275,8 +275,8 @@ fn rows_follow_flushes() {
     });
 }
 
-/// As above, of a key that the first buffer does not have: its row may be brought while that one is flushed, and none is
-/// that was found before the next one.
+/// As above, of a key that the first buffer does not have: its row may be brought while that one is flushed, and none
+/// is that was found before the next one.
 #[test]
 fn rows_are_brought_beside_a_flush() {
     explore::random(|| {
