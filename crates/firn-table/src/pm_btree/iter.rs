@@ -31,7 +31,7 @@ impl TreeIter {
         Some(Entry { key: &self.keys[key.clone()], tag: *tag, address: *address })
     }
 
-    /// Where the values of the entries behind this one are, within its leaf.
+    /// Where the values of the entries behind this one are, within its leaf, with the entries' tags.
     pub fn addresses_behind(&self) -> impl Iterator<Item = (Tag, ValueAddress)> + '_ {
         self.entries.iter().skip(self.current + 1).filter_map(|(_, tag, address)| Some((*tag, (*address)?)))
     }

@@ -449,8 +449,8 @@ impl ValueLogs {
     }
 
     /// What log `log_id` has in its file is synced: unless it is read through the system's cache, that need not keep
-    /// it. Where memory is bounded, each write of a new log would have to drop pages of an old one first. It is a hint,
-    /// and a log without entries may have no file.
+    /// it. Where memory is bounded, pages of logs that stay are in the way of new ones. It is a hint, and a log without
+    /// entries may have no file.
     pub(crate) fn leave_cache(&self, log_id: u64) {
         if self.mode != OpenMode::ReadDirect {
             return;

@@ -193,7 +193,7 @@ impl Inner {
         Ok(false)
     }
 
-    /// Puts what the log has of `buffer` into the log's file, durably.
+    /// Puts what the log has of `buffer` into the log's file, durably. It is read past the system's cache from then on.
     fn drain_log_of(&self, buffer: &Arc<Buffer>, next: u64) -> Result<()> {
         self.commit.with_log(|log| {
             // Nothing was written since it was frozen.
