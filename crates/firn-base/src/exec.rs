@@ -44,11 +44,13 @@ pub trait Executor: Send + Sync {
     fn stop(&self);
 }
 
-/// A fixed number of worker threads.
+/// A fixed number of worker threads. If the system starts none of them, whoever waits for work does it.
 pub struct Threads {
     shared: Arc<Shared>,
     count: usize,
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
+    /// Work that no thread could be started for.
+    orphaned: Mutex<Option<Weak<dyn Work>>>,
 }
 
 struct Shared {
@@ -66,7 +68,7 @@ impl Threads {
     /// An executor with `count` workers, which start when work is attached.
     pub fn new(count: usize) -> Self {
         let shared = Shared { signal: Mutex::new(Signal::default()), condvar: Condvar::new() };
-        Self { shared: Arc::new(shared), count, workers: Mutex::new(Vec::new()) }
+        Self { shared: Arc::new(shared), count, workers: Mutex::new(Vec::new()), orphaned: Mutex::new(None) }
     }
 }
 
@@ -132,8 +134,12 @@ impl Executor for Threads {
             let spawned = thread::Builder::new().name(format!("firn-{i}")).spawn(move || work_loop(&shared, &work));
             match spawned {
                 Ok(handle) => workers.push(handle),
-                Err(error) => tracing::error!(%error, "cannot start a background worker"),
+                Err(error) => tracing::warn!(%error, started = workers.len(), "cannot start a background worker"),
             }
+        }
+        if workers.is_empty() {
+            tracing::warn!("no background worker could be started: calls that wait for background work do it");
+            *self.orphaned.lock() = Some(work);
         }
     }
 
@@ -143,10 +149,12 @@ impl Executor for Threads {
     }
 
     fn help(&self) -> bool {
-        false
+        let orphaned = self.orphaned.lock().clone();
+        orphaned.and_then(|work| work.upgrade()).is_some_and(|work| work.step())
     }
 
     fn stop(&self) {
+        *self.orphaned.lock() = None;
         self.shared.signal.lock().stopping = true;
         self.shared.condvar.notify_all();
         let me = thread::current().id();
@@ -301,6 +309,20 @@ mod tests {
         *work.0.lock() = 5;
         threads.wake();
         assert_eq!(work.1.get(), 1005);
+    }
+
+    #[test]
+    fn work_without_a_thread_is_done_by_whoever_waits() {
+        let work = Arc::new(Countdown(Mutex::new(2), Counter::default()));
+        let threads = Threads::new(0);
+        let weak: Weak<Countdown> = Arc::downgrade(&work);
+        threads.attach(weak);
+        assert!(threads.help() && threads.help());
+        assert!(!threads.help(), "all is done");
+        *work.0.lock() = 1;
+        threads.stop();
+        assert!(!threads.help());
+        assert_eq!(work.1.get(), 2);
     }
 
     #[test]

@@ -1,16 +1,21 @@
-//! The two traits that everything on files goes through, and [`Pending`], an operation in flight.
+//! The traits that everything on files goes through, and [`Pending`], an operation in flight.
 //!
-//! 1. A write is durable after `sync` of its file and, for a new or renamed file, `sync_dir` of its directory.
-//! 2. Files are written at explicit offsets; there is no shared position, so all methods take `&self`.
-//! 3. A direct file takes aligned writes only; reads may ask for any range, the file aligns them itself.
-//! 4. What makes something durable or replaces a name says by its [`Site`] what for; a test can switch it off there.
+//! 1. A file is reached by its name in a [`Dir`] that was opened once. A directory that is moved, or removed and made
+//!    again, or a process that changes its working directory, never leads a handle to another directory.
+//! 2. A new file is new: creating one whose name is taken is an error, never a truncation.
+//! 3. A write is durable after `sync` of its file and, for a new or renamed file, `sync` of its directory.
+//! 4. Files are written at explicit offsets; there is no shared position, so all methods take `&self`.
+//! 5. A direct file takes aligned writes only; reads may ask for any range, the file aligns them itself.
+//! 6. What makes something durable or replaces a name says by its [`Site`] what for; a test can switch it off there.
 //!
 //! Thread safety: everything is `Send + Sync`; a [`Pending`] is `Send` and may be waited for on any thread.
 
 use crate::buf::IoBuf;
-use firn_base::Result;
 use firn_base::site::Site;
+use firn_base::{Error, Result};
+use std::any::Any;
 use std::fmt::Debug;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,9 +26,9 @@ pub enum OpenMode {
     Read,
     /// An existing file, to read past the page cache where the file system can.
     ReadDirect,
-    /// A new file (or an old one emptied), to read and write through the page cache.
+    /// A new file, to read and write through the page cache. An error if the name is taken.
     Create,
-    /// A new file, to read and write past the page cache where the file system can.
+    /// A new file, to read and write past the page cache where the file system can. An error if the name is taken.
     CreateDirect,
     /// An existing file, to read and append to through the page cache. Never truncates.
     Append,
@@ -66,31 +71,86 @@ pub trait File: Send + Sync + Debug {
     fn path(&self) -> &Path;
 }
 
+impl OpenMode {
+    /// True if the file must not be there before.
+    pub fn creates(self) -> bool {
+        matches!(self, OpenMode::Create | OpenMode::CreateDirect)
+    }
+}
+
 /// An exclusive lock, held until dropped.
-pub trait Lock: Send + Sync + Debug {}
+pub trait Lock: Send + Sync + Debug {
+    /// Checks that the lock's name still stands for the file that is locked: if not, another process may hold a lock
+    /// of that name too.
+    ///
+    /// # Errors
+    /// `Poisoned` if the name is gone or stands for another file; `Io`.
+    fn check(&self) -> Result<()>;
+}
+
+/// A directory, held open: what is done by a name happens in this directory, wherever it was moved meanwhile.
+pub trait Dir: Send + Sync + Debug {
+    /// The path that the directory was opened by, for messages.
+    fn path(&self) -> &Path;
+    /// Opens or creates the file `name`.
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>>;
+    /// Renames a file over any that is there. DURABLE AFTER: [`Dir::sync`].
+    fn rename(&self, site: &'static Site, from: &str, to: &str) -> Result<()>;
+    /// Removes a file. DURABLE AFTER: [`Dir::sync`].
+    fn remove(&self, name: &str) -> Result<()>;
+    /// Gives the file `from` of directory `source` the new name `name` here. DURABLE AFTER: [`Dir::sync`].
+    ///
+    /// # Errors
+    /// `Io` if the name is taken, or with a source for which [`cannot_link`] holds if the file has to be copied.
+    fn link(&self, name: &str, source: &dyn Dir, from: &str) -> Result<()>;
+    /// The names in the directory, sorted. Names that are not UTF-8 come with replacement characters: they are nobody's
+    /// to open, but they are there.
+    fn list(&self) -> Result<Vec<String>>;
+    /// Makes creations, renames and removals in the directory durable.
+    fn sync(&self, site: &'static Site) -> Result<()>;
+    /// A file's length; an error of kind `NotFound` if it is not there.
+    fn len(&self, name: &str) -> Result<u64>;
+    /// Takes the lock file `name`, creating it if needed; an error of kind `Locked` if somebody holds it.
+    fn lock(&self, name: &str) -> Result<Box<dyn Lock>>;
+    /// Opens the directory `name` in this one, after creating it if it is not there. DURABLE AFTER: return.
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Dir>>;
+    /// The concrete type, for [`Dir::link`].
+    fn as_any(&self) -> &dyn Any;
+}
 
 /// A file system.
 pub trait Fs: Send + Sync + Debug {
-    /// Opens or creates a file.
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
-    /// Renames a file over any that is there. DURABLE AFTER: [`Fs::sync_dir`].
-    fn rename(&self, site: &'static Site, from: &Path, to: &Path) -> Result<()>;
-    /// Removes a file. DURABLE AFTER: [`Fs::sync_dir`].
-    fn remove(&self, path: &Path) -> Result<()>;
-    /// Gives a file a second name. DURABLE AFTER: [`Fs::sync_dir`].
-    fn link(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Creates a directory and those above it. DURABLE AFTER: return.
-    fn create_dir_all(&self, path: &Path) -> Result<()>;
-    /// The names in a directory, sorted.
-    fn list(&self, path: &Path) -> Result<Vec<String>>;
-    /// Makes creations, renames and removals in a directory durable.
-    fn sync_dir(&self, site: &'static Site, path: &Path) -> Result<()>;
-    /// A file's length; an error of kind `NotFound` if it is not there.
-    fn len(&self, path: &Path) -> Result<u64>;
-    /// Takes the lock file at `path`, creating it if needed; an error of kind `Locked` if somebody holds it.
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>>;
+    /// Opens a directory; an error of kind `NotFound` if it is not there.
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
+    /// Creates a directory, and with `parents` those above it. Nothing happens if it is there. DURABLE AFTER: return.
+    ///
+    /// # Errors
+    /// `NotFound` if the directory above it is not there.
+    fn create_dir(&self, path: &Path, parents: bool) -> Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> Result<()>;
     /// Which implementation moves the bytes, for the log and for stats.
     fn name(&self) -> String;
+}
+
+/// Opens or creates a single file by its path, for tools and tests: an engine holds on to its directory.
+///
+/// # Errors
+/// As [`Fs::open_dir`] and [`Dir::open`].
+pub fn open_file(fs: &dyn Fs, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| Error::invalid(format!("{} is no file's path", path.display())))?;
+    fs.open_dir(&parent(path))?.open(name, mode)
+}
+
+/// True if `error` says that the file system cannot give a file a second name there, so that it has to be copied. Any
+/// other error of a link is none that a copy may follow: if the name is taken, the copy would go onto what is there.
+pub fn cannot_link(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| {
+        use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+        matches!(source.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)
+    })
 }
 
 /// An operation in flight. Dropping it abandons the result, not the operation.
@@ -137,5 +197,5 @@ impl Debug for Pending {
 
 /// The directory that holds `path`.
 pub(crate) fn parent(path: &Path) -> PathBuf {
-    path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }

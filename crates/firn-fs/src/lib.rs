@@ -1,4 +1,4 @@
-//! Files as the engine sees them: [`Fs`] and [`File`] with two implementations.
+//! Files as the engine sees them: [`Fs`], [`Dir`] and [`File`] with two implementations.
 //!
 //! [`OsFs`] is the real thing: direct I/O, io_uring where the kernel allows it and a pread/pwrite pool where not.
 //! [`SimFs`] keeps everything in memory, forgets what was not synced when told to, and fails on demand.
@@ -10,6 +10,6 @@ mod os;
 mod sim;
 
 pub use buf::{BUFFER_ALIGN, IoBuf};
-pub use file::{File, Fs, Lock, OpenMode, Pending};
+pub use file::{Dir, File, Fs, Lock, OpenMode, Pending, cannot_link, open_file};
 pub use os::{IoBackend, OsFs};
 pub use sim::{CrashPlan, Fault, FaultKind, Keep, OpKind, Operation, SECTOR, SimFs};

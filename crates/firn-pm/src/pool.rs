@@ -48,8 +48,22 @@ pub struct Pool {
     is_closed: AtomicBool,
     counters: Counters,
     delays: Option<Delays>,
-    /// Of the file, if it is open for writing. Last: it is given back once nothing else is left.
-    lock: Option<FileLock>,
+    /// What this open made, if the pool is new.
+    created: Option<Created>,
+    /// Of the file, if it is open for writing. Last: if nobody releases it before, it is given back once nothing else
+    /// is left.
+    lock: Mutex<Option<FileLock>>,
+}
+
+/// What an open made to create a pool.
+#[derive(Debug)]
+pub(crate) enum Created {
+    /// A file.
+    File(std::path::PathBuf),
+    /// What is in a file that was there and had no byte.
+    Length(std::path::PathBuf),
+    /// What is in memory of a fixed size: a device's.
+    Contents,
 }
 
 impl Pool {

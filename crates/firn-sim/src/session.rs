@@ -7,7 +7,7 @@ use crate::setup::Setup;
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::seed::Seed;
-use firn_fs::{Fs, SimFs};
+use firn_fs::SimFs;
 use firn_pm::sim::act_as;
 use firndb::{Db, Durability, Error, ErrorKind, ReadOptions, Result, Snapshot, WriteBatch, WriteOptions, proof};
 use std::collections::VecDeque;
@@ -384,12 +384,27 @@ fn batch(changes: &[Change]) -> WriteBatch {
     batch
 }
 
-/// Files in `dir` that nothing names, or one that is missing.
+/// Files in `dir` that nothing names, or one that is missing. A file whose first bytes a power cut took cannot be told
+/// from a stranger's, so it may stay.
 ///
 /// # Errors
 /// What listing met.
 pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
-    let names = fs.list(dir)?;
+    let is_whole = |name: &String| {
+        let bytes = fs.read_file(&dir.join(name)).unwrap_or_default();
+        let has_magic = |magic: &[u8]| bytes.starts_with(magic);
+        let is_numbered = |suffix: &str| name.ends_with(suffix) && name.starts_with(|c: char| c.is_ascii_digit());
+        match name.as_str() {
+            _ if is_numbered(".sst") => bytes.is_empty() || has_magic(b"FIRNTBL"),
+            _ if is_numbered(".log") => bytes.is_empty() || has_magic(b"FIRNLOG"),
+            // What a manifest begins with is known by its checksum alone; CURRENT names one that is whole.
+            name if name.starts_with("MANIFEST-") => {
+                fs.read_file(&dir.join("CURRENT")).is_ok_and(|current| current.starts_with(name.as_bytes()))
+            }
+            _ => true,
+        }
+    };
+    let names: Vec<String> = fs.list(dir)?.into_iter().filter(is_whole).collect();
     let stats = db.stats();
     let count = |suffix: &str| names.iter().filter(|name| name.ends_with(suffix)).count();
     let tables: usize = stats.levels.iter().map(|level| level.tables).sum();

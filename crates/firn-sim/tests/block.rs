@@ -488,7 +488,7 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
 fn bytes_of_nobody(rig: &Rig) -> u64 {
     let stats = rig.stats();
     let names = rig.fs.list(Path::new(DIR)).unwrap().into_iter().filter(|name| name.ends_with(".sst"));
-    let files: u64 = names.map(|name| Fs::len(&rig.fs, &Path::new(DIR).join(name)).unwrap()).sum();
+    let files: u64 = names.map(|name| rig.fs.len(&Path::new(DIR).join(name)).unwrap()).sum();
     files - sum(&stats, |level| level.bytes)
 }
 

@@ -133,7 +133,7 @@ impl Inner {
 
     /// Picks the next action and marks what it takes. `compactions` says whether other than flushes are wanted.
     fn start(&self, compactions: bool) -> Option<Arc<Job>> {
-        if self.read_only || self.closed.load(Ordering::Acquire) {
+        if self.read_only || self.calls.is_closed() {
             return None;
         }
         let mut jobs = self.jobs.state.lock();
@@ -241,6 +241,10 @@ impl Inner {
         }
         if let Some(chunk) = &job.plan.chunk {
             return self.evict(job.plan.part, chunk, &job.plan, &job.around, start_ns);
+        }
+        if job.plan.buffer.is_some() {
+            // A whole table is then proof that the manifest knew its log (`recover/unnamed.rs`).
+            self.sync_log_ends()?;
         }
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let mut slept_ns = 0;
@@ -352,6 +356,7 @@ impl Inner {
 
     /// Freezes the active buffer if it holds anything, and waits until all frozen ones are tables.
     pub(crate) fn flush(&self) -> Result<()> {
+        let _entered = self.calls.enter()?;
         self.check_writable()?;
         loop {
             let seen = self.progress();
@@ -381,9 +386,7 @@ impl Inner {
 
     pub(crate) fn wait_or_fail(&self, seen: u64) -> Result<()> {
         const WAIT: Duration = Duration::from_millis(20);
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::invalid("the database was closed"));
-        }
+        self.calls.check()?;
         if let Some(error) = self.background_error() {
             return Err(error);
         }
@@ -393,6 +396,7 @@ impl Inner {
 
     /// Waits until nothing runs and nothing is due.
     pub(crate) fn wait_idle(&self) -> Result<()> {
+        let _entered = self.calls.enter()?;
         if self.read_only {
             return Ok(());
         }

@@ -1,17 +1,19 @@
 //! A copy of the database in another directory:
 //!
-//! 1. fix a read point and a state;
-//! 2. link each table of the state (copy it where the file system cannot link);
-//! 3. write what of the buffers the read point sees into a table of the copy's own;
-//! 4. write the copy's manifest, and last its CURRENT.
+//! 1. take the directory: it is new or empty, and locked for the copy from here on;
+//! 2. fix a read point and a state;
+//! 3. link each table of the state (copy it where the file system cannot link);
+//! 4. write what of the buffers the read point sees into a table of the copy's own;
+//! 5. write the copy's manifest, and last its CURRENT.
 //!
-//! A crash leaves a directory without CURRENT, which is no database. The source loses nothing at any time. Linked
-//! tables are marked shared in both manifests: nothing is ever appended to them.
+//! A crash leaves a directory without CURRENT, which is no database; a failure takes back all that it made. The source
+//! loses nothing at any time. Linked tables are marked shared in both manifests: nothing is ever appended to them.
 
 use crate::db::Inner;
-use crate::files::Files;
+use crate::files::{FileName, Files};
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
+use crate::owner;
 use crate::run_iter::{Loaded, RunIter};
 use crate::sites;
 use crate::snapshot::Point;
@@ -23,7 +25,7 @@ use firn_base::seed::Seed;
 use firn_base::site::Site;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
-use firn_fs::{Fs, IoBuf, OpenMode};
+use firn_fs::{File, Fs, IoBuf, OpenMode, cannot_link};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,25 +40,27 @@ impl Inner {
 
     /// Of a state that `shared` gives, of tables that it shared ([`Inner::share_tables`]).
     pub(crate) fn checkpoint_of(&self, dir: &Path, shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<()> {
-        let fs = &self.files.fs;
-        fs.create_dir_all(dir)?;
-        if !fs.list(dir)?.is_empty() {
-            return Err(Error::invalid(format!("{} is not empty; a checkpoint needs a new directory", dir.display())));
+        let _entered = self.calls.enter()?;
+        let mut uuid = [0; 16];
+        self.fresh_uuid(&mut uuid);
+        let target = Target::take(&self.fs, dir, uuid)?;
+        let copied = self.copy_into(&target.files, shared);
+        if copied.is_err() {
+            target.undo();
         }
+        target.files.close();
+        copied
+    }
+
+    fn copy_into(&self, files: &Arc<Files>, shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<()> {
         let (point, state) = self.fix_point(shared)?;
-        let seqno = point.seqno;
-        let mut files = Files { fs: fs.clone(), dir: dir.to_path_buf(), uuid: self.files.uuid };
-        self.fresh_uuid(&mut files.uuid);
-        let files = Arc::new(files);
-        for part in state.parts.iter() {
-            for (_, run) in part.tables() {
-                let (from, to) = (self.files.table(run.meta.id), files.table(run.meta.id));
-                link_or_copy(&sites::CHECKPOINT_COPY_SYNC, &**fs, &from, &to)?;
-            }
+        for (_, run) in state.parts.iter().flat_map(|part| part.tables()) {
+            self.calls.check()?;
+            link_or_copy(&sites::CHECKPOINT_COPY_SYNC, &self.files, files, FileName::Table(run.meta.id))?;
         }
-        let buffered = self.write_buffers(&state, seqno, &files)?;
+        let buffered = self.write_buffers(&state, point.seqno, files)?;
         self.mark_shared(&state)?;
-        self.write_manifest(&state, seqno, buffered, &files)
+        self.write_manifest(&state, point.seqno, buffered, files)
     }
 
     /// A read point and a state that has all that it sees. Tables are linked whole, so none may hold more: if one that
@@ -72,7 +76,7 @@ impl Inner {
             }
             // What is flushed can be seen, so a newer point sees more.
             if before.replace(point.seqno) == Some(point.seqno) {
-                return Err(Error::corruption(self.files.dir.display(), 0, "tables of what was written"));
+                return Err(Error::corruption(self.files.path().display(), 0, "tables of what was written"));
             }
         }
     }
@@ -88,6 +92,13 @@ impl Inner {
             }
             self.wait_or_fail(seen)?;
         }
+    }
+
+    /// The databases that tables of this one, and of its copies, may be of.
+    fn origins_and_own(&self) -> Vec<[u8; 16]> {
+        let mut origins = self.manifest.lock().version().origins.clone();
+        origins.push(self.files.uuid);
+        origins
     }
 
     fn fresh_uuid(&self, uuid: &mut [u8; 16]) {
@@ -142,6 +153,7 @@ impl Inner {
         let edit = Edit {
             id: 1,
             uuid: Some(files.uuid),
+            origins: self.origins_and_own(),
             profile: Some(self.options.profile.number()),
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(seqno),
@@ -153,27 +165,92 @@ impl Inner {
         };
         let mut version = Version::default();
         version.apply(&edit).map_err(|broken| {
-            Error::corruption(files.dir.display(), 0, format_args!("the checkpoint broke the invariant {broken}"))
+            Error::corruption(files.path().display(), 0, format_args!("the checkpoint broke the invariant {broken}"))
         })?;
         // It makes the names of the tables durable together with its own, before CURRENT's.
         manifest::start(files, &self.counts.io, manifest_id, &version).map(drop)
     }
 }
 
-/// Gives a file a second name, or where that cannot be, makes a copy that is durable when this returns.
-pub(crate) fn link_or_copy(site: &'static Site, fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
-    match fs.link(from, to) {
-        Err(error) if error.kind() == ErrorKind::Io => {
+/// The directory of a copy, taken for it.
+struct Target {
+    fs: Arc<dyn Fs>,
+    files: Arc<Files>,
+    made_directory: bool,
+}
+
+impl Target {
+    /// Takes the new or empty directory `path`.
+    ///
+    /// # Errors
+    /// `Invalid` if it holds anything, or another copy is being written there.
+    fn take(fs: &Arc<dyn Fs>, path: &Path, uuid: [u8; 16]) -> Result<Target> {
+        let made_directory = match fs.open_dir(path) {
+            Ok(_) => false,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                fs.create_dir(path, true)?;
+                true
+            }
+            Err(error) => return Err(error),
+        };
+        let dir = fs.open_dir(path)?;
+        let refuse = |names: &[String]| match names.iter().find(|name| FileName::parse(name) != FileName::Lock) {
+            Some(name) => Err(Error::invalid(format!(
+                "{} is not empty (it holds {name}); a checkpoint needs a new directory",
+                path.display()
+            ))),
+            None => Ok(()),
+        };
+        refuse(&dir.list()?)?;
+        let lock = dir.lock(&FileName::Lock.to_string()).map_err(|error| match error.kind() {
+            ErrorKind::Locked => Error::invalid(format!("another checkpoint is being written to {}", path.display())),
+            _ => error,
+        })?;
+        // Another may have been and gone before the lock was had.
+        refuse(&dir.list()?)?;
+        let signed = match owner::may_be_lock(&*dir)? {
+            true => owner::sign(&*dir, &uuid),
+            false => Err(owner::not_ours(&*dir, &dir.list()?)),
+        };
+        let target = Target { fs: fs.clone(), files: Arc::new(Files::new(dir, uuid, Some(lock))), made_directory };
+        match signed {
+            Ok(()) => Ok(target),
+            Err(error) => {
+                target.undo();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what was written, and the directory if it was made for this.
+    fn undo(&self) {
+        // Whatever fails here, the directory has no CURRENT and is no database.
+        for name in self.files.list().unwrap_or_default() {
+            if FileName::parse(&name).number().is_some() || FileName::parse(&name) == FileName::CurrentNew {
+                let _stays = self.files.remove(FileName::parse(&name));
+            }
+        }
+        let _stays = self.files.remove(FileName::Lock);
+        if self.made_directory {
+            let _stays = self.fs.remove_dir(self.files.path());
+        }
+    }
+}
+
+/// Gives a file of `from` a second name in `to`, or where the file system cannot, makes a copy that is durable when this
+/// returns.
+fn link_or_copy(site: &'static Site, from: &Files, to: &Files, name: FileName) -> Result<()> {
+    match to.link(from, name) {
+        Err(error) if cannot_link(&error) => {
             tracing::info!(%error, "a file is copied because it cannot be linked");
-            copy(site, fs, from, to)
+            copy(site, &*from.open(name, OpenMode::Read)?, &*to.create(name)?)
         }
         other => other,
     }
 }
 
-fn copy(site: &'static Site, fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
-    let source = fs.open(from, OpenMode::Read)?;
-    let target = fs.open(to, OpenMode::Create)?;
+/// Copies a file into a new one, durably.
+pub(crate) fn copy(site: &'static Site, source: &dyn File, target: &dyn File) -> Result<()> {
     let (mut at, len) = (0, source.len()?);
     let mut buf = IoBuf::default();
     while at < len {

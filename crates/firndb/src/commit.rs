@@ -19,6 +19,7 @@
 mod interleave;
 
 use crate::buffer::{Buffer, Ticket};
+use crate::gate::was_closed;
 use crate::log::{LogMark, LogWriter};
 use firn_base::exec::relax;
 use firn_base::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
@@ -46,6 +47,7 @@ pub(crate) struct Queue {
     pub(crate) active: Arc<Buffer>,
     open: Option<Arc<Group>>,
     groups: u64,
+    is_closed: bool,
 }
 
 /// Writes that share one frame.
@@ -114,7 +116,7 @@ impl<T> Turnstile<T> {
 impl Commit {
     pub(crate) fn new(log: Option<LogWriter>, active: Arc<Buffer>, last: SeqNo, group_bytes_max: usize) -> Commit {
         Commit {
-            queue: Mutex::new(Queue { next_seqno: last.0 + 1, active, open: None, groups: 0 }),
+            queue: Mutex::new(Queue { next_seqno: last.0 + 1, active, open: None, groups: 0, is_closed: false }),
             log: Turnstile::new(log),
             publish: Turnstile::new(()),
             visible: Arc::new(AtomicU64::new(last.0)),
@@ -144,12 +146,28 @@ impl Commit {
         self.log.state.lock().1.as_mut().map_or(Ok(()), body)
     }
 
+    /// Refuses all who would join from now on, and waits until every group has reached its end.
+    pub(crate) fn close(&self) {
+        let groups = {
+            let mut queue = self.queue.lock();
+            queue.is_closed = true;
+            queue.groups
+        };
+        drop(self.publish.wait(groups));
+    }
+
     /// Takes a filled ticket into the open group, or opens one. `None` if the buffer was frozen meanwhile: reserve
     /// again.
-    pub(crate) fn join(&self, ticket: Ticket, power: bool) -> Option<Joined> {
+    ///
+    /// # Errors
+    /// `Invalid` once the database is closed.
+    pub(crate) fn join(&self, ticket: Ticket, power: bool) -> Result<Option<Joined>> {
         let mut queue = self.queue.lock();
+        if queue.is_closed {
+            return Err(was_closed());
+        }
         if !Arc::ptr_eq(&queue.active, &ticket.buffer) {
-            return None;
+            return Ok(None);
         }
         let open = queue.open.clone();
         let (group, leads) = match open {
@@ -166,7 +184,7 @@ impl Commit {
             queue.open = None;
         }
         drop(members);
-        Some(if leads { Joined::Leader(group) } else { Joined::Follower(group) })
+        Ok(Some(if leads { Joined::Leader(group) } else { Joined::Follower(group) }))
     }
 
     /// Leads `group` to its end: `write` puts it in the log, and says where if its entries are to know; then they are
@@ -177,7 +195,7 @@ impl Commit {
         write: impl FnOnce(&mut LogWriter, &Group, &Members) -> Result<Option<LogMark>>,
     ) -> Result<()> {
         let mut turn = self.log.wait(group.number);
-        let members = self.close(group);
+        let members = self.close_group(group);
         let result = match &mut turn.1 {
             Some(log) => write(log, group, &members),
             None => Err(Error::invalid("the database was opened read-only")),
@@ -200,7 +218,7 @@ impl Commit {
     }
 
     /// No more members; returns those there are.
-    fn close(&self, group: &Group) -> Members {
+    fn close_group(&self, group: &Group) -> Members {
         let mut queue = self.queue.lock();
         if queue.open.as_ref().is_some_and(|open| open.number == group.number) {
             queue.open = None;

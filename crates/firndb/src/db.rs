@@ -7,6 +7,7 @@ use crate::buffer::Entry;
 use crate::commit::Commit;
 use crate::event::{Event, EventListener};
 use crate::files::Files;
+use crate::gate::Gate;
 use crate::iter::{Iter, SharedPins};
 use crate::log::{PmLogBuffer, SealedLogs, ValueLogs};
 use crate::manifest::{Edit, ManifestWriter};
@@ -22,9 +23,9 @@ use firn_base::clock::Clock;
 use firn_base::count::{Counter, IoCounters};
 use firn_base::exec::{Executor, relax};
 use firn_base::key::{Kind, prefix_end};
-use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Mutex, Ordering};
+use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Guard, Mutex, Ordering};
 use firn_base::{Error, Result};
-use firn_fs::Lock;
+use firn_fs::Fs;
 use firn_table::Value;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -53,6 +54,8 @@ impl Drop for Open {
 pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) budget: Budget,
+    /// Where directories of copies are made; the database's own is `files`.
+    pub(crate) fs: Arc<dyn Fs>,
     pub(crate) files: Arc<Files>,
     pub(crate) clock: Clock,
     pub(crate) executor: Arc<dyn Executor>,
@@ -67,10 +70,12 @@ pub(crate) struct Inner {
     pub(crate) mill: MillContext,
     pub(crate) stall: Stall,
     pub(crate) read_only: bool,
-    pub(crate) closed: AtomicBool,
+    /// Calls that touch media and may last; closing waits for those inside.
+    pub(crate) calls: Gate,
+    /// Held while the database is closed; true once it was.
+    pub(crate) closing: Mutex<bool>,
     pub(crate) recovery: recover::Report,
     pub(crate) pm: Option<Arc<firn_pm::Pool>>,
-    pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
 }
 
 /// What is known of the logs beside the one that is written.
@@ -280,6 +285,7 @@ impl Db {
     /// # Errors
     /// As [`Db::iter`].
     pub fn iter_with(&self, options: ReadOptions) -> Result<Iter> {
+        self.inner.calls.check()?;
         let point = match &options.snapshot {
             Some(snapshot) if Arc::ptr_eq(&snapshot.db.inner, &self.inner) => snapshot.point.clone(),
             Some(_) => return Err(Error::invalid("the snapshot is of another database")),
@@ -348,7 +354,10 @@ impl Db {
         self.inner.verify()
     }
 
-    /// Closes the database: stops background work and syncs the log. Other handles then refuse to write.
+    /// Closes the database. Calls on other handles that are under way are awaited or broken off; whatever comes later
+    /// on any handle, snapshot or cursor answers that the database was closed. Then background work is stopped, the log
+    /// is synced, and directory and pool are given back. Blocks until all of that is done, also if another handle is
+    /// closing already.
     ///
     /// # Errors
     /// What syncing met; the database is closed all the same.
@@ -404,19 +413,60 @@ impl Inner {
         self.jobs.progress.1.notify_all();
     }
 
+    /// Closes, in an order in which each step finds nobody left who could undo it.
     fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        let mut closing = self.closing.lock();
+        if std::mem::replace(&mut *closing, true) {
             return Ok(());
         }
+        // 1. Nobody comes in, whoever waits inside leaves.
+        self.calls.shut();
         self.mill.stop.store(true, Ordering::Release);
         self.progressed();
+        self.executor.wake();
+        self.calls.close();
+        // 2. Nothing runs in the background.
         self.executor.stop();
+        // 3. Nothing is written: groups under way reach their end, later ones are refused.
+        self.commit.close();
+        // 4. Nothing is read.
+        self.await_readers();
+        // 5. The log ends, and what it took of the pool is given back.
         let result = if self.read_only { Ok(()) } else { self.close_log() };
-        // It may give back what removed logs had of the pool.
         self.remove_obsolete(true);
         let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));
-        *self.lock.lock() = None;
+        // 6. Directory and pool are free for whoever opens them next.
+        self.pm.iter().for_each(|pool| pool.release());
+        self.files.close();
         result
+    }
+
+    /// Takes the pins of all cursors and waits for reads under way. REQUIRES: `calls` is closed, so that later ones are
+    /// refused.
+    fn await_readers(&self) {
+        let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(Weak::upgrade).collect();
+        // A cursor that is moved holds the lock on its pins.
+        iters.iter().for_each(|pins| drop(pins.lock().take()));
+        // A read holds the state that it loaded. Who loads this one finds the gate closed.
+        let closed = self.state.load().renewed();
+        self.state.store(Arc::new(closed));
+        let mut round = 0;
+        while self.state.load().alive() > 1 {
+            relax(round);
+            round = round.saturating_add(1);
+        }
+    }
+
+    /// The state to read from.
+    ///
+    /// # Errors
+    /// `Invalid` if the database was closed.
+    #[inline]
+    pub(crate) fn read_state(&self) -> Result<Guard<Arc<ReadState>>> {
+        let state = self.state.load();
+        // After the load: closing shuts the gate, then puts another state in place and waits for those that were read.
+        self.calls.check()?;
+        Ok(state)
     }
 
     /// Syncs the log and records its end, so that the next open can tell any later damage.
@@ -441,6 +491,6 @@ pub(crate) fn emit(listener: Option<&Arc<dyn EventListener>>, event: &Event) {
 
 impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Db({})", self.inner.files.dir.display())
+        write!(f, "Db({})", self.inner.files.path().display())
     }
 }

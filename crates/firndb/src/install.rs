@@ -11,6 +11,7 @@ use crate::background::Dead;
 use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;
+use crate::files::FileName;
 use crate::manifest::TableMeta;
 use crate::mill::{Grain, Made};
 use crate::plan::{How, Plan, Reason};
@@ -105,7 +106,7 @@ impl Inner {
         // After a failed sync the record may yet turn out to be there, and then its files must be too.
         if error.kind() != ErrorKind::Poisoned {
             for id in created {
-                let _left = self.files.fs.remove(&self.files.table(*id));
+                let _left = self.files.remove(FileName::Table(*id));
             }
         }
     }

@@ -209,6 +209,8 @@ impl Iter {
         let mut slot = shared.lock();
         let was_valid = std::mem::replace(&mut self.valid, false);
         let inner = &self.db.inner;
+        // With the lock on the pins: closing takes it once for each cursor, and waits so for the last move.
+        inner.calls.check()?;
         let revocations = inner.readers.revocations.load(Ordering::Relaxed);
         let is_older = |pins: &mut Pins| pins.revocations != revocations && !pins.are_of(&inner.state.load());
         if slot.take_if(is_older).is_some() {

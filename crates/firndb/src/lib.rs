@@ -27,6 +27,7 @@ mod commit;
 mod db;
 mod event;
 mod files;
+mod gate;
 mod install;
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -36,6 +37,7 @@ mod log;
 mod manifest;
 mod mill;
 mod options;
+mod owner;
 mod pace;
 mod pages;
 mod plan;
@@ -70,7 +72,7 @@ pub use firn_table::sst::Codec;
 pub use iter::Iter;
 pub use log::HotStats;
 pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
-pub use repair::{RepairReport, repair};
+pub use repair::{RepairReport, repair, repair_dry_run};
 pub use snapshot::Snapshot;
 pub use stats::{
     BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats,

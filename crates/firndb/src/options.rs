@@ -113,6 +113,9 @@ pub struct Options {
     pub profile: Profile,
     /// Whether to create the database if it is not there. Default: true.
     pub create_if_missing: bool,
+    /// Whether to create the directories above the database's own, too. Default: false, so that a mistyped path is an
+    /// error.
+    pub create_parents: bool,
     /// The durability of writes that do not say. Default: power.
     pub durability: Durability,
     /// Bytes of memory that buffers, caches, filters and indexes may take in all. Default: 512 MiB; least 16 MiB with
@@ -165,6 +168,7 @@ impl Default for Options {
         Self {
             profile: Profile::default(),
             create_if_missing: true,
+            create_parents: false,
             durability: Durability::default(),
             memory_limit: 512 << 20,
             write_buffer_bytes: None,

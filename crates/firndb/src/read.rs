@@ -15,13 +15,13 @@ impl Inner {
     /// The value that `key` has at the present.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         // State first, then the read point: what a merge installed later dropped, this state still has.
-        let state = self.state.load();
+        let state = self.read_state()?;
         self.find(&state.parts[state.part_of(key)], key, self.commit.visible())
     }
 
     /// The value that `key` has at `seqno`, a registered read point.
     pub(crate) fn get_at(&self, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
-        let state = self.state.load();
+        let state = self.read_state()?;
         self.find(&state.parts[state.part_of(key)], key, seqno)
     }
 
@@ -82,7 +82,7 @@ impl Inner {
     /// The values of several keys at one read point, their reads in flight together: each round puts the next read of
     /// every key that is still open in flight, then takes them in.
     pub(crate) fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        let state = self.state.load_full();
+        let state = self.read_state()?;
         let seqno = self.commit.visible();
         let mut searches: Vec<Search<'_>> =
             keys.iter().map(|key| Search::new(&state.parts[state.part_of(key)], key, seqno)).collect::<Result<_>>()?;

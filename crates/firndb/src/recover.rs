@@ -3,22 +3,26 @@
 //! 1. lock the directory;
 //! 2. read CURRENT and the manifest;
 //! 3. open the pool and check that it pairs with the manifest;
-//! 4. replay the logs from their floor, in order, writing full buffers out as tables;
-//! 5. start a new log and a new manifest, which name what was recovered;
-//! 6. remove what nothing names.
+//! 4. find the logs that belong to it though the manifest lost their names, and refuse a manifest that lost more
+//!    (`unnamed.rs`);
+//! 5. replay the logs from their floor, in order, writing full buffers out as tables;
+//! 6. start a new log and a new manifest, which name what was recovered;
+//! 7. remove what is the database's own and nothing names.
 //!
-//! Until 5 is durable the old manifest and its logs stand, so a recovery that is cut begins again; what it wrote is
-//! then named by nothing and removed by 6. Opening read-only does 2 to 4 in memory and writes nothing.
+//! Until 6 is durable the old manifest and its logs stand, so a recovery that is cut begins again; what it wrote is
+//! then named by nothing and removed by 7. Opening read-only does 2 to 5 in memory and writes nothing.
 
 mod directory;
 mod finish;
 mod logs;
 mod trees;
+mod unnamed;
 
+use self::directory::{Creation, Directory};
 use crate::budget::Budget;
 use crate::buffer::Buffer;
 use crate::db::Db;
-use crate::files::{self, FileName, Files};
+use crate::files::{FileName, Files};
 use crate::log::{LogEnd, PmLogBuffer};
 use crate::manifest::{self, TableMeta, Version};
 use crate::mill::MillContext;
@@ -54,8 +58,8 @@ struct Recovery {
     counters: Arc<IoCounters>,
     files: Arc<Files>,
     version: Version,
-    /// Whether the database is being created.
-    fresh: bool,
+    /// What this open makes, to be taken back if it fails.
+    creation: Creation,
     pm: Option<Arc<Pool>>,
     mill: MillContext,
     tables: Arc<TableCache>,
@@ -112,11 +116,29 @@ fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
     let clock = options.environment.clock.clone().unwrap_or_else(Clock::system);
     let fs = options.environment.fs.clone().unwrap_or_else(|| Arc::new(OsFs::new()));
     let since_ns = clock.now_ns();
-    let lock = if read_only { None } else { Some(directory::prepare(&*fs, dir, &options)?) };
+    let directory = if read_only {
+        directory::open_read_only(&fs, dir)?
+    } else {
+        directory::prepare(&fs, dir, &options)?
+    };
+    let creation = directory.creation.clone();
+    let opened = open_directory(directory, options, budget, clock, since_ns);
+    opened.inspect_err(|_| creation.undo())
+}
+
+fn open_directory(
+    directory: Directory,
+    options: Options,
+    budget: Budget,
+    clock: Clock,
+    since_ns: u64,
+) -> Result<Db> {
     let counters = Arc::new(IoCounters::default());
-    let (version, fresh) = directory::read_or_create(&fs, dir, &counters, &options, &clock, read_only)?;
-    let files = Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: version.uuid });
-    if fresh && options.pm.is_some() {
+    let version = directory::read_or_create(&directory, &counters, &options, &clock)?;
+    let Directory { dir, lock, creation } = directory;
+    let read_only = lock.is_none();
+    let files = Arc::new(Files::new(dir, version.uuid, lock));
+    if creation.is_fresh && options.pm.is_some() {
         // The uuid must outlive a crash before the pool that is to bear it: no later open would make the same one.
         manifest::start(&files, &counters, version.next_file_id, &version)?;
     }
@@ -146,7 +168,7 @@ fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
         counters,
         files,
         version,
-        fresh,
+        creation,
         pm: None,
         mill,
         tables,
@@ -168,7 +190,7 @@ fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
     recovery.step("tables");
     recovery.replay_logs()?;
     recovery.step("logs");
-    recovery.finish(lock)
+    recovery.finish()
 }
 
 impl Recovery {
@@ -207,6 +229,8 @@ impl Recovery {
             (Some(memory), false) => Pool::open_simulated(memory, uuid)?,
             (Some(memory), true) => Pool::open_simulated_read_only(memory, uuid)?,
         };
+        let pool = Arc::new(pool);
+        let _first = self.creation.pool.set(pool.clone());
         if !self.read_only {
             pool.finish_recovery()?;
         }
@@ -220,7 +244,7 @@ impl Recovery {
             let expected = format!("a pool that knows no edit after {}; the manifest is older", self.version.edit_id);
             return Err(Error::corruption(place, 0, expected));
         }
-        self.pm = Some(Arc::new(pool));
+        self.pm = Some(pool);
         Ok(())
     }
 
@@ -228,8 +252,8 @@ impl Recovery {
     fn check_tables(&mut self) -> Result<()> {
         let mut ids = self.version.next_file_id;
         for table in self.version.tables() {
-            let path = self.files.table(table.id);
-            let len = self.files.fs.len(&path).map_err(|error| match error.kind() {
+            let path = self.files.path_of(FileName::Table(table.id));
+            let len = self.files.len(FileName::Table(table.id)).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => {
                     Error::corruption(path.display(), 0, "the manifest names this table, but the file is missing")
                 }
@@ -247,11 +271,8 @@ impl Recovery {
             let named = PmLogBuffer::logs_named(pool, &self.files.uuid)?;
             ids = named.into_iter().fold(ids, |ids, id| ids.max(id.saturating_add(1)));
         }
-        for name in self.files.fs.list(&self.files.dir)? {
-            if let FileName::Log(id) | FileName::Table(id) | FileName::Manifest(id) = files::parse(&name) {
-                ids = ids.max(id + 1);
-            }
-        }
+        let numbers = self.files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
+        ids = ids.max(numbers.map_or(0, |last| last + 1));
         self.mill.next_file_id.store(ids.max(1), Ordering::Relaxed);
         Ok(())
     }

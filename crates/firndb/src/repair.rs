@@ -1,7 +1,7 @@
 //! Repair: makes a database of what can still be read.
 //!
-//! 1. Tables: those that the manifest names, or all in the directory if it cannot be read. A table that verifies is
-//!    taken as it is; of a damaged one the blocks that verify.
+//! 1. Tables: those that the manifest names, or all in the directory if it cannot be read or lost records. A table that
+//!    verifies is taken as it is; of a damaged one the blocks that verify.
 //! 2. The pool: what it has of the logs' ends, and in profile `lab` what the leaves hold that verify, with the values
 //!    from the logs that they point to (`repair/pool.rs`, `repair/entries.rs`).
 //! 3. Logs: each frame up to the first damage, of the logs that are not obsolete, whether they are named or not; of all
@@ -9,8 +9,11 @@
 //! 4. All entries are merged by key and sequence number into new tables, which a new manifest names.
 //! 5. Damaged files are kept in `lost/`; nothing is deleted that was not copied in full.
 //!
+//! Damage is what was read and is not what was written. What the system does not give (a file that may not be read, a
+//! disk that fails) is no damage: the repair ends with that error, and what it wrote so far goes.
+//!
 //! A repair that is cut leaves the database as it was, or repaired; a damaged file is in its place, in `lost/`, or
-//! both.
+//! both. Only files whose contents say that they are of the database are read, replaced or moved.
 //!
 //! If the manifest or a part of the pool was lost, an entry that was deleted long ago can come back: its tombstone may
 //! be gone while a file that waited to be removed still holds it, or an old log.
@@ -20,20 +23,21 @@ mod pool;
 
 use crate::budget::Budget;
 use crate::buffer::Buffer;
-use crate::checkpoint::link_or_copy;
-use crate::files::{self, FileName, Files};
-use crate::log::{FILE_HEADER_BYTES, HotSlots, PmLogBuffer, header_uuid};
+use crate::checkpoint::copy;
+use crate::files::{FileName, Files};
+use crate::log::{HotSlots, LogSource, PmLogBuffer, Replay};
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::{Options, Profile};
+use crate::owner::{self, Owner};
 use crate::run_iter::{MergeIter, RunIter};
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
 use firn_base::sync::Ordering;
-use firn_base::{ErrorKind, Result, SeqNo};
-use firn_fs::{Fs, IoBuf, OpenMode, OsFs};
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_fs::{Dir, IoBuf, Lock, OpenMode, OsFs, cannot_link};
 use firn_pm::Pool;
 use firn_table::BlockCache;
 use firn_table::pm_btree::TreeStore;
@@ -69,8 +73,14 @@ pub struct RepairReport {
     pub values_lost: u64,
     /// Entries that came back from leaves.
     pub tree_entries: u64,
-    /// Entries in the repaired database, tombstones among them.
+    /// Entries in the repaired database, tombstones among them; 0 of a dry run.
     pub entries: u64,
+    /// Files that were not copied in full and are in `lost/` now, or would be after a dry run.
+    pub set_aside: Vec<String>,
+    /// Files that the repaired database replaces, or would.
+    pub replaced: Vec<String>,
+    /// True if nothing was changed, as asked.
+    pub dry_run: bool,
 }
 
 struct Repair {
@@ -103,25 +113,54 @@ struct Repair {
 /// Repairs the database at `path` in place. It must not be open.
 ///
 /// # Errors
-/// `NotFound` if there is nothing to repair; `Incompatible`, with nothing touched, if another version of FirnDB wrote
-/// the manifest; `Locked`; `Io`; `NoSpace` while writing.
+/// `NotFound` if there is nothing to repair; `Invalid` if no file in the directory is of a database; `Incompatible` if
+/// another version of FirnDB wrote the manifest; `Io` if a file cannot be read, naming it; all these with nothing
+/// touched. `Locked`; `NoSpace` and `Io` while writing.
 pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
-    let dir = path.as_ref();
+    run(path.as_ref(), options, false)
+}
+
+/// Says what [`repair`] would do, and changes nothing.
+///
+/// # Errors
+/// As those of [`repair`], but for those of writing.
+pub fn repair_dry_run(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
+    run(path.as_ref(), options, true)
+}
+
+fn run(path: &Path, options: &Options, dry_run: bool) -> Result<RepairReport> {
     let budget = Budget::new(options)?;
     let fs = options.environment.fs.clone().unwrap_or_else(|| Arc::new(OsFs::new()));
-    let names = fs.list(dir)?;
-    let _lock = fs.lock(&files::lock(dir))?;
+    let dir = fs.open_dir(path)?;
+    let names = dir.list()?;
+    let Some(owner) = owner::find(&*dir, &names)? else {
+        return Err(if names.is_empty() {
+            Error::new(ErrorKind::NotFound, format!("there is no database at {}", path.display()))
+        } else {
+            owner::not_ours(&*dir, &names)
+        });
+    };
+    // A dry run makes no file, not even the lock's.
+    let is_there = names.iter().any(|name| FileName::parse(name) == FileName::Lock);
+    let lock = if is_there || !dry_run { Some(dir.lock(&FileName::Lock.to_string())?) } else { None };
     let counters = Arc::new(IoCounters::default());
-    let mut repair = Repair::new(fs, dir, options, &budget, counters, &names)?;
-    repair.read_trees()?;
-    repair.read_tables()?;
-    repair.read_logs()?;
-    repair.write()
+    let mut repair = Repair::new(&dir, lock, owner.uuid().unwrap_or_default(), options, &budget, counters)?;
+    repair.report.dry_run = dry_run;
+    let done = repair.read().and_then(|()| if dry_run { repair.tell() } else { repair.write() });
+    if done.is_err() {
+        repair.drop_temporary();
+    }
+    done.map(|()| repair.report)
+}
+
+/// Of an error that is none of damage: that it is the reason to change nothing.
+fn not_given(error: Error) -> Error {
+    error.context("nothing was changed, because what cannot be read is not lost; repair again once it can be")
 }
 
 /// What the manifest says; `None` if it is lost or damaged.
-fn known_version(fs: &dyn Fs, dir: &Path, counters: &IoCounters) -> Result<Option<Version>> {
-    match manifest::read(fs, dir, counters) {
+fn known_version(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<Version>> {
+    match manifest::read(dir, counters) {
         Ok(read) => Ok(read.map(|(_, version)| version)),
         Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
         // Of another version it is sound, and what it says is not to be thrown away; nor is it for a disk that may yet
@@ -133,50 +172,42 @@ fn known_version(fs: &dyn Fs, dir: &Path, counters: &IoCounters) -> Result<Optio
     }
 }
 
-/// The uuid that a log has in its header, or a manifest in its first record.
-fn any_uuid(fs: &dyn Fs, dir: &Path, names: &[String], counters: &IoCounters) -> Option<[u8; 16]> {
-    names.iter().find_map(|name| match files::parse(name) {
-        FileName::Manifest(id) => manifest::uuid(fs, dir, id, counters),
-        FileName::Log(id) => {
-            let file = fs.open(&files::log(dir, id), OpenMode::Read).ok()?;
-            let mut header = IoBuf::default();
-            file.read(0, FILE_HEADER_BYTES, &mut header).ok()?;
-            header_uuid(header.bytes(), id)
-        }
-        _ => None,
-    })
-}
-
 impl Repair {
     fn new(
-        fs: Arc<dyn Fs>,
-        dir: &Path,
+        dir: &Arc<dyn Dir>,
+        lock: Option<Box<dyn Lock>>,
+        uuid: [u8; 16],
         options: &Options,
         budget: &Budget,
         counters: Arc<IoCounters>,
-        names: &[String],
     ) -> Result<Repair> {
-        let known = known_version(&*fs, dir, &counters)?;
-        let of = |pick: fn(FileName) -> Option<u64>| names.iter().filter_map(move |name| pick(files::parse(name)));
-        let table_ids = of(|name| if let FileName::Table(id) = name { Some(id) } else { None });
-        let log_ids = of(|name| if let FileName::Log(id) = name { Some(id) } else { None });
-        let any_id = of(|name| match name {
-            FileName::Table(id) | FileName::Log(id) | FileName::Manifest(id) => Some(id),
-            _ => None,
-        });
-        let next = any_id.max().unwrap_or(0) + 1;
+        let known = known_version(&**dir, &counters)?;
+        let uuid = known.as_ref().map_or(uuid, |known| known.uuid);
+        let files = Arc::new(Files::new(dir.clone(), uuid, lock));
+        let own = own_files(&files, known.as_ref().map_or(&[], |known| &known.origins[..]))?;
+        let next = own.iter().filter_map(|name| name.number()).max().unwrap_or(0) + 1;
+        // Nor may the number of a file come again that is not ours.
+        let others = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
+        let next = next.max(others.map_or(0, |last| last + 1));
         let mut report = RepairReport { manifest_read: known.is_some(), ..RepairReport::default() };
+        let log_ids = own.iter().filter_map(|name| if let FileName::Log(id) = name { Some(*id) } else { None });
+        let table_ids = own.iter().filter_map(|name| if let FileName::Table(id) = name { Some(*id) } else { None });
         let all_logs: BTreeSet<u64> = log_ids.collect();
-        let (tables, logs, uuid) = match &known {
+        let (mut tables, logs): (BTreeMap<u64, Option<Extent>>, BTreeSet<u64>) = match &known {
             Some(version) => {
                 let named = version.tables().map(|table| (table.id, Some(table.extent))).collect();
                 // Those too that are not named but not obsolete: a manifest that lost its end does not know them.
                 let known = version.logs.keys().chain(all_logs.range(version.log_floor..));
-                (named, known.copied().collect(), Some(version.uuid))
+                (named, known.copied().collect())
             }
-            None => (table_ids.map(|id| (id, None)).collect(), all_logs.clone(), any_uuid(&*fs, dir, names, &counters)),
+            None => (BTreeMap::new(), all_logs.clone()),
         };
-        let files = Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: uuid.unwrap_or_default() });
+        if known.as_ref().is_none_or(|known| lost_records(&files, known, &own, &counters)) {
+            for id in table_ids {
+                tables.entry(id).or_insert(None);
+            }
+        }
+        let tables = tables.into_iter().collect();
         if let Some(version) = known.as_ref().filter(|_| options.pm.is_none()) {
             pool::refuse_without(version)?;
         }
@@ -219,33 +250,47 @@ impl Repair {
         })
     }
 
+    /// Reads all that there is; changes nothing but temporary tables.
+    fn read(&mut self) -> Result<()> {
+        self.read_trees()?;
+        self.read_tables()?;
+        self.read_logs()
+    }
+
     fn read_tables(&mut self) -> Result<()> {
         for (id, extent) in std::mem::take(&mut self.tables) {
-            let name = format!("{id:06}.sst");
-            match self.open_table(id, extent) {
-                Ok(table) => {
-                    let table = Arc::new(table);
-                    if table.verify().is_ok() {
-                        self.report.tables_whole += 1;
-                        self.replaced.insert(id, true);
-                        self.inputs.push(table);
-                    } else {
-                        self.salvage(&table, name)?;
-                        self.replaced.insert(id, false);
-                    }
+            let name = FileName::Table(id).to_string();
+            let table = match self.open_table(id, extent) {
+                Ok(table) => Arc::new(table),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    self.report.tables_lost.push(name);
+                    continue;
                 }
-                Err(error) if error.kind() == ErrorKind::NotFound => self.report.tables_lost.push(name),
-                Err(_) => {
+                Err(error) if error.kind() == ErrorKind::Corruption => {
                     self.report.tables_lost.push(name);
                     self.replaced.insert(id, false);
+                    continue;
                 }
+                Err(error) => return Err(not_given(error)),
+            };
+            match table.verify() {
+                Ok(_) => {
+                    self.report.tables_whole += 1;
+                    self.replaced.insert(id, true);
+                    self.inputs.push(table);
+                }
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    self.salvage(&table, name)?;
+                    self.replaced.insert(id, false);
+                }
+                Err(error) => return Err(not_given(error)),
             }
         }
         Ok(())
     }
 
     fn open_table(&self, id: u64, extent: Option<Extent>) -> Result<Sst> {
-        let file = self.files.fs.open(&self.files.table(id), OpenMode::Read)?;
+        let file = self.files.open(FileName::Table(id), OpenMode::Read)?;
         let extent = match extent {
             Some(extent) => extent,
             None => Sst::find_extent(&*file, id)?,
@@ -255,13 +300,17 @@ impl Repair {
 
     /// Copies the blocks of a damaged table that can be read into a temporary one.
     fn salvage(&mut self, table: &Arc<Sst>, name: String) -> Result<()> {
+        self.report.tables_damaged.push(name);
+        if self.report.dry_run {
+            self.report.blocks_lost += table.salvage(|_, _, _| Ok(())).map_err(not_given)?;
+            return Ok(());
+        }
         let id = self.mill.next_file_id.fetch_add(1, Ordering::Relaxed);
-        let file = self.files.fs.open(&self.files.table(id), OpenMode::Create)?;
+        let file = self.files.create(FileName::Table(id))?;
+        self.temporary.push(id);
         let counters = self.context.counters.clone();
         let mut writer = SstWriter::new(file, id, self.mill.sst.clone(), counters, Cause::Maintenance);
-        self.report.blocks_lost += table.salvage(|key, tag, value| writer.add(key, tag, value))?;
-        self.temporary.push(id);
-        self.report.tables_damaged.push(name);
+        self.report.blocks_lost += table.salvage(|key, tag, value| writer.add(key, tag, value)).map_err(not_given)?;
         if writer.entries() > 0 {
             let extent = writer.finish()?.extent;
             self.inputs.push(Arc::new(self.open_table(id, Some(extent))?));
@@ -269,26 +318,52 @@ impl Repair {
         Ok(())
     }
 
+    /// Says what would be replaced and what set aside.
+    fn tell(&mut self) -> Result<()> {
+        for name in self.files.list()? {
+            match self.fate(&name) {
+                Some(true) => self.report.replaced.push(name),
+                Some(false) => self.report.set_aside.push(name),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the temporary tables of a repair that came to nothing.
+    fn drop_temporary(&mut self) {
+        self.inputs.clear();
+        for id in std::mem::take(&mut self.temporary) {
+            // What stays nothing names: the next open removes it.
+            let _stays = self.files.remove(FileName::Table(id));
+        }
+    }
+
     /// Merges everything into new tables, names them in a new manifest, and puts the old files away.
-    fn write(mut self) -> Result<RepairReport> {
+    fn write(&mut self) -> Result<()> {
         let access = Access::Streaming { bytes: self.mill.stretch_bytes, cause: Cause::Maintenance };
         let children = self.inputs.iter().map(|table| RunIter::Sst(Box::new(table.iter(access)))).collect();
         let level = self.options.limits.levels - 1;
         let output = Output::new(Cause::Maintenance, true);
         let merge = MergeIter::at_first(children)?;
         let metas = block_on(write_tables(merge, &[SeqNo::MAX], Below::nothing(), output, &self.mill))?;
+        // Until the manifest names them they go if anything fails.
+        let made = metas.iter().map(|meta| meta.id);
+        self.temporary.extend(made.clone());
+        let made: BTreeSet<u64> = made.collect();
         self.report.entries = metas.iter().map(|meta| meta.entries).sum();
         let newest = metas.iter().map(|meta| meta.seqno_max).max().unwrap_or_default();
         let version = self.version(metas, level, self.last_seqno.max(newest))?;
         let manifest_id = self.mill.next_file_id.fetch_add(1, Ordering::Relaxed);
-        let files = Files { fs: self.files.fs.clone(), dir: self.files.dir.clone(), uuid: version.uuid };
+        self.tell()?;
         self.set_aside()?;
-        manifest::start(&files, &self.context.counters, manifest_id, &version)?;
+        manifest::start(&self.files, &self.context.counters, manifest_id, &version)?;
+        self.temporary.retain(|id| !made.contains(id));
+        owner::sign(self.files.dir(), &version.uuid)?;
         if self.pool.take().is_some() {
             pool::leave_without_trees(&self.options, version.uuid)?;
         }
-        self.remove_replaced(manifest_id)?;
-        Ok(self.report)
+        self.remove_replaced(manifest_id)
     }
 
     fn version(&self, metas: Vec<TableMeta>, level: usize, last_seqno: SeqNo) -> Result<Version> {
@@ -322,7 +397,7 @@ impl Repair {
         };
         let mut version = Version::default();
         version.apply(&edit).map_err(|broken| {
-            firn_base::Error::corruption(self.files.dir.display(), 0, format_args!("the repair broke {broken}"))
+            firn_base::Error::corruption(self.files.path().display(), 0, format_args!("the repair broke {broken}"))
         })?;
         Ok(version)
     }
@@ -330,44 +405,125 @@ impl Repair {
     /// Gives what was not copied in full a second name in `lost/`, durably: once the new manifest stands, nothing else
     /// keeps it.
     fn set_aside(&self) -> Result<()> {
-        let lost = self.files.dir.join("lost");
-        let names = self.files.fs.list(&self.files.dir)?;
-        let damaged = names.iter().filter(|name| matches!(self.fate(name), Some(false))).collect::<Vec<_>>();
-        if damaged.is_empty() {
+        if self.report.set_aside.is_empty() {
             return Ok(());
         }
-        self.files.fs.create_dir_all(&lost)?;
-        for name in damaged {
-            let (from, to) = (self.files.dir.join(name), lost.join(name));
-            if self.files.fs.len(&to).is_ok() {
-                // A repair that was cut left it, perhaps not all of it.
-                self.files.fs.remove(&to)?;
+        let lost = self.files.dir().subdirectory("lost")?;
+        for name in &self.report.set_aside {
+            if lost.len(name).is_ok() && self.is_same(&*lost, name)? {
+                continue;
             }
-            link_or_copy(&sites::REPAIR_COPY_SYNC, &*self.files.fs, &from, &to)?;
+            // An earlier repair may have put another file of that name there, and it stays.
+            let free = (0..).map(|i| if i == 0 { name.clone() } else { format!("{name}.{i}") });
+            let to = free.into_iter().find(|to| lost.len(to).is_err()).unwrap_or_else(|| name.clone());
+            match lost.link(&to, self.files.dir(), name) {
+                Err(error) if cannot_link(&error) => {
+                    let source = self.files.open(FileName::parse(name), OpenMode::Read)?;
+                    copy(&sites::REPAIR_COPY_SYNC, &*source, &*lost.open(&to, OpenMode::Create)?)?;
+                }
+                linked => linked?,
+            }
         }
-        self.files.fs.sync_dir(&sites::REPAIR_LOST_SYNC, &lost)
+        lost.sync(&sites::REPAIR_LOST_SYNC)
+    }
+
+    /// Whether `lost` holds the same bytes under `name` as the database: a repair that was cut put them there.
+    fn is_same(&self, lost: &dyn Dir, name: &str) -> Result<bool> {
+        const BYTES: usize = 1 << 20;
+        let (a, b) = (self.files.open(FileName::parse(name), OpenMode::Read)?, lost.open(name, OpenMode::Read)?);
+        let len = a.len()?;
+        if b.len()? != len {
+            return Ok(false);
+        }
+        let (mut left, mut right) = (IoBuf::default(), IoBuf::default());
+        for at in (0..len).step_by(BYTES) {
+            a.read(at, BYTES, &mut left)?;
+            b.read(at, BYTES, &mut right)?;
+            if left.bytes() != right.bytes() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether a file of this name was copied in full; `None` if it was none of those that were replaced.
     fn fate(&self, name: &str) -> Option<bool> {
-        let (FileName::Table(id) | FileName::Log(id)) = files::parse(name) else { return None };
+        let (FileName::Table(id) | FileName::Log(id)) = FileName::parse(name) else { return None };
         self.replaced.get(&id).copied()
     }
 
     /// Removes what the new tables replace. What a crash leaves the next open removes.
-    fn remove_replaced(&self, manifest_id: u64) -> Result<()> {
-        for name in self.files.fs.list(&self.files.dir)? {
-            let is_replaced = match files::parse(&name) {
+    fn remove_replaced(&mut self, manifest_id: u64) -> Result<()> {
+        for text in self.files.list()? {
+            let name = FileName::parse(&text);
+            let is_replaced = match name {
                 FileName::Table(id) if self.temporary.contains(&id) => true,
-                FileName::Manifest(id) => id != manifest_id,
-                _ => self.fate(&name).is_some(),
+                FileName::Manifest(id) => id != manifest_id && owner::owner_of(self.files.dir(), name)?.uuid().is_some(),
+                _ => self.fate(&text).is_some(),
             };
             if is_replaced {
-                self.files.fs.remove(&self.files.dir.join(&name))?;
+                self.files.remove(name)?;
             }
         }
+        self.temporary.clear();
         Ok(())
     }
+}
+
+/// The files in the directory that are of the database, or of one that its tables may be of, by their contents. One
+/// whose first bytes are damaged is ours by its name, in a directory that is ours.
+fn own_files(files: &Files, origins: &[[u8; 16]]) -> Result<Vec<FileName>> {
+    let mut own = Vec::new();
+    for name in files.list()? {
+        let name = FileName::parse(&name);
+        if name.number().is_none() {
+            continue;
+        }
+        let is_ours = match owner::owner_of(files.dir(), name).map_err(not_given)? {
+            Owner::Database(uuid) => uuid == files.uuid || origins.contains(&uuid),
+            Owner::Nobody | Owner::OtherVersion => false,
+            Owner::Unknown => has_our_shape(files, name)?,
+        };
+        if is_ours {
+            own.push(name);
+        } else {
+            tracing::warn!(file = %name, "this file is not of this database: it stays as it is");
+        }
+    }
+    Ok(own)
+}
+
+/// True if a file whose header is damaged is a table or log of ours all the same: it ends as one does, or has a frame.
+fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
+    let counters = Arc::new(IoCounters::default());
+    let shaped = match name {
+        FileName::Table(id) => Sst::find_extent(&*files.open(name, OpenMode::Read)?, id).map(|_| true),
+        FileName::Log(id) => LogSource::new(files.open(name, OpenMode::Read)?, counters)
+            .and_then(|source| Replay::open_any(source, id, &files.uuid))
+            .and_then(|mut replay| replay.next(|_| Ok(()))),
+        _ => Ok(false),
+    };
+    match shaped {
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
+        shaped => shaped.map_err(not_given),
+    }
+}
+
+/// True if `known` lacks records: a table that it names is gone, or one that it does not name has newer entries.
+fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc<IoCounters>) -> bool {
+    let named: BTreeSet<u64> = known.tables().map(|table| table.id).collect();
+    let is_gone = |id: &u64| files.len(FileName::Table(*id)).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let context = || TableContext::new(Arc::new(BlockCache::new(0, 512)), counters.clone());
+    let newest = |id: u64| {
+        let file = files.open(FileName::Table(id), OpenMode::Read).ok()?;
+        let extent = Sst::find_extent(&*file, id).ok()?;
+        Some(Sst::open(file, id, extent, context()).ok()?.properties().seqno_max)
+    };
+    let is_newer = |name: &FileName| match *name {
+        FileName::Table(id) if !named.contains(&id) => newest(id).is_some_and(|newest| newest > known.last_seqno),
+        _ => false,
+    };
+    named.iter().any(is_gone) || own.iter().any(is_newer)
 }
 
 #[cfg(test)]

@@ -61,6 +61,12 @@ firn_base::sites! {
     CURRENT_NAME_SYNC = "current.name.sync";
     /// CURRENT's line.
     CURRENT_CHECK = "current.check";
+    /// Whose directory it is, before anything else is in it: else what a cut creation left is taken for a stranger's.
+    LOCK_SYNC = "lock.sync";
+    /// The name of the file that says so.
+    LOCK_NAME_SYNC = "lock.name.sync";
+    /// OPTIONS changes as a whole.
+    OPTIONS_RENAME = "options.rename";
     /// The names of new tables, before the manifest names them.
     SST_NAMES_SYNC = "sst.names.sync";
     /// A table that is copied to a checkpoint.

@@ -16,7 +16,7 @@ mod interleave;
 #[cfg(not(shuttle))]
 mod tests;
 
-use crate::files::Files;
+use crate::files::{FileName, Files};
 use crate::manifest::TableMeta;
 use firn_base::sync::{ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering};
 use firn_base::{Result, count::Counter};
@@ -224,9 +224,9 @@ impl TableCache {
     pub(crate) fn open(&self, meta: &TableMeta) -> Result<Sst> {
         let mode = if self.direct { OpenMode::ReadDirect } else { OpenMode::Read };
         self.opens.add(1);
-        let file = self.files.fs.open(&self.files.table(meta.id), mode).map_err(|error| match error.kind() {
+        let file = self.files.open(FileName::Table(meta.id), mode).map_err(|error| match error.kind() {
             firn_base::ErrorKind::NotFound => firn_base::Error::corruption(
-                self.files.table(meta.id).display(),
+                self.files.path_of(FileName::Table(meta.id)).display(),
                 0,
                 "the manifest names this table, but the file is missing",
             ),

@@ -27,6 +27,8 @@ use std::sync::Arc;
 pub(crate) struct ReadState {
     pub(crate) layout: Layout,
     pub(crate) parts: Arc<[Arc<Part>]>,
+    /// Shared by all states of a database that somebody still holds.
+    life: Arc<()>,
 }
 
 /// Partition borders: none for `classic`, whose one part holds all keys.
@@ -84,7 +86,7 @@ impl Bytes {
 impl ReadState {
     /// The state of one partition.
     pub(crate) fn single(part: Part) -> ReadState {
-        ReadState { layout: Layout::default(), parts: Arc::new([Arc::new(part)]) }
+        ReadState { layout: Layout::default(), parts: Arc::new([Arc::new(part)]), life: Arc::new(()) }
     }
 
     /// The number of the part that holds `key`.
@@ -96,7 +98,18 @@ impl ReadState {
     pub(crate) fn with_part(&self, i: usize, part: Part) -> ReadState {
         let mut parts = self.parts.to_vec();
         parts[i] = Arc::new(part);
-        ReadState { layout: Layout { epoch: self.layout.epoch + 1, ..self.layout.clone() }, parts: parts.into() }
+        let layout = Layout { epoch: self.layout.epoch + 1, ..self.layout.clone() };
+        ReadState { layout, parts: parts.into(), life: self.life.clone() }
+    }
+
+    /// The same state as another value, by which readers of this one are told from later ones.
+    pub(crate) fn renewed(&self) -> ReadState {
+        self.clone()
+    }
+
+    /// How many states of this database are in memory, this one among them.
+    pub(crate) fn alive(&self) -> usize {
+        Arc::strong_count(&self.life)
     }
 }
 

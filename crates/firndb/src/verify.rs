@@ -1,6 +1,7 @@
 //! Reading everything and checking all that it claims.
 
 use crate::db::Inner;
+use crate::files::FileName;
 use crate::manifest::TableMeta;
 use firn_base::{Error, Result};
 use firn_table::sst::Sst;
@@ -24,14 +25,16 @@ pub struct VerifyReport {
 
 impl Inner {
     pub(crate) fn verify(&self) -> Result<VerifyReport> {
+        let _entered = self.calls.enter()?;
         let state = self.state.load_full();
         let mut report = VerifyReport { log_entries: self.recovery.replayed_entries, ..VerifyReport::default() };
         for (level, run) in state.parts.iter().flat_map(|part| part.tables()) {
+            self.calls.check()?;
             // Opened anew, so that footer, index and filter are read from media too.
             let table = Arc::new(self.tables.open(&run.meta)?);
             let checked = table.verify()?;
             if let Some(what) = differs(&table, &run.meta) {
-                let place = self.files.table(run.meta.id);
+                let place = self.files.path_of(FileName::Table(run.meta.id));
                 let expected = format!("the {what} that the manifest names for level {level}");
                 return Err(Error::corruption(place.display(), table.extent().footer_offset, expected));
             }

@@ -38,7 +38,7 @@ impl Inner {
         self.stall.pace(bytes, || self.active_fill());
         loop {
             let ticket = self.reserve(entries.clone(), bytes, seed)?;
-            if let Some(joined) = self.commit.join(ticket, durability == Durability::Power) {
+            if let Some(joined) = self.commit.join(ticket, durability == Durability::Power)? {
                 return Ok(joined);
             }
         }
@@ -102,6 +102,7 @@ impl Inner {
 
     /// Replaces the full buffer by a fresh one, once there may be another.
     fn make_room(&self, full: &Arc<Buffer>, bytes: usize) -> Result<()> {
+        let _entered = self.calls.enter()?;
         let start_ns = self.clock.now_ns();
         let mut waited = false;
         loop {
@@ -199,18 +200,22 @@ impl Inner {
     pub(crate) fn record_log_end(&self) -> Result<()> {
         let mut unrecorded = self.logs.unrecorded_end.lock();
         if let Some(edit) = &*unrecorded {
-            self.manifest.lock().append(edit.clone(), false, || self.next_file_id())?;
+            let mut manifest = self.manifest.lock();
+            manifest.append(edit.clone(), false, || self.next_file_id())?;
+            // With the lock: whoever makes the records durable says so with it, too.
             self.logs.ends_synced.store(false, Ordering::Release);
             *unrecorded = None;
         }
         Ok(())
     }
 
-    fn sync_log_ends(&self) -> Result<()> {
+    /// Makes the names of the logs so far, and their ends, durable.
+    pub(crate) fn sync_log_ends(&self) -> Result<()> {
         if self.logs.ends_synced.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.manifest.lock().make_durable(|| self.next_file_id())?;
+        let mut manifest = self.manifest.lock();
+        manifest.make_durable(|| self.next_file_id())?;
         self.logs.ends_synced.store(true, Ordering::Release);
         Ok(())
     }
@@ -224,9 +229,7 @@ impl Inner {
         if self.read_only {
             return Err(Error::invalid("the database was opened read-only; open it with `Db::open` to write"));
         }
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::invalid("the database was closed"));
-        }
+        self.calls.check()?;
         match self.background_error() {
             Some(error) if error.kind() == ErrorKind::Corruption || error.kind() == ErrorKind::Poisoned => Err(error),
             _ => Ok(()),

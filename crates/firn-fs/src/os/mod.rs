@@ -1,6 +1,7 @@
 //! The operating system's files: see [`OsFs`].
 
 mod direct;
+mod directory;
 mod pool;
 #[cfg(target_os = "linux")]
 mod ring;

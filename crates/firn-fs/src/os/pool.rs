@@ -28,7 +28,8 @@ struct Job {
 /// The submitting side of the pool.
 #[derive(Debug)]
 pub(super) struct Pool {
-    jobs: Sender<Job>,
+    /// `None` if no thread could be started.
+    jobs: Option<Sender<Job>>,
 }
 
 impl Pool {
@@ -41,13 +42,18 @@ impl Pool {
     fn start() -> Pool {
         let (jobs, queue) = channel::<Job>();
         let queue = Arc::new(Mutex::new(queue));
-        for i in 0..THREADS {
+        let start = |i: usize| {
             let queue = queue.clone();
-            if let Err(error) = exec::spawn(&format!("firn-io-{i}"), move || serve(&queue)) {
-                tracing::error!(%error, "cannot start an I/O thread");
+            exec::spawn(&format!("firn-io-{i}"), move || serve(&queue))
+        };
+        let mut started = 0;
+        for i in 0..THREADS {
+            match start(i) {
+                Ok(_) => started += 1,
+                Err(error) => tracing::warn!(%error, started, "cannot start an I/O thread"),
             }
         }
-        Pool { jobs }
+        Pool { jobs: (started > 0).then_some(jobs) }
     }
 
     pub(super) fn read(&self, handle: &Arc<Handle>, span: Span, buf: IoBuf) -> Pending {
@@ -60,16 +66,20 @@ impl Pool {
 
     fn submit(&self, handle: &Arc<Handle>, op: Op, buf: IoBuf) -> Pending {
         let (reply, answer) = channel();
-        // A send fails only when no thread could be started; the receiver then reports it.
-        let _unsent = self.jobs.send(Job { handle: handle.clone(), op, buf, reply });
+        let job = Job { handle: handle.clone(), op, buf, reply };
+        match &self.jobs {
+            // A send fails only when no thread is left; the receiver then reports it.
+            Some(jobs) => drop(jobs.send(job)),
+            // What has no thread is done by the caller.
+            None => job.perform(),
+        }
         Pending::new(Answer(answer))
     }
 }
 
-fn serve(queue: &Mutex<Receiver<Job>>) {
-    loop {
-        let Ok(job) = queue.lock().recv() else { return };
-        let Job { handle, op, mut buf, reply } = job;
+impl Job {
+    fn perform(self) {
+        let Job { handle, op, mut buf, reply } = self;
         let result = match op {
             Op::Read(span) => handle.read_span(span, &mut buf),
             Op::Write(offset) => handle.write_full(offset, buf.bytes()),
@@ -79,10 +89,17 @@ fn serve(queue: &Mutex<Receiver<Job>>) {
     }
 }
 
+fn serve(queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let Ok(job) = queue.lock().recv() else { return };
+        job.perform();
+    }
+}
+
 struct Answer(Receiver<Result<IoBuf>>);
 
 impl Completion for Answer {
     fn wait(self: Box<Self>) -> Result<IoBuf> {
-        self.0.recv().unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "no I/O thread could be started")))
+        self.0.recv().unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "the I/O threads ended")))
     }
 }

@@ -1,27 +1,32 @@
-//! Operations in flight over io_uring: one ring per thread, so that its lock is hardly ever contended. A ticket holds
-//! the ring that it was submitted to, so it may be waited for on any thread.
+//! Operations in flight over io_uring. A thread borrows a ring while it has something in flight, so the lock of a ring is
+//! hardly ever contended, and there are never more than [`RINGS_MAX`]. A ticket holds the ring that it was submitted to,
+//! so it may be waited for on any thread.
 //!
 //! 1. A slot owns the buffer and keeps the file open from submission to completion; the kernel's pointer into the
 //!    buffer's heap storage therefore stays valid however the `IoBuf` value moves.
 //! 2. A slot is reused only after its completion was reaped. An abandoned operation's slot is freed when it is reaped.
 //! 3. A ring is dropped only when nothing is in flight: its destructor waits.
 //! 4. Reads are queued and start with the first wait or when the queue is full; writes start at once.
+//! 5. No failure of a ring fails an operation: one that the ring does not take, does not finish or cancels is done by
+//!    `pread` or `pwrite`, whose error is then the operation's own. Doing it twice does no harm, because a place in a
+//!    file is written with the same bytes both times. A ring that failed is broken: it takes nothing more.
 #![expect(unsafe_code, reason = "io_uring takes raw pointers; listed in UNSAFE.md")]
 
 use super::direct::{Handle, Span};
 use crate::buf::IoBuf;
 use crate::file::{Completion, Pending};
-use firn_base::{Error, Result};
+use firn_base::Result;
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
 use rustix::fd::AsRawFd;
 use std::cell::RefCell;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
-/// Operations in flight per thread.
+/// Operations in flight on one ring.
 const DEPTH: u32 = 64;
+/// Rings in a process. Each takes a file handle and locked memory; threads that find none left use plain calls.
+pub(super) const RINGS_MAX: usize = 32;
 
 #[derive(Clone, Copy)]
 enum Op {
@@ -39,10 +44,32 @@ struct Ring {
     uring: IoUring,
     slots: Vec<Slot>,
     in_flight: usize,
+    /// It failed in a way that leaves unknown what is in flight.
+    is_broken: bool,
+}
+
+/// The rings of the process that nobody uses, and how many there are in all.
+static IDLE: Mutex<Rings> = Mutex::new(Rings { idle: Vec::new(), count: 0 });
+
+struct Rings {
+    idle: Vec<Arc<Mutex<Ring>>>,
+    count: usize,
 }
 
 thread_local! {
-    static RING: RefCell<Option<Arc<Mutex<Ring>>>> = const { RefCell::new(None) };
+    /// The ring that this thread has something in flight on.
+    static BORROWED: RefCell<Borrowed> = const { RefCell::new(Borrowed(None)) };
+}
+
+/// A borrowed ring, given back when its thread ends.
+struct Borrowed(Option<Arc<Mutex<Ring>>>);
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(ring) = self.0.take() {
+            give_back(ring);
+        }
+    }
 }
 
 /// Whether this kernel gives us a ring, by making one.
@@ -58,22 +85,63 @@ pub(super) fn write(handle: &Arc<Handle>, offset: u64, buf: IoBuf) -> Pending {
     submit(handle, Op::Write { offset }, buf)
 }
 
-fn submit(handle: &Arc<Handle>, op: Op, buf: IoBuf) -> Pending {
-    let submitted = this_threads_ring().and_then(|ring| {
-        let slot = ring.lock().submit(handle, op, buf)?;
-        Ok(Ticket { ring, slot, finished: false })
-    });
-    match submitted {
-        Ok(ticket) => Pending::new(ticket),
-        Err(error) => Pending::done(Err(Error::from_io("submit I/O for", &handle.path, error))),
+fn submit(handle: &Arc<Handle>, op: Op, mut buf: IoBuf) -> Pending {
+    if let Some(ring) = borrow() {
+        match ring.lock().submit(handle, op, buf) {
+            Ok(slot) => return Pending::new(Ticket { ring: ring.clone(), slot, finished: false }),
+            Err(refused) => buf = refused,
+        }
+    }
+    match op {
+        // It is read when it is waited for, as it would be from a ring.
+        Op::Read(span) => Pending::new(Later { handle: handle.clone(), span, buf }),
+        Op::Write { .. } => Pending::done(plainly(handle, op, &mut buf).map(|()| buf)),
     }
 }
 
-fn this_threads_ring() -> io::Result<Arc<Mutex<Ring>>> {
-    RING.with_borrow_mut(|cell| match cell {
-        Some(ring) => Ok(ring.clone()),
-        None => Ok(cell.insert(Arc::new(Mutex::new(Ring::new()?))).clone()),
+/// The ring that this thread has, or one that nobody uses, or a new one; `None` if there can be no more.
+fn borrow() -> Option<Arc<Mutex<Ring>>> {
+    BORROWED.with_borrow_mut(|borrowed| {
+        if borrowed.0.is_none() {
+            borrowed.0 = take_idle();
+        }
+        borrowed.0.clone()
     })
+}
+
+fn take_idle() -> Option<Arc<Mutex<Ring>>> {
+    let mut rings = IDLE.lock();
+    if let Some(ring) = rings.idle.pop() {
+        return Some(ring);
+    }
+    if rings.count >= RINGS_MAX {
+        return None;
+    }
+    match Ring::new() {
+        Ok(ring) => {
+            rings.count += 1;
+            Some(Arc::new(Mutex::new(ring)))
+        }
+        Err(error) => {
+            tracing::debug!(%error, "no ring more; plain reads and writes");
+            None
+        }
+    }
+}
+
+fn give_back(ring: Arc<Mutex<Ring>>) {
+    let is_broken = ring.lock().is_broken;
+    let mut rings = IDLE.lock();
+    match is_broken {
+        true => rings.count -= 1,
+        false => rings.idle.push(ring),
+    }
+}
+
+/// How many rings the process has.
+#[cfg(test)]
+pub(super) fn rings() -> usize {
+    IDLE.lock().count
 }
 
 /// Whether the kernel may do what it refuses now if it is asked again.
@@ -84,12 +152,22 @@ fn is_passing(error: &io::Error) -> bool {
 
 impl Ring {
     fn new() -> io::Result<Ring> {
-        Ok(Ring { uring: IoUring::new(DEPTH)?, slots: Vec::new(), in_flight: 0 })
+        #[cfg(test)]
+        tests::fail(Failing::Setup)?;
+        Ok(Ring { uring: IoUring::new(DEPTH)?, slots: Vec::new(), in_flight: 0, is_broken: false })
     }
 
-    fn submit(&mut self, handle: &Arc<Handle>, op: Op, mut buf: IoBuf) -> io::Result<usize> {
-        while self.in_flight >= DEPTH as usize {
-            self.reap(1)?;
+    /// Puts an operation in flight; gives the buffer back if that cannot be.
+    fn submit(&mut self, handle: &Arc<Handle>, op: Op, mut buf: IoBuf) -> Result<usize, IoBuf> {
+        #[cfg(test)]
+        if tests::fail(Failing::Submit).is_err() {
+            return Err(buf);
+        }
+        while self.in_flight >= DEPTH as usize && !self.is_broken {
+            self.reap(1);
+        }
+        if self.is_broken {
+            return Err(buf);
         }
         let index = self.slots.iter().position(|slot| matches!(slot, Slot::Free)).unwrap_or(self.slots.len());
         let fd = types::Fd(handle.fd.as_raw_fd());
@@ -115,9 +193,11 @@ impl Ring {
         let pushed = unsafe { self.uring.submission().push(&entry.user_data(index as u64)) };
         if pushed.is_err() {
             // The queue has DEPTH entries and fewer are in flight, so there is room; if not, nothing was submitted.
-            self.slots[index] = Slot::Free;
             self.in_flight -= 1;
-            return Err(io::ErrorKind::WouldBlock.into());
+            return match std::mem::replace(&mut self.slots[index], Slot::Free) {
+                Slot::InFlight { buf, .. } => Err(buf),
+                Slot::Free | Slot::Complete { .. } => Err(IoBuf::default()),
+            };
         }
         if eager {
             // If it does not start now it starts with the next wait. It is queued, so nobody may think that it failed.
@@ -128,11 +208,19 @@ impl Ring {
 
     /// Submits what is queued, waits for at least `want` completions and files them. It may come back with fewer: a
     /// kernel that is short of something is to be asked again, because what is queued or in flight may yet happen.
-    fn reap(&mut self, want: usize) -> io::Result<()> {
+    fn reap(&mut self, want: usize) {
+        #[cfg(test)]
+        if tests::fail(Failing::Wait).is_err() {
+            self.is_broken = true;
+            return;
+        }
         match self.uring.submit_and_wait(want) {
             Ok(_) => {}
             Err(error) if is_passing(&error) => std::thread::yield_now(),
-            Err(error) => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a ring failed; its operations are done by plain reads and writes");
+                self.is_broken = true;
+            }
         }
         while let Some(completion) = self.uring.completion().next() {
             let slot = &mut self.slots[completion.user_data() as usize];
@@ -143,30 +231,60 @@ impl Ring {
                 }
             }
         }
-        Ok(())
     }
 
-    fn finish(&mut self, index: usize) -> io::Result<(Arc<Handle>, Op, IoBuf, i32)> {
-        loop {
+    /// Takes a completed operation out of its slot, after one look for completions; `None` if it is still in flight.
+    fn finish(&mut self, index: usize) -> Option<Finished> {
+        for looks in 0..2 {
             match std::mem::replace(&mut self.slots[index], Slot::Free) {
-                Slot::Complete { handle, op, buf, result } => return Ok((handle, op, buf, result)),
+                Slot::Complete { handle, op, buf, result } => return Some(Finished::On { handle, op, buf, result }),
+                Slot::InFlight { handle, op, buf, .. } if self.is_broken => {
+                    // The kernel may still use the buffer, so the slot keeps it for ever.
+                    let (again, copy) = (handle.clone(), copy_of(op, &buf));
+                    self.slots[index] = Slot::InFlight { handle, op, buf, abandoned: true };
+                    return Some(Finished::Never { handle: again, op, buf: copy });
+                }
                 other => self.slots[index] = other,
             }
-            self.reap(1)?;
+            if looks == 0 {
+                self.reap(1);
+            }
         }
+        None
     }
+
+    fn is_idle(&self) -> bool {
+        self.slots.iter().all(|slot| matches!(slot, Slot::Free))
+    }
+}
+
+/// What an operation that is done again needs of its buffer: the bytes of a write.
+fn copy_of(op: Op, buf: &IoBuf) -> IoBuf {
+    let mut copy = IoBuf::default();
+    if matches!(op, Op::Write { .. }) {
+        copy.push(buf.bytes());
+    }
+    copy
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
         while self.in_flight > 0 {
-            if self.reap(1).is_err() {
+            if self.is_broken {
                 // The kernel may still write into the buffers: leak them rather than free them.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 return;
             }
+            self.reap(1);
         }
     }
+}
+
+/// How an operation left its ring.
+enum Finished {
+    On { handle: Arc<Handle>, op: Op, buf: IoBuf, result: i32 },
+    /// The ring broke while it was in flight.
+    Never { handle: Arc<Handle>, op: Op, buf: IoBuf },
 }
 
 /// An operation on a ring.
@@ -178,13 +296,43 @@ struct Ticket {
 
 impl Completion for Ticket {
     fn wait(mut self: Box<Self>) -> Result<IoBuf> {
-        // The slot is emptied here, so the destructor has nothing to abandon.
+        // The slot is freed here, so the destructor has nothing to abandon.
         self.finished = true;
-        let finished = self.ring.lock().finish(self.slot);
-        let (handle, op, mut buf, result) =
-            finished.map_err(|error| Error::from_io("wait for I/O on", Path::new("io_uring"), error))?;
-        complete(&handle, op, &mut buf, result)?;
-        Ok(buf)
+        let finished = loop {
+            let mut ring = self.ring.lock();
+            if let Some(finished) = ring.finish(self.slot) {
+                let is_idle = ring.is_idle() || ring.is_broken;
+                drop(ring);
+                if is_idle {
+                    self.release();
+                }
+                break finished;
+            }
+            // Another thread's operation on this ring may be the one that completed.
+            parking_lot::MutexGuard::unlock_fair(ring);
+        };
+        match finished {
+            Finished::On { handle, op, mut buf, result } => {
+                complete(&handle, op, &mut buf, result)?;
+                Ok(buf)
+            }
+            Finished::Never { handle, op, mut buf } => {
+                plainly(&handle, op, &mut buf)?;
+                Ok(buf)
+            }
+        }
+    }
+}
+
+impl Ticket {
+    /// Gives the ring back if it is the one that this thread borrowed. Another thread does so when it ends or waits.
+    fn release(&self) {
+        let released = BORROWED.with_borrow_mut(|borrowed| {
+            borrowed.0.take_if(|ring| Arc::ptr_eq(ring, &self.ring))
+        });
+        if let Some(ring) = released {
+            give_back(ring);
+        }
     }
 }
 
@@ -200,23 +348,74 @@ impl Drop for Ticket {
     }
 }
 
-/// Turns a completion's count into the operation's end; a short or interrupted one is finished the plain way.
+/// A read that no ring took.
+struct Later {
+    handle: Arc<Handle>,
+    span: Span,
+    buf: IoBuf,
+}
+
+impl Completion for Later {
+    fn wait(mut self: Box<Self>) -> Result<IoBuf> {
+        self.handle.read_span(self.span, &mut self.buf)?;
+        Ok(self.buf)
+    }
+}
+
+/// Does the whole operation without a ring.
+fn plainly(handle: &Handle, op: Op, buf: &mut IoBuf) -> Result<()> {
+    match op {
+        Op::Read(span) => handle.read_span(span, buf),
+        Op::Write { offset } => handle.write_full(offset, buf.bytes()),
+    }
+}
+
+/// Turns a completion's count into the operation's end. One that is short, or that the ring failed or cancelled, is
+/// done the plain way, which tells whether it can be done at all.
 fn complete(handle: &Handle, op: Op, buf: &mut IoBuf, result: i32) -> Result<()> {
-    const EINTR: i32 = 4;
-    const EAGAIN: i32 = 11;
-    let done = match result {
-        n if n >= 0 => n as usize,
-        n if n == -EINTR || n == -EAGAIN => 0,
-        n => {
-            let verb = if matches!(op, Op::Read(_)) { "read" } else { "write" };
-            return Err(Error::from_io(verb, &handle.path, io::Error::from_raw_os_error(-n)));
-        }
-    };
+    #[cfg(test)]
+    let result = if tests::fail(Failing::Cancelled).is_err() { -125 } else { result };
+    let done = usize::try_from(result).unwrap_or(0);
     match op {
         Op::Read(span) if done == span.len => buf.set_view(span.skip, span.wanted),
-        Op::Read(span) => handle.read_span(span, buf)?,
-        Op::Write { offset } if done < buf.len() => handle.write_full(offset, buf.bytes())?,
-        Op::Write { .. } => {}
+        Op::Write { .. } if done == buf.len() => {}
+        _ => plainly(handle, op, buf)?,
     }
     Ok(())
+}
+
+/// A way for a ring to fail.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failing {
+    Setup,
+    Submit,
+    Wait,
+    Cancelled,
+}
+
+#[cfg(test)]
+pub(super) use tests::failing;
+
+#[cfg(test)]
+mod tests {
+    use super::Failing;
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        static FAILING: Cell<Option<Failing>> = const { Cell::new(None) };
+    }
+
+    /// From now on rings fail this thread in this way.
+    pub(in super::super) fn failing(how: Option<Failing>) {
+        FAILING.set(how);
+    }
+
+    pub(super) fn fail(how: Failing) -> io::Result<()> {
+        match FAILING.get() == Some(how) {
+            true => Err(io::Error::other("a ring that was told to fail")),
+            false => Ok(()),
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `OsFs` on a real directory: both backends, direct and buffered, must agree byte for byte.
 
-use crate::{Fs, IoBackend, IoBuf, OpenMode, OsFs};
+use crate::{Fs, IoBackend, IoBuf, OpenMode, OsFs, open_file};
 use firn_base::ErrorKind;
 use firn_base::seed::Seed;
 use firn_base::site::TEST;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 fn round_trip(fs: &OsFs) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    let file = fs.open(&path, OpenMode::CreateDirect).unwrap();
+    let file = open_file(fs, &path, OpenMode::CreateDirect).unwrap();
     let mut want = vec![0; 300 << 10];
     Seed::new(1).fill(&mut want);
     let mut pending = Vec::new();
@@ -22,9 +22,9 @@ fn round_trip(fs: &OsFs) {
         one.wait().unwrap();
     }
     file.sync(&TEST).unwrap();
-    fs.sync_dir(&TEST, dir.path()).unwrap();
+    fs.open_dir(dir.path()).unwrap().sync(&TEST).unwrap();
 
-    let file = fs.open(&path, OpenMode::ReadDirect).unwrap();
+    let file = open_file(fs, &path, OpenMode::ReadDirect).unwrap();
     let mut seed = Seed::new(2);
     let mut in_flight = Vec::new();
     for _ in 0..200 {
@@ -42,7 +42,7 @@ fn round_trip(fs: &OsFs) {
         assert_eq!(buf.bytes(), &want[offset..end]);
     }
 
-    let file = fs.open(&path, OpenMode::AppendDirect).unwrap();
+    let file = open_file(fs, &path, OpenMode::AppendDirect).unwrap();
     file.truncate(5000).unwrap();
     file.truncate(6000).unwrap();
     assert_eq!(file.len().unwrap(), 5000, "a file is never made longer");
@@ -59,7 +59,7 @@ fn ring_and_pool_agree() {
 fn gathered_writes_cross_the_slice_limit() {
     let dir = tempfile::tempdir().unwrap();
     let fs = OsFs::new();
-    let file = fs.open(&dir.path().join("log"), OpenMode::Create).unwrap();
+    let file = open_file(&fs, &dir.path().join("log"), OpenMode::Create).unwrap();
     let parts: Vec<Vec<u8>> = (0..1000u32).map(|i| i.to_le_bytes().to_vec()).collect();
     let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     file.write(3, &slices).unwrap();
@@ -71,20 +71,19 @@ fn gathered_writes_cross_the_slice_limit() {
 
 #[test]
 fn the_second_locker_is_told() {
-    let dir = tempfile::tempdir().unwrap();
-    let fs = OsFs::new();
-    let path = dir.path().join("LOCK");
-    let held = fs.lock(&path).unwrap();
-    assert_eq!(fs.lock(&path).unwrap_err().kind(), ErrorKind::Locked);
+    let root = tempfile::tempdir().unwrap();
+    let dir = OsFs::new().open_dir(root.path()).unwrap();
+    let held = dir.lock("LOCK").unwrap();
+    assert_eq!(dir.lock("LOCK").unwrap_err().kind(), ErrorKind::Locked);
     drop(held);
-    fs.lock(&path).unwrap();
+    dir.lock("LOCK").unwrap();
 }
 
 #[test]
 fn missing_files_are_not_found() {
     let fs = OsFs::new();
     let missing = std::path::Path::new("/nonexistent/file");
-    assert_eq!(fs.open(missing, OpenMode::Read).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(open_file(&fs, missing, OpenMode::Read).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
@@ -92,16 +91,18 @@ fn nested_directories_are_made_once() {
     let dir = tempfile::tempdir().unwrap();
     let fs = OsFs::new();
     let nested = dir.path().join("a/b/c");
-    fs.create_dir_all(&nested).unwrap();
-    fs.create_dir_all(&nested).unwrap();
-    assert_eq!(fs.list(&dir.path().join("a/b")).unwrap(), ["c"]);
+    assert_eq!(fs.create_dir(&nested, false).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!dir.path().join("a").exists());
+    fs.create_dir(&nested, true).unwrap();
+    fs.create_dir(&nested, false).unwrap();
+    assert_eq!(fs.open_dir(&dir.path().join("a/b")).unwrap().list().unwrap(), ["c"]);
 }
 
 #[test]
 fn a_file_that_leaves_the_cache_keeps_its_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    let file = OsFs::new().open(&path, OpenMode::Create).unwrap();
+    let file = open_file(&OsFs::new(), &path, OpenMode::Create).unwrap();
     let want = [7; 64 << 10];
     file.write(0, &[&want]).unwrap();
     let reader = std::fs::File::open(&path).unwrap();
@@ -125,4 +126,42 @@ fn a_file_that_leaves_the_cache_keeps_its_bytes() {
     let mut buf = IoBuf::default();
     file.read(0, want.len(), &mut buf).unwrap();
     assert_eq!(buf.bytes(), want);
+}
+
+/// More threads than there are rings, each with a read in flight: nobody fails, and the rings stay few.
+#[test]
+fn threads_beyond_the_number_of_rings_read_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let fs = OsFs::new();
+    let file = open_file(&fs, &path, OpenMode::Create).unwrap();
+    file.write(0, &[&[9; 64 << 10]]).unwrap();
+    let all_have_one = std::sync::Barrier::new(100);
+    std::thread::scope(|scope| {
+        for i in 0..100_u64 {
+            let (file, all_have_one) = (&file, &all_have_one);
+            scope.spawn(move || {
+                let pending = file.submit_read(i * 100, 1000, IoBuf::default());
+                all_have_one.wait();
+                assert!(crate::os::ring::rings() <= crate::os::ring::RINGS_MAX);
+                assert_eq!(pending.wait().unwrap().bytes(), [9; 1000]);
+            });
+        }
+    });
+}
+
+/// A ring that fails in every way: what was put in flight on it is done the plain way.
+#[test]
+fn a_ring_that_fails_fails_no_operation() {
+    use super::ring::{Failing, failing};
+    for how in [Failing::Setup, Failing::Submit, Failing::Wait, Failing::Cancelled] {
+        std::thread::scope(|scope| {
+            // A thread of its own has no ring yet.
+            scope.spawn(|| {
+                failing(Some(how));
+                round_trip(&OsFs::with(IoBackend::Ring, true));
+                failing(None);
+            });
+        });
+    }
 }

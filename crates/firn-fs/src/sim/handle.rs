@@ -7,7 +7,7 @@ use super::names::InodeId;
 use crate::buf::IoBuf;
 use crate::file::{File, Lock, Pending};
 use firn_base::site::Site;
-use firn_base::{Error, Result};
+use firn_base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,9 +176,17 @@ impl Drop for SimFile {
 pub(super) struct SimLock {
     pub(super) disk: Arc<Mutex<Disk>>,
     pub(super) path: PathBuf,
+    pub(super) inode: InodeId,
 }
 
-impl Lock for SimLock {}
+impl Lock for SimLock {
+    fn check(&self) -> Result<()> {
+        match self.disk.lock().names.seen.get(&self.path) == Some(&self.inode) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Poisoned, format!("{} was removed or replaced", self.path.display()))),
+        }
+    }
+}
 
 impl Drop for SimLock {
     fn drop(&mut self) {

@@ -6,10 +6,9 @@
 //!    since the sync; never garbage, never a mixture. This is the one thing asked of the device.
 //! 4. A sector that held no synced byte is zero, any version it had, or garbage.
 //! 5. Unsynced pages (4 KiB) are kept or dropped, in any combination; a page may also be torn sector by sector.
-//! 6. Emptying a file that held synced bytes holds or does not; if it does not, no later unsynced write holds.
-//! 7. Cutting a file holds or does not, as emptying it: what was synced behind the cut may be there again, under what
-//!    was written there since.
-//! 8. After a failed sync no page is dirty: each was written, or was not and is still seen until the cut, or was not
+//! 6. Cutting a file holds or does not: what was synced behind the cut may be there again, under what was written there
+//!    since.
+//! 7. After a failed sync no page is dirty: each was written, or was not and is still seen until the cut, or was not
 //!    and its old bytes are seen again. A later sync that succeeds does not bring back what was lost.
 
 use super::crash::Keep;
@@ -33,8 +32,6 @@ pub(super) struct Inode {
     durable: Vec<u8>,
     /// Sectors written since the last sync, with the versions they had before their newest.
     dirty: BTreeMap<usize, Vec<Sector>>,
-    /// The durable bytes before the file was emptied, if that is not synced yet.
-    emptied: Option<Vec<u8>>,
     /// The least length that the file was cut to, if that is not synced yet.
     cut: Option<usize>,
     /// Open handles: an inode without a name lives as long as it has one.
@@ -70,16 +67,6 @@ impl Inode {
         self.bytes[offset..end].copy_from_slice(bytes);
     }
 
-    pub(super) fn empty(&mut self) {
-        let durable = std::mem::take(&mut self.durable);
-        if self.emptied.is_none() && !durable.is_empty() {
-            self.emptied = Some(durable);
-        }
-        self.bytes.clear();
-        self.dirty.clear();
-        self.cut = None;
-    }
-
     pub(super) fn truncate(&mut self, len: usize) {
         if len >= self.bytes.len() {
             return;
@@ -102,10 +89,9 @@ impl Inode {
         for (sector, _) in std::mem::take(&mut self.dirty) {
             store(&mut self.durable, sector, &load(&self.bytes, sector));
         }
-        self.emptied = None;
     }
 
-    /// Rule 8.
+    /// Rule 7.
     pub(super) fn fail_sync(&mut self, seed: &mut Seed) {
         if self.cut.is_some() && seed.one_in(2) {
             self.durable = self.cut_durable(true);
@@ -127,18 +113,13 @@ impl Inode {
         }
     }
 
-    /// What a power cut leaves: rules 1 to 7.
+    /// What a power cut leaves: rules 1 to 6.
     pub(super) fn survivor(&self, keep: Keep, seed: &mut Seed) -> Inode {
         let keep = match (keep, seed.below(6)) {
             (Keep::Some, 0) => Keep::All,
             (Keep::Some, 1) => Keep::Nothing,
             (keep, _) => keep,
         };
-        if let Some(before) = &self.emptied
-            && (keep == Keep::Nothing || keep == Keep::Some && seed.one_in(2))
-        {
-            return Inode::durable(before.clone());
-        }
         match keep {
             Keep::All => Inode::durable(self.bytes.clone()),
             Keep::Nothing => Inode::durable(self.durable.clone()),

@@ -83,6 +83,10 @@ impl Names {
         self.directories.extend(path.ancestors().map(Path::to_path_buf));
     }
 
+    pub(super) fn remove_directory(&mut self, path: &Path) {
+        self.directories.remove(path);
+    }
+
     pub(super) fn is_directory(&self, path: &Path) -> bool {
         let top = path.parent().is_none() || path.as_os_str().is_empty() || path == Path::new(".");
         top || self.directories.contains(path)

@@ -12,13 +12,14 @@ use super::fault::{Fault, OpKind};
 use super::handle::{DIRECT_ALIGNMENT, SimFile, SimLock};
 use super::inode::Inode;
 use super::names::Change;
-use crate::file::{File, Fs, Lock, OpenMode, parent};
+use crate::file::{Dir, File, Fs, Lock, OpenMode, parent};
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
+use std::any::Any;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The simulated file system. See the module's files for its fault model.
@@ -126,25 +127,29 @@ fn in_directory(disk: &Disk, path: &Path, verb: &str) -> Result<()> {
     }
 }
 
-fn open_or_create(disk: &mut Disk, path: &Path, empty: bool) -> Result<u64> {
+/// The inode of the file at `path`, which is created; if it may, one that is there serves.
+fn create(disk: &mut Disk, path: &Path, may_exist: bool) -> Result<u64> {
     in_directory(disk, path, "open")?;
-    if let Some(&id) = disk.names.seen.get(path) {
-        if empty {
-            disk.inode(id).empty();
-        }
-        return Ok(id);
+    match disk.names.seen.get(path) {
+        Some(&id) if may_exist => return Ok(id),
+        Some(_) => return Err(failed("open", path, io::ErrorKind::AlreadyExists)),
+        None => {}
     }
     let id = disk.add_inode(Inode::default());
     disk.names.change(Change::Add { path: path.to_path_buf(), inode: id });
     Ok(id)
 }
 
-impl Fs for SimFs {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+/// Files by their paths, for tests: an engine reaches them through [`Fs::open_dir`].
+impl SimFs {
+    /// Opens or creates a file.
+    ///
+    /// # Errors
+    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    pub fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         let mut opened = (0, 1);
-        let creates = matches!(mode, OpenMode::Create | OpenMode::CreateDirect);
-        self.whole(if creates { OpKind::Create } else { OpKind::Open }, path, "open", |disk| {
-            let inode = if creates { open_or_create(disk, path, true)? } else { disk.find(path, "open")? };
+        self.whole(if mode.creates() { OpKind::Create } else { OpKind::Open }, path, "open", |disk| {
+            let inode = if mode.creates() { create(disk, path, false)? } else { disk.find(path, "open")? };
             disk.inode(inode).handles += 1;
             let direct =
                 disk.direct && matches!(mode, OpenMode::ReadDirect | OpenMode::CreateDirect | OpenMode::AppendDirect);
@@ -156,7 +161,11 @@ impl Fs for SimFs {
         Ok(Arc::new(SimFile { disk: self.disk.clone(), path: path.to_path_buf(), inode, alignment, writable }))
     }
 
-    fn rename(&self, site: &'static Site, from: &Path, to: &Path) -> Result<()> {
+    /// Renames a file over any that is there.
+    ///
+    /// # Errors
+    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    pub fn rename(&self, site: &'static Site, from: &Path, to: &Path) -> Result<()> {
         if !site.is_on() {
             return Ok(());
         }
@@ -168,7 +177,11 @@ impl Fs for SimFs {
         })
     }
 
-    fn remove(&self, path: &Path) -> Result<()> {
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    pub fn remove(&self, path: &Path) -> Result<()> {
         self.whole(OpKind::Remove, path, "remove", |disk| {
             let inode = disk.find(path, "remove")?;
             disk.names.change(Change::Remove { path: path.to_path_buf(), inode });
@@ -176,7 +189,11 @@ impl Fs for SimFs {
         })
     }
 
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    pub fn link(&self, from: &Path, to: &Path) -> Result<()> {
         self.whole(OpKind::Link, from, "link", |disk| {
             in_directory(disk, to, "link")?;
             if disk.names.seen.contains_key(to) {
@@ -188,14 +205,22 @@ impl Fs for SimFs {
         })
     }
 
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
+    /// Creates a directory and those above it.
+    ///
+    /// # Errors
+    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    pub fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.whole(OpKind::CreateDir, path, "create directory", |disk| {
             disk.names.make_directories(path);
             Ok(())
         })
     }
 
-    fn list(&self, path: &Path) -> Result<Vec<String>> {
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    pub fn list(&self, path: &Path) -> Result<Vec<String>> {
         let mut names = Vec::new();
         self.whole(OpKind::List, path, "list", |disk| {
             if !disk.names.is_directory(path) {
@@ -207,7 +232,11 @@ impl Fs for SimFs {
         Ok(names)
     }
 
-    fn sync_dir(&self, site: &'static Site, path: &Path) -> Result<()> {
+    /// Makes creations, renames and removals in a directory durable.
+    ///
+    /// # Errors
+    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    pub fn sync_dir(&self, site: &'static Site, path: &Path) -> Result<()> {
         if !site.is_on() {
             return Ok(());
         }
@@ -221,7 +250,11 @@ impl Fs for SimFs {
         })
     }
 
-    fn len(&self, path: &Path) -> Result<u64> {
+    /// A file's length.
+    ///
+    /// # Errors
+    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    pub fn len(&self, path: &Path) -> Result<u64> {
         let mut len = 0;
         self.whole(OpKind::Len, path, "stat", |disk| {
             let id = disk.find(path, "stat")?;
@@ -231,20 +264,111 @@ impl Fs for SimFs {
         Ok(len)
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+    /// Takes a lock file.
+    ///
+    /// # Errors
+    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    pub fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        let mut inode = 0;
         self.whole(OpKind::Lock, path, "lock", |disk| {
-            let _inode = open_or_create(disk, path, false)?;
+            inode = create(disk, path, true)?;
             if !disk.locks.insert(path.to_path_buf()) {
                 let message = format!("{} is held: another handle has the database open", path.display());
                 return Err(Error::new(ErrorKind::Locked, message));
             }
             Ok(())
         })?;
-        Ok(Box::new(SimLock { disk: self.disk.clone(), path: path.to_path_buf() }))
+        Ok(Box::new(SimLock { disk: self.disk.clone(), path: path.to_path_buf(), inode }))
+    }
+}
+
+impl Fs for SimFs {
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        self.whole(OpKind::Open, path, "open directory", |disk| match disk.names.is_directory(path) {
+            true => Ok(()),
+            false => Err(failed("open directory", path, io::ErrorKind::NotFound)),
+        })?;
+        Ok(Arc::new(SimDir { fs: self.clone(), path: path.to_path_buf() }))
+    }
+
+    fn create_dir(&self, path: &Path, parents: bool) -> Result<()> {
+        let is_there = |path: &Path| self.disk.lock().names.is_directory(path);
+        match is_there(path) || parents || is_there(&parent(path)) {
+            true => self.create_dir_all(path),
+            false => Err(failed("create directory", path, io::ErrorKind::NotFound)),
+        }
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.whole(OpKind::Remove, path, "remove", |disk| {
+            if !disk.names.list(path).is_empty() {
+                return Err(failed("remove", path, io::ErrorKind::DirectoryNotEmpty));
+            }
+            disk.names.remove_directory(path);
+            Ok(())
+        })
     }
 
     fn name(&self) -> String {
         format!("simulated, {}", if self.disk.lock().direct { "direct" } else { "buffered" })
+    }
+}
+
+/// A directory of a simulated file system. Directories are never moved there, so its path serves for a handle.
+#[derive(Debug)]
+struct SimDir {
+    fs: SimFs,
+    path: PathBuf,
+}
+
+impl Dir for SimDir {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.fs.open(&self.path.join(name), mode)
+    }
+
+    fn rename(&self, site: &'static Site, from: &str, to: &str) -> Result<()> {
+        self.fs.rename(site, &self.path.join(from), &self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.fs.remove(&self.path.join(name))
+    }
+
+    fn link(&self, name: &str, source: &dyn Dir, from: &str) -> Result<()> {
+        match source.as_any().downcast_ref::<SimDir>().filter(|source| Arc::ptr_eq(&source.fs.disk, &self.fs.disk)) {
+            Some(source) => self.fs.link(&source.path.join(from), &self.path.join(name)),
+            None => Err(failed("link", &self.path.join(name), io::ErrorKind::CrossesDevices)),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.fs.list(&self.path)
+    }
+
+    fn sync(&self, site: &'static Site) -> Result<()> {
+        self.fs.sync_dir(site, &self.path)
+    }
+
+    fn len(&self, name: &str) -> Result<u64> {
+        self.fs.len(&self.path.join(name))
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn Lock>> {
+        self.fs.lock(&self.path.join(name))
+    }
+
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        let path = self.path.join(name);
+        self.fs.create_dir_all(&path)?;
+        Ok(Arc::new(SimDir { fs: self.fs.clone(), path }))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

@@ -2,7 +2,7 @@
 //! one that keeps it never does.
 
 use super::{CrashPlan, Fault, FaultKind, Keep, OpKind, SECTOR, SimFs};
-use crate::{File, Fs, IoBuf, OpenMode};
+use crate::{File, IoBuf, OpenMode};
 use firn_base::seed::Seed;
 use firn_base::site::TEST;
 use firn_base::{ErrorKind, Result};
@@ -190,23 +190,6 @@ fn unsynced_files_lose_order() {
         pages += usize::from(a.len() == 8192 && a[..4096] != [1; 4096] && a[4096..] == [1; 4096]);
     }
     assert!(files > 5 && pages > 0, "{files} {pages}");
-}
-
-#[test]
-fn emptying_holds_or_does_not() {
-    let (mut before, mut after) = (0, 0);
-    for seed in 0..SEEDS {
-        let fs = fresh(seed);
-        create(&fs, "a", OLD).sync(&TEST).unwrap();
-        fs.sync_dir(&TEST, dir()).unwrap();
-        drop(fs.open(&dir().join("a"), OpenMode::Create).unwrap());
-        match content(&fs.power_cut(seed), "a").unwrap() {
-            bytes if bytes == OLD => before += 1,
-            bytes if bytes.is_empty() => after += 1,
-            _ => panic!("neither"),
-        }
-    }
-    assert!(before > 10 && after > 10);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!    durable with all that the root names, as a process that was killed may have left it in the cache: what recovery
 //!    sees once, it must see again.
 
-use super::Pool;
+use super::{Created, Pool};
 use super::commit::write_session;
 use crate::config::{Backend, PmConfig};
 use crate::counters::Counters;
@@ -52,21 +52,48 @@ impl Pool {
             (backend, None) => return Err(Error::invalid(format!("backend = \"{backend}\" needs a pm.path"))),
             (_, Some(path)) => path,
         };
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = opened.map_err(|source| Error::from_io("open", path, source))?;
+        let (file, is_made_here) = open_or_make(path).map_err(|source| Error::from_io("open", path, source))?;
         // Held until a refused file is removed again.
         let lock = lock_file(&file, path)?;
         let (len, is_device) = length(&file, path, config)?;
         let is_new = len == 0 && !is_device;
-        let mut opened = Self::over_file(file, path, len, is_new, db_uuid, config);
-        if opened.is_err() && is_new {
-            // Not to leave a file behind that was asked for and then refused. Failing that, the next open creates.
-            let _left_behind = std::fs::remove_file(path);
+        let created = match (is_new, is_made_here) {
+            (true, true) => Some(Created::File(path.clone())),
+            (true, false) => Some(Created::Length(path.clone())),
+            (false, _) => None,
+        };
+        match Self::over_file(file, path, len, is_new, db_uuid, config) {
+            Ok(mut pool) => {
+                pool.lock = Mutex::new(Some(lock));
+                pool.created = created.or(pool.created);
+                Ok(pool)
+            }
+            Err(error) => {
+                // Not to leave behind what was asked for and then refused; a file that was there before stays.
+                created.iter().for_each(Created::undo);
+                Err(error)
+            }
         }
-        if let Ok(pool) = &mut opened {
-            pool.lock = Some(lock);
+    }
+
+    /// Takes back what this open created, if it created the pool: for a database that was then refused. Nothing may use
+    /// the pool afterwards.
+    pub fn undo_creation(&self) {
+        match &self.created {
+            Some(Created::Contents) => {
+                // Without its magic it is no pool; failing that, the next open says whose it is.
+                let _left = self.region.store_u64(MAGIC_AT, 0);
+                let _left = self.region.flush(&sites::PM_CREATE_FLUSH, MAGIC_AT, 8);
+                self.region.fence(&sites::PM_CREATE_FENCE);
+            }
+            Some(created) => created.undo(),
+            None => {}
         }
-        opened
+    }
+
+    /// Gives the pool's lock back. REQUIRES: nobody reads or writes the pool from now on.
+    pub fn release(&self) {
+        drop(self.lock.lock().take());
     }
 
     /// Opens without a lock, writes nothing, and refuses every verb that would. What a live writer does meanwhile may
@@ -149,6 +176,7 @@ impl Pool {
         let page = |index: usize| &pages[index * PAGE_BYTES as usize..(index + 1) * PAGE_BYTES as usize];
         let state = decode_header(page(0), &uuid, region.place())?;
         let newest = newest_root(page(1), page(2), &uuid, region.place())?;
+        let mut created = None;
         let (session, root) = match (state, newest, create_bytes) {
             (HeaderState::Complete { session }, Some(root), _) => (session, root),
             (HeaderState::Complete { .. }, None, _) => {
@@ -161,7 +189,10 @@ impl Pool {
                 let message = format!("{} holds no pool yet: open it for writing to create one", region.place());
                 return Err(Error::new(ErrorKind::NotFound, message));
             }
-            (HeaderState::Unfinished, _, Some(bytes)) => create(&region, &uuid, whole_granules(bytes)?)?,
+            (HeaderState::Unfinished, _, Some(bytes)) => {
+                created = Some(Created::Contents);
+                create(&region, &uuid, whole_granules(bytes)?)?
+            }
         };
         if root.pool_bytes > region.len() {
             let expected = format!("{} bytes of pool, the file was cut to {}", root.pool_bytes, region.len());
@@ -174,7 +205,9 @@ impl Pool {
                 format!("the root at which the pool was closed, found only generation {}", root.generation),
             ));
         }
-        Self::begin(region, uuid, session, root, config)
+        let mut pool = Self::begin(region, uuid, session, root, config)?;
+        pool.created = created;
+        Ok(pool)
     }
 
     fn begin(region: Arc<Region>, uuid: [u8; 16], session: Session, root: Root, config: &PmConfig) -> Result<Self> {
@@ -192,7 +225,8 @@ impl Pool {
             is_closed: AtomicBool::new(false),
             counters: Counters::default(),
             delays: Delays::new(config.latency, &Clock::system()),
-            lock: None,
+            created: None,
+            lock: Mutex::new(None),
         };
         for entry in &pool.root().entries {
             if let Some(extent) = entry.extent {
@@ -231,6 +265,32 @@ impl Pool {
     }
 }
 
+impl Created {
+    fn undo(&self) {
+        // Failing that, the next open creates.
+        let _left = match self {
+            Created::File(path) => std::fs::remove_file(path),
+            Created::Length(path) => OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(0)),
+            Created::Contents => Ok(()),
+        };
+    }
+}
+
+/// The file at `path`, and whether it was made here.
+fn open_or_make(path: &Path) -> std::io::Result<(File, bool)> {
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        opened => return opened.map(|file| (file, false)),
+    }
+    match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+        // Another process was faster.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            OpenOptions::new().read(true).write(true).open(path).map(|file| (file, false))
+        }
+        made => made.map(|file| (file, true)),
+    }
+}
+
 /// Writes a new pool of `bytes`, the magic last.
 fn create(region: &Region, uuid: &[u8; 16], bytes: u64) -> Result<(Session, Root)> {
     region.grow(bytes)?;
@@ -264,7 +324,15 @@ fn kind(backend: Backend) -> Kind {
 /// Length of the file in whole granules; a device has the length it is configured with.
 fn length(file: &File, path: &Path, config: &PmConfig) -> Result<(u64, bool)> {
     let metadata = file.metadata().map_err(|source| Error::from_io("read the length of", path, source))?;
-    match metadata.file_type().is_char_device() {
+    let kind = metadata.file_type();
+    if !kind.is_char_device() && !kind.is_file() {
+        let found = if kind.is_block_device() { "a block device" } else { "no regular file" };
+        return Err(Error::invalid(format!(
+            "{} is {found}: a pool is a file, on a DAX file system for backend = \"dax\", or a /dev/dax device",
+            path.display()
+        )));
+    }
+    match kind.is_char_device() {
         true => Ok((whole_granules(config.size_bytes)?, true)),
         false if metadata.len() < PAGE_BYTES => Ok((metadata.len(), false)),
         false => Ok((metadata.len() & !(PAGE_BYTES - 1), false)),

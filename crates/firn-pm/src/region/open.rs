@@ -17,7 +17,7 @@ use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -39,7 +39,7 @@ impl Drop for FileLock {
 /// Takes the pool's lock.
 pub(crate) fn lock_file(file: &File, path: &Path) -> Result<FileLock> {
     let lock = FileLock(file.try_clone().map_err(|source| Error::from_io("open", path, source))?);
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    match retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
         // Whoever held the lock before may have removed the file: then this handle is of a file without a name.
         Ok(()) if is_still_named(file, path) => Ok(lock),
         Ok(()) => {
@@ -61,13 +61,13 @@ fn is_still_named(file: &File, path: &Path) -> bool {
 
 /// Gives `file` space for `len` bytes. DURABLE AFTER: the length, and that what was not there before reads as zeros.
 pub(crate) fn allocate(site: &'static Site, file: impl AsFd, len: u64) -> std::io::Result<()> {
-    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len) {
+    match retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)) {
         Ok(()) => {}
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(&file, len)?,
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => retry_on_intr(|| rustix::fs::ftruncate(&file, len))?,
         Err(source) => return Err(source.into()),
     }
     if site.is_on() {
-        rustix::fs::fsync(&file)?;
+        retry_on_intr(|| rustix::fs::fsync(&file))?;
     }
     Ok(())
 }
@@ -82,7 +82,7 @@ pub(crate) fn sync_parent(path: &Path) -> std::io::Result<()> {
 pub(crate) fn extend(memory: &OwnedFd, len: u64, kind: Kind, place: &str) -> Result<()> {
     let extended = match kind {
         Kind::Dax | Kind::Emulated => allocate(&sites::PM_SPACE_SYNC, memory, len),
-        Kind::Volatile | Kind::File | Kind::Simulated => rustix::fs::ftruncate(memory, len).map_err(Into::into),
+        Kind::Volatile | Kind::File | Kind::Simulated => retry_on_intr(|| rustix::fs::ftruncate(memory, len)).map_err(Into::into),
     };
     extended.map_err(|source| Error::from_io("grow", Path::new(place), source))
 }
@@ -166,7 +166,7 @@ impl Region {
 fn anonymous(len: u64) -> Result<OwnedFd> {
     let describe = |source: Errno| Error::from_io("get memory for", Path::new("the pool"), source.into());
     let memory = rustix::fs::memfd_create("firn-pm", MemfdFlags::CLOEXEC).map_err(describe)?;
-    rustix::fs::ftruncate(&memory, len).map_err(describe)?;
+    retry_on_intr(|| rustix::fs::ftruncate(&memory, len)).map_err(describe)?;
     Ok(memory)
 }
 

@@ -8,7 +8,7 @@ use firn_base::checksum::{crc32c, crc32c_salted};
 use firn_base::coding::{Reader, get_u32, get_u64, put_bytes, put_varint};
 use firn_base::count::IoCounters;
 use firn_base::{Result, SeqNo, Tag};
-use firn_fs::{Fs, OpenMode, SimFs};
+use firn_fs::{OpenMode, SimFs};
 use firn_table::BlockCache;
 use firn_table::sst::{
     Access, Block, Extent, FOOTER_BYTES, Index, Lookup, Properties, Query, Sst, SstIter, TableContext,

@@ -8,7 +8,7 @@ use firn_base::checksum::crc32c;
 use firn_base::seed::{Seed, mix};
 use firn_base::site::{Site, TEST};
 use firn_base::{Error, Result};
-use firn_fs::{File, Fs, IoBuf, OpenMode, SimFs};
+use firn_fs::{File, IoBuf, OpenMode, SimFs};
 use firn_pm::{Backing, Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use std::collections::BTreeMap;
 use std::io;

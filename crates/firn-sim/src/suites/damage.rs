@@ -14,7 +14,7 @@ use crate::tally::Tally;
 use crate::tier::Tier;
 use firn_base::count::IoCounters;
 use firn_base::seed::{Seed, mix};
-use firn_fs::{Fs, OpenMode, SimFs};
+use firn_fs::{OpenMode, SimFs};
 use firn_pm::sim::{Mode, SimRegion};
 use firn_table::BlockCache;
 use firn_table::sst::{Sst, TableContext};

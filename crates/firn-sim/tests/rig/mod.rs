@@ -6,7 +6,7 @@ use firn_base::clock::Clock;
 use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_base::site::{self, Site};
-use firn_fs::{Fs, SimFs};
+use firn_fs::SimFs;
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{
     BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, GrainLimits, LabTuning, Limits,

@@ -1,14 +1,56 @@
-//! The footer of a table and the handles in it: the bytes from which all others are found.
+//! The header of a table's file, which says whose it is, and the footer with the handles in it: the bytes from which all
+//! others are found.
 //!
-//! A table is found by (file, valid length, footer offset), which the manifest names; the footer is never searched for.
-//! A crash while a table is written leaves a file that no manifest record names, which open removes.
+//! ```text
+//! header   magic: u64 | version: u32 | 0: u32 | file id: u64 | database uuid: 16 bytes | log id: u64 | 0: 12 bytes
+//!          | CRC-32C: u32
+//! ```
+//! 1. A table is found by (file, valid length, footer offset), which the manifest names; the footer is never searched
+//!    for. The header is not read for that.
+//! 2. A crash while a table is written leaves a file that no manifest record names. Open removes it if the header says
+//!    that it is the database's own.
 
 use crate::sites;
-use firn_base::checksum::{crc32c_salted, matches};
-use firn_base::coding::{Reader, get_u32};
+use firn_base::checksum::{crc32c, crc32c_salted, matches};
+use firn_base::coding::{Reader, get_u32, get_u64};
 
 /// "FIRNSST" and the format's version.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"FIRNSST\x01");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"FIRNSST\x02");
+const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"FIRNTBL\0");
+const HEADER_VERSION: u32 = 1;
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 64;
+const _: () = assert!(8 + 4 + 4 + 8 + 16 + 8 + 12 + 4 == HEADER_BYTES);
+
+/// Whose table a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableOwner {
+    /// The database that the table was written for. A checkpoint links tables of its source.
+    pub uuid: [u8; 16],
+    /// The log of the write buffer that the table was flushed from; 0 for any other.
+    pub log_id: u64,
+}
+
+impl TableOwner {
+    pub(super) fn encode(&self, file_id: u64) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[..8].copy_from_slice(&HEADER_MAGIC.to_le_bytes());
+        out[8..12].copy_from_slice(&HEADER_VERSION.to_le_bytes());
+        out[16..24].copy_from_slice(&file_id.to_le_bytes());
+        out[24..40].copy_from_slice(&self.uuid);
+        out[40..48].copy_from_slice(&self.log_id.to_le_bytes());
+        let crc = crc32c(&out[..HEADER_BYTES - 4]);
+        out[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The owner that the header in front of `bytes` names, if it is one of table `file_id`.
+    pub fn decode(bytes: &[u8], file_id: u64) -> Option<TableOwner> {
+        let bytes = bytes.get(..HEADER_BYTES)?;
+        let owner = TableOwner { uuid: bytes[24..40].try_into().ok()?, log_id: get_u64(bytes, 40)? };
+        (owner.encode(file_id) == bytes).then_some(owner)
+    }
+}
 /// Bytes of the footer.
 pub const FOOTER_BYTES: usize = 80;
 const CRC_AT: usize = FOOTER_BYTES - 4;
@@ -98,6 +140,6 @@ impl Footer {
         self.filter.end() == Some(self.index.offset)
             && self.index.end() == Some(self.properties.offset)
             && self.properties.end() == Some(footer_offset)
-            && self.data_bytes <= self.filter.offset
+            && self.data_bytes.checked_add(HEADER_BYTES as u64).is_some_and(|end| end <= self.filter.offset)
     }
 }

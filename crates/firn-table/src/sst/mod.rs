@@ -29,7 +29,7 @@ pub use dirty::{Dirty, DirtyFinder};
 pub use filter::{Filter, hash};
 pub use index::Index;
 pub use iter::{Access, SstIter};
-pub use layout::FOOTER_BYTES;
+pub use layout::{FOOTER_BYTES, HEADER_BYTES, TableOwner};
 pub use properties::Properties;
 pub use read::{Extent, GetStep, Got, PendingBlock, Query, Sst, TableContext};
 pub use verify::SstReport;

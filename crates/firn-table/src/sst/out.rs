@@ -5,7 +5,7 @@
 
 use super::compress::Codec;
 use super::index::{BlockHandle, IndexBuilder};
-use super::layout::{FOOTER_BYTES, Footer, Handle};
+use super::layout::{FOOTER_BYTES, Footer, HEADER_BYTES, Handle};
 use super::properties::Properties;
 use super::read::Extent;
 use super::write::{SstMeta, SstOptions};
@@ -65,6 +65,11 @@ impl Out {
             in_flight: None,
             at: start,
         }
+    }
+
+    /// Writes what begins a new file.
+    pub(super) fn header(&mut self, bytes: &[u8]) {
+        self.buffer.push(bytes);
     }
 
     /// Where the next byte goes.
@@ -141,6 +146,7 @@ impl Out {
         self.file.write(self.at, &[self.buffer.bytes()])?;
         self.file.sync(site)?;
         let extent = Extent { valid_len, footer_offset };
-        Ok(SstMeta { extent, data_bytes, dead_bytes: data_end - data_bytes, small_blocks, properties })
+        let dead_bytes = data_end - HEADER_BYTES as u64 - data_bytes;
+        Ok(SstMeta { extent, data_bytes, dead_bytes, small_blocks, properties })
     }
 }

@@ -10,7 +10,7 @@ use super::block::{Block, Lookup};
 use super::filter::{Filter, hash};
 use super::index::{BlockHandle, Index};
 use super::iter::{Access, SstIter};
-use super::layout::{FOOTER_BYTES, Footer, Handle};
+use super::layout::{FOOTER_BYTES, Footer, HEADER_BYTES, Handle};
 use super::properties::Properties;
 use super::strides::Strides;
 use crate::cache::{BlockCache, Row};
@@ -64,8 +64,8 @@ impl TableContext {
 
 /// An open table.
 pub struct Sst {
-    file: Arc<dyn File>,
-    id: u64,
+    pub(super) file: Arc<dyn File>,
+    pub(super) id: u64,
     extent: Extent,
     dead_bytes: u64,
     index: Index,
@@ -188,7 +188,7 @@ impl Sst {
         }
         let properties =
             Properties::decode(&properties).ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
-        let dead_bytes = footer.filter.offset - footer.data_bytes;
+        let dead_bytes = footer.filter.offset - HEADER_BYTES as u64 - footer.data_bytes;
         let strides = Strides::default();
         let table = Sst { file, id, extent, dead_bytes, index, filter, properties, context, strides };
         table.context.open_bytes.fetch_add(table.memory_bytes() as u64, sync::Ordering::Relaxed);
@@ -223,8 +223,9 @@ impl Sst {
     /// Where the bytes lie that its newest state is made of: its blocks, then its sections with the footer.
     pub fn live(&self) -> impl Iterator<Item = Range<u64>> {
         let block = |handle: BlockHandle| handle.offset..handle.offset + u64::from(handle.stored_len);
-        let sections = self.dead_bytes + self.data_bytes()..self.extent.valid_len;
-        (0..self.blocks()).map(move |number| block(self.index.handle(number))).chain([sections])
+        let header = 0..HEADER_BYTES as u64;
+        let sections = HEADER_BYTES as u64 + self.dead_bytes + self.data_bytes()..self.extent.valid_len;
+        (0..self.blocks()).map(move |number| block(self.index.handle(number))).chain([header, sections])
     }
 
     /// Whether it has a filter at all.

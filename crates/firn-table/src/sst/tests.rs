@@ -9,7 +9,7 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::key::{Kind, compare};
 use firn_base::seed::Seed;
 use firn_base::{ErrorKind, Limits, SeqNo, Tag};
-use firn_fs::{Fs, OpenMode, OsFs, SimFs};
+use firn_fs::{OpenMode, OsFs, SimFs, open_file};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,14 +45,14 @@ fn build(path: &Path, all: &[Entry], codec: Codec) -> (SstMeta, Arc<Sst>) {
 
 fn build_with(path: &Path, all: &[Entry], codec: Codec, limits: &Limits) -> (SstMeta, Arc<Sst>) {
     let fs = OsFs::new();
-    let file = fs.open(path, OpenMode::CreateDirect).unwrap();
+    let file = open_file(&fs, path, OpenMode::CreateDirect).unwrap();
     let options = SstOptions { codec, ..SstOptions::new(limits) };
     let mut writer = SstWriter::new(file, 7, options, Arc::new(IoCounters::default()), Cause::Flush);
     for (key, tag, value) in all {
         writer.add(key, *tag, value).unwrap();
     }
     let meta = writer.finish().unwrap();
-    let file = fs.open(path, OpenMode::ReadDirect).unwrap();
+    let file = open_file(&fs, path, OpenMode::ReadDirect).unwrap();
     let table = Sst::open(file, 7, meta.extent, context()).unwrap();
     (meta, Arc::new(table))
 }
@@ -227,7 +227,7 @@ fn reads_per_get() {
         .map(|i| (format!("{i:08}").into_bytes(), Tag::new(SeqNo(i + 1), Kind::Put), vec![1; 100]))
         .collect();
     let (meta, _) = build(&dir.path().join("t"), &all, Codec::None);
-    let file = OsFs::new().open(&dir.path().join("t"), OpenMode::ReadDirect).unwrap();
+    let file = open_file(&OsFs::new(), &dir.path().join("t"), OpenMode::ReadDirect).unwrap();
     let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
     for (key, _, value) in &all {
@@ -254,7 +254,7 @@ fn gets_in_blocks_of(block_bytes: usize) {
     let mut limits = Limits::tiny();
     limits.block_bytes = block_bytes;
     let (meta, _) = build_with(&dir.path().join("t"), &all, Codec::None, &limits);
-    let file = OsFs::new().open(&dir.path().join("t"), OpenMode::ReadDirect).unwrap();
+    let file = open_file(&OsFs::new(), &dir.path().join("t"), OpenMode::ReadDirect).unwrap();
     let context = TableContext::new(Arc::new(BlockCache::new(64 << 20, 512)), Arc::new(IoCounters::default()));
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
     let get_with = |i: usize, rows: bool| {
@@ -307,7 +307,7 @@ fn every_byte_damaged() {
 fn verify_bytes(bytes: &[u8], extent: Extent) -> firn_base::Result<SstReport> {
     let (fs, path) = (SimFs::new(1), Path::new("/table"));
     fs.write_file(path, bytes);
-    let file = fs.open(path, OpenMode::Read).unwrap();
+    let file = open_file(&fs, path, OpenMode::Read).unwrap();
     Sst::open(file, 7, extent, context()).and_then(|table| Arc::new(table).verify())
 }
 
@@ -317,11 +317,12 @@ fn verify_lying(bounds: [(&str, &str); 3], change: impl FnOnce(&mut Properties))
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (OsFs::new(), dir.path().join("table"));
     let (options, counters) = (SstOptions::new(&Limits::tiny()), Arc::new(IoCounters::default()));
-    let file = fs.open(&path, OpenMode::CreateDirect).unwrap();
+    let file = open_file(&fs, &path, OpenMode::CreateDirect).unwrap();
     let mut out = out::Out::new(file, 7, 0, &options, counters, Cause::Flush);
     let mut index = index::IndexBuilder::default();
     let (smallest, largest) = (b"a0".to_vec(), b"c2".to_vec());
     let mut properties = Properties { seqno_min: SeqNo::MAX, smallest, largest, ..Properties::default() };
+    out.header(&options.owner.encode(7));
     let mut data_bytes = 0;
     for (letter, bounds) in ["a", "b", "c"].into_iter().zip(bounds) {
         let mut block = BlockBuilder::new(options.restart_interval);
@@ -336,7 +337,7 @@ fn verify_lying(bounds: [(&str, &str); 3], change: impl FnOnce(&mut Properties))
     }
     change(&mut properties);
     let meta = out.finish(&firn_base::site::TEST, &[], index, properties, data_bytes).unwrap();
-    let file = fs.open(&path, OpenMode::Read).unwrap();
+    let file = open_file(&fs, &path, OpenMode::Read).unwrap();
     Arc::new(Sst::open(file, 7, meta.extent, context())?).verify()
 }
 

@@ -2,12 +2,12 @@
 
 use super::filter;
 use super::iter::Access;
-use super::layout::{FOOTER_BYTES, Footer, MAGIC};
+use super::layout::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, TableOwner};
 use super::properties::Properties;
 use super::read::{Extent, Sst};
 use firn_base::count::Cause;
 use firn_base::key::compare;
-use firn_base::{Error, Result, SeqNo, Tag};
+use firn_base::{Error, ErrorKind, Result, SeqNo, Tag};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -35,6 +35,7 @@ impl Sst {
         // Blocks that were begun.
         let mut blocks = 0;
         let wrong = |what: &str| Err(self.wrong(what));
+        self.verify_header()?;
         iter.first()?;
         while iter.valid() {
             let (key, tag) = (iter.key(), iter.tag());
@@ -66,6 +67,15 @@ impl Sst {
         found.largest = last_key.unwrap_or_default();
         self.verify_properties(&found)?;
         Ok(SstReport { blocks: blocks as u64, entries: found.entries, bytes: found.key_bytes + found.value_bytes })
+    }
+
+    fn verify_header(&self) -> Result<()> {
+        let mut buf = firn_fs::IoBuf::default();
+        self.file.read(0, HEADER_BYTES, &mut buf)?;
+        match TableOwner::decode(buf.bytes(), self.id) {
+            Some(_) => Ok(()),
+            None => Err(Error::corruption(self.file.path().display(), 0, "the header of this table")),
+        }
     }
 
     /// The last of the first `blocks` blocks ends with `before`, and the next one, of the number and key `behind`, is
@@ -114,9 +124,12 @@ impl Sst {
         let mut lost = 0;
         let mut last: Option<(Vec<u8>, Tag)> = None;
         for block in 0..self.index().len() {
-            let Ok(loaded) = self.load(block, Cause::Maintenance) else {
-                lost += 1;
-                continue;
+            let loaded = match self.load(block, Cause::Maintenance) {
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    lost += 1;
+                    continue;
+                }
+                loaded => loaded?,
             };
             let mut iter = super::block_iter::BlockIter::new(loaded);
             let mut moved = iter.first();

@@ -10,6 +10,7 @@ use super::block::BlockBuilder;
 use super::compress::Codec;
 use super::filter::{self, Filter, Hashes};
 use super::index::IndexBuilder;
+use super::layout::{HEADER_BYTES, TableOwner};
 use super::out::Out;
 use super::properties::Properties;
 use super::read::Extent;
@@ -37,6 +38,8 @@ pub struct SstOptions {
     pub filter_reserve_share_max: f64,
     /// Bytes put in flight at once.
     pub io_bytes: usize,
+    /// Whose table it is.
+    pub owner: TableOwner,
 }
 
 impl SstOptions {
@@ -50,6 +53,7 @@ impl SstOptions {
             filter_reserve_percent: 0,
             filter_reserve_share_max: 1.0,
             io_bytes: limits.io_bytes,
+            owner: TableOwner { uuid: [0; 16], log_id: 0 },
         }
     }
 }
@@ -90,8 +94,10 @@ impl SstWriter {
         counters: Arc<IoCounters>,
         cause: Cause,
     ) -> Self {
+        let mut out = Out::new(file, file_id, 0, &options, counters, cause);
+        out.header(&options.owner.encode(file_id));
         Self {
-            out: Out::new(file, file_id, 0, &options, counters, cause),
+            out,
             block: BlockBuilder::new(options.restart_interval),
             options,
             block_smallest: Vec::new(),
@@ -178,7 +184,7 @@ impl SstWriter {
         if !self.block.is_empty() {
             self.end_block()?;
         }
-        let data_bytes = self.out.position();
+        let data_bytes = self.out.position() - HEADER_BYTES as u64;
         let (filter, filter_capacity) = self.build_filter(data_bytes);
         let mut properties = self.properties;
         properties.filter_capacity = filter_capacity;

@@ -10,12 +10,12 @@ use super::TICK_NS;
 use crate::buffer::Buffer;
 use crate::db::Inner;
 use crate::event::Event;
+use crate::files::FileName;
 use crate::manifest::TableMeta;
 use crate::rows;
 use crate::sst_run::SstRun;
 use firn_base::sync::Mutex;
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A spare buffer is let go after so many ticks.
@@ -105,7 +105,7 @@ impl Inner {
                 Dead::Blocks(run, blocks) => self.forget_blocks(&run, Some(&blocks)),
                 Dead::Log(id) => {
                     // Who reads only tells by the name whether the extent still is the log's.
-                    if self.remove_file(&self.files.log(id), id) {
+                    if self.remove_file(FileName::Log(id), id) {
                         self.free_log(id);
                     }
                 }
@@ -140,7 +140,7 @@ impl Inner {
             return false;
         }
         for meta in &tables {
-            self.remove_file(&self.files.table(meta.id), meta.id);
+            self.remove_file(FileName::Table(meta.id), meta.id);
         }
         self.counts.jobs.removals.add(1);
         self.counts.jobs.removed.add(tables.len() as u64);
@@ -157,8 +157,8 @@ impl Inner {
     }
 
     /// Whether it is gone.
-    fn remove_file(&self, path: &Path, id: u64) -> bool {
-        match self.files.fs.remove(path) {
+    fn remove_file(&self, name: FileName, id: u64) -> bool {
+        match self.files.remove(name) {
             Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
             // The next open removes it.
             Err(error) => {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 impl Inner {
     /// Compacts the range level by level, on the caller's thread; other compactions wait meanwhile.
     pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        let _entered = self.calls.enter()?;
         let _hurry = self.jobs.pace.hurry(self.commit.visible());
         self.flush()?;
         loop {

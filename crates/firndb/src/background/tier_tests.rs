@@ -1,6 +1,7 @@
 //! What flushes and evictions do to each other, and what a failed one leaves.
 
 use super::Job;
+use crate::files::FileName;
 use crate::plan::Reason;
 use crate::shape::{self, Facts};
 use crate::{Db, Environment, LabTuning, Options, Profile, Tuning};
@@ -71,7 +72,7 @@ fn a_buffer_without_a_log_is_flushed() {
     let without = db.inner.commit.active().log_id;
     switch();
     db.put(key(2), [2; 100]).unwrap();
-    assert!(!db.inner.files.log(without).exists());
+    assert!(!db.inner.files.path_of(FileName::Log(without)).exists());
     db.flush().unwrap();
     db.wait_idle().unwrap();
     assert_eq!(db.stats().memory.buffers, 1);

@@ -45,7 +45,7 @@ impl World {
             let buffer = self.commit.active();
             let bytes = Buffer::bytes_for(entries(), seed);
             let ticket = buffer.reserve(entries(), bytes, seed).unwrap();
-            match self.commit.join(ticket, false) {
+            match self.commit.join(ticket, false)? {
                 None => {}
                 Some(Joined::Follower(group)) => return group.wait(),
                 Some(Joined::Leader(group)) => {

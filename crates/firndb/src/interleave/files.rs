@@ -4,7 +4,8 @@
 use firn_base::Result;
 use firn_base::site::Site;
 use firn_base::sync::point;
-use firn_fs::{File, Fs, IoBuf, Lock, OpenMode, Pending, SimFs};
+use firn_fs::{Dir, File, Fs, IoBuf, Lock, OpenMode, Pending, SimFs};
+use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,49 +13,72 @@ use std::sync::Arc;
 pub(super) struct Watched<T>(pub(super) T);
 
 impl Fs for Watched<SimFs> {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        point();
-        Ok(Arc::new(Watched(self.0.open(path, mode)?)))
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(Watched(self.0.open_dir(path)?)))
     }
 
-    fn rename(&self, site: &'static Site, from: &Path, to: &Path) -> Result<()> {
-        point();
-        self.0.rename(site, from, to)
+    fn create_dir(&self, path: &Path, parents: bool) -> Result<()> {
+        self.0.create_dir(path, parents)
     }
 
-    fn remove(&self, path: &Path) -> Result<()> {
-        point();
-        self.0.remove(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        point();
-        self.0.link(from, to)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.0.create_dir_all(path)
-    }
-
-    fn list(&self, path: &Path) -> Result<Vec<String>> {
-        self.0.list(path)
-    }
-
-    fn sync_dir(&self, site: &'static Site, path: &Path) -> Result<()> {
-        point();
-        self.0.sync_dir(site, path)
-    }
-
-    fn len(&self, path: &Path) -> Result<u64> {
-        Fs::len(&self.0, path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        self.0.lock(path)
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.0.remove_dir(path)
     }
 
     fn name(&self) -> String {
         self.0.name()
+    }
+}
+
+impl Dir for Watched<Arc<dyn Dir>> {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        point();
+        Ok(Arc::new(Watched(self.0.open(name, mode)?)))
+    }
+
+    fn rename(&self, site: &'static Site, from: &str, to: &str) -> Result<()> {
+        point();
+        self.0.rename(site, from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        point();
+        self.0.remove(name)
+    }
+
+    fn link(&self, name: &str, source: &dyn Dir, from: &str) -> Result<()> {
+        point();
+        self.0.link(name, source, from)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.0.list()
+    }
+
+    fn sync(&self, site: &'static Site) -> Result<()> {
+        point();
+        self.0.sync(site)
+    }
+
+    fn len(&self, name: &str) -> Result<u64> {
+        self.0.len(name)
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn Lock>> {
+        self.0.lock(name)
+    }
+
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(Watched(self.0.subdirectory(name)?)))
+    }
+
+    /// The simulated directory beneath, so that one can link from another.
+    fn as_any(&self) -> &dyn Any {
+        self.0.as_any()
     }
 }
 

@@ -8,20 +8,18 @@ use crate::{ByLevel, Db, Environment, Limits, Options, Profile};
 use files::Watched;
 use firn_base::clock::Clock;
 use firn_base::exec::{Executor, Inline, Threads};
-use firn_fs::{Fs, SimFs};
+use firn_fs::SimFs;
 use firn_pm::PmConfig;
 use firn_pm::sim::SimRegion;
 pub(crate) use shuttle::thread::{self, JoinHandle};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) const UUID: [u8; 16] = [7; 16];
 
 /// A directory whose every write and sync is a step of the scheduler.
 pub(crate) fn files() -> Arc<Files> {
-    let (sim, dir) = (SimFs::new(1), PathBuf::from("db"));
-    sim.create_dir_all(&dir).unwrap();
-    Arc::new(Files { fs: Arc::new(Watched(sim)), dir, uuid: UUID })
+    Arc::new(Files::of_test(&Watched(SimFs::new(1)), Path::new("db"), UUID))
 }
 
 /// A small database in memory.

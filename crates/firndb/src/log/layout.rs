@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! file     header (64 bytes) | frame ...
-//! header   magic: u64 | version: u32 | 0: u32 | log id: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32
+//! header   magic: u64 | version: u32 | log id: u64 | database uuid: 16 bytes
+//!          | previous log's id: u64 | its end: u64 | how far it was synced: u64 | CRC-32C: u32
 //! frame    header (48 bytes) | key section | value section
 //! frame header
 //!          magic: u32 | CRC-32C of the rest: u32 | key section bytes: u32 | entries: u32 | value section bytes: u64
@@ -19,9 +20,13 @@
 //!    that no manifest names is proof that the manifest lost records.
 //! 4. `synced through` is a position in this file up to which everything had been synced when the frame was written:
 //!    damage in front of it is damage to what was acknowledged; behind it, it may be the torn end of the log.
-//! 5. A value's checksum is tied to its entry's number (`of_entry`), and so to its key: who follows a pointer knows the
+//! 5. The header says where the log before this one ended, as the manifest does, so that a manifest that lost its end
+//!    takes no log along: what follows on the last log that is known belongs there. A log that an open began has no
+//!    previous one (id 0): the manifest that the open wrote names it.
+//! 6. A value's checksum is tied to its entry's number (`of_entry`), and so to its key: who follows a pointer knows the
 //!    number, and takes no other entry's value for it.
 
+use super::write::LogEnd;
 use crate::sites;
 use firn_base::checksum::{crc32c, crc32c_salted, matches, of_entry};
 use firn_base::coding::{Reader, get_u32, put_bytes, put_varint};
@@ -31,7 +36,7 @@ use firn_fs::{File, IoBuf};
 pub(crate) use firn_table::pm_btree::ValueAddress;
 
 pub(super) const FILE_MAGIC: u64 = u64::from_le_bytes(*b"FIRNLOG\0");
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 pub(crate) const FILE_HEADER_BYTES: usize = 64;
 pub(super) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRM1");
 pub(super) const FRAME_HEADER_BYTES: usize = 48;
@@ -40,33 +45,47 @@ const NAMED_BIT: u32 = 1 << 31;
 /// The only keyspace so far; the number is in every record so that more can come.
 const KEYSPACE: u64 = 0;
 
-const _: () = assert!(8 + 4 + 4 + 8 + 16 + 20 + 4 == FILE_HEADER_BYTES);
+const _: () = assert!(8 + 4 + 8 + 16 + 3 * 8 + 4 == FILE_HEADER_BYTES);
 const _: () = assert!(4 + 4 + 4 + 4 + 8 + 8 + 8 + 4 + 4 == FRAME_HEADER_BYTES);
 
 /// The first bytes of a log file.
-pub(super) fn file_header(log_id: u64, uuid: &[u8; 16]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
-    out.extend_from_slice(&FILE_MAGIC.to_le_bytes());
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(&log_id.to_le_bytes());
-    out.extend_from_slice(uuid);
-    out.extend_from_slice(&[0; 20]);
-    let crc = crc32c(&out);
-    out.extend_from_slice(&crc.to_le_bytes());
-    out
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogHeader {
+    pub(crate) uuid: [u8; 16],
+    /// Where the log before this one ended; `None` for one that an open began.
+    pub(crate) previous: Option<LogEnd>,
 }
 
-/// The uuid of the database that log `log_id` is of, by the header that `bytes` begin with.
-pub(crate) fn header_uuid(bytes: &[u8], log_id: u64) -> Option<[u8; 16]> {
-    const UUID_AT: usize = 8 + 4 + 4 + 8;
-    let uuid = bytes.get(UUID_AT..UUID_AT + 16)?.try_into().ok()?;
-    (bytes.get(..FILE_HEADER_BYTES)? == file_header(log_id, &uuid)).then_some(uuid)
+impl LogHeader {
+    pub(super) fn encode(&self, log_id: u64) -> Vec<u8> {
+        let previous = self.previous.unwrap_or(LogEnd { log_id: 0, end: 0, synced_through: 0 });
+        let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
+        out.extend_from_slice(&FILE_MAGIC.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&log_id.to_le_bytes());
+        out.extend_from_slice(&self.uuid);
+        for number in [previous.log_id, previous.end, previous.synced_through] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let crc = crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The header that `bytes` begin with, if it is one of log `log_id`.
+    pub(crate) fn decode(bytes: &[u8], log_id: u64) -> Option<LogHeader> {
+        let bytes = bytes.get(..FILE_HEADER_BYTES)?;
+        let mut reader = Reader::new(bytes.get(20..)?);
+        let uuid = reader.take(16)?.try_into().ok()?;
+        let previous = LogEnd { log_id: reader.u64()?, end: reader.u64()?, synced_through: reader.u64()? };
+        let header = LogHeader { uuid, previous: Some(previous).filter(|previous| previous.log_id > 0) };
+        (header.encode(log_id) == bytes).then_some(header)
+    }
 }
 
-/// Whether `bytes` begin with this log's header.
+/// Whether `bytes` begin with the header of log `log_id` of this database.
 pub(super) fn is_file_header(bytes: &[u8], log_id: u64, uuid: &[u8; 16]) -> bool {
-    !sites::LOG_HEADER_CHECK.is_on() || bytes.get(..FILE_HEADER_BYTES) == Some(&file_header(log_id, uuid)[..])
+    !sites::LOG_HEADER_CHECK.is_on() || LogHeader::decode(bytes, log_id).is_some_and(|header| header.uuid == *uuid)
 }
 
 /// A frame's header.

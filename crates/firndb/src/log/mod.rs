@@ -15,7 +15,7 @@ mod write;
 
 pub use hot::HotStats;
 pub(crate) use hot::{HotSlots, HotWriter};
-pub(crate) use layout::{FILE_HEADER_BYTES, ValueAddress, header_uuid};
+pub(crate) use layout::{FILE_HEADER_BYTES, LogHeader, ValueAddress};
 pub(crate) use placed::PlacedLogs;
 pub(crate) use replay::{End, LogSource, Replay, Replayed};
 pub(crate) use sealed::SealedLogs;

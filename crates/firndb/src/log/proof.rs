@@ -7,7 +7,7 @@ use crate::buffer::proof::Group;
 use firn_base::coding::Reader;
 use firn_base::count::IoCounters;
 use firn_base::{Result, SeqNo};
-use firn_fs::{Fs, OpenMode, SimFs};
+use firn_fs::{OpenMode, SimFs};
 use firn_pm::Pool;
 use std::path::Path;
 use std::sync::Arc;

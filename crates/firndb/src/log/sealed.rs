@@ -79,13 +79,13 @@ impl SealedLogs {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use firn_fs::{Fs, OpenMode};
+    use firn_fs::{OpenMode, open_file};
 
     #[test]
     fn who_raises_the_floor_lets_go_of_the_files() {
         let dir = tempfile::tempdir().unwrap();
         let fs = firn_fs::OsFs::with(firn_fs::IoBackend::Pool, false);
-        let file = |id: u64| fs.open(&dir.path().join(id.to_string()), OpenMode::Create).unwrap();
+        let file = |id: u64| open_file(&fs, &dir.path().join(id.to_string()), OpenMode::Create).unwrap();
         let sealed = SealedLogs::new(1);
         let files = [1, 2, 3].map(file);
         for (id, file) in (1..).zip(&files) {

@@ -3,7 +3,7 @@
 use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, read_value};
 use super::*;
 use crate::buffer::{Buffer, Entry};
-use crate::files::Files;
+use crate::files::{FileName, Files};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
@@ -19,14 +19,13 @@ const LOG: u64 = 5;
 type Issued = (u64, Vec<u8>, Vec<u8>);
 
 fn files(dir: &Path) -> Arc<Files> {
-    let fs = Arc::new(OsFs::with(IoBackend::Pool, false));
-    Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: UUID })
+    Arc::new(Files::of_test(&OsFs::with(IoBackend::Pool, false), dir, UUID))
 }
 
 /// Files that are written anew for each byte of a log.
 fn in_memory() -> (SimFs, Arc<Files>) {
     let fs = SimFs::new(1);
-    let files = Files { fs: Arc::new(fs.clone()), dir: "/db".into(), uuid: UUID };
+    let files = Files::of_test(&fs, Path::new("/db"), UUID);
     (fs, Arc::new(files))
 }
 
@@ -70,7 +69,7 @@ fn append_to(buffer: &Arc<Buffer>, log: &mut LogWriter, seed: &mut Seed, groups:
 }
 
 fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Result<(Vec<Issued>, End)> {
-    let file = files.fs.open(&files.log(LOG), OpenMode::Read)?;
+    let file = files.open(FileName::Log(LOG), OpenMode::Read)?;
     let mut source = LogSource::new(file.clone(), Arc::new(IoCounters::default()))?;
     let in_file = overlay.is_empty();
     source.lay_over(overlay)?;
@@ -148,7 +147,7 @@ fn a_value_is_its_entrys_alone() {
         (iter.address(), iter.tag().seqno())
     };
     let (a, b) = (found(b"a"), found(b"b"));
-    let path = files.log(LOG);
+    let path = files.path_of(FileName::Log(LOG));
     let mut bytes = std::fs::read(&path).unwrap();
     let framed = |at: ValueAddress| at.offset as usize..at.offset as usize + VALUE_HEADER_BYTES + at.len as usize;
     let (of_a, of_b) = (bytes[framed(a.0)].to_vec(), bytes[framed(b.0)].to_vec());
@@ -189,10 +188,10 @@ fn cut_anywhere_gives_a_prefix() {
     let files = files(dir.path());
     let mut log = writer(&files);
     let issued = append(&mut log, &mut Seed::new(2), 12, false);
-    let bytes = std::fs::read(files.log(LOG)).unwrap();
+    let bytes = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
     let (fs, files) = in_memory();
     for cut in 0..bytes.len() {
-        fs.write_file(&files.log(LOG), &bytes[..cut]);
+        fs.write_file(&files.path_of(FileName::Log(LOG)), &bytes[..cut]);
         let (found, _) = replay(&files, Vec::new(), 0).unwrap();
         assert_eq!(found, issued[..found.len()]);
         assert!(found.len() < issued.len());
@@ -208,13 +207,13 @@ fn a_flipped_bit_is_damage_or_the_end() {
     let files = files(dir.path());
     let mut log = writer(&files);
     let issued = append(&mut log, &mut Seed::new(3), 12, true);
-    let bytes = std::fs::read(files.log(LOG)).unwrap();
+    let bytes = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
     let (fs, files) = in_memory();
     let (mut damaged, mut torn) = (0, 0);
     for at in FILE_HEADER_BYTES..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1 << (at % 8);
-        fs.write_file(&files.log(LOG), &flipped);
+        fs.write_file(&files.path_of(FileName::Log(LOG)), &flipped);
         match replay(&files, Vec::new(), 0) {
             Ok((found, end)) => {
                 assert_eq!(found, issued[..found.len()]);
@@ -237,14 +236,14 @@ fn a_value_that_looks_like_the_log() {
     let files = files(dir.path());
     let mut log = writer(&files);
     append(&mut log, &mut Seed::new(4), 3, true);
-    let copy = std::fs::read(files.log(LOG)).unwrap();
+    let copy = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
     let buffer = Arc::new(Buffer::new(1 << 20, LOG));
     let entry = || std::iter::once(Entry { kind: Kind::Put, key: b"copy", value: &copy });
     let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), 0), 0).unwrap();
     log.append(&[ticket], SeqNo(1000), false, true).unwrap();
-    let whole = std::fs::read(files.log(LOG)).unwrap();
+    let whole = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
     // Tear the frame that holds the copy: the frames inside its value must not be replayed, nor taken for later ones.
-    std::fs::write(files.log(LOG), &whole[..whole.len() - 1]).unwrap();
+    std::fs::write(files.path_of(FileName::Log(LOG)), &whole[..whole.len() - 1]).unwrap();
     let (found, end) = replay(&files, Vec::new(), 0).unwrap();
     assert!(found.iter().all(|(seqno, ..)| *seqno < 1000));
     assert!(end.torn);
@@ -302,8 +301,7 @@ fn lab_04_what_a_failed_frame_left_masks_nothing() {
         let pool = Arc::new(Pool::open_or_create(&config, UUID).unwrap());
         pool.finish_recovery().unwrap();
         let fs = SimFs::new(1);
-        fs.create_dir_all(Path::new("/db")).unwrap();
-        let files = Arc::new(Files { fs: Arc::new(fs.clone()), dir: "/db".into(), uuid: UUID });
+        let files = Arc::new(Files::of_test(&fs, Path::new("/db"), UUID));
         let mut log = writer(&files);
         log.go_through(PmLogBuffer::open(&pool, UUID, HALF).unwrap().unwrap(), None).unwrap();
         let mut issued: Vec<Issued> = (0..before).map(|i| put(&mut log, 1 + i, 2000).unwrap()).collect();
@@ -369,10 +367,10 @@ proptest::proptest! {
         let dir = tempfile::tempdir().unwrap();
         let files = files(dir.path());
         drop(writer(&files));
-        let mut log = std::fs::read(files.log(LOG)).unwrap();
+        let mut log = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
         log.extend_from_slice(b"FRM1");
         log.extend_from_slice(&bytes);
-        std::fs::write(files.log(LOG), &log).unwrap();
+        std::fs::write(files.path_of(FileName::Log(LOG)), &log).unwrap();
         let _any = replay(&files, Vec::new(), 0);
     }
 }

@@ -11,7 +11,7 @@ use super::ValueAddress;
 use super::hot::HotSlots;
 use super::layout::{VALUE_HEADER_BYTES, check_value, damaged, read_value};
 use super::placed::{PlacedLogs, end};
-use crate::files::Files;
+use crate::files::{FileName, Files};
 use crate::rows;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
@@ -152,7 +152,7 @@ impl ValueLogs {
     /// # Errors
     /// `Corruption` if there is none.
     pub(crate) fn hot_named(&self) -> Result<&HotSlots> {
-        let none = || Error::corruption(self.files.dir.display(), 0, "a pool with a hot buffer, where values are");
+        let none = || Error::corruption(self.files.path().display(), 0, "a pool with a hot buffer, where values are");
         self.hot.as_deref().ok_or_else(none)
     }
 
@@ -306,7 +306,7 @@ impl ValueLogs {
         }
         if self.placed.as_ref().is_some_and(|placed| placed.is_read_only()) {
             // A writer beside this gives the extent to another log once the file is gone.
-            self.files.fs.len(&self.files.log(at.log_id)).map_err(|_| damaged(&**file, at))?;
+            self.files.len(FileName::Log(at.log_id)).map_err(|_| damaged(&**file, at))?;
         }
         check_value(&framed, at.len, seqno).ok_or_else(|| damaged(&**file, at))?;
         framed.drain(..VALUE_HEADER_BYTES);
@@ -455,7 +455,7 @@ impl ValueLogs {
         if self.mode != OpenMode::ReadDirect {
             return;
         }
-        let file = self.files.fs.open(&self.files.log(log_id), self.mode).ok();
+        let file = self.files.open(FileName::Log(log_id), self.mode).ok();
         // Not every file system reads past the cache.
         file.iter().filter(|file| file.alignment() > 1).for_each(|file| file.leave_cache());
     }
@@ -464,7 +464,7 @@ impl ValueLogs {
         if let Some(file) = log.file.get() {
             return Ok(file);
         }
-        let file = self.files.fs.open(&self.files.log(log_id), self.mode)?;
+        let file = self.files.open(FileName::Log(log_id), self.mode)?;
         Ok(log.file.get_or_init(|| file))
     }
 }

@@ -11,20 +11,20 @@
 
 use super::hot::{HotPlace, HotWriter};
 use super::layout::{
-    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, KeyRecord, VALUE_HEADER_BYTES, ValueAddress, file_header,
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, KeyRecord, LogHeader, VALUE_HEADER_BYTES, ValueAddress,
     put_key_record,
 };
 use super::placed::PlacedLogs;
 use super::sealed::SealedLogs;
 use super::sink::{PmLogBuffer, Sink};
 use crate::buffer::{LogEntry, Ticket};
-use crate::files::Files;
+use crate::files::{FileName, Files};
 use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
-use firn_fs::{File, OpenMode};
+use firn_fs::File;
 use std::iter::Peekable;
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -75,6 +75,8 @@ pub(crate) struct LogWriter {
     placed: Option<Arc<PlacedLogs>>,
     position: u64,
     synced_through: u64,
+    /// Whether a frame of this log says that the manifest durably names it.
+    says_named: bool,
     sealed: Arc<SealedLogs>,
     poison: Option<Error>,
     /// Header and key section of the frame under construction.
@@ -148,7 +150,7 @@ impl LogWriter {
         sealed: Arc<SealedLogs>,
     ) -> Result<LogWriter> {
         let mut writer = LogWriter {
-            sink: Sink::new(create_file(&files, &counters, log_id)?, log_id, counters.clone()),
+            sink: Sink::new(create_file(&files, &counters, log_id, None)?, log_id, counters.clone()),
             files,
             counters,
             log_id,
@@ -156,6 +158,7 @@ impl LogWriter {
             placed: None,
             position: FILE_HEADER_BYTES as u64,
             synced_through: 0,
+            says_named: false,
             sealed,
             poison: None,
             head: Vec::new(),
@@ -209,7 +212,9 @@ impl LogWriter {
     /// `NoSpace` and `Io`: nothing of the group is acknowledged and the log goes on. `Poisoned`: a sync failed.
     pub(crate) fn append(&mut self, group: &[Ticket], first_seqno: SeqNo, power: bool, named: bool) -> Result<LogMark> {
         self.check_poison()?;
-        let mark = if group.iter().any(|ticket| ticket.count > 0) {
+        // What is promised now without a new entry must be told from what never was, should the manifest lose its end.
+        let must_say = power && named && !self.says_named && self.position > FILE_HEADER_BYTES as u64;
+        let mark = if must_say || group.iter().any(|ticket| ticket.count > 0) {
             self.write_frame(group, first_seqno, named)?
         } else {
             LogMark::new(self.log_id, self.position, Vec::new())
@@ -251,6 +256,7 @@ impl LogWriter {
         let hot = self.hot.as_mut().map(|hot| hot.wrote(self.log_id, group, first_seqno));
         let values_at = self.position + self.head.len() as u64;
         self.position += header.frame_bytes();
+        self.says_named |= named;
         if self.sink.durable_at_write() {
             self.synced_through = self.position;
         }
@@ -283,9 +289,11 @@ impl LogWriter {
     /// What writing or creating a file met; the old log then goes on.
     pub(crate) fn rotate(&mut self, log_id: u64) -> Result<LogEnd> {
         self.check_poison()?;
-        let file = create_file(&self.files, &self.counters, log_id)?;
-        let old_file = self.sink.rotate(file, log_id, self.placed.as_deref())?;
         let end = self.end();
+        let file = create_file(&self.files, &self.counters, log_id, Some(end))?;
+        let rotated = self.sink.rotate(file, log_id, self.placed.as_deref());
+        // Another try makes it again: by then this log may have another end.
+        let old_file = rotated.inspect_err(|_| drop(self.files.remove(FileName::Log(log_id))))?;
         if end.synced_through < end.end {
             self.sealed.add(end.log_id, old_file);
         }
@@ -293,6 +301,7 @@ impl LogWriter {
         self.log_id = log_id;
         self.position = FILE_HEADER_BYTES as u64;
         self.synced_through = 0;
+        self.says_named = false;
         Ok(end)
     }
 
@@ -313,13 +322,18 @@ impl LogWriter {
     }
 }
 
-fn create_file(files: &Files, counters: &IoCounters, log_id: u64) -> Result<Arc<dyn File>> {
-    let path = files.log(log_id);
-    let file = files.fs.open(&path, OpenMode::Create)?;
-    let header = file_header(log_id, &files.uuid);
+fn create_file(
+    files: &Files,
+    counters: &IoCounters,
+    log_id: u64,
+    previous: Option<LogEnd>,
+) -> Result<Arc<dyn File>> {
+    let name = FileName::Log(log_id);
+    let file = files.create(name)?;
+    let header = LogHeader { uuid: files.uuid, previous }.encode(log_id);
     if let Err(error) = file.write(0, &[&header]) {
-        // The next log may have another id; this one would lie around until the next open.
-        let _left = files.fs.remove(&path);
+        // Another try makes it again.
+        let _left = files.remove(name);
         return Err(error);
     }
     counters.wrote(Cause::Log, header.len());

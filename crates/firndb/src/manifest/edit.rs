@@ -83,6 +83,8 @@ pub(crate) struct Edit {
     pub(crate) id: u64,
     /// Set by a snapshot record alone, which stands for all before it.
     pub(crate) uuid: Option<[u8; 16]>,
+    /// Databases whose tables this one may hold, as it began as a checkpoint; set by a snapshot record alone.
+    pub(crate) origins: Vec<[u8; 16]>,
     /// Version of the files' formats; in snapshot records.
     pub(crate) format: Option<u64>,
     pub(crate) profile: Option<u8>,
@@ -121,9 +123,10 @@ const FORMAT: u64 = 13;
 // 14 and 15 were other ways to say what 17 says.
 const EVICTED_THROUGH: u64 = 16;
 const EVICTED: u64 = 17;
+const ORIGIN: u64 = 18;
 
 /// The version of all formats that this build writes and reads.
-pub(crate) const FORMAT_VERSION: u64 = 3;
+pub(crate) const FORMAT_VERSION: u64 = 4;
 
 /// Levels that a record may name.
 const LEVELS_MAX: usize = 64;
@@ -154,6 +157,10 @@ impl Edit {
         if let Some(uuid) = &self.uuid {
             put_varint(&mut out, UUID);
             out.extend_from_slice(uuid);
+        }
+        for origin in &self.origins {
+            put_varint(&mut out, ORIGIN);
+            out.extend_from_slice(origin);
         }
         for end in &self.logs_sealed {
             put_varint(&mut out, LOG_SEALED);
@@ -196,6 +203,7 @@ impl Edit {
         match reader.varint()? {
             ID => self.id = number(reader)?,
             UUID => self.uuid = Some(reader.take(16)?.try_into().ok()?),
+            ORIGIN => self.origins.push(reader.take(16)?.try_into().ok()?),
             FORMAT => self.format = Some(reader.varint()?),
             PROFILE => self.profile = Some(u8::try_from(reader.varint()?).ok()?),
             NEXT_FILE_ID => self.next_file_id = Some(number(reader)?),

@@ -7,7 +7,7 @@
 //! CURRENT   "MANIFEST-NNNNNN " | CRC-32C of that in eight hex digits | "\n"
 //! ```
 
-use crate::files::{FileName, manifest_name, parse};
+use crate::files::FileName;
 use crate::sites;
 use firn_base::checksum::{crc32c, crc32c_salted, matches};
 use firn_base::coding::{get_u32, get_u64};
@@ -54,14 +54,14 @@ pub(super) fn whole_record(bytes: &[u8], id: u64, offset: usize) -> Option<Recor
 
 /// The contents of a CURRENT that names manifest `id`.
 pub(super) fn current(id: u64) -> String {
-    let name = manifest_name(id);
+    let name = FileName::Manifest(id).to_string();
     format!("{name} {:08x}\n", crc32c(name.as_bytes()))
 }
 
 /// The manifest that CURRENT's contents name.
 pub(super) fn parse_current(bytes: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(bytes).ok()?;
-    match parse(text.split(' ').next()?) {
+    match FileName::parse(text.split(' ').next()?) {
         FileName::Manifest(id) if !sites::CURRENT_CHECK.is_on() || current(id) == text => Some(id),
         _ => None,
     }

@@ -2,10 +2,10 @@
 
 use super::edit::Edit;
 use super::version::Version;
-use crate::files::{current, manifest_name};
+use crate::files::FileName;
 use firn_base::Result;
 use firn_base::count::IoCounters;
-use firn_fs::SimFs;
+use firn_fs::{Fs, SimFs};
 use std::path::Path;
 
 /// A record's payload.
@@ -31,9 +31,9 @@ pub fn edit(bytes: &[u8]) {
 /// If the state that was read is not that of its snapshot.
 pub fn read_manifest(named: &[u8], id: u64, bytes: &[u8]) -> Result<Option<u64>> {
     let (fs, dir) = (SimFs::new(1), Path::new("/db"));
-    fs.write_file(&current(dir), named);
-    fs.write_file(&dir.join(manifest_name(id)), bytes);
-    let read = super::read(&fs, dir, &IoCounters::default())?;
+    fs.write_file(&dir.join(FileName::Current.to_string()), named);
+    fs.write_file(&dir.join(FileName::Manifest(id).to_string()), bytes);
+    let read = super::read(&*fs.open_dir(dir)?, &IoCounters::default())?;
     Ok(read.map(|(id, version)| {
         check_snapshot(&version);
         id

@@ -9,10 +9,11 @@
 use super::edit::{Edit, FORMAT_VERSION};
 use super::layout::{RECORD_HEADER_BYTES, claimed_record, parse_current, whole_record};
 use super::version::Version;
-use crate::files::{current, manifest_name};
+use crate::files::FileName;
+use crate::owner::Owner;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, ErrorKind, Result};
-use firn_fs::{Fs, IoBuf, OpenMode};
+use firn_fs::{Dir, IoBuf, OpenMode};
 use std::path::Path;
 
 /// Reads CURRENT and the manifest it names. Returns the manifest's id and the state that it describes; `None` if there
@@ -20,16 +21,16 @@ use std::path::Path;
 ///
 /// # Errors
 /// `Corruption` if either is damaged.
-pub(crate) fn read(fs: &dyn Fs, dir: &Path, counters: &IoCounters) -> Result<Option<(u64, Version)>> {
-    let path = current(dir);
-    let named = match read_file(fs, &path, counters) {
+pub(crate) fn read(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<(u64, Version)>> {
+    let path = dir.path().join(FileName::Current.to_string());
+    let named = match read_file(dir, FileName::Current, counters) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
     let id = parse_current(&named)
         .ok_or_else(|| Error::corruption(path.display(), 0, "expected the name of a manifest and its checksum"))?;
-    let path = dir.join(manifest_name(id));
-    let bytes = read_file(fs, &path, counters).map_err(|error| match error.kind() {
+    let path = dir.path().join(FileName::Manifest(id).to_string());
+    let bytes = read_file(dir, FileName::Manifest(id), counters).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corruption(path.display(), 0, "CURRENT names it, but it is missing"),
         _ => error,
     })?;
@@ -37,14 +38,23 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, counters: &IoCounters) -> Result<Opt
     Ok(Some((id, version)))
 }
 
-/// The uuid in the first record of manifest `id`, whether CURRENT names it or not.
-pub(crate) fn uuid(fs: &dyn Fs, dir: &Path, id: u64, counters: &IoCounters) -> Option<[u8; 16]> {
-    let bytes = read_file(fs, &dir.join(manifest_name(id)), counters).ok()?;
-    Edit::decode(whole_record(&bytes, id, 0)?.payload)?.uuid
+/// Whose manifest `id` is by its first record, whether CURRENT names it or not.
+///
+/// # Errors
+/// What reading met.
+pub(crate) fn owner(dir: &dyn Dir, id: u64, counters: &IoCounters) -> Result<Owner> {
+    let bytes = read_file(dir, FileName::Manifest(id), counters)?;
+    let first = whole_record(&bytes, id, 0).map(|record| Edit::decode(record.payload));
+    Ok(match first {
+        Some(Some(Edit { uuid: Some(uuid), .. })) => Owner::Database(uuid),
+        // Its checksum is that of a manifest, so a FirnDB wrote it.
+        Some(_) => Owner::OtherVersion,
+        None => Owner::Unknown,
+    })
 }
 
-fn read_file(fs: &dyn Fs, path: &Path, counters: &IoCounters) -> Result<Vec<u8>> {
-    let file = fs.open(path, OpenMode::Read)?;
+fn read_file(dir: &dyn Dir, name: FileName, counters: &IoCounters) -> Result<Vec<u8>> {
+    let file = dir.open(&name.to_string(), OpenMode::Read)?;
     let mut buf = IoBuf::default();
     file.read(0, file.len()? as usize, &mut buf)?;
     counters.read(Cause::Recovery, buf.len());

@@ -3,7 +3,7 @@
 use super::edit::FORMAT_VERSION;
 use super::layout::{RECORD_HEADER_BYTES, record};
 use super::*;
-use crate::files::{self, Files};
+use crate::files::{self, FileName, Files};
 use crate::log::LogEnd;
 use firn_base::count::IoCounters;
 use firn_base::{ErrorKind, SeqNo};
@@ -35,6 +35,7 @@ fn edit(id: u64) -> Edit {
     Edit {
         id,
         uuid: Some([3; 16]),
+        origins: vec![[4; 16]],
         format: Some(FORMAT_VERSION),
         profile: Some(0),
         next_file_id: Some(77),
@@ -123,8 +124,7 @@ fn a_table_that_was_linked_meanwhile_stays_shared() {
 }
 
 fn written(dir: &Path, bytes_max: u64) -> ManifestWriter {
-    let fs = Arc::new(OsFs::with(IoBackend::Pool, false));
-    let files = Arc::new(Files { fs, dir: dir.to_path_buf(), uuid: [3; 16] });
+    let files = Arc::new(Files::of_test(&OsFs::with(IoBackend::Pool, false), dir, [3; 16]));
     let mut version = Version::default();
     version.apply(&edit(1)).unwrap();
     let mut writer = ManifestWriter::create(files, Arc::new(IoCounters::default()), 1, version, bytes_max).unwrap();
@@ -147,11 +147,11 @@ fn a_manifest_replays_also_after_it_was_renewed() {
         let dir = tempfile::tempdir().unwrap();
         let writer = written(dir.path(), bytes_max);
         let fs = OsFs::with(IoBackend::Pool, false);
-        let (id, version) = read(&fs, dir.path(), &IoCounters::default()).unwrap().unwrap();
+        let (id, version) = read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap().unwrap();
         assert_eq!(id, writer.id());
         assert_eq!(id > 1, bytes_max == 200);
         assert_eq!(version.snapshot(), writer.version().snapshot());
-        let manifests = fs.list(dir.path()).unwrap().iter().filter(|name| name.starts_with("MANIFEST")).count();
+        let manifests = fs.open_dir(dir.path()).unwrap().list().unwrap().iter().filter(|name| name.starts_with("MANIFEST")).count();
         assert_eq!(manifests, 1);
     }
 }
@@ -163,15 +163,15 @@ fn every_byte_cut_or_flipped() {
     let dir = tempfile::tempdir().unwrap();
     let writer = written(dir.path(), 1 << 20);
     let last = writer.version().edit_id;
-    let bytes = std::fs::read(dir.path().join(files::manifest_name(1))).unwrap();
-    let text = std::fs::read(files::current(dir.path())).unwrap();
+    let bytes = std::fs::read(dir.path().join(FileName::Manifest(1).to_string())).unwrap();
+    let text = std::fs::read(dir.path().join("CURRENT")).unwrap();
     // In memory, as they are written anew for each byte.
     let (fs, dir) = (SimFs::new(1), Path::new("/db"));
-    let (path, current) = (dir.join(files::manifest_name(1)), files::current(dir));
+    let (path, current) = (dir.join(FileName::Manifest(1).to_string()), dir.join("CURRENT"));
     fs.write_file(&current, &text);
     let open = |bytes: &[u8]| {
         fs.write_file(&path, bytes);
-        read(&fs, dir, &IoCounters::default()).map(|found| found.unwrap().1.edit_id)
+        read(&*fs.open_dir(dir).unwrap(), &IoCounters::default()).map(|found| found.unwrap().1.edit_id)
     };
     let last_record = RECORD_HEADER_BYTES
         + Edit { id: last, add: vec![(2, table(39, "k19", "k19"))], ..Edit::default() }.encode().len();
@@ -192,7 +192,7 @@ fn every_byte_cut_or_flipped() {
         let mut flipped = text.clone();
         flipped[at] ^= 1;
         fs.write_file(&current, &flipped);
-        let error = read(&fs, dir, &IoCounters::default()).unwrap_err();
+        let error = read(&*fs.open_dir(dir).unwrap(), &IoCounters::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption);
     }
 }
@@ -200,16 +200,17 @@ fn every_byte_cut_or_flipped() {
 #[test]
 fn another_format_version_is_incompatible() {
     let dir = tempfile::tempdir().unwrap();
-    let _writer = written(dir.path(), 1 << 20);
-    let path = dir.path().join(files::manifest_name(1));
+    let writer = written(dir.path(), 1 << 20);
+    let path = dir.path().join(FileName::Manifest(1).to_string());
     let snapshot = Edit { format: Some(FORMAT_VERSION - 1), ..edit(1) };
     std::fs::write(&path, record(1, 0, 0, &snapshot.encode())).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
-    let error = read(&fs, dir.path(), &IoCounters::default()).unwrap_err();
+    let error = read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Incompatible);
     let version = format!("format version {}", FORMAT_VERSION - 1);
     assert!(error.to_string().contains(&version), "{error}");
     // It is sound, so there is nothing to repair, and what it says is kept.
+    drop(writer);
     let before = std::fs::read(&path).unwrap();
     let refused = crate::repair(dir.path(), &crate::Options::tiny()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Incompatible, "{refused}");
@@ -220,13 +221,13 @@ fn another_format_version_is_incompatible() {
 fn a_record_of_a_later_version_is_incompatible() {
     let dir = tempfile::tempdir().unwrap();
     let _writer = written(dir.path(), 1 << 20);
-    let path = dir.path().join(files::manifest_name(1));
+    let path = dir.path().join(FileName::Manifest(1).to_string());
     let mut bytes = std::fs::read(&path).unwrap();
     let next = record(1, bytes.len() as u64, 0, &[63, 1]);
     bytes.extend_from_slice(&next);
     std::fs::write(&path, &bytes).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
-    assert_eq!(read(&fs, dir.path(), &IoCounters::default()).unwrap_err().kind(), ErrorKind::Incompatible);
+    assert_eq!(read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err().kind(), ErrorKind::Incompatible);
 }
 
 /// Numbers that leave no room for the next one are not taken, wherever they stand.
@@ -256,7 +257,7 @@ fn a_torn_end_is_searched_in_linear_time() {
     const END_BYTES: u32 = 16 << 20;
     let dir = tempfile::tempdir().unwrap();
     let _writer = written(dir.path(), 1 << 20);
-    let path = dir.path().join(files::manifest_name(1));
+    let path = dir.path().join(FileName::Manifest(1).to_string());
     let mut bytes = std::fs::read(&path).unwrap();
     let end = bytes.len() as u64;
     bytes.extend_from_slice(&[0; 16]);
@@ -267,7 +268,7 @@ fn a_torn_end_is_searched_in_linear_time() {
     }
     std::fs::write(&path, &bytes).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
-    assert_eq!(read(&fs, dir.path(), &IoCounters::default()).unwrap_err().kind(), ErrorKind::Corruption);
+    assert_eq!(read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err().kind(), ErrorKind::Corruption);
 }
 
 /// What was durable when a record was written lies in front of it.

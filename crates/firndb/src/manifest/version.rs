@@ -31,6 +31,8 @@ pub(crate) type Tables = Arc<Vec<Arc<TableMeta>>>;
 pub(crate) struct Version {
     pub(crate) edit_id: u64,
     pub(crate) uuid: [u8; 16],
+    /// Databases whose tables this one may hold, as it began as a checkpoint.
+    pub(crate) origins: Vec<[u8; 16]>,
     pub(crate) profile: u8,
     pub(crate) next_file_id: u64,
     pub(crate) last_seqno: SeqNo,
@@ -56,6 +58,7 @@ impl Version {
         let id_bound = self.next_file_id;
         self.edit_id = edit.id;
         self.uuid = edit.uuid.unwrap_or(self.uuid);
+        self.origins.extend(&edit.origins);
         self.profile = edit.profile.unwrap_or(self.profile);
         self.next_file_id = self.next_file_id.max(edit.next_file_id.unwrap_or(0));
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or_default());
@@ -197,6 +200,7 @@ impl Version {
         Edit {
             id: self.edit_id,
             uuid: Some(self.uuid),
+            origins: self.origins.clone(),
             format: Some(FORMAT_VERSION),
             profile: Some(self.profile),
             next_file_id: Some(self.next_file_id),

@@ -10,12 +10,12 @@
 use super::edit::Edit;
 use super::layout::{current, record};
 use super::version::Version;
-use crate::files::{self, Files};
+use crate::files::{FileName, Files};
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
+use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
-use firn_fs::{File, OpenMode};
-use std::path::Path;
+use firn_fs::File;
 use std::sync::Arc;
 
 /// The open manifest and the state that it describes.
@@ -145,9 +145,9 @@ impl ManifestWriter {
         self.version.name_all_logs();
         match start(&self.files, &self.counters, id, &self.version) {
             Ok((file, position)) => {
-                let old = self.files.manifest(self.id);
+                let old = FileName::Manifest(self.id);
                 (self.id, self.file, self.position, self.synced_through) = (id, Some(file), position, position);
-                if let Err(error) = self.files.fs.remove(&old) {
+                if let Err(error) = self.files.remove(old) {
                     tracing::warn!(%error, "an old manifest stays");
                 }
                 // A manifest that is all snapshot is renewed when it has doubled.
@@ -170,16 +170,14 @@ impl ManifestWriter {
 /// Writes a manifest that holds a snapshot, and makes CURRENT name it. Up to the rename a failure leaves nothing
 /// behind; from there on nobody knows which manifest a crash would find, so a failure is `Poisoned`.
 pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Version) -> Result<(Arc<dyn File>, u64)> {
-    let fresh = files::current_new(&files.dir);
-    let written = write_snapshot(files, counters, id, version, &fresh).inspect_err(|_| {
-        for left in [files.manifest(id), fresh.clone()] {
-            // It may not be there yet; what stays the next open removes.
-            let _left = files.fs.remove(&left);
-        }
-    })?;
+    // One that a crash left: nothing was named by it.
+    match files.remove(FileName::CurrentNew) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let written = write_snapshot(files, counters, id, version)?;
     let renamed = files
-        .fs
-        .rename(&sites::CURRENT_RENAME, &fresh, &files::current(&files.dir))
+        .rename(&sites::CURRENT_RENAME, FileName::CurrentNew, FileName::Current)
         .and_then(|()| files.sync_dir(&sites::CURRENT_NAME_SYNC));
     match renamed {
         Ok(()) => Ok(written),
@@ -187,23 +185,26 @@ pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Ver
     }
 }
 
-/// Writes a manifest and the CURRENT that is to name it, under names that are durable when this returns.
-fn write_snapshot(
-    files: &Files,
-    counters: &IoCounters,
-    id: u64,
-    version: &Version,
-    fresh: &Path,
-) -> Result<(Arc<dyn File>, u64)> {
-    let file = files.fs.open(&files.manifest(id), OpenMode::Create)?;
+/// Writes a manifest and the CURRENT that is to name it, under names that are durable when this returns. On failure
+/// removes them again, but never a file that was there before.
+fn write_snapshot(files: &Files, counters: &IoCounters, id: u64, version: &Version) -> Result<(Arc<dyn File>, u64)> {
     let bytes = record(id, 0, 0, &version.snapshot().encode());
-    file.write(0, &[&bytes])?;
-    file.sync(&sites::SNAPSHOT_SYNC)?;
     let contents = current(id);
-    let current_file = files.fs.open(fresh, OpenMode::Create)?;
-    current_file.write(0, &[contents.as_bytes()])?;
-    current_file.sync(&sites::CURRENT_SYNC)?;
-    files.sync_dir(&sites::SNAPSHOT_NAME_SYNC)?;
+    let write = |name: FileName, bytes: &[u8], site: &'static Site| -> Result<Arc<dyn File>> {
+        let file = files.create(name)?;
+        let written = file.write(0, &[bytes]).and_then(|()| file.sync(site));
+        written.map(|()| file).inspect_err(|_| drop(files.remove(name)))
+    };
+    let file = write(FileName::Manifest(id), &bytes, &sites::SNAPSHOT_SYNC)?;
+    let named = write(FileName::CurrentNew, contents.as_bytes(), &sites::CURRENT_SYNC).and_then(|_| {
+        let synced = files.sync_dir(&sites::SNAPSHOT_NAME_SYNC);
+        synced.inspect_err(|_| drop(files.remove(FileName::CurrentNew)))
+    });
+    if let Err(error) = named {
+        // What stays the next open removes.
+        let _left = files.remove(FileName::Manifest(id));
+        return Err(error);
+    }
     counters.wrote(Cause::Manifest, bytes.len() + contents.len());
     Ok((file, bytes.len() as u64))
 }

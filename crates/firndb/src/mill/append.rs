@@ -18,6 +18,7 @@ use super::copy::{Around, Made, MillContext, Output, Steps, write_tables};
 use super::entries::{Above, Held, Two, Until};
 use super::selective::{self, Choice, Grain, MAY_NOT_GROW};
 use super::versions::Versions;
+use crate::files::FileName;
 use crate::manifest::{Edit, TableMeta};
 use crate::plan::Plan;
 use crate::rows;
@@ -71,7 +72,7 @@ impl Grown {
 
 /// Cuts the file of `run` to the bytes that it had.
 fn cut_back(run: &SstRun, file_bytes: u64, context: &MillContext) {
-    let file = context.files.fs.open(&context.files.table(run.meta.id), OpenMode::Append);
+    let file = context.files.open(FileName::Table(run.meta.id), OpenMode::Append);
     // Synced, or a power cut could bring back its footer behind what the next append writes there, and a repair without
     // a manifest would believe it. What cannot be cut off now is dead: the next append begins behind it.
     let _left = file.and_then(|file| file.truncate(file_bytes).and_then(|()| file.sync(&SST_APPEND_SYNC)));
@@ -82,7 +83,7 @@ impl Piece {
     pub(crate) fn undo(&self, context: &MillContext) {
         for id in &self.created {
             // What cannot be removed now is an orphan, which the next open removes.
-            let _left = context.files.fs.remove(&context.files.table(*id));
+            let _left = context.files.remove(FileName::Table(*id));
         }
         self.grown.iter().for_each(|grown| grown.undo(context));
     }
@@ -286,7 +287,7 @@ impl Merging<'_> {
     ) -> Result<Piece> {
         let context = self.context;
         let mode = if context.direct { OpenMode::AppendDirect } else { OpenMode::Append };
-        let file = context.files.fs.open(&context.files.table(child.id()), mode)?;
+        let file = context.files.open(FileName::Table(child.id()), mode)?;
         let file_bytes = file.len()?;
         let start = SstAppender::start(child, file_bytes);
         let counters = context.counters.clone();

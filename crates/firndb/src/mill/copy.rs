@@ -13,7 +13,7 @@ use super::entries::{Held, Two};
 use super::selective::Choice;
 use super::versions::Versions;
 use crate::budget::Budget;
-use crate::files::Files;
+use crate::files::{FileName, Files};
 use crate::manifest::{Edit, TableMeta, Tables};
 use crate::options::Options;
 use crate::plan::{How, Plan, Reason};
@@ -27,8 +27,7 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use firn_base::{Error, ErrorKind, Limits, Result, SeqNo};
-use firn_fs::OpenMode;
-use firn_table::sst::{Access, SstOptions, SstWriter};
+use firn_table::sst::{Access, SstOptions, SstWriter, TableOwner};
 use std::sync::Arc;
 
 /// Entries between two yield points.
@@ -69,6 +68,7 @@ impl MillContext {
             filter_bits: options.filter_bits,
             filter_reserve_share_max: options.tuning.block.filter_reserve_share_max,
             io_bytes: budget.io_bytes,
+            owner: TableOwner { uuid: files.uuid, log_id: 0 },
             ..SstOptions::new(&options.limits)
         };
         MillContext {
@@ -169,7 +169,8 @@ pub(crate) async fn run(plan: &Plan, around: &Around, snapshots: &[SeqNo], conte
     let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
     let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
     let reserve_percent = context.reserve_percent(around, plan.level);
-    let output = Output { reserve_percent, ..Output::new(cause, plan.reason != Reason::Flush) };
+    let log_id = plan.buffer.as_ref().map_or(0, |buffer| buffer.log_id);
+    let output = Output { reserve_percent, log_id, ..Output::new(cause, plan.reason != Reason::Flush) };
     let metas = write_tables(merge, snapshots, around.below(plan.level), output, context).await?;
     Ok(Made {
         created: metas.iter().map(|meta| meta.id).collect(),
@@ -237,12 +238,14 @@ pub(crate) struct Output {
     pub(crate) reserve_percent: u32,
     /// The size at which a table is cut, if it is not the usual one.
     pub(crate) table_bytes: Option<u64>,
+    /// The log of the write buffer that is written out; 0 for anything else.
+    pub(crate) log_id: u64,
 }
 
 impl Output {
     /// Everything, with filters as large as needed.
     pub(crate) fn new(cause: Cause, split: bool) -> Output {
-        Output { cause, split, seqno_max: SeqNo::MAX, reserve_percent: 0, table_bytes: None }
+        Output { cause, split, seqno_max: SeqNo::MAX, reserve_percent: 0, table_bytes: None, log_id: 0 }
     }
 }
 
@@ -314,7 +317,7 @@ pub(crate) async fn write_tables(
     if let Err(error) = written {
         for id in &writer.created {
             // What cannot be removed now is an orphan, which the next open removes.
-            let _left = context.files.fs.remove(&context.files.table(*id));
+            let _left = context.files.remove(FileName::Table(*id));
         }
         return Err(error);
     }
@@ -394,10 +397,13 @@ impl TablesWriter<'_> {
             None => {
                 let context = self.context;
                 let id = context.next_file_id.fetch_add(1, Ordering::Relaxed);
-                let mode = if context.direct { OpenMode::CreateDirect } else { OpenMode::Create };
-                let file = context.files.fs.open(&context.files.table(id), mode)?;
+                let file = context.files.create_table(id, context.direct)?;
                 self.created.push(id);
-                let options = SstOptions { filter_reserve_percent: self.output.reserve_percent, ..context.sst.clone() };
+                let options = SstOptions {
+                    filter_reserve_percent: self.output.reserve_percent,
+                    owner: TableOwner { log_id: self.output.log_id, ..context.sst.owner },
+                    ..context.sst.clone()
+                };
                 (id, SstWriter::new(file, id, options, context.counters.clone(), self.output.cause))
             }
         };

@@ -1,30 +1,154 @@
 //! The directory and its manifest: found, or made.
+//!
+//! A database is made in this order: the directory, its lock, in it whose directory this is, and then what
+//! [`super::finish`] records. A crash in between leaves a directory that the next open knows for its own and goes on
+//! with; an open that fails takes back all that it made ([`Directory::undo`]).
 
-use crate::files::{self, FileName};
-use crate::log::FILE_HEADER_BYTES;
+use crate::files::{FileName, Files};
 use crate::manifest::{self, Version};
 use crate::options::{Options, Profile};
+use crate::owner::{self, Owner};
 use crate::sites;
 use firn_base::clock::Clock;
 use firn_base::count::IoCounters;
 use firn_base::seed::Seed;
 use firn_base::{Error, ErrorKind, Result};
-use firn_fs::{Fs, Lock, OpenMode};
+use firn_fs::{Dir, Fs, Lock, OpenMode};
+use firn_pm::Pool;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// Creates the directory if it may, and locks it.
-pub(super) fn prepare(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Box<dyn Lock>> {
-    if fs.len(&files::current(dir)).is_err() {
-        if !options.create_if_missing {
-            return Err(missing(dir));
+/// A database's directory, held open and, to write, locked.
+pub(super) struct Directory {
+    pub(super) dir: Arc<dyn Dir>,
+    pub(super) lock: Option<Box<dyn Lock>>,
+    pub(super) creation: Creation,
+}
+
+/// What an open made, to be taken back if it fails.
+#[derive(Clone)]
+pub(super) struct Creation {
+    pub(super) fs: Arc<dyn Fs>,
+    dir: Arc<dyn Dir>,
+    made_directory: bool,
+    /// The names that were there before.
+    before: Arc<[String]>,
+    /// Whether the database itself is made by this open.
+    pub(super) is_fresh: bool,
+    /// The pool, of which as much is taken back as this open made.
+    pub(super) pool: Arc<OnceLock<Arc<Pool>>>,
+}
+
+impl Creation {
+    /// Takes back what was made, as far as that can be, if the database is new. What was there before stays.
+    pub(super) fn undo(&self) {
+        if !self.is_fresh {
+            return;
         }
-        fs.create_dir_all(dir).map_err(|error| match is_in_the_way(&error) {
-            true => Error::invalid(format!("{} cannot be a database's directory: {error}", dir.display())),
-            false => error,
-        })?;
+        if let Some(pool) = self.pool.get() {
+            pool.undo_creation();
+            pool.release();
+        }
+        let mut made = self.dir.list().unwrap_or_default();
+        made.retain(|name| !self.before.contains(name) && FileName::parse(name) != FileName::Unknown);
+        // The lock goes last: it says whose the rest is.
+        made.sort_by_key(|name| FileName::parse(name) == FileName::Lock);
+        for name in made {
+            let _stays = self.dir.remove(&name);
+        }
+        if self.made_directory {
+            let _stays = self.fs.remove_dir(self.dir.path());
+        }
     }
-    fs.lock(&files::lock(dir))
+}
+
+/// Opens the directory at `path` to write, creating it if it may, and locks it.
+pub(super) fn prepare(fs: &Arc<dyn Fs>, path: &Path, options: &Options) -> Result<Directory> {
+    let mut made_directory = false;
+    let dir = match fs.open_dir(path) {
+        Ok(dir) => dir,
+        Err(error) if error.kind() == ErrorKind::NotFound && options.create_if_missing => {
+            create(&**fs, path, options)?;
+            made_directory = true;
+            fs.open_dir(path)?
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(path)),
+        Err(error) if is_in_the_way(&error) => return Err(no_directory(path, &error)),
+        Err(error) => return Err(error),
+    };
+    let names = dir.list()?;
+    let creation = |is_fresh| Creation {
+        fs: fs.clone(),
+        dir: dir.clone(),
+        made_directory,
+        before: names.as_slice().into(),
+        is_fresh,
+        pool: Arc::default(),
+    };
+    if owner::find(&*dir, &names)?.is_none() {
+        let is_lock = |name: &String| FileName::parse(name) == FileName::Lock;
+        if !names.iter().all(is_lock) || !owner::may_be_lock(&*dir)? {
+            return Err(owner::not_ours(&*dir, &names));
+        }
+        if !options.create_if_missing {
+            return Err(missing(path));
+        }
+    }
+    let lock = dir.lock(&FileName::Lock.to_string());
+    let lock = lock.inspect_err(|_| if made_directory { creation(false).undo_directory() })?;
+    // Looked at with the lock: another process may have made the database meanwhile.
+    let is_fresh = match dir.len(&FileName::Current.to_string()) {
+        Ok(_) => false,
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        Err(error) => return Err(error),
+    };
+    Ok(Directory { creation: creation(is_fresh), dir, lock: Some(lock) })
+}
+
+impl Creation {
+    fn undo_directory(&self) {
+        let _stays = self.fs.remove_dir(self.dir.path());
+    }
+}
+
+/// Opens the directory at `path` to read.
+pub(super) fn open_read_only(fs: &Arc<dyn Fs>, path: &Path) -> Result<Directory> {
+    let dir = fs.open_dir(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => missing(path),
+        _ if is_in_the_way(&error) => no_directory(path, &error),
+        _ => error,
+    })?;
+    let names = dir.list()?;
+    if owner::find(&*dir, &names)?.is_none() {
+        return Err(if names.is_empty() { missing(path) } else { owner::not_ours(&*dir, &names) });
+    }
+    let creation = Creation {
+        fs: fs.clone(),
+        dir: dir.clone(),
+        made_directory: false,
+        before: Arc::default(),
+        is_fresh: false,
+        pool: Arc::default(),
+    };
+    Ok(Directory { dir, lock: None, creation })
+}
+
+fn create(fs: &dyn Fs, path: &Path, options: &Options) -> Result<()> {
+    fs.create_dir(path, options.create_parents).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::new(
+            ErrorKind::NotFound,
+            format!(
+                "the directory above {} is not there; create it, or set `create_parents` (`--create-parents`)",
+                path.display()
+            ),
+        ),
+        _ if is_in_the_way(&error) => no_directory(path, &error),
+        _ => error,
+    })
+}
+
+fn no_directory(path: &Path, error: &Error) -> Error {
+    Error::invalid(format!("{} cannot be a database's directory: {error}", path.display()))
 }
 
 /// Whether a file stands where a directory should.
@@ -34,25 +158,26 @@ fn is_in_the_way(error: &Error) -> bool {
     source.is_some_and(|source| matches!(source.kind(), AlreadyExists | NotADirectory))
 }
 
-fn missing(dir: &Path) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no database at {}", dir.display()))
+fn missing(path: &Path) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no database at {}", path.display()))
 }
 
-/// The state that the manifest describes, or that of a new database.
+/// The state that the manifest describes, or that of a new database; the directory says whose it is from then on.
 pub(super) fn read_or_create(
-    fs: &Arc<dyn Fs>,
-    dir: &Path,
+    directory: &Directory,
     counters: &IoCounters,
     options: &Options,
     clock: &Clock,
-    read_only: bool,
-) -> Result<(Version, bool)> {
-    if let Some((id, version)) = manifest::read(&**fs, dir, counters)? {
-        if options.pm.is_some() && !read_only {
+) -> Result<Version> {
+    let Directory { dir, lock, .. } = directory;
+    let path = dir.path();
+    if let Some((id, version)) = manifest::read(&**dir, counters)? {
+        if options.pm.is_some() && lock.is_some() {
             // The pool will say that it knows these records: a power cut must not take the last of them after that, nor
             // that CURRENT names this manifest.
-            fs.open(&dir.join(files::manifest_name(id)), OpenMode::Append)?.sync(&sites::MANIFEST_REOPEN_SYNC)?;
-            fs.sync_dir(&sites::CURRENT_REOPEN_SYNC, dir)?;
+            let file = dir.open(&FileName::Manifest(id).to_string(), OpenMode::Append)?;
+            file.sync(&sites::MANIFEST_REOPEN_SYNC)?;
+            dir.sync(&sites::CURRENT_REOPEN_SYNC)?;
         }
         let profile = Profile::from_number(version.profile);
         if profile != Some(options.profile) {
@@ -60,30 +185,82 @@ pub(super) fn read_or_create(
             let message = format!(
                 "the database at {} has profile {has}, not {}; open it with its own, or copy it by `firn export` and \
                  `firn load`",
-                dir.display(),
+                path.display(),
                 options.profile
             );
             return Err(Error::new(ErrorKind::Incompatible, message));
         }
-        return Ok((version, false));
+        if lock.is_some() {
+            owner::sign(&**dir, &version.uuid)?;
+        }
+        return Ok(version);
     }
-    if read_only || !options.create_if_missing {
-        return Err(missing(dir));
+    if lock.is_none() {
+        return Err(missing(path));
     }
-    // Crashes while a database is created leave logs, empty but for their headers, and no table.
-    let is_data = |name: &String| match files::parse(name) {
-        FileName::Table(_) => true,
-        // What a log has may be in a pool; then CURRENT was there before it.
-        FileName::Log(_) if options.pm.is_some() && options.profile == Profile::Lab => true,
-        FileName::Log(_) => fs.len(&dir.join(name)).map_or(true, |len| len > FILE_HEADER_BYTES as u64),
-        _ => false,
+    refuse_data(&**dir, options)?;
+    let version = Version { profile: options.profile.number(), next_file_id: 1, ..Version::default() };
+    let uuid = match owner::owner_of(&**dir, FileName::Lock)? {
+        // A pool may bear it already.
+        Owner::Database(uuid) => uuid,
+        Owner::Nobody | Owner::Unknown | Owner::OtherVersion => fresh_uuid(clock),
     };
-    if fs.list(dir)?.iter().any(is_data) {
-        let message = format!("{} holds tables or logs but no CURRENT; run `firn repair` on it", dir.display());
-        return Err(Error::new(ErrorKind::Corruption, message));
-    }
+    owner::sign(&**dir, &uuid)?;
+    Ok(Version { uuid, ..version })
+}
+
+fn fresh_uuid(clock: &Clock) -> [u8; 16] {
     let mut seed = if clock.is_manual() { Seed::new(1) } else { Seed::from_entropy() };
-    let mut version = Version { profile: options.profile.number(), next_file_id: 1, ..Version::default() };
-    seed.fill(&mut version.uuid);
-    Ok((version, true))
+    let mut uuid = [0; 16];
+    seed.fill(&mut uuid);
+    uuid
+}
+
+/// Refuses a directory without CURRENT that holds data: crashes while a database is created leave logs without frames,
+/// and no table.
+fn refuse_data(dir: &dyn Dir, options: &Options) -> Result<()> {
+    for name in dir.list()? {
+        let is_data = match FileName::parse(&name) {
+            // One that was never written is none; one whose first bytes are lost may be.
+            name @ FileName::Table(_) => owner::owner_of(dir, name)? != Owner::Nobody,
+            // What a log has may be in a pool; then CURRENT was there before it.
+            FileName::Log(_) if options.pm.is_some() && options.profile == Profile::Lab => true,
+            name @ FileName::Log(_) => dir.len(&name.to_string())? > crate::log::FILE_HEADER_BYTES as u64,
+            _ => false,
+        };
+        if is_data {
+            let message = format!(
+                "{} holds tables or logs ({name} is one) but no CURRENT; run `firn repair` on it",
+                dir.path().display()
+            );
+            return Err(Error::new(ErrorKind::Corruption, message));
+        }
+    }
+    Ok(())
+}
+
+/// Removes what is the database's own and nothing names: `is_needed` says of a file of ours whether it has to stay.
+pub(super) fn sweep(files: &Files, origins: &[[u8; 16]], is_needed: impl Fn(FileName) -> bool) -> Result<()> {
+    for text in files.list()? {
+        let name = FileName::parse(&text);
+        if name.number().is_none() && name != FileName::OptionsNew || is_needed(name) {
+            continue;
+        }
+        let is_ours = name == FileName::OptionsNew
+            || match owner::owner_of(files.dir(), name) {
+                Ok(Owner::Nobody) => true,
+                Ok(Owner::Database(uuid)) => uuid == files.uuid || origins.contains(&uuid),
+                Ok(Owner::Unknown | Owner::OtherVersion) => false,
+                Err(error) => {
+                    tracing::warn!(%error, "a file that nothing names cannot be read, and stays");
+                    continue;
+                }
+            };
+        if !is_ours {
+            tracing::warn!(file = text, "this file has a name of ours but is not of this database: it stays");
+        } else if let Err(error) = files.remove(name) {
+            tracing::warn!(%error, "a file that nothing names stays");
+        }
+    }
+    Ok(())
 }

@@ -6,26 +6,29 @@ use crate::buffer::Buffer;
 use crate::commit::Commit;
 use crate::db::{Counts, Db, Inner, Logs, Readers, emit};
 use crate::event::Event;
-use crate::files::{self, FileName};
+use super::directory;
+use crate::files::FileName;
+use crate::gate::Gate;
 use crate::log::{HotWriter, LogWriter, PmLogBuffer, SealedLogs};
 use crate::manifest::{Edit, ManifestWriter, PmPairing};
 use crate::options::Profile;
+use crate::owner;
 use crate::pace::Pace;
 use crate::row_cache::RowCache;
 use crate::rows;
+use crate::sites;
 use crate::stall::Stall;
 use crate::state::{Part, ReadState};
 use crate::stats::JobCounters;
 use firn_base::exec::{Executor, Threads};
 use firn_base::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
-use firn_base::{Error, Result, SeqNo};
-use firn_fs::{Lock, OpenMode};
+use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_pm::Fenced;
 use std::sync::{Arc, Weak};
 
 impl Recovery {
     /// Records what was recovered and puts the parts together.
-    pub(super) fn finish(mut self, lock: Option<Box<dyn Lock>>) -> Result<Db> {
+    pub(super) fn finish(mut self) -> Result<Db> {
         self.end_buffer()?;
         let log_id = self.next_file_id();
         let kept = self.kept.first().filter(|_| !self.read_only).map(|buffer| buffer.log_id);
@@ -79,7 +82,7 @@ impl Recovery {
             values: self.trees.as_ref().map(|trees| trees.values.clone()),
         };
         let commit = Commit::new(log, active, self.last_seqno, self.options.limits.group_bytes);
-        Ok(self.assemble(lock, commit, manifest, part, logs))
+        Ok(self.assemble(commit, manifest, part, logs))
     }
 
     /// Lets go of what no log from `floor` on needs of the hot buffer, and has `log` put values there.
@@ -136,7 +139,7 @@ impl Recovery {
         };
         let mut version = self.version.clone();
         version.apply(&edit).map_err(|broken| {
-            Error::corruption(self.files.dir.display(), 0, format_args!("recovery broke the invariant {broken}"))
+            Error::corruption(self.files.path().display(), 0, format_args!("recovery broke the invariant {broken}"))
         })?;
         let bytes_max = self.options.limits.manifest_bytes;
         ManifestWriter::create(self.files.clone(), self.counters.clone(), manifest_id, version, bytes_max)
@@ -151,21 +154,14 @@ impl Recovery {
             trees.values.uses()
         });
         let pointed_to = |id| uses.iter().flatten().any(|used| used.log_id == id && used.entries > 0);
-        let named = |name: &str| match files::parse(name) {
+        let is_needed = |name: FileName| match name {
             FileName::Table(id) => version.tables().any(|table| table.id == id),
             FileName::Log(id) => version.logs.contains_key(&id) || pointed_to(id),
             FileName::Manifest(id) => id == manifest.id(),
-            FileName::CurrentNew => false,
-            _ => true,
+            _ => false,
         };
-        let names = match self.files.fs.list(&self.files.dir) {
-            Ok(names) => names,
-            Err(error) => return tracing::warn!(%error, "cannot look for files to remove"),
-        };
-        for name in names.iter().filter(|name| !named(name)) {
-            if let Err(error) = self.files.fs.remove(&self.files.dir.join(name)) {
-                tracing::warn!(%error, "a file that nothing names stays");
-            }
+        if let Err(error) = directory::sweep(&self.files, &version.origins, is_needed) {
+            return tracing::warn!(%error, "cannot look for files to remove");
         }
         let placed = self.trees.as_ref().and_then(|trees| trees.values.placed());
         for (placed, id) in placed.iter().flat_map(|placed| placed.ids().into_iter().map(move |id| (placed, id))) {
@@ -180,20 +176,29 @@ impl Recovery {
 
     /// Writes down the options, for people. Nothing reads them back.
     fn write_options(&self) {
-        let text = format!("# FirnDB {}: options at the last open\n{:#?}\n", env!("CARGO_PKG_VERSION"), self.options);
-        let written = self
-            .files
-            .fs
-            .open(&files::options(&self.files.dir), OpenMode::Create)
-            .and_then(|file| file.write(0, &[text.as_bytes()]));
-        if let Err(error) = written {
+        if let Err(error) = self.replace_options() {
             tracing::warn!(%error, "OPTIONS could not be written");
         }
     }
 
+    fn replace_options(&self) -> Result<()> {
+        const SIGN: &str = "# FirnDB ";
+        match owner::head(self.files.dir(), FileName::Options, SIGN.len()) {
+            Ok(head) if !head.is_empty() && head != SIGN.as_bytes() => {
+                return Err(Error::invalid("there is an OPTIONS that FirnDB did not write; it stays"));
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        let text = format!("{SIGN}{version}: options at the last open\n{:#?}\n", self.options);
+        let file = self.files.create(FileName::OptionsNew)?;
+        file.write(0, &[text.as_bytes()])?;
+        self.files.rename(&sites::OPTIONS_RENAME, FileName::OptionsNew, FileName::Options)
+    }
+
     fn assemble(
         self,
-        lock: Option<Box<dyn Lock>>,
         commit: Commit,
         manifest: ManifestWriter,
         part: Part,
@@ -208,7 +213,7 @@ impl Recovery {
         let event =
             Event::Recovered { steps: self.report.steps.clone(), replayed_entries: self.report.replayed_entries };
         emit(self.options.listener.as_ref(), &event);
-        tracing::info!(fresh = self.fresh, replayed = self.report.replayed_entries, log = logs.name, "opened");
+        tracing::info!(fresh = self.creation.is_fresh, replayed = self.report.replayed_entries, log = logs.name, "opened");
         let jobs = Jobs::new(Pace::new(self.clock.clone(), self.mill.counters.clone()));
         let inner = Arc::new(Inner {
             counts: Counts {
@@ -219,6 +224,7 @@ impl Recovery {
             stall: Stall::new(self.clock.clone()),
             options: self.options,
             budget: self.budget,
+            fs: self.creation.fs.clone(),
             files: self.files,
             clock: self.clock,
             executor: executor.clone(),
@@ -231,10 +237,10 @@ impl Recovery {
             jobs,
             mill: self.mill,
             read_only: self.read_only,
-            closed: AtomicBool::new(false),
+            calls: Gate::default(),
+            closing: Mutex::new(false),
             recovery: self.report,
             pm: self.pm,
-            lock: Mutex::new(lock),
         });
         if !inner.read_only {
             let work: Weak<Inner> = Arc::downgrade(&inner);

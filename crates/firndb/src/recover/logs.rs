@@ -2,7 +2,7 @@
 
 use super::Recovery;
 use crate::buffer::{Buffer, Entry};
-use crate::files::{self, FileName};
+use crate::files::FileName;
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
 use crate::manifest::{self, LogState};
 use crate::mill::{Below, Output, write_tables};
@@ -19,9 +19,7 @@ use std::sync::Arc;
 impl Recovery {
     /// Replays the logs in order. Behind a torn end nothing may follow that was acknowledged as durable.
     pub(super) fn replay_logs(&mut self) -> Result<()> {
-        if !self.read_only {
-            self.check_unnamed_logs()?;
-        }
+        self.adopt_logs()?;
         let logs: BTreeMap<u64, LogState> = self.version.logs.clone();
         let mut torn: Option<u64> = None;
         for (log_id, LogState { end: sealed, named }) in logs {
@@ -37,7 +35,7 @@ impl Recovery {
             if let Some(torn) = torn {
                 while replay.next(|_| Ok(()))? {}
                 if replay.synced_through() > 0 {
-                    let place = self.files.log(torn);
+                    let place = self.files.path_of(FileName::Log(torn));
                     let expected = format!("more frames: the later log {log_id} was acknowledged as durable");
                     return Err(Error::corruption(place.display(), 0, expected));
                 }
@@ -55,6 +53,7 @@ impl Recovery {
             }
         }
         self.end_buffer()?;
+        self.check_unnamed_tables()?;
         if !self.read_only && self.replayed_goes_past() {
             // The trees are as empty as before: nothing is to be rebuilt from these logs.
             self.rebuilt.settled.clear();
@@ -66,28 +65,10 @@ impl Recovery {
         Ok(())
     }
 
-    /// A log above the floor that no record names holds nothing that was promised to survive power loss - unless one of
-    /// its frames says that a record did name it: then the manifest lost its end.
-    fn check_unnamed_logs(&self) -> Result<()> {
-        for name in self.files.fs.list(&self.files.dir)? {
-            let FileName::Log(log_id) = files::parse(&name) else { continue };
-            if log_id < self.version.log_floor || self.version.logs.contains_key(&log_id) {
-                continue;
-            }
-            let Some(mut replay) = self.open_log(log_id, None, false)? else { continue };
-            while !replay.named() && replay.next(|_| Ok(()))? {}
-            if replay.named() {
-                let expected = format!("a record that names log {log_id}, as there was; run `firn repair`");
-                return Err(Error::corruption(self.files.dir.join("MANIFEST").display(), 0, expected));
-            }
-        }
-        Ok(())
-    }
-
     /// The log's replay; `None` if a power cut took the log before its name was durable.
-    fn open_log(&self, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Option<Replay>> {
-        let path = self.files.log(log_id);
-        let file = match self.files.fs.open(&path, OpenMode::Read) {
+    pub(super) fn open_log(&self, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Option<Replay>> {
+        let path = self.files.path_of(FileName::Log(log_id));
+        let file = match self.files.open(FileName::Log(log_id), OpenMode::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound && !named => {
                 self.check_still_needed(log_id)?;
@@ -106,7 +87,7 @@ impl Recovery {
         };
         if self.read_only && !overlay.is_empty() {
             // A writer beside this gives an extent to another log once the file is gone.
-            self.files.fs.len(&path).map_err(|_| Error::corruption(path.display(), 0, "the log, while it was read"))?;
+            self.files.len(FileName::Log(log_id)).map_err(|_| Error::corruption(path.display(), 0, "the log, while it was read"))?;
         }
         let mut source = LogSource::new(file, self.counters.clone())?;
         source.lay_over(overlay)?;
@@ -123,9 +104,9 @@ impl Recovery {
         if !self.read_only {
             return Ok(());
         }
-        match manifest::read(&*self.files.fs, &self.files.dir, &self.counters)? {
+        match manifest::read(self.files.dir(), &self.counters)? {
             Some((_, now)) if now.logs.get(&log_id).is_some_and(|log| !log.named) => Ok(()),
-            _ => Err(Error::corruption(self.files.log(log_id).display(), 0, "the log, while it was read")),
+            _ => Err(Error::corruption(self.files.path_of(FileName::Log(log_id)).display(), 0, "the log, while it was read")),
         }
     }
 
@@ -173,7 +154,7 @@ impl Recovery {
             Some((_, seqno)) => {
                 let expected =
                     format!("the value of entry {} in the hot buffer, or a newer version of its key", seqno.0);
-                Err(Error::corruption(self.files.log(log_id).display(), 0, expected))
+                Err(Error::corruption(self.files.path_of(FileName::Log(log_id)).display(), 0, expected))
             }
         }
     }

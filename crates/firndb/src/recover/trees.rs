@@ -2,6 +2,7 @@
 
 use super::Recovery;
 use crate::buffer::Buffer;
+use crate::files::FileName;
 use crate::log::{HotSlots, LogEnd, PlacedLogs, Replay, ValueLogs};
 use crate::manifest::{self, Version};
 use crate::options::Profile;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// What the log's two halves take in a pool beside their bytes.
 const HALVES_MORE_BYTES: u64 = 16 << 10;
 
-const NO_ROOM: &str = "level 0; lower tuning.lab.tree_bytes, or remove the pool and raise pm.size";
+const NO_ROOM: &str = "level 0; lower tuning.lab.tree_bytes, or raise pm.size";
 
 impl Recovery {
     /// Reads the trees, or makes them; counts what they point to.
@@ -150,16 +151,16 @@ impl Recovery {
             return Ok(());
         }
         let evicted = |version: &Version| (version.evicted.clone(), version.evicted_through);
-        match manifest::read(&*self.files.fs, &self.files.dir, &self.counters)? {
+        match manifest::read(self.files.dir(), &self.counters)? {
             Some((_, now)) if evicted(&now) == evicted(&self.version) => Ok(()),
-            _ => Err(Error::corruption(self.files.dir.display(), 0, "level 0 as it was, while it was read")),
+            _ => Err(Error::corruption(self.files.path().display(), 0, "level 0 as it was, while it was read")),
         }
     }
 
     /// Each log that a leaf points into must be there; a read-only open holds on to it.
     fn check_value_logs(&self, values: &ValueLogs) -> Result<()> {
         for used in values.uses() {
-            let path = self.files.log(used.log_id);
+            let path = self.files.path_of(FileName::Log(used.log_id));
             let missing = |error: Error| match error.kind() {
                 ErrorKind::NotFound => {
                     let expected = format!("{} values that leaves point to, but the file is missing", used.entries);
@@ -170,7 +171,7 @@ impl Recovery {
             if self.read_only {
                 values.hold(used.log_id).map_err(missing)?;
             }
-            values.end(used.log_id, self.files.fs.len(&path).map_err(missing)?, SeqNo(0));
+            values.end(used.log_id, self.files.len(FileName::Log(used.log_id)).map_err(missing)?, SeqNo(0));
         }
         Ok(())
     }
@@ -181,7 +182,7 @@ impl Recovery {
         let Some(trees) = self.trees.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
         trees.values.end(log_id, end, self.last_seqno);
         self.rebuilt.settled.push(LogEnd { log_id, end, synced_through: end });
-        let file = self.files.fs.open(&self.files.log(log_id), OpenMode::Append)?;
+        let file = self.files.open(FileName::Log(log_id), OpenMode::Append)?;
         let stays = trees.values.placed().and_then(|placed| placed.extent(log_id)).is_some();
         // What lies in an extent of the log's own comes first.
         for (at, bytes) in replay.overlay().iter().skip(usize::from(stays)) {

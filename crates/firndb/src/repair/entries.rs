@@ -1,8 +1,9 @@
 //! What is not in tables: the entries of logs and of the trees of profile `lab`, which go into temporary tables.
 
-use super::Repair;
+use super::{Repair, not_given};
 use super::pool::{self, Age};
 use crate::buffer::{Buffer, Entry};
+use crate::files::FileName;
 use crate::log::{
     FLYING_MAX, HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs, Wanted,
 };
@@ -101,7 +102,7 @@ impl Repair {
                             }
                             continue;
                         }
-                        found => found?.to_vec(),
+                        found => found.map_err(not_given)?.to_vec(),
                     };
                 }
                 let kind = if address.is_some() { Kind::Put } else { Kind::Delete };
@@ -167,9 +168,12 @@ impl Repair {
 
     /// Whether the log is whole; `None` if it is not there.
     fn read_log(&mut self, log_id: u64) -> Result<Option<bool>> {
-        let Ok(file) = self.files.fs.open(&self.files.log(log_id), OpenMode::Read) else {
-            self.report.logs_damaged.push(format!("{log_id:06}.log"));
-            return Ok(None);
+        let file = match self.files.open(FileName::Log(log_id), OpenMode::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.report.logs_damaged.push(format!("{log_id:06}.log"));
+                return Ok(None);
+            }
+            opened => opened.map_err(not_given)?,
         };
         let mut source = LogSource::new(file, self.context.counters.clone())?;
         let sealed = self.known.as_ref().and_then(|known| known.logs.get(&log_id)?.end);
@@ -193,18 +197,31 @@ impl Repair {
                 Ok(())
             });
             full?;
-            if !matches!(next, Ok(true)) {
-                break;
+            match next {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    whole = false;
+                    break;
+                }
+                Err(error) => return Err(not_given(error)),
             }
         }
         // Behind the last frame of a half lies what the half held before.
         let may_be_torn = !replay.overlay().is_empty();
         let end = replay.end(sealed.map_or(0, |end| end.synced_through));
-        whole &= end.is_ok_and(|end| !end.torn || may_be_torn);
+        whole &= match end {
+            Ok(end) => !end.torn || may_be_torn,
+            Err(error) if error.kind() == ErrorKind::Corruption => false,
+            Err(error) => return Err(not_given(error)),
+        };
         Ok(Some(whole))
     }
 
     fn keep(&mut self, entry: Entry<'_>, seqno: SeqNo) -> Result<()> {
+        if self.report.dry_run {
+            return Ok(());
+        }
         let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
         loop {
             let capacity = self.write_buffer_bytes.max(bytes);

@@ -9,7 +9,8 @@ use crate::state::{Part, ReadState};
 use crate::tuning::LabTuning;
 use firn_base::count::IoCounters;
 use firn_base::{Limits, SeqNo};
-use firn_fs::OsFs;
+use firn_fs::SimFs;
+use std::path::Path;
 use firn_table::BlockCache;
 use firn_table::sst::{Extent, TableContext};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ fn add(tables: &[Table<'_>]) -> Vec<(usize, TableMeta)> {
 }
 
 fn cache() -> Arc<TableCache> {
-    let files = Arc::new(Files { fs: Arc::new(OsFs::new()), dir: "/nowhere".into(), uuid: [0; 16] });
+    let files = Arc::new(Files::of_test(&SimFs::new(1), Path::new("/nowhere"), [0; 16]));
     let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
     Arc::new(TableCache::new(files, context, &TableCacheBounds::ONE))
 }

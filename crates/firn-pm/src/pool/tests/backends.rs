@@ -123,7 +123,7 @@ fn a_lock_is_given_back_whoever_has_a_copy_of_its_descriptor() {
         let dir = tempfile::tempdir().unwrap();
         let config = config(&dir, backend);
         let pool = open(&config);
-        let copy = pool.lock.as_ref().unwrap().0.try_clone().unwrap();
+        let copy = pool.lock.lock().as_ref().unwrap().0.try_clone().unwrap();
         assert_eq!(refused(&config).kind(), ErrorKind::Locked);
         drop(pool);
         open(&config);

@@ -21,7 +21,7 @@ fn grow(path: &Path, table: &Arc<Sst>, incoming: &[Entry]) -> (SstMeta, Arc<Sst>
     let fs = OsFs::new();
     let dirty = find(table, incoming);
     let counters = Arc::new(IoCounters::default());
-    let file = fs.open(path, OpenMode::AppendDirect).unwrap();
+    let file = open_file(&fs, path, OpenMode::AppendDirect).unwrap();
     let start = SstAppender::start(table, file.len().unwrap());
     let mut appender = SstAppender::new(table.clone(), &dirty, file, start, &options(0), counters, Cause::Compaction);
     let mut old = BlocksIter::new(table.clone(), dirty.blocks.clone(), 2048, Cause::Compaction, false).unwrap();
@@ -47,7 +47,7 @@ fn grow(path: &Path, table: &Arc<Sst>, incoming: &[Entry]) -> (SstMeta, Arc<Sst>
         last = Some(entry.0);
     }
     let meta = appender.finish(old.seen()).unwrap();
-    let file = fs.open(path, OpenMode::ReadDirect).unwrap();
+    let file = open_file(&fs, path, OpenMode::ReadDirect).unwrap();
     let grown = Arc::new(Sst::open(file, 7, meta.extent, table.context().clone()).unwrap());
     (meta, grown, dirty)
 }
@@ -148,7 +148,7 @@ fn an_append_that_did_not_end_is_passed_over() {
     model.dedup_by(|b, a| a.0 == b.0);
     let (meta, table) = build(&path, &model, Codec::None);
     let fs = OsFs::new();
-    let file = fs.open(&path, OpenMode::Append).unwrap();
+    let file = open_file(&fs, &path, OpenMode::Append).unwrap();
     let torn = meta.extent.valid_len.next_multiple_of(4096);
     file.write(torn, &[&[0xAB; 5000]]).unwrap();
     drop(file);
@@ -157,7 +157,7 @@ fn an_append_that_did_not_end_is_passed_over() {
     assert!(grown_meta.dead_bytes >= 5000, "what was torn is counted as dead");
     assert_eq!(found(grown.get(&Query::new(b"key00100", SeqNo::MAX)).unwrap()).unwrap().1, [7; 10]);
     // Without a manifest, the last whole footer is found though bytes of a torn append lie behind it.
-    let file = fs.open(&path, OpenMode::Append).unwrap();
+    let file = open_file(&fs, &path, OpenMode::Append).unwrap();
     let end = file.len().unwrap();
     file.write(end, &[&[0xCD; 9000]]).unwrap();
     assert_eq!(Sst::find_extent(&*file, 7).unwrap(), grown_meta.extent);
@@ -168,14 +168,14 @@ fn reserved_bits_are_used_up_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t");
     let fs = OsFs::new();
-    let file = fs.open(&path, OpenMode::CreateDirect).unwrap();
+    let file = open_file(&fs, &path, OpenMode::CreateDirect).unwrap();
     let mut writer = SstWriter::new(file, 7, options(40), Arc::new(IoCounters::default()), Cause::Compaction);
     for i in 0..1000u64 {
         writer.add(format!("key{:05}", i * 10).as_bytes(), Tag::new(SeqNo(i + 1), Kind::Put), b"v").unwrap();
     }
     let meta = writer.finish().unwrap();
     assert_eq!((meta.properties.filter_keys, meta.properties.filter_left()), (1000, 400));
-    let table = Sst::open(fs.open(&path, OpenMode::ReadDirect).unwrap(), 7, meta.extent, context()).unwrap();
+    let table = Sst::open(open_file(&fs, &path, OpenMode::ReadDirect).unwrap(), 7, meta.extent, context()).unwrap();
     let above: Vec<Entry> = (0..300u64)
         .map(|i| (format!("key{:05}", i * 10 + i % 2).into_bytes(), Tag::new(SeqNo(2000 + i), Kind::Put), vec![1]))
         .collect();

@@ -31,7 +31,7 @@ fn write(log: &mut LogWriter, acknowledged: &AtomicU64) {
 /// How many entries are there, in the file and the halves.
 fn recovered(files: &crate::files::Files, pool: &Pool) -> u64 {
     let overlay = PmLogBuffer::overlay(pool, &UUID, LOG).unwrap();
-    let file = files.fs.open(&files.log(LOG), OpenMode::Read).unwrap();
+    let file = files.open(FileName::Log(LOG), OpenMode::Read).unwrap();
     let mut source = LogSource::new(file, Arc::default()).unwrap();
     source.lay_over(overlay).unwrap();
     let mut replay = Replay::open(source, LOG, &UUID).unwrap();

@@ -1,0 +1,132 @@
+//! Files that are the database's own and that no record of the manifest names: left by a crash, or by a manifest that
+//! lost its end. Telling which, so that no damage to a manifest deletes what it no longer knows.
+//!
+//! 1. A log says in its header where the one before it ended. One that follows on the last log that is known is that
+//!    log's successor, whatever the manifest lost: it is replayed like a named one.
+//! 2. One that follows on a log that is missing was written after records that are lost now. If a frame says that the
+//!    manifest had named it durably, or that it was synced, the open refuses. If no frame does, nothing in it was
+//!    promised to survive what took the other log's name, and it goes to `lost/`.
+//! 3. A table that was flushed is written only once the name of its log is durable. If it holds newer entries than
+//!    tables and logs together, and the manifest does not know its log, the record of that log is lost, and the open
+//!    refuses. So it does for the output of a merge, whose inputs were named before.
+//!
+//! What is left is what a job wrote that never ended; its entries are elsewhere.
+
+use super::Recovery;
+use crate::files::FileName;
+use crate::log::{FILE_HEADER_BYTES, LogEnd, LogHeader};
+use crate::manifest::LogState;
+use crate::owner;
+use crate::sites;
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_fs::OpenMode;
+use firn_table::sst::{HEADER_BYTES, Sst, TableOwner};
+
+impl Recovery {
+    /// Takes the logs that belong to the database though no record names them for named ones, and refuses a manifest
+    /// that lost the name of a log between.
+    pub(super) fn adopt_logs(&mut self) -> Result<()> {
+        for name in self.files.list()? {
+            let name = FileName::parse(&name);
+            let FileName::Log(log_id) = name else { continue };
+            if log_id < self.version.log_floor || self.version.logs.contains_key(&log_id) {
+                continue;
+            }
+            let header = match owner::head(self.files.dir(), name, FILE_HEADER_BYTES) {
+                Ok(bytes) => LogHeader::decode(&bytes, log_id),
+                // A writer beside a read-only open removed it.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let Some(header) = header.filter(|header| header.uuid == self.files.uuid) else { continue };
+            let before = self.version.logs.range_mut(..log_id).next_back();
+            match (header.previous, before) {
+                (Some(previous), Some((&id, before))) if previous.log_id == id => {
+                    before.end = before.end.or(Some(previous));
+                    self.version.logs.insert(log_id, LogState { end: None, named: false });
+                }
+                (previous, _) => self.check_left_over(log_id, previous)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses log `log_id`, which follows on none that is known, if it holds what was promised.
+    fn check_left_over(&mut self, log_id: u64, previous: Option<LogEnd>) -> Result<()> {
+        let Some(mut replay) = self.open_log(log_id, None, false)? else { return Ok(()) };
+        let mut entries = 0_u64;
+        while replay.next(|_| {
+            entries += 1;
+            Ok(())
+        })? {}
+        let log = self.files.path_of(FileName::Log(log_id));
+        if replay.named() || replay.synced_through() > FILE_HEADER_BYTES as u64 {
+            let after = previous.map_or_else(
+                || "which an open began".to_owned(),
+                |previous| format!("which follows on log {:06}", previous.log_id),
+            );
+            let expected = format!(
+                "records that name {} ({after}): the manifest lost them, and with them {entries} entries or more; \
+                 nothing was touched; copy the directory, then run `firn repair`",
+                log.display()
+            );
+            return Err(Error::corruption(self.files.path().join("MANIFEST").display(), 0, expected));
+        }
+        if entries > 0 && !self.read_only {
+            tracing::warn!(log = %log.display(), entries, "a log that follows on a lost one is kept in lost/");
+            self.set_aside(FileName::Log(log_id))?;
+        }
+        Ok(())
+    }
+
+    fn set_aside(&self, name: FileName) -> Result<()> {
+        let (text, lost) = (name.to_string(), self.files.dir().subdirectory("lost")?);
+        if lost.len(&text).is_err() {
+            lost.link(&text, self.files.dir(), &text)?;
+            lost.sync(&sites::REPAIR_LOST_SYNC)?;
+        }
+        self.files.remove(name)
+    }
+
+    /// Refuses a manifest that lost the record of a table whose entries are nowhere else.
+    pub(super) fn check_unnamed_tables(&self) -> Result<()> {
+        for name in self.files.list()? {
+            let FileName::Table(id) = FileName::parse(&name) else { continue };
+            let is_named = |table: &crate::manifest::TableMeta| table.id == id;
+            if self.version.tables().any(|table| is_named(table)) || self.recovered.iter().any(is_named) {
+                continue;
+            }
+            let Some((newest, owner)) = self.read_unnamed(id)? else { continue };
+            let log_is_known = owner.log_id > 0 && self.version.logs.contains_key(&owner.log_id);
+            if newest > self.last_seqno && !log_is_known {
+                let expected = format!(
+                    "a record that names table {} with entries up to number {}, where logs and named tables end at {}: \
+                     the manifest lost it; nothing was touched; copy the directory, then run `firn repair`",
+                    self.files.path_of(FileName::Table(id)).display(),
+                    newest.0,
+                    self.last_seqno.0
+                );
+                return Err(Error::corruption(self.files.path().join("MANIFEST").display(), 0, expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the newest entry of table `id` and what its header says, if it is whole and the database's own.
+    fn read_unnamed(&self, id: u64) -> Result<Option<(SeqNo, TableOwner)>> {
+        let name = FileName::Table(id);
+        let read = owner::head(self.files.dir(), name, HEADER_BYTES).and_then(|bytes| {
+            let owner = TableOwner::decode(&bytes, id).filter(|owner| owner.uuid == self.files.uuid);
+            let Some(owner) = owner else { return Ok(None) };
+            let file = self.files.open(name, OpenMode::Read)?;
+            let extent = Sst::find_extent(&*file, id)?;
+            let table = Sst::open(file, id, extent, self.tables.context().clone())?;
+            Ok(Some((table.properties().seqno_max, owner)))
+        });
+        match read {
+            // It was never finished, or a writer beside a read-only open removed it.
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => Ok(None),
+            read => read,
+        }
+    }
+}
