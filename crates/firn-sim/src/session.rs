@@ -390,11 +390,14 @@ fn batch(changes: &[Change]) -> WriteBatch {
 /// # Errors
 /// What listing met.
 pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
+    const HEADER_BYTES: usize = 64;
     let is_whole = |name: &String| {
         let bytes = fs.read_file(&dir.join(name)).unwrap_or_default();
-        let has_magic = |magic: &[u8]| bytes.starts_with(magic);
+        let has_magic = |magic: &[u8]| bytes.len() >= HEADER_BYTES && bytes.starts_with(magic);
         let is_numbered = |suffix: &str| name.ends_with(suffix) && name.starts_with(|c: char| c.is_ascii_digit());
         match name.as_str() {
+            // Where logs go that follow on one that a power cut took, to be looked at by a person.
+            "lost" => false,
             _ if is_numbered(".sst") => bytes.is_empty() || has_magic(b"FIRNTBL"),
             _ if is_numbered(".log") => bytes.is_empty() || has_magic(b"FIRNLOG"),
             // What a manifest begins with is known by its checksum alone; CURRENT names one that is whole.

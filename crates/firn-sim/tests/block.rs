@@ -171,10 +171,10 @@ fn block_03_cached_blocks_are_not_read() {
     assert!(warm * 100 < cold * 95, "{warm} bytes were read with all blocks cached, {cold} without");
 }
 
-/// Scans all, lets a tenth as many records come in, and counts the blocks of the first scan that must be read again,
+/// Scans all, lets a twentieth as many records come in, and counts the blocks of the first scan that must be read again,
 /// and the cached blocks that compactions made obsolete.
 fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
-    let mut rig = Rig::loaded(profile, 12_000, looser);
+    let mut rig = Rig::loaded(profile, 14_000, looser);
     let read = |rig: &Rig| {
         let before = looks(rig).1;
         let mut iter = rig.db.iter().unwrap();
@@ -188,7 +188,7 @@ fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
     read(&rig);
     assert_eq!(read(&rig), 0, "all of it fits the cache");
     let invalidated = rig.stats().background.invalidated_blocks;
-    rig.put(1_200, 1_000_000);
+    rig.put(700, 1_000_000);
     (read(&rig), rig.stats().background.invalidated_blocks - invalidated)
 }
 
@@ -196,8 +196,8 @@ fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
 fn block_04_what_stays_clean_stays_cached() {
     row(&rows::BLOCK_CACHED, || {
         let (block, classic) = (misses_behind_compactions(Profile::Block), misses_behind_compactions(Profile::Classic));
-        assert!(block.0 * 10 < classic.0 * 8, "{} misses against {}", block.0, classic.0);
-        assert!(block.1 * 10 < classic.1 * 8, "{} blocks became obsolete in the cache against {}", block.1, classic.1);
+        assert!(block.0 * 2 < classic.0, "{} misses against {}", block.0, classic.0);
+        assert!(block.1 * 2 < classic.1, "{} blocks became obsolete in the cache against {}", block.1, classic.1);
     });
 }
 
@@ -526,7 +526,7 @@ fn block_10_appends_that_fail_again_and_again_leave_nothing() {
         }
         rig.settle();
     }
-    assert!(cuts(&rig) > before + 10, "{} appends failed", cuts(&rig) - before);
+    assert!(cuts(&rig) > before + 4, "{} appends failed", cuts(&rig) - before);
     rig.check();
 }
 

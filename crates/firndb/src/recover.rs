@@ -140,7 +140,8 @@ fn open_directory(
     let files = Arc::new(Files::new(dir, version.uuid, lock));
     if creation.is_fresh && options.pm.is_some() {
         // The uuid must outlive a crash before the pool that is to bear it: no later open would make the same one.
-        manifest::start(&files, &counters, version.next_file_id, &version)?;
+        let last = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
+        manifest::start(&files, &counters, last.map_or(1, |last| last + 1), &version)?;
     }
     let mill = MillContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
     let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));

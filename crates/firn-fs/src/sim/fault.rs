@@ -51,6 +51,8 @@ pub enum FaultKind {
     Eio,
     /// ENOSPC, otherwise like [`FaultKind::Eio`].
     Enospc,
+    /// EXDEV: what a link over the border of two file systems meets.
+    Exdev,
     /// EINTR, for what the system under this one would not have retried.
     Eintr,
     /// A read gives fewer bytes than there are, without an error. Other operations fail with EIO.
@@ -72,9 +74,11 @@ impl FaultKind {
         const EINTR: i32 = 4;
         const EIO: i32 = 5;
         const ENOSPC: i32 = 28;
+        const EXDEV: i32 = 18;
         io::Error::from_raw_os_error(match self {
             FaultKind::Enospc => ENOSPC,
             FaultKind::Eintr => EINTR,
+            FaultKind::Exdev => EXDEV,
             _ => EIO,
         })
     }

@@ -51,8 +51,8 @@ fn mend_frame(bytes: &mut Vec<u8>) {
 
 /// Id and uuid of the database, as a log's header has them.
 fn header_of(log: &[u8]) -> (u64, [u8; 16]) {
-    let uuid = log.get(24..40).and_then(|uuid| uuid.try_into().ok());
-    (get_u64(log, 16).unwrap_or(0), uuid.unwrap_or_default())
+    let uuid = log.get(20..36).and_then(|uuid| uuid.try_into().ok());
+    (get_u64(log, 12).unwrap_or(0), uuid.unwrap_or_default())
 }
 
 fn run_log(bytes: &[u8]) {
@@ -78,8 +78,11 @@ fn mend_file_header(bytes: &mut [u8]) {
     if bytes.len() < FILE_HEADER {
         return;
     }
-    put(bytes, 0, b"FIRNLOG\0\x02\0\0\0\0\0\0\0");
-    put(bytes, 40, &[0; 20]);
+    put(bytes, 0, b"FIRNLOG\0\x03\0\0\0");
+    // No log before it, so none that ended anywhere.
+    if get_u64(bytes, 36) == Some(0) {
+        put(bytes, 44, &[0; 16]);
+    }
     let crc = crc32c(&bytes[..60]);
     put_u32(bytes, 60, crc);
 }

@@ -37,7 +37,7 @@ fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     let mut session = Session::open(&setup, &machine, history).unwrap();
     session.run(30 + random.below(150), &mut random).unwrap();
     if random.one_in(2) {
-        machine.fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Link));
+        machine.fs.inject(Fault::for_ever(FaultKind::Exdev).on(OpKind::Link));
     }
     let copied = session.history.now().clone();
     session.db().checkpoint("/copy").unwrap();
@@ -99,7 +99,7 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     }
     let cut = machine.duplicate();
     if random.one_in(2) {
-        cut.fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Link));
+        cut.fs.inject(Fault::for_ever(FaultKind::Exdev).on(OpKind::Link));
     }
     // A repair stores little in a pool.
     match pool && random.one_in(2) {
