@@ -7,7 +7,7 @@ mod rig;
 use self::rig::{DIR, Rig, loose, looser, row, tables_of};
 use firn_base::exec::{Executor, Inline, Work};
 use firn_base::site;
-use firn_fs::{Fault, FaultKind, Fs, OpKind, SimFs};
+use firn_fs::{Fault, FaultKind, OpKind, SimFs};
 use firndb::rows;
 use firndb::{ByLevel, Db, Environment, Event, GrainLimits, Options, Profile, Stats};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,7 @@
 
 use crate::buffer::Buffer;
 use crate::commit::Joined;
-use crate::{Db, Durability, Result, WriteBatch};
+use crate::{Db, Durability, Error, Result, WriteBatch};
 use firn_pm::Pool;
 use std::sync::Arc;
 
@@ -19,7 +19,17 @@ pub use crate::manifest::proof::{edit, read_manifest};
 #[must_use = "a group whose first write is not finished is never written"]
 pub struct Begun {
     db: Db,
-    joined: Joined,
+    /// `None` once it is finished.
+    joined: Option<Joined>,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(Joined::Leader(group)) = self.joined.take() {
+            let refuse = || Err(Error::invalid("the first write of this group was given up"));
+            let _given_up = self.db.inner.commit.lead(&group, |_, _, _| refuse());
+        }
+    }
 }
 
 /// The first half of [`Db::write`]. Several begun by one thread share a group, as those of several threads do.
@@ -28,7 +38,7 @@ pub struct Begun {
 /// As [`Db::write`].
 pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Result<Begun> {
     let joined = db.inner.join(batch.entries(), durability)?;
-    Ok(Begun { db: db.clone(), joined })
+    Ok(Begun { db: db.clone(), joined: Some(joined) })
 }
 
 /// Whether beginning this write may wait for a buffer to be flushed: by one thread only after what it began is
@@ -47,8 +57,8 @@ impl Begun {
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn finish(self) -> Result<()> {
-        self.db.inner.complete(self.joined)
+    pub fn finish(mut self) -> Result<()> {
+        self.joined.take().map_or(Ok(()), |joined| self.db.inner.complete(joined))
     }
 }
 

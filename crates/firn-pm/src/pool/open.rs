@@ -70,7 +70,9 @@ impl Pool {
             }
             Err(error) => {
                 // Not to leave behind what was asked for and then refused; a file that was there before stays.
-                created.iter().for_each(Created::undo);
+                if let Some(Err(error)) = created.as_ref().map(Created::undo) {
+                    tracing::warn!(%error, "the file of a pool that was refused stays");
+                }
                 Err(error)
             }
         }
@@ -78,17 +80,30 @@ impl Pool {
 
     /// Takes back what this open created, if it created the pool: for a database that was then refused. Nothing may use
     /// the pool afterwards.
-    pub fn undo_creation(&self) {
+    ///
+    /// # Errors
+    /// What removing or writing it met; the pool then is still that database's.
+    pub fn undo_creation(&self) -> Result<()> {
         match &self.created {
-            Some(Created::Contents) => {
-                // Without its magic it is no pool; failing that, the next open says whose it is.
-                let _left = self.region.store_u64(MAGIC_AT, 0);
-                let _left = self.region.flush(&sites::PM_CREATE_FLUSH, MAGIC_AT, 8);
-                self.region.fence(&sites::PM_CREATE_FENCE);
-            }
-            Some(created) => created.undo(),
-            None => {}
+            Some(Created::Contents) => self.erase(),
+            Some(created) => created.undo().map_err(|source| Error::from_io("remove", Path::new(self.region.place()), source)),
+            None => Ok(()),
         }
+    }
+
+    /// Makes the pool an unfinished creation: first the roots are those of an empty pool, then the magic goes. A cut in
+    /// between leaves a pool of this database, with a newest root.
+    fn erase(&self) -> Result<()> {
+        let _one_at_a_time = self.committing.lock();
+        let mut slots = Root::empty(self.root().pool_bytes).encode(&self.uuid)?;
+        slots.resize(2 * PAGE_BYTES as usize, 0);
+        self.region.stream(PAGE_BYTES, &[&slots])?;
+        self.region.flush(&sites::PM_CREATE_FLUSH, PAGE_BYTES, slots.len() as u64)?;
+        self.region.fence(&sites::PM_CREATE_FENCE);
+        self.region.store_u64(MAGIC_AT, 0)?;
+        self.region.flush(&sites::PM_CREATE_FLUSH, MAGIC_AT, 8)?;
+        self.region.fence(&sites::PM_CREATE_FENCE);
+        self.region.sync(&sites::PM_CREATE_SYNC, &[(0, DATA_START)])
     }
 
     /// Gives the pool's lock back. REQUIRES: nobody reads or writes the pool from now on.
@@ -266,13 +281,12 @@ impl Pool {
 }
 
 impl Created {
-    fn undo(&self) {
-        // Failing that, the next open creates.
-        let _left = match self {
+    fn undo(&self) -> std::io::Result<()> {
+        match self {
             Created::File(path) => std::fs::remove_file(path),
             Created::Length(path) => OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(0)),
             Created::Contents => Ok(()),
-        };
+        }
     }
 }
 

@@ -11,12 +11,13 @@ use firn_base::{Result, SeqNo, Tag};
 use firn_fs::{OpenMode, SimFs};
 use firn_table::BlockCache;
 use firn_table::sst::{
-    Access, Block, Extent, FOOTER_BYTES, Index, Lookup, Properties, Query, Sst, SstIter, TableContext,
+    Access, Block, Extent, FOOTER_BYTES, HEADER_BYTES, Index, Lookup, Properties, Query, Sst, SstIter, TableContext,
 };
 use std::path::Path;
 use std::sync::Arc;
 
-const FOOTER_MAGIC: &[u8; 8] = b"FIRNSST\x01";
+const FOOTER_MAGIC: &[u8; 8] = b"FIRNSST\x02";
+const HEADER_MAGIC: &[u8; 8] = b"FIRNTBL\0";
 const FILTER_LINE: usize = 64;
 const CACHE_BYTES: u64 = 64 << 10;
 /// Where filter, index and properties are named in a footer: the offset, then the length, then the checksum.
@@ -76,7 +77,7 @@ fn table_of_block(block: &[u8]) -> Vec<u8> {
     put_bytes(&mut index, &[0xff; 16]);
     put_varint(&mut index, 0);
     put_bytes(&mut index, b"");
-    put_varint(&mut index, 0);
+    put_varint(&mut index, HEADER_BYTES as u64);
     put_varint(&mut index, block.len() as u64);
     put_varint(&mut index, block.len() as u64);
     index.extend_from_slice(&[0; 5]);
@@ -85,7 +86,7 @@ fn table_of_block(block: &[u8]) -> Vec<u8> {
 
 /// A table without a filter.
 fn table_of(data: &[u8], index: &[u8], properties: &[u8]) -> Vec<u8> {
-    let mut table = [data, index, properties].concat();
+    let mut table = [&[0; HEADER_BYTES], data, index, properties].concat();
     let footer_at = table.len();
     table.resize(footer_at + FOOTER_BYTES, 0);
     put_u32(&mut table, footer_at + HANDLES[1] + 8, index.len() as u32);
@@ -228,15 +229,28 @@ fn handle(reader: &mut Reader<'_>, len: usize) -> Option<Handle> {
     Some(Handle { offset, stored, codec, crc_at })
 }
 
+/// Makes the header one of the table that the footer is of.
+fn mend_header(bytes: &mut [u8], id: u64) {
+    put(bytes, 0, HEADER_MAGIC);
+    put_u64(bytes, 8, 1);
+    put_u64(bytes, 16, id);
+    put(bytes, 48, &[0; 12]);
+    let crc = crc32c(&bytes[..HEADER_BYTES - 4]);
+    put_u32(bytes, HEADER_BYTES - 4, crc);
+}
+
 /// Lets the sections end at the footer, one behind the other, and makes every checksum right.
 pub(super) fn mend_table(bytes: &mut Vec<u8>) {
-    let Some(footer_at) = bytes.len().checked_sub(FOOTER_BYTES) else { return };
+    let Some(footer_at) = bytes.len().checked_sub(FOOTER_BYTES).filter(|&at| at >= HEADER_BYTES) else { return };
+    let id = get_u64(bytes, footer_at + 8).unwrap_or(0);
+    mend_header(bytes, id);
     put(bytes, footer_at, FOOTER_MAGIC);
     let mut end = footer_at;
     let mut starts = [0; 3];
     for number in [2, 1, 0] {
         let at = footer_at + HANDLES[number];
-        let max = if number == 0 { end - end % FILTER_LINE } else { end };
+        let room = end - HEADER_BYTES;
+        let max = if number == 0 { room - room % FILTER_LINE } else { room };
         let len = clamp_u32(bytes, at + 8, max);
         let len = if number == 0 { len - len % FILTER_LINE } else { len };
         put_u32(bytes, at + 8, len as u32);
@@ -244,7 +258,7 @@ pub(super) fn mend_table(bytes: &mut Vec<u8>) {
         put_u64(bytes, at, end as u64);
         starts[number] = end;
     }
-    let data_bytes = get_u64(bytes, footer_at + DATA_BYTES_AT).unwrap_or(0).min(end as u64);
+    let data_bytes = get_u64(bytes, footer_at + DATA_BYTES_AT).unwrap_or(0).min((end - HEADER_BYTES) as u64);
     put_u64(bytes, footer_at + DATA_BYTES_AT, data_bytes);
     put_u32(bytes, footer_at + DATA_BYTES_AT + 8, 0);
     let mut crcs = Vec::new();
@@ -259,7 +273,6 @@ pub(super) fn mend_table(bytes: &mut Vec<u8>) {
         let crc = crc32c(section(bytes, number));
         put_u32(bytes, footer_at + at + 12, crc);
     }
-    let id = get_u64(bytes, footer_at + 8).unwrap_or(0);
     let crc = crc32c_salted(id, footer_at as u64, &[&bytes[footer_at..footer_at + FOOTER_BYTES - 4]]);
     put_u32(bytes, footer_at + FOOTER_BYTES - 4, crc);
 }

@@ -67,7 +67,8 @@ fn open(fs: &SimFs) -> Result<Pool> {
     let path = Path::new("/pool");
     // A file that is short was being created.
     let is_new = fs.len(path).map_or(true, |len| len < BYTES);
-    let file = fs.open(path, if is_new { OpenMode::Create } else { OpenMode::Append })?;
+    let is_there = fs.len(path).is_ok();
+    let file = fs.open(path, if is_there { OpenMode::Append } else { OpenMode::Create })?;
     if is_new {
         // As for a real pool, whoever creates the file makes its name durable.
         fs.sync_dir(&TEST, Path::new("/"))?;

@@ -25,6 +25,7 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::File;
+use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -79,6 +80,8 @@ pub(crate) struct LogWriter {
     says_named: bool,
     sealed: Arc<SealedLogs>,
     poison: Option<Error>,
+    /// Files of logs to come that could not be used yet: one that a writer wants, and one that a flush does.
+    begun: BTreeMap<u64, Arc<dyn File>>,
     /// Header and key section of the frame under construction.
     head: Vec<u8>,
 }
@@ -149,8 +152,10 @@ impl LogWriter {
         log_id: u64,
         sealed: Arc<SealedLogs>,
     ) -> Result<LogWriter> {
+        let file = files.create(FileName::Log(log_id))?;
+        write_header(&*file, &files, &counters, log_id, None)?;
         let mut writer = LogWriter {
-            sink: Sink::new(create_file(&files, &counters, log_id, None)?, log_id, counters.clone()),
+            sink: Sink::new(file, log_id, counters.clone()),
             files,
             counters,
             log_id,
@@ -161,6 +166,7 @@ impl LogWriter {
             says_named: false,
             sealed,
             poison: None,
+            begun: BTreeMap::new(),
             head: Vec::new(),
         };
         writer.head.reserve(4 << 10);
@@ -290,10 +296,9 @@ impl LogWriter {
     pub(crate) fn rotate(&mut self, log_id: u64) -> Result<LogEnd> {
         self.check_poison()?;
         let end = self.end();
-        let file = create_file(&self.files, &self.counters, log_id, Some(end))?;
-        let rotated = self.sink.rotate(file, log_id, self.placed.as_deref());
-        // Another try makes it again: by then this log may have another end.
-        let old_file = rotated.inspect_err(|_| drop(self.files.remove(FileName::Log(log_id))))?;
+        let file = self.begin_file(log_id, end)?;
+        let old_file = self.sink.rotate(file, log_id, self.placed.as_deref())?;
+        self.begun.retain(|&id, _| id > log_id);
         if end.synced_through < end.end {
             self.sealed.add(end.log_id, old_file);
         }
@@ -303,6 +308,17 @@ impl LogWriter {
         self.synced_through = 0;
         self.says_named = false;
         Ok(end)
+    }
+
+    /// The file of log `log_id`, which follows on this one's `end`. If something fails until it is used, another try
+    /// takes the same file, whose header then has another end. A log without a frame is none to whoever finds it.
+    fn begin_file(&mut self, log_id: u64, end: LogEnd) -> Result<Arc<dyn File>> {
+        let file = match self.begun.get(&log_id) {
+            Some(file) => file.clone(),
+            None => self.begun.entry(log_id).or_insert(self.files.create(FileName::Log(log_id))?).clone(),
+        };
+        write_header(&*file, &self.files, &self.counters, log_id, Some(end))?;
+        Ok(file)
     }
 
     /// Where the log ends now.
@@ -322,22 +338,17 @@ impl LogWriter {
     }
 }
 
-fn create_file(
+fn write_header(
+    file: &dyn File,
     files: &Files,
     counters: &IoCounters,
     log_id: u64,
     previous: Option<LogEnd>,
-) -> Result<Arc<dyn File>> {
-    let name = FileName::Log(log_id);
-    let file = files.create(name)?;
+) -> Result<()> {
     let header = LogHeader { uuid: files.uuid, previous }.encode(log_id);
-    if let Err(error) = file.write(0, &[&header]) {
-        // Another try makes it again.
-        let _left = files.remove(name);
-        return Err(error);
-    }
+    file.write(0, &[&header])?;
     counters.wrote(Cause::Log, header.len());
-    Ok(file)
+    Ok(())
 }
 
 /// The checksum over the headers of a frame's values, which covers the values through theirs.

@@ -45,20 +45,31 @@ impl Creation {
         if !self.is_fresh {
             return;
         }
+        if let Err(error) = self.take_back() {
+            tracing::warn!(%error, "a database that could not be opened is still there; the next open goes on with it");
+        }
+    }
+
+    /// In an order in which a failure or a cut leaves what the next open goes on with: a database as long as CURRENT is
+    /// there, and the uuid, in `LOCK`, as long as a pool may bear it.
+    fn take_back(&self) -> Result<()> {
+        let mut made = self.dir.list()?;
+        made.retain(|name| !self.before.contains(name) && FileName::parse(name) != FileName::Unknown);
+        let rank = |name: &String| match FileName::parse(name) {
+            FileName::Current => 0,
+            FileName::Lock => 2,
+            _ => 1,
+        };
+        made.sort_by_key(rank);
+        let locks = made.iter().position(|name| rank(name) == 2).unwrap_or(made.len());
+        made[..locks].iter().try_for_each(|name| self.dir.remove(name))?;
         if let Some(pool) = self.pool.get() {
-            pool.undo_creation();
+            self.dir.sync(&sites::CURRENT_NAME_SYNC)?;
+            pool.undo_creation()?;
             pool.release();
         }
-        let mut made = self.dir.list().unwrap_or_default();
-        made.retain(|name| !self.before.contains(name) && FileName::parse(name) != FileName::Unknown);
-        // The lock goes last: it says whose the rest is.
-        made.sort_by_key(|name| FileName::parse(name) == FileName::Lock);
-        for name in made {
-            let _stays = self.dir.remove(&name);
-        }
-        if self.made_directory {
-            let _stays = self.fs.remove_dir(self.dir.path());
-        }
+        made[locks..].iter().try_for_each(|name| self.dir.remove(name))?;
+        if self.made_directory { self.fs.remove_dir(self.dir.path()) } else { Ok(()) }
     }
 }
 
@@ -199,6 +210,9 @@ pub(super) fn read_or_create(
         return Err(missing(path));
     }
     refuse_data(&**dir, options)?;
+    if !options.create_if_missing {
+        return Err(missing(path));
+    }
     let version = Version { profile: options.profile.number(), next_file_id: 1, ..Version::default() };
     let uuid = match owner::owner_of(&**dir, FileName::Lock)? {
         // A pool may bear it already.

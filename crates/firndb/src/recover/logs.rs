@@ -30,8 +30,8 @@ impl Recovery {
             if self.trees.is_some() {
                 // Pointers name a buffer's log.
                 self.end_buffer()?;
-                self.replaying.log_id = log_id;
             }
+            self.replaying.log_id = log_id;
             if let Some(torn) = torn {
                 while replay.next(|_| Ok(()))? {}
                 if replay.synced_through() > 0 {
@@ -192,7 +192,7 @@ impl Recovery {
 
     /// Writes `entries` out as tables of level 0.
     pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
-        let output = Output::new(Cause::Flush, false);
+        let output = Output { log_id: self.replaying.log_id, ..Output::new(Cause::Flush, false) };
         let part = Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
         let below = Below::new(0, part.metas_below(0));
         self.recovered.extend(block_on(write_tables(entries, &[SeqNo::MAX], below, output, &self.mill))?);

@@ -1,8 +1,9 @@
 //! Files that are the database's own and that no record of the manifest names: left by a crash, or by a manifest that
 //! lost its end. Telling which, so that no damage to a manifest deletes what it no longer knows.
 //!
-//! 1. A log says in its header where the one before it ended. One that follows on the last log that is known is that
-//!    log's successor, whatever the manifest lost: it is replayed like a named one.
+//! 1. A log says in its header where the one before it ended. One with a frame that follows on the last log that is
+//!    known is that log's successor, whatever the manifest lost: it is replayed like a named one. (Without a frame it
+//!    may never have been used, and the log before it may have gone on.)
 //! 2. One that follows on a log that is missing was written after records that are lost now. If a frame says that the
 //!    manifest had named it durably, or that it was synced, the open refuses. If no frame does, nothing in it was
 //!    promised to survive what took the other log's name, and it goes to `lost/`.
@@ -22,6 +23,13 @@ use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::OpenMode;
 use firn_table::sst::{HEADER_BYTES, Sst, TableOwner};
 
+/// What a log that no record names holds.
+struct Found {
+    entries: u64,
+    /// Whether it says that the manifest named it durably, or that it was synced.
+    is_promised: bool,
+}
+
 impl Recovery {
     /// Takes the logs that belong to the database though no record names them for named ones, and refuses a manifest
     /// that lost the name of a log between.
@@ -39,28 +47,52 @@ impl Recovery {
                 Err(error) => return Err(error),
             };
             let Some(header) = header.filter(|header| header.uuid == self.files.uuid) else { continue };
+            let Some(found) = self.look_through(log_id)?.filter(|found| found.entries > 0) else { continue };
             let before = self.version.logs.range_mut(..log_id).next_back();
             match (header.previous, before) {
                 (Some(previous), Some((&id, before))) if previous.log_id == id => {
                     before.end = before.end.or(Some(previous));
                     self.version.logs.insert(log_id, LogState { end: None, named: false });
                 }
-                (previous, _) => self.check_left_over(log_id, previous)?,
+                (previous, _) => self.check_left_over(log_id, previous, found)?,
             }
         }
-        Ok(())
+        self.settle_names()
     }
 
-    /// Refuses log `log_id`, which follows on none that is known, if it holds what was promised.
-    fn check_left_over(&mut self, log_id: u64, previous: Option<LogEnd>) -> Result<()> {
-        let Some(mut replay) = self.open_log(log_id, None, false)? else { return Ok(()) };
+    /// Makes the logs durable whose names may not be: what is made of them from here on is, and is known by its log.
+    fn settle_names(&self) -> Result<()> {
+        let unnamed: Vec<u64> = self.version.logs.iter().filter(|(_, log)| !log.named).map(|(&id, _)| id).collect();
+        if self.read_only || unnamed.is_empty() {
+            return Ok(());
+        }
+        for id in unnamed {
+            match self.files.open(FileName::Log(id), OpenMode::Append) {
+                // A power cut took it.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                opened => opened?.sync(&sites::LOG_ADOPT_SYNC)?,
+            }
+        }
+        self.files.sync_dir(&sites::LOG_ADOPT_SYNC)
+    }
+
+    /// What log `log_id` holds; `None` if it is gone.
+    fn look_through(&self, log_id: u64) -> Result<Option<Found>> {
+        let Some(mut replay) = self.open_log(log_id, None, false)? else { return Ok(None) };
         let mut entries = 0_u64;
         while replay.next(|_| {
             entries += 1;
             Ok(())
         })? {}
+        let is_promised = replay.named() || replay.synced_through() > FILE_HEADER_BYTES as u64;
+        Ok(Some(Found { entries, is_promised }))
+    }
+
+    /// Refuses log `log_id`, which follows on none that is known, if it holds what was promised.
+    fn check_left_over(&mut self, log_id: u64, previous: Option<LogEnd>, found: Found) -> Result<()> {
+        let Found { entries, is_promised } = found;
         let log = self.files.path_of(FileName::Log(log_id));
-        if replay.named() || replay.synced_through() > FILE_HEADER_BYTES as u64 {
+        if is_promised {
             let after = previous.map_or_else(
                 || "which an open began".to_owned(),
                 |previous| format!("which follows on log {:06}", previous.log_id),
@@ -72,7 +104,7 @@ impl Recovery {
             );
             return Err(Error::corruption(self.files.path().join("MANIFEST").display(), 0, expected));
         }
-        if entries > 0 && !self.read_only {
+        if !self.read_only {
             tracing::warn!(log = %log.display(), entries, "a log that follows on a lost one is kept in lost/");
             self.set_aside(FileName::Log(log_id))?;
         }
@@ -97,7 +129,9 @@ impl Recovery {
                 continue;
             }
             let Some((newest, owner)) = self.read_unnamed(id)? else { continue };
-            let log_is_known = owner.log_id > 0 && self.version.logs.contains_key(&owner.log_id);
+            // Below the floor it is obsolete: an earlier recovery read it, and the table's removal was not durable.
+            let log_is_known = owner.log_id > 0
+                && (owner.log_id < self.version.log_floor || self.version.logs.contains_key(&owner.log_id));
             if newest > self.last_seqno && !log_is_known {
                 let expected = format!(
                     "a record that names table {} with entries up to number {}, where logs and named tables end at {}: \
