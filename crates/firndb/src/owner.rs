@@ -124,16 +124,25 @@ pub(crate) fn may_be_lock(dir: &dyn Dir) -> Result<bool> {
     }
 }
 
-/// Writes into `LOCK` whose directory this is, durably. REQUIRES: the lock is held.
+/// Writes into `LOCK` whose directory this is, durably, as the first thing in it. REQUIRES: the lock is held.
 ///
 /// # Errors
 /// What writing met.
 pub(crate) fn sign(dir: &dyn Dir, uuid: &[u8; 16]) -> Result<()> {
-    if owner_of(dir, FileName::Lock)? == Owner::Database(*uuid) {
-        return Ok(());
-    }
     let file = dir.open(&FileName::Lock.to_string(), OpenMode::Append)?;
+    // Also if it says so already: whoever wrote it may have been killed before its sync.
     file.write(0, &[&encode_lock(uuid)])?;
     file.sync(&sites::LOCK_SYNC)?;
     dir.sync(&sites::LOCK_NAME_SYNC)
+}
+
+/// As [`sign`], if `LOCK` says anything else.
+///
+/// # Errors
+/// What reading or writing met.
+pub(crate) fn sign_again(dir: &dyn Dir, uuid: &[u8; 16]) -> Result<()> {
+    match owner_of(dir, FileName::Lock)? {
+        Owner::Database(found) if found == *uuid => Ok(()),
+        _ => sign(dir, uuid),
+    }
 }

@@ -359,7 +359,7 @@ impl Repair {
         self.set_aside()?;
         manifest::start(&self.files, &self.context.counters, manifest_id, &version)?;
         self.temporary.retain(|id| !made.contains(id));
-        owner::sign(self.files.dir(), &version.uuid)?;
+        owner::sign_again(self.files.dir(), &version.uuid)?;
         if self.pool.take().is_some() {
             pool::leave_without_trees(&self.options, version.uuid)?;
         }

@@ -202,7 +202,7 @@ pub(super) fn read_or_create(
             return Err(Error::new(ErrorKind::Incompatible, message));
         }
         if lock.is_some() {
-            owner::sign(&**dir, &version.uuid)?;
+            owner::sign_again(&**dir, &version.uuid)?;
         }
         return Ok(version);
     }

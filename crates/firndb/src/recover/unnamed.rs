@@ -48,13 +48,20 @@ impl Recovery {
             };
             let Some(header) = header.filter(|header| header.uuid == self.files.uuid) else { continue };
             let Some(found) = self.look_through(log_id)?.filter(|found| found.entries > 0) else { continue };
-            let before = self.version.logs.range_mut(..log_id).next_back();
-            match (header.previous, before) {
+            let floor = self.version.log_floor;
+            let follows = match (header.previous, self.version.logs.range_mut(..log_id).next_back()) {
                 (Some(previous), Some((&id, before))) if previous.log_id == id => {
                     before.end = before.end.or(Some(previous));
-                    self.version.logs.insert(log_id, LogState { end: None, named: false });
+                    true
                 }
-                (previous, _) => self.check_left_over(log_id, previous, found)?,
+                // All before it are in tables.
+                (Some(previous), None) => previous.log_id < floor && log_id == floor,
+                _ => false,
+            };
+            if follows {
+                self.version.logs.insert(log_id, LogState { end: None, named: false });
+            } else {
+                self.check_left_over(log_id, header.previous, found)?;
             }
         }
         self.settle_names()
