@@ -44,8 +44,8 @@ firn_base::sites! {
     LOG_VALUE_CHECK = "log.value.check";
     /// A record of the manifest: before it is durable nothing has happened.
     MANIFEST_SYNC = "manifest.sync";
-    /// The manifest as recovery found it, before the pool says that it knows its records: else a power cut leaves a
-    /// pool that is newer than the manifest.
+    /// The manifest as recovery found it, before the pool says that it knows its records and tables are made of the logs
+    /// that it names: else a power cut leaves a pool or a table that is newer than the manifest.
     MANIFEST_REOPEN_SYNC = "manifest.reopen.sync";
     /// That CURRENT names it, for the same reason: whoever renamed it may have been killed before its sync.
     CURRENT_REOPEN_SYNC = "current.reopen.sync";

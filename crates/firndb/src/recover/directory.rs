@@ -183,9 +183,9 @@ pub(super) fn read_or_create(
     let Directory { dir, lock, .. } = directory;
     let path = dir.path();
     if let Some((id, version)) = manifest::read(&**dir, counters)? {
-        if options.pm.is_some() && lock.is_some() {
-            // The pool will say that it knows these records: a power cut must not take the last of them after that, nor
-            // that CURRENT names this manifest.
+        if lock.is_some() {
+            // Tables are made of the logs that these records name, and a pool says that it knows them: a power cut must
+            // not take the last of them after that, nor that CURRENT names this manifest.
             let file = dir.open(&FileName::Manifest(id).to_string(), OpenMode::Append)?;
             file.sync(&sites::MANIFEST_REOPEN_SYNC)?;
             dir.sync(&sites::CURRENT_REOPEN_SYNC)?;
