@@ -14,6 +14,7 @@ use super::selective::Choice;
 use super::versions::Versions;
 use crate::budget::Budget;
 use crate::files::{FileName, Files};
+use crate::gate::was_closed;
 use crate::manifest::{Edit, TableMeta, Tables};
 use crate::options::Options;
 use crate::plan::{How, Plan, Reason};
@@ -26,7 +27,7 @@ use crate::tuning::BlockTuning;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
-use firn_base::{Error, ErrorKind, Limits, Result, SeqNo};
+use firn_base::{Limits, Result, SeqNo};
 use firn_table::sst::{Access, SstOptions, SstWriter, TableOwner};
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ impl MillContext {
     }
 
     /// # Errors
-    /// `Io` if the database is closing.
+    /// `Invalid` if the database is being closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         check_open(&self.stop)
     }
@@ -102,7 +103,7 @@ impl MillContext {
 
 fn check_open(stop: &AtomicBool) -> Result<()> {
     match stop.load(Ordering::Relaxed) {
-        true => Err(Error::new(ErrorKind::Io, "the database is closing")),
+        true => Err(was_closed()),
         false => Ok(()),
     }
 }
@@ -338,7 +339,7 @@ impl<'a> Steps<'a> {
     /// One entry further.
     ///
     /// # Errors
-    /// `Io` if the database is closing.
+    /// `Invalid` if the database is being closed.
     pub(super) async fn step(&mut self) -> Result<()> {
         self.entries += 1;
         if self.entries.is_multiple_of(ENTRIES_PER_STEP) {

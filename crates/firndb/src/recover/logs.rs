@@ -34,7 +34,8 @@ impl Recovery {
             self.replaying.log_id = log_id;
             if let Some(torn) = torn {
                 while replay.next(|_| Ok(()))? {}
-                if replay.synced_through() > 0 {
+                // Named durably, it would be named now, and so would the one that is torn.
+                if replay.synced_through() > 0 || (replay.named() && !named) {
                     let place = self.files.path_of(FileName::Log(torn));
                     let expected = format!("more frames: the later log {log_id} was acknowledged as durable");
                     return Err(Error::corruption(place.display(), 0, expected));
