@@ -9,7 +9,7 @@
 //! is bounded, so the sum is a cap and not a wish.
 
 use crate::options::Options;
-use firn_base::{Error, Result};
+use firn_base::{Error, Limits, Result};
 
 /// Bytes for each user of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +39,38 @@ const STRETCH_BYTES_MAX: u64 = 128 << 10;
 /// Inputs that all running merges may have between them, two stretches each.
 const INPUTS: u64 = 64;
 
+/// Refuses limits that do not work together.
+fn check_limits(limits: &Limits) -> Result<()> {
+    let within = |name: &str, value: u64, least: u64, most: u64| match (least..=most).contains(&value) {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("limits.{name} is {value}; it must be from {least} to {most}"))),
+    };
+    let (levels, most) = (limits.levels as u64, u64::MAX >> 8);
+    within("block_bytes", limits.block_bytes as u64, 64, STRETCH_BYTES_MAX / 4)?;
+    within("io_bytes", limits.io_bytes as u64, 4 * limits.block_bytes as u64, 1 << 30)?;
+    within("restart_interval", limits.restart_interval as u64, 1, 1 << 16)?;
+    within("table_bytes", limits.table_bytes, limits.block_bytes as u64, 1 << 40)?;
+    within("level_base_bytes", limits.level_base_bytes, 1, most)?;
+    within("level_fan_out", limits.level_fan_out, 2, 1 << 20)?;
+    within("levels", levels, 2, 64)?;
+    within("level0_rest", limits.level0_rest as u64, 1, most)?;
+    within("level0_trigger", limits.level0_trigger as u64, 1, most)?;
+    within("level0_slow", limits.level0_slow as u64, limits.level0_trigger as u64, most)?;
+    within("level0_stop", limits.level0_stop as u64, limits.level0_slow as u64 + 1, most)?;
+    within("write_buffers", limits.write_buffers as u64, 2, 1 << 10)?;
+    within("group_bytes", limits.group_bytes as u64, 1, 1 << 30)?;
+    within("pm_log_buffer_bytes", limits.pm_log_buffer_bytes as u64, 0, 1 << 32)?;
+    within("manifest_bytes", limits.manifest_bytes, 1, most)?;
+    within("seek_charge_bytes", limits.seek_charge_bytes, 1, most)
+}
+
 impl Budget {
     /// Shares out `options.memory_limit`.
     ///
     /// # Errors
     /// `Invalid` if the parts that were asked for exceed it.
     pub(crate) fn new(options: &Options) -> Result<Budget> {
+        check_limits(&options.limits)?;
         let trees = options.tree_memory_bytes();
         let limit = options.memory_limit.checked_sub(trees).ok_or_else(|| {
             Error::invalid(format!(

@@ -224,7 +224,8 @@ impl Inner {
         if self.jobs.graveyard.spare.lock().is_some() || buffers >= self.options.limits.write_buffers {
             return None;
         }
-        let buffer = self.new_buffer(self.budget.write_buffer_bytes, 0);
+        let mut buffer = self.new_buffer(self.budget.write_buffer_bytes, 0);
+        buffer.touch();
         self.jobs.graveyard.spare.lock().replace(Spare { buffer, tick })
     }
 

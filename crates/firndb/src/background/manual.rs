@@ -15,6 +15,11 @@ impl Inner {
     /// Compacts the range level by level, on the caller's thread; other compactions wait meanwhile.
     pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         let _entered = self.calls.enter()?;
+        self.check_writable()?;
+        if to.is_some_and(|to| to <= from) {
+            // No key lies there.
+            return Ok(());
+        }
         let _hurry = self.jobs.pace.hurry(self.commit.visible());
         self.flush()?;
         loop {

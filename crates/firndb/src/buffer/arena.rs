@@ -16,8 +16,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 const ALIGN: usize = 64;
 
+/// What the allocator aligns by itself. It zeroes memory of any larger alignment byte by byte, and with that touches
+/// every page.
+const ALLOCATED_ALIGN: usize = 16;
+
 /// A region of zeroed memory.
 pub(super) struct Arena {
+    /// As it was allocated.
+    allocated: NonNull<u8>,
+    /// The first aligned byte in it.
     base: NonNull<u8>,
     capacity: usize,
     used: AtomicUsize,
@@ -45,9 +52,21 @@ impl Arena {
         let layout = Self::layout(capacity);
         // SAFETY: the layout's size is not zero.
         let memory = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        let Some(allocated) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        let skip = allocated.align_offset(ALIGN).min(ALIGN);
+        // SAFETY: the layout has a line more than the region.
+        let base = unsafe { allocated.add(skip) };
         // Offset 0 means "none" in links, so the first line is not handed out.
-        Arena { base, capacity: layout.size(), used: AtomicUsize::new(Self::RESERVED_BYTES) }
+        Arena { allocated, base, capacity: layout.size() - ALIGN, used: AtomicUsize::new(Self::RESERVED_BYTES) }
+    }
+
+    /// Touches every page, so that no writer has to wait for the system to give it.
+    pub(super) fn touch(&mut self) {
+        const PAGE_BYTES: usize = 4096;
+        for at in (0..self.capacity).step_by(PAGE_BYTES) {
+            // SAFETY: in bounds, and `&mut self` is the only way to the region, in which nothing is yet.
+            unsafe { self.base.add(at).write_volatile(0) }
+        }
     }
 
     /// Takes all back. `&mut self` proves that nobody reads it any more.
@@ -64,8 +83,8 @@ impl Arena {
     }
 
     fn layout(capacity: usize) -> Layout {
-        let size = capacity.next_multiple_of(ALIGN).max(2 * ALIGN);
-        Layout::from_size_align(size, ALIGN).unwrap_or(Layout::new::<[u64; 16]>())
+        let size = capacity.next_multiple_of(ALIGN).max(2 * ALIGN) + ALIGN;
+        Layout::from_size_align(size, ALLOCATED_ALIGN).unwrap_or(Layout::new::<[u64; 24]>())
     }
 
     /// Hands out `bytes` (a multiple of 8), or nothing if they do not fit any more.
@@ -139,7 +158,7 @@ impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: the region is initialized, and `&mut self` is the only way left to it.
         pages::give_back(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.capacity) });
-        // SAFETY: `base` came from `alloc_zeroed` with this layout, whose size `capacity` is.
-        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.capacity)) }
+        // SAFETY: `allocated` came from `alloc_zeroed` with this layout, which is that of the capacity it made.
+        unsafe { dealloc(self.allocated.as_ptr(), Self::layout(self.capacity)) }
     }
 }

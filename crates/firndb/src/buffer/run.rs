@@ -65,6 +65,11 @@ impl Buffer {
         Buffer { list: self.list.recycle(), log_id, last_seqno: AtomicU64::new(u64::MAX) }
     }
 
+    /// Has the system give all of its memory now, and not while somebody writes.
+    pub(crate) fn touch(&mut self) {
+        self.list.touch();
+    }
+
     /// Bytes that `entries` take, at the heights that `seed` gives them.
     pub(crate) fn bytes_for<'a>(entries: impl Iterator<Item = Entry<'a>>, seed: u64) -> usize {
         entries.zip(0u64..).map(|(e, i)| node_bytes(height(seed, i), e.key.len(), e.value.len())).sum()

@@ -89,6 +89,11 @@ impl Skiplist {
         Self::over(self.arena)
     }
 
+    /// Has the system give all of the memory now. REQUIRES: nothing is in the list.
+    pub(super) fn touch(&mut self) {
+        self.arena.touch();
+    }
+
     fn over(arena: Arena) -> Skiplist {
         let space = arena.reserve(node_bytes(HEIGHT_MAX, 0, 0));
         let head = space.map_or(0, |space| {

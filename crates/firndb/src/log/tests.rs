@@ -8,7 +8,7 @@ use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
 use firn_base::{ErrorKind, Result, SeqNo, Tag};
-use firn_fs::{Fault, FaultKind, Fs, IoBackend, IoBuf, OpKind, OpenMode, OsFs, SimFs};
+use firn_fs::{Fault, FaultKind, IoBackend, IoBuf, OpKind, OpenMode, OsFs, SimFs};
 use firn_pm::{Backend, PmConfig, Pool};
 use std::path::Path;
 use std::sync::Arc;
