@@ -9,10 +9,13 @@ use firndb::{Codec, Durability, Options, Profile};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 const FILE_BY_DEFAULT: &str = "firn.toml";
+const FILE_BYTES_MAX: u64 = 1 << 20;
 const POOL_BYTES_BY_DEFAULT: u64 = 1 << 30;
 
 /// What may be set. The names in a TOML file are the fields' names.
@@ -139,7 +142,16 @@ impl Settings {
     }
 
     fn read(path: &Path) -> Outcome<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| firndb::Error::from_io("read", path, e))?;
+        let failed = |e| firndb::Error::from_io("read", path, e);
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let invalid = |reason: &str| Failure::invalid(format!("{}: {reason}", path.display()));
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(invalid("the file has more than 1 MiB: a TOML file with options of the engine was expected"));
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|_| invalid("the file is not UTF-8: a TOML file with options of the engine was expected"))?;
         Self::parse(&text).map_err(|reason| Failure::invalid(format!("{}: {reason}", path.display())))
     }
 

@@ -12,6 +12,7 @@ mod encoding;
 mod exit;
 mod export;
 mod get_put;
+mod interrupt;
 mod load;
 mod maintain;
 mod output;

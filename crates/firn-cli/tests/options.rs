@@ -14,7 +14,7 @@ fn an_unknown_key_of_a_file_is_named() {
     assert!(!firn.db().exists());
     firn.write("other.toml", "memory_limit = \"64M\"\n");
     firn.run("put", ["k", "v", "--config", "other.toml"]);
-    assert_eq!(firn.try_run("put", ["k", "v", "--config", "none.toml"]).code, 1);
+    assert_eq!(firn.try_run("put", ["k", "v", "--config", "none.toml"]).code, 8);
 }
 
 #[test]

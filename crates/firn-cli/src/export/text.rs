@@ -17,13 +17,14 @@ use std::path::Path;
 pub(super) fn export(arguments: &Export, file: &Path, format: Format, options: Options) -> Outcome {
     let db = arguments.open(options)?;
     let mut cursor = Cursor::new(db.iter()?, false, arguments.all)?;
-    let mut writer = Writer::new(open(file, arguments.force)?, format);
+    let mut writer = Writer::new(open(file, arguments.force)?, format, arguments.quote);
     let progress = Progress::new("exporting", Some(super::about_entries(&db)), Unit::Entries);
     let mut records = 0u64;
     writer.header()?;
     while cursor.valid() {
         let (key, value) = (cursor.iter.key(), cursor.iter.value());
-        writer.record(&field(arguments.encoding, key, key)?, &field(arguments.encoding, key, value)?)?;
+        let (key_field, value_field) = (field(arguments.encoding, key, key)?, field(arguments.encoding, key, value)?);
+        writer.record(&key_field, &value_field)?;
         records += 1;
         progress.add(1);
         cursor.advance()?;
@@ -51,7 +52,11 @@ fn open(file: &Path, force: bool) -> Outcome<Box<dyn Write>> {
     }
     let mut options = OpenOptions::new();
     options.write(true);
-    if force {
+    // A FIFO or a device has no bytes that could be overwritten.
+    let is_stream = file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+    if is_stream {
+        &mut options
+    } else if force {
         options.create(true).truncate(true)
     } else {
         options.create_new(true)
@@ -67,25 +72,28 @@ fn open(file: &Path, force: bool) -> Outcome<Box<dyn Write>> {
 
 enum Writer {
     Separated(Box<csv::Writer<Box<dyn Write>>>),
+    /// Tab-separated, without quotes.
+    Plain(BufWriter<Box<dyn Write>>),
     Json(BufWriter<Box<dyn Write>>),
 }
 
 impl Writer {
-    fn new(output: Box<dyn Write>, format: Format) -> Self {
+    fn new(output: Box<dyn Write>, format: Format, is_quoted: bool) -> Self {
         let separated = |delimiter, output| {
             let mut builder = csv::WriterBuilder::new();
             Writer::Separated(Box::new(builder.delimiter(delimiter).buffer_capacity(256 << 10).from_writer(output)))
         };
         match format {
             Format::Csv => separated(b',', output),
-            Format::Tsv => separated(b'\t', output),
+            Format::Tsv if is_quoted => separated(b'\t', output),
+            Format::Tsv => Writer::Plain(BufWriter::with_capacity(256 << 10, output)),
             Format::Jsonl => Writer::Json(BufWriter::with_capacity(256 << 10, output)),
         }
     }
 
     fn header(&mut self) -> Outcome<()> {
         match self {
-            Writer::Separated(_) => self.record("key", "value"),
+            Writer::Separated(_) | Writer::Plain(_) => self.record("key", "value"),
             Writer::Json(_) => Ok(()),
         }
     }
@@ -96,6 +104,16 @@ impl Writer {
                 csv::ErrorKind::Io(e) => Failure::from_output(e),
                 other => Failure::invalid(format!("cannot write a record: {other:?}")),
             }),
+            Writer::Plain(writer) => {
+                if [key, value].iter().any(|field| field.contains(['\t', '\n', '\r'])) {
+                    return Err(Failure::invalid(format!(
+                        "the entry {} has a tab or a line break, which TSV cannot hold: use --quote, --encoding hex or \
+                         --encoding base64",
+                        escape(key.as_bytes())
+                    )));
+                }
+                writeln!(writer, "{key}\t{value}").map_err(Failure::from_output)
+            }
             Writer::Json(writer) => {
                 let line = json!({ "key": key, "value": value });
                 writeln!(writer, "{line}").map_err(Failure::from_output)
@@ -106,7 +124,7 @@ impl Writer {
     fn finish(self) -> Outcome<()> {
         match self {
             Writer::Separated(mut writer) => writer.flush().map_err(Failure::from_output),
-            Writer::Json(mut writer) => writer.flush().map_err(Failure::from_output),
+            Writer::Plain(mut writer) | Writer::Json(mut writer) => writer.flush().map_err(Failure::from_output),
         }
     }
 }
