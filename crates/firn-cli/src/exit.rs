@@ -7,16 +7,16 @@ use std::process::ExitCode;
 /// What each code means; printed by `firn --help`, and the only place where it is said.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0  done
-  1  the key is not there, or not everything could be taken along
-  2  wrong usage
-  3  invalid or incompatible: input, options or database are not what this can work with
-  4  corruption: bytes are not what was written
-  5  locked: another process has the database open
-  6  no space
-  7  the operating system failed an operation
-  8  there is no database at the path, or no file
-130  interrupted by a signal
+    0  done
+    1  the key is not there, or not everything could be taken along
+    2  wrong usage
+    3  invalid or incompatible: input, options or database
+    4  corruption: bytes are not what was written
+    5  locked: another process has the database open
+    6  no space
+    7  the operating system failed an operation
+    8  there is no database at the path, or no file
+  130  interrupted by a signal
 
 `firn help options` lists the options of the engine and where they come from.";
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 pub(crate) struct Get {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// The key
     key: OsString,
     /// The key is given, and the value printed, in hexadecimal
@@ -59,7 +59,7 @@ impl Get {
 #[derive(Debug, Args)]
 pub(crate) struct Put {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// The key
     key: OsString,
     /// The value
@@ -113,7 +113,7 @@ fn read_value(file: &Path, bytes_max: usize) -> Outcome<Vec<u8>> {
 #[derive(Debug, Args)]
 pub(crate) struct Del {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// The keys; all are deleted, or none
     #[arg(required = true)]
     keys: Vec<OsString>,

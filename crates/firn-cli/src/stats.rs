@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// Print JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,

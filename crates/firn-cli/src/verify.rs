@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -33,7 +33,7 @@ impl Verify {
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,

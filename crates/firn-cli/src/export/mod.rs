@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     #[command(flatten)]
     target: Target,
     /// How keys and values stand in the file; raw is for text only

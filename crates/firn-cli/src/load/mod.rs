@@ -26,7 +26,7 @@ use clap::Args;
 use firndb::{Db, Options};
 use std::path::{Path, PathBuf};
 
-const LONG_ABOUT: &str = "\
+pub(crate) const LONG_ABOUT: &str = "\
 Loads a directory tree (key: the path of a file below DIR, value: its bytes) or the records of a CSV, TSV or JSON \
 Lines file. Existing keys are overwritten, all others stay. The load ends with all records in tables and no merge \
 due, unless --no-wait is given.
@@ -43,7 +43,6 @@ lines that were appended or corrected after it are loaded. A stream (-, a FIFO, 
 beginning.";
 
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub(crate) struct Load {
     /// Directory of the database; made if it is not there
     pub(crate) db: PathBuf,

@@ -178,9 +178,9 @@ impl Recovery {
         }
     }
 
-    /// Writes down the options, for people. Nothing reads them back.
+    /// Writes down the options, for people and for the `firn` command. The engine does not read them back.
     fn write_options(&self) {
-        let text = format!("# FirnDB {}: options at the last open\n{:#?}\n", env!("CARGO_PKG_VERSION"), self.options);
+        let text = crate::stored::options_text(&self.options, &self.files.dir);
         let written = self
             .files
             .fs
