@@ -3,7 +3,7 @@
 //! A copy of the directory has that file too, but not the pool: the pool is taken only for the directory that the file
 //! was written in, or for one that was moved from there.
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use firndb::{Backend, PmConfig, Profile};
 use serde::Deserialize;
 use std::fs::File;
@@ -48,6 +48,15 @@ impl Stored {
                 db.join("OPTIONS").display(),
                 pool.display()
             )));
+        }
+        if let Some(pool) = self.pm_path.as_deref().filter(|pool| !pool.exists()) {
+            let message = format!(
+                "{} names the pool {}, which is not there: put it back, or give --pm-backend and --pm-path if it \
+                 was moved, or --pm-backend none to go on without it",
+                db.join("OPTIONS").display(),
+                pool.display()
+            );
+            return Err(Failure::new(Exit::NoDatabase, message));
         }
         let size_bytes = self.pm_size.unwrap_or_default();
         Ok(Some(PmConfig { path: self.pm_path.clone(), backend, size_bytes, latency: None }))

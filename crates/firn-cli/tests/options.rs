@@ -83,4 +83,10 @@ fn a_database_is_opened_with_its_own_pool() {
     // A database that was moved keeps it.
     std::fs::rename(firn.db(), firn.path("moved")).expect("moved");
     assert_eq!(firn.try_command(firn.command("get").args(["moved", "k"])).text(), "w");
+    std::fs::rename(firn.path("pool"), firn.path("elsewhere")).expect("moved");
+    let refused = firn.try_command(firn.command("get").args(["moved", "k"]));
+    assert_eq!(refused.code, 8, "{}", refused.stderr);
+    assert!(refused.stderr.contains("moved/OPTIONS names the pool") && refused.stderr.contains("not there"));
+    let given = ["moved", "k", "--pm-backend", "file", "--pm-path", "elsewhere", "--pm-size", "64M"];
+    assert_eq!(firn.try_command(firn.command("get").args(given)).text(), "w");
 }

@@ -1,7 +1,7 @@
 //! A benchmark's reports as tables.
 
 use crate::byte_size::ByteSize;
-use crate::output::table;
+use crate::output::{grouped, table};
 use comfy_table::{CellAlignment, Table};
 use firn_bench::{MatrixReport, PaperRow, PhaseReport, QuickReport, Ratios, Spread, Summary, Workload};
 use std::fmt::Write;
@@ -176,17 +176,9 @@ fn micros(micros: f64) -> String {
     }
 }
 
-/// A whole number in groups of three digits.
+/// The whole number nearest to `number`, in groups of three digits.
 fn count(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(number.round().max(0.0) as u64)
 }
 
 #[cfg(test)]
