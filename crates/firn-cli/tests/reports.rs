@@ -134,7 +134,8 @@ fn quick_leaves_nothing_behind() {
     let firn = Firn::new();
     std::fs::create_dir(firn.path("place")).expect("a directory");
     let mut command = firn.command("bench");
-    command.args(["quick", "--dir", "place", "--records", "3000", "--ops", "3000", "--power-ops", "50", "--json"]);
+    let few = ["quick", "--records", "3000", "--ops", "3000", "--power-ops", "50"];
+    command.args(few).args(["--dir", "place", "--json"]);
     let ran = firn.try_command(&mut command);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let report = json(&ran);
@@ -143,6 +144,10 @@ fn quick_leaves_nothing_behind() {
         assert!(phase["operations"].as_u64() > Some(0) && phase["latency"]["p99_us"].as_f64() > Some(0.0), "{phase}");
     }
     assert!(report["written_per_byte"].as_f64() > Some(0.5), "{report}");
+    assert!(report["verdict"]["ok"].is_boolean() && report["verdict"]["findings"].is_array(), "{report}");
+    let mut command = firn.command("bench");
+    let text = firn.try_command(command.args(few).args(["--dir", "place"]));
+    assert!(text.lines().last().is_some_and(|line| line.starts_with("verdict: ")), "{}", text.text());
     assert_eq!(std::fs::read_dir(firn.path("place")).expect("a directory").count(), 0);
     let mut command = firn.command("bench");
     let full = firn.try_command(command.args(["quick", "--dir", "place", "--records", "1000000000000"]));
