@@ -111,6 +111,20 @@ fn a_file_about_as_large_as_the_limit_stops_no_tree() {
 }
 
 #[test]
+fn a_file_that_ends_before_its_size_is_no_complete_load() {
+    // Files of sysfs have a page by their metadata, and less to read: as one that is cut while it is read.
+    let short = "/sys/devices/system/cpu/online";
+    if !std::fs::metadata(short).is_ok_and(|metadata| metadata.len() > 1024) {
+        return println!("skipped: there is no {short} of a page");
+    }
+    let firn = Firn::new();
+    let cut = firn.try_run("load", ["--csv", short, "--key", "0", "--value", "0"]);
+    assert_eq!(cut.code, 7, "{}", cut.stderr);
+    assert!(cut.stderr.contains("has lost bytes while it was read: it had 4096"), "{}", cut.stderr);
+    assert!(cut.stderr.contains("1 records are in"), "{}", cut.stderr);
+}
+
+#[test]
 fn batches_fit_the_least_memory() {
     let firn = Firn::new();
     let lines: String = (0..2000).map(|number| format!("{number:05},{}\n", "x".repeat(900))).collect();

@@ -71,6 +71,18 @@ fn a_quote_that_another_line_closes_costs_one_line() {
 }
 
 #[test]
+fn quotes_that_enclose_other_records_are_found_by_the_header() {
+    let firn = Firn::new();
+    let text = b"id,text,place\n1,\"Foo,here\n2,x,there\n3,Bar\"\n4,\"two\nlines\",here\n";
+    firn.write("data", text);
+    let stopped = firn.try_run("load", ["--csv", "data", "--key", "id", "--value", "text"]);
+    assert!(stopped.stderr.contains("data:2: a quote is opened and closed lines later"), "{}", stopped.stderr);
+    let result = load(&firn, "--csv", text, &["--key", "id", "--value", "text", "--skip-bad"]);
+    assert_eq!((&result["records"], &result["bad_lines"]), (&2.into(), &2.into()), "{result}");
+    assert_eq!(scanned(&firn), "2\tx\n4\ttwo\\nlines\n");
+}
+
+#[test]
 fn line_ends_of_every_kind() {
     let marks = Firn::new();
     load(&marks, "--csv", b"\xef\xbb\xbfkey,value\r\na,1\r\n\r\n\nb,2", &[]);
@@ -157,12 +169,35 @@ fn json_that_can_be_read_in_two_ways() {
         (b"{\"key\":\"\xff\"}", "not UTF-8"),
         (b"{\"key\":\"a\",\"x\":\"\xff\"}", "not UTF-8"),
         (b"\0", "expected value"),
+        (b"{\"key\":null}", "is null"),
     ] {
         firn.write("data", line);
         let refused = firn.try_run("load", ["--jsonl", "data"]);
         assert_eq!(refused.code, 3);
         assert!(refused.stderr.contains("data:1: ") && refused.stderr.contains(reason), "{}", refused.stderr);
     }
+}
+
+#[test]
+fn a_key_that_comes_twice_can_be_a_bad_line() {
+    let firn = Firn::new();
+    firn.put("there", "0");
+    let mut lines = vec!["there,1".to_owned(), "a,1".to_owned(), "a,2".to_owned(), "a,1".to_owned()];
+    // In another batch than the first.
+    lines.extend((0..3000).map(|number| format!("{number:05},x")));
+    lines.extend(["00001,x".to_owned(), "00001,y".to_owned()]);
+    let text = lines.join("\n") + "\n";
+    let skip = [&BY_NUMBER[..], &["--no-overwrite", "--skip-bad"]].concat();
+    let result = load(&firn, "--csv", text.as_bytes(), &skip);
+    assert_eq!((&result["records"], &result["bad_lines"]), (&3003.into(), &3.into()));
+    assert_eq!(firn.run("get", ["a"]).text(), "1");
+    assert_eq!((firn.run("get", ["00001"]).text(), firn.run("get", ["there"]).text()), ("x", "0"));
+    firn.write("data", "a,3\n");
+    let refused = firn.try_run("load", [&["--csv", "data", "--no-overwrite"], &BY_NUMBER[..]].concat());
+    assert!(refused.stderr.contains("data:1: the key a is there already, with another value"), "{}", refused.stderr);
+    // Without it, the last record counts.
+    load(&firn, "--csv", b"a,3\na,4\n", &BY_NUMBER);
+    assert_eq!(firn.run("get", ["a"]).text(), "4");
 }
 
 #[test]

@@ -72,6 +72,18 @@ fn an_export_goes_into_a_stream() {
     assert_eq!(bash(&firn, "\"$0\" export db --csv >(cat > out2) && wait $! && cat out2").code, 0);
 }
 
+#[test]
+fn a_reader_that_ends_early_is_an_error_of_a_named_pipe() {
+    let firn = Firn::new();
+    let lines: String = (0..20_000).map(|i| format!("key-{i},value\n")).collect();
+    firn.run_with("load", &["--csv", "-", "--key", "0", "--value", "1"], lines.as_bytes());
+    let cut = bash(&firn, "\"$0\" export db --csv >(exec true)");
+    assert_eq!(cut.code, 7, "{}", cut.stderr);
+    assert!(cut.stderr.contains("/dev/fd/"), "{}", cut.stderr);
+    let full = firn.try_run("export", ["--csv", "/dev/full"]);
+    assert!(full.code == 6 && full.stderr.contains("/dev/full"), "{} {}", full.code, full.stderr);
+}
+
 /// Ends a load by `signal` while it waits for more, and lets it go on.
 fn interrupted(signal: Signal) {
     let firn = Firn::new();
@@ -101,6 +113,30 @@ fn interrupted(signal: Signal) {
 fn an_interrupted_load_says_how_much_is_in() {
     interrupted(Signal::INT);
     interrupted(Signal::TERM);
+}
+
+#[test]
+fn an_interrupted_tree_goes_on_after_its_last_file() {
+    let firn = Firn::new();
+    for number in 0..4000 {
+        firn.write(format!("tree/{number:04}"), "x".repeat(100));
+    }
+    let child = firn.start("load", &["--tree", "tree"]);
+    while firn.db_bytes() < 100_000 {
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("a signal");
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let left = firn.run("scan", ["--count"]).text().trim().to_owned();
+    // All may have been in when the signal came.
+    if left != "4000" {
+        assert_eq!(output.status.code(), Some(130), "{stderr}");
+        assert!(stderr.contains(&format!("interrupted; {left} files are in: start the same load again")), "{stderr}");
+        let resumed = firn.run("load", ["--tree", "tree"]);
+        assert!(resumed.text().contains(&format!("skipped {left} ")), "{}", resumed.text());
+    }
+    assert_eq!(firn.run("scan", ["--count", "--all"]).text().trim(), "4000");
 }
 
 #[test]

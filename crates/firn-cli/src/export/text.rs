@@ -10,9 +10,9 @@ use crate::scan::Cursor;
 use firndb::{Error, Options};
 use serde_json::json;
 use std::borrow::Cow;
-use std::fs::OpenOptions;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 pub(super) fn export(arguments: &Export, file: &Path, format: Format, options: Options) -> Outcome {
     let db = arguments.open(options)?;
@@ -62,11 +62,35 @@ fn open(file: &Path, force: bool) -> Outcome<Box<dyn Write>> {
         options.create_new(true)
     };
     match options.open(file) {
-        Ok(file) => Ok(Box::new(file)),
+        Ok(opened) => Ok(Box::new(Named { file: opened, name: file.to_owned() })),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
             Err(Failure::invalid(format!("{} exists: use --force to overwrite it", file.display())))
         }
         Err(e) => Err(Error::from_io("create", file, e).into()),
+    }
+}
+
+/// A file that errors name.
+struct Named {
+    file: File,
+    name: PathBuf,
+}
+
+impl Named {
+    fn failed(&self, error: io::Error) -> io::Error {
+        // Nobody sees how the reader of a named pipe ends, so this is no quiet end as on stdout.
+        let kind = if error.kind() == io::ErrorKind::BrokenPipe { io::ErrorKind::Other } else { error.kind() };
+        io::Error::new(kind, format!("{}: {error}", self.name.display()))
+    }
+}
+
+impl Write for Named {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes).map_err(|e| self.failed(e))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush().map_err(|e| self.failed(e))
     }
 }
 

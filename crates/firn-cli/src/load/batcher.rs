@@ -4,6 +4,8 @@ use super::position::Slot;
 use crate::exit::{Failure, Outcome};
 use firndb::{Db, Durability, ErrorKind, Options, WriteBatch, WriteOptions};
 use serde::Serialize;
+use std::collections::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
 
 const BATCH_BYTES_MAX: u64 = 1 << 20;
 const BATCH_RECORDS_MAX: usize = 1000;
@@ -14,6 +16,8 @@ pub(super) struct Batcher<'a> {
     durability: Durability,
     bytes_max: usize,
     batch: WriteBatch,
+    /// The hash of each value in the batch by its key, if keys that are there already matter.
+    pending: Option<HashMap<Vec<u8>, u64>>,
     /// True if a position is in the database, to be deleted at the end.
     slot_used: bool,
     /// Records and bytes that are written, without those that wait in the batch.
@@ -29,9 +33,24 @@ impl<'a> Batcher<'a> {
             // The engine takes a quarter of the memory limit, less in some profiles.
             bytes_max: BATCH_BYTES_MAX.min(options.memory_limit / 16) as usize,
             batch: WriteBatch::new(),
+            pending: None,
             slot_used,
             written: (0, 0),
         }
+    }
+
+    /// The same, noting keys for [`Batcher::would_overwrite`].
+    pub(super) fn noting_keys(self) -> Self {
+        Self { pending: Some(HashMap::new()), ..self }
+    }
+
+    /// True if `key` has another value, in the database or in the batch. Always false unless keys are noted.
+    pub(super) fn would_overwrite(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
+        let Some(pending) = &self.pending else { return Ok(false) };
+        if let Some(hash) = pending.get(key) {
+            return Ok(*hash != xxh3_64(value));
+        }
+        Ok(self.db.get(key)?.is_some_and(|there| *there != *value))
     }
 
     /// True if a record of `bytes` goes into the batch with the records that are in it.
@@ -47,6 +66,9 @@ impl<'a> Batcher<'a> {
 
     pub(super) fn put(&mut self, key: &[u8], value: &[u8]) {
         self.batch.put(key, value);
+        if let Some(pending) = &mut self.pending {
+            pending.insert(key.to_vec(), xxh3_64(value));
+        }
     }
 
     /// Writes one record; the position stays before it, so that a load that is cut short writes it twice at most. The
@@ -93,6 +115,9 @@ impl<'a> Batcher<'a> {
 
     fn write(&mut self, (records, bytes): (u64, u64)) -> Outcome<()> {
         let batch = std::mem::take(&mut self.batch);
+        if let Some(pending) = &mut self.pending {
+            pending.clear();
+        }
         if !batch.is_empty() {
             self.db.write(batch, &WriteOptions { durability: self.durability })?;
         }

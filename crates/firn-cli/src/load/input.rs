@@ -26,7 +26,9 @@ pub(super) struct Input {
 impl Input {
     pub(super) fn open(source: &Path) -> Outcome<Self> {
         if source.as_os_str() == "-" {
-            return Ok(Self::stream(source.to_owned(), io::stdin()));
+            // Without the buffer of `io::stdin`, of which a poll knows nothing.
+            let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(|e| Error::from_io("open", source, e))?;
+            return Ok(Self::stream(source.to_owned(), File::from(stdin)));
         }
         let failed = |e| Error::from_io("open", source, e);
         let file = File::open(source).map_err(failed)?;
@@ -46,17 +48,17 @@ impl Input {
         Ok(Self::stream(name, file))
     }
 
-    fn stream(name: PathBuf, source: impl Read + AsFd + 'static) -> Self {
+    fn stream(name: PathBuf, source: File) -> Self {
         Self { name, file_bytes: None, reader: Box::new(Stream { source }) }
     }
 }
 
 /// A source that may keep its reader waiting. It looks for a signal meanwhile.
-struct Stream<S> {
-    source: S,
+struct Stream {
+    source: File,
 }
 
-impl<S: Read + AsFd> Read for Stream<S> {
+impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while !is_ready(self.source.as_fd())? {
             if interrupt::is_requested() {

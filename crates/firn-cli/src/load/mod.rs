@@ -28,7 +28,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Loads a directory tree (key: the path of a file below DIR, value: its bytes) or the records of a CSV, TSV or JSON \
-Lines file. Existing keys are overwritten, all others stay. The load ends with all records in tables and no merge \
+Lines file. Existing keys are overwritten, also by a later record of the same file, unless --no-overwrite is given; \
+all others stay. The load ends with all records in tables and no merge \
 due, unless --no-wait is given.
 
 Every line of a file is a record or passed over, and the counts are printed: a header, an empty line, or, with \
@@ -66,6 +67,9 @@ pub(crate) struct Load {
     /// Count bad lines instead of stopping at the first
     #[arg(long, conflicts_with = "tree")]
     pub(crate) skip_bad: bool,
+    /// Take a key that is there already, with another value, for a bad line; costs a lookup for each record
+    #[arg(long, conflicts_with = "tree")]
+    pub(crate) no_overwrite: bool,
     /// Begin from the start, whatever an earlier load has done
     #[arg(long)]
     pub(crate) restart: bool,

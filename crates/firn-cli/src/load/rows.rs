@@ -136,7 +136,7 @@ impl Rows {
 }
 
 /// Line breaks but for the one that ends `record`.
-fn line_breaks_within(record: &[u8]) -> u64 {
+pub(super) fn line_breaks_within(record: &[u8]) -> u64 {
     let record = record.strip_suffix(b"\n").unwrap_or(record);
     record.iter().filter(|byte| **byte == b'\n').count() as u64
 }

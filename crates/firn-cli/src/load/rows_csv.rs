@@ -6,7 +6,7 @@
 //! 4. A carriage return that no line feed follows is data only within quotes.
 
 use super::columns::{Chosen, Columns};
-use super::rows::{Extent, Next, Row, too_long};
+use super::rows::{Extent, Next, Row, line_breaks_within, too_long};
 use super::window::{Found, Window};
 use crate::encoding::Encoding;
 use crate::exit::{Failure, Outcome};
@@ -84,6 +84,11 @@ impl CsvRows {
             (Shape::Empty(bytes), _) => Ok((Extent::Bytes(bytes), Next::Empty)),
             (Shape::End, Some(_)) => Ok((Extent::Bytes(0), Next::End)),
             (Shape::Bad(reason), Some(_)) => Ok((Extent::Line, Next::Bad(reason))),
+            (Shape::Record(bytes), Some(chosen)) if self.has_swallowed(&window.view()[..bytes], chosen) => {
+                let reason =
+                    "a quote is opened and closed lines later, in a record that has not the header line's fields";
+                Ok((Extent::Line, Next::Bad(reason.to_owned())))
+            }
             (Shape::Record(bytes), Some(chosen)) => {
                 Ok((Extent::Bytes(bytes), self.row(window.view(), chosen).map_or_else(Next::Bad, Next::Row)))
             }
@@ -99,6 +104,11 @@ impl CsvRows {
                 Ok((Extent::Bytes(bytes), Next::Header))
             }
         }
+    }
+
+    /// True if `record` spans lines and its number of fields is not that of the header: its quotes enclose records.
+    fn has_swallowed(&self, record: &[u8], chosen: Chosen) -> bool {
+        chosen.columns.is_some_and(|columns| columns != self.fields.count) && line_breaks_within(record) > 0
     }
 
     fn row(&self, view: &[u8], chosen: Chosen) -> Result<Row, String> {

@@ -51,6 +51,10 @@ impl JsonRows {
             Some(name) => field(name, value)?,
             None => text.as_bytes().to_vec(),
         };
+        if key.is_some_and(|key| key.get() == "null") {
+            // The text null would be one key for all records without any.
+            return Err(format!("field {:?} is null: a key is a string or a number", self.key));
+        }
         Ok(Row { key: field(&self.key, key)?, value })
     }
 

@@ -13,6 +13,7 @@ use super::rows_json::JsonRows;
 use super::summary::{Lines, Summary};
 use super::window::Window;
 use super::{Format, Load, open, settle};
+use crate::bytes_text::escape;
 use crate::encoding::Encoding;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::interrupt;
@@ -47,17 +48,19 @@ pub(super) fn load(arguments: &Load, source: &Path, format: Format, options: Opt
     let db = open(&arguments.db, options.clone())?;
     let earlier: Option<Position> = if arguments.restart { None } else { slot.read(&db)? };
     let window = Window::new(source.to_owned(), input.reader, record_bytes_max);
+    let batcher = Batcher::new(&db, slot, &options, earlier.is_some() || arguments.restart);
     let mut loading = Loading {
         source,
         rows: Rows::new(window, parser(arguments, format, earlier.as_ref())),
-        batcher: Batcher::new(&db, slot, &options, earlier.is_some() || arguments.restart),
+        batcher: if arguments.no_overwrite { batcher.noting_keys() } else { batcher },
         progress: Progress::new("comparing", file_bytes, Unit::Bytes),
         lines: Lines::default(),
         committed: earlier.as_ref().map_or(0, |position| position.lines.records),
     };
     loading.begin(earlier.as_ref(), file_bytes.is_some())?;
     loading.progress.rename("loading");
-    let taken = loading.take_all(arguments.skip_bad).and_then(|()| loading.batcher.finish());
+    let taken = loading.take_all(arguments.skip_bad).and_then(|()| loading.check_end(file_bytes));
+    let taken = taken.and_then(|()| loading.batcher.finish());
     taken.map_err(|failure| loading.explain(failure))?;
     loading.check_lines()?;
     let Loading { rows, batcher, progress, lines, .. } = loading;
@@ -157,6 +160,9 @@ impl Loading<'_> {
 
     /// Takes a record. The inner error is the engine's reason to refuse it.
     fn take(&mut self, row: &Row) -> Outcome<Result<(), String>> {
+        if self.batcher.would_overwrite(&row.key, &row.value)? {
+            return Ok(Err(format!("the key {} is there already, with another value", escape(&row.key))));
+        }
         let bytes = row.key.len() + row.value.len();
         if self.batcher.is_large(bytes) {
             self.commit()?;
@@ -212,6 +218,17 @@ impl Loading<'_> {
             _ => "start the same load again",
         };
         failure.and(format_args!("{} records are in: {advice}, it goes on from there", self.committed))
+    }
+
+    /// Refuses the end of a file that came before the one that it had when it was opened.
+    fn check_end(&mut self, file_bytes: Option<u64>) -> Outcome<()> {
+        let (end, opened) = (self.rows.window.place().byte, file_bytes.unwrap_or(0));
+        if end >= opened {
+            return Ok(());
+        }
+        self.commit()?;
+        let message = format!("{} has lost bytes while it was read: it had {opened}, now {end}", self.source.display());
+        Err(Failure::new(Exit::Io, message))
     }
 
     /// Compares the line breaks in the text with the lines that were counted.
