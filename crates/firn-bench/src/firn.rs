@@ -250,6 +250,7 @@ impl Store for FirnStore {
         });
         Counters {
             traffic: ssd.chain(pm).collect(),
+            is_partial: false,
             stall_seconds: Some(stats.stalls.seconds.iter().map(|(_, seconds)| seconds).sum()),
             cache_misses: Some(stats.memory.cache_misses),
             grains: stats.background.grains.iter().map(|grain| (grain.to_string(), grain.count)).collect(),

@@ -9,6 +9,7 @@ mod axis;
 mod chart;
 mod figure;
 mod meanings;
+mod overview;
 mod palette;
 mod plots;
 mod table;
@@ -35,8 +36,9 @@ pub fn html(report: &MatrixReport) -> Result<String> {
     let dashes =
         dashes.map(|key| format!("polyline.{0}, line.{0} {{ stroke-dasharray: {1}; }}\n", key.class(), key.dashes()));
     let sections = [
-        format!("<h1>{title}</h1>\n{}", facts(report)),
+        format!("<h1>{title}</h1>\n{}", overview::overview(report)),
         notes(report),
+        facts(report),
         format!(
             "<section id=\"geomean\"><h2>All workloads</h2>\n<p>Operations/s of an engine over the first one's: in \
              each round the geometric mean over the workloads, of those the median.</p>\n{}\

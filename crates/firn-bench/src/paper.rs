@@ -8,7 +8,7 @@ mod lab;
 
 use crate::cell::Cell;
 use crate::record::Values;
-use crate::report::PhaseReport;
+use crate::report::{Counted, PhaseReport};
 use crate::run::RunConfig;
 use crate::size::Sizes;
 use crate::store::OpeningStep;
@@ -126,14 +126,17 @@ impl Figure {
 
     /// The figure in `phase` of `cell`; nothing if the engine, or the kernel, does not say.
     fn of(self, cell: &Cell, phase: &PhaseReport) -> Option<f64> {
-        let tables = || phase.engine.written("ssd", |cause| cause != "log") as f64;
+        let tables = || {
+            let is_counted = !phase.engine.traffic.is_empty();
+            is_counted.then(|| phase.engine.written("ssd", |cause| cause != "log") as f64)
+        };
         Some(match self {
             Figure::SettledSeconds => phase.settled_seconds(),
-            Figure::TableWriteAmplification => tables() / phase.user_bytes.max(1) as f64,
+            Figure::TableWriteAmplification => tables()? / phase.user_bytes.max(1) as f64,
             Figure::SpaceAmplification => phase.engine.space_bytes as f64 / cell.config.loaded_bytes().max(1) as f64,
             Figure::OperationsPerSecond => phase.operations_per_second,
             Figure::P999 => phase.latency.p99_9_us,
-            Figure::WrittenBytes => phase.os_written_bytes? as f64,
+            Figure::WrittenBytes => phase.written_bytes_by(Counted::Kernel)? as f64,
             Figure::CacheMisses => phase.cache_misses_per_operation()?,
             Figure::CompactionSeconds => phase.engine.compaction_seconds?,
             Figure::Level0Seconds => phase.engine.level0_seconds?,

@@ -1,7 +1,11 @@
 //! The quick benchmark: is anything badly wrong, on this machine, in under three minutes?
 //!
 //! Steps: 1 is there room; 2 how long does the device take to sync; 3 load; 4 half reads, half updates; 5 reads only;
-//! 6 updates that survive power loss; 7 wait for rest.
+//! 6 updates that survive power loss; 7 wait for rest; 8 say what is badly wrong, if anything.
+
+mod verdict;
+
+pub use verdict::Verdict;
 
 use crate::firn::FirnStore;
 use crate::key_space::KeySpace;
@@ -74,6 +78,8 @@ pub struct QuickReport {
     pub space_per_byte: f64,
     /// Seconds that writers were held back.
     pub stall_seconds: f64,
+    /// Is anything badly wrong?
+    pub verdict: Verdict,
 }
 
 /// Bytes of disk that a run of `config` may take at its highest.
@@ -129,7 +135,7 @@ pub fn quick(
     db.close()?;
     let user_bytes: u64 = phases.iter().map(|phase| phase.user_bytes).sum();
     let loaded_bytes = config.records * (config.key_bytes + config.value_bytes) as u64;
-    Ok(QuickReport {
+    let mut report = QuickReport {
         engine,
         records: config.records,
         loaded_bytes,
@@ -140,7 +146,10 @@ pub fn quick(
         space_bytes: counters.space_bytes,
         space_per_byte: counters.space_bytes as f64 / loaded_bytes.max(1) as f64,
         stall_seconds: counters.stall_seconds.unwrap_or(0.0),
-    })
+        verdict: Verdict { ok: true, findings: Vec::new() },
+    };
+    report.verdict = Verdict::of(&report, config.threads);
+    Ok(report)
 }
 
 fn phases_of(config: &QuickConfig) -> Result<[Phase; 4]> {

@@ -59,15 +59,40 @@ pub struct Moved {
     pub read_bytes: u64,
 }
 
+/// The source of a count of bytes written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Counted {
+    /// The engine's own counters.
+    Engine,
+    /// The kernel's counters of the process, for engines that do not count, or not all.
+    Kernel,
+}
+
 impl PhaseReport {
-    /// Bytes that the engine counted as written to the SSD.
-    pub fn written_bytes(&self) -> u64 {
-        self.engine.written("ssd", |_| true)
+    /// The best source for the bytes that were written; `None` if nobody counted them.
+    pub fn counted_by(&self) -> Option<Counted> {
+        [Counted::Engine, Counted::Kernel].into_iter().find(|source| self.written_bytes_by(*source).is_some())
     }
 
-    /// Bytes written to the SSD per byte of user data, by the engine's count; nothing if nothing was written.
+    /// Bytes written to the SSD by the count of `source`; `None` if it does not say.
+    pub fn written_bytes_by(&self, source: Counted) -> Option<u64> {
+        match source {
+            Counted::Engine => self.engine.counts_writes().then(|| self.engine.written("ssd", |_| true)),
+            // None for a workload that writes means that the kernel does not count there, as on tmpfs.
+            Counted::Kernel => self.os_written_bytes.filter(|bytes| *bytes > 0 || self.user_bytes == 0),
+        }
+    }
+
+    /// Bytes written to the SSD, by the best source that there is.
+    pub fn written_bytes(&self) -> Option<u64> {
+        self.written_bytes_by(self.counted_by()?)
+    }
+
+    /// Bytes written to the SSD per byte of user data; `None` if nothing was written, or nobody counted.
     pub fn write_amplification(&self) -> Option<f64> {
-        (self.user_bytes > 0).then(|| self.written_bytes() as f64 / self.user_bytes as f64)
+        let written = self.written_bytes().filter(|_| self.user_bytes > 0)?;
+        Some(written as f64 / self.user_bytes as f64)
     }
 
     /// Microseconds of CPU per operation, all threads together.

@@ -46,6 +46,7 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         user_bytes: 64 << 20,
         engine: Counters {
             traffic: vec![traffic("pm", HOSTILE, 9 << 20), traffic("ssd", "flush", written), traffic("ssd", "log", 5)],
+            is_partial: false,
             stall_seconds: Some(0.25),
             cache_misses: Some(9),
             grains: [("append: cost".to_owned(), 3)].into(),

@@ -74,6 +74,9 @@ pub struct OpeningStep {
 pub struct Counters {
     /// Bytes moved, by medium and cause. Empty if the engine does not count them.
     pub traffic: Vec<Traffic>,
+    /// True if the traffic leaves out a part of the bytes written, such as those of a log.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_partial: bool,
     /// Seconds that writers were held back; nothing if the engine does not say.
     pub stall_seconds: Option<f64>,
     /// Blocks that were looked for in the block cache in vain; nothing if the engine does not say.
@@ -122,6 +125,11 @@ pub struct Traffic {
 }
 
 impl Counters {
+    /// True if the engine counts all bytes that it writes.
+    pub fn counts_writes(&self) -> bool {
+        !self.traffic.is_empty() && !self.is_partial
+    }
+
     /// Bytes written to `medium` for causes that `wanted` takes.
     pub fn written(&self, medium: &str, wanted: impl Fn(&str) -> bool) -> u64 {
         let of = self.traffic.iter().filter(|t| t.medium == medium && wanted(&t.cause));
@@ -139,6 +147,7 @@ impl Counters {
         };
         Counters {
             traffic: self.traffic.iter().map(difference).collect(),
+            is_partial: self.is_partial,
             stall_seconds: self.stall_seconds.map(|now| now - before.stall_seconds.unwrap_or(0.0)),
             cache_misses: self.cache_misses.map(|now| now.saturating_sub(before.cache_misses.unwrap_or(0))),
             grains: self

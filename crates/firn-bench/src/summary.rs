@@ -1,7 +1,7 @@
 //! From cells to what they say: medians and spreads over rounds, and ratios within a round.
 
 use crate::cell::Cell;
-use crate::report::PhaseReport;
+use crate::report::{Counted, PhaseReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,8 +46,11 @@ pub struct WorkloadSummary {
     pub settled_seconds: Spread,
     /// Latencies in microseconds: median, 99 %, 99.9 % and 99.99 %.
     pub latency_us: [Spread; 4],
-    /// Bytes written to the SSD by the engine's count, to zero compaction debt.
-    pub written_bytes: Spread,
+    /// Bytes written to the SSD, to zero compaction debt; `None` if nobody counted them.
+    pub written_bytes: Option<Spread>,
+    /// The source of that count.
+    #[serde(default)]
+    pub written_by: Option<Counted>,
     /// Bytes read from storage by the kernel's count for the process.
     pub os_read_bytes: Option<Spread>,
     /// Bytes written to the SSD per byte that the workload wrote.
@@ -73,7 +76,8 @@ pub struct Ratios {
     pub operations_per_second: Spread,
     /// Latency that 99.9 % did not exceed: less is better.
     pub p99_9: Spread,
-    /// Bytes written: less is better. Nothing if the first engine wrote none.
+    /// Bytes written, both by the engines' counts or both by the kernel's: less is better. `None` if the first engine
+    /// wrote none, or if nobody counted.
     pub written_bytes: Option<Spread>,
     /// Seconds to zero compaction debt: less is better.
     pub settled_seconds: Spread,
@@ -151,7 +155,8 @@ fn summarize(
             spread(&|run| run.latency.p99_9_us)?,
             spread(&|run| run.latency.p99_99_us)?,
         ],
-        written_bytes: spread(&|run| run.written_bytes() as f64)?,
+        written_bytes: some(&|run| run.written_bytes().map(|bytes| bytes as f64)),
+        written_by: first(runs)?.counted_by(),
         os_read_bytes: some(&|run| run.os_read_bytes.map(|bytes| bytes as f64)),
         write_amplification: some(&PhaseReport::write_amplification),
         space_amplification: spread(&|run| run.engine.space_bytes as f64 / loaded)?,
@@ -168,17 +173,21 @@ fn first<'a>(runs: &BTreeMap<u32, &'a PhaseReport>) -> Option<&'a PhaseReport> {
 }
 
 fn ratios(runs: &BTreeMap<u32, &PhaseReport>, base: &BTreeMap<u32, &PhaseReport>) -> Option<Ratios> {
-    let of = |figure: &dyn Fn(&PhaseReport) -> f64| {
+    let of_some = |figure: &dyn Fn(&PhaseReport) -> Option<f64>| {
         let in_round = |(round, run): (&u32, &&PhaseReport)| {
-            let beside = figure(base.get(round)?);
-            (beside > 0.0).then(|| figure(run) / beside)
+            let beside = figure(base.get(round)?).filter(|beside| *beside > 0.0)?;
+            Some(figure(run)? / beside)
         };
         Spread::of(runs.iter().filter_map(in_round))
     };
+    let of = |figure: &dyn Fn(&PhaseReport) -> f64| of_some(&|run| Some(figure(run)));
+    // The counts of two sources cannot be compared.
+    let all_count = runs.values().chain(base.values()).all(|run| run.counted_by() == Some(Counted::Engine));
+    let source = if all_count { Counted::Engine } else { Counted::Kernel };
     Some(Ratios {
         operations_per_second: of(&|run| run.operations_per_second)?,
         p99_9: of(&|run| run.latency.p99_9_us)?,
-        written_bytes: of(&|run| run.written_bytes() as f64),
+        written_bytes: of_some(&|run| run.written_bytes_by(source).map(|bytes| bytes as f64)),
         settled_seconds: of(&PhaseReport::settled_seconds)?,
     })
 }
@@ -201,9 +210,9 @@ fn notes(cell: &Cell) -> Vec<String> {
     let place = format!("{} round {}", cell.engine, cell.round + 1);
     let mut notes: Vec<String> = cell.failure.iter().map(|failure| format!("{place} failed: {failure}")).collect();
     for phase in &cell.phases {
-        let seen = phase.os_written_bytes.unwrap_or(0);
+        let counts = (phase.written_bytes_by(Counted::Engine), phase.written_bytes_by(Counted::Kernel));
+        let (Some(ssd), Some(seen)) = counts else { continue };
         // The kernel counts persistent memory that is a file system's device, and none that is mapped: either is right.
-        let ssd = phase.written_bytes();
         let all = ssd + phase.engine.written("pm", |_| true);
         let counted = if all.abs_diff(seen) < ssd.abs_diff(seen) { all } else { ssd };
         let apart = counted.abs_diff(seen);

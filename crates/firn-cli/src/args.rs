@@ -1,15 +1,22 @@
-//! The command line: one variant per verb, and what all verbs share.
+//! The command line: one variant per verb, and the arguments that all verbs share.
 
-use crate::config::Settings;
+use crate::config::{HEADING, Settings};
 use crate::exit::{self, Outcome};
-use crate::{bench, export, get_put, load, maintain, scan, stats, verify};
-use clap::{Args, Parser, Subcommand};
+use crate::{bench, export, get_put, help, load, maintain, scan, stats, verify};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use firn_bench::{Engines, Firn};
-use std::path::PathBuf;
+use firndb::Options;
+use std::path::{Path, PathBuf};
 
 /// Read, write, load, export, check and measure FirnDB databases.
 #[derive(Debug, Parser)]
-#[command(name = "firn", version, after_help = exit::HELP, arg_required_else_help = true)]
+#[command(
+    name = "firn",
+    version,
+    after_help = exit::HELP,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     common: Common,
@@ -27,9 +34,11 @@ pub(crate) struct BenchCli {
     bench: bench::Bench,
 }
 
-/// What all verbs share.
+const SEE_OPTIONS: &str = "The options of the engine go here as well: see `firn help options`.";
+
+/// The options of the engine.
 #[derive(Debug, Args)]
-struct Common {
+pub(crate) struct Common {
     /// TOML file with options of the engine; without it, firn.toml where firn is started, if it is there
     #[arg(
         long,
@@ -37,7 +46,7 @@ struct Common {
         value_name = "FILE",
         env = "FIRN_CONFIG",
         hide_env_values = true,
-        help_heading = "Options of the engine"
+        help_heading = HEADING
     )]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -52,6 +61,21 @@ impl Common {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    #[command(flatten)]
+    OfDatabase(OfDatabase),
+    /// Measure
+    Bench(bench::Bench),
+    /// Print the help of a verb, or the options of the engine
+    Help(help::Help),
+    /// Print completions for a shell
+    Completions(help::Completions),
+    /// Print the manual page of firn or of a verb
+    Man(help::Man),
+}
+
+/// A verb about one database.
+#[derive(Debug, Subcommand)]
+enum OfDatabase {
     /// Print the value at a key
     Get(get_put::Get),
     /// Write a value at a key; makes the database if it is not there
@@ -62,7 +86,7 @@ enum Verb {
     Scan(scan::Scan),
     /// Print every entry, key and value whole
     Dump(scan::Dump),
-    /// Print what the engine counts
+    /// Print the state of a database on one screen
     Stats(stats::Stats),
     /// Read everything and check it; exit code 4 if something is damaged
     Verify(verify::Verify),
@@ -73,30 +97,77 @@ enum Verb {
     /// Write a copy of the database, as it is now, to another directory
     Checkpoint(maintain::Checkpoint),
     /// Load a directory tree or a CSV, TSV or JSON Lines file
+    #[command(long_about = load::LONG_ABOUT)]
     Load(load::Load),
     /// Write the entries to a directory tree or a CSV, TSV or JSON Lines file
     Export(export::Export),
-    /// Measure
-    Bench(bench::Bench),
 }
 
 impl Cli {
+    /// The command; its verbs' help is without the options of the engine, which `firn help options` prints.
+    pub(crate) fn described() -> Command {
+        let command = Self::command().mut_args(|argument| {
+            let is_of_engine = argument.get_help_heading() == Some(HEADING);
+            argument.hide(is_of_engine)
+        });
+        let of_database = OfDatabase::augment_subcommands(Command::new("firn"));
+        let takes_options =
+            |verb: &Command| verb.get_name() == "bench" || of_database.find_subcommand(verb.get_name()).is_some();
+        command.mut_subcommands(|verb| if takes_options(&verb) { verb.after_help(SEE_OPTIONS) } else { verb })
+    }
+
+    /// The arguments of this process. Ends it if they are wrong, or if they ask for help.
+    pub(crate) fn of_process() -> Self {
+        Self::from_arg_matches(&Self::described().get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
     pub(crate) fn run(self) -> Outcome {
-        let settings = self.common.settings()?;
         match self.verb {
-            Verb::Get(verb) => verb.run(settings.into_options()?),
-            Verb::Put(verb) => verb.run(settings.into_options()?),
-            Verb::Del(verb) => verb.run(settings.into_options()?),
-            Verb::Scan(verb) => verb.run(settings.into_options()?),
-            Verb::Dump(verb) => verb.run(settings.into_options()?),
-            Verb::Stats(verb) => verb.run(settings.into_options()?),
-            Verb::Verify(verb) => verb.run(settings.into_options()?),
-            Verb::Repair(verb) => verb.run(settings.into_options()?),
-            Verb::Compact(verb) => verb.run(settings.into_options()?),
-            Verb::Checkpoint(verb) => verb.run(settings.into_options()?),
-            Verb::Load(verb) => verb.run(settings.into_options()?),
-            Verb::Export(verb) => verb.run(settings.into_options()?),
-            Verb::Bench(verb) => verb.run(settings, &Engines::new(Firn::all()), &["bench"]),
+            Verb::Help(verb) => verb.run(),
+            Verb::Completions(verb) => verb.run(),
+            Verb::Man(verb) => verb.run(),
+            Verb::Bench(verb) => verb.run(self.common.settings()?, &Engines::new(Firn::all()), &["bench"]),
+            Verb::OfDatabase(verb) => {
+                let options = self.common.settings()?.into_options_for(verb.db())?;
+                verb.run(options)
+            }
+        }
+    }
+}
+
+impl OfDatabase {
+    /// The database that the verb is about.
+    fn db(&self) -> &Path {
+        match self {
+            OfDatabase::Get(verb) => &verb.db,
+            OfDatabase::Put(verb) => &verb.db,
+            OfDatabase::Del(verb) => &verb.db,
+            OfDatabase::Scan(verb) => &verb.db,
+            OfDatabase::Dump(verb) => &verb.db,
+            OfDatabase::Stats(verb) => &verb.db,
+            OfDatabase::Verify(verb) => &verb.db,
+            OfDatabase::Repair(verb) => &verb.db,
+            OfDatabase::Compact(verb) => &verb.db,
+            OfDatabase::Checkpoint(verb) => &verb.db,
+            OfDatabase::Load(verb) => &verb.db,
+            OfDatabase::Export(verb) => &verb.db,
+        }
+    }
+
+    fn run(self, options: Options) -> Outcome {
+        match self {
+            OfDatabase::Get(verb) => verb.run(options),
+            OfDatabase::Put(verb) => verb.run(options),
+            OfDatabase::Del(verb) => verb.run(options),
+            OfDatabase::Scan(verb) => verb.run(options),
+            OfDatabase::Dump(verb) => verb.run(options),
+            OfDatabase::Stats(verb) => verb.run(options),
+            OfDatabase::Verify(verb) => verb.run(options),
+            OfDatabase::Repair(verb) => verb.run(options),
+            OfDatabase::Compact(verb) => verb.run(options),
+            OfDatabase::Checkpoint(verb) => verb.run(options),
+            OfDatabase::Load(verb) => verb.run(options),
+            OfDatabase::Export(verb) => verb.run(options),
         }
     }
 }
@@ -110,11 +181,10 @@ impl BenchCli {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        Cli::described().debug_assert();
         BenchCli::command().debug_assert();
     }
 }

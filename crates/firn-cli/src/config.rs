@@ -3,24 +3,30 @@
 
 use crate::byte_size::ByteSize;
 use crate::exit::{Failure, Outcome};
+use crate::stored::Stored;
 use clap::Args;
 use firn_pm::{Backend, Latency, PmConfig};
 use firndb::{Codec, Durability, Options, Profile};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+/// The heading of the engine's options in help.
+pub(crate) const HEADING: &str = "Options of the engine";
 const FILE_BY_DEFAULT: &str = "firn.toml";
+const FILE_BYTES_MAX: u64 = 1 << 20;
 const POOL_BYTES_BY_DEFAULT: u64 = 1 << 30;
 
 /// What may be set. The names in a TOML file are the fields' names.
 #[derive(Debug, Default, Args, Deserialize)]
-#[command(next_help_heading = "Options of the engine")]
+#[command(next_help_heading = HEADING)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// Design of the database: classic, block or lab
+    /// Design of the database: classic, block or lab [default: its own; for a new one classic]
     #[arg(long, global = true, value_name = "NAME", env = "FIRN_PROFILE", hide_env_values = true)]
     profile: Option<Word<Profile>>,
     /// What an acknowledged write survives: power (loss of it) or process (its death, by kill -9) [default: power]
@@ -53,9 +59,9 @@ pub(crate) struct Settings {
     /// File or device of the persistent-memory pool
     #[arg(long, global = true, value_name = "PATH", env = "FIRN_PM_PATH", hide_env_values = true)]
     pm_path: Option<PathBuf>,
-    /// What the pool lies on: dax, file, volatile or emulated; there is no pool without it
+    /// Kind of the pool: dax, file, volatile, emulated, or none [default: the pool that the database was opened with]
     #[arg(long, global = true, value_name = "NAME", env = "FIRN_PM_BACKEND", hide_env_values = true)]
-    pm_backend: Option<Word<Backend>>,
+    pm_backend: Option<Word<PoolBackend>>,
     /// Size of a pool that is created [default: 1G]
     #[arg(long, global = true, value_name = "SIZE", env = "FIRN_PM_SIZE", hide_env_values = true)]
     pm_size: Option<ByteSize>,
@@ -82,6 +88,18 @@ impl<T: FromStr<Err: Display>> FromStr for Word<T> {
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A backend by its name, or no pool.
+#[derive(Debug, Clone, Copy)]
+struct PoolBackend(Option<Backend>);
+
+impl FromStr for PoolBackend {
+    type Err = firndb::Error;
+
+    fn from_str(text: &str) -> firndb::Result<Self> {
+        if text == "none" { Ok(PoolBackend(None)) } else { text.parse().map(|backend| PoolBackend(Some(backend))) }
     }
 }
 
@@ -139,7 +157,16 @@ impl Settings {
     }
 
     fn read(path: &Path) -> Outcome<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| firndb::Error::from_io("read", path, e))?;
+        let failed = |e| firndb::Error::from_io("read", path, e);
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let invalid = |reason: &str| Failure::invalid(format!("{}: {reason}", path.display()));
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(invalid("the file has more than 1 MiB: a TOML file with options of the engine was expected"));
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|_| invalid("the file is not UTF-8: a TOML file with options of the engine was expected"))?;
         Self::parse(&text).map_err(|reason| Failure::invalid(format!("{}: {reason}", path.display())))
     }
 
@@ -167,6 +194,25 @@ impl Settings {
         }
     }
 
+    /// The options for the database at `db`: profile and pool are its own unless others are given.
+    pub(crate) fn into_options_for(mut self, db: &Path) -> Outcome<Options> {
+        let stored = Stored::read(db);
+        if self.profile.is_none() {
+            // A manifest that cannot be read is for the verb to report; `repair` needs a profile all the same.
+            let known = firndb::profile_at(db, &Options::default()).unwrap_or(stored.profile());
+            self.profile = known.map(Word);
+        }
+        let pool = if self.names_no_pool() { stored.pool(db)? } else { None };
+        let mut options = self.into_options()?;
+        options.pm = options.pm.or(pool);
+        Ok(options)
+    }
+
+    /// True if nothing was said of a pool.
+    fn names_no_pool(&self) -> bool {
+        self.pm_backend.is_none() && self.pm_path.is_none() && self.pm_size.is_none()
+    }
+
     /// The options.
     pub(crate) fn into_options(self) -> Outcome<Options> {
         let default = Options::default();
@@ -188,12 +234,13 @@ impl Settings {
     }
 
     fn pm(&self) -> Outcome<Option<PmConfig>> {
-        let Some(Word(backend)) = self.pm_backend else {
+        let Some(Word(PoolBackend(backend))) = self.pm_backend else {
             let asked = self.pm_path.is_some() || self.pm_size.is_some();
             let asked = asked || self.pm_read_ns.is_some() || self.pm_write_ns.is_some();
-            let text = "persistent memory needs --pm-backend (pm_backend): dax, file, volatile or emulated";
+            let text = "persistent memory needs --pm-backend (pm_backend): dax, file, volatile, emulated or none";
             return if asked { Err(Failure::usage(text)) } else { Ok(None) };
         };
+        let Some(backend) = backend else { return Ok(None) };
         let size_bytes = self.pm_size.map_or(POOL_BYTES_BY_DEFAULT, |size| size.0);
         let delayed = self.pm_read_ns.is_some() || self.pm_write_ns.is_some();
         let latency =

@@ -7,17 +7,18 @@ use std::process::ExitCode;
 /// What each code means; printed by `firn --help`, and the only place where it is said.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0  done
-  1  not found, or not everything could be taken along
-  2  wrong usage
-  3  invalid or incompatible: input, options or database are not what this can work with
-  4  corruption: bytes are not what was written
-  5  locked: another process has the database open
-  6  no space
-  7  the operating system failed an operation
+    0  done
+    1  the key is not there, or not everything could be taken along
+    2  wrong usage
+    3  invalid or incompatible: input, options or database
+    4  corruption: bytes are not what was written
+    5  locked: another process has the database open
+    6  no space
+    7  the operating system failed an operation
+    8  there is no database at the path, or no file
+  130  interrupted by a signal
 
-Options of the engine come from the command line, else from FIRN_* in the environment, else from a TOML file
-(--config FILE, or firn.toml where firn is started), else from the default.";
+`firn help options` lists the options of the engine and where they come from.";
 
 /// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) enum Exit {
     Locked = 5,
     NoSpace = 6,
     Io = 7,
+    NoDatabase = 8,
+    Interrupted = 130,
 }
 
 /// Why a verb ended early.
@@ -47,6 +50,22 @@ pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The same failure at `place`, which its message begins with.
+    #[must_use]
+    pub(crate) fn at(self, place: impl std::fmt::Display) -> Self {
+        Self { message: format!("{place}: {}", self.message), ..self }
+    }
+
+    /// The same failure with `sentence` after its message.
+    #[must_use]
+    pub(crate) fn and(self, sentence: impl std::fmt::Display) -> Self {
+        Self { message: format!("{}; {sentence}", self.message), ..self }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -69,7 +88,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = match error.kind() {
-            ErrorKind::NotFound => Exit::NotFound,
+            ErrorKind::NotFound => Exit::NoDatabase,
             ErrorKind::Locked => Exit::Locked,
             ErrorKind::Invalid | ErrorKind::Incompatible => Exit::Invalid,
             ErrorKind::Corruption => Exit::Corruption,
@@ -101,7 +120,7 @@ mod tests {
     #[test]
     fn kinds_have_their_codes() {
         for (kind, exit) in [
-            (ErrorKind::NotFound, Exit::NotFound),
+            (ErrorKind::NotFound, Exit::NoDatabase),
             (ErrorKind::Invalid, Exit::Invalid),
             (ErrorKind::Incompatible, Exit::Invalid),
             (ErrorKind::Corruption, Exit::Corruption),

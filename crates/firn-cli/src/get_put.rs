@@ -1,21 +1,25 @@
 //! `firn get`, `firn put`, `firn del`: one key at a time.
 
+use crate::byte_size::ByteSize;
 use crate::bytes_text::{from_argument, to_json};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::load::value_bytes_max;
 use crate::output::{Output, print_json};
 use crate::reserved;
 use clap::Args;
 use data_encoding::HEXLOWER;
+use firn_base::key::VALUE_BYTES_MAX;
 use firndb::{Db, Error, Options, WriteBatch, WriteOptions};
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Read};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// The key
     key: OsString,
     /// The key is given, and the value printed, in hexadecimal
@@ -43,7 +47,7 @@ impl Get {
         } else {
             output.bytes(&value)?;
             // The bytes are the value and nothing else, unless a person looks on.
-            if std::io::stdout().is_terminal() {
+            if io::stdout().is_terminal() {
                 output.line("")?;
             }
         }
@@ -55,7 +59,7 @@ impl Get {
 #[derive(Debug, Args)]
 pub(crate) struct Put {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// The key
     key: OsString,
     /// The value
@@ -77,7 +81,7 @@ impl Put {
         }
         let value = match (&self.value, &self.file) {
             (Some(value), _) => from_argument(value, self.hex)?,
-            (None, Some(file)) => read_all(file)?,
+            (None, Some(file)) => read_value(file, value_bytes_max(&options))?,
             (None, None) => return Err(Failure::usage("give a value, or --file")),
         };
         let db = Db::open(&self.db, Options { create_if_missing: true, ..options })?;
@@ -87,20 +91,29 @@ impl Put {
     }
 }
 
-fn read_all(file: &Path) -> Outcome<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = match file.as_os_str() == "-" {
-        true => std::io::stdin().lock().read_to_end(&mut bytes),
-        false => std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut bytes)),
+/// The bytes of `file`, or of stdin if it is `-`: at most `bytes_max`, however long it is.
+fn read_value(file: &Path, bytes_max: usize) -> Outcome<Vec<u8>> {
+    let input: io::Result<Box<dyn Read>> = match file.as_os_str() == "-" {
+        true => Ok(Box::new(io::stdin())),
+        false => File::open(file).map(|file| Box::new(file) as Box<dyn Read>),
     };
+    let mut bytes = Vec::new();
+    let read = input.and_then(|input| input.take(bytes_max as u64 + 1).read_to_end(&mut bytes));
     read.map_err(|e| Error::from_io("read", file, e))?;
+    if bytes.len() > bytes_max {
+        let (file, max) = (file.display(), ByteSize(bytes_max as u64));
+        return Err(Failure::invalid(match bytes_max < VALUE_BYTES_MAX {
+            true => format!("{file} has more than {max}, a quarter of the memory limit: raise --memory-limit"),
+            false => format!("{file} has more than {max}, the largest value"),
+        }));
+    }
     Ok(bytes)
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Del {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// The keys; all are deleted, or none
     #[arg(required = true)]
     keys: Vec<OsString>,

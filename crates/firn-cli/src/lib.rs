@@ -12,6 +12,8 @@ mod encoding;
 mod exit;
 mod export;
 mod get_put;
+mod help;
+mod interrupt;
 mod load;
 mod maintain;
 mod output;
@@ -20,15 +22,16 @@ mod progress;
 mod reserved;
 mod scan;
 mod stats;
+mod stored;
 mod verify;
 
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use firn_bench::{Engine, Engines};
 use std::process::ExitCode;
 
 /// The `firn` command.
 pub fn main() -> ExitCode {
-    finish(args::Cli::parse().run())
+    finish(args::Cli::of_process().run())
 }
 
 /// A command `name` that has `firn bench`'s verbs for `engines`.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// First key of the range
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
@@ -40,7 +40,7 @@ impl Compact {
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoint {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// Directory to make, which gets a database of its own
     target: PathBuf,
 }

@@ -60,3 +60,26 @@ pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>, numbers: bool) -> T
     }
     table
 }
+
+/// A whole number in groups of three digits.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_in_groups() {
+        assert_eq!([0, 123, 1000, 1_234_567].map(grouped), ["0", "123", "1,000", "1,234,567"]);
+    }
+}

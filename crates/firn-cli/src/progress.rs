@@ -48,6 +48,11 @@ impl Progress {
         Self(bar)
     }
 
+    /// The same progress, of other work.
+    pub(crate) fn rename(&self, what: &'static str) {
+        self.0.set_message(what);
+    }
+
     pub(crate) fn add(&self, count: u64) {
         self.0.inc(count);
     }

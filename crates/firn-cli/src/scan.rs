@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub(crate) struct Scan {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// First key
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
@@ -97,7 +97,7 @@ impl Scan {
 #[derive(Debug, Args)]
 pub(crate) struct Dump {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// Print the firn command's own keys too
     #[arg(long)]
     all: bool,

@@ -1,19 +1,26 @@
-//! `firn stats`: what the engine counts, as a table, as JSON or for Prometheus.
+//! `firn stats`: the state of a database on one screen, and all that the engine counts as tables, as JSON or for
+//! Prometheus.
+
+mod screen;
 
 use crate::byte_size::ByteSize;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Output, print, print_json, table};
 use clap::Args;
 use firndb::{Db, Options};
+use screen::Summary;
 use serde::Serialize;
 use serde_json::Value as Json;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
-    /// Directory of the database
-    db: PathBuf,
-    /// Print JSON
+    /// Directory of the database; another process may have it open
+    pub(crate) db: PathBuf,
+    /// Print all that the engine counts
+    #[arg(long, conflicts_with_all = ["json", "prometheus"])]
+    all: bool,
+    /// Print all of it as JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
     /// Print Prometheus' text format
@@ -21,17 +28,35 @@ pub(crate) struct Stats {
     prometheus: bool,
 }
 
+/// The screen's facts, then those of the engine.
+#[derive(Serialize)]
+struct Everything<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    #[serde(flatten)]
+    stats: &'a firndb::Stats,
+}
+
 impl Stats {
     pub(crate) fn run(self, options: Options) -> Outcome {
-        let stats = Db::open_read_only(&self.db, options)?.stats();
+        let memory_limit = options.memory_limit;
+        let db = Db::open_read_only(&self.db, options)?;
+        let stats = db.stats();
         if self.prometheus {
             let mut output = Output::new();
             output.bytes(stats.to_prometheus().as_bytes())?;
             output.finish()?;
-        } else if self.json {
-            print_json(&stats)?;
+            return Ok(Exit::Done);
+        }
+        let summary = Summary::of(&self.db, &db, &stats, memory_limit)?;
+        let everything = Everything { summary: &summary, stats: &stats };
+        if self.json {
+            print_json(&everything)?;
+        } else if self.all {
+            print_report(&everything)?;
         } else {
-            print_report(&stats)?;
+            let screen = summary.screen(&self.db, &stats);
+            print(screen.map_err(|e| Failure::invalid(format!("cannot print: {e}")))?)?;
         }
         Ok(Exit::Done)
     }

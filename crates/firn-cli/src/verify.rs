@@ -1,39 +1,125 @@
 //! `firn verify` and `firn repair`.
 
-use crate::exit::{Exit, Outcome};
-use crate::output::print_json;
+use crate::byte_size::ByteSize;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::{grouped, print, print_json};
 use crate::progress::{Progress, watched};
 use crate::stats::print_report;
 use clap::Args;
-use firndb::{Db, Options};
-use std::path::PathBuf;
+use firndb::{Db, Error, ErrorKind, Options, VerifyReport};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Damages that the sentence at the end repeats.
+const REPEATED_MAX: usize = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+/// One place where bytes are not those that were written.
+#[derive(Debug, Clone, Serialize)]
+struct Damage {
+    /// The file, the place in it, and what was expected there.
+    what: String,
+    /// The first and the last key that may be affected, if they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<(String, String)>,
+}
+
+/// The result for programs.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    ok: bool,
+    damages: &'a [Damage],
+    #[serde(flatten)]
+    report: &'a VerifyReport,
+}
+
 impl Verify {
     pub(crate) fn run(self, options: Options) -> Outcome {
-        let db = Db::open_read_only(&self.db, options)?;
-        let report = watched(&db, "verifying", Some(db.stats().table_bytes), Db::verify)?;
+        let (report, damages) = examine(&self.db, options)?;
         if self.json {
-            print_json(&report)?
-        } else {
-            print_report(&report)?
+            print_json(&Verdict { ok: damages.is_empty(), damages: &damages, report: &report })?;
         }
-        Ok(Exit::Done)
+        if damages.is_empty() {
+            if !self.json {
+                print(sound(&report))?;
+            }
+            return Ok(Exit::Done);
+        }
+        if !self.json {
+            damages.iter().try_for_each(|damage| print(line(damage)))?;
+        }
+        Err(Failure::new(Exit::Corruption, self.sentence(&damages)))
     }
+
+    /// The damage in short, and a next step that cannot make it worse.
+    fn sentence(&self, damages: &[Damage]) -> String {
+        let places = if damages.len() == 1 { "one place" } else { &format!("{} places", damages.len()) };
+        let first: Vec<&str> = damages.iter().take(REPEATED_MAX).map(|damage| damage.what.as_str()).collect();
+        let dots = if damages.len() > REPEATED_MAX { "; .." } else { "" };
+        format!(
+            "{} is damaged in {places}: {}{dots}. Nothing was changed; copy the directory (cp -a) before you run `firn \
+             repair` on it",
+            self.db.display(),
+            first.join("; ")
+        )
+    }
+}
+
+/// Reads all of the database, and lists the damage.
+///
+/// # Errors
+/// Whatever keeps it from being read but is no damage.
+fn examine(path: &Path, options: Options) -> Outcome<(VerifyReport, Vec<Damage>)> {
+    let checked = Db::open_read_only(path, options)
+        .and_then(|db| watched(&db, "verifying", Some(db.stats().table_bytes), Db::verify));
+    match checked {
+        Ok(report) => Ok((report, Vec::new())),
+        Err(error) => Ok((VerifyReport::default(), vec![damage(error)?])),
+    }
+}
+
+fn damage(error: Error) -> Outcome<Damage> {
+    match error.kind() {
+        ErrorKind::Corruption => {
+            let text = error.to_string();
+            // The advice of the error is to run this very verb.
+            let what = text.trim_end_matches("; run `firn verify`").to_owned();
+            Ok(Damage { what, keys: None })
+        }
+        _ => Err(error.into()),
+    }
+}
+
+fn line(damage: &Damage) -> String {
+    match &damage.keys {
+        Some((from, to)) => format!("damaged: {}; keys from {from} to {to}", damage.what),
+        None => format!("damaged: {}", damage.what),
+    }
+}
+
+fn sound(report: &VerifyReport) -> String {
+    format!(
+        "ok: {} entries in {} tables ({} blocks, {}), {} entries in logs",
+        grouped(report.entries),
+        grouped(report.tables),
+        grouped(report.blocks),
+        ByteSize(report.bytes),
+        grouped(report.log_entries)
+    )
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -51,5 +137,28 @@ impl Repair {
             print_report(&report)?
         }
         Ok(Exit::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn damage_of(place: &str) -> Damage {
+        let what = Error::corruption(place, 7, "a block with its checksum").to_string();
+        Damage { what, keys: Some(("a".to_owned(), "b".to_owned())) }
+    }
+
+    #[test]
+    fn every_damage_is_listed_and_the_first_are_repeated() {
+        let verify = Verify { db: "db".into(), json: false };
+        let damages: Vec<Damage> = ["1.sst", "2.sst", "3.sst", "4.sst"].map(damage_of).to_vec();
+        assert!(line(&damages[3]).contains("4.sst") && line(&damages[3]).ends_with("keys from a to b"));
+        let sentence = verify.sentence(&damages);
+        assert!(sentence.starts_with("db is damaged in 4 places: 1.sst") && sentence.contains("3.sst"), "{sentence}");
+        assert!(!sentence.contains("4.sst") && sentence.contains("cp -a"), "{sentence}");
+        let report = VerifyReport::default();
+        let json = serde_json::to_value(Verdict { ok: false, damages: &damages, report: &report }).unwrap();
+        assert_eq!((&json["ok"], &json["damages"][1]["keys"][0]), (&false.into(), &"a".into()));
     }
 }

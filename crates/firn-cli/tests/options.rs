@@ -14,7 +14,7 @@ fn an_unknown_key_of_a_file_is_named() {
     assert!(!firn.db().exists());
     firn.write("other.toml", "memory_limit = \"64M\"\n");
     firn.run("put", ["k", "v", "--config", "other.toml"]);
-    assert_eq!(firn.try_run("put", ["k", "v", "--config", "none.toml"]).code, 1);
+    assert_eq!(firn.try_run("put", ["k", "v", "--config", "none.toml"]).code, 8);
 }
 
 #[test]
@@ -43,4 +43,50 @@ fn wrong_usage_is_2_and_help_lists_the_codes() {
     let help = firn.try_command(&mut firn.command("--help"));
     assert_eq!(help.code, 0);
     assert!(help.text().contains("Exit codes:") && help.text().contains("5  locked"), "{}", help.text());
+}
+
+#[test]
+fn a_database_is_opened_with_its_own_profile() {
+    for profile in ["classic", "block", "lab"] {
+        let firn = Firn::new();
+        firn.run("put", ["k", "v", "--profile", profile]);
+        assert_eq!(firn.run("get", ["k"]).text(), "v");
+        firn.run("put", ["k", "w"]);
+        let stats: serde_json::Value = serde_json::from_slice(&firn.run("stats", ["--json"]).stdout).expect("JSON");
+        assert_eq!(stats["profile"], profile);
+        // The manifest counts, also for a copy that has no OPTIONS.
+        firn.run("checkpoint", ["copy"]);
+        assert!(!firn.path("copy/OPTIONS").exists());
+        assert_eq!(firn.try_command(firn.command("get").args(["copy", "k"])).text(), "w");
+        let other = if profile == "lab" { "block" } else { "lab" };
+        let refused = firn.try_run("get", ["k", "--profile", other]);
+        assert!(refused.code == 3 && refused.stderr.contains(&format!("has profile {profile}")), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn a_database_is_opened_with_its_own_pool() {
+    let firn = Firn::new();
+    let pool = ["--profile", "lab", "--pm-backend", "file", "--pm-path", "pool", "--pm-size", "64M"];
+    firn.run("put", [&["k", "v"], &pool[..]].concat());
+    assert_eq!(firn.run("get", ["k"]).text(), "v");
+    firn.run("put", ["k", "w"]);
+    firn.run("compact", [""; 0]);
+    assert_eq!(firn.run("scan", [""; 0]).text(), "k\tw\n");
+    assert_eq!(firn.try_run("get", ["k", "--pm-backend", "none"]).code, 3, "the pool was taken though it was declined");
+    // The pool of a copy is not the copy's: writing to it would damage the original.
+    let copied = std::process::Command::new("cp").args(["-a", "db", "copy"]).current_dir(firn.path(".")).status();
+    assert!(copied.expect("cp").success());
+    let refused = firn.try_command(firn.command("put").args(["copy", "k", "x"]));
+    assert_eq!(refused.code, 3, "{}", refused.stderr);
+    assert!(refused.stderr.contains("copy/OPTIONS") && refused.stderr.contains("--pm-path"), "{}", refused.stderr);
+    // A database that was moved keeps it.
+    std::fs::rename(firn.db(), firn.path("moved")).expect("moved");
+    assert_eq!(firn.try_command(firn.command("get").args(["moved", "k"])).text(), "w");
+    std::fs::rename(firn.path("pool"), firn.path("elsewhere")).expect("moved");
+    let refused = firn.try_command(firn.command("get").args(["moved", "k"]));
+    assert_eq!(refused.code, 8, "{}", refused.stderr);
+    assert!(refused.stderr.contains("moved/OPTIONS names the pool") && refused.stderr.contains("not there"));
+    let given = ["moved", "k", "--pm-backend", "file", "--pm-path", "elsewhere", "--pm-size", "64M"];
+    assert_eq!(firn.try_command(firn.command("get").args(given)).text(), "w");
 }

@@ -24,15 +24,72 @@ fn stats_in_three_forms() {
     for field in ["tables", "live_bytes", "dead_bytes", "small_blocks", "append_share", "filter_left", "index_bytes"] {
         assert!(stats["levels"][0][field].is_number(), "{field}: {stats}");
     }
-    assert!(firn.run("stats", [""; 0]).lines().len() > 3);
+    assert!(stats["disk_bytes"].as_u64() > stats["table_bytes"].as_u64(), "{stats}");
+    assert!(stats["entries_about"].as_u64() >= Some(3000) && stats["advice"].is_string(), "{stats}");
+    assert!(firn.run("stats", ["--all"]).lines().len() > 50);
     assert!(firn.run("stats", ["--prometheus"]).text().contains("# TYPE firn"));
+}
+
+fn assert_fits_a_screen(screen: &str) {
+    assert!(screen.lines().count() <= 24 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+}
+
+#[test]
+fn stats_fit_one_screen() {
+    for profile in ["classic", "block", "lab"] {
+        let firn = Firn::new();
+        let lines: String = (0..3000).map(|i| format!("key-{i:05},value-{i}\n")).collect();
+        firn.write("data", lines);
+        firn.run("load", ["--csv", "data", "--key", "0", "--value", "1", "--profile", profile]);
+        let ran = firn.run("stats", [""; 0]);
+        let screen = ran.text();
+        assert_fits_a_screen(screen);
+        for words in [profile, "entries  about 3,00", "on disk  ", "memory   ", "debt     none"] {
+            assert!(screen.contains(words), "{words} in\n{screen}");
+        }
+        assert!(ran.lines().last().is_some_and(|line| line.ends_with('.')), "{screen}");
+        // Of the levels, those that hold something.
+        let levels =
+            ran.lines().iter().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
+        assert!(levels == 1 || (profile == "lab" && screen.contains("levels   all empty")), "{screen}");
+    }
+    let firn = Firn::new();
+    let deep = "deep/".repeat(30);
+    std::fs::create_dir_all(firn.path(&deep)).expect("directories");
+    firn.try_command(firn.command("put").arg(firn.path(&deep).join("db")).args(["k", "v"]));
+    let ran = firn.try_command(firn.command("stats").arg(firn.path(&deep).join("db")));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_fits_a_screen(ran.text());
+}
+
+#[test]
+fn stats_and_verify_beside_the_process_that_has_it_open() {
+    for profile in ["classic", "block", "lab"] {
+        let firn = Firn::new();
+        firn.run("put", ["k", "v", "--profile", profile]);
+        let mut holder = firn.start("load", &["--jsonl", "-"]);
+        let mut stdin = holder.stdin.take().expect("stdin");
+        let lines: String = (0..2500).map(|i| format!("{{\"key\":\"{i:05}\"}}\n")).collect();
+        std::io::Write::write_all(&mut stdin, lines.as_bytes()).expect("firn reads");
+        while firn.db_bytes() < 20_000 {
+            assert!(holder.try_wait().expect("a state").is_none(), "the load ended by itself");
+            std::thread::yield_now();
+        }
+        assert_eq!(firn.try_run("put", ["k", "w"]).code, 5, "it is not open");
+        assert!(firn.run("stats", [""; 0]).text().contains("the load that was cut short"), "the position is not seen");
+        assert_eq!(json(&firn.run("verify", ["--json"]))["ok"], true);
+        drop(stdin);
+        assert!(holder.wait().expect("it ends").success());
+    }
 }
 
 #[test]
 fn verify_finds_damage() {
     let firn = filled();
     firn.run("compact", [""; 0]);
-    assert!(json(&firn.run("verify", ["--json"])).is_object());
+    let sound = json(&firn.run("verify", ["--json"]));
+    assert!(sound["ok"] == true && sound["damages"] == serde_json::json!([]) && sound["entries"] == 3000, "{sound}");
+    assert!(firn.run("verify", [""; 0]).text().starts_with("ok: 3,000 entries in 1 tables"));
     let tables = std::fs::read_dir(firn.db()).expect("a directory").flatten().map(|entry| entry.path());
     let table = tables.filter(|path| path.extension().is_some_and(|e| e == "sst")).max().expect("a table");
     let mut bytes = std::fs::read(&table).expect("bytes");
@@ -41,7 +98,16 @@ fn verify_finds_damage() {
     let found = firn.try_run("verify", [""; 0]);
     assert_eq!(found.code, 4, "{}", found.stderr);
     let name = table.file_name().expect("a name").to_string_lossy().into_owned();
-    assert!(found.stderr.contains(&name), "{}", found.stderr);
+    assert!(found.stderr.contains(&name) && found.stderr.contains("Nothing was changed"), "{}", found.stderr);
+    assert!(found.text().starts_with("damaged: ") && found.text().contains(&name), "{}", found.text());
+    let found = firn.try_run("verify", ["--json"]);
+    assert_eq!((found.code, &json(&found)["ok"]), (4, &false.into()));
+    assert!(json(&found)["damages"][0]["what"].as_str().is_some_and(|text| text.contains(&name)));
+    // A database that cannot be opened is damaged as well.
+    std::fs::write(firn.db().join("CURRENT"), "nonsense").expect("written");
+    let found = firn.try_run("verify", ["--json"]);
+    assert_eq!(found.code, 4, "{}", found.stderr);
+    assert!(json(&found)["damages"][0]["what"].as_str().is_some_and(|text| text.contains("CURRENT")));
 }
 
 #[test]
@@ -68,7 +134,8 @@ fn quick_leaves_nothing_behind() {
     let firn = Firn::new();
     std::fs::create_dir(firn.path("place")).expect("a directory");
     let mut command = firn.command("bench");
-    command.args(["quick", "--dir", "place", "--records", "3000", "--ops", "3000", "--power-ops", "50", "--json"]);
+    let few = ["quick", "--records", "3000", "--ops", "3000", "--power-ops", "50"];
+    command.args(few).args(["--dir", "place", "--json"]);
     let ran = firn.try_command(&mut command);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let report = json(&ran);
@@ -77,6 +144,10 @@ fn quick_leaves_nothing_behind() {
         assert!(phase["operations"].as_u64() > Some(0) && phase["latency"]["p99_us"].as_f64() > Some(0.0), "{phase}");
     }
     assert!(report["written_per_byte"].as_f64() > Some(0.5), "{report}");
+    assert!(report["verdict"]["ok"].is_boolean() && report["verdict"]["findings"].is_array(), "{report}");
+    let mut command = firn.command("bench");
+    let text = firn.try_command(command.args(few).args(["--dir", "place"]));
+    assert!(text.lines().last().is_some_and(|line| line.starts_with("verdict: ")), "{}", text.text());
     assert_eq!(std::fs::read_dir(firn.path("place")).expect("a directory").count(), 0);
     let mut command = firn.command("bench");
     let full = firn.try_command(command.args(["quick", "--dir", "place", "--records", "1000000000000"]));

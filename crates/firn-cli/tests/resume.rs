@@ -75,3 +75,58 @@ fn a_tree_resumes_after_its_last_key() {
         assert_eq!(bytes, [number as u8; 700]);
     }
 }
+
+/// Loads with files of at most `kib` KiB, so that the log is full before all is in.
+fn load_into_little(firn: &Firn, kib: usize, rest: &str) -> firn::Ran {
+    let script = format!("ulimit -f {kib}; trap '' XFSZ; exec \"$0\" load db {rest}");
+    let mut command = std::process::Command::new("bash");
+    let program = firn.command("load").get_program().to_owned();
+    firn.try_command(command.args(["-c", &script]).arg(program).current_dir(firn.path(".")))
+}
+
+#[test]
+fn a_tree_that_changed_before_the_last_key_is_refused() {
+    for (change, is_refused) in [("grown", true), ("new", true), ("gone", true), ("later", false)] {
+        let firn = Firn::new();
+        for number in 0..2500 {
+            firn.write(format!("tree/{number:04}"), "x".repeat(100));
+        }
+        let cut = load_into_little(&firn, 250, "--tree tree");
+        assert_eq!(cut.code, 7, "{}", cut.stderr);
+        assert!(cut.stderr.contains(" files are in: start the same load again"), "{}", cut.stderr);
+        match change {
+            "grown" => drop(firn.write("tree/0003", "y".repeat(101))),
+            "new" => drop(firn.write("tree/0003-new", "y")),
+            "gone" => std::fs::remove_file(firn.path("tree/0003")).expect("removed"),
+            _ => drop(firn.write("tree/later", "y")),
+        }
+        let again = firn.try_run("load", ["--tree", "tree"]);
+        if is_refused {
+            assert_eq!(again.code, 3, "{change}: {}", again.stderr);
+            assert!(again.stderr.contains("--restart") && again.stderr.contains("tree"), "{}", again.stderr);
+            assert_eq!(firn.run("load", ["--tree", "tree", "--restart"]).code, 0);
+        } else {
+            assert_eq!(again.code, 0, "{change}: {}", again.stderr);
+            assert!(again.text().contains("skipped 1000 ") || again.text().contains("skipped 2000 "));
+        }
+    }
+}
+
+#[test]
+fn a_load_that_fills_the_disk_says_how_to_go_on() {
+    let firn = Firn::new();
+    let script = "mkdir small && mount -t tmpfs -o size=3m none small || exit 99
+        \"$0\" load small/db --csv data --key 0 --value 1; echo $?
+        mount -o remount,size=64m small && \"$0\" load small/db --csv data --key 0 --value 1 && \"$0\" verify small/db";
+    let value = "x".repeat(1000);
+    firn.write("data", (0..10_000).map(|i| format!("{i:05},{value}\n")).collect::<String>());
+    let mut command = std::process::Command::new("unshare");
+    let program = firn.command("load").get_program().to_owned();
+    command.args(["-rm", "sh", "-c", script]).arg(program).current_dir(firn.path("."));
+    let ran = command.output().ok().filter(|output| output.status.code() != Some(99) && !output.stdout.is_empty());
+    let Some(output) = ran else { return println!("skipped: no file system of its own can be mounted here") };
+    let (text, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.starts_with("6\n"), "{text}{stderr}");
+    assert!(stderr.contains("records are in: free some space, and start the same load again"), "{stderr}");
+    assert!(text.contains("10000 lines read = 10000 records + 0 passed over"), "{text}{stderr}");
+}

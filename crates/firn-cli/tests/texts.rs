@@ -26,38 +26,54 @@ fn odd_entries(firn: &Firn, binary: bool) -> usize {
 }
 
 /// Out, and into another database: both must dump alike.
-fn round_trip(format: &str, encoding: &str, binary: bool) {
+fn round_trip(format: &str, encoding: &str, binary: bool, rest: &[&str]) {
     let firn = Firn::new();
     let count = odd_entries(&firn, binary);
     let file = firn.path("file");
     let file = file.to_str().expect("text");
-    let out = firn.run("export", [format, file, "--encoding", encoding]);
+    let out = firn.run("export", [&[format, file, "--encoding", encoding], rest].concat());
     assert!(out.text().contains(&format!("exported {count} records")), "{}", out.text());
     let value: &[&str] = if format == "--jsonl" { &["--value", "value"] } else { &[] };
     let mut load = firn.command("load");
-    load.arg("copy").args([format, file, "--encoding", encoding]).args(value);
+    load.arg("copy").args([format, file, "--encoding", encoding]).args(value).args(rest);
     let loaded = firn.try_command(&mut load);
     assert_eq!(loaded.code, 0, "{}", loaded.stderr);
     let copy = firn.try_command(firn.command("dump").args(["copy", "--hex", "--all"]));
     assert_eq!(firn.run("dump", ["--hex", "--all"]).text(), copy.text(), "{format} {encoding}");
     // The same on stdout, where nothing else may be.
-    let on_stdout = firn.run("export", [format, "-", "--encoding", encoding]);
+    let on_stdout = firn.run("export", [&[format, "-", "--encoding", encoding], rest].concat());
     assert_eq!(on_stdout.stdout, std::fs::read(file).expect("bytes"));
     assert_eq!(firn.try_run("export", [format, file]).code, 3, "overwritten without --force");
 }
 
 #[test]
 fn text_comes_back_raw() {
-    for format in ["--csv", "--tsv", "--jsonl"] {
-        round_trip(format, "raw", false);
+    for format in ["--csv", "--jsonl"] {
+        round_trip(format, "raw", false, &[]);
     }
+    round_trip("--tsv", "raw", false, &["--quote"]);
+}
+
+#[test]
+fn tsv_without_quotes_refuses_what_it_cannot_hold() {
+    let firn = Firn::new();
+    odd_entries(&firn, false);
+    let refused = firn.try_run("export", ["--tsv", "-"]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.stderr.contains("--quote"), "{}", refused.stderr);
+    firn.run("del", ["tab\tx", "line\nbreak", "cr\rlf\r\n"]);
+    let exported = firn.run("export", ["--tsv", "-"]);
+    assert!(exported.text().contains("\n\"\t\"\n") && exported.text().contains("\nquo\"te\tquo\"te\n"));
+    let before = firn.run("dump", [""; 0]).text().to_owned();
+    firn.run_with("load", &["--tsv", "-"], &exported.stdout);
+    assert_eq!(firn.run("dump", [""; 0]).text(), before);
 }
 
 #[test]
 fn any_byte_comes_back_encoded() {
     for format in ["--csv", "--tsv", "--jsonl"] {
-        round_trip(format, "hex", true);
-        round_trip(format, "base64", true);
+        round_trip(format, "hex", true, &[]);
+        round_trip(format, "base64", true, &[]);
     }
 }
 

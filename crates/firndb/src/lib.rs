@@ -57,6 +57,7 @@ mod sst_run;
 mod stall;
 mod state;
 mod stats;
+mod stored;
 mod tier;
 mod tuning;
 mod verify;
@@ -78,6 +79,7 @@ pub use stats::{
     BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats,
     UserStats,
 };
+pub use stored::profile_at;
 pub use tier::TierStats;
 pub use tuning::{BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tuning};
 pub use verify::VerifyReport;

@@ -103,8 +103,11 @@ fn written(id: &str, workload: &str, shown: &[Shown<'_>], causes: &[(String, Str
 fn spoken(title: &str, shown: &[Shown<'_>]) -> String {
     let one = |of: &Shown<'_>| {
         let (rate, p99) = (of.phase.operations_per_second, super::text::micros(of.phase.latency.p99_us));
-        let written = bytes(of.phase.written_bytes() as f64);
-        format!("{}: {rate:.0} operations/s, 99 % within {p99}, {written} written", of.name)
+        let written = of.phase.written_bytes().map_or_else(
+            || "bytes written not counted".to_owned(),
+            |written| format!("{} written", bytes(written as f64)),
+        );
+        format!("{}: {rate:.0} operations/s, 99 % within {p99}, {written}", of.name)
     };
     format!("{title}. {}", shown.iter().map(one).collect::<Vec<_>>().join("; "))
 }
@@ -124,8 +127,8 @@ pub(super) fn of_all(report: &MatrixReport) -> Result<String> {
         "write",
         "Write amplification",
         "bytes to the SSD per byte of the workload",
-        "Bytes written to the SSD, by the engine's count, per byte of keys and values that the workload wrote; the \
-         median of all rounds.",
+        "Bytes written to the SSD per byte of keys and values that the workload wrote, by the engine's count, or by \
+         the kernel's for engines that do not count; the median of all rounds.",
         |summary| summary.write_amplification,
     )?;
     let space = one(

@@ -19,13 +19,11 @@ const MEANINGS: [(&str, &str); 13] = [
     ("settled", "Seconds from the start until no compaction was left to do. Below is its ratio to the first engine's."),
     (
         "written, SSD",
-        "Bytes written to the SSD until then, by the engine's own count. The plots have the kernel's and the device's \
-         counts beside it, and persistent memory. Below is its ratio to the first engine's.",
+        "Bytes written to the SSD until then, by the engine's own count, or by the kernel's for an engine that does \
+         not count all; a dash if neither says. The plots have the kernel's and the device's counts beside it, and \
+         persistent memory. Below is its ratio to the first engine's, both counted alike.",
     ),
-    (
-        "write amp.",
-        "Bytes written to the SSD by the engine's count, per byte of keys and values that the workload wrote.",
-    ),
+    ("write amp.", "Bytes written to the SSD, counted likewise, per byte of keys and values that the workload wrote."),
     ("read", "Bytes read from storage by the kernel's count for the process: reads from its page cache are none."),
     ("space amp.", "Bytes of storage in use at the end, by the file system's count, per byte of the records loaded."),
     ("CPU/op", "CPU time of the process by its operations, all threads together, the benchmark's own work included."),

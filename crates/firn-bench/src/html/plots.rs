@@ -172,7 +172,7 @@ pub(super) fn amplification(
         group.bars.push(Bar {
             label: summary.engine.clone(),
             parts: median.map(|median| (Key::Engine(engine), median)).into_iter().collect(),
-            text: median.map_or_else(|| "nothing written".to_owned(), digits),
+            text: median.map_or_else(|| "nothing written or counted".to_owned(), digits),
         });
     }
     let values = groups.iter().flat_map(|group| &group.bars).flat_map(|bar| &bar.parts);

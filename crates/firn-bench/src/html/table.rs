@@ -2,6 +2,7 @@
 
 use super::text::{bytes, digits, escape, micros, rounds as of_rounds, shortened, whole};
 use crate::matrix::MatrixReport;
+use crate::report::Counted;
 use crate::summary::{Ratios, Spread, WorkloadSummary};
 use std::collections::BTreeSet;
 
@@ -63,7 +64,7 @@ fn row(of: &WorkloadSummary) -> String {
         cell(Some(p99_9), micros, &beside(ratio(|ratios| Some(ratios.p99_9)))),
         cell(Some(p99_99), micros, ""),
         cell(Some(of.settled_seconds), seconds, &beside(ratio(|ratios| Some(ratios.settled_seconds)))),
-        cell(Some(of.written_bytes), bytes, &beside(ratio(|ratios| ratios.written_bytes))),
+        cell(of.written_bytes, bytes, &(counted(of) + &beside(ratio(|ratios| ratios.written_bytes)))),
         cell(of.write_amplification, digits, ""),
         cell(of.os_read_bytes, bytes, ""),
         cell(Some(of.space_amplification), digits, ""),
@@ -72,6 +73,11 @@ fn row(of: &WorkloadSummary) -> String {
         cell(of.stall_seconds, seconds, ""),
     ];
     format!("<tr><th scope=\"row\">{}</th>{}</tr>\n", escape(&of.engine), cells.concat())
+}
+
+/// The source of the bytes written, unless it is the engine.
+fn counted(of: &WorkloadSummary) -> String {
+    if of.written_by == Some(Counted::Kernel) { "<small>by the kernel</small>".to_owned() } else { String::new() }
 }
 
 fn seconds(number: f64) -> String {
@@ -99,15 +105,23 @@ fn beside(ratio: Option<Spread>) -> String {
 pub(super) fn judged(ratio: Spread, more_is_better: bool) -> String {
     let (direction, is_good) =
         if ratio.median >= 1.0 { ("▲ more", more_is_better) } else { ("▼ less", !more_is_better) };
-    // Rounds that contradict each other say nothing.
-    let contradicts = ratio.min < 1.0 && ratio.max > 1.0;
-    let (class, words) = match (ratio.median - 1.0).abs() < SAME || contradicts {
-        true => ("same", if contradicts { "≈ unclear" } else { "≈ same" }.to_owned()),
+    let (class, words) = match is_same(ratio) {
+        true => ("same", if contradicts(ratio) { "≈ unclear" } else { "≈ same" }.to_owned()),
         false => {
             (if is_good { "good" } else { "bad" }, format!("{direction}, {}", if is_good { "good" } else { "bad" }))
         }
     };
     format!("<span class=\"{class}\">{} {words}</span>{}", times(ratio.median), range(ratio, times))
+}
+
+/// True if some rounds are above 1 and some below: they say nothing.
+fn contradicts(ratio: Spread) -> bool {
+    ratio.min < 1.0 && ratio.max > 1.0
+}
+
+/// True if a ratio is no difference.
+pub(super) fn is_same(ratio: Spread) -> bool {
+    (ratio.median - 1.0).abs() < SAME || contradicts(ratio)
 }
 
 fn times(ratio: f64) -> String {
@@ -173,7 +187,7 @@ pub(super) fn rounds(report: &MatrixReport) -> String {
 }
 
 /// A table that scrolls by itself where the page is narrow, by keyboard too.
-fn scrolled(name: &str, content: &str) -> String {
+pub(super) fn scrolled(name: &str, content: &str) -> String {
     let name = escape(name);
     format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table: {name}\">\

@@ -87,6 +87,33 @@ fn every_series_is_drawn_with_its_class() {
 }
 
 #[test]
+fn the_page_opens_with_the_result() {
+    let page = page();
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
+    assert!(place("<h1>") < place("<section id=\"overview\">"));
+    assert!(place("id=\"verdict\"") < place("aria-label=\"table: engines by workloads\""));
+    assert!(place("aria-label=\"table: engines by workloads\"") < place("<dl class=\"facts\">"));
+}
+
+#[test]
+fn bytes_that_nobody_counted_are_a_dash_and_no_praise() {
+    let mut report = report();
+    for cell in report.cells.iter_mut().filter(|cell| cell.engine != "x") {
+        for phase in &mut cell.phases {
+            phase.engine.traffic.clear();
+        }
+    }
+    report.summary = crate::summary::Summary::of(&report.cells);
+    assert!(html(&report).unwrap().contains("<small>by the kernel</small>"));
+    report.cells.iter_mut().flat_map(|cell| &mut cell.phases).for_each(|phase| phase.os_written_bytes = None);
+    report.summary = crate::summary::Summary::of(&report.cells);
+    let other = report.summary.workloads.iter().find(|summary| summary.engine != "x").unwrap();
+    assert!(other.written_bytes.is_none() && other.ratio.unwrap().written_bytes.is_none());
+    let page = html(&report).unwrap();
+    assert!(!page.contains("0.00×") && !page.contains("<td>0<") && !page.contains("<small>by the kernel"));
+}
+
+#[test]
 fn nothing_is_fetched() {
     let page = page();
     for reference in ["src=", "href=", "@import", "url("] {

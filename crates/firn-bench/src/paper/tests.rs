@@ -52,8 +52,8 @@ fn a_row_has_the_ratio_within_a_round() {
 fn bytes_written_are_the_kernels() {
     let cell = sample::report().cells.remove(0);
     let mut phase = cell.phases[0].clone();
-    phase.os_written_bytes = Some(phase.written_bytes() + 1);
-    assert_eq!(Figure::WrittenBytes.of(&cell, &phase), Some((phase.written_bytes() + 1) as f64));
+    phase.os_written_bytes = phase.written_bytes().map(|bytes| bytes + 1);
+    assert_eq!(Figure::WrittenBytes.of(&cell, &phase), phase.written_bytes().map(|bytes| (bytes + 1) as f64));
     phase.os_written_bytes = None;
     assert_eq!(Figure::WrittenBytes.of(&cell, &phase), None);
 }

@@ -94,6 +94,42 @@ fn ratios_are_within_a_round_and_their_median_over_rounds() {
 }
 
 #[test]
+fn bytes_are_the_engines_or_the_kernels_or_unknown() {
+    let of = |change: &dyn Fn(&mut PhaseReport)| {
+        let mut phase = phase("load", 10.0, 100);
+        change(&mut phase);
+        let base = || vec![self::phase("load", 10.0, 50), self::phase("a", 10.0, 1)];
+        let own = vec![phase, self::phase("a", 10.0, 1)];
+        let summary = Summary::of(&[cell("x", 0, base()), cell("y", 0, own)]);
+        let load = summary.workloads[1].clone();
+        let (bytes, ratio) = (load.written_bytes.map(|of| of.median), load.ratio.unwrap().written_bytes);
+        assert!(summary.notes.is_empty(), "{:?}", summary.notes);
+        (bytes, load.written_by, ratio.map(|of| of.median), load.write_amplification.is_some())
+    };
+    let does_not_count = |phase: &mut PhaseReport, seen: Option<u64>| {
+        phase.engine.traffic.clear();
+        phase.os_written_bytes = seen;
+    };
+    let partly = |phase: &mut PhaseReport| {
+        phase.engine.is_partial = true;
+        phase.os_written_bytes = Some(150);
+    };
+    assert_eq!(of(&|_| {}), (Some(100.0), Some(Counted::Engine), Some(2.0), true));
+    let kernel = Some(Counted::Kernel);
+    assert_eq!(of(&|phase| does_not_count(phase, Some(200))), (Some(200.0), kernel, Some(4.0), true));
+    assert_eq!(of(&partly), (Some(150.0), kernel, Some(3.0), true), "a log that is not counted");
+    // No bytes for a workload that writes: the kernel does not count there.
+    for seen in [None, Some(0)] {
+        assert_eq!(of(&|phase| does_not_count(phase, seen)), (None, None, None, false));
+    }
+    let read_only = |phase: &mut PhaseReport| {
+        does_not_count(phase, Some(0));
+        phase.user_bytes = 0;
+    };
+    assert_eq!(of(&read_only), (Some(0.0), kernel, Some(0.0), false));
+}
+
+#[test]
 fn a_failed_cell_leaves_the_others() {
     let phases = || vec![phase("load", 10.0, 1), phase("a", 10.0, 1)];
     let mut failed = cell("y", 0, vec![phase("load", 20.0, 1)]);

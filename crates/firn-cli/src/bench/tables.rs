@@ -1,9 +1,9 @@
 //! A benchmark's reports as tables.
 
 use crate::byte_size::ByteSize;
-use crate::output::table;
+use crate::output::{grouped, table};
 use comfy_table::{CellAlignment, Table};
-use firn_bench::{MatrixReport, PaperRow, PhaseReport, QuickReport, Ratios, Spread, Summary, Workload};
+use firn_bench::{Counted, MatrixReport, PaperRow, PhaseReport, QuickReport, Ratios, Spread, Summary, Workload};
 use std::fmt::Write;
 
 /// Rate and latencies, one line per workload.
@@ -51,7 +51,7 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
         cells.extend(row.latency_us.map(|latency| micros(latency.median)));
         cells.extend([
             format!("{:.1}", row.settled_seconds.median),
-            bytes(row.written_bytes.median),
+            or_dash(row.written_bytes.map(|written| bytes(written.median) + by_kernel(row.written_by))),
             ratio(&|ratios| ratios.written_bytes),
             or_dash(row.write_amplification.map(|ratio| format!("{:.2}", ratio.median))),
             or_dash(row.os_read_bytes.map(|read| bytes(read.median))),
@@ -67,6 +67,11 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
         column.set_cell_alignment(CellAlignment::Left);
     }
     table
+}
+
+/// The mark of a count that is the kernel's.
+fn by_kernel(source: Option<Counted>) -> &'static str {
+    if source == Some(Counted::Kernel) { " k" } else { "" }
 }
 
 /// A paper's experiments: what was varied, what both engines had, and the paper's figure.
@@ -136,7 +141,11 @@ pub(super) fn notes(report: &MatrixReport) -> String {
     line(format!("device sync (4 KiB, median), by cell: {}", syncs.join(", ")));
     let checker = report.cells.iter().flat_map(|cell| &cell.phases).map(|phase| phase.checker_bytes).max();
     line(format!("memory of the check, left out above: {}", ByteSize(checker.unwrap_or(0))));
-    line("written: by the engine's count, to zero compaction debt; read: by the kernel's for the process".to_owned());
+    line(
+        "written: to zero compaction debt, by the engine's count, or by the kernel's for the process (k) if the engine \
+         does not count all; read: by the kernel's"
+            .to_owned(),
+    );
     report.summary.notes.iter().for_each(|note| line(format!("note: {note}")));
     text.push_str("every value that was read was checked");
     text
@@ -156,7 +165,7 @@ pub(super) fn quick_summary(report: &QuickReport) -> String {
     line("space used", format!("{} ({:.2} per byte)", ByteSize(report.space_bytes), report.space_per_byte));
     line("writers held back", format!("{:.1} s", report.stall_seconds));
     line("until at rest", format!("{:.1} s", report.settle_seconds));
-    text.push_str("every value that was read was checked");
+    let _never_fails = write!(text, "every value that was read was checked\n{}", report.verdict);
     text
 }
 
@@ -176,17 +185,9 @@ fn micros(micros: f64) -> String {
     }
 }
 
-/// A whole number in groups of three digits.
+/// The whole number nearest to `number`, in groups of three digits.
 fn count(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(number.round().max(0.0) as u64)
 }
 
 #[cfg(test)]

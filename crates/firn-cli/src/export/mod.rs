@@ -14,12 +14,15 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Directory of the database
-    db: PathBuf,
+    pub(crate) db: PathBuf,
     #[command(flatten)]
     target: Target,
     /// How keys and values stand in the file; raw is for text only
     #[arg(long, value_name = "WORD", default_value = "raw", conflicts_with = "tree")]
     encoding: Encoding,
+    /// Put fields in quotes where they need it, for `firn load --quote`; always so in CSV
+    #[arg(long, conflicts_with_all = ["tree", "jsonl"])]
+    quote: bool,
     /// Overwrite files that are there already
     #[arg(long)]
     force: bool,
@@ -40,7 +43,7 @@ struct Target {
     /// Write comma-separated records after a header line, or - for stdout
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write tab-separated records after a header line, or - for stdout
+    /// Write tab-separated records without quotes after a header line, or - for stdout
     #[arg(long, value_name = "FILE")]
     tsv: Option<PathBuf>,
     /// Write one JSON object per line, or - for stdout

@@ -2,36 +2,92 @@
 
 use super::position::Slot;
 use crate::exit::{Failure, Outcome};
-use firndb::{Db, Durability, WriteBatch, WriteOptions};
+use firndb::{Db, Durability, ErrorKind, Options, WriteBatch, WriteOptions};
 use serde::Serialize;
+use std::collections::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
 
-const BATCH_BYTES_MAX: usize = 1 << 20;
+const BATCH_BYTES_MAX: u64 = 1 << 20;
 const BATCH_RECORDS_MAX: usize = 1000;
 
 pub(super) struct Batcher<'a> {
     db: &'a Db,
     slot: Slot,
     durability: Durability,
+    bytes_max: usize,
     batch: WriteBatch,
-    /// Whether a position is in the database, to be deleted at the end.
+    /// The hash of each value in the batch by its key, if keys that are there already matter.
+    pending: Option<HashMap<Vec<u8>, u64>>,
+    /// True if a position is in the database, to be deleted at the end.
     slot_used: bool,
     /// Records and bytes that are written, without those that wait in the batch.
     pub(super) written: (u64, u64),
 }
 
 impl<'a> Batcher<'a> {
-    pub(super) fn new(db: &'a Db, slot: Slot, durability: Durability, resumed: bool) -> Self {
-        Self { db, slot, durability, batch: WriteBatch::new(), slot_used: resumed, written: (0, 0) }
+    pub(super) fn new(db: &'a Db, slot: Slot, options: &Options, slot_used: bool) -> Self {
+        Self {
+            db,
+            slot,
+            durability: options.durability,
+            // The engine takes a quarter of the memory limit, less in some profiles.
+            bytes_max: BATCH_BYTES_MAX.min(options.memory_limit / 16) as usize,
+            batch: WriteBatch::new(),
+            pending: None,
+            slot_used,
+            written: (0, 0),
+        }
     }
 
-    /// Whether a record of `bytes` goes into the batch with what is in it already.
+    /// The same, noting keys for [`Batcher::would_overwrite`].
+    pub(super) fn noting_keys(self) -> Self {
+        Self { pending: Some(HashMap::new()), ..self }
+    }
+
+    /// True if `key` has another value, in the database or in the batch. Always false unless keys are noted.
+    pub(super) fn would_overwrite(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
+        let Some(pending) = &self.pending else { return Ok(false) };
+        if let Some(hash) = pending.get(key) {
+            return Ok(*hash != xxh3_64(value));
+        }
+        Ok(self.db.get(key)?.is_some_and(|there| *there != *value))
+    }
+
+    /// True if a record of `bytes` goes into the batch with the records that are in it.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.batch.is_empty()
-            || (self.batch.byte_size() + bytes <= BATCH_BYTES_MAX && self.batch.len() < BATCH_RECORDS_MAX)
+            || (self.batch.byte_size() + bytes <= self.bytes_max && self.batch.len() < BATCH_RECORDS_MAX)
+    }
+
+    /// True if a record of `bytes` is to be written alone, by [`Batcher::write_alone`].
+    pub(super) fn is_large(&self, bytes: usize) -> bool {
+        bytes > self.bytes_max
     }
 
     pub(super) fn put(&mut self, key: &[u8], value: &[u8]) {
         self.batch.put(key, value);
+        if let Some(pending) = &mut self.pending {
+            pending.insert(key.to_vec(), xxh3_64(value));
+        }
+    }
+
+    /// Writes one record; the position stays before it, so that a load that is cut short writes it twice at most. The
+    /// inner error is the engine's reason to refuse the record.
+    ///
+    /// REQUIRES: the batch is empty.
+    pub(super) fn write_alone(&mut self, key: &[u8], value: &[u8]) -> Outcome<Result<(), String>> {
+        debug_assert!(self.batch.is_empty());
+        let mut batch = WriteBatch::new();
+        batch.put(key, value);
+        match self.db.write(batch, &WriteOptions { durability: self.durability }) {
+            Ok(()) => {
+                self.written.0 += 1;
+                self.written.1 += (key.len() + value.len()) as u64;
+                Ok(Ok(()))
+            }
+            Err(e) if e.kind() == ErrorKind::Invalid => Ok(Err(e.to_string())),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// Writes the batch, and that the load stands at `position`.
@@ -59,10 +115,19 @@ impl<'a> Batcher<'a> {
 
     fn write(&mut self, (records, bytes): (u64, u64)) -> Outcome<()> {
         let batch = std::mem::take(&mut self.batch);
+        if let Some(pending) = &mut self.pending {
+            pending.clear();
+        }
         if !batch.is_empty() {
             self.db.write(batch, &WriteOptions { durability: self.durability })?;
         }
         self.written = (self.written.0 + records, self.written.1 + bytes);
         Ok(())
     }
+}
+
+/// The largest value that is worth reading for a database with `options`: the engine may refuse it still.
+pub(crate) fn value_bytes_max(options: &Options) -> usize {
+    let quarter = usize::try_from(options.memory_limit / 4).unwrap_or(usize::MAX);
+    quarter.min(firn_base::key::VALUE_BYTES_MAX)
 }

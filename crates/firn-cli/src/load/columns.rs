@@ -1,8 +1,10 @@
-//! Which columns of a CSV or TSV file are key and value: by their names in the header line, or by their numbers.
+//! The columns of key and value in a CSV or TSV file: by their names in the header line, or by their numbers.
 
 use super::Load;
+use crate::bytes_text::escape;
 use crate::exit::{Failure, Outcome};
-use csv::ByteRecord;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// A column as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,22 +13,44 @@ enum Column {
     Number(usize),
 }
 
+/// The columns that were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Chosen {
+    pub(super) key: usize,
+    pub(super) value: usize,
+    /// The columns that the header line names, if there is one.
+    pub(super) columns: Option<usize>,
+}
+
 impl Column {
     fn new(text: &str) -> Self {
         text.parse().map_or_else(|_| Column::Name(text.to_owned()), Column::Number)
     }
 
-    fn find(&self, header: Option<&ByteRecord>) -> Outcome<usize> {
+    fn find(&self, names: &[Cow<'_, [u8]>]) -> Outcome<usize> {
         let name = match self {
             Column::Number(number) => return Ok(*number),
             Column::Name(name) => name,
         };
-        let names: Vec<&[u8]> = header.map_or(Vec::new(), |header| header.iter().collect());
-        names.iter().position(|found| *found == name.as_bytes()).ok_or_else(|| {
-            let names: Vec<String> = names.iter().map(|name| crate::bytes_text::escape(name)).collect();
-            let names = names.join(", ");
-            Failure::invalid(format!("no column is called {name}: the header line has {names}; see --key and --value"))
-        })
+        let is_it = |(_, found): &(usize, &Cow<'_, [u8]>)| ***found == *name.as_bytes();
+        let found: Vec<usize> = names.iter().enumerate().filter(is_it).map(|(number, _)| number).collect();
+        match found[..] {
+            [number] => Ok(number),
+            [] => {
+                let names: Vec<String> = names.iter().map(|name| escape(name)).collect();
+                let names = names.join(", ");
+                Err(Failure::invalid(format!(
+                    "no column is called {name}: the header line has {names}; see --key and --value"
+                )))
+            }
+            _ => {
+                let numbers: Vec<String> = found.iter().map(usize::to_string).collect();
+                Err(Failure::invalid(format!(
+                    "more than one column is called {name}: give --header and the number of the one that is meant, {}",
+                    numbers.join(" or ")
+                )))
+            }
+        }
     }
 }
 
@@ -52,14 +76,27 @@ impl Columns {
         Self { key, value, header }
     }
 
-    /// Whether the first line is a header.
+    /// True if the first line is a header.
     pub(super) fn need_header(&self) -> bool {
         self.header
     }
 
-    /// The numbers of the key's and the value's column.
-    pub(super) fn find(&self, header: Option<&ByteRecord>) -> Outcome<(usize, usize)> {
-        Ok((self.key.find(header)?, self.value.find(header)?))
+    /// The columns if both are given by number.
+    pub(super) fn by_number(&self) -> Option<Chosen> {
+        match (&self.key, &self.value) {
+            (Column::Number(key), Column::Number(value)) => Some(Chosen { key: *key, value: *value, columns: None }),
+            _ => None,
+        }
+    }
+
+    /// The columns in a file whose header line has `names`.
+    pub(super) fn find(&self, names: &[Cow<'_, [u8]>]) -> Outcome<Chosen> {
+        Ok(Chosen { key: self.key.find(names)?, value: self.value.find(names)?, columns: Some(names.len()) })
+    }
+
+    /// The failure of a file that ends before its header.
+    pub(super) fn no_header(&self) -> Failure {
+        Failure::invalid("the file has no header line: its first line must name the columns; see --key and --value")
     }
 }
 
@@ -69,10 +106,11 @@ mod tests {
 
     #[test]
     fn by_name_and_by_number() {
-        let header = ByteRecord::from(vec!["id", "text"]);
-        assert_eq!(Column::new("text").find(Some(&header)).unwrap(), 1);
-        assert_eq!(Column::new("7").find(None).unwrap(), 7);
-        assert!(Column::new("name").find(Some(&header)).is_err());
-        assert!(Column::new("text").find(None).is_err());
+        let header = ["id", "text", "text"].map(|name| Cow::Borrowed(name.as_bytes()));
+        assert_eq!(Column::new("id").find(&header).unwrap(), 0);
+        assert_eq!(Column::new("7").find(&header).unwrap(), 7);
+        assert!(Column::new("name").find(&header).is_err());
+        assert!(Column::new("text").find(&header).is_err());
+        assert_eq!(Columns::of("1", "0").by_number(), Some(Chosen { key: 1, value: 0, columns: None }));
     }
 }

@@ -5,6 +5,7 @@
 
 mod batcher;
 mod columns;
+mod input;
 mod position;
 mod rows;
 mod rows_csv;
@@ -13,26 +14,36 @@ mod summary;
 mod text;
 mod tree;
 mod walk;
+mod window;
+
+pub(crate) use batcher::value_bytes_max;
 
 use crate::encoding::Encoding;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::interrupt;
+use crate::progress::watched;
 use clap::Args;
 use firndb::{Db, Options};
 use std::path::{Path, PathBuf};
 
-const LONG_ABOUT: &str = "\
+pub(crate) const LONG_ABOUT: &str = "\
 Loads a directory tree (key: the path of a file below DIR, value: its bytes) or the records of a CSV, TSV or JSON \
-Lines file. Existing keys are overwritten, all others stay.
+Lines file. Existing keys are overwritten, also by a later record of the same file, unless --no-overwrite is given; \
+all others stay. The load ends with all records in tables and no merge \
+due, unless --no-wait is given.
 
-A load that was cut short, by kill -9 or by a bad line, goes on where it was when it is started again with the same \
-arguments, and says how many it skipped. Where a load stands is kept in the database, under a key that begins with \
-\\x00firn/load/, and forgotten when the load is complete: the same load then loads everything anew. With --restart it \
-does so at once. A file that changed before the place where its load stood is refused; what was appended since, or \
-corrected behind that place, is loaded. From stdin (-) so many records are skipped as were loaded, so give it the same \
-records again.";
+Every line of a file is a record or passed over, and the counts are printed: a header, an empty line, or, with \
+--skip-bad, a bad line. A quote that is not closed or stands within a field makes its line bad. TSV has no quotes \
+unless --quote is given.
+
+A load that was cut short, by Ctrl-C, kill -9, a full disk or a bad line, goes on when it is started again with the \
+same arguments, and says how many records it skipped. The position of a load is kept in the database, under a key that \
+begins with \\x00firn/load/, and deleted when the load is complete: the same load then begins at the start. With \
+--restart it does so at once. All bytes before the position are compared, so a file that changed there is refused; \
+lines that were appended or corrected after it are loaded. A stream (-, a FIFO, <(..)) must be given again from its \
+beginning.";
 
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub(crate) struct Load {
     /// Directory of the database; made if it is not there
     pub(crate) db: PathBuf,
@@ -50,12 +61,21 @@ pub(crate) struct Load {
     /// How keys and values stand in the file
     #[arg(long, value_name = "WORD", default_value = "raw", conflicts_with = "tree")]
     pub(crate) encoding: Encoding,
+    /// Fields may be in quotes, which are doubled within them; always so in CSV
+    #[arg(long, conflicts_with_all = ["tree", "jsonl"])]
+    pub(crate) quote: bool,
     /// Count bad lines instead of stopping at the first
     #[arg(long, conflicts_with = "tree")]
     pub(crate) skip_bad: bool,
+    /// Take a key that is there already, with another value, for a bad line; costs a lookup for each record
+    #[arg(long, conflicts_with = "tree")]
+    pub(crate) no_overwrite: bool,
     /// Begin from the start, whatever an earlier load has done
     #[arg(long)]
     pub(crate) restart: bool,
+    /// End when all records are in, without waiting for flushes and merges
+    #[arg(long)]
+    pub(crate) no_wait: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -70,7 +90,7 @@ struct Source {
     /// Load comma-separated records, or - for stdin
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Load tab-separated records, or - for stdin
+    /// Load tab-separated records without quotes, or - for stdin
     #[arg(long, value_name = "FILE")]
     tsv: Option<PathBuf>,
     /// Load one JSON object per line, or - for stdin
@@ -78,7 +98,7 @@ struct Source {
     jsonl: Option<PathBuf>,
 }
 
-/// What a text file's lines are.
+/// The format of a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Csv,
@@ -98,12 +118,13 @@ impl Format {
 
 impl Load {
     pub(crate) fn run(self, options: Options) -> Outcome {
+        interrupt::watch()?;
         let summary = match self.text_source() {
             Some((file, format)) => text::load(&self, file, format, options)?,
             None => tree::load(&self, options)?,
         };
         if self.json {
-            crate::output::print_json(&summary)?
+            crate::output::print_json(&summary.report())?
         } else {
             crate::output::print(&summary)?
         }
@@ -120,4 +141,20 @@ impl Load {
 /// Opens the database to write into, making it if need be.
 fn open(path: &Path, options: Options) -> Outcome<Db> {
     Db::open(path, Options { create_if_missing: true, ..options }).map_err(Failure::from)
+}
+
+/// Writes buffers out and waits until no merge is due, unless that was declined; then closes the database.
+fn settle(db: Db, loaded: u64, no_wait: bool) -> Outcome<()> {
+    if !interrupt::complete() || no_wait {
+        return Ok(db.close()?);
+    }
+    let settled = watched(&db, "flushing and merging", None, |db| {
+        db.flush()?;
+        db.wait_idle()
+    });
+    let advice = "`firn compact` ends it later";
+    settled.map_err(|e| {
+        Failure::from(e).at(format_args!("all {loaded} records are in, but not all are in tables")).and(advice)
+    })?;
+    Ok(db.close()?)
 }

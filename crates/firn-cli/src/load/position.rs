@@ -5,7 +5,7 @@
 
 use crate::exit::{Failure, Outcome};
 use crate::reserved;
-use firndb::{Db, Error};
+use firndb::Db;
 use serde::de::DeserializeOwned;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -39,12 +39,4 @@ impl Slot {
             Failure::invalid(format!("the position that an earlier load left cannot be read ({e}): use --restart"))
         })
     }
-}
-
-/// `source` as an absolute path without symbolic links; stdin stays `-`.
-pub(super) fn absolute(source: &Path) -> Outcome<std::path::PathBuf> {
-    if source.as_os_str() == "-" {
-        return Ok(source.to_owned());
-    }
-    Ok(source.canonicalize().map_err(|e| Error::from_io("find", source, e))?)
 }

@@ -1,241 +1,245 @@
-//! Loads the records of a CSV, TSV or JSON Lines file, or of stdin.
+//! Loads the records of a CSV, TSV or JSON Lines file, or of a stream.
 //!
-//! Steps: 1 where did an earlier run get to; 2 is the file before that place what it was; 3 go there (in stdin, which
-//! cannot be gone back to, pass over as many records); 4 read, batch, commit; 5 forget the place.
+//! Steps: 1 find the position of an earlier run; 2 compare all bytes before it with those that run has read; 3 read,
+//! batch, commit; 4 compare the lines that were read with those that were counted; 5 forget the position.
 
-use super::batcher::Batcher;
-use super::columns::Columns;
-use super::position::{Slot, absolute};
-use super::rows::{Next, Place, Row, Rows};
-use super::rows_csv::CsvRows;
+use super::batcher::{Batcher, value_bytes_max};
+use super::columns::{Chosen, Columns};
+use super::input::Input;
+use super::position::Slot;
+use super::rows::{Item, Next, Parser, Place, Row, Rows};
+use super::rows_csv::{CsvRows, Dialect};
 use super::rows_json::JsonRows;
-use super::summary::Summary;
-use super::{Format, Load, open};
-use crate::exit::{Failure, Outcome};
+use super::summary::{Lines, Summary};
+use super::window::Window;
+use super::{Format, Load, open, settle};
+use crate::bytes_text::escape;
+use crate::encoding::Encoding;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::interrupt;
 use crate::progress::{Progress, Unit};
-use firndb::{Error, Options};
+use firn_base::key::KEY_BYTES_MAX;
+use firndb::Options;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use xxhash_rust::xxh3::xxh3_64;
 
-const TAIL_BYTES: u64 = 4096;
 /// Bad lines that are named when they are passed over.
 const NAMED_MAX: u64 = 20;
+/// Room in a record for columns that are not loaded.
+const OTHER_COLUMNS_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Position {
     #[serde(flatten)]
     place: Place,
-    /// Records dealt with, good and bad.
-    records: u64,
-    bad: u64,
+    #[serde(flatten)]
+    lines: Lines,
     /// The columns of key and value, found in a header that is not read again.
-    columns: Option<(usize, usize)>,
-    /// Hash of the file's last bytes before the place, or of all of stdin's records, to tell whether they are the same.
-    before: Option<u64>,
+    columns: Option<Chosen>,
+    /// The hash of all bytes before the place.
+    hash: u64,
 }
 
 pub(super) fn load(arguments: &Load, source: &Path, format: Format, options: Options) -> Outcome<Summary> {
     let input = Input::open(source)?;
-    let durability = options.durability;
-    let slot = Slot::new(&absolute(source)?, &mode(arguments, format));
-    let db = open(&arguments.db, options)?;
+    let file_bytes = input.file_bytes;
+    let slot = Slot::new(&input.name, &mode(arguments, format));
+    let record_bytes_max = record_bytes_max(arguments, format, &options);
+    let db = open(&arguments.db, options.clone())?;
     let earlier: Option<Position> = if arguments.restart { None } else { slot.read(&db)? };
-    let rows = begin(arguments, format, &input, earlier.as_ref())?;
+    let window = Window::new(source.to_owned(), input.reader, record_bytes_max);
+    let batcher = Batcher::new(&db, slot, &options, earlier.is_some() || arguments.restart);
     let mut loading = Loading {
         source,
-        input: &input,
-        rows,
-        batcher: Batcher::new(&db, slot, durability, earlier.is_some() || arguments.restart),
-        progress: Progress::new("loading", input.bytes(), Unit::Bytes),
-        records: 0,
-        bad: 0,
-        records_hash: 0,
+        rows: Rows::new(window, parser(arguments, format, earlier.as_ref())),
+        batcher: if arguments.no_overwrite { batcher.noting_keys() } else { batcher },
+        progress: Progress::new("comparing", file_bytes, Unit::Bytes),
+        lines: Lines::default(),
+        committed: earlier.as_ref().map_or(0, |position| position.lines.records),
     };
-    let skipped = loading.resume(earlier.as_ref())?;
-    loading.take_all(arguments.skip_bad)?;
-    loading.batcher.finish()?;
-    let (loaded, loaded_bytes) = loading.batcher.written;
-    let summary = Summary {
-        loaded,
-        loaded_bytes,
-        resumed: earlier.is_some(),
-        skipped,
-        bad_lines: loading.bad,
-        ..Summary::default()
-    };
-    drop(loading);
-    db.close()?;
-    Ok(summary)
+    loading.begin(earlier.as_ref(), file_bytes.is_some())?;
+    loading.progress.rename("loading");
+    let taken = loading.take_all(arguments.skip_bad).and_then(|()| loading.check_end(file_bytes));
+    let taken = taken.and_then(|()| loading.batcher.finish());
+    taken.map_err(|failure| loading.explain(failure))?;
+    loading.check_lines()?;
+    let Loading { rows, batcher, progress, lines, .. } = loading;
+    let (loaded, loaded_bytes) = batcher.written;
+    drop((rows, batcher, progress));
+    settle(db, loaded, arguments.no_wait)?;
+    let skipped = earlier.as_ref().map_or(0, |position| position.lines.records);
+    Ok(Summary { loaded, loaded_bytes, resumed: earlier.is_some(), skipped, lines: Some(lines), ..Summary::default() })
 }
 
-/// What makes a load another load of the same file.
+/// The words that make a load another load of the same file.
 fn mode(arguments: &Load, format: Format) -> String {
     let (key, value) = (&arguments.key, &arguments.value);
-    format!("{} {key:?} {value:?} {} {}", format.name(), arguments.header, arguments.encoding.name())
+    let quote = if arguments.quote { " quote" } else { "" };
+    format!("{} {key:?} {value:?} {} {}{quote}", format.name(), arguments.header, arguments.encoding.name())
 }
 
-fn begin(arguments: &Load, format: Format, input: &Input, earlier: Option<&Position>) -> Outcome<Rows> {
-    let earlier = earlier.filter(|_| matches!(input, Input::File(_)));
-    let place = earlier.map_or(Place::START, |position| position.place);
-    if let Some(position) = earlier
-        && input.tail(place.byte)? != position.before
-    {
-        let line = place.line;
-        return Err(Failure::invalid(format!(
-            "the file has changed before line {line}, where an earlier load stopped: use --restart to load all of it"
-        )));
-    }
-    let (reader, encoding) = (input.reader(place.byte)?, arguments.encoding);
-    let delimiter = match format {
-        Format::Csv => b',',
-        Format::Tsv => b'\t',
+/// The most bytes that a record takes in the file if the database can take it.
+fn record_bytes_max(arguments: &Load, format: Format, options: &Options) -> usize {
+    let decoded = value_bytes_max(options) + KEY_BYTES_MAX;
+    let is_plain = arguments.encoding == Encoding::Raw && format != Format::Jsonl;
+    decoded * if is_plain { 1 } else { 2 } + OTHER_COLUMNS_BYTES
+}
+
+fn parser(arguments: &Load, format: Format, earlier: Option<&Position>) -> Parser {
+    let encoding = arguments.encoding;
+    let dialect = match format {
+        Format::Csv => Dialect { delimiter: b',', is_quoted: true },
+        Format::Tsv => Dialect { delimiter: b'\t', is_quoted: arguments.quote },
         Format::Jsonl => {
             let key = arguments.key.clone().unwrap_or_else(|| "key".to_owned());
-            return Ok(Rows::Json(JsonRows::new(reader, place, key, arguments.value.clone(), encoding)));
+            return Parser::Json(JsonRows::new(key, arguments.value.clone(), encoding));
         }
     };
-    let found = earlier.and_then(|position| position.columns);
-    Ok(Rows::Csv(CsvRows::new(reader, delimiter, place, &Columns::new(arguments), found, encoding)?))
-}
-
-enum Input {
-    File(File),
-    Stdin,
-}
-
-impl Input {
-    fn open(source: &Path) -> Outcome<Self> {
-        if source.as_os_str() == "-" {
-            return Ok(Input::Stdin);
-        }
-        Ok(Input::File(File::open(source).map_err(|e| Error::from_io("open", source, e))?))
-    }
-
-    fn bytes(&self) -> Option<u64> {
-        match self {
-            Input::File(file) => file.metadata().ok().map(|metadata| metadata.len()),
-            Input::Stdin => None,
-        }
-    }
-
-    /// Reads from `byte` on.
-    fn reader(&self, byte: u64) -> Outcome<Box<dyn Read>> {
-        let Input::File(file) = self else { return Ok(Box::new(std::io::stdin())) };
-        let mut file = file.try_clone().map_err(failed)?;
-        if byte > 0 {
-            file.seek(SeekFrom::Start(byte)).map_err(failed)?;
-        }
-        Ok(Box::new(file))
-    }
-
-    /// A hash of the last bytes before `byte`; nothing if the file is too short for it.
-    fn tail(&self, byte: u64) -> Outcome<Option<u64>> {
-        let Input::File(file) = self else { return Ok(None) };
-        let bytes = byte.min(TAIL_BYTES);
-        let mut tail = vec![0; bytes as usize];
-        match file.read_exact_at(&mut tail, byte - bytes) {
-            Ok(()) => Ok(Some(xxh3_64(&tail))),
-            // Too short; or a pipe, which has no place to go back to and is refused when it is resumed.
-            Err(_) => Ok(None),
-        }
-    }
-}
-
-fn failed(error: std::io::Error) -> Error {
-    Error::from_io("read", "the file to be loaded".as_ref(), error)
+    let chosen = earlier.and_then(|position| position.columns);
+    Parser::Csv(CsvRows::new(dialect, Columns::new(arguments), chosen, encoding))
 }
 
 struct Loading<'a> {
     source: &'a Path,
-    input: &'a Input,
     rows: Rows,
     batcher: Batcher<'a>,
     progress: Progress,
-    records: u64,
-    bad: u64,
-    /// Of all good records so far, if they are from stdin.
-    records_hash: u64,
+    /// Lines dealt with, those of the earlier run included.
+    lines: Lines,
+    /// Records that the database has, those of the earlier run included.
+    committed: u64,
 }
 
 impl Loading<'_> {
-    /// Goes to where the earlier run stood. Returns how many records it had loaded.
-    fn resume(&mut self, earlier: Option<&Position>) -> Outcome<u64> {
-        let Some(position) = earlier else { return Ok(0) };
-        if matches!(self.input, Input::Stdin) {
-            for _ in 0..position.records {
-                if let Next::Row(row) = self.rows.next()?.1 {
-                    self.hash(&row);
-                }
-            }
-            if position.before != Some(self.records_hash) {
-                return Err(Failure::invalid(
-                    "stdin does not begin with the records of an earlier load that was cut short: use --restart",
-                ));
-            }
+    /// Goes to the position of the earlier run, if the bytes before it are the same.
+    fn begin(&mut self, earlier: Option<&Position>, is_file: bool) -> Outcome<()> {
+        let source = self.source.display();
+        let Some(position) = earlier else {
+            return self.rows.pass_mark().map_err(|failure| failure.at(source));
+        };
+        let window = &mut self.rows.window;
+        let is_there = window.pass_to(position.place.byte, |byte| self.progress.set(byte))?;
+        if !is_there || window.hash() != position.hash || window.place() != position.place {
+            let line = position.place.line;
+            return Err(Failure::invalid(match is_file {
+                true => format!(
+                    "{source} has changed before line {line}, where an earlier load of it stopped: use --restart to \
+                     load all of it (records that it has no longer stay in the database)"
+                ),
+                false => format!(
+                    "{source} does not begin with the bytes that an earlier load of it has read, up to line {line}: \
+                     give the same input again, or use --restart to load all of this one"
+                ),
+            }));
         }
-        (self.records, self.bad) = (position.records, position.bad);
-        Ok(position.records - position.bad)
+        self.lines = position.lines;
+        Ok(())
     }
 
     fn take_all(&mut self, skip_bad: bool) -> Outcome<()> {
         loop {
-            let position = self.position();
-            let (line, next) = self.rows.next()?;
+            let item = self.rows.next();
+            if interrupt::is_requested() && !matches!(&item, Ok(Item { next: Next::End, .. })) {
+                return Err(self.stop());
+            }
+            let Item { line, inner_lines, next } = item?;
             match next {
                 Next::End => return Ok(()),
-                Next::Row(row) => {
-                    self.hash(&row);
-                    if !self.batcher.has_room(row.key.len() + row.value.len()) {
-                        self.commit(position)?;
-                    }
-                    self.batcher.put(&row.key, &row.value);
-                }
-                Next::Bad(reason) if skip_bad => {
-                    self.bad += 1;
-                    self.name_bad(line, &reason);
-                }
-                Next::Bad(reason) => {
-                    self.commit(position)?;
-                    let place = self.source.display();
-                    return Err(Failure::invalid(format!("{place}:{line}: {reason}")));
-                }
+                Next::Header => self.lines.header += 1,
+                Next::Empty => self.lines.empty += 1,
+                Next::Row(row) => match self.take(&row)? {
+                    Ok(()) => self.lines.records += 1,
+                    Err(reason) => self.bad(line, &reason, skip_bad)?,
+                },
+                Next::Bad(reason) => self.bad(line, &reason, skip_bad)?,
             }
-            self.records += 1;
-            self.progress.set(self.rows.place().byte);
+            self.lines.inner += inner_lines;
+            self.progress.set(self.rows.window.place().byte);
         }
     }
 
-    fn name_bad(&self, line: u64, reason: &str) {
-        if self.bad <= NAMED_MAX {
+    /// Takes a record. The inner error is the engine's reason to refuse it.
+    fn take(&mut self, row: &Row) -> Outcome<Result<(), String>> {
+        if self.batcher.would_overwrite(&row.key, &row.value)? {
+            return Ok(Err(format!("the key {} is there already, with another value", escape(&row.key))));
+        }
+        let bytes = row.key.len() + row.value.len();
+        if self.batcher.is_large(bytes) {
+            self.commit()?;
+            return self.batcher.write_alone(&row.key, &row.value);
+        }
+        if !self.batcher.has_room(bytes) {
+            self.commit()?;
+        }
+        self.batcher.put(&row.key, &row.value);
+        Ok(Ok(()))
+    }
+
+    fn bad(&mut self, line: u64, reason: &str, skip_bad: bool) -> Outcome<()> {
+        if !skip_bad {
+            self.commit()?;
+            return Err(Failure::invalid(format!("{}:{line}: {reason}", self.source.display())));
+        }
+        self.lines.bad += 1;
+        if self.lines.bad <= NAMED_MAX {
             self.progress.say(format_args!("passed over {}:{line}: {reason}", self.source.display()));
-        } else if self.bad == NAMED_MAX + 1 {
+        } else if self.lines.bad == NAMED_MAX + 1 {
             self.progress.say("passed over more bad lines; the total is at the end");
         }
+        Ok(())
     }
 
-    fn commit(&mut self, position: Position) -> Outcome<()> {
-        let before = self.input.tail(position.place.byte)?.or(position.before);
-        self.batcher.commit(&Position { before, ..position })
-    }
-
-    fn hash(&mut self, row: &Row) {
-        if matches!(self.input, Input::Stdin) {
-            let parts = [self.records_hash, xxh3_64(&row.key), xxh3_64(&row.value)];
-            self.records_hash = xxh3_64(&parts.map(u64::to_le_bytes).concat());
-        }
-    }
-
-    /// Before the next record.
-    fn position(&self) -> Position {
-        let columns = match &self.rows {
-            Rows::Csv(rows) => Some(rows.columns()),
-            Rows::Json(_) => None,
+    /// Commits all that was taken, with the place before the current item.
+    fn commit(&mut self) -> Outcome<()> {
+        let columns = match &self.rows.parser {
+            Parser::Csv(rows) => rows.chosen(),
+            Parser::Json(_) => None,
         };
-        let before = matches!(self.input, Input::Stdin).then_some(self.records_hash);
-        Position { place: self.rows.place(), records: self.records, bad: self.bad, columns, before }
+        let window = &self.rows.window;
+        let position = Position { place: window.place(), lines: self.lines, columns, hash: window.hash() };
+        self.batcher.commit(&position)?;
+        self.committed = self.lines.records;
+        Ok(())
+    }
+
+    /// Commits the records at hand, as a signal asks the load to end.
+    fn stop(&mut self) -> Failure {
+        // Within a line that is passed over there is no place to go on from.
+        let committed = if self.rows.is_between_lines() { self.commit() } else { Ok(()) };
+        committed.err().unwrap_or_else(|| Failure::new(Exit::Interrupted, "interrupted"))
+    }
+
+    /// Adds to `failure` how much is in and how to go on.
+    fn explain(&self, failure: Failure) -> Failure {
+        let advice = match failure.exit() {
+            Exit::Invalid if self.committed == 0 => return failure,
+            Exit::Invalid => "correct the line, or use --skip-bad, and start the same load again",
+            Exit::NoSpace => "free some space, and start the same load again",
+            _ => "start the same load again",
+        };
+        failure.and(format_args!("{} records are in: {advice}, it goes on from there", self.committed))
+    }
+
+    /// Refuses the end of a file that came before the one that it had when it was opened.
+    fn check_end(&mut self, file_bytes: Option<u64>) -> Outcome<()> {
+        let (end, opened) = (self.rows.window.place().byte, file_bytes.unwrap_or(0));
+        if end >= opened {
+            return Ok(());
+        }
+        self.commit()?;
+        let message = format!("{} has lost bytes while it was read: it had {opened}, now {end}", self.source.display());
+        Err(Failure::new(Exit::Io, message))
+    }
+
+    /// Compares the line breaks in the text with the lines that were counted.
+    fn check_lines(&self) -> Outcome<()> {
+        let (read, counted) = (self.rows.window.lines(), self.lines.read() + self.lines.inner);
+        if read == counted {
+            return Ok(());
+        }
+        Err(Failure::invalid(format!(
+            "{} has {read} lines, of which {counted} were dealt with: this is a fault of firn, please report it",
+            self.source.display()
+        )))
     }
 }

@@ -19,6 +19,7 @@ use crate::rows;
 use crate::sites;
 use crate::stall::Stall;
 use crate::state::{Part, ReadState};
+use crate::stored;
 use crate::stats::JobCounters;
 use firn_base::exec::{Executor, Threads};
 use firn_base::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
@@ -174,7 +175,7 @@ impl Recovery {
         }
     }
 
-    /// Writes down the options, for people. Nothing reads them back.
+    /// Writes down the options, for people and for the `firn` command. The engine does not read them back.
     fn write_options(&self) {
         if let Err(error) = self.replace_options() {
             tracing::warn!(%error, "OPTIONS could not be written");
@@ -190,8 +191,8 @@ impl Recovery {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let version = env!("CARGO_PKG_VERSION");
-        let text = format!("{SIGN}{version}: options at the last open\n{:#?}\n", self.options);
+        let text = stored::options_text(&self.options, self.files.path());
+        debug_assert!(text.starts_with(SIGN));
         let file = self.files.create(FileName::OptionsNew)?;
         file.write(0, &[text.as_bytes()])?;
         self.files.rename(&sites::OPTIONS_RENAME, FileName::OptionsNew, FileName::Options)

@@ -1,0 +1,208 @@
+//! The state of a database on one screen of 80 columns and 24 lines, with one sentence of advice.
+
+use crate::byte_size::ByteSize;
+use crate::exit::Outcome;
+use crate::output::{grouped, table};
+use firndb::{Db, Limits, Stats};
+use serde::Serialize;
+use std::fmt::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+pub(super) const COLUMNS: usize = 80;
+
+/// The facts that stand on the screen beside those of the engine.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Summary {
+    /// Entries in tables and logs, superseded ones and deletions among them.
+    entries_about: u64,
+    /// Bytes that the directory's files take on the disk.
+    disk_bytes: u64,
+    /// The part of them that logs take.
+    log_bytes: u64,
+    /// Loads that were cut short and can go on.
+    unfinished_loads: usize,
+    memory_limit_bytes: u64,
+    advice: String,
+}
+
+impl Summary {
+    pub(super) fn of(path: &Path, db: &Db, stats: &Stats, memory_limit_bytes: u64) -> Outcome<Self> {
+        let (disk_bytes, log_bytes) = disk_bytes(path);
+        // Trees without durable memory are rebuilt from the logs, so the logs' entries are theirs.
+        let in_trees = stats.tier.as_ref().map_or(0, |tier| tier.mutable_entries + tier.immutable_entries);
+        let above = stats.recovery.replayed_entries.max(in_trees);
+        let mut summary = Self {
+            entries_about: above + stats.levels.iter().map(|level| level.entries).sum::<u64>(),
+            disk_bytes,
+            log_bytes,
+            unfinished_loads: unfinished_loads(db)?,
+            memory_limit_bytes,
+            advice: String::new(),
+        };
+        summary.advice = advice(&summary, stats);
+        Ok(summary)
+    }
+
+    /// The screen for the database at `path`.
+    pub(super) fn screen(&self, path: &Path, stats: &Stats) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        writeln!(text, "{}", cut_left(&format!("{} database {}", stats.profile, path.display())))?;
+        let entries = grouped(self.entries_about);
+        writeln!(text, "entries  about {entries}, superseded ones and deletions among them")?;
+        let (disk, tables, logs) = (ByteSize(self.disk_bytes), ByteSize(stats.table_bytes), ByteSize(self.log_bytes));
+        writeln!(text, "on disk  {disk}: tables {tables}, logs {logs}")?;
+        let memory = &stats.memory;
+        let used = ByteSize(memory.buffer_bytes + memory.cache_bytes + memory.open_table_bytes);
+        let limit = ByteSize(self.memory_limit_bytes);
+        writeln!(text, "memory   {used} in this process; the limit is {limit}")?;
+        let debt = match stats.background.debt_bytes {
+            0 => "none: no merge is due".to_owned(),
+            bytes => format!("{} to be merged", ByteSize(bytes)),
+        };
+        writeln!(text, "debt     {debt}")?;
+        let rows: Vec<Vec<String>> = stats.levels.iter().filter(|level| level.tables > 0).map(level_row).collect();
+        if rows.is_empty() {
+            writeln!(text, "levels   all empty")?;
+        } else {
+            writeln!(text, "{}", table(&["level", "tables", "size", "entries", "dead"], rows, true))?;
+        }
+        text.push_str(&wrapped(&self.advice));
+        Ok(text)
+    }
+}
+
+fn level_row(level: &firndb::LevelStats) -> Vec<String> {
+    vec![
+        level.level.to_string(),
+        grouped(level.tables as u64),
+        ByteSize(level.bytes).to_string(),
+        grouped(level.entries),
+        ByteSize(level.dead_bytes).to_string(),
+    ]
+}
+
+/// Bytes on the disk of all files in `path`, and of the logs among them. A file that vanishes meanwhile has none.
+fn disk_bytes(path: &Path) -> (u64, u64) {
+    const BLOCK_BYTES: u64 = 512;
+    let (mut all, mut logs) = (0, 0);
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        let bytes = entry.metadata().map_or(0, |data| data.blocks() * BLOCK_BYTES);
+        all += bytes;
+        if Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == "log") {
+            logs += bytes;
+        }
+    }
+    (all, logs)
+}
+
+fn unfinished_loads(db: &Db) -> Outcome<usize> {
+    let mut positions = db.prefix([crate::reserved::PREFIX, b"load/"].concat())?;
+    positions.first()?;
+    let mut count = 0;
+    while positions.valid() {
+        count += 1;
+        positions.next()?;
+    }
+    Ok(count)
+}
+
+/// One sentence: the most useful thing to do next.
+fn advice(summary: &Summary, stats: &Stats) -> String {
+    const LOG_BYTES_WORTH_A_MERGE: u64 = 256 << 20;
+    let level0 = stats.levels.first().map_or(0, |level| level.tables);
+    let dead: u64 = stats.levels.iter().map(|level| level.dead_bytes).sum();
+    if let Some(error) = &stats.background.error {
+        return format!("Flushes and merges have stopped: {error}.");
+    }
+    if summary.unfinished_loads > 0 {
+        return format!(
+            "Start {} that was cut short again, with the same arguments: it goes on where it stopped.",
+            loads(summary.unfinished_loads)
+        );
+    }
+    if level0 >= Limits::default().level0_slow {
+        return format!("Run `firn compact`: each read looks into up to {level0} tables of level 0.");
+    }
+    if stats.background.debt_bytes > 0 {
+        return "Leave the database open in a program, or run `firn compact`: merges are due.".to_owned();
+    }
+    // In profile `lab`, level 0 has its values in logs.
+    let is_in_logs = stats.tier.is_none() && summary.log_bytes > stats.table_bytes;
+    if is_in_logs && summary.log_bytes > LOG_BYTES_WORTH_A_MERGE {
+        return "Run `firn compact`: most of the data is in logs, which each open reads again.".to_owned();
+    }
+    if dead > stats.table_bytes / 4 && dead > LOG_BYTES_WORTH_A_MERGE {
+        return format!("Run `firn compact`: {} in tables are dead.", ByteSize(dead));
+    }
+    "Nothing needs to be done.".to_owned()
+}
+
+fn loads(count: usize) -> String {
+    if count == 1 { "the load".to_owned() } else { format!("each of the {count} loads") }
+}
+
+/// `line`, without its beginning if it is wider than the screen.
+fn cut_left(line: &str) -> String {
+    let columns = line.chars().count();
+    if columns <= COLUMNS {
+        return line.to_owned();
+    }
+    let (kind, path) = line.split_once(" database ").unwrap_or(("", line));
+    let room = COLUMNS.saturating_sub(kind.chars().count() + " database ..".len());
+    let from = path.chars().count().saturating_sub(room);
+    format!("{kind} database ..{}", path.chars().skip(from).collect::<String>())
+}
+
+/// `sentence` on lines that fit the screen.
+fn wrapped(sentence: &str) -> String {
+    let (mut text, mut columns) = (String::new(), 0);
+    for word in sentence.split(' ') {
+        let width = word.chars().count();
+        let separator = if columns == 0 {
+            ""
+        } else if columns + 1 + width > COLUMNS {
+            columns = 0;
+            "\n"
+        } else {
+            columns += 1;
+            " "
+        };
+        text.push_str(separator);
+        text.push_str(word);
+        columns += width;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firndb::Options;
+
+    #[test]
+    fn the_advice_is_for_the_worst() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(directory.path(), Options::tiny()).unwrap();
+        let (mut stats, mut summary) = (db.stats(), Summary::default());
+        assert_eq!(advice(&summary, &stats), "Nothing needs to be done.");
+        summary.log_bytes = 1 << 30;
+        assert!(advice(&summary, &stats).contains("in logs"));
+        stats.background.debt_bytes = 1;
+        assert!(advice(&summary, &stats).contains("merges are due"));
+        stats.levels[0].tables = 40;
+        assert!(advice(&summary, &stats).contains("40 tables of level 0"));
+        summary.unfinished_loads = 2;
+        assert!(advice(&summary, &stats).contains("each of the 2 loads"));
+        stats.background.error = Some("a disk on fire".to_owned());
+        assert!(advice(&summary, &stats).contains("a disk on fire"));
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_wrapped() {
+        let path = format!("classic database /{}", "é".repeat(100));
+        assert_eq!(cut_left(&path).chars().count(), COLUMNS);
+        let text = wrapped(&"word ".repeat(40));
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+    }
+}
