@@ -265,8 +265,11 @@ impl Iter {
         Ok(())
     }
 
-    /// From an entry back, goes to the first key that is visible and not deleted, and past all its entries. Versions
-    /// come oldest first here, so the last visible one before the key changes is the one that counts.
+    /// From an entry back, goes to the first key that is visible and not deleted, and past all its entries.
+    ///
+    /// Versions come oldest first here, and the newest visible one counts. Which one that is shows only when the merge
+    /// has passed it. So a value in a log is read then, and no other: reading every version on the way would cost a
+    /// disk read for values nobody asked for.
     fn settle_backward(&mut self, pins: &mut Pins) -> Result<()> {
         let merge = &mut pins.merge;
         while merge.valid() {
@@ -275,17 +278,23 @@ impl Iter {
             }
             self.scratch.clear();
             self.scratch.extend_from_slice(merge.key());
-            let mut found = false;
+            let (mut found, mut place) = (false, None);
             while merge.valid() && merge.key() == self.scratch {
                 if merge.tag().seqno() <= self.point.seqno {
                     found = known_kind(merge.tag())? != Kind::Delete;
-                    merge.load()?;
+                    place = merge.place();
                     self.value.clear();
-                    self.value.extend_from_slice(merge.value());
+                    self.value.extend_from_slice(if found && place.is_none() { merge.value() } else { &[] });
                 }
                 merge.prev()?;
             }
             if found {
+                if let Some((at, seqno)) = place {
+                    // The merge has moved on, but the pins still hold the state with this place, so the value is there.
+                    let values = self.db.inner.logs.values.as_ref();
+                    let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
+                    self.value.extend_from_slice(&values.get(at, seqno)?);
+                }
                 std::mem::swap(&mut self.key, &mut self.scratch);
                 self.valid = true;
                 return Ok(());

@@ -3,7 +3,7 @@
 //! Keys have versions that only grow, so that a reader can tell what it must see at least.
 
 use super::{World, join, spawner, thread};
-use crate::{Db, Durability, ReadOptions, WriteBatch, WriteOptions};
+use crate::{Db, Durability, Iter, ReadOptions, WriteBatch, WriteOptions};
 use firn_base::sync::{AtomicU64, Ordering, explore};
 use firn_pm::sim::{Mode, SimRegion};
 use std::sync::Arc;
@@ -96,6 +96,25 @@ impl Story {
         iter.last().unwrap();
         assert_eq!(Self::version(iter.value()), second);
         iter.next().unwrap();
+        assert!(!iter.valid());
+    }
+
+    /// A cursor that comes from the end, turns, and turns again.
+    fn walk_back(&self) {
+        let least = self.least();
+        let mut iter = self.db.iter().unwrap();
+        let here = |iter: &Iter| (iter.key().to_vec(), Self::version(iter.value()));
+        iter.last().unwrap();
+        let second = here(&iter);
+        iter.prev().unwrap();
+        let first = here(&iter);
+        assert_eq!([&first.0, &second.0], [&Self::key(0), &Self::key(1)]);
+        assert!(first.1 >= least[0] && second.1 >= least[1], "{first:?} {second:?} {least:?}");
+        iter.next().unwrap();
+        assert_eq!(here(&iter), second);
+        iter.prev().unwrap();
+        assert_eq!(here(&iter), first);
+        iter.prev().unwrap();
         assert!(!iter.valid());
     }
 }
@@ -376,6 +395,45 @@ fn readers_beside_trees() {
         assert_eq!(Story::version(&again.get(b"b").unwrap().unwrap()), 2);
         again.verify().unwrap();
     });
+}
+
+/// Level 0 has a version that a snapshot sees, which ends; then flushes drop that version, and the trees change places.
+/// Beside that everyone reads, in both directions, and all that there is.
+fn beside_a_change_of_trees(db: Db) {
+    let story = Story::new(db);
+    story.db.flush().unwrap();
+    let snapshot = story.db.snapshot();
+    story.write(0, 2, &PROCESS);
+    story.db.flush().unwrap();
+    let (spawn, writer) = (spawner(&story), story.clone());
+    let mut threads = vec![thread::spawn(move || {
+        drop(snapshot);
+        for version in 3..5 {
+            writer.write(0, version, &PROCESS);
+            writer.db.flush().unwrap();
+        }
+    })];
+    threads.extend([
+        spawn(|story| story.db.compact_range(None, None).unwrap()),
+        spawn(Story::walk_back),
+        spawn(Story::snapshot),
+        spawn(|story| drop(story.db.verify().unwrap())),
+    ]);
+    join(threads);
+    assert_eq!([story.get(0), story.get(1)], [4, 1]);
+    story.db.verify().unwrap();
+}
+
+/// The version is all that its log has.
+#[test]
+fn readers_beside_a_change_of_trees() {
+    explore::random(|| beside_a_change_of_trees(World::new().open_lab(&SimRegion::new(256 << 10, Mode::Adr))));
+}
+
+/// The version is in a slot of the hot buffer, which is used again.
+#[test]
+fn readers_beside_slots_that_are_used_again() {
+    explore::random(|| beside_a_change_of_trees(World::new().open_lab_hot(&SimRegion::new(256 << 10, Mode::Adr))));
 }
 
 /// Cursors that are told to let go while they go on, when leaves lack room: they do, and see the same.
