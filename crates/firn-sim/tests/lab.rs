@@ -330,6 +330,42 @@ fn lab_12_values_of_a_scan_are_asked_for_ahead() {
     assert!(ahead.iter().all(|&ahead| ahead <= 16) && ahead[98] >= 8, "{ahead:?}");
 }
 
+/// Neither a step back nor a checkpoint reads versions from logs that it only passes over.
+#[test]
+fn lab_12_what_is_passed_over_is_not_read() {
+    let mut rig = Rig::new(Profile::Lab, |options| {
+        trees(true)(options);
+        options.tuning.lab.tree_bytes = Some(256 << 10);
+        options.environment.memory = Some(SimRegion::new(1 << 20, Mode::Adr));
+    });
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        (0..100).for_each(|i| rig.put_one(format!("key{i:02}").into_bytes()));
+        flush(&rig);
+        seen.push((rig.db.snapshot(), rig.model.clone()));
+    }
+    let found = tier(&rig);
+    assert_eq!((found.mutable_entries, found.side_versions, found.chunks), (100, 300, 0));
+    let reads = |rig: &Rig| rig.stats().ssd.iter().find(|cause| cause.cause == "user_read").unwrap().reads;
+    let mut before = reads(&rig);
+    let mut took = || {
+        let since = before;
+        before = reads(&rig);
+        before - since
+    };
+    rig.db.checkpoint("/copy").unwrap();
+    assert_eq!(took(), 100, "the values that the copy has");
+    for (snapshot, then) in &seen[..3] {
+        let mut iter = snapshot.iter().unwrap();
+        iter.last().unwrap();
+        for (key, value) in then.iter().rev() {
+            assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
+            iter.prev().unwrap();
+        }
+        assert_eq!((iter.valid(), took()), (false, 100), "the values that the snapshot shows");
+    }
+}
+
 #[test]
 fn lab_09_the_last_leaves_go_by_log() {
     row(&rows::LAB_BY_LOG, || {

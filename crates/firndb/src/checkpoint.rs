@@ -14,7 +14,7 @@ use crate::files::{FileName, Files};
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::owner;
-use crate::run_iter::{Loaded, RunIter};
+use crate::run_iter::{MergeIter, RunIter};
 use crate::sites;
 use crate::snapshot::Point;
 use crate::state::ReadState;
@@ -118,7 +118,7 @@ impl Inner {
         let context = MillContext::new(files, &self.counts.io, &self.options, &self.budget, id);
         let output = Output { seqno_max: seqno, ..Output::new(Cause::Maintenance, false) };
         let below = Below::new(0, state.parts[0].metas_below(0));
-        block_on(write_tables(Loaded::at_first(children)?, &[seqno], below, output, &context))
+        block_on(write_tables(MergeIter::at_first(children)?, &[seqno], below, output, &context))
     }
 
     /// Notes in the source's manifest that the linked tables have a second name.

@@ -167,9 +167,7 @@ impl Iter {
                 pins.merge.seek(&iter.key, Tag(0))?;
                 pins.direction = Direction::Forward;
             }
-            while pins.merge.valid() && pins.merge.key() == iter.key {
-                pins.merge.next()?;
-            }
+            pass_key(&mut pins.merge, &iter.key)?;
             iter.settle_forward(pins)
         })
     }
@@ -239,22 +237,27 @@ impl Iter {
     /// From an entry on, goes to the first key that is visible and not deleted.
     fn settle_forward(&mut self, pins: &mut Pins) -> Result<()> {
         let merge = &mut pins.merge;
+        let mut newer = 0;
         while merge.valid() {
             if self.upper.as_ref().is_some_and(|upper| merge.key() >= upper.as_slice()) {
                 return Ok(());
             }
             if merge.tag().seqno() > self.point.seqno {
-                merge.next()?;
+                newer += 1;
+                if newer % STEPS_MAX == 0 {
+                    // Versions of one key, perhaps, and this point sees an older one.
+                    self.scratch.clear();
+                    self.scratch.extend_from_slice(merge.key());
+                    merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
+                } else {
+                    merge.next()?;
+                }
                 continue;
             }
             self.key.clear();
             self.key.extend_from_slice(merge.key());
             match known_kind(merge.tag())? {
-                Kind::Delete => {
-                    while merge.valid() && merge.key() == self.key {
-                        merge.next()?;
-                    }
-                }
+                Kind::Delete => pass_key(merge, &self.key)?,
                 _ => {
                     merge.load()?;
                     self.value.clear();
@@ -267,8 +270,11 @@ impl Iter {
         Ok(())
     }
 
-    /// From an entry back, goes to the first key that is visible and not deleted, and past all its entries. Versions
-    /// come oldest first here, so the last visible one before the key changes is the one that counts.
+    /// From an entry back, goes to the first key that is visible and not deleted, and past all its entries.
+    ///
+    /// Versions come oldest first here, and the newest visible one counts. Which one that is shows only when the merge
+    /// has passed it. So a value in a log is read then, and no other: reading every version on the way would cost a
+    /// disk read for values nobody asked for.
     fn settle_backward(&mut self, pins: &mut Pins) -> Result<()> {
         let merge = &mut pins.merge;
         while merge.valid() {
@@ -277,17 +283,35 @@ impl Iter {
             }
             self.scratch.clear();
             self.scratch.extend_from_slice(merge.key());
-            let mut found = false;
+            let (mut found, mut place) = (false, None);
+            let mut steps = 0;
             while merge.valid() && merge.key() == self.scratch {
+                steps += 1;
+                if steps > STEPS_MAX {
+                    // Straight to the version that counts, and past the others.
+                    merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
+                    found = merge.valid() && merge.key() == self.scratch && known_kind(merge.tag())? != Kind::Delete;
+                    place = merge.place().filter(|_| found);
+                    self.value.clear();
+                    self.value.extend_from_slice(if found && place.is_none() { merge.value() } else { &[] });
+                    merge.seek_before(&self.scratch, Tag::seek(SeqNo::MAX))?;
+                    break;
+                }
                 if merge.tag().seqno() <= self.point.seqno {
                     found = known_kind(merge.tag())? != Kind::Delete;
-                    merge.load()?;
+                    place = merge.place();
                     self.value.clear();
-                    self.value.extend_from_slice(merge.value());
+                    self.value.extend_from_slice(if found && place.is_none() { merge.value() } else { &[] });
                 }
                 merge.prev()?;
             }
             if found {
+                if let Some((at, seqno)) = place {
+                    // The merge has moved on, but the pins still hold the state with this place, so the value is there.
+                    let values = self.db.inner.logs.values.as_ref();
+                    let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
+                    self.value.extend_from_slice(&values.get(at, seqno)?);
+                }
                 std::mem::swap(&mut self.key, &mut self.scratch);
                 self.valid = true;
                 return Ok(());
@@ -295,6 +319,21 @@ impl Iter {
         }
         Ok(())
     }
+}
+
+/// Versions of a key that are passed one by one; behind so many a search is cheaper, however many more there are.
+const STEPS_MAX: u32 = 8;
+
+/// Goes past all entries of `key` that lie ahead.
+fn pass_key(merge: &mut MergeIter, key: &[u8]) -> Result<()> {
+    for _ in 0..STEPS_MAX {
+        if !merge.valid() || merge.key() != key {
+            return Ok(());
+        }
+        merge.next()?;
+    }
+    // Tag 0 is behind every entry of the key.
+    if merge.valid() && merge.key() == key { merge.seek(key, Tag(0)) } else { Ok(()) }
 }
 
 fn known_kind(tag: Tag) -> Result<Kind> {
@@ -394,5 +433,67 @@ mod tests {
         })
         .collect();
         assert_eq!(rest, [2, 3, 4, 5, 6, 7, 8], "as of the time that it was made");
+    }
+
+    /// A key that was written often costs a cursor a search, not a step for each version: both ways, at the present and
+    /// at a snapshot in between, with versions in a buffer and in tables.
+    #[test]
+    fn versions_of_a_key_are_passed_by_a_search() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), Options { write_buffer_bytes: Some(128 << 10), ..Options::tiny() }).unwrap();
+        let process = crate::WriteOptions { durability: crate::Durability::Process };
+        let raise = |from: u32, to: u32| {
+            for round in from..to {
+                for key in [b"b", b"d", b"f"] {
+                    db.put_with(key, round.to_be_bytes(), &process).unwrap();
+                }
+                db.delete_with(b"c", &process).unwrap();
+            }
+        };
+        for key in [b"a", b"c", b"e", b"g"] {
+            db.put(key, b"once").unwrap();
+        }
+        let before = db.snapshot();
+        raise(0, 200);
+        let middle = db.snapshot();
+        raise(200, 500);
+        let entry = |key: &str, value: &[u8]| (key.as_bytes().to_vec(), value.to_vec());
+        let at = |round: u32| {
+            let raised = round.to_be_bytes();
+            let entry = |key| entry(key, &raised);
+            let once = |key| (key_of(key), b"once".to_vec());
+            vec![once("a"), entry("b"), entry("d"), once("e"), entry("f"), once("g")]
+        };
+        let first = ["a", "c", "e", "g"].map(|key| (key_of(key), b"once".to_vec())).to_vec();
+        let check = || {
+            for (iter, want) in [
+                (before.iter().unwrap(), first.clone()),
+                (middle.iter().unwrap(), at(199)),
+                (db.iter().unwrap(), at(499)),
+            ] {
+                let (mut forward, mut backward) = (Vec::new(), Vec::new());
+                let mut iter = iter;
+                iter.first().unwrap();
+                while iter.valid() {
+                    forward.push((iter.key().to_vec(), iter.value().to_vec()));
+                    iter.next().unwrap();
+                }
+                iter.last().unwrap();
+                while iter.valid() {
+                    backward.push((iter.key().to_vec(), iter.value().to_vec()));
+                    iter.prev().unwrap();
+                }
+                backward.reverse();
+                assert_eq!(forward, want);
+                assert_eq!(backward, want);
+            }
+        };
+        check();
+        db.flush().unwrap();
+        check();
+    }
+
+    fn key_of(key: &str) -> Vec<u8> {
+        key.as_bytes().to_vec()
     }
 }

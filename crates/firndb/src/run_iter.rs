@@ -5,7 +5,8 @@ use crate::sst_run::SstRun;
 use crate::state::Level;
 use crate::tier::TierIter;
 use firn_base::key::compare;
-use firn_base::{Result, Tag};
+use firn_base::{Result, SeqNo, Tag};
+use firn_table::pm_btree::ValueAddress;
 use firn_table::sst::{Access, SstIter};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -16,9 +17,15 @@ pub(crate) trait Entries {
     fn valid(&self) -> bool;
     fn key(&self) -> &[u8];
     fn tag(&self) -> Tag;
+    /// The value. REQUIRES: `load` since the last `next`.
     fn value(&self) -> &[u8];
     /// Goes to the next. REQUIRES: `valid`.
     fn next(&mut self) -> Result<()>;
+    /// Reads the value if it is not at hand. An entry of the trees has its value in a log, and a version that is
+    /// dropped need not be read. REQUIRES: `valid`.
+    fn load(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Entries for MergeIter {
@@ -41,42 +48,9 @@ impl Entries for MergeIter {
     fn next(&mut self) -> Result<()> {
         MergeIter::next(self)
     }
-}
 
-/// A merge whose values are all read.
-pub(crate) struct Loaded(MergeIter);
-
-impl Loaded {
-    /// On the first entry of all.
-    pub(crate) fn at_first(children: Vec<RunIter>) -> Result<Loaded> {
-        let mut merge = MergeIter::at_first(children)?;
-        if merge.valid() {
-            merge.load()?;
-        }
-        Ok(Loaded(merge))
-    }
-}
-
-impl Entries for Loaded {
-    fn valid(&self) -> bool {
-        self.0.valid()
-    }
-
-    fn key(&self) -> &[u8] {
-        self.0.key()
-    }
-
-    fn tag(&self) -> Tag {
-        self.0.tag()
-    }
-
-    fn value(&self) -> &[u8] {
-        self.0.value()
-    }
-
-    fn next(&mut self) -> Result<()> {
-        self.0.next()?;
-        if self.0.valid() { self.0.load() } else { Ok(()) }
+    fn load(&mut self) -> Result<()> {
+        MergeIter::load(self)
     }
 }
 
@@ -123,6 +97,11 @@ impl RunIter {
     /// Reads the value, where that is not done yet. REQUIRES: `valid`.
     pub(crate) fn load(&mut self) -> Result<()> {
         if let RunIter::Tier(iter) = self { iter.load() } else { Ok(()) }
+    }
+
+    /// The address of the value and the sequence number of its entry, if the value is not at hand.
+    fn place(&self) -> Option<(ValueAddress, SeqNo)> {
+        if let RunIter::Tier(iter) = self { iter.place() } else { None }
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {
@@ -304,6 +283,12 @@ impl MergeIter {
     pub(crate) fn load(&mut self) -> Result<()> {
         let top = self.heap.first().copied();
         top.map_or(Ok(()), |top| self.children[top as usize].load())
+    }
+
+    /// The address of the value and the sequence number of its entry, if `value` needs `load` first. For a caller that
+    /// knows only after moving on whether it wants the value, which stays readable as long as this merge lives.
+    pub(crate) fn place(&self) -> Option<(ValueAddress, SeqNo)> {
+        self.top().and_then(RunIter::place)
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {

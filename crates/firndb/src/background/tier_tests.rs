@@ -4,11 +4,13 @@ use super::Job;
 use crate::files::FileName;
 use crate::plan::Reason;
 use crate::shape::{self, Facts};
-use crate::{Db, Environment, LabTuning, Options, Profile, Tuning};
+use crate::verify::VerifyReport;
+use crate::{Db, Environment, LabTuning, Options, PmConfig, Profile, Tuning};
 use firn_base::clock::Clock;
 use firn_base::exec::{Inline, Work};
 use firn_base::{ErrorKind, SeqNo};
 use firn_fs::SimFs;
+use firn_pm::sim::{Mode, SimRegion};
 use firn_table::sst::{Got, Query};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +34,33 @@ fn open_in(dir: &Path, tree_bytes: u64, environment: Environment) -> Db {
     let environment = Environment { executor: Some(Arc::new(Inline::new())), ..environment };
     let tuning = Tuning { lab, ..Tuning::default() };
     Db::open(dir, Options { profile: Profile::Lab, tuning, environment, ..Options::tiny() }).unwrap()
+}
+
+/// Trees in a pool that is durable at the fence, with a hot buffer of `hot_bytes` that takes the values of all keys.
+fn open_in_pool(fs: &SimFs, hot_bytes: u64) -> Db {
+    let lab = LabTuning {
+        tree_bytes: Some(64 << 10),
+        leaf_bytes: 256,
+        log_share_max: 10.0,
+        reuse_min: 0.0,
+        rest_share: 1.0,
+        hot_bytes: Some(hot_bytes),
+        hot_writes: 1,
+        ..LabTuning::default()
+    };
+    let environment = Environment {
+        fs: Some(Arc::new(fs.clone())),
+        executor: Some(Arc::new(Inline::new())),
+        memory: Some(SimRegion::new(1 << 20, Mode::Adr)),
+        ..Environment::default()
+    };
+    let tuning = Tuning { lab, ..Tuning::default() };
+    let pm = Some(PmConfig::volatile(0));
+    Db::open("/db", Options { profile: Profile::Lab, pm, tuning, environment, ..Options::tiny() }).unwrap()
+}
+
+fn freeze_active_buffer(db: &Db) {
+    db.inner.switch_buffer(&mut db.inner.commit.lock(), 0);
 }
 
 fn key(i: u32) -> Vec<u8> {
@@ -401,6 +430,75 @@ fn a_checkpoint_has_what_was_replaced_behind_its_read_point() {
         assert_eq!(copy.get(key(i)).unwrap().map(|value| value.to_vec()), Some(vec![round; 100]), "{i}");
     }
     assert_eq!(states, 2);
+}
+
+/// A reader from before the trees changed places keeps everything it can reach, even a version that no read point sees
+/// any more, alone in its log or in a slot of the hot buffer that would be used again at once. After the reader, it
+/// goes.
+#[test]
+fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
+    for hot_bytes in [0, 256 << 10] {
+        let fs = SimFs::new(1);
+        let db = open_in_pool(&fs, hot_bytes);
+        let inner = &db.inner;
+        let write = |keys: std::ops::Range<u32>, round| keys.for_each(|i| db.put(key(i), [round; 100]).unwrap());
+        let log = inner.files.path_of(FileName::Log(inner.commit.active().log_id));
+        write(50..51, 1);
+        db.flush().unwrap();
+        let snapshot = db.snapshot();
+        write(0..100, 2);
+        db.flush().unwrap();
+        let before = inner.state.load().parts[0].trees.clone().unwrap();
+        assert_eq!(before.side.versions().len(), 1, "what the snapshot sees");
+        drop(snapshot);
+        write(0..100, 3);
+        freeze_active_buffer(&db);
+        evict_chunk(&db, 1 << 20).expect("the trees change places, and the buffer is flushed beside that");
+        let (tier, buffers) = (db.stats().tier.unwrap(), db.stats().memory.buffers);
+        assert_eq!((tier.mutable_entries, tier.side_versions, buffers), (100, 0, 1), "nobody sees the first version");
+        for round in 4..6 {
+            write(0..100, round);
+            db.flush().unwrap();
+            while evict_chunk(&db, 1 << 20).is_some() {}
+        }
+        inner.remove_obsolete(true);
+        let values = || db.stats().tier.unwrap().hot.map_or(0, |hot| hot.values);
+        let (is_held, held) = (fs.len(&log).is_ok(), values());
+        before.verify(&mut VerifyReport::default()).unwrap();
+        assert!(is_held != (hot_bytes > 0), "the log has the version, or a slot does");
+        drop(before);
+        inner.remove_obsolete(true);
+        assert!(fs.len(&log).is_err() && (hot_bytes == 0 || values() < held), "{held} values, then {}", values());
+        (0..100).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), [5; 100]));
+        db.verify().unwrap();
+    }
+}
+
+/// The same for a cursor that steps back over such a version.
+#[test]
+fn a_cursor_steps_back_from_before_a_change_of_trees() {
+    for hot_bytes in [0, 256 << 10] {
+        let db = open_in_pool(&SimFs::new(1), hot_bytes);
+        let write = |keys: std::ops::Range<u32>, round| keys.for_each(|i| db.put(key(i), [round; 100]).unwrap());
+        write(50..51, 1);
+        db.flush().unwrap();
+        let snapshot = db.snapshot();
+        write(0..100, 2);
+        db.flush().unwrap();
+        let mut iter = db.iter().unwrap();
+        iter.last().unwrap();
+        drop(snapshot);
+        write(0..100, 3);
+        freeze_active_buffer(&db);
+        evict_chunk(&db, 1 << 20).expect("the trees change places, and the buffer is flushed beside that");
+        db.inner.remove_obsolete(true);
+        write(0..100, 4);
+        for i in (0..100).rev() {
+            assert_eq!((iter.key(), iter.value()), (&key(i)[..], &[2; 100][..]));
+            iter.prev().unwrap();
+        }
+        assert!(!iter.valid());
+    }
 }
 
 /// Trees that are rebuilt have the numbers of those of the session before, and the manifest may still say which keys of

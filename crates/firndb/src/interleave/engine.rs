@@ -3,7 +3,7 @@
 //! Keys have versions that only grow, so that a reader can tell what it must see at least.
 
 use super::{World, join, spawner, thread};
-use crate::{Db, Durability, ReadOptions, WriteBatch, WriteOptions};
+use crate::{Db, Durability, Iter, ReadOptions, WriteBatch, WriteOptions};
 use firn_base::sync::{AtomicU64, Ordering, explore};
 use firn_pm::sim::{Mode, SimRegion};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Story {
         story
     }
 
-    /// Each key in a table of its own.
+    /// Each key in a table of its own, or in a log of its own in profile `lab`.
     fn with_tables(db: Db) -> Arc<Story> {
         let story = Arc::new(Story { db, acknowledged: Default::default() });
         for writer in 0..2 {
@@ -376,6 +376,60 @@ fn readers_beside_trees() {
         assert_eq!(Story::version(&again.get(b"b").unwrap().unwrap()), 2);
         again.verify().unwrap();
     });
+}
+
+/// Cursors at both ends, and a version below the first key that nobody sees any more. Then flushes drop the version, the
+/// trees change places and are evicted, while the cursors go on, turn and turn again, and `verify` reads all there is.
+fn beside_a_change_of_trees(db: Db) {
+    let story = Story::with_tables(db);
+    let snapshot = story.db.snapshot();
+    story.write(0, 2, &PROCESS);
+    story.db.flush().unwrap();
+    let (mut up, mut down) = (story.db.iter().unwrap(), story.db.iter().unwrap());
+    up.first().unwrap();
+    down.last().unwrap();
+    drop(snapshot);
+    let spawn = spawner(&story);
+    let cursors = thread::spawn(move || {
+        let is_at = |iter: &Iter, writer: usize, version| {
+            assert_eq!((iter.key(), Story::version(iter.value())), (&Story::key(writer)[..], version));
+        };
+        down.prev().unwrap();
+        is_at(&down, 0, 2);
+        down.next().unwrap();
+        is_at(&down, 1, 1);
+        up.next().unwrap();
+        is_at(&up, 1, 1);
+        up.prev().unwrap();
+        is_at(&up, 0, 2);
+        up.prev().unwrap();
+        assert!(!up.valid());
+    });
+    let others = [
+        spawn(|story| {
+            for version in 3..5 {
+                story.write(0, version, &PROCESS);
+                story.db.flush().unwrap();
+            }
+        }),
+        spawn(|story| story.db.compact_range(None, None).unwrap()),
+        spawn(|story| drop(story.db.verify().unwrap())),
+    ];
+    join(others.into_iter().chain([cursors]).collect());
+    assert_eq!([story.get(0), story.get(1)], [4, 1]);
+    story.db.verify().unwrap();
+}
+
+/// The version is all that its log has.
+#[test]
+fn readers_beside_a_change_of_trees() {
+    explore::random(|| beside_a_change_of_trees(World::new().open_lab(&SimRegion::new(256 << 10, Mode::Adr))));
+}
+
+/// The version is in a slot of the hot buffer, which is used again.
+#[test]
+fn readers_beside_slots_that_are_used_again() {
+    explore::random(|| beside_a_change_of_trees(World::new().open_lab_hot(&SimRegion::new(256 << 10, Mode::Adr))));
 }
 
 /// Cursors that are told to let go while they go on, when leaves lack room: they do, and see the same.

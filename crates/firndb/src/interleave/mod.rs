@@ -49,6 +49,14 @@ impl World {
         Db::open("db", self.lab_options(memory, self.background.clone())).unwrap()
     }
 
+    /// As [`World::open_lab`], with a hot buffer that takes the values of all keys.
+    pub(crate) fn open_lab_hot(&self, memory: &SimRegion) -> Db {
+        let mut options = self.lab_options(memory, self.background.clone());
+        let lab = &mut options.tuning.lab;
+        (lab.hot_bytes, lab.hot_writes) = (Some(32 << 10), 1);
+        Db::open("db", options).unwrap()
+    }
+
     /// As [`World::open_read_only`], of what [`World::open_lab`] opened.
     pub(crate) fn open_lab_read_only(&self, memory: &SimRegion) -> Db {
         Db::open_read_only("db", self.lab_options(memory, Arc::new(Inline::new()))).unwrap()

@@ -217,6 +217,7 @@ impl Incoming<'_> {
         let mut steps = Steps::new(self.context);
         let mut entries = self.open()?;
         while entries.valid() {
+            entries.load()?;
             finder.note(entries.key(), entries.value().len());
             held = held.filter(|held| held.byte_size() <= self.context.hold_bytes);
             if let Some(held) = &mut held {
@@ -333,7 +334,8 @@ impl Merging<'_> {
             let (key, tag) = (merge.key(), merge.tag());
             deeper.walk(key);
             if versions.keep(key, tag, || deeper.is_bottom(key)) {
-                appender.add(key, tag, merge.value())?;
+                merge.load()?;
+                appender.add(merge.key(), merge.tag(), merge.value())?;
             }
             merge.next()?;
             steps.step().await?;

@@ -374,7 +374,9 @@ impl TablesWriter<'_> {
                     self.end_table()?;
                     below.begin_at(key);
                 }
-                self.table()?.add(key, tag, merge.value())?;
+                // Only now, because a version that is dropped need not be read.
+                merge.load()?;
+                self.table()?.add(merge.key(), merge.tag(), merge.value())?;
             }
             merge.next()?;
             steps.step().await?;

@@ -40,6 +40,10 @@ impl<E: Entries> Entries for Until<'_, E> {
     fn next(&mut self) -> Result<()> {
         self.entries.next()
     }
+
+    fn load(&mut self) -> Result<()> {
+        self.entries.load()
+    }
 }
 
 /// Entries in memory.
@@ -169,6 +173,13 @@ impl Entries for Above<'_> {
             Above::Read(read) => read.next(),
         }
     }
+
+    fn load(&mut self) -> Result<()> {
+        match self {
+            Above::Held(held) => held.load(),
+            Above::Read(read) => read.load(),
+        }
+    }
 }
 
 impl Entries for BlocksIter {
@@ -212,6 +223,10 @@ impl<E: Entries> Entries for &mut E {
 
     fn next(&mut self) -> Result<()> {
         (**self).next()
+    }
+
+    fn load(&mut self) -> Result<()> {
+        (**self).load()
     }
 }
 
@@ -261,5 +276,9 @@ impl<A: Entries, B: Entries> Entries for Two<A, B> {
         }
         self.decide();
         Ok(())
+    }
+
+    fn load(&mut self) -> Result<()> {
+        if self.takes_above { self.above.load() } else { self.below.load() }
     }
 }

@@ -7,7 +7,7 @@ use crate::log::{HotSlots, LogEnd, PlacedLogs, Replay, ValueLogs};
 use crate::manifest::{self, Version};
 use crate::options::Profile;
 use crate::rows;
-use crate::run_iter::{Loaded, RunIter};
+use crate::run_iter::{MergeIter, RunIter};
 use crate::sites;
 use crate::tier::{TierIter, Trees};
 use crate::tuning::LogPlacement;
@@ -71,6 +71,7 @@ impl Recovery {
         let leaves = immutable.as_ref().map_or(0, |view| view.leaves());
         let immutable_from = Arc::default();
         let trees = Trees {
+            generation: Arc::default(),
             store,
             values,
             mutable,
@@ -223,7 +224,7 @@ impl Recovery {
         }
         let kept = self.kept.drain(..).map(|buffer| RunIter::Buffer(buffer.iter()));
         let children = TierIter::all(&trees).map(|iter| RunIter::Tier(Box::new(iter))).chain(kept).collect();
-        self.write_recovered(Loaded::at_first(children)?)?;
+        self.write_recovered(MergeIter::at_first(children)?)?;
         self.rebuilt.settled.clear();
         drop(trees);
         self.open_trees()

@@ -46,7 +46,8 @@ struct Taking<'e> {
     key: &'e [u8],
     tag: Tag,
     address: Option<ValueAddress>,
-    /// The mutable tree has a newer one, and no snapshot is older than that: nobody will see it any more.
+    /// Level 0 has a newer version, and no read point lies between the two. Nobody will see this one again, so its
+    /// value is not read.
     is_replaced: bool,
 }
 
@@ -78,7 +79,9 @@ fn for_each_entry(
             see(Taking { key: entry.key, tag: entry.tag, address: entry.address, is_replaced });
             let older = trees.side.older(entry.key, entry.tag);
             older.iter().for_each(|version| {
-                see(Taking { key: &version.key, tag: version.tag, address: version.address, is_replaced: false });
+                // True if the snapshot that this version was kept for has ended since.
+                let is_replaced = !version.is_seen(snapshots);
+                see(Taking { key: &version.key, tag: version.tag, address: version.address, is_replaced });
             });
             moved.extend_from_slice(older);
             iter.next()?;
@@ -107,8 +110,9 @@ impl Inner {
         let Taken { keys, leaves, edge } = chunk.of(&trees, &immutable)?;
         let gathered = self.gather(&trees, &immutable, &keys, &snapshots)?;
         let Gathered { held, moved, entries, bytes, memory, mut slept_ns } = gathered;
-        // Its values were read: flushes beside the merge need the room of the leaves that they replace.
-        trees.mutable = Arc::default();
+        // From here on only the index of `immutable` is used. Its leaves stay in the state until `leave`, because
+        // nothing but an eviction takes any out, and evictions run one at a time.
+        trees.stop_reading();
         // What no entry of it comes to stays as it is.
         let plan = &plan.narrowed(held.keys());
         let (bytes_in, replaced) = (held.byte_size() as u64 + plan.input_bytes(), entries - held.len() as u64);
@@ -141,8 +145,6 @@ impl Inner {
         trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
         trees.counters.chunk_entries.add(entries);
         trees.counters.chunk_entries_replaced.add(replaced);
-        // These views of them too.
-        drop((trees, immutable));
         self.release_trees(part);
         Ok(self.runs_of(part, &added))
     }
@@ -172,7 +174,8 @@ impl Inner {
         let (mutable, immutable, leaves) = (Arc::default(), Some(trees.mutable.clone()), trees.mutable.leaves());
         let immutable_from = Arc::default();
         let next = Trees { mutable, immutable, immutable_from, leaves, complete_through, ..trees.clone() };
-        self.swap_trees(part, next, Arc::default(), Vec::new(), Vec::new());
+        // This takes nothing away, but it ends a generation: everything taken away later waits for its readers as well.
+        self.swap_trees(part, next, Vec::new(), Vec::new());
         Ok(())
     }
 
@@ -246,7 +249,9 @@ impl Inner {
     ) -> Result<()> {
         let _changing = self.jobs.releases.changing.lock();
         let trees = self.trees(part)?;
-        let Some(before) = trees.immutable.clone() else { return Ok(()) };
+        if trees.immutable.is_none() {
+            return Ok(());
+        }
         let (side, removed) = trees.side.without(moved);
         let mut pointers: Vec<_> = removed.into_iter().filter_map(|version| version.address).collect();
         for place in &gone {
@@ -258,7 +263,7 @@ impl Inner {
         }
         trees.store.remove(&gone)?;
         let next = Trees { immutable: left, immutable_from, side: Arc::new(side), ..trees };
-        self.swap_trees(part, next, before, gone, pointers);
+        self.swap_trees(part, next, gone, pointers);
         Ok(())
     }
 }

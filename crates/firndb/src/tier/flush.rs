@@ -23,7 +23,7 @@ use firn_base::exec::give_way;
 use firn_base::key::Kind;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result, SeqNo, Tag};
-use firn_table::pm_btree::{Entry, Place, ValueAddress, View};
+use firn_table::pm_btree::{Entry, Place, ValueAddress};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -245,9 +245,9 @@ impl Inner {
             }
         };
         let (side, gone) = trees.side.with(older, &snapshots);
-        let next = Trees { mutable: Arc::new(inserted.view), side: Arc::new(side), ..trees.clone() };
+        let next = Trees { mutable: Arc::new(inserted.view), side: Arc::new(side), ..trees };
         let pointers = gone.into_iter().filter_map(|version| version.address).chain(again).collect();
-        self.swap_trees(part, next, trees.mutable, inserted.replaced, pointers);
+        self.swap_trees(part, next, inserted.replaced, pointers);
         Ok(())
     }
 
@@ -256,21 +256,15 @@ impl Inner {
         self.state.load().parts[part].trees.clone().ok_or_else(|| Error::invalid("this profile has no trees"))
     }
 
-    /// Makes `next` level 0. `places` and `pointers` are what it does not have of `before`.
-    pub(super) fn swap_trees(
-        &self,
-        part: usize,
-        next: Trees,
-        before: Arc<View>,
-        places: Vec<Place>,
-        pointers: Vec<ValueAddress>,
-    ) {
-        // Who changes level 0 is alone. What older views have of a side table is not counted.
-        let side_bytes = |trees: &Trees| trees.side.bytes();
-        let before_bytes = self.state.load().parts[part].trees.as_ref().map_or(0, side_bytes);
-        match side_bytes(&next) {
-            now if now > before_bytes => self.tables.add_buffer(now - before_bytes),
-            now if now < before_bytes => self.tables.drop_buffer(before_bytes - now),
+    /// Makes `next` level 0 and ends the present generation. `places` and `pointers` are what `next` no longer has.
+    /// REQUIRES: `changing` has been held since `next` was made from the present level 0.
+    pub(super) fn swap_trees(&self, part: usize, next: Trees, places: Vec<Place>, pointers: Vec<ValueAddress>) {
+        let Some(before) = self.state.load().parts[part].trees.clone() else { return };
+        let next = Trees { generation: Arc::default(), ..next };
+        // The side tables of older generations are not counted.
+        match (before.side.bytes(), next.side.bytes()) {
+            (before, now) if now > before => self.tables.add_buffer(now - before),
+            (before, now) if now < before => self.tables.drop_buffer(before - now),
             _ => {}
         }
         self.state.rcu(|state| {
@@ -278,7 +272,8 @@ impl Inner {
             changed.trees = Some(next.clone());
             state.with_part(part, changed)
         });
-        self.jobs.releases.push(before, places, pointers);
+        // After the swap, when no new reader can take hold of that generation.
+        self.jobs.releases.push(before.generation, places, pointers);
     }
 
     /// Lets go of leaves and pointers that no reader can reach, and of the logs that nothing points into then.

@@ -1,9 +1,10 @@
 //! A cursor over one tree or over the side table, in internal key order. The value is read when it is asked for.
 
+use super::release::Generation;
 use super::side::Side;
 use super::view::{Trees, as_put};
 use crate::log::{FLYING_MAX, PendingValue, ValueLogs};
-use firn_base::{Result, Tag};
+use firn_base::{Result, SeqNo, Tag};
 use firn_table::Value;
 use firn_table::pm_btree::{TreeIter, ValueAddress, View};
 use std::collections::VecDeque;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct TierIter {
     source: Source,
     values: Arc<ValueLogs>,
+    /// Keeps everything that `source` can reach.
+    _generation: Arc<Generation>,
     value: Option<Value>,
     /// Values of entries behind this one that were asked for ahead, in order.
     ahead: VecDeque<PendingValue>,
@@ -38,6 +41,7 @@ impl TierIter {
         sources.map(|source| TierIter {
             source,
             values: trees.values.clone(),
+            _generation: trees.generation.clone(),
             value: None,
             ahead: VecDeque::new(),
             reach: 0,
@@ -70,6 +74,12 @@ impl TierIter {
         self.value.as_deref().unwrap_or_default()
     }
 
+    /// The address of the value under the cursor and the sequence number of its entry. `None` for a delete.
+    pub(crate) fn place(&self) -> Option<(ValueAddress, SeqNo)> {
+        let (_, tag, address) = self.entry()?;
+        Some((address?, tag.seqno()))
+    }
+
     /// Reads the value under the cursor.
     pub(crate) fn load(&mut self) -> Result<()> {
         let (None, Some((_, tag, Some(address)))) = (&self.value, self.entry()) else { return Ok(()) };
@@ -90,7 +100,8 @@ impl TierIter {
             let _asked = behind.find(|(_, address)| *address == last.at);
         }
         for (tag, address) in behind {
-            let asked = self.values.submit(address, tag.seqno())?;
+            // A guess: perhaps nobody wants this value. If somebody does, `load` meets the error again and reports it.
+            let Ok(asked) = self.values.submit(address, tag.seqno()) else { break };
             asked.iter().for_each(|_| self.values.ask());
             self.ahead.extend(asked);
         }
@@ -111,8 +122,7 @@ impl TierIter {
 
     /// Reads the value under the cursor from its log, whatever is cached.
     pub(crate) fn check_value(&self) -> Result<()> {
-        let wanted = self.entry().and_then(|(_, tag, address)| Some((address?, tag.seqno())));
-        wanted.map_or(Ok(()), |wanted| self.values.for_each(&[Some(wanted)], || Ok(FLYING_MAX), |_, _| {}))
+        self.values.for_each(&[self.place()], || Ok(FLYING_MAX), |_, _| {})
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {

@@ -19,7 +19,7 @@ pub(crate) struct Version {
 
 impl Version {
     /// Whether one of `snapshots`, ascending, sees it.
-    fn is_seen(&self, snapshots: &[SeqNo]) -> bool {
+    pub(super) fn is_seen(&self, snapshots: &[SeqNo]) -> bool {
         is_seen(snapshots, self.tag.seqno(), self.until)
     }
 }

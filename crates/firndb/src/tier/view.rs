@@ -1,11 +1,13 @@
 //! Level 0 as readers see it: both trees and the side table at one moment.
 //!
 //! 1. It never changes; a flush or an eviction swaps another one into the read state.
-//! 2. What a reader at a read point sees of a key here is the newest entry of all three that is not above that point.
+//! 2. It holds its generation, and so keeps everything that it can reach (`release.rs`).
+//! 3. What a reader at a read point sees of a key here is the newest entry of all three that is not above that point.
 //!    The mutable tree's is newer than what the others have of its key; the side table's may be older than the
 //!    immutable tree's, as it may be from before the trees changed places.
 
 use super::iter::TierIter;
+use super::release::Generation;
 use super::reuse::Reuse;
 use super::side::Side;
 use super::stats::TierCounters;
@@ -23,6 +25,8 @@ use std::sync::Arc;
 /// The trees and what goes with them.
 #[derive(Clone)]
 pub(crate) struct Trees {
+    /// Keeps what the views and the side table can reach in persistent memory and in logs.
+    pub(crate) generation: Arc<Generation>,
     pub(crate) store: Arc<TreeStore>,
     pub(crate) values: Arc<ValueLogs>,
     pub(crate) mutable: Arc<View>,
@@ -49,6 +53,13 @@ impl Trees {
     /// Whether a recovery makes them anew from the logs.
     pub(crate) fn need_logs(&self) -> bool {
         !self.store.is_durable() || !rows::LAB_RECOVERY.is_on()
+    }
+
+    /// Gives up the generation, and with it the views and the side table. An eviction calls this once it has read its
+    /// chunk, because the flushes that run beside its merge need the room of the leaves they replace.
+    pub(super) fn stop_reading(&mut self) {
+        self.generation = Arc::default();
+        (self.mutable, self.immutable, self.side) = Default::default();
     }
 
     /// Whether nothing is in level 0 but tables.
