@@ -1,7 +1,7 @@
-//! The end of the quick benchmark: is anything badly wrong, and what?
+//! The end of the quick benchmark: is anything badly wrong?
 //!
-//! The bounds are wide. They are not for a slow machine, which may be as it should, but for figures that do not fit
-//! each other: writes that take many times what the device takes, or a disk that fills up with what nobody wrote.
+//! The bounds are wide. A slow machine may be as it should; a finding is a figure that does not fit another:
+//! writes that take many times the device's own time, or a disk that fills up with bytes that no workload wrote.
 
 use crate::quick::QuickReport;
 use crate::report::PhaseReport;

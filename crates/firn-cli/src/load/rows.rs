@@ -43,7 +43,7 @@ pub(super) struct Item {
 /// The end of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// So many bytes after the place.
+    /// A number of bytes after the place.
     Bytes(usize),
     /// The end of the line at the place, which may not be read yet.
     Line,

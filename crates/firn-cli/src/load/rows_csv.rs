@@ -31,7 +31,7 @@ pub(super) struct CsvRows {
     fields: Fields,
 }
 
-/// The fields of the current record. Of a record only those of key and value are kept: it may have any number.
+/// The fields of the current record. Only key and value are kept, since a record may have any number of fields.
 #[derive(Default)]
 struct Fields {
     count: usize,

@@ -1,7 +1,7 @@
 //! Loads the records of a CSV, TSV or JSON Lines file, or of a stream.
 //!
-//! Steps: 1 find the position of an earlier run; 2 compare all bytes before it with those that run has read; 3 read,
-//! batch, commit; 4 compare the lines that were read with those that were counted; 5 forget the position.
+//! Steps: 1 find the position of an earlier run; 2 compare all bytes before it with the bytes that the run has read;
+//! 3 read, batch, commit; 4 compare the lines that were read with those that were counted; 5 forget the position.
 
 use super::batcher::{Batcher, value_bytes_max};
 use super::columns::{Chosen, Columns};
