@@ -1,6 +1,6 @@
-//! Profile `lab` under real threads: cursors and snapshots in both directions, gets, `verify` and checkpoints, beside two
-//! writers, flushes, evictions and compactions by hand, while leaves, logs, extents of the pool and slots of the hot
-//! buffer are used again. What a read point shows neither changes nor goes away.
+//! Profile `lab` under real threads: cursors and snapshots in both directions, gets, `verify` and checkpoints run
+//! beside two writers, flushes, evictions and compactions by hand, while leaves, logs, extents of the pool and slots of
+//! the hot buffer are used again. What a read point shows neither changes nor goes away.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
@@ -12,9 +12,14 @@ const WRITERS: u64 = 2;
 /// The keys of a group are always written or deleted together; those written have one version.
 const GROUPS: u64 = 12;
 const GROUP_KEYS: usize = 6;
-const BATCHES: u64 = 6_000;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Batches of each writer: a minute of them in the CI tier.
+fn batches() -> u64 {
+    let is_ci = std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci");
+    if is_ci { 60_000 } else { 6_000 }
+}
 
 fn value(version: u64, i: usize) -> Vec<u8> {
     let mut value = version.to_be_bytes().to_vec();
@@ -131,10 +136,10 @@ fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> TierStats {
         for writer in 0..WRITERS {
             let (db, writing) = (&db, &writing);
             scope.spawn(move || {
-                // However it ends: the others would go on for ever.
+                // However this thread ends, because the others wait for it.
                 let _over = Over(writing);
                 let mut seed = Seed::new(writer);
-                for version in 1..=BATCHES {
+                for version in 1..=batches() {
                     let groups = if seed.one_in(4) { GROUPS } else { GROUPS / 2 };
                     write_group(db, writer, seed.below(groups), version);
                 }

@@ -378,8 +378,9 @@ fn readers_beside_trees() {
     });
 }
 
-/// Cursors at both ends, and a version below the first key that nobody sees any more. Then flushes drop the version, the
-/// trees change places and are evicted, while the cursors go on, turn and turn again, and `verify` reads all there is.
+/// A cursor stands at each end, and below the first key lies a version that no read point sees any more. Flushes drop
+/// that version, the trees change places, and all is evicted, while both cursors step on and turn, and `verify` reads
+/// everything.
 fn beside_a_change_of_trees(db: Db) {
     let story = Story::with_tables(db);
     let snapshot = story.db.snapshot();
@@ -420,13 +421,13 @@ fn beside_a_change_of_trees(db: Db) {
     story.db.verify().unwrap();
 }
 
-/// The version is all that its log has.
+/// The version is alone in its log, which is removed.
 #[test]
 fn readers_beside_a_change_of_trees() {
     explore::random(|| beside_a_change_of_trees(World::new().open_lab(&SimRegion::new(256 << 10, Mode::Adr))));
 }
 
-/// The version is in a slot of the hot buffer, which is used again.
+/// The version is in a slot of the hot buffer, which gets another value.
 #[test]
 fn readers_beside_slots_that_are_used_again() {
     explore::random(|| beside_a_change_of_trees(World::new().open_lab_hot(&SimRegion::new(256 << 10, Mode::Adr))));
