@@ -35,7 +35,7 @@ use crate::state::ReadState;
 use crate::tier::Releases;
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
-use firn_base::{Error, ErrorKind, Result};
+use firn_base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,6 +155,7 @@ impl Inner {
             busy: &jobs.busy,
             flushing: jobs.flushing,
             visible: self.commit.visible(),
+            oldest: self.oldest_read_point(),
             seek: *self.jobs.seek.lock(),
             appends: self.mill.appends.is_some(),
             dead_share_max: self.options.tuning.block.dead_share_max,
@@ -169,6 +170,11 @@ impl Inner {
             // Whatever else is due.
             false => shape::pick_flush(state, &facts),
         }
+    }
+
+    /// The oldest read point that is in use, or the present.
+    pub(super) fn oldest_read_point(&self) -> SeqNo {
+        self.readers.snapshots.oldest(&self.commit.visible)
     }
 
     /// Bytes of values that an eviction takes: the more, the closer they lie in the logs. It holds them in memory that

@@ -33,6 +33,13 @@ impl Snapshots {
         points.keys().copied().filter(|&point| point < now).chain([now]).collect()
     }
 
+    /// The oldest of those that [`Snapshots::list`] gives.
+    pub(crate) fn oldest(&self, visible: &AtomicU64) -> SeqNo {
+        let points = self.points.lock();
+        let now = SeqNo(visible.load(Ordering::Acquire));
+        points.keys().next().map_or(now, |&oldest| oldest.min(now))
+    }
+
     /// How many are in use.
     pub(crate) fn len(&self) -> usize {
         self.points.lock().values().sum()

@@ -210,6 +210,7 @@ impl SstAppender {
             filter_capacity: old.filter_capacity,
             filter_keys: self.filter_keys,
             appends: old.appends + 1,
+            superseded_bytes: old.superseded_bytes,
             seqno_min: old.seqno_min.min(added.seqno_min),
             seqno_max: old.seqno_max.max(added.seqno_max),
             smallest: self.smallest.unwrap_or_default(),

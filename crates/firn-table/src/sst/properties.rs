@@ -29,13 +29,16 @@ pub struct Properties {
     pub filter_keys: u64,
     /// How often the table grew by an append. If it ever did, the sequence numbers are bounds that need not be met.
     pub appends: u64,
+    /// Bytes of keys and values that a newer entry of their key in the table supersedes: kept for snapshots. Of a table
+    /// that grew, what there was of them before.
+    pub superseded_bytes: u64,
     /// The smallest user key.
     pub smallest: Vec<u8>,
     /// The largest user key.
     pub largest: Vec<u8>,
 }
 
-const NUMBERS: u64 = 9;
+const NUMBERS: u64 = 10;
 const SMALLEST: u64 = 16;
 const LARGEST: u64 = 17;
 
@@ -51,6 +54,7 @@ impl Properties {
             self.seqno_max.0,
             self.filter_keys,
             self.appends,
+            self.superseded_bytes,
         ]
     }
 
@@ -96,8 +100,18 @@ impl Properties {
                 _ => return None,
             }
         }
-        let [entries, deletes, key_bytes, value_bytes, filter_capacity, seqno_min, seqno_max, filter_keys, appends] =
-            numbers;
+        let [
+            entries,
+            deletes,
+            key_bytes,
+            value_bytes,
+            filter_capacity,
+            seqno_min,
+            seqno_max,
+            filter_keys,
+            appends,
+            superseded_bytes,
+        ] = numbers;
         let numbered = Properties {
             entries,
             deletes,
@@ -106,6 +120,7 @@ impl Properties {
             filter_capacity,
             filter_keys,
             appends,
+            superseded_bytes,
             seqno_min: SeqNo(seqno_min),
             seqno_max: SeqNo(seqno_max),
             ..properties

@@ -53,6 +53,9 @@ impl Sst {
                 blocks = iter.block + 1;
             }
             found.count(key, tag, iter.value());
+            if last.as_ref().is_some_and(|(last_key, _)| last_key == key) {
+                found.superseded_bytes += (key.len() + iter.value().len()) as u64;
+            }
             let (last_key, last_tag) = last.get_or_insert_with(|| (Vec::new(), tag));
             last_key.clear();
             last_key.extend_from_slice(key);
@@ -109,6 +112,9 @@ impl Sst {
         }
         if (&found.smallest, &found.largest) != (&properties.smallest, &properties.largest) {
             return Err(self.wrong("the smallest and largest key that the properties claim"));
+        }
+        if properties.appends == 0 && found.superseded_bytes != properties.superseded_bytes {
+            return Err(self.wrong("as many superseded bytes as the properties claim"));
         }
         if !numbered {
             return Err(self.wrong("sequence numbers within the properties' bounds"));

@@ -132,6 +132,8 @@ impl SstWriter {
             self.hashes.push(filter::hash(key));
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
+        } else {
+            self.properties.superseded_bytes += (key.len() + value.len()) as u64;
         }
         self.properties.count(key, tag, value);
         Ok(())

@@ -64,9 +64,29 @@ impl Inner {
                 }
             }
         }
+        self.rewrite_tables(from, to)?;
         self.update_stall();
         self.remove_obsolete(true);
         Ok(())
+    }
+
+    /// Writes tables of the range anew that hold what no read point sees any more, and that no merge above met.
+    fn rewrite_tables(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        let mut after: Option<(usize, Vec<u8>)> = None;
+        loop {
+            while self.evict_now(shape::pick_eviction)? {}
+            let mut jobs = self.jobs.state.lock();
+            let state = self.state.load_full();
+            let place = after.as_ref().map(|(level, key)| (*level, key.as_slice()));
+            let plan = shape::pick_manual_rewrite(&state, (from, to), place, &self.manual_facts(&jobs));
+            let Some(plan) = plan else { return Ok(()) };
+            after = plan.tables.first().map(|(level, run)| (*level, run.meta.smallest.clone()));
+            let job = self.mark(&mut jobs, plan, &state);
+            drop(jobs);
+            let result = self.run_and_install(&job);
+            self.unmark(job);
+            result?;
+        }
     }
 
     /// Evicts what the trees hold now. What is flushed meanwhile stays.
@@ -120,6 +140,7 @@ impl Inner {
             busy: &jobs.busy,
             flushing: jobs.flushing,
             visible: self.commit.visible(),
+            oldest: self.oldest_read_point(),
             seek: None,
             appends: false,
             dead_share_max: f64::INFINITY,

@@ -37,12 +37,18 @@ pub(crate) struct TableMeta {
     pub(crate) filter_left: u64,
     /// How often it grew.
     pub(crate) appends: u64,
+    /// Bytes of data blocks, roughly, that are of versions superseded in the table itself: kept for snapshots.
+    pub(crate) superseded_bytes: u64,
 }
 
 impl TableMeta {
     pub(crate) fn new(id: u64, meta: SstMeta) -> TableMeta {
+        let properties = &meta.properties;
+        let raw_bytes = (properties.key_bytes + properties.value_bytes).max(1);
+        let stored = u128::from(properties.superseded_bytes) * u128::from(meta.data_bytes) / u128::from(raw_bytes);
         TableMeta {
             id,
+            superseded_bytes: (stored as u64).min(meta.data_bytes),
             extent: meta.extent,
             data_bytes: meta.data_bytes,
             dead_bytes: meta.dead_bytes,
@@ -62,6 +68,21 @@ impl TableMeta {
     /// Bytes of the file that belong to the table.
     pub(crate) fn bytes(&self) -> u64 {
         self.extent.valid_len
+    }
+
+    /// True if no read point but later ones than `oldest` sees what is in it, and it has enough that none of those sees
+    /// to be written anew for: an eleventh of its bytes, or, with nothing `below` its keys, of its entries.
+    pub(crate) fn is_mostly_seen_by_none(&self, oldest: SeqNo, below: bool) -> bool {
+        const SHARE: u64 = 11;
+        let gone_bytes = self.superseded_bytes + self.dead_bytes;
+        let has_much = gone_bytes * SHARE > self.bytes() || (!below && self.deletes * SHARE > self.entries);
+        self.seqno_max <= oldest && has_much
+    }
+
+    /// True if something in it may go once no read point before `oldest` is left.
+    pub(crate) fn holds_what_may_go(&self, oldest: SeqNo, below: bool) -> bool {
+        let has_any = self.superseded_bytes + self.dead_bytes > 0 || (!below && self.deletes > 0);
+        self.seqno_max <= oldest && has_any
     }
 
     /// Of these, bytes that its newest state needs.
@@ -253,6 +274,7 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
         table.small_blocks,
         table.filter_left,
         table.appends,
+        table.superseded_bytes,
     ];
     for number in numbers {
         put_varint(out, number);
@@ -279,6 +301,7 @@ fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
         small_blocks: number(reader)?,
         filter_left: number(reader)?,
         appends: number(reader)?,
+        superseded_bytes: number(reader)?,
         smallest: reader.bytes()?.to_vec(),
         largest: reader.bytes()?.to_vec(),
     };

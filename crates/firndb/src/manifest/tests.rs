@@ -28,6 +28,7 @@ fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
         small_blocks: id,
         filter_left: id * 7,
         appends: id,
+        superseded_bytes: id * 3,
     }
 }
 

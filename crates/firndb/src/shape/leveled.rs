@@ -27,6 +27,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) flushing: bool,
     /// All that is visible; a buffer may be flushed once all of its own is.
     pub(crate) visible: SeqNo,
+    /// The oldest read point: what it does not see, and no later one, may go.
+    pub(crate) oldest: SeqNo,
     /// A table that cost too many fruitless reads, and its level.
     pub(crate) seek: Option<(usize, u64)>,
     /// Whether tables may grow by appends.
@@ -128,6 +130,9 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     parts.find_map(|(i, part)| {
         if part.levels.first().is_some_and(|level| level.runs.len() >= facts.limits.level0_rest.max(1)) {
             return pick_level0(i, part, facts);
+        }
+        if let Some(plan) = pick_by_versions(i, part, facts) {
+            return Some(plan);
         }
         if facts.evicting {
             return None;
@@ -258,8 +263,58 @@ fn pick_by_space(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
         .tables()
         .filter(|(level, run)| *level > 0 && run.meta.dead_bytes > 0 && !facts.busy.has(run))
         .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
+    Some(rewrite(i, level, run))
+}
+
+/// Writes one table anew where it is, or takes it down a level, because what it held for read points that are gone is
+/// most of what it could give back: nothing from above may ever meet it, least of all in the deepest level.
+fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    let is_due = |(level, run): &(usize, &Arc<SstRun>)| {
+        let is_free = *level > 0 && !facts.busy.has(run);
+        is_free && run.meta.is_mostly_seen_by_none(facts.oldest, has_below(part, *level, run))
+    };
+    if let Some((level, run)) = part.tables().find(is_due) {
+        return Some(rewrite(i, level, run));
+    }
+    // Of a table that is mostly tombstones what they hide is below, and goes with them.
+    let hides_much = |(level, run): &(usize, &Arc<SstRun>)| {
+        let is_inner = level + 1 < part.levels.len() && has_below(part, *level, run) && !facts.busy.has(run);
+        is_inner && run.meta.seqno_max <= facts.oldest && run.meta.deletes * 4 > run.meta.entries
+    };
+    let (level, run) = part.tables().find(hides_much)?;
+    let inputs = if level == 0 { part.levels[0].runs.as_slice() } else { std::slice::from_ref(run) };
+    plan_for(i, part, level, inputs, facts, Reason::Space)
+}
+
+/// Whether a level below `level` has keys that `run` may have.
+fn has_below(part: &Part, level: usize, run: &SstRun) -> bool {
+    let meets = |deeper: &Arc<crate::state::Level>| !deeper.overlapping(&run.meta.smallest, &run.meta.largest).is_empty();
+    part.levels.iter().skip(level + 1).any(meets)
+}
+
+fn rewrite(i: usize, level: usize, run: &Arc<SstRun>) -> Plan {
     let tables = vec![(level, run.clone())];
-    Some(Plan { part: i, buffer: None, chunk: None, tables, level, how: How::Copy, reason: Reason::Space })
+    Plan { part: i, buffer: None, chunk: None, tables, level, how: How::Copy, reason: Reason::Space }
+}
+
+/// As a user's compaction ends: the next table in the range, behind `after` by (level, key), that holds anything which
+/// no read point sees.
+pub(crate) fn pick_manual_rewrite(
+    state: &ReadState,
+    range: (&[u8], Option<&[u8]>),
+    after: Option<(usize, &[u8])>,
+    facts: &Facts<'_>,
+) -> Option<Plan> {
+    let part = state.parts.first()?;
+    let meets = |run: &SstRun| {
+        run.meta.largest.as_slice() >= range.0 && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
+    };
+    let is_next = |(level, run): &(usize, &Arc<SstRun>)| {
+        let is_behind = after.is_none_or(|after| (*level, run.meta.smallest.as_slice()) > after);
+        let holds = || run.meta.holds_what_may_go(facts.oldest, has_below(part, *level, run));
+        *level > 0 && is_behind && meets(run) && !facts.busy.has(run) && holds()
+    };
+    part.tables().find(is_next).map(|(level, run)| rewrite(0, level, run))
 }
 
 /// Compacts what of `level` meets the keys from `smallest` to `largest`: one table at a time below level 0.

@@ -4,4 +4,4 @@ mod leveled;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use leveled::{Debt, Facts, debt, pick, pick_eviction, pick_flush, pick_manual, pick_manual_eviction};
+pub(crate) use leveled::{Debt, Facts, debt, pick, pick_eviction, pick_flush, pick_manual, pick_manual_eviction, pick_manual_rewrite};

@@ -35,6 +35,7 @@ fn add(tables: &[Table<'_>]) -> Vec<(usize, TableMeta)> {
             small_blocks: 0,
             filter_left: 0,
             appends: 0,
+            superseded_bytes: 0,
         };
         (level, table)
     };
@@ -99,6 +100,7 @@ fn facts<'a>(limits: &'a Limits, busy: &'a Busy, seek: Option<(usize, u64)>) -> 
         limits,
         busy,
         flushing: false,
+        oldest: SeqNo::MAX,
         visible: SeqNo(0),
         seek,
         appends: false,

@@ -1,0 +1,94 @@
+//! Space that only a snapshot kept comes back once the snapshot is gone: by `compact_range`, and by itself at rest.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use firndb::{Backend, Db, Durability, Options, PmConfig, Profile, WriteOptions};
+use std::path::Path;
+
+const KEYS: u32 = 1_500;
+
+fn open(dir: &Path, profile: Profile, pool: bool) -> Db {
+    let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 2 << 20));
+    Db::open(dir.join("db"), Options { profile, pm, compression: firndb::Codec::None, ..Options::tiny() }).unwrap()
+}
+
+fn put_all(db: &Db, round: u8) {
+    let process = WriteOptions { durability: Durability::Process };
+    (0..KEYS).for_each(|i| db.put_with(i.to_be_bytes(), [round; 200], &process).unwrap());
+}
+
+/// Bytes of tables and logs, once files that the last reader has let go of are removed.
+fn file_bytes(db: &Db, dir: &Path) -> u64 {
+    let mut bytes = bytes_now(dir);
+    // A worker may still have a table in its hands when it says that it is done.
+    for _ in 0..1000 {
+        db.wait_idle().unwrap();
+        let now = bytes_now(dir);
+        if now == bytes {
+            std::thread::yield_now();
+        }
+        bytes = bytes.min(now);
+    }
+    bytes
+}
+
+fn bytes_now(dir: &Path) -> u64 {
+    let names = std::fs::read_dir(dir.join("db")).unwrap().map(|entry| entry.unwrap().path());
+    let data = names.filter(|path| path.extension().is_some_and(|kind| kind == "sst" || kind == "log"));
+    data.map(|path| path.metadata().map_or(0, |file| file.len())).sum()
+}
+
+/// What snapshots kept, in the deepest level too, is given back by `give_back`.
+fn space_comes_back(give_back: impl Fn(&Db)) {
+    let kinds = Profile::ALL.into_iter().flat_map(|profile| [false, true].map(|pool| (profile, pool)));
+    for (profile, pool) in kinds {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(dir.path(), profile, pool);
+        let live = u64::from(KEYS) * 204;
+        let mut snapshots = Vec::new();
+        for round in 0..4 {
+            put_all(&db, round);
+            snapshots.push(db.snapshot());
+            db.flush().unwrap();
+        }
+        db.compact_range(None, None).unwrap();
+        db.wait_idle().unwrap();
+        assert!(file_bytes(&db, dir.path()) > 3 * live, "{profile}: the snapshots keep it");
+        for (round, snapshot) in (0..).zip(&snapshots) {
+            assert_eq!(snapshot.get(7_u32.to_be_bytes()).unwrap().unwrap(), [round; 200]);
+        }
+        drop(snapshots);
+        give_back(&db);
+        db.verify().unwrap();
+        assert_eq!(db.iter().unwrap().entries().count(), KEYS as usize);
+        let bytes = file_bytes(&db, dir.path());
+        // Blocks, filters, indexes and footers of many small tables among them, and logs of one write buffer.
+        assert!(bytes < live * 13 / 10 + (64 << 10), "{profile} {pool}: {bytes} bytes for {live} live ones");
+
+        let snapshot = db.snapshot();
+        (0..KEYS).for_each(|i| db.delete(i.to_be_bytes()).unwrap());
+        db.flush().unwrap();
+        db.compact_range(None, None).unwrap();
+        assert_eq!(snapshot.iter().unwrap().entries().count(), KEYS as usize);
+        drop(snapshot);
+        give_back(&db);
+        assert!(db.iter().unwrap().entries().next().is_none());
+        let bytes = file_bytes(&db, dir.path());
+        assert!(bytes < 64 << 10, "{profile} {pool}: {bytes} bytes for none");
+    }
+}
+
+#[test]
+fn compact_range_gives_back_what_snapshots_kept() {
+    space_comes_back(|db| db.compact_range(None, None).unwrap());
+}
+
+#[test]
+fn rest_gives_back_what_snapshots_kept() {
+    space_comes_back(|db| {
+        // Level 0 of profile `lab` has side versions until its trees are flushed into; what is written does that.
+        db.put(u32::MAX.to_be_bytes(), b"last").unwrap();
+        db.delete(u32::MAX.to_be_bytes()).unwrap();
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+    });
+}
