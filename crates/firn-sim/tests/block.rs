@@ -463,7 +463,7 @@ fn rewrites(fs: &SimFs) -> (usize, usize) {
 fn block_10_an_append_begins_behind_all_that_was_ever_written() {
     row(&firn_table::rows::BLOCK_BEHIND, || {
         let mut rig = Rig::loaded(Profile::Block, 10_000, loose);
-        for round in 0..30 {
+        for round in 0..80 {
             // Some are of new tables, some of appends; some leave their first part.
             let manifest = rig.fs.list(Path::new(DIR)).unwrap().into_iter().find(|name| name.starts_with("MANIFEST"));
             let fault = match round % 3 {

@@ -164,6 +164,7 @@ impl Inner {
             chunk_bytes: self.chunk_bytes(),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
             at_rest: self.jobs.pace.is_at_rest(self.commit.visible()),
+            idle: self.jobs.pace.is_idle(),
         };
         match compactions && !jobs.manual {
             true => shape::pick(state, &facts),

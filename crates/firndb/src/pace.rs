@@ -122,8 +122,20 @@ impl Pace {
         if self.visible.swap(visible.0, Ordering::Relaxed) != visible.0 {
             self.written_ns.store(now, Ordering::Relaxed);
         }
+        if self.has_rested(now) {
+            return true;
+        }
         let waits = self.waiting.load(Ordering::Relaxed) > 0 && self.waited_at.load(Ordering::Relaxed) == visible.0;
-        waits || now.saturating_sub(self.written_ns.load(Ordering::Relaxed)) >= REST_NS
+        waits
+    }
+
+    /// True if nothing was written for long, whether somebody waits for background work or not.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.has_rested(self.clock.now_ns())
+    }
+
+    fn has_rested(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.written_ns.load(Ordering::Relaxed)) >= REST_NS
     }
 
     /// Bytes per second; 0 for no bound.

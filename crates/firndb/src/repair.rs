@@ -41,7 +41,7 @@ use firn_fs::{Dir, IoBuf, Lock, OpenMode, OsFs, cannot_link};
 use firn_pm::Pool;
 use firn_table::BlockCache;
 use firn_table::pm_btree::TreeStore;
-use firn_table::sst::{Access, Extent, Sst, SstWriter, TableContext};
+use firn_table::sst::{Access, Extent, HEADER_BYTES, Sst, SstWriter, TableContext, TableOwner};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -509,7 +509,8 @@ fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
     }
 }
 
-/// True if `known` lacks records: a table that it names is gone, or one that it does not name has newer entries.
+/// True if `known` lacks records: a table that it names is gone, or one that it does not name has newer entries, which
+/// no log can have (`recover/unnamed.rs`).
 fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc<IoCounters>) -> bool {
     let named: BTreeSet<u64> = known.tables().map(|table| table.id).collect();
     let is_gone = |id: &u64| files.len(FileName::Table(*id)).is_err_and(|error| error.kind() == ErrorKind::NotFound);
@@ -519,8 +520,15 @@ fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc
         let extent = Sst::find_extent(&*file, id).ok()?;
         Some(Sst::open(file, id, extent, context()).ok()?.properties().seqno_max)
     };
+    let may_be_in_log = |id: u64| {
+        let head = owner::head(files.dir(), FileName::Table(id), HEADER_BYTES).unwrap_or_default();
+        let log_id = TableOwner::decode(&head, id).map_or(0, |owner| owner.log_id);
+        log_id > 0 && (log_id < known.log_floor || files.len(FileName::Log(log_id)).is_ok())
+    };
     let is_newer = |name: &FileName| match *name {
-        FileName::Table(id) if !named.contains(&id) => newest(id).is_some_and(|newest| newest > known.last_seqno),
+        FileName::Table(id) if !named.contains(&id) => {
+            newest(id).is_some_and(|newest| newest > known.last_seqno) && !may_be_in_log(id)
+        }
         _ => false,
     };
     named.iter().any(is_gone) || own.iter().any(is_newer)

@@ -149,6 +149,7 @@ impl Inner {
             chunk_bytes: 0,
             buffer_bytes: self.budget.write_buffer_bytes as u64,
             at_rest: false,
+            idle: false,
         }
     }
 }

@@ -70,12 +70,12 @@ impl TableMeta {
         self.extent.valid_len
     }
 
-    /// True if no read point but later ones than `oldest` sees what is in it, and it has enough that none of those sees
-    /// to be written anew for: an eleventh of its bytes, or, with nothing `below` its keys, of its entries.
-    pub(crate) fn is_mostly_seen_by_none(&self, oldest: SeqNo, below: bool) -> bool {
+    /// True if all read points are at or behind `oldest`, which sees the whole table, and enough of it is seen by none
+    /// of them to write it anew: an eleventh of its bytes, or, with nothing `below` its keys, of its entries.
+    pub(crate) fn holds_much_that_may_go(&self, oldest: SeqNo, below: bool) -> bool {
         const SHARE: u64 = 11;
-        let gone_bytes = self.superseded_bytes + self.dead_bytes;
-        let has_much = gone_bytes * SHARE > self.bytes() || (!below && self.deletes * SHARE > self.entries);
+        let has_much =
+            self.superseded_bytes * SHARE > self.live_bytes() || (!below && self.deletes * SHARE > self.entries);
         self.seqno_max <= oldest && has_much
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) buffer_bytes: u64,
     /// Whether there is time for what is not urgent.
     pub(crate) at_rest: bool,
+    /// Whether nothing was written for long: there is time for what only saves space.
+    pub(crate) idle: bool,
 }
 
 /// How far behind compaction is.
@@ -270,8 +272,11 @@ fn pick_by_space(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
 /// most of what it could give back: nothing from above may ever meet it, least of all in the deepest level.
 fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let is_due = |(level, run): &(usize, &Arc<SstRun>)| {
+        // While tables grow they may have twice as many dead blocks.
+        let dead_max = run.meta.live_bytes() as f64 * facts.dead_share_max / 2.0;
         let is_free = *level > 0 && !facts.busy.has(run);
-        is_free && run.meta.is_mostly_seen_by_none(facts.oldest, has_below(part, *level, run))
+        let has_much = || run.meta.holds_much_that_may_go(facts.oldest, has_below(part, *level, run));
+        is_free && ((facts.idle && run.meta.dead_bytes as f64 > dead_max) || has_much())
     };
     if let Some((level, run)) = part.tables().find(is_due) {
         return Some(rewrite(i, level, run));

@@ -110,6 +110,7 @@ fn facts<'a>(limits: &'a Limits, busy: &'a Busy, seek: Option<(usize, u64)>) -> 
         chunk_bytes: 0,
         buffer_bytes: 0,
         at_rest: false,
+        idle: false,
     }
 }
 
