@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Incompatible,
     /// Bytes read from media are not the bytes that were written. Names where, and what was expected.
     Corruption,
+    /// A writer beside a read-only open took away what was looked at. Nothing is damaged: try again.
+    Changed,
     /// The disk or pool is full. Writes resume by themselves once there is room.
     NoSpace,
     /// The operating system failed an operation.
@@ -57,6 +59,11 @@ impl Error {
     /// Damage at `offset` of `place` (a file or pool), with what was expected there.
     pub fn corruption(place: impl fmt::Display, offset: u64, expected: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Corruption, format!("{place} is damaged at byte {offset}: {expected}; run `firn verify`"))
+    }
+
+    /// A writer beside a read-only open took `what` away.
+    pub fn changed(what: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::Changed, format!("{what} changed underneath, as a writer has the database open: try again"))
     }
 
     /// An operating system error met while doing `verb` to `path`.

@@ -22,7 +22,7 @@ pub use file_image::Backing;
 use file_image::FileImage;
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
-pub(crate) use open::{FileLock, allocate, lock_file, sync_parent, whole_granules};
+pub(crate) use open::{FileLock, allocate, is_still_named, lock_file, sync_parent, whole_granules};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -43,7 +43,7 @@ impl Inner {
         let _entered = self.calls.enter()?;
         let mut uuid = [0; 16];
         self.fresh_uuid(&mut uuid);
-        let target = Target::take(&self.fs, dir, uuid)?;
+        let target = Target::take(&self.fs, dir, uuid, &self.origins_and_own())?;
         let copied = self.copy_into(&target.files, shared);
         if copied.is_err() {
             target.undo();
@@ -177,6 +177,7 @@ struct Target {
     fs: Arc<dyn Fs>,
     files: Arc<Files>,
     made_directory: bool,
+    made_lock: bool,
 }
 
 impl Target {
@@ -184,7 +185,7 @@ impl Target {
     ///
     /// # Errors
     /// `Invalid` if it holds anything, or another copy is being written there.
-    fn take(fs: &Arc<dyn Fs>, path: &Path, uuid: [u8; 16]) -> Result<Target> {
+    fn take(fs: &Arc<dyn Fs>, path: &Path, uuid: [u8; 16], origins: &[[u8; 16]]) -> Result<Target> {
         let made_directory = match fs.open_dir(path) {
             Ok(_) => false,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -201,18 +202,20 @@ impl Target {
             ))),
             None => Ok(()),
         };
-        refuse(&dir.list()?)?;
+        let names = dir.list()?;
+        refuse(&names)?;
+        if !owner::may_be_lock(&*dir)? {
+            return Err(owner::not_ours(&*dir, &names));
+        }
         let lock = dir.lock(&FileName::Lock.to_string()).map_err(|error| match error.kind() {
             ErrorKind::Locked => Error::invalid(format!("another checkpoint is being written to {}", path.display())),
             _ => error,
         })?;
         // Another may have been and gone before the lock was had.
         refuse(&dir.list()?)?;
-        let signed = match owner::may_be_lock(&*dir)? {
-            true => owner::sign(&*dir, &uuid),
-            false => Err(owner::not_ours(&*dir, &dir.list()?)),
-        };
-        let target = Target { fs: fs.clone(), files: Arc::new(Files::new(dir, uuid, Some(lock))), made_directory };
+        let signed = owner::sign(&*dir, &uuid, origins);
+        let files = Arc::new(Files::new(dir, uuid, Some(lock.into())));
+        let target = Target { fs: fs.clone(), files, made_directory, made_lock: names.is_empty() };
         match signed {
             Ok(()) => Ok(target),
             Err(error) => {
@@ -224,13 +227,16 @@ impl Target {
 
     /// Removes what was written, and the directory if it was made for this.
     fn undo(&self) {
-        // Whatever fails here, the directory has no CURRENT and is no database.
+        // Without CURRENT it is no database, whatever fails after that.
+        let _stays = self.files.remove(FileName::Current);
         for name in self.files.list().unwrap_or_default() {
             if FileName::parse(&name).number().is_some() || FileName::parse(&name) == FileName::CurrentNew {
                 let _stays = self.files.remove(FileName::parse(&name));
             }
         }
-        let _stays = self.files.remove(FileName::Lock);
+        if self.made_lock {
+            let _stays = self.files.remove(FileName::Lock);
+        }
         if self.made_directory {
             let _stays = self.fs.remove_dir(self.files.path());
         }

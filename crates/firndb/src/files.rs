@@ -25,7 +25,7 @@ pub(crate) struct Files {
     /// The database's uuid, in every log, table and pool that belongs to it.
     pub(crate) uuid: [u8; 16],
     /// `None` for a database that is open to read, and once it is closed.
-    lock: Mutex<Option<Box<dyn Lock>>>,
+    lock: Mutex<Option<Arc<dyn Lock>>>,
     is_read_only: bool,
     gate: Gate,
 }
@@ -47,7 +47,7 @@ pub(crate) enum FileName {
 
 impl Files {
     /// A directory that `lock` makes this process's own; without a lock it is there to be read.
-    pub(crate) fn new(dir: Arc<dyn Dir>, uuid: [u8; 16], lock: Option<Box<dyn Lock>>) -> Files {
+    pub(crate) fn new(dir: Arc<dyn Dir>, uuid: [u8; 16], lock: Option<Arc<dyn Lock>>) -> Files {
         let is_read_only = lock.is_none();
         Files { dir, uuid, lock: Mutex::new(lock), is_read_only, gate: Gate::default() }
     }
@@ -206,7 +206,7 @@ impl Files {
         fs.create_dir(path, true).unwrap();
         let dir = fs.open_dir(path).unwrap();
         let lock = dir.lock("LOCK").unwrap();
-        Files::new(dir, uuid, Some(lock))
+        Files::new(dir, uuid, Some(lock.into()))
     }
 }
 

@@ -34,6 +34,7 @@ mod install;
 mod interleave;
 mod iter;
 mod log;
+mod lost;
 mod manifest;
 mod mill;
 mod options;

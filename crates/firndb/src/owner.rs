@@ -1,16 +1,18 @@
 //! Whose a file is, by its contents: a name proves nothing.
 //!
-//! 1. Only a file that says in its own bytes that it is of this database is ever removed or written over, apart from an
-//!    empty one with a name of ours, which holds nothing of anybody, and `CURRENT.new`.
+//! 1. Only a file that says in its own bytes that it is of this database is ever removed or written over, apart from one
+//!    with a name of ours that is empty or begins with zeros, as what a power cut left unfinished does, and from
+//!    `CURRENT.new` and `OPTIONS.new`.
 //! 2. A directory is a database's if one file in it says so. `LOCK` is written first, and durably, so that a creation
 //!    that was cut is known for what it is. Anything else is refused with what was found.
 //! 3. What cannot be read is not taken for somebody else's: the error is passed on.
 
 use crate::files::FileName;
-use crate::log::{FILE_HEADER_BYTES, LogHeader};
+use crate::log::LogHeader;
 use crate::manifest;
 use crate::sites;
 use firn_base::checksum::crc32c;
+use firn_base::coding::Reader;
 use firn_base::count::IoCounters;
 use firn_base::{Error, ErrorKind, Result};
 use firn_fs::{Dir, IoBuf, OpenMode};
@@ -23,7 +25,7 @@ pub(crate) enum Owner {
     Database([u8; 16]),
     /// It is a database's that another version of FirnDB wrote.
     OtherVersion,
-    /// It has no byte.
+    /// It has no byte, or nothing but zeros where it would say so: it was never finished.
     Nobody,
     /// It says nothing that a database of ours would: another program's, or one of ours whose first bytes are lost.
     Unknown,
@@ -40,15 +42,15 @@ impl Owner {
 /// # Errors
 /// What reading met; `NotFound` if it is not there.
 pub(crate) fn owner_of(dir: &dyn Dir, name: FileName) -> Result<Owner> {
-    let bytes = head(dir, name, FILE_HEADER_BYTES.max(HEADER_BYTES).max(LOCK_BYTES))?;
-    if bytes.is_empty() {
+    let bytes = head(dir, name, LOCK_BYTES_MAX)?;
+    if bytes.iter().take(HEADER_BYTES).all(|&byte| byte == 0) {
         return Ok(Owner::Nobody);
     }
     let uuid = match name {
         FileName::Log(id) => LogHeader::decode(&bytes, id).map(|header| header.uuid),
         FileName::Table(id) => TableOwner::decode(&bytes, id).map(|owner| owner.uuid),
         FileName::Manifest(id) => return manifest::owner(dir, id, &IoCounters::default()),
-        FileName::Lock => decode_lock(&bytes),
+        FileName::Lock => Signature::decode(&bytes).map(|signature| signature.uuid),
         _ => None,
     };
     Ok(uuid.map_or(Owner::Unknown, Owner::Database))
@@ -69,14 +71,13 @@ pub(crate) fn head(dir: &dyn Dir, name: FileName, len: usize) -> Result<Vec<u8>>
 pub(crate) fn find(dir: &dyn Dir, names: &[String]) -> Result<Option<Owner>> {
     // What opens a database is looked at first: it says so there in one read.
     let is_first = |name: &FileName| matches!(name, FileName::Lock | FileName::Manifest(_));
-    let (first, rest): (Vec<_>, Vec<_>) = names.iter().map(|name| FileName::parse(name)).partition(is_first);
+    let known = names.iter().map(|name| FileName::parse(name)).filter(|name| *name != FileName::Unknown);
+    let (first, rest): (Vec<_>, Vec<_>) = known.partition(is_first);
     for name in first.into_iter().chain(rest) {
         match owner_of(dir, name) {
             Ok(owner @ (Owner::Database(_) | Owner::OtherVersion)) => return Ok(Some(owner)),
             Ok(Owner::Nobody | Owner::Unknown) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // A directory, say.
-            Err(_) if name == FileName::Unknown => {}
             Err(error) => return Err(error),
         }
     }
@@ -99,28 +100,66 @@ pub(crate) fn not_ours(dir: &dyn Dir, names: &[String]) -> Error {
 }
 
 const LOCK_MAGIC: u64 = u64::from_le_bytes(*b"FIRNLOCK");
-const LOCK_BYTES: usize = 8 + 16 + 4;
+/// Origins that fit: a copy of a copy of a copy.
+const ORIGINS_MAX: usize = 64;
+const LOCK_BYTES_MAX: usize = 8 + 16 + 4 + 16 * ORIGINS_MAX + 4;
 
-fn encode_lock(uuid: &[u8; 16]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(LOCK_BYTES);
-    out.extend_from_slice(&LOCK_MAGIC.to_le_bytes());
-    out.extend_from_slice(uuid);
-    let crc = crc32c(&out);
-    out.extend_from_slice(&crc.to_le_bytes());
-    out
+/// What `LOCK` says: whose directory it is, and whose tables may be in it besides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) origins: Vec<[u8; 16]>,
 }
 
-fn decode_lock(bytes: &[u8]) -> Option<[u8; 16]> {
-    let uuid = bytes.get(8..24)?.try_into().ok()?;
-    (bytes.get(..LOCK_BYTES)? == encode_lock(&uuid)).then_some(uuid)
+impl Signature {
+    fn new(uuid: &[u8; 16], origins: &[[u8; 16]]) -> Signature {
+        // The newest ones are those whose tables are most likely there.
+        let from = origins.len().saturating_sub(ORIGINS_MAX);
+        Signature { uuid: *uuid, origins: origins[from..].to_vec() }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = LOCK_MAGIC.to_le_bytes().to_vec();
+        out.extend_from_slice(&self.uuid);
+        out.extend_from_slice(&(self.origins.len() as u32).to_le_bytes());
+        self.origins.iter().for_each(|origin| out.extend_from_slice(origin));
+        let crc = crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Signature> {
+        let mut reader = Reader::new(bytes.get(8..)?);
+        let uuid = reader.take(16)?.try_into().ok()?;
+        let count = reader.u32().filter(|&count| count as usize <= ORIGINS_MAX)?;
+        let origins = (0..count).map(|_| reader.take(16)?.try_into().ok()).collect::<Option<_>>()?;
+        let signature = Signature { uuid, origins };
+        let encoded = signature.encode();
+        (bytes.get(..encoded.len())? == encoded).then_some(signature)
+    }
 }
 
-/// True if a file called `LOCK` may be written into: it is ours, or so small that it can be nothing but a lock.
+/// What `LOCK` in `dir` says; `None` if it is not there or says nothing of ours.
+///
+/// # Errors
+/// What reading met.
+pub(crate) fn signature(dir: &dyn Dir) -> Result<Option<Signature>> {
+    match head(dir, FileName::Lock, LOCK_BYTES_MAX) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => Ok(Signature::decode(&read?)),
+    }
+}
+
+/// True if a file called `LOCK`, alone in its directory, may be written into: it is ours, or no longer than what a
+/// creation of ours leaves that was cut, which may be anything.
+///
+/// # Errors
+/// What reading met.
 pub(crate) fn may_be_lock(dir: &dyn Dir) -> Result<bool> {
+    const UNSIGNED_BYTES: u64 = 8 + 16 + 4 + 4;
     match dir.len(&FileName::Lock.to_string()) {
-        Ok(len) => Ok(len <= LOCK_BYTES as u64),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(error),
+        len => Ok(len? <= UNSIGNED_BYTES || signature(dir)?.is_some()),
     }
 }
 
@@ -128,10 +167,10 @@ pub(crate) fn may_be_lock(dir: &dyn Dir) -> Result<bool> {
 ///
 /// # Errors
 /// What writing met.
-pub(crate) fn sign(dir: &dyn Dir, uuid: &[u8; 16]) -> Result<()> {
+pub(crate) fn sign(dir: &dyn Dir, uuid: &[u8; 16], origins: &[[u8; 16]]) -> Result<()> {
     let file = dir.open(&FileName::Lock.to_string(), OpenMode::Append)?;
     // Also if it says so already: whoever wrote it may have been killed before its sync.
-    file.write(0, &[&encode_lock(uuid)])?;
+    file.write(0, &[&Signature::new(uuid, origins).encode()])?;
     file.sync(&sites::LOCK_SYNC)?;
     dir.sync(&sites::LOCK_NAME_SYNC)
 }
@@ -140,9 +179,9 @@ pub(crate) fn sign(dir: &dyn Dir, uuid: &[u8; 16]) -> Result<()> {
 ///
 /// # Errors
 /// What reading or writing met.
-pub(crate) fn sign_again(dir: &dyn Dir, uuid: &[u8; 16]) -> Result<()> {
-    match owner_of(dir, FileName::Lock)? {
-        Owner::Database(found) if found == *uuid => Ok(()),
-        _ => sign(dir, uuid),
+pub(crate) fn sign_again(dir: &dyn Dir, uuid: &[u8; 16], origins: &[[u8; 16]]) -> Result<()> {
+    match signature(dir)? {
+        Some(found) if found == Signature::new(uuid, origins) => Ok(()),
+        _ => sign(dir, uuid, origins),
     }
 }

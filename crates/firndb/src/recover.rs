@@ -102,7 +102,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Db> 
     loop {
         tries -= 1;
         match open_once(dir, options.clone(), read_only) {
-            Err(error) if tries > 0 && error.kind() == ErrorKind::Corruption => {}
+            Err(error) if tries > 0 && matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Changed) => {}
             other => return other,
         }
     }

@@ -23,21 +23,20 @@ mod pool;
 
 use crate::budget::Budget;
 use crate::buffer::Buffer;
-use crate::checkpoint::copy;
 use crate::files::{FileName, Files};
+use crate::lost;
 use crate::log::{HotSlots, LogSource, PmLogBuffer, Replay};
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::{Options, Profile};
 use crate::owner::{self, Owner};
 use crate::run_iter::{MergeIter, RunIter};
-use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
-use firn_fs::{Dir, IoBuf, Lock, OpenMode, OsFs, cannot_link};
+use firn_fs::{Dir, Lock, OpenMode, OsFs};
 use firn_pm::Pool;
 use firn_table::BlockCache;
 use firn_table::pm_btree::TreeStore;
@@ -79,6 +78,8 @@ pub struct RepairReport {
     pub set_aside: Vec<String>,
     /// Files that the repaired database replaces, or would.
     pub replaced: Vec<String>,
+    /// Files with names like a database's that are of another one, or of none: they were left as they are.
+    pub not_ours: Vec<String>,
     /// True if nothing was changed, as asked.
     pub dry_run: bool,
 }
@@ -92,6 +93,8 @@ struct Repair {
     /// What the manifest says, if it can be read.
     known: Option<Version>,
     pool: Option<Arc<Pool>>,
+    /// Databases whose tables this one may hold.
+    origins: Vec<[u8; 16]>,
     /// (file id, where the table lies in it)
     tables: Vec<(u64, Option<Extent>)>,
     /// Logs to be replayed, and all that there are.
@@ -106,7 +109,7 @@ struct Repair {
     buffer: Option<Arc<Buffer>>,
     inputs: Vec<Arc<Sst>>,
     /// Files that the new tables replace, and whether they were whole.
-    replaced: BTreeMap<u64, bool>,
+    replaced: BTreeMap<FileName, bool>,
     temporary: Vec<u64>,
 }
 
@@ -140,9 +143,17 @@ fn run(path: &Path, options: &Options, dry_run: bool) -> Result<RepairReport> {
             owner::not_ours(&*dir, &names)
         });
     };
+    if owner == Owner::OtherVersion {
+        let message = format!(
+            "the database at {} was written by another version of FirnDB; repair it with that version",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Incompatible, message));
+    }
     // A dry run makes no file, not even the lock's.
     let is_there = names.iter().any(|name| FileName::parse(name) == FileName::Lock);
-    let lock = if is_there || !dry_run { Some(dir.lock(&FileName::Lock.to_string())?) } else { None };
+    let lock: Option<Arc<dyn Lock>> =
+        if is_there || !dry_run { Some(dir.lock(&FileName::Lock.to_string())?.into()) } else { None };
     let counters = Arc::new(IoCounters::default());
     let mut repair = Repair::new(&dir, lock, owner.uuid().unwrap_or_default(), options, &budget, counters)?;
     repair.report.dry_run = dry_run;
@@ -175,7 +186,7 @@ fn known_version(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<Version>
 impl Repair {
     fn new(
         dir: &Arc<dyn Dir>,
-        lock: Option<Box<dyn Lock>>,
+        lock: Option<Arc<dyn Lock>>,
         uuid: [u8; 16],
         options: &Options,
         budget: &Budget,
@@ -184,12 +195,15 @@ impl Repair {
         let known = known_version(&**dir, &counters)?;
         let uuid = known.as_ref().map_or(uuid, |known| known.uuid);
         let files = Arc::new(Files::new(dir.clone(), uuid, lock));
-        let own = own_files(&files, known.as_ref().map_or(&[], |known| &known.origins[..]))?;
+        let signed = owner::signature(&**dir)?.filter(|signature| signature.uuid == uuid);
+        let origins = known.as_ref().map(|known| known.origins.clone()).or(signed.map(|signature| signature.origins));
+        let origins = origins.unwrap_or_default();
+        let mut report = RepairReport { manifest_read: known.is_some(), ..RepairReport::default() };
+        let own = own_files(&files, &origins, &mut report)?;
         let next = own.iter().filter_map(|name| name.number()).max().unwrap_or(0) + 1;
         // Nor may the number of a file come again that is not ours.
         let others = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
         let next = next.max(others.map_or(0, |last| last + 1));
-        let mut report = RepairReport { manifest_read: known.is_some(), ..RepairReport::default() };
         let log_ids = own.iter().filter_map(|name| if let FileName::Log(id) = name { Some(*id) } else { None });
         let table_ids = own.iter().filter_map(|name| if let FileName::Table(id) = name { Some(*id) } else { None });
         let all_logs: BTreeSet<u64> = log_ids.collect();
@@ -202,7 +216,11 @@ impl Repair {
             }
             None => (BTreeMap::new(), all_logs.clone()),
         };
-        if known.as_ref().is_none_or(|known| lost_records(&files, known, &own, &counters)) {
+        let lacks_records = match &known {
+            Some(known) => lost_records(&files, known, &own, &counters)?,
+            None => true,
+        };
+        if lacks_records {
             for id in table_ids {
                 tables.entry(id).or_insert(None);
             }
@@ -237,6 +255,7 @@ impl Repair {
             last_seqno: known.as_ref().map_or(SeqNo(0), |version| version.last_seqno),
             known,
             pool,
+            origins,
             tables,
             logs,
             all_logs,
@@ -268,7 +287,7 @@ impl Repair {
                 }
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     self.report.tables_lost.push(name);
-                    self.replaced.insert(id, false);
+                    self.replaced.insert(FileName::Table(id), false);
                     continue;
                 }
                 Err(error) => return Err(not_given(error)),
@@ -276,12 +295,12 @@ impl Repair {
             match table.verify() {
                 Ok(_) => {
                     self.report.tables_whole += 1;
-                    self.replaced.insert(id, true);
+                    self.replaced.insert(FileName::Table(id), true);
                     self.inputs.push(table);
                 }
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     self.salvage(&table, name)?;
-                    self.replaced.insert(id, false);
+                    self.replaced.insert(FileName::Table(id), false);
                 }
                 Err(error) => return Err(not_given(error)),
             }
@@ -321,7 +340,15 @@ impl Repair {
     /// Says what would be replaced and what set aside.
     fn tell(&mut self) -> Result<()> {
         for name in self.files.list()? {
-            match self.fate(&name) {
+            let fate = match FileName::parse(&name) {
+                // The old one goes, and is kept if it could not be read.
+                manifest @ FileName::Manifest(_) => {
+                    let is_ours = owner::owner_of(self.files.dir(), manifest)?.uuid() == Some(self.files.uuid);
+                    is_ours.then_some(self.known.is_some())
+                }
+                _ => self.fate(&name),
+            };
+            match fate {
                 Some(true) => self.report.replaced.push(name),
                 Some(false) => self.report.set_aside.push(name),
                 None => {}
@@ -356,10 +383,16 @@ impl Repair {
         let version = self.version(metas, level, self.last_seqno.max(newest))?;
         let manifest_id = self.mill.next_file_id.fetch_add(1, Ordering::Relaxed);
         self.tell()?;
-        self.set_aside()?;
-        manifest::start(&self.files, &self.context.counters, manifest_id, &version)?;
-        self.temporary.retain(|id| !made.contains(id));
-        owner::sign_again(self.files.dir(), &version.uuid)?;
+        let aside: Vec<FileName> = self.report.set_aside.iter().map(|name| FileName::parse(name)).collect();
+        // Once the new manifest stands, nothing else keeps them.
+        lost::keep(&self.files, &aside)?;
+        let started = manifest::start(&self.files, &self.context.counters, manifest_id, &version);
+        if started.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Poisoned) {
+            // CURRENT names them, or may.
+            self.temporary.retain(|id| !made.contains(id));
+        }
+        started?;
+        owner::sign_again(self.files.dir(), &version.uuid, &version.origins)?;
         if self.pool.take().is_some() {
             pool::leave_without_trees(&self.options, version.uuid)?;
         }
@@ -369,8 +402,10 @@ impl Repair {
     fn version(&self, metas: Vec<TableMeta>, level: usize, last_seqno: SeqNo) -> Result<Version> {
         let mut uuid = self.files.uuid;
         let paired = self.known.as_ref().map(|known| known.pm.map_or(0, |pm| pm.generation));
+        let mut origins = self.origins.clone();
         if self.pool.is_none() && (paired != Some(0) || self.report.pool_lost.is_some()) {
-            // A pool that was left out is none of this database any more.
+            // A pool that was left out is none of this database any more. Its tables are.
+            origins.push(uuid);
             Seed::from_entropy().fill(&mut uuid);
         }
         let has_trees = self.pool.as_ref().is_some_and(|pool| TreeStore::named(pool).is_some());
@@ -384,6 +419,7 @@ impl Repair {
             // No pool may know a later one.
             id: self.known.as_ref().map_or(0, |known| known.edit_id).max(applied) + 1,
             uuid: Some(uuid),
+            origins,
             profile: Some(profile),
             next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(last_seqno),
@@ -402,54 +438,9 @@ impl Repair {
         Ok(version)
     }
 
-    /// Gives what was not copied in full a second name in `lost/`, durably: once the new manifest stands, nothing else
-    /// keeps it.
-    fn set_aside(&self) -> Result<()> {
-        if self.report.set_aside.is_empty() {
-            return Ok(());
-        }
-        let lost = self.files.dir().subdirectory("lost")?;
-        for name in &self.report.set_aside {
-            if lost.len(name).is_ok() && self.is_same(&*lost, name)? {
-                continue;
-            }
-            // An earlier repair may have put another file of that name there, and it stays.
-            let free = (0..).map(|i| if i == 0 { name.clone() } else { format!("{name}.{i}") });
-            let to = free.into_iter().find(|to| lost.len(to).is_err()).unwrap_or_else(|| name.clone());
-            match lost.link(&to, self.files.dir(), name) {
-                Err(error) if cannot_link(&error) => {
-                    let source = self.files.open(FileName::parse(name), OpenMode::Read)?;
-                    copy(&sites::REPAIR_COPY_SYNC, &*source, &*lost.open(&to, OpenMode::Create)?)?;
-                }
-                linked => linked?,
-            }
-        }
-        lost.sync(&sites::REPAIR_LOST_SYNC)
-    }
-
-    /// Whether `lost` holds the same bytes under `name` as the database: a repair that was cut put them there.
-    fn is_same(&self, lost: &dyn Dir, name: &str) -> Result<bool> {
-        const BYTES: usize = 1 << 20;
-        let (a, b) = (self.files.open(FileName::parse(name), OpenMode::Read)?, lost.open(name, OpenMode::Read)?);
-        let len = a.len()?;
-        if b.len()? != len {
-            return Ok(false);
-        }
-        let (mut left, mut right) = (IoBuf::default(), IoBuf::default());
-        for at in (0..len).step_by(BYTES) {
-            a.read(at, BYTES, &mut left)?;
-            b.read(at, BYTES, &mut right)?;
-            if left.bytes() != right.bytes() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// Whether a file of this name was copied in full; `None` if it was none of those that were replaced.
     fn fate(&self, name: &str) -> Option<bool> {
-        let (FileName::Table(id) | FileName::Log(id)) = FileName::parse(name) else { return None };
-        self.replaced.get(&id).copied()
+        self.replaced.get(&FileName::parse(name)).copied()
     }
 
     /// Removes what the new tables replace. What a crash leaves the next open removes.
@@ -458,7 +449,9 @@ impl Repair {
             let name = FileName::parse(&text);
             let is_replaced = match name {
                 FileName::Table(id) if self.temporary.contains(&id) => true,
-                FileName::Manifest(id) => id != manifest_id && owner::owner_of(self.files.dir(), name)?.uuid().is_some(),
+                FileName::Manifest(id) => {
+                    id != manifest_id && owner::owner_of(self.files.dir(), name)?.uuid() == Some(self.files.uuid)
+                }
                 _ => self.fate(&text).is_some(),
             };
             if is_replaced {
@@ -472,7 +465,7 @@ impl Repair {
 
 /// The files in the directory that are of the database, or of one that its tables may be of, by their contents. One
 /// whose first bytes are damaged is ours by its name, in a directory that is ours.
-fn own_files(files: &Files, origins: &[[u8; 16]]) -> Result<Vec<FileName>> {
+fn own_files(files: &Files, origins: &[[u8; 16]], report: &mut RepairReport) -> Result<Vec<FileName>> {
     let mut own = Vec::new();
     for name in files.list()? {
         let name = FileName::parse(&name);
@@ -487,7 +480,7 @@ fn own_files(files: &Files, origins: &[[u8; 16]]) -> Result<Vec<FileName>> {
         if is_ours {
             own.push(name);
         } else {
-            tracing::warn!(file = %name, "this file is not of this database: it stays as it is");
+            report.not_ours.push(name.to_string());
         }
     }
     Ok(own)
@@ -511,27 +504,45 @@ fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
 
 /// True if `known` lacks records: a table that it names is gone, or one that it does not name has newer entries, which
 /// no log can have (`recover/unnamed.rs`).
-fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc<IoCounters>) -> bool {
+fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc<IoCounters>) -> Result<bool> {
     let named: BTreeSet<u64> = known.tables().map(|table| table.id).collect();
-    let is_gone = |id: &u64| files.len(FileName::Table(*id)).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    let context = || TableContext::new(Arc::new(BlockCache::new(0, 512)), counters.clone());
-    let newest = |id: u64| {
-        let file = files.open(FileName::Table(id), OpenMode::Read).ok()?;
-        let extent = Sst::find_extent(&*file, id).ok()?;
-        Some(Sst::open(file, id, extent, context()).ok()?.properties().seqno_max)
+    let is_there = |name: FileName| match files.len(name) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(not_given(error)),
     };
-    let may_be_in_log = |id: u64| {
-        let head = owner::head(files.dir(), FileName::Table(id), HEADER_BYTES).unwrap_or_default();
-        let log_id = TableOwner::decode(&head, id).map_or(0, |owner| owner.log_id);
-        log_id > 0 && (log_id < known.log_floor || files.len(FileName::Log(log_id)).is_ok())
-    };
-    let is_newer = |name: &FileName| match *name {
-        FileName::Table(id) if !named.contains(&id) => {
-            newest(id).is_some_and(|newest| newest > known.last_seqno) && !may_be_in_log(id)
+    for id in &named {
+        if !is_there(FileName::Table(*id))? {
+            return Ok(true);
         }
-        _ => false,
-    };
-    named.iter().any(is_gone) || own.iter().any(is_newer)
+    }
+    for name in own {
+        let FileName::Table(id) = *name else { continue };
+        if named.contains(&id) {
+            continue;
+        }
+        let Some(newest) = newest_of(files, id, counters)? else { continue };
+        let head = owner::head(files.dir(), *name, HEADER_BYTES).map_err(not_given)?;
+        let log_id = TableOwner::decode(&head, id).map_or(0, |owner| owner.log_id);
+        let may_be_in_log = log_id > 0 && (log_id < known.log_floor || is_there(FileName::Log(log_id))?);
+        if newest > known.last_seqno && !may_be_in_log {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The number of the newest entry of table `id`; `None` if the table is not whole.
+fn newest_of(files: &Files, id: u64, counters: &Arc<IoCounters>) -> Result<Option<SeqNo>> {
+    let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), counters.clone());
+    let read = files.open(FileName::Table(id), OpenMode::Read).and_then(|file| {
+        let extent = Sst::find_extent(&*file, id)?;
+        Ok(Sst::open(file, id, extent, context)?.properties().seqno_max)
+    });
+    match read {
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
+        read => read.map(Some).map_err(not_given),
+    }
 }
 
 #[cfg(test)]

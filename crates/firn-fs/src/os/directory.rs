@@ -46,19 +46,23 @@ impl OsDir {
 
     fn open_fd(&self, name: &str, mut flags: OFlags) -> rustix::io::Result<(OwnedFd, OFlags)> {
         let permissions = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-        loop {
-            let opened = uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, permissions));
-            match opened {
-                // A file system without direct I/O refuses here, before any byte moved. Some have created the file by
-                // then: it is ours, because creation is exclusive.
-                Err(Errno::INVAL) if flags.contains(OFlags::DIRECT) => {
-                    flags.remove(OFlags::DIRECT);
-                    if flags.contains(OFlags::EXCL) && self.len(name).is_ok() {
-                        uninterrupted(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()))?;
-                    }
-                }
-                other => return other.map(|fd| (fd, flags)),
+        if flags.contains(OFlags::DIRECT | OFlags::EXCL) {
+            // A file system without direct I/O may create the file and then refuse to open it: so it is created first.
+            flags.remove(OFlags::DIRECT);
+            let fd = uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, permissions))?;
+            let status = rustix::fs::fcntl_getfl(&fd)?;
+            return match rustix::fs::fcntl_setfl(&fd, status | OFlags::DIRECT) {
+                Ok(()) => Ok((fd, flags | OFlags::DIRECT)),
+                Err(_) => Ok((fd, flags)),
+            };
+        }
+        match uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, permissions)) {
+            // A file system without direct I/O refuses here, before any byte moved.
+            Err(Errno::INVAL) if flags.contains(OFlags::DIRECT) => {
+                flags.remove(OFlags::DIRECT);
+                uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, permissions)).map(|fd| (fd, flags))
             }
+            other => other.map(|fd| (fd, flags)),
         }
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// How several operations are kept in flight by one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoBackend {
-    /// io_uring, one ring per thread.
+    /// io_uring, a ring for each thread that has something in flight, up to a bound.
     Ring,
     /// A pool of threads that pread and pwrite.
     Pool,

@@ -14,7 +14,7 @@ use crate::extents::ExtentMap;
 use crate::header::{HeaderState, Session, decode_header, encode_header};
 use crate::latency::Delays;
 use crate::layout::{DATA_START, MAGIC_AT, MIN_POOL_BYTES, PAGE_BYTES, POOL_MAGIC, SESSION_AT};
-use crate::region::{Backing, Kind, Region, allocate, lock_file, sync_parent, whole_granules};
+use crate::region::{Backing, Kind, Region, allocate, is_still_named, lock_file, sync_parent, whole_granules};
 use crate::root::{Root, newest_root, slot_offset};
 use crate::sim::SimRegion;
 use crate::sites;
@@ -86,7 +86,12 @@ impl Pool {
     pub fn undo_creation(&self) -> Result<()> {
         match &self.created {
             Some(Created::Contents) => self.erase(),
-            Some(created) => created.undo().map_err(|source| Error::from_io("remove", Path::new(self.region.place()), source)),
+            Some(created) => {
+                let lock = self.lock.lock();
+                let is_it = lock.as_ref().is_some_and(|lock| created.is_at(&lock.0));
+                let undone = if is_it { created.undo() } else { Ok(()) };
+                undone.map_err(|source| Error::from_io("remove", Path::new(self.region.place()), source))
+            }
             None => Ok(()),
         }
     }
@@ -281,6 +286,14 @@ impl Pool {
 }
 
 impl Created {
+    /// True if the path still stands for `file`: a working directory may have changed since.
+    fn is_at(&self, file: &File) -> bool {
+        match self {
+            Created::File(path) | Created::Length(path) => is_still_named(file, path),
+            Created::Contents => true,
+        }
+    }
+
     fn undo(&self) -> std::io::Result<()> {
         match self {
             Created::File(path) => std::fs::remove_file(path),

@@ -53,7 +53,8 @@ pub(crate) fn lock_file(file: &File, path: &Path) -> Result<FileLock> {
     }
 }
 
-fn is_still_named(file: &File, path: &Path) -> bool {
+/// True if `path` stands for `file`.
+pub(crate) fn is_still_named(file: &File, path: &Path) -> bool {
     let same =
         |named: std::fs::Metadata, held: std::fs::Metadata| (named.dev(), named.ino()) == (held.dev(), held.ino());
     std::fs::metadata(path).is_ok_and(|named| file.metadata().is_ok_and(|held| same(named, held)))

@@ -64,7 +64,8 @@ impl Arena {
     pub(super) fn touch(&mut self) {
         const PAGE_BYTES: usize = 4096;
         for at in (0..self.capacity).step_by(PAGE_BYTES) {
-            // SAFETY: in bounds, and `&mut self` is the only way to the region, in which nothing is yet.
+            // SAFETY: in bounds, and `&mut self` is the only way to the region. What the first page has at its beginning is
+            // never handed out, and no other has anything yet.
             unsafe { self.base.add(at).write_volatile(0) }
         }
     }
@@ -84,7 +85,7 @@ impl Arena {
 
     fn layout(capacity: usize) -> Layout {
         let size = capacity.next_multiple_of(ALIGN).max(2 * ALIGN) + ALIGN;
-        Layout::from_size_align(size, ALLOCATED_ALIGN).unwrap_or(Layout::new::<[u64; 24]>())
+        Layout::from_size_align(size, ALLOCATED_ALIGN).unwrap_or(Layout::new::<[u128; 12]>())
     }
 
     /// Hands out `bytes` (a multiple of 8), or nothing if they do not fit any more.

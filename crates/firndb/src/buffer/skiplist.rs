@@ -89,7 +89,7 @@ impl Skiplist {
         Self::over(self.arena)
     }
 
-    /// Has the system give all of the memory now. REQUIRES: nothing is in the list.
+    /// Has the system give all of the memory now. REQUIRES: the list has no entry.
     pub(super) fn touch(&mut self) {
         self.arena.touch();
     }

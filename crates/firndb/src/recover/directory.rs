@@ -2,7 +2,7 @@
 //!
 //! A database is made in this order: the directory, its lock, in it whose directory this is, and then what
 //! [`super::finish`] records. A crash in between leaves a directory that the next open knows for its own and goes on
-//! with; an open that fails takes back all that it made ([`Directory::undo`]).
+//! with; an open that fails takes back all that it made ([`Creation::undo`]).
 
 use crate::files::{FileName, Files};
 use crate::manifest::{self, Version};
@@ -14,14 +14,14 @@ use firn_base::count::IoCounters;
 use firn_base::seed::Seed;
 use firn_base::{Error, ErrorKind, Result};
 use firn_fs::{Dir, Fs, Lock, OpenMode};
-use firn_pm::Pool;
+use firn_pm::{PmConfig, Pool};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// A database's directory, held open and, to write, locked.
 pub(super) struct Directory {
     pub(super) dir: Arc<dyn Dir>,
-    pub(super) lock: Option<Box<dyn Lock>>,
+    pub(super) lock: Option<Arc<dyn Lock>>,
     pub(super) creation: Creation,
 }
 
@@ -31,6 +31,8 @@ pub(super) struct Creation {
     pub(super) fs: Arc<dyn Fs>,
     dir: Arc<dyn Dir>,
     made_directory: bool,
+    /// Held until everything is taken back: another process must not begin in between.
+    _lock: Option<Arc<dyn Lock>>,
     /// The names that were there before.
     before: Arc<[String]>,
     /// Whether the database itself is made by this open.
@@ -88,14 +90,6 @@ pub(super) fn prepare(fs: &Arc<dyn Fs>, path: &Path, options: &Options) -> Resul
         Err(error) => return Err(error),
     };
     let names = dir.list()?;
-    let creation = |is_fresh| Creation {
-        fs: fs.clone(),
-        dir: dir.clone(),
-        made_directory,
-        before: names.as_slice().into(),
-        is_fresh,
-        pool: Arc::default(),
-    };
     if owner::find(&*dir, &names)?.is_none() {
         let is_lock = |name: &String| FileName::parse(name) == FileName::Lock;
         if !names.iter().all(is_lock) || !owner::may_be_lock(&*dir)? {
@@ -105,21 +99,31 @@ pub(super) fn prepare(fs: &Arc<dyn Fs>, path: &Path, options: &Options) -> Resul
             return Err(missing(path));
         }
     }
-    let lock = dir.lock(&FileName::Lock.to_string());
-    let lock = lock.inspect_err(|_| if made_directory { creation(false).undo_directory() })?;
-    // Looked at with the lock: another process may have made the database meanwhile.
-    let is_fresh = match dir.len(&FileName::Current.to_string()) {
-        Ok(_) => false,
-        Err(error) if error.kind() == ErrorKind::NotFound => true,
-        Err(error) => return Err(error),
+    let lock: Arc<dyn Lock> = match dir.lock(&FileName::Lock.to_string()) {
+        Ok(lock) => lock.into(),
+        Err(error) => {
+            if made_directory {
+                // Unless another process makes its database there.
+                let _stays = fs.remove_dir(path);
+            }
+            return Err(error);
+        }
     };
-    Ok(Directory { creation: creation(is_fresh), dir, lock: Some(lock) })
-}
-
-impl Creation {
-    fn undo_directory(&self) {
-        let _stays = self.fs.remove_dir(self.dir.path());
-    }
+    // Looked at with the lock: another process may have made the database meanwhile. Only the lock itself may be new.
+    let had_lock = names.iter().any(|name| FileName::parse(name) == FileName::Lock);
+    let mut before = dir.list()?;
+    before.retain(|name| had_lock || FileName::parse(name) != FileName::Lock);
+    let is_fresh = !before.iter().any(|name| FileName::parse(name) == FileName::Current);
+    let creation = Creation {
+        fs: fs.clone(),
+        dir: dir.clone(),
+        made_directory,
+        _lock: Some(lock.clone()),
+        before: before.into(),
+        is_fresh,
+        pool: Arc::default(),
+    };
+    Ok(Directory { creation, dir, lock: Some(lock) })
 }
 
 /// Opens the directory at `path` to read.
@@ -137,6 +141,7 @@ pub(super) fn open_read_only(fs: &Arc<dyn Fs>, path: &Path) -> Result<Directory>
         fs: fs.clone(),
         dir: dir.clone(),
         made_directory: false,
+        _lock: None,
         before: Arc::default(),
         is_fresh: false,
         pool: Arc::default(),
@@ -202,7 +207,7 @@ pub(super) fn read_or_create(
             return Err(Error::new(ErrorKind::Incompatible, message));
         }
         if lock.is_some() {
-            owner::sign_again(&**dir, &version.uuid)?;
+            owner::sign_again(&**dir, &version.uuid, &version.origins)?;
         }
         return Ok(version);
     }
@@ -219,7 +224,7 @@ pub(super) fn read_or_create(
         Owner::Database(uuid) => uuid,
         Owner::Nobody | Owner::Unknown | Owner::OtherVersion => fresh_uuid(clock),
     };
-    owner::sign(&**dir, &uuid)?;
+    owner::sign(&**dir, &uuid, &[])?;
     Ok(Version { uuid, ..version })
 }
 
@@ -237,8 +242,8 @@ fn refuse_data(dir: &dyn Dir, options: &Options) -> Result<()> {
         let is_data = match FileName::parse(&name) {
             // One that was never written is none; one whose first bytes are lost may be.
             name @ FileName::Table(_) => owner::owner_of(dir, name)? != Owner::Nobody,
-            // What a log has may be in a pool; then CURRENT was there before it.
-            FileName::Log(_) if options.pm.is_some() && options.profile == Profile::Lab => true,
+            // What a log has may be in a pool that is there; then CURRENT was there before it.
+            FileName::Log(_) if options.profile == Profile::Lab && has_pool(options) => true,
             name @ FileName::Log(_) => dir.len(&name.to_string())? > crate::log::FILE_HEADER_BYTES as u64,
             _ => false,
         };
@@ -251,6 +256,11 @@ fn refuse_data(dir: &dyn Dir, options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn has_pool(options: &Options) -> bool {
+    let is_there = |pm: &PmConfig| pm.path.as_ref().is_some_and(|path| path.exists());
+    options.environment.memory.is_some() || options.pm.as_ref().is_some_and(is_there)
 }
 
 /// Removes what is the database's own and nothing names: `is_needed` says of a file of ours whether it has to stay.

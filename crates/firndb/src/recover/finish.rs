@@ -185,7 +185,8 @@ impl Recovery {
     fn replace_options(&self) -> Result<()> {
         const SIGN: &str = "# FirnDB ";
         match owner::head(self.files.dir(), FileName::Options, SIGN.len()) {
-            Ok(head) if !head.is_empty() && head != SIGN.as_bytes() => {
+            // A power cut may have left zeros.
+            Ok(head) if head.iter().any(|&byte| byte != 0) && head != SIGN.as_bytes() => {
                 return Err(Error::invalid("there is an OPTIONS that FirnDB did not write; it stays"));
             }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -195,6 +196,7 @@ impl Recovery {
         debug_assert!(text.starts_with(SIGN));
         let file = self.files.create(FileName::OptionsNew)?;
         file.write(0, &[text.as_bytes()])?;
+        file.sync(&sites::OPTIONS_RENAME)?;
         self.files.rename(&sites::OPTIONS_RENAME, FileName::OptionsNew, FileName::Options)
     }
 

@@ -16,7 +16,8 @@
 use super::Recovery;
 use crate::files::FileName;
 use crate::log::{FILE_HEADER_BYTES, LogEnd, LogHeader};
-use crate::manifest::LogState;
+use crate::lost;
+use crate::manifest::{self, LogState};
 use crate::owner;
 use crate::sites;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
@@ -34,8 +35,10 @@ impl Recovery {
     /// Takes the logs that belong to the database though no record names them for named ones, and refuses a manifest
     /// that lost the name of a log between.
     pub(super) fn adopt_logs(&mut self) -> Result<()> {
-        for name in self.files.list()? {
-            let name = FileName::parse(&name);
+        let mut names: Vec<FileName> = self.files.list()?.iter().map(|name| FileName::parse(name)).collect();
+        // By number: each follows on the one before.
+        names.sort();
+        for name in names {
             let FileName::Log(log_id) = name else { continue };
             if log_id < self.version.log_floor || self.version.logs.contains_key(&log_id) {
                 continue;
@@ -109,22 +112,14 @@ impl Recovery {
                  nothing was touched; copy the directory, then run `firn repair`",
                 log.display()
             );
-            return Err(Error::corruption(self.files.path().join("MANIFEST").display(), 0, expected));
+            return Err(self.lost_records(expected)?);
         }
         if !self.read_only {
             tracing::warn!(log = %log.display(), entries, "a log that follows on a lost one is kept in lost/");
-            self.set_aside(FileName::Log(log_id))?;
+            lost::keep(&self.files, &[FileName::Log(log_id)])?;
+            self.files.remove(FileName::Log(log_id))?;
         }
         Ok(())
-    }
-
-    fn set_aside(&self, name: FileName) -> Result<()> {
-        let (text, lost) = (name.to_string(), self.files.dir().subdirectory("lost")?);
-        if lost.len(&text).is_err() {
-            lost.link(&text, self.files.dir(), &text)?;
-            lost.sync(&sites::REPAIR_LOST_SYNC)?;
-        }
-        self.files.remove(name)
     }
 
     /// Refuses a manifest that lost the record of a table whose entries are nowhere else.
@@ -145,10 +140,21 @@ impl Recovery {
                     newest.0,
                     self.last_seqno.0
                 );
-                return Err(Error::corruption(self.files.path().join("MANIFEST").display(), 0, expected));
+                return Err(self.lost_records(expected)?);
             }
         }
         Ok(())
+    }
+
+    /// The error for a manifest that lost records; or, where a writer beside a read-only open recorded something since
+    /// the manifest was read, for that.
+    fn lost_records(&self, expected: String) -> Result<Error> {
+        let read = manifest::read(self.files.dir(), &self.counters)?;
+        let (id, now) = read.map_or((0, 0), |(id, version)| (id, version.edit_id));
+        if self.read_only && now != self.version.edit_id {
+            return Ok(Error::changed(self.files.path().display()));
+        }
+        Ok(Error::corruption(self.files.path_of(FileName::Manifest(id)).display(), 0, expected))
     }
 
     /// Whether what a table was made of may be in log `log_id` still: whatever the manifest says, a log whose file is gone

@@ -98,7 +98,7 @@ impl Repair {
                         Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
                             self.report.values_lost += 1;
                             if at.log_id != HOT_LOG {
-                                self.replaced.insert(at.log_id, false);
+                                self.replaced.insert(FileName::Log(at.log_id), false);
                             }
                             continue;
                         }
@@ -111,7 +111,7 @@ impl Repair {
             }
         }
         for log_id in logs {
-            self.replaced.entry(log_id).or_insert(true);
+            self.replaced.entry(FileName::Log(log_id)).or_insert(true);
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Repair {
             if !whole {
                 self.report.logs_damaged.push(format!("{log_id:06}.log"));
             }
-            *self.replaced.entry(log_id).or_insert(true) &= whole;
+            *self.replaced.entry(FileName::Log(log_id)).or_insert(true) &= whole;
         }
         self.end_buffer()?;
         self.count_lost_slots()
