@@ -65,6 +65,9 @@ pub(crate) struct Put {
     /// The value
     #[arg(required_unless_present = "file", conflicts_with = "file")]
     value: Option<OsString>,
+    /// Make the directories above the database's, too
+    #[arg(long)]
+    create_parents: bool,
     /// Take the value from FILE, or from stdin if FILE is -
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -84,7 +87,8 @@ impl Put {
             (None, Some(file)) => read_value(file, value_bytes_max(&options))?,
             (None, None) => return Err(Failure::usage("give a value, or --file")),
         };
-        let db = Db::open(&self.db, Options { create_if_missing: true, ..options })?;
+        let create_parents = self.create_parents;
+        let db = Db::open(&self.db, Options { create_if_missing: true, create_parents, ..options })?;
         db.put(&key, &value)?;
         db.close()?;
         Ok(Exit::Done)

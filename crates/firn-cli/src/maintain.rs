@@ -4,7 +4,7 @@ use crate::bytes_text::from_argument;
 use crate::exit::{Exit, Outcome};
 use crate::progress::{Progress, watched};
 use clap::Args;
-use firndb::{Db, Options};
+use firndb::{Db, ErrorKind, Options};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -47,7 +47,11 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn run(self, options: Options) -> Outcome {
-        let db = Db::open(&self.db, Options { create_if_missing: false, ..options })?;
+        let db = match Db::open(&self.db, Options { create_if_missing: false, ..options.clone() }) {
+            // Its tables are copied then, and the copy shows what was there when this looked.
+            Err(error) if error.kind() == ErrorKind::Locked => Db::open_read_only(&self.db, options)?,
+            opened => opened?,
+        };
         let progress = Progress::spinner("writing a checkpoint");
         db.checkpoint(&self.target)?;
         drop(progress);

@@ -79,11 +79,17 @@ impl Verify {
 /// Whatever keeps it from being read but is no damage.
 fn examine(path: &Path, options: Options) -> Outcome<(VerifyReport, Vec<Damage>)> {
     let checked = Db::open_read_only(path, options)
-        .and_then(|db| watched(&db, "verifying", Some(db.stats().table_bytes), Db::verify));
+        .and_then(|db| watched(&db, "verifying", Some(db.stats().table_bytes), Db::find_damage));
     match checked {
-        Ok(report) => Ok((report, Vec::new())),
+        Ok((report, damages)) => Ok((report, damages.into_iter().map(described).collect::<Outcome<_>>()?)),
         Err(error) => Ok((VerifyReport::default(), vec![damage(error)?])),
     }
+}
+
+fn described(found: firndb::Damage) -> Outcome<Damage> {
+    let text = |key: &[u8]| key.escape_ascii().to_string();
+    let keys = found.keys.map(|(from, to)| (text(&from), text(&to)));
+    Ok(Damage { keys, ..damage(found.error)? })
 }
 
 fn damage(error: Error) -> Outcome<Damage> {
@@ -120,15 +126,20 @@ fn sound(report: &VerifyReport) -> String {
 pub(crate) struct Repair {
     /// Directory of the database
     pub(crate) db: PathBuf,
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Repair {
+    /// Exit code 1 if anything could not be read in full, and so is in `lost/` (or would be).
     pub(crate) fn run(self, options: Options) -> Outcome {
-        let progress = Progress::spinner("repairing");
-        let report = firndb::repair(&self.db, &options);
+        let progress = Progress::spinner(if self.dry_run { "looking" } else { "repairing" });
+        let repair = if self.dry_run { firndb::repair_dry_run } else { firndb::repair };
+        let report = repair(self.db.as_path(), &options);
         drop(progress);
         let report = report?;
         if self.json {
@@ -136,7 +147,24 @@ impl Repair {
         } else {
             print_report(&report)?
         }
-        Ok(Exit::Done)
+        let lost = report.set_aside.len() + report.tables_lost.len() + report.not_ours.len();
+        if lost == 0 {
+            return Ok(Exit::Done);
+        }
+        let (is, are) = if self.dry_run { ("would be", "would be") } else { ("was", "are") };
+        let aside = match report.set_aside.as_slice() {
+            [] => format!("no file {is} set aside"),
+            files => format!("{} {are} kept in {}", files.join(", "), self.db.join("lost").display()),
+        };
+        let missing = match report.tables_lost.as_slice() {
+            [] => String::new(),
+            tables => format!("; of {} nothing could be read", tables.join(", ")),
+        };
+        let others = match report.not_ours.as_slice() {
+            [] => String::new(),
+            files => format!("; {} belong to something else and were left alone", files.join(", ")),
+        };
+        Err(Failure::new(Exit::NotFound, format!("not everything could be taken along: {aside}{missing}{others}")))
     }
 }
 

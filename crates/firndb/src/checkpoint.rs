@@ -56,7 +56,13 @@ impl Inner {
         let (point, state) = self.fix_point(shared)?;
         for (_, run) in state.parts.iter().flat_map(|part| part.tables()) {
             self.calls.check()?;
-            link_or_copy(&sites::CHECKPOINT_COPY_SYNC, &self.files, files, FileName::Table(run.meta.id))?;
+            let name = FileName::Table(run.meta.id);
+            if self.read_only {
+                // The writer beside this knows nothing of a second name, and may let the file grow.
+                copy(&sites::CHECKPOINT_COPY_SYNC, &**run.table()?.file(), run.meta.bytes(), &*files.create(name)?)?;
+            } else {
+                link_or_copy(&sites::CHECKPOINT_COPY_SYNC, &self.files, files, name)?;
+            }
         }
         let buffered = self.write_buffers(&state, point.seqno, files)?;
         self.mark_shared(&state)?;
@@ -249,18 +255,19 @@ fn link_or_copy(site: &'static Site, from: &Files, to: &Files, name: FileName) -
     match to.link(from, name) {
         Err(error) if cannot_link(&error) => {
             tracing::info!(%error, "a file is copied because it cannot be linked");
-            copy(site, &*from.open(name, OpenMode::Read)?, &*to.create(name)?)
+            let source = from.open(name, OpenMode::Read)?;
+            copy(site, &*source, source.len()?, &*to.create(name)?)
         }
         other => other,
     }
 }
 
-/// Copies a file into a new one, durably.
-pub(crate) fn copy(site: &'static Site, source: &dyn File, target: &dyn File) -> Result<()> {
-    let (mut at, len) = (0, source.len()?);
+/// Copies the first `len` bytes of a file into a new one, durably.
+pub(crate) fn copy(site: &'static Site, source: &dyn File, len: u64, target: &dyn File) -> Result<()> {
+    let mut at = 0;
     let mut buf = IoBuf::default();
     while at < len {
-        source.read(at, COPY_BYTES, &mut buf)?;
+        source.read(at, COPY_BYTES.min((len - at) as usize), &mut buf)?;
         if buf.is_empty() {
             break;
         }

@@ -354,6 +354,15 @@ impl Db {
         self.inner.verify()
     }
 
+    /// Reads everything as [`Db::verify`] does, and lists all damage: which file, where, and the keys that it may have
+    /// taken.
+    ///
+    /// # Errors
+    /// What kept it from reading and is no damage: `Io`, and `Changed` beside a writer.
+    pub fn find_damage(&self) -> Result<(crate::VerifyReport, Vec<crate::Damage>)> {
+        self.inner.find_damage()
+    }
+
     /// Closes the database. Calls on other handles that are under way are awaited or broken off; whatever comes later
     /// on any handle, snapshot or cursor answers that the database was closed. Then background work is stopped, the log
     /// is synced, and directory and pool are given back. Blocks until all of that is done, also if another handle is

@@ -67,6 +67,11 @@ impl Files {
         &*self.dir
     }
 
+    /// True for a database that was opened to read, beside which a writer may be at work.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
     /// Opens a file that is there.
     pub(crate) fn open(&self, name: FileName, mode: OpenMode) -> Result<Arc<dyn File>> {
         debug_assert!(!mode.creates());

@@ -83,4 +83,4 @@ pub use stats::{
 pub use stored::profile_at;
 pub use tier::TierStats;
 pub use tuning::{BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tuning};
-pub use verify::VerifyReport;
+pub use verify::{Damage, VerifyReport};

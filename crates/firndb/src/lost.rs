@@ -33,7 +33,7 @@ fn keep_one(files: &Files, lost: &dyn Dir, name: FileName) -> Result<()> {
                 return match lost.link(&to, files.dir(), &text) {
                     Err(error) if cannot_link(&error) => {
                         let source = files.open(name, OpenMode::Read)?;
-                        copy(&sites::REPAIR_COPY_SYNC, &*source, &*lost.open(&to, OpenMode::Create)?)
+                        copy(&sites::REPAIR_COPY_SYNC, &*source, source.len()?, &*lost.open(&to, OpenMode::Create)?)
                     }
                     linked => linked,
                 };

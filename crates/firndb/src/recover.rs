@@ -145,9 +145,9 @@ fn open_directory(
     }
     let mill = MillContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
     let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
-    // A read-only open keeps every table open: a writer beside it may remove the files at any time.
+    // A read-only open keeps tables open whatever their memory: a writer beside it may remove the files at any time.
     let (tables_max, bytes_max) = match read_only {
-        true => (usize::MAX, u64::MAX),
+        true => (options.max_open_files.max(1), u64::MAX),
         false => (options.max_open_files.max(1), budget.open_tables_bytes),
     };
     let bounds = TableCacheBounds {

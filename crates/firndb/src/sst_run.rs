@@ -225,6 +225,9 @@ impl TableCache {
         let mode = if self.direct { OpenMode::ReadDirect } else { OpenMode::Read };
         self.opens.add(1);
         let file = self.files.open(FileName::Table(meta.id), mode).map_err(|error| match error.kind() {
+            firn_base::ErrorKind::NotFound if self.files.is_read_only() => {
+                firn_base::Error::changed(self.files.path_of(FileName::Table(meta.id)).display())
+            }
             firn_base::ErrorKind::NotFound => firn_base::Error::corruption(
                 self.files.path_of(FileName::Table(meta.id)).display(),
                 0,

@@ -3,7 +3,7 @@
 use crate::db::Inner;
 use crate::files::FileName;
 use crate::manifest::TableMeta;
-use firn_base::{Error, Result};
+use firn_base::{Error, ErrorKind, Result};
 use firn_table::sst::Sst;
 use serde::Serialize;
 use std::sync::Arc;
@@ -23,31 +23,79 @@ pub struct VerifyReport {
     pub log_entries: u64,
 }
 
+/// A place where bytes are not those that were written.
+#[derive(Debug, Clone)]
+pub struct Damage {
+    /// Which file or pool, where in it, and what was expected there.
+    pub error: Error,
+    /// The smallest and the largest key that it may have taken, if that is known.
+    pub keys: Option<(Vec<u8>, Vec<u8>)>,
+}
+
 impl Inner {
     pub(crate) fn verify(&self) -> Result<VerifyReport> {
+        self.examine(&mut |damage| Err(damage.error))
+    }
+
+    pub(crate) fn find_damage(&self) -> Result<(VerifyReport, Vec<Damage>)> {
+        let mut damages = Vec::new();
+        let report = self.examine(&mut |damage| {
+            damages.push(damage);
+            Ok(())
+        })?;
+        Ok((report, damages))
+    }
+
+    /// Reads everything and hands each damage to `found`, whose error ends it.
+    fn examine(&self, found: &mut dyn FnMut(Damage) -> Result<()>) -> Result<VerifyReport> {
         let _entered = self.calls.enter()?;
         let state = self.state.load_full();
         let mut report = VerifyReport { log_entries: self.recovery.replayed_entries, ..VerifyReport::default() };
         for (level, run) in state.parts.iter().flat_map(|part| part.tables()) {
             self.calls.check()?;
-            // Opened anew, so that footer, index and filter are read from media too.
-            let table = Arc::new(self.tables.open(&run.meta)?);
-            let checked = table.verify()?;
+            let keys = || Some((run.meta.smallest.clone(), run.meta.largest.clone()));
+            // Footer, index and filter are read from media too, through the file that is held: beside a writer its name
+            // may be gone.
+            let table = match run.table().and_then(|table| table.reopen()) {
+                Ok(table) => Arc::new(table),
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    found(Damage { error, keys: keys() })?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if let Some(what) = differs(&table, &run.meta) {
                 let place = self.files.path_of(FileName::Table(run.meta.id));
                 let expected = format!("the {what} that the manifest names for level {level}");
-                return Err(Error::corruption(place.display(), table.extent().footer_offset, expected));
+                let error = Error::corruption(place.display(), table.extent().footer_offset, expected);
+                found(Damage { error, keys: keys() })?;
             }
-            report.tables += 1;
-            report.blocks += checked.blocks;
-            report.entries += checked.entries;
-            report.bytes += checked.bytes;
+            match table.verify() {
+                Ok(checked) => {
+                    report.tables += 1;
+                    report.blocks += checked.blocks;
+                    report.entries += checked.entries;
+                    report.bytes += checked.bytes;
+                }
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    let blocks = table.damaged_blocks()?;
+                    if blocks.is_empty() {
+                        found(Damage { error, keys: keys() })?;
+                    }
+                    for (error, smallest, largest) in blocks {
+                        found(Damage { error, keys: Some((smallest, largest)) })?;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
         }
-        for trees in state.parts.iter().filter_map(|part| part.trees.as_ref()) {
-            trees.verify(&mut report)?;
-        }
-        if let Some(pool) = &self.pm {
-            pool.check()?;
+        let others = state.parts.iter().filter_map(|part| part.trees.as_ref()).map(|trees| trees.verify(&mut report));
+        let checked: Vec<Result<()>> = others.chain(self.pm.iter().map(|pool| pool.check().map(drop))).collect();
+        for result in checked {
+            match result {
+                Err(error) if error.kind() == ErrorKind::Corruption => found(Damage { error, keys: None })?,
+                other => other?,
+            }
         }
         Ok(report)
     }

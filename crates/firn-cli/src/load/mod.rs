@@ -47,6 +47,9 @@ beginning.";
 pub(crate) struct Load {
     /// Directory of the database; made if it is not there
     pub(crate) db: PathBuf,
+    /// Make the directories above the database's, too
+    #[arg(long)]
+    create_parents: bool,
     #[command(flatten)]
     source: Source,
     /// Key column: its name in the header line, or its number from 0; for JSON Lines its field's name [default: key]
@@ -119,6 +122,7 @@ impl Format {
 impl Load {
     pub(crate) fn run(self, options: Options) -> Outcome {
         interrupt::watch()?;
+        let options = Options { create_parents: self.create_parents, ..options };
         let summary = match self.text_source() {
             Some((file, format)) => text::load(&self, file, format, options)?,
             None => tree::load(&self, options)?,

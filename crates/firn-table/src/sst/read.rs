@@ -200,6 +200,15 @@ impl Sst {
         self.id
     }
 
+    /// The table opened again through the file that is held: footer, index and filter are read from media once more,
+    /// and the file need not have a name any more.
+    ///
+    /// # Errors
+    /// As [`Sst::open`].
+    pub fn reopen(&self) -> Result<Sst> {
+        Sst::open(self.file.clone(), self.id, self.extent, self.context.clone())
+    }
+
     /// Where it lies in its file.
     pub fn extent(&self) -> Extent {
         self.extent
@@ -282,7 +291,8 @@ impl Sst {
         &self.strides
     }
 
-    pub(super) fn file(&self) -> &Arc<dyn File> {
+    /// The file that the table lies in.
+    pub fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
 

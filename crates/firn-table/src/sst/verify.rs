@@ -122,6 +122,23 @@ impl Sst {
         Ok(())
     }
 
+    /// Each block that cannot be read: the error, its smallest and its largest key.
+    ///
+    /// # Errors
+    /// What reading met, but for damage.
+    pub fn damaged_blocks(self: &Arc<Self>) -> Result<Vec<(Error, Vec<u8>, Vec<u8>)>> {
+        let mut damaged = Vec::new();
+        for block in 0..self.index().len() {
+            match self.load(block, Cause::Maintenance) {
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    damaged.push((error, self.index().smallest(block), self.index().largest(block).to_vec()));
+                }
+                read => drop(read?),
+            }
+        }
+        Ok(damaged)
+    }
+
     /// Hands every entry of the blocks that can be read to `visit`, in order; returns how many blocks cannot.
     ///
     /// # Errors

@@ -59,8 +59,13 @@ impl Recovery {
         let active = Arc::new(Buffer::new(self.budget.write_buffer_bytes, log_id));
         let mut part = Part::default().with_tables(manifest.version(), &self.tables, self.options.limits.levels);
         if self.read_only {
-            for (_, run) in part.tables() {
-                run.table()?;
+            // As many as may be open are held, so that a writer beside this cannot take them away.
+            for (_, run) in part.tables().take(self.options.max_open_files) {
+                match run.table().map(drop) {
+                    // Whoever reads the table is told.
+                    Err(error) if error.kind() == ErrorKind::Corruption => {}
+                    opened => opened?,
+                }
             }
         }
         // What is kept is not in trees or tables yet.

@@ -88,7 +88,7 @@ impl Recovery {
         };
         if self.read_only && !overlay.is_empty() {
             // A writer beside this gives an extent to another log once the file is gone.
-            self.files.len(FileName::Log(log_id)).map_err(|_| Error::corruption(path.display(), 0, "the log, while it was read"))?;
+            self.files.len(FileName::Log(log_id)).map_err(|_| Error::changed(path.display()))?;
         }
         let mut source = LogSource::new(file, self.counters.clone())?;
         source.lay_over(overlay)?;
@@ -107,7 +107,7 @@ impl Recovery {
         }
         match manifest::read(self.files.dir(), &self.counters)? {
             Some((_, now)) if now.logs.get(&log_id).is_some_and(|log| !log.named) => Ok(()),
-            _ => Err(Error::corruption(self.files.path_of(FileName::Log(log_id)).display(), 0, "the log, while it was read")),
+            _ => Err(Error::changed(self.files.path_of(FileName::Log(log_id)).display())),
         }
     }
 

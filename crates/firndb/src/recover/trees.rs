@@ -154,7 +154,7 @@ impl Recovery {
         let evicted = |version: &Version| (version.evicted.clone(), version.evicted_through);
         match manifest::read(self.files.dir(), &self.counters)? {
             Some((_, now)) if evicted(&now) == evicted(&self.version) => Ok(()),
-            _ => Err(Error::corruption(self.files.path().display(), 0, "level 0 as it was, while it was read")),
+            _ => Err(Error::changed(format_args!("level 0 of {}", self.files.path().display()))),
         }
     }
 
