@@ -137,9 +137,10 @@ impl Stall {
         }
     }
 
-    /// Delays a write of `bytes` as the pace demands. `fill` is how full the active buffer is, from 0 to 1.
+    /// Delays a write of `bytes` as the pace demands, for as long as `is_open` says. `fill` is how full the active buffer
+    /// is, from 0 to 1.
     #[inline]
-    pub(crate) fn pace(&self, bytes: usize, fill: impl FnOnce() -> f64) {
+    pub(crate) fn pace(&self, bytes: usize, fill: impl FnOnce() -> f64, is_open: impl Fn() -> bool) {
         let mut rate = self.rate.load(Ordering::Relaxed);
         let mut reason = Reason::ALL[self.reason.load(Ordering::Relaxed) as usize % Reason::ALL.len()];
         if self.last_buffer.load(Ordering::Relaxed) {
@@ -150,22 +151,32 @@ impl Stall {
             }
         }
         if rate > 0 {
-            self.delay(bytes, rate, reason);
+            self.delay(bytes, rate, reason, is_open);
         }
     }
 
     #[cold]
-    fn delay(&self, bytes: usize, rate: u64, reason: Reason) {
+    fn delay(&self, bytes: usize, rate: u64, reason: Reason, is_open: impl Fn() -> bool) {
         let now = self.clock.now_ns();
         let cost = (u128::from(bytes as u64) * 1_000_000_000 / u128::from(rate.max(1))) as u64;
         // A pace is no credit: time in which nobody wrote is not made up for.
         let start = self.next_ns.fetch_max(now, Ordering::Relaxed).max(now);
         self.next_ns.fetch_add(cost, Ordering::Relaxed);
         let ahead = start.saturating_sub(now);
-        if ahead >= SLEEP_MIN_NS {
-            let sleep = ahead.min(SLEEP_MAX_NS);
+        if ahead < SLEEP_MIN_NS {
+            return;
+        }
+        // A small write waits for a moment at most; a large one as long as its own bytes take.
+        let mut left = ahead.min(SLEEP_MAX_NS.max(cost));
+        while left > 0 && is_open() {
+            let sleep = left.min(SLEEP_MAX_NS);
             self.clock.sleep(Duration::from_nanos(sleep));
             self.stalled(reason, sleep);
+            left -= sleep;
+            if self.rate() == 0 && !self.last_buffer.load(Ordering::Relaxed) {
+                // Compaction has caught up.
+                break;
+            }
         }
     }
 
@@ -235,11 +246,28 @@ mod tests {
         stall.update(Debt { level0_tables: 24, ..Debt::default() }, &Limits::default());
         let rate = stall.rate();
         for _ in 0..1000 {
-            stall.pace(10_000, || 0.0);
+            stall.pace(10_000, || 0.0, || true);
         }
         let want_ns = 10_000_000 * 1_000_000_000 / rate;
         let took = clock.now_ns();
         assert!(took > want_ns * 9 / 10 && took < want_ns * 11 / 10, "{took} of {want_ns}");
         assert!(stall.stalled_ns(Reason::Level0) > 0);
+    }
+
+    /// A batch of many megabytes waits as long as its bytes take, and no longer once the database is closed.
+    #[test]
+    fn a_large_write_pays_for_its_bytes() {
+        const BYTES: usize = 8 << 20;
+        let clock = Clock::manual();
+        let stall = Stall::new(clock.clone());
+        stall.update(Debt { level0_tables: 34, ..Debt::default() }, &Limits::default());
+        for _ in 0..20 {
+            stall.pace(BYTES, || 0.0, || true);
+        }
+        let want_ns = 20 * BYTES as u64 * 1_000_000_000 / stall.rate();
+        let took = clock.now_ns();
+        assert!(took > want_ns * 9 / 10 && took < want_ns * 11 / 10, "{took} of {want_ns}");
+        stall.pace(BYTES, || 0.0, || false);
+        assert_eq!(clock.now_ns(), took);
     }
 }

@@ -35,7 +35,7 @@ impl Inner {
     ) -> Result<Joined> {
         let seed = self.commit.heights.fetch_add(1, Ordering::Relaxed);
         let bytes = self.check(entries.clone(), seed)?;
-        self.stall.pace(bytes, || self.active_fill());
+        self.stall.pace(bytes, || self.active_fill(), || !self.calls.is_closed());
         loop {
             let ticket = self.reserve(entries.clone(), bytes, seed)?;
             if let Some(joined) = self.commit.join(ticket, durability == Durability::Power)? {

@@ -91,3 +91,36 @@ fn rest_gives_back_what_snapshots_kept() {
         db.wait_idle().unwrap();
     });
 }
+
+/// A user's compaction ends with what was there when it began, whatever is written meanwhile, and level 0 stays where it
+/// may be.
+#[test]
+fn compact_range_ends_beside_writers() {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    let kinds = Profile::ALL.into_iter().flat_map(|profile| [false, true].map(|pool| (profile, pool)));
+    for (profile, pool) in kinds {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(dir.path(), profile, pool);
+        put_all(&db, 0);
+        let (stop, most) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for writer in 0..2_u8 {
+                let (db, stop) = (&db, &stop);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        put_all(db, writer);
+                    }
+                });
+            }
+            for _ in 0..3 {
+                db.compact_range(None, None).unwrap();
+                most.fetch_max(db.stats().levels[0].tables, Ordering::Relaxed);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let limits = firndb::Limits::tiny();
+        let most = most.into_inner();
+        assert!(most <= limits.level0_stop + limits.write_buffers, "{profile} {pool}: {most} tables in level 0");
+        db.verify().unwrap();
+    }
+}

@@ -52,8 +52,7 @@ impl Inner {
         for level in 0..deepest.max(1) {
             let mut after: Option<Vec<u8>> = None;
             loop {
-                // Writers need room meanwhile, and nobody else makes it.
-                while self.evict_now(shape::pick_eviction)? {}
+                self.make_way()?;
                 let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else { break };
                 after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
                 let result = self.run_and_install(&job);
@@ -74,7 +73,7 @@ impl Inner {
     fn rewrite_tables(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         let mut after: Option<(usize, Vec<u8>)> = None;
         loop {
-            while self.evict_now(shape::pick_eviction)? {}
+            self.make_way()?;
             let mut jobs = self.jobs.state.lock();
             let state = self.state.load_full();
             let place = after.as_ref().map(|(level, key)| (*level, key.as_slice()));
@@ -87,6 +86,21 @@ impl Inner {
             self.unmark(job);
             result?;
         }
+    }
+
+    /// Makes the room that writers need meanwhile and that nobody else makes, a step at a time: what they go on to write
+    /// must not keep this from its end.
+    fn make_way(&self) -> Result<()> {
+        self.evict_now(shape::pick_eviction)?;
+        let level0 = self.state.load().parts[0].levels.first().map_or(0, |level| level.runs.len());
+        if level0 < self.options.limits.level0_trigger {
+            return Ok(());
+        }
+        let Some(job) = self.start_manual(0, (&[], None), None) else { return Ok(()) };
+        let result = self.run_and_install(&job);
+        self.unmark(job);
+        self.update_stall();
+        result.map(drop)
     }
 
     /// Evicts what the trees hold now. What is flushed meanwhile stays.

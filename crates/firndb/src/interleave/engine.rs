@@ -452,3 +452,49 @@ fn a_cursor_that_goes_on_lets_go() {
         join(threads);
     });
 }
+
+/// A database that is closed while one thread writes, one reads and one compacts, and opened again at once on the same
+/// files: what was acknowledged is there, and the others are told that theirs was closed.
+#[test]
+fn a_close_beside_everything_else() {
+    explore::random(|| {
+        let world = World::new();
+        let story = Story::new(world.open());
+        let spawn = spawner(&story);
+        let threads = vec![
+            spawn(|story| {
+                for version in 2..5_u64 {
+                    let value = [&version.to_be_bytes()[..], &[0; 300]].concat();
+                    match story.db.put_with(Story::key(0), value, &POWER) {
+                        Ok(()) => story.acknowledged[0].store(version, Ordering::SeqCst),
+                        Err(error) => return told_closed(&error),
+                    }
+                }
+            }),
+            spawn(|story| {
+                let mut cursor = story.db.iter().map_err(|error| told_closed(&error)).ok();
+                for _ in 0..2 {
+                    story.db.get(Story::key(1)).map_or_else(|error| told_closed(&error), drop);
+                    let moved = cursor.as_mut().map_or(Ok(()), Iter::first);
+                    moved.unwrap_or_else(|error| told_closed(&error));
+                }
+            }),
+            spawn(|story| {
+                story.db.flush().and_then(|()| story.db.compact_range(None, None)).unwrap_or_else(|e| told_closed(&e));
+            }),
+        ];
+        story.db.clone().close().unwrap();
+        let again = world.open();
+        again.put_with(b"again", b"new", &POWER).unwrap();
+        join(threads);
+        told_closed(&story.db.get(Story::key(0)).unwrap_err());
+        let found = Story::version(&again.get(Story::key(0)).unwrap().unwrap());
+        assert!(found >= story.acknowledged[0].load(Ordering::SeqCst), "an acknowledged write is gone");
+        assert_eq!(again.get(b"again").unwrap().unwrap(), b"new");
+        again.verify().unwrap();
+    });
+}
+
+fn told_closed(error: &crate::Error) {
+    assert!(error.to_string().contains("was closed"), "{error:?}");
+}
