@@ -78,3 +78,32 @@ fn a_device_is_used_at_its_own_size() {
     assert_eq!(pool.size_bytes(), bytes);
     assert!(read(&pool, second, bytes - (5 << 20)).iter().all(|&byte| byte == 6));
 }
+
+/// The sectors of a file's first three pages on its device, as `filefrag` tells.
+fn sectors(path: &std::path::Path) -> [u64; 3] {
+    let told = std::process::Command::new("filefrag").args(["-v", "-b4096"]).arg(path).output().unwrap();
+    let text = String::from_utf8(told.stdout).unwrap();
+    let first = text.lines().find(|line| line.trim_start().starts_with("0:")).unwrap();
+    let block: u64 = first.split(':').nth(2).unwrap().split('.').next().unwrap().trim().parse().unwrap();
+    [0, 1, 2].map(|page| (block + page) * 8)
+}
+
+#[test]
+fn a_media_error_is_an_error_and_no_signal() {
+    let Some(bad_blocks) = place("FIRN_DAX_BADBLOCKS") else { return };
+    // Not removed: nothing else may get these blocks.
+    let dir = tempfile::tempdir_in(dax_directory().unwrap()).unwrap().keep();
+    for page in 0..3 {
+        let path = dir.join(format!("pool{page}"));
+        let config = PmConfig::at(&path, Backend::Dax, 1 << 20);
+        let pool = open(&config);
+        keep(&pool, 1, b"kept");
+        pool.close().unwrap();
+        drop(pool);
+        std::fs::write(&bad_blocks, format!("{} 8\n", sectors(&path)[page])).unwrap();
+        let place = format!("{} is damaged at byte {}: the medium", path.display(), page * 4096);
+        for error in [refused(&config), Pool::open_read_only(&config, UUID).unwrap_err()] {
+            assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains(&place), "{error}");
+        }
+    }
+}
