@@ -63,7 +63,10 @@ impl Error {
 
     /// A writer beside a read-only open took `what` away.
     pub fn changed(what: impl fmt::Display) -> Self {
-        Self::new(ErrorKind::Changed, format!("{what} changed underneath, as a writer has the database open: try again"))
+        Self::new(
+            ErrorKind::Changed,
+            format!("{what} changed underneath, as a writer has the database open: try again"),
+        )
     }
 
     /// An operating system error met while doing `verb` to `path`.

@@ -27,13 +27,21 @@ fn no_verb_touches_a_directory_of_something_else() {
     let root = tempfile::tempdir().unwrap();
     let theirs = root.path().join("theirs");
     std::fs::create_dir(&theirs).unwrap();
-    for (name, bytes) in [("CURRENT", "MANIFEST-000003\n"), ("MANIFEST-000003", "x"), ("000123.log", "s"), ("OPTIONS", "o")] {
+    for (name, bytes) in
+        [("CURRENT", "MANIFEST-000003\n"), ("MANIFEST-000003", "x"), ("000123.log", "s"), ("OPTIONS", "o")]
+    {
         std::fs::write(theirs.join(name), bytes).unwrap();
     }
     let before = contents(&theirs);
     let db = text(&theirs);
-    let verbs: [&[&str]; 6] =
-        [&["put", db, "k", "v"], &["get", db, "k"], &["repair", db], &["repair", "--dry-run", db], &["verify", db], &["compact", db]];
+    let verbs: [&[&str]; 6] = [
+        &["put", db, "k", "v"],
+        &["get", db, "k"],
+        &["repair", db],
+        &["repair", "--dry-run", db],
+        &["verify", db],
+        &["compact", db],
+    ];
     for verb in verbs {
         let output = firn(verb);
         assert_eq!(output.status.code(), Some(3), "{verb:?}: {}", error(&output));

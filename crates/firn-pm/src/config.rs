@@ -83,7 +83,7 @@ pub struct PmConfig {
     /// What to treat it as.
     pub backend: Backend,
     /// Size of a pool that is created, in bytes, rounded down to whole granules. An existing pool keeps its own size
-    /// until [`crate::Pool::grow`].
+    /// until [`crate::Pool::grow`]. On a device, at most the size of the device.
     pub size_bytes: u64,
     /// Delays to inject, for experiments.
     pub latency: Option<Latency>,

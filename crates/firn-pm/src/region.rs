@@ -9,6 +9,7 @@
 //! Thread safety: all methods take `&self`. Two threads must not store to the same bytes at once, nor store to bytes
 //! that are borrowed; the pool's extents are how they keep apart.
 
+mod dax;
 mod file_image;
 mod mapping;
 mod open;
@@ -18,11 +19,12 @@ use crate::arch::{self, LineFlush};
 use crate::line::{LINE_BYTES, line_range};
 use crate::sim::Tracker;
 use crate::sites;
+pub(crate) use dax::{ask_for_dax, device_bytes};
 pub use file_image::Backing;
 use file_image::FileImage;
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
-pub(crate) use open::{FileLock, allocate, is_still_named, lock_file, sync_parent, whole_granules};
+pub(crate) use open::{FileLock, allocate, extend, file_bytes, is_still_named, lock_file, sync_parent, whole_granules};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -48,6 +50,8 @@ pub(crate) struct Region {
     writes: Option<View>,
     /// What is mapped; for the `file` backend and the volatile ones an anonymous file.
     memory: OwnedFd,
+    /// True for a device, which has the length it has.
+    is_fixed: bool,
     image: Option<FileImage>,
     how: LineFlush,
     tracker: Option<Arc<Tracker>>,
@@ -257,6 +261,13 @@ impl Region {
         if new_len <= self.len() {
             return Ok(());
         }
+        if self.is_fixed {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("{} is a device of {} bytes: no pool of {new_len} fits in it", self.place, self.len()),
+            ));
+        }
+        let new_len = open::file_bytes(self.kind, new_len);
         if let Some(image) = &self.image {
             image.extend(new_len)?;
         }

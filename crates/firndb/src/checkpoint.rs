@@ -43,7 +43,7 @@ impl Inner {
         let _entered = self.calls.enter()?;
         let mut uuid = [0; 16];
         self.fresh_uuid(&mut uuid);
-        let target = Target::take(&self.fs, dir, uuid, &self.origins_and_own())?;
+        let target = Target::take(&self.fs(), dir, uuid, &self.origins_and_own())?;
         let copied = self.copy_into(&target.files, shared);
         if copied.is_err() {
             target.undo();

@@ -25,7 +25,7 @@ use firn_base::exec::{Executor, relax};
 use firn_base::key::{Kind, prefix_end};
 use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Guard, Mutex, Ordering};
 use firn_base::{Error, Result};
-use firn_fs::Fs;
+use firn_fs::{Fs, OsFs};
 use firn_table::Value;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -54,8 +54,6 @@ impl Drop for Open {
 pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) budget: Budget,
-    /// Where directories of copies are made; the database's own is `files`.
-    pub(crate) fs: Arc<dyn Fs>,
     pub(crate) files: Arc<Files>,
     pub(crate) clock: Clock,
     pub(crate) executor: Arc<dyn Executor>,
@@ -376,6 +374,12 @@ impl Db {
 }
 
 impl Inner {
+    /// Where directories of copies are made; the database's own is `files`.
+    pub(crate) fn fs(&self) -> Arc<dyn Fs> {
+        // Set by the open.
+        self.options.environment.fs.clone().unwrap_or_else(|| Arc::new(OsFs::new()))
+    }
+
     pub(crate) fn next_file_id(&self) -> u64 {
         self.mill.next_file_id.fetch_add(1, Ordering::Relaxed)
     }

@@ -169,13 +169,7 @@ impl fmt::Display for FileName {
 impl FileName {
     /// The file that `name` stands for. A number with too few or too many zeros in front stands for none.
     pub(crate) fn parse(name: &str) -> FileName {
-        let fixed = [
-            FileName::Current,
-            FileName::CurrentNew,
-            FileName::Lock,
-            FileName::Options,
-            FileName::OptionsNew,
-        ];
+        let fixed = [FileName::Current, FileName::CurrentNew, FileName::Lock, FileName::Options, FileName::OptionsNew];
         if let Some(found) = fixed.into_iter().find(|fixed| fixed.to_string() == name) {
             return found;
         }

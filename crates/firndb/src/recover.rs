@@ -108,31 +108,22 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Db> 
     }
 }
 
-fn open_once(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
+fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Db> {
     options.tuning.block.check()?;
     options.tuning.lab.check()?;
     let budget = Budget::new(&options)?;
     options.compression.check()?;
     let clock = options.environment.clock.clone().unwrap_or_else(Clock::system);
-    let fs = options.environment.fs.clone().unwrap_or_else(|| Arc::new(OsFs::new()));
+    let fs = options.environment.fs.get_or_insert_with(|| Arc::new(OsFs::new())).clone();
     let since_ns = clock.now_ns();
-    let directory = if read_only {
-        directory::open_read_only(&fs, dir)?
-    } else {
-        directory::prepare(&fs, dir, &options)?
-    };
+    let directory =
+        if read_only { directory::open_read_only(&fs, dir)? } else { directory::prepare(&fs, dir, &options)? };
     let creation = directory.creation.clone();
     let opened = open_directory(directory, options, budget, clock, since_ns);
     opened.inspect_err(|_| creation.undo())
 }
 
-fn open_directory(
-    directory: Directory,
-    options: Options,
-    budget: Budget,
-    clock: Clock,
-    since_ns: u64,
-) -> Result<Db> {
+fn open_directory(directory: Directory, options: Options, budget: Budget, clock: Clock, since_ns: u64) -> Result<Db> {
     let counters = Arc::new(IoCounters::default());
     let version = directory::read_or_create(&directory, &counters, &options, &clock)?;
     let Directory { dir, lock, creation } = directory;

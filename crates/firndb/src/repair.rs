@@ -19,13 +19,15 @@
 //! be gone while a file that waited to be removed still holds it, or an old log.
 
 mod entries;
+mod own;
 mod pool;
 
+use self::own::{Inputs, own_files};
 use crate::budget::Budget;
 use crate::buffer::Buffer;
 use crate::files::{FileName, Files};
+use crate::log::{HotSlots, PmLogBuffer};
 use crate::lost;
-use crate::log::{HotSlots, LogSource, PmLogBuffer, Replay};
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::mill::{Below, MillContext, Output, write_tables};
 use crate::options::{Options, Profile};
@@ -40,7 +42,7 @@ use firn_fs::{Dir, Lock, OpenMode, OsFs};
 use firn_pm::Pool;
 use firn_table::BlockCache;
 use firn_table::pm_btree::TreeStore;
-use firn_table::sst::{Access, Extent, HEADER_BYTES, Sst, SstWriter, TableContext, TableOwner};
+use firn_table::sst::{Access, Extent, Sst, SstWriter, TableContext};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -169,6 +171,28 @@ fn not_given(error: Error) -> Error {
     error.context("nothing was changed, because what cannot be read is not lost; repair again once it can be")
 }
 
+/// The pool that the options name, if it can be read and there ever was one.
+fn open_pool(
+    options: &Options,
+    uuid: [u8; 16],
+    known: Option<&Version>,
+    report: &mut RepairReport,
+) -> Result<Option<Arc<Pool>>> {
+    if let Some(version) = known.filter(|_| options.pm.is_none()) {
+        pool::refuse_without(version)?;
+    }
+    let is_unpaired = known.is_some_and(|known| known.pm.is_none_or(|pm| pm.generation == 0));
+    match pool::read(options, uuid)? {
+        Some(Ok(pool)) => Ok(Some(Arc::new(pool))),
+        Some(Err(error)) if error.kind() == ErrorKind::NotFound && is_unpaired => Ok(None),
+        Some(Err(error)) => {
+            report.pool_lost = Some(error.to_string());
+            Ok(None)
+        }
+        None => Ok(None),
+    }
+}
+
 /// What the manifest says; `None` if it is lost or damaged.
 fn known_version(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<Version>> {
     match manifest::read(dir, counters) {
@@ -204,42 +228,8 @@ impl Repair {
         // Nor may the number of a file come again that is not ours.
         let others = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
         let next = next.max(others.map_or(0, |last| last + 1));
-        let log_ids = own.iter().filter_map(|name| if let FileName::Log(id) = name { Some(*id) } else { None });
-        let table_ids = own.iter().filter_map(|name| if let FileName::Table(id) = name { Some(*id) } else { None });
-        let all_logs: BTreeSet<u64> = log_ids.collect();
-        let (mut tables, logs): (BTreeMap<u64, Option<Extent>>, BTreeSet<u64>) = match &known {
-            Some(version) => {
-                let named = version.tables().map(|table| (table.id, Some(table.extent))).collect();
-                // Those too that are not named but not obsolete: a manifest that lost its end does not know them.
-                let known = version.logs.keys().chain(all_logs.range(version.log_floor..));
-                (named, known.copied().collect())
-            }
-            None => (BTreeMap::new(), all_logs.clone()),
-        };
-        let lacks_records = match &known {
-            Some(known) => lost_records(&files, known, &own, &counters)?,
-            None => true,
-        };
-        if lacks_records {
-            for id in table_ids {
-                tables.entry(id).or_insert(None);
-            }
-        }
-        let tables = tables.into_iter().collect();
-        if let Some(version) = known.as_ref().filter(|_| options.pm.is_none()) {
-            pool::refuse_without(version)?;
-        }
-        let is_unpaired = known.as_ref().is_some_and(|known| known.pm.is_none_or(|pm| pm.generation == 0));
-        let pool = match pool::read(options, files.uuid)? {
-            Some(Ok(pool)) => Some(Arc::new(pool)),
-            // There never was one.
-            Some(Err(error)) if error.kind() == ErrorKind::NotFound && is_unpaired => None,
-            Some(Err(error)) => {
-                report.pool_lost = Some(error.to_string());
-                None
-            }
-            None => None,
-        };
+        let Inputs { tables, logs, all_logs } = own::inputs(&files, known.as_ref(), &own, &counters)?;
+        let pool = open_pool(options, uuid, known.as_ref(), &mut report)?;
         // Nor may a number come again that only the manifest or the pool still has.
         let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| PmLogBuffer::logs_named(pool, &files.uuid))?;
         let next = named.into_iter().fold(next, |next, id| next.max(id.saturating_add(1)));
@@ -460,88 +450,6 @@ impl Repair {
         }
         self.temporary.clear();
         Ok(())
-    }
-}
-
-/// The files in the directory that are of the database, or of one that its tables may be of, by their contents. One
-/// whose first bytes are damaged is ours by its name, in a directory that is ours.
-fn own_files(files: &Files, origins: &[[u8; 16]], report: &mut RepairReport) -> Result<Vec<FileName>> {
-    let mut own = Vec::new();
-    for name in files.list()? {
-        let name = FileName::parse(&name);
-        if name.number().is_none() {
-            continue;
-        }
-        let is_ours = match owner::owner_of(files.dir(), name).map_err(not_given)? {
-            Owner::Database(uuid) => uuid == files.uuid || origins.contains(&uuid),
-            Owner::Nobody | Owner::OtherVersion => false,
-            Owner::Unknown => has_our_shape(files, name)?,
-        };
-        if is_ours {
-            own.push(name);
-        } else {
-            report.not_ours.push(name.to_string());
-        }
-    }
-    Ok(own)
-}
-
-/// True if a file whose header is damaged is a table or log of ours all the same: it ends as one does, or has a frame.
-fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
-    let counters = Arc::new(IoCounters::default());
-    let shaped = match name {
-        FileName::Table(id) => Sst::find_extent(&*files.open(name, OpenMode::Read)?, id).map(|_| true),
-        FileName::Log(id) => LogSource::new(files.open(name, OpenMode::Read)?, counters)
-            .and_then(|source| Replay::open_any(source, id, &files.uuid))
-            .and_then(|mut replay| replay.next(|_| Ok(()))),
-        _ => Ok(false),
-    };
-    match shaped {
-        Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
-        shaped => shaped.map_err(not_given),
-    }
-}
-
-/// True if `known` lacks records: a table that it names is gone, or one that it does not name has newer entries, which
-/// no log can have (`recover/unnamed.rs`).
-fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc<IoCounters>) -> Result<bool> {
-    let named: BTreeSet<u64> = known.tables().map(|table| table.id).collect();
-    let is_there = |name: FileName| match files.len(name) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(not_given(error)),
-    };
-    for id in &named {
-        if !is_there(FileName::Table(*id))? {
-            return Ok(true);
-        }
-    }
-    for name in own {
-        let FileName::Table(id) = *name else { continue };
-        if named.contains(&id) {
-            continue;
-        }
-        let Some(newest) = newest_of(files, id, counters)? else { continue };
-        let head = owner::head(files.dir(), *name, HEADER_BYTES).map_err(not_given)?;
-        let log_id = TableOwner::decode(&head, id).map_or(0, |owner| owner.log_id);
-        let may_be_in_log = log_id > 0 && (log_id < known.log_floor || is_there(FileName::Log(log_id))?);
-        if newest > known.last_seqno && !may_be_in_log {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// The number of the newest entry of table `id`; `None` if the table is not whole.
-fn newest_of(files: &Files, id: u64, counters: &Arc<IoCounters>) -> Result<Option<SeqNo>> {
-    let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), counters.clone());
-    let read = files.open(FileName::Table(id), OpenMode::Read).and_then(|file| {
-        let extent = Sst::find_extent(&*file, id)?;
-        Ok(Sst::open(file, id, extent, context)?.properties().seqno_max)
-    });
-    match read {
-        Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
-        read => read.map(Some).map_err(not_given),
     }
 }
 

@@ -326,7 +326,7 @@ impl Inner {
         let (flushing, compacting) = self.running();
         Stats {
             profile: self.options.profile.to_string(),
-            io: self.fs.name(),
+            io: self.fs().name(),
             log: self.logs.name.clone(),
             seqno: self.commit.visible().0,
             user: UserStats {

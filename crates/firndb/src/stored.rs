@@ -7,8 +7,8 @@
 use crate::manifest;
 use crate::options::{Options, Profile};
 use crate::owner;
-use firn_base::{ErrorKind, Result};
 use firn_base::count::IoCounters;
+use firn_base::{ErrorKind, Result};
 use firn_fs::{Fs, OsFs};
 use std::path::Path;
 use std::sync::Arc;

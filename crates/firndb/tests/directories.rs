@@ -98,7 +98,8 @@ fn two_checkpoints_into_one_directory() {
     for round in 0..20 {
         let target = root.path().join(format!("copy{round}"));
         let copy = || db.checkpoint(&target);
-        let results = std::thread::scope(|scope| [scope.spawn(copy), scope.spawn(copy)].map(|made| made.join().unwrap()));
+        let results =
+            std::thread::scope(|scope| [scope.spawn(copy), scope.spawn(copy)].map(|made| made.join().unwrap()));
         let refused: Vec<_> = results.iter().filter_map(|made| made.as_ref().err()).collect();
         assert_eq!(refused.len(), 1, "{results:?}");
         assert_eq!(refused[0].kind(), ErrorKind::Invalid, "{results:?}");
@@ -130,8 +131,19 @@ fn a_checkpoint_that_is_refused_leaves_everything_and_can_be_tried_again() {
 fn a_directory_of_something_else_is_refused_and_left_alone() {
     type Files = [(&'static str, &'static str)];
     let others: [&Files; 5] = [
-        &[("CURRENT", "MANIFEST-000003\n"), ("MANIFEST-000003", "leveldb"), ("LOCK", ""), ("000005.ldb", "t"), ("LOG", "l")],
-        &[("CURRENT", "MANIFEST-000005\n"), ("OPTIONS-000007", "[Version]"), ("IDENTITY", "id"), ("000009.sst", "table")],
+        &[
+            ("CURRENT", "MANIFEST-000003\n"),
+            ("MANIFEST-000003", "leveldb"),
+            ("LOCK", ""),
+            ("000005.ldb", "t"),
+            ("LOG", "l"),
+        ],
+        &[
+            ("CURRENT", "MANIFEST-000005\n"),
+            ("OPTIONS-000007", "[Version]"),
+            ("IDENTITY", "id"),
+            ("000009.sst", "table"),
+        ],
         &[("000123.log", "short")],
         &[("notes.txt", "mine")],
         &[("OPTIONS", "mine"), ("LOCK", "a lock of another program, of some length")],
@@ -227,7 +239,8 @@ fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
     let process = firndb::WriteOptions { durability: firndb::Durability::Process };
     let db = tiny(&path);
     // Some in tables, some in a log that ended, some in the one that is written; synced, and killed.
-    let put = |from: u32, to: u32| (from..to).for_each(|i| db.put_with(i.to_be_bytes(), [i as u8; 300], &process).unwrap());
+    let put =
+        |from: u32, to: u32| (from..to).for_each(|i| db.put_with(i.to_be_bytes(), [i as u8; 300], &process).unwrap());
     put(0, 100);
     db.flush().unwrap();
     put(100, 300);
@@ -285,7 +298,8 @@ fn repairs_without_a_manifest_bring_all_back() {
     db.close().unwrap();
     for dir in [&path, &copy, &copy_of_copy] {
         for round in 0..3 {
-            let of_kind = |kind: &str| contents(dir).into_keys().find(|path| path.to_string_lossy().contains(kind)).unwrap();
+            let of_kind =
+                |kind: &str| contents(dir).into_keys().find(|path| path.to_string_lossy().contains(kind)).unwrap();
             let theirs = of_kind(".sst").with_extension("log");
             std::fs::write(&theirs, "theirs").unwrap();
             std::fs::remove_file(dir.join("CURRENT")).unwrap();

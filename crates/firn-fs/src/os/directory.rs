@@ -172,7 +172,9 @@ impl Dir for OsDir {
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Dir>> {
         let made = uninterrupted(|| rustix::fs::mkdirat(&self.fd, name, Mode::RWXU | Mode::RWXG | Mode::RWXO));
         match made {
-            Ok(()) => uninterrupted(|| rustix::fs::fsync(&self.fd)).map_err(|errno| self.failed("sync", name, errno))?,
+            Ok(()) => {
+                uninterrupted(|| rustix::fs::fsync(&self.fd)).map_err(|errno| self.failed("sync", name, errno))?
+            }
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(self.failed("create directory", name, errno)),
         }

@@ -282,9 +282,18 @@ impl Drop for Ring {
 
 /// How an operation left its ring.
 enum Finished {
-    On { handle: Arc<Handle>, op: Op, buf: IoBuf, result: i32 },
+    On {
+        handle: Arc<Handle>,
+        op: Op,
+        buf: IoBuf,
+        result: i32,
+    },
     /// The ring broke while it was in flight.
-    Never { handle: Arc<Handle>, op: Op, buf: IoBuf },
+    Never {
+        handle: Arc<Handle>,
+        op: Op,
+        buf: IoBuf,
+    },
 }
 
 /// An operation on a ring.
@@ -327,9 +336,7 @@ impl Completion for Ticket {
 impl Ticket {
     /// Gives the ring back if it is the one that this thread borrowed. Another thread does so when it ends or waits.
     fn release(&self) {
-        let released = BORROWED.with_borrow_mut(|borrowed| {
-            borrowed.0.take_if(|ring| Arc::ptr_eq(ring, &self.ring))
-        });
+        let released = BORROWED.with_borrow_mut(|borrowed| borrowed.0.take_if(|ring| Arc::ptr_eq(ring, &self.ring)));
         if let Some(ring) = released {
             give_back(ring);
         }

@@ -6,15 +6,18 @@
 //!    durable with all that the root names, as a process that was killed may have left it in the cache: what recovery
 //!    sees once, it must see again.
 
-use super::{Created, Pool};
 use super::commit::write_session;
+use super::{Created, Pool};
 use crate::config::{Backend, PmConfig};
 use crate::counters::Counters;
 use crate::extents::ExtentMap;
 use crate::header::{HeaderState, Session, decode_header, encode_header};
 use crate::latency::Delays;
 use crate::layout::{DATA_START, MAGIC_AT, MIN_POOL_BYTES, PAGE_BYTES, POOL_MAGIC, SESSION_AT};
-use crate::region::{Backing, Kind, Region, allocate, is_still_named, lock_file, sync_parent, whole_granules};
+use crate::region::{
+    Backing, Kind, Region, allocate, ask_for_dax, device_bytes, extend, file_bytes, is_still_named, lock_file,
+    sync_parent, whole_granules,
+};
 use crate::root::{Root, newest_root, slot_offset};
 use crate::sim::SimRegion;
 use crate::sites;
@@ -22,7 +25,7 @@ use firn_base::clock::Clock;
 use firn_base::{Error, ErrorKind, Result};
 use parking_lot::{Mutex, RwLock};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -52,7 +55,8 @@ impl Pool {
             (backend, None) => return Err(Error::invalid(format!("backend = \"{backend}\" needs a pm.path"))),
             (_, Some(path)) => path,
         };
-        let (file, is_made_here) = open_or_make(path).map_err(|source| Error::from_io("open", path, source))?;
+        let (file, is_made_here) =
+            open_or_make(path, config.backend).map_err(|source| Error::from_io("open", path, source))?;
         // Held until a refused file is removed again.
         let lock = lock_file(&file, path)?;
         let (len, is_device) = length(&file, path, config)?;
@@ -175,10 +179,9 @@ impl Pool {
         config: &PmConfig,
     ) -> Result<Self> {
         if is_new {
-            len = whole_granules(config.size_bytes)?;
-            allocate(&sites::PM_SPACE_SYNC, &file, len)
-                .and_then(|()| sync_parent(path))
-                .map_err(|source| Error::from_io("allocate", path, source))?;
+            let kind = kind(config.backend);
+            len = file_bytes(kind, whole_granules(config.size_bytes)?);
+            make_space(&file, path, len, kind)?;
         }
         refuse_short(path, len)?;
         let region = match config.backend {
@@ -303,16 +306,33 @@ impl Created {
     }
 }
 
+/// Gives a new file its length and space. DURABLE AFTER: both, and its name.
+fn make_space(file: &File, path: &Path, len: u64, kind: Kind) -> Result<()> {
+    match kind {
+        Kind::Dax => {
+            Region::refuse_without_dax(file, path)?;
+            extend(file, len, kind, &path.display().to_string())?;
+        }
+        _ => allocate(&sites::PM_SPACE_SYNC, file, len).map_err(|source| Error::from_io("allocate", path, source))?,
+    }
+    sync_parent(path).map_err(|source| Error::from_io("sync the directory of", path, source))
+}
+
 /// The file at `path`, and whether it was made here.
-fn open_or_make(path: &Path) -> std::io::Result<(File, bool)> {
-    match OpenOptions::new().read(true).write(true).open(path) {
+fn open_or_make(path: &Path, backend: Backend) -> std::io::Result<(File, bool)> {
+    let open = || OpenOptions::new().read(true).write(true).open(path);
+    match open() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         opened => return opened.map(|file| (file, false)),
     }
     match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
         // Another process was faster.
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            OpenOptions::new().read(true).write(true).open(path).map(|file| (file, false))
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => open().map(|file| (file, false)),
+        Ok(made) if backend == Backend::Dax => {
+            ask_for_dax(&made);
+            // What was asked for holds once the inode is loaded again, which a last handle would prevent.
+            drop(made);
+            open().map(|file| (file, true))
         }
         made => made.map(|file| (file, true)),
     }
@@ -348,7 +368,7 @@ fn kind(backend: Backend) -> Kind {
     }
 }
 
-/// Length of the file in whole granules; a device has the length it is configured with.
+/// Length of the file in whole granules, or of the device; and whether it is one.
 fn length(file: &File, path: &Path, config: &PmConfig) -> Result<(u64, bool)> {
     let metadata = file.metadata().map_err(|source| Error::from_io("read the length of", path, source))?;
     let kind = metadata.file_type();
@@ -359,8 +379,12 @@ fn length(file: &File, path: &Path, config: &PmConfig) -> Result<(u64, bool)> {
             path.display()
         )));
     }
+    if kind.is_char_device() && config.backend == Backend::File {
+        let text = format!("{} is a device, which only backend = \"dax\" can use", path.display());
+        return Err(Error::invalid(text));
+    }
     match kind.is_char_device() {
-        true => Ok((whole_granules(config.size_bytes)?, true)),
+        true => Ok((whole_granules(device_bytes(Path::new("/sys"), metadata.rdev(), path)?)?, true)),
         false if metadata.len() < PAGE_BYTES => Ok((metadata.len(), false)),
         false => Ok((metadata.len() & !(PAGE_BYTES - 1), false)),
     }

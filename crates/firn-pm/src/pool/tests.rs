@@ -1,7 +1,8 @@
-//! The pool: verbs and space here; backends, crashes and hostile bytes in files of their own.
+//! The pool: verbs and space here; backends, real DAX, crashes and hostile bytes in files of their own.
 
 mod backends;
 mod crash;
+mod dax;
 mod hostile;
 
 use super::*;

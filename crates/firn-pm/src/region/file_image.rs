@@ -9,11 +9,12 @@ use super::view::View;
 use crate::sites;
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
+use rustix::io::Errno;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes copied from the file at once.
@@ -59,6 +60,16 @@ impl Backing for File {
 
     fn extend(&self, site: &'static Site, len: u64) -> io::Result<()> {
         super::open::allocate(site, self, len)
+    }
+}
+
+/// Why the bytes at `at` cannot be read. A media error is damage, so that a repair goes on without the pool.
+pub(super) fn unreadable(path: &Path, at: u64, source: io::Error) -> Error {
+    match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::IO) => {
+            Error::corruption(path.display(), at, format!("the medium cannot give the bytes from there on ({source})"))
+        }
+        _ => Error::from_io("read", path, source),
     }
 }
 
@@ -108,7 +119,7 @@ impl FileImage {
             let now = (len - done).min(LOAD_BYTES as u64) as usize;
             self.file
                 .read_at(at + done, &mut buffer[..now])
-                .map_err(|source| Error::from_io("read", &self.path, source))?;
+                .map_err(|source| unreadable(&self.path, at + done, source))?;
             if image.store(at + done, &buffer[..now]).is_none() {
                 return Err(Error::corruption(self.path.display(), at, "a range inside the pool"));
             }

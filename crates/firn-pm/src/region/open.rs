@@ -1,16 +1,20 @@
-//! How each backend gets its memory. `dax` and `emulated` differ by the flags of the `mmap` call alone.
+//! How each backend gets its memory. `dax` differs from `emulated` by the flags of the `mmap` call, and by the zeros
+//! that are written to a new file, in whole huge pages.
 //!
 //! 1. A file gets all its space before it is mapped: a store into a hole of a full disk would be a signal, not an
 //!    error.
 //! 2. A file that is open for writing is locked; a second opener gets `Locked`.
 //! 3. What cannot be given is refused; nothing weaker is put in its place.
+//! 4. Header and roots are read by a system call before anything is mapped: a media error is an error there, and a
+//!    signal in a mapping. (A `/dev/dax` device cannot be read so.)
 
-use super::file_image::{Backing, FileImage};
+use super::dax::HUGE_PAGE_BYTES;
+use super::file_image::{Backing, FileImage, unreadable};
 use super::mapping::Mapping;
 use super::view::View;
 use super::{Kind, Region};
 use crate::arch::{LineFlush, best_flush};
-use crate::layout::{GRANULE_BYTES, MIN_POOL_BYTES};
+use crate::layout::{DATA_START, GRANULE_BYTES, MIN_POOL_BYTES, PAGE_BYTES};
 use crate::sim::Tracker;
 use crate::sites;
 use firn_base::site::Site;
@@ -20,7 +24,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,13 +66,53 @@ pub(crate) fn is_still_named(file: &File, path: &Path) -> bool {
 
 /// Gives `file` space for `len` bytes. DURABLE AFTER: the length, and that what was not there before reads as zeros.
 pub(crate) fn allocate(site: &'static Site, file: impl AsFd, len: u64) -> std::io::Result<()> {
-    match retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)) {
+    let given = retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len));
+    allocate_as(given, site, &file, len)
+}
+
+/// Goes on with what `fallocate` `gave`. Where it is not supported, zeros are written: `ftruncate` gives no space.
+pub(super) fn allocate_as(
+    gave: rustix::io::Result<()>,
+    site: &'static Site,
+    file: &impl AsFd,
+    len: u64,
+) -> std::io::Result<()> {
+    match gave {
         Ok(()) => {}
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => retry_on_intr(|| rustix::fs::ftruncate(&file, len))?,
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let old_len = rustix::fs::fstat(file)?.st_size as u64;
+            write_zeros(file, old_len, len)?;
+        }
         Err(source) => return Err(source.into()),
     }
     if site.is_on() {
-        retry_on_intr(|| rustix::fs::fsync(&file))?;
+        retry_on_intr(|| rustix::fs::fsync(file))?;
+    }
+    Ok(())
+}
+
+/// Writes zeros from `start` to `end`.
+fn write_zeros(file: &impl AsFd, start: u64, end: u64) -> std::io::Result<()> {
+    let zeros = vec![0u8; (end.saturating_sub(start)).min(1 << 20) as usize];
+    let mut at = start;
+    while at < end {
+        let now = (end - at).min(zeros.len() as u64) as usize;
+        match retry_on_intr(|| rustix::io::pwrite(file, &zeros[..now], at))? {
+            0 => return Err(std::io::ErrorKind::WriteZero.into()),
+            written => at += written as u64,
+        }
+    }
+    Ok(())
+}
+
+/// Reads header and roots, so that a media error under them is known before they are mapped.
+///
+/// # Errors
+/// `Corruption` if the medium cannot give a page of them; `Io` otherwise.
+pub(super) fn probe(file: &dyn Backing, path: &Path) -> Result<()> {
+    let mut page = vec![0u8; PAGE_BYTES as usize];
+    for at in (0..DATA_START).step_by(PAGE_BYTES as usize) {
+        file.read_at(at, &mut page).map_err(|source| unreadable(path, at, source))?;
     }
     Ok(())
 }
@@ -79,13 +123,34 @@ pub(crate) fn sync_parent(path: &Path) -> std::io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Makes mapped memory `len` bytes long. Anonymous memory stays sparse: a page costs when it is touched.
-pub(crate) fn extend(memory: &OwnedFd, len: u64, kind: Kind, place: &str) -> Result<()> {
+/// The length of a new file for a pool of `bytes`: on DAX whole huge pages, as a smaller piece cannot be mapped by one.
+pub(crate) fn file_bytes(kind: Kind, bytes: u64) -> u64 {
+    if kind == Kind::Dax { bytes.next_multiple_of(HUGE_PAGE_BYTES) } else { bytes }
+}
+
+/// Makes mapped memory, or the file that will be mapped, `len` bytes long. Anonymous memory stays sparse: a page costs
+/// when it is touched.
+pub(crate) fn extend(memory: &impl AsFd, len: u64, kind: Kind, place: &str) -> Result<()> {
     let extended = match kind {
-        Kind::Dax | Kind::Emulated => allocate(&sites::PM_SPACE_SYNC, memory, len),
-        Kind::Volatile | Kind::File | Kind::Simulated => retry_on_intr(|| rustix::fs::ftruncate(memory, len)).map_err(Into::into),
+        Kind::Dax => extend_dax(memory, len),
+        Kind::Emulated => allocate(&sites::PM_SPACE_SYNC, memory, len),
+        Kind::Volatile | Kind::File | Kind::Simulated => {
+            retry_on_intr(|| rustix::fs::ftruncate(memory, len)).map_err(Into::into)
+        }
     };
     extended.map_err(|source| Error::from_io("grow", Path::new(place), source))
+}
+
+/// What `fallocate` gives is unwritten: with `MAP_SYNC` the first store to each page of it would wait for a commit of
+/// the file system's journal.
+fn extend_dax(memory: &impl AsFd, len: u64) -> std::io::Result<()> {
+    let old_len = rustix::fs::fstat(memory)?.st_size as u64;
+    allocate(&sites::PM_SPACE_SYNC, memory, len)?;
+    write_zeros(memory, old_len, len)?;
+    if sites::PM_SPACE_SYNC.is_on() {
+        retry_on_intr(|| rustix::fs::fsync(memory))?;
+    }
+    Ok(())
 }
 
 /// Maps `len` bytes of `memory` for both views.
@@ -118,13 +183,26 @@ impl Region {
             Kind::Dax | Kind::Emulated | Kind::Simulated => best_flush(),
             Kind::File | Kind::Volatile => LineFlush::None,
         };
-        Ok(Self { kind, place, reads, writes, memory, image: None, how, tracker: None, growing: Mutex::new(()) })
+        let (is_fixed, growing) = (false, Mutex::new(()));
+        Ok(Self { kind, place, reads, writes, memory, is_fixed, image: None, how, tracker: None, growing })
+    }
+
+    /// Refuses a file that cannot be mapped by DAX, before it has a byte.
+    pub(crate) fn refuse_without_dax(file: &File, path: &Path) -> Result<()> {
+        let mapped = Mapping::new(file, PAGE_BYTES as usize, false, true);
+        mapped.map(drop).map_err(|source| refusal(Kind::Dax, &path.display().to_string(), source))
     }
 
     /// Maps the locked `file`, `len` bytes of it, as `dax` or `emulated`.
     pub(crate) fn mapped_file(kind: Kind, file: File, path: &Path, len: u64, writable: bool) -> Result<Self> {
         let label = if kind == Kind::Emulated { " (EMULATED)" } else { "" };
-        Self::map(kind, format!("{}{label}", path.display()), file.into(), len, writable)
+        let is_device = file.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device());
+        if !is_device {
+            probe(&file, path)?;
+        }
+        let mut region = Self::map(kind, format!("{}{label}", path.display()), file.into(), len, writable)?;
+        region.is_fixed = is_device;
+        Ok(region)
     }
 
     /// The `file` backend: an empty DRAM image of `len` bytes over the locked `file`.
@@ -177,8 +255,10 @@ fn refusal(kind: Kind, place: &str, source: Errno) -> Error {
         (Kind::Dax, Errno::OPNOTSUPP | Errno::INVAL | Errno::NODEV) => Error::new(
             ErrorKind::Incompatible,
             format!(
-                "{place} is not on a DAX file system, so MAP_SYNC is refused ({source}): put it on fs-DAX, \
-                 or say backend = \"file\" (durable at each sync) or backend = \"emulated\" (experiments, not durable)"
+                "{place} is not mapped by DAX: MAP_SYNC is refused ({source}). Put it on persistent memory with ext4 \
+                 or XFS, mounted with dax=always (with dax=inode, a new pool turns DAX on for its own file; an older \
+                 file needs `chattr +x` and a remount), or say backend = \"file\" (durable at each sync) or \
+                 backend = \"emulated\" (experiments, not durable)"
             ),
         ),
         _ => Error::from_io("map", Path::new(place), source.into()),

@@ -2,7 +2,8 @@
 //! file; it is killed at some number of them, or ends itself at a site, in its recovery too; and what it was told must
 //! be there.
 //!
-//! The child is the program `kill9_child`; whoever runs the suite says where that is ([`set_child`]).
+//! The child is the program `kill9_child`; whoever runs the suite says where that is ([`set_child`]). With `FIRN_DAX`,
+//! a directory on real DAX, everything lies there and pools are of the backend `dax`.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::mutants::sites;
@@ -22,6 +23,7 @@ const THREADS: u64 = 4;
 /// Numbers after which a thread writes its keys again.
 const KEYS: u64 = 5000;
 const KILLS: u64 = 5;
+const DAX: &str = "FIRN_DAX";
 
 /// A profile, and whether it has a pool.
 type Kind = (Profile, bool);
@@ -37,7 +39,7 @@ pub fn set_child(path: impl Into<PathBuf>) {
 pub(crate) fn kill9(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let kind = KINDS[random.below(KINDS.len() as u64) as usize];
-    let root = tempfile::tempdir().unwrap();
+    let root = std::env::var_os(DAX).map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     for round in 0..KILLS {
         let before = acknowledged(root.path()).values().sum::<u64>();
         let status = match random.one_in(2) {
@@ -128,7 +130,8 @@ fn write(db: &Db, dir: &Path, thread: u64, numbers: std::ops::Range<u64>) {
 }
 
 fn options((profile, pool): Kind, dir: &Path) -> Options {
-    let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 256 << 10));
+    let backend = if std::env::var_os(DAX).is_some() { Backend::Dax } else { Backend::Emulated };
+    let pm = pool.then(|| PmConfig::at(dir.join("pool"), backend, 256 << 10));
     let mut options = Options { profile, pm, ..Options::tiny() };
     // In profile `lab` one process in two has all go into the trees.
     options.tuning.lab.reuse_min *= f64::from(std::process::id() % 2);

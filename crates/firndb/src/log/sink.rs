@@ -74,9 +74,9 @@ impl PmLogBuffer {
                 halves.push(extent);
                 continue;
             }
-            let extent = pool.alloc((HALF_HEADER_BYTES + half_bytes) as u64, Owner::LogBuffer).map_err(|error| {
-                error.context("the pool has no room for the log's two buffers; raise pm.size")
-            })?;
+            let extent = pool
+                .alloc((HALF_HEADER_BYTES + half_bytes) as u64, Owner::LogBuffer)
+                .map_err(|error| error.context("the pool has no room for the log's two buffers; raise pm.size"))?;
             // What the half holds now is no header of this database: halves are never given back.
             let entry = RootEntry { owner: Owner::LogBuffer, kind, word: 0, extent: Some(extent) };
             pool.commit_with(Fenced::nothing(), |root| {

@@ -13,6 +13,6 @@ mod write;
 
 pub(crate) use edit::{Edit, PmPairing, TableMeta};
 pub(crate) use evicted::{Evicted, KeyRange};
-pub(crate) use read::{read, owner};
+pub(crate) use read::{owner, read};
 pub(crate) use version::{LogState, Tables, Version};
 pub(crate) use write::{ManifestWriter, start};

@@ -152,7 +152,8 @@ fn a_manifest_replays_also_after_it_was_renewed() {
         assert_eq!(id, writer.id());
         assert_eq!(id > 1, bytes_max == 200);
         assert_eq!(version.snapshot(), writer.version().snapshot());
-        let manifests = fs.open_dir(dir.path()).unwrap().list().unwrap().iter().filter(|name| name.starts_with("MANIFEST")).count();
+        let manifests =
+            fs.open_dir(dir.path()).unwrap().list().unwrap().iter().filter(|name| name.starts_with("MANIFEST")).count();
         assert_eq!(manifests, 1);
     }
 }
@@ -228,7 +229,10 @@ fn a_record_of_a_later_version_is_incompatible() {
     bytes.extend_from_slice(&next);
     std::fs::write(&path, &bytes).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
-    assert_eq!(read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err().kind(), ErrorKind::Incompatible);
+    assert_eq!(
+        read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err().kind(),
+        ErrorKind::Incompatible
+    );
 }
 
 /// Numbers that leave no room for the next one are not taken, wherever they stand.
@@ -269,7 +273,10 @@ fn a_torn_end_is_searched_in_linear_time() {
     }
     std::fs::write(&path, &bytes).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
-    assert_eq!(read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err().kind(), ErrorKind::Corruption);
+    assert_eq!(
+        read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err().kind(),
+        ErrorKind::Corruption
+    );
 }
 
 /// What was durable when a record was written lies in front of it.

@@ -28,7 +28,7 @@ pub(super) struct Directory {
 /// What an open made, to be taken back if it fails.
 #[derive(Clone)]
 pub(super) struct Creation {
-    pub(super) fs: Arc<dyn Fs>,
+    fs: Arc<dyn Fs>,
     dir: Arc<dyn Dir>,
     made_directory: bool,
     /// Held until everything is taken back: another process must not begin in between.

@@ -1,12 +1,12 @@
 //! The end of a recovery: what was recovered is recorded, and the parts are put together.
 
 use super::Recovery;
+use super::directory;
 use crate::background::Jobs;
 use crate::buffer::Buffer;
 use crate::commit::Commit;
 use crate::db::{Counts, Db, Inner, Logs, Readers, emit};
 use crate::event::Event;
-use super::directory;
 use crate::files::FileName;
 use crate::gate::Gate;
 use crate::log::{HotWriter, LogWriter, PmLogBuffer, SealedLogs};
@@ -19,8 +19,8 @@ use crate::rows;
 use crate::sites;
 use crate::stall::Stall;
 use crate::state::{Part, ReadState};
-use crate::stored;
 use crate::stats::JobCounters;
+use crate::stored;
 use firn_base::exec::{Executor, Threads};
 use firn_base::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
@@ -205,13 +205,7 @@ impl Recovery {
         self.files.rename(&sites::OPTIONS_RENAME, FileName::OptionsNew, FileName::Options)
     }
 
-    fn assemble(
-        self,
-        commit: Commit,
-        manifest: ManifestWriter,
-        part: Part,
-        logs: Logs,
-    ) -> Db {
+    fn assemble(self, commit: Commit, manifest: ManifestWriter, part: Part, logs: Logs) -> Db {
         let workers = match self.options.background_workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
             n => n,
@@ -221,7 +215,12 @@ impl Recovery {
         let event =
             Event::Recovered { steps: self.report.steps.clone(), replayed_entries: self.report.replayed_entries };
         emit(self.options.listener.as_ref(), &event);
-        tracing::info!(fresh = self.creation.is_fresh, replayed = self.report.replayed_entries, log = logs.name, "opened");
+        tracing::info!(
+            fresh = self.creation.is_fresh,
+            replayed = self.report.replayed_entries,
+            log = logs.name,
+            "opened"
+        );
         let jobs = Jobs::new(Pace::new(self.clock.clone(), self.mill.counters.clone()));
         let inner = Arc::new(Inner {
             counts: Counts {
@@ -232,7 +231,6 @@ impl Recovery {
             stall: Stall::new(self.clock.clone()),
             options: self.options,
             budget: self.budget,
-            fs: self.creation.fs.clone(),
             files: self.files,
             clock: self.clock,
             executor: executor.clone(),

@@ -1,7 +1,7 @@
 //! What is not in tables: the entries of logs and of the trees of profile `lab`, which go into temporary tables.
 
-use super::{Repair, not_given};
 use super::pool::{self, Age};
+use super::{Repair, not_given};
 use crate::buffer::{Buffer, Entry};
 use crate::files::FileName;
 use crate::log::{

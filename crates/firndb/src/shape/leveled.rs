@@ -293,7 +293,8 @@ fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
 
 /// Whether a level below `level` has keys that `run` may have.
 fn has_below(part: &Part, level: usize, run: &SstRun) -> bool {
-    let meets = |deeper: &Arc<crate::state::Level>| !deeper.overlapping(&run.meta.smallest, &run.meta.largest).is_empty();
+    let meets =
+        |deeper: &Arc<crate::state::Level>| !deeper.overlapping(&run.meta.smallest, &run.meta.largest).is_empty();
     part.levels.iter().skip(level + 1).any(meets)
 }
 

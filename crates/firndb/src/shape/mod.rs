@@ -4,4 +4,6 @@ mod leveled;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use leveled::{Debt, Facts, debt, pick, pick_eviction, pick_flush, pick_manual, pick_manual_eviction, pick_manual_rewrite};
+pub(crate) use leveled::{
+    Debt, Facts, debt, pick, pick_eviction, pick_flush, pick_manual, pick_manual_eviction, pick_manual_rewrite,
+};

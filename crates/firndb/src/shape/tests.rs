@@ -10,9 +10,9 @@ use crate::tuning::LabTuning;
 use firn_base::count::IoCounters;
 use firn_base::{Limits, SeqNo};
 use firn_fs::SimFs;
-use std::path::Path;
 use firn_table::BlockCache;
 use firn_table::sst::{Extent, TableContext};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A table: its level, id, smallest and largest key, KiB.

@@ -6,20 +6,37 @@ use crate::frozen::Frozen;
 use firn_base::site::TEST;
 use std::path::{Path, PathBuf};
 
-const KINDS: [Backend; 2] = [Backend::Emulated, Backend::File];
+/// Where real DAX is: `scripts/dax.sh` names a directory of a virtual machine here.
+pub(super) fn dax_directory() -> Option<PathBuf> {
+    std::env::var_os("FIRN_DAX").map(PathBuf::from)
+}
 
-fn open(config: &PmConfig) -> Pool {
+/// The backends over a file: `dax` too where there is any.
+fn kinds() -> Vec<Backend> {
+    let dax = dax_directory().map(|_there| Backend::Dax);
+    [Backend::Emulated, Backend::File].into_iter().chain(dax).collect()
+}
+
+/// A directory for a pool of `backend`.
+fn directory(backend: Backend) -> tempfile::TempDir {
+    match dax_directory().filter(|_there| backend == Backend::Dax) {
+        Some(dax) => tempfile::tempdir_in(dax).unwrap(),
+        None => tempfile::tempdir().unwrap(),
+    }
+}
+
+pub(super) fn open(config: &PmConfig) -> Pool {
     let pool = Pool::open_or_create(config, UUID).unwrap();
     pool.finish_recovery().unwrap();
     pool
 }
 
-fn refused(config: &PmConfig) -> firn_base::Error {
+pub(super) fn refused(config: &PmConfig) -> firn_base::Error {
     Pool::open_or_create(config, UUID).unwrap_err()
 }
 
 /// Writes `bytes` to a new immutable extent and commits it as entry `kind`.
-fn keep(pool: &Pool, kind: u16, bytes: &[u8]) -> Extent {
+pub(super) fn keep(pool: &Pool, kind: u16, bytes: &[u8]) -> Extent {
     let extent = pool.alloc(bytes.len() as u64, Owner::Test).unwrap();
     let fenced = pool.write_durable(&TEST, extent.offset, &[bytes]).unwrap();
     let frozen = pool.freeze(extent, &fenced).unwrap();
@@ -39,8 +56,8 @@ fn config(dir: &tempfile::TempDir, backend: Backend) -> PmConfig {
 
 #[test]
 fn a_pool_survives_reopen_growth_and_another_address() {
-    for backend in KINDS {
-        let dir = tempfile::tempdir().unwrap();
+    for backend in kinds() {
+        let dir = directory(backend);
         let config = config(&dir, backend);
         let pool = open(&config);
         let first = keep(&pool, 1, b"first");
@@ -78,8 +95,8 @@ fn open_again_elsewhere(old: Pool, config: &PmConfig) -> (Pool, Pool) {
 
 #[test]
 fn a_session_without_close_is_counted() {
-    for backend in KINDS {
-        let dir = tempfile::tempdir().unwrap();
+    for backend in kinds() {
+        let dir = directory(backend);
         let config = config(&dir, backend);
         let extent = keep(&open(&config), 1, b"kept");
         for shutdowns in 1..4 {
@@ -93,8 +110,8 @@ fn a_session_without_close_is_counted() {
 
 #[test]
 fn a_second_opener_is_locked_out_and_a_reader_is_not() {
-    for backend in KINDS {
-        let dir = tempfile::tempdir().unwrap();
+    for backend in kinds() {
+        let dir = directory(backend);
         let config = config(&dir, backend);
         let pool = open(&config);
         let extent = keep(&pool, 1, b"seen");
@@ -119,8 +136,8 @@ fn a_second_opener_is_locked_out_and_a_reader_is_not() {
 /// As a process has that is just being started.
 #[test]
 fn a_lock_is_given_back_whoever_has_a_copy_of_its_descriptor() {
-    for backend in KINDS {
-        let dir = tempfile::tempdir().unwrap();
+    for backend in kinds() {
+        let dir = directory(backend);
         let config = config(&dir, backend);
         let pool = open(&config);
         let copy = pool.lock.lock().as_ref().unwrap().0.try_clone().unwrap();
@@ -211,8 +228,8 @@ fn a_cut_file_image_creation_is_created_again() {
 
 #[test]
 fn each_refusal_is_its_own() {
-    for backend in KINDS {
-        let dir = tempfile::tempdir().unwrap();
+    for backend in kinds() {
+        let dir = directory(backend);
         let config = config(&dir, backend);
         let path = config.path.clone().unwrap();
         assert_eq!(Pool::open_read_only(&config, UUID).unwrap_err().kind(), ErrorKind::NotFound);
@@ -225,7 +242,8 @@ fn each_refusal_is_its_own() {
         let error = Pool::open_or_create(&config, [9; 16]).unwrap_err();
         assert!(error.kind() == ErrorKind::Incompatible && error.to_string().contains("its own pool path"), "{error}");
 
-        std::fs::write(&path, &whole[..whole.len() - 4096]).unwrap();
+        // On DAX the file is longer than the pool.
+        std::fs::write(&path, &whole[..config.size_bytes as usize - 4096]).unwrap();
         let error = refused(&config);
         assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("was cut to"), "{error}");
         std::fs::write(&path, &whole[..100]).unwrap();
@@ -250,8 +268,8 @@ fn each_refusal_is_its_own() {
 
 #[test]
 fn a_torn_root_page_in_the_file_falls_back_to_the_other() {
-    for backend in KINDS {
-        let dir = tempfile::tempdir().unwrap();
+    for backend in kinds() {
+        let dir = directory(backend);
         let config = config(&dir, backend);
         let pool = open(&config);
         keep(&pool, 1, b"one");
@@ -281,4 +299,29 @@ fn a_clean_pool_that_lost_its_root_is_damage() {
     std::fs::write(&path, &bytes).unwrap();
     let error = refused(&config);
     assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("was closed"), "{error}");
+}
+
+#[test]
+fn a_device_that_is_not_dax_is_refused() {
+    for backend in [Backend::Dax, Backend::Emulated, Backend::File] {
+        let error = refused(&PmConfig::at("/dev/zero", backend, 1 << 20));
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    let error = refused(&PmConfig::at("/dev/zero", Backend::Emulated, 1 << 20));
+    assert!(error.to_string().contains("no /dev/dax device"), "{error}");
+}
+
+#[test]
+fn another_size_than_the_one_it_was_made_with_opens_the_pool_as_it_is() {
+    for backend in kinds() {
+        let dir = directory(backend);
+        let config = config(&dir, backend);
+        let extent = keep(&open(&config), 1, b"kept");
+        for size_bytes in [0, 4096, 1 << 14, 1 << 30] {
+            let pool = open(&PmConfig { size_bytes, ..config.clone() });
+            assert_eq!(pool.size_bytes(), 1 << 16);
+            let frozen = pool.adopt(extent).unwrap();
+            assert_eq!(pool.borrow(&frozen, 0..4).unwrap(), b"kept");
+        }
+    }
 }
