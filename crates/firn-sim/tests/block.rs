@@ -171,8 +171,8 @@ fn block_03_cached_blocks_are_not_read() {
     assert!(warm * 100 < cold * 95, "{warm} bytes were read with all blocks cached, {cold} without");
 }
 
-/// Scans all, lets a twentieth as many records come in, and counts the blocks of the first scan that must be read again,
-/// and the cached blocks that compactions made obsolete.
+/// Scans all, lets a twentieth as many records come in, and counts the blocks of the first scan that must be read
+/// again, and the cached blocks that compactions made obsolete.
 fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
     let mut rig = Rig::loaded(profile, 14_000, looser);
     let read = |rig: &Rig| {

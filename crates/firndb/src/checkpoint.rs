@@ -249,8 +249,8 @@ impl Target {
     }
 }
 
-/// Gives a file of `from` a second name in `to`, or where the file system cannot, makes a copy that is durable when this
-/// returns.
+/// Gives a file of `from` a second name in `to`, or where the file system cannot, makes a copy that is durable when
+/// this returns.
 fn link_or_copy(site: &'static Site, from: &Files, to: &Files, name: FileName) -> Result<()> {
     match to.link(from, name) {
         Err(error) if cannot_link(&error) => {

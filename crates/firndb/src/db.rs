@@ -461,8 +461,7 @@ impl Inner {
         // A cursor that is moved holds the lock on its pins.
         iters.iter().for_each(|pins| drop(pins.lock().take()));
         // A read holds the state that it loaded. Who loads this one finds the gate closed.
-        let closed = self.state.load().renewed();
-        self.state.store(Arc::new(closed));
+        self.state.rcu(|state| state.renewed());
         let mut round = 0;
         while self.state.load().alive() > 1 {
             relax(round);

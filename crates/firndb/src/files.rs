@@ -1,8 +1,8 @@
 //! A database's directory and the names of the files in it, in one place.
 //!
 //! 1. The directory is held open and every file is reached through it, never by a path.
-//! 2. A file that is made is new. Before it is made the directory's lock is looked at: a process that lost it to another
-//!    makes and removes nothing more.
+//! 2. A file that is made is new. Before it is made the directory's lock is looked at: a process that lost it to
+//!    another makes and removes nothing more.
 //! 3. Once the directory is closed nothing is opened, made, renamed or removed in it.
 
 use crate::gate::Gate;

@@ -1,7 +1,7 @@
 //! Whose a file is, by its contents: a name proves nothing.
 //!
-//! 1. Only a file that says in its own bytes that it is of this database is ever removed or written over, apart from one
-//!    with a name of ours that is empty or begins with zeros, as what a power cut left unfinished does, and from
+//! 1. Only a file that says in its own bytes that it is of this database is ever removed or written over, apart from
+//!    one with a name of ours that is empty or begins with zeros, as what a power cut left unfinished does, and from
 //!    `CURRENT.new` and `OPTIONS.new`.
 //! 2. A directory is a database's if one file in it says so. `LOCK` is written first, and durably, so that a creation
 //!    that was cut is known for what it is. Anything else is refused with what was found.
@@ -93,7 +93,8 @@ pub(crate) fn not_ours(dir: &dyn Dir, names: &[String]) -> Error {
         found.push(&more);
     }
     Error::invalid(format!(
-        "{} holds no FirnDB database, but other files ({}); nothing in it was touched: choose a new or an empty directory",
+        "{} holds no FirnDB database, but other files ({}); nothing in it was touched: choose a new or an empty \
+         directory",
         dir.path().display(),
         found.join(", ")
     ))

@@ -125,8 +125,7 @@ impl Pace {
         if self.has_rested(now) {
             return true;
         }
-        let waits = self.waiting.load(Ordering::Relaxed) > 0 && self.waited_at.load(Ordering::Relaxed) == visible.0;
-        waits
+        self.waiting.load(Ordering::Relaxed) > 0 && self.waited_at.load(Ordering::Relaxed) == visible.0
     }
 
     /// True if nothing was written for long, whether somebody waits for background work or not.

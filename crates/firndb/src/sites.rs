@@ -5,7 +5,8 @@ firn_base::sites! {
     LOG_FLUSH_SYNC = "log.flush.sync";
     /// What a pool had of a log, in its file: else leaves point to what a power cut took.
     LOG_SETTLE_SYNC = "log.settle.sync";
-    /// A log whose name may not be durable, before tables are made of it: else it may be gone when one of them is found.
+    /// A log whose name may not be durable, before tables are made of it: else it may be gone when one of them is
+    /// found.
     LOG_ADOPT_SYNC = "log.adopt.sync";
     /// The log, for `Durability::Power`: else what was acknowledged may be lost.
     LOG_SYNC = "log.sync";
@@ -44,8 +45,8 @@ firn_base::sites! {
     LOG_VALUE_CHECK = "log.value.check";
     /// A record of the manifest: before it is durable nothing has happened.
     MANIFEST_SYNC = "manifest.sync";
-    /// The manifest as recovery found it, before the pool says that it knows its records and tables are made of the logs
-    /// that it names: else a power cut leaves a pool or a table that is newer than the manifest.
+    /// The manifest as recovery found it, before the pool says that it knows its records and tables are made of the
+    /// logs that it names: else a power cut leaves a pool or a table that is newer than the manifest.
     MANIFEST_REOPEN_SYNC = "manifest.reopen.sync";
     /// That CURRENT names it, for the same reason: whoever renamed it may have been killed before its sync.
     CURRENT_REOPEN_SYNC = "current.reopen.sync";

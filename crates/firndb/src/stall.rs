@@ -137,8 +137,8 @@ impl Stall {
         }
     }
 
-    /// Delays a write of `bytes` as the pace demands, for as long as `is_open` says. `fill` is how full the active buffer
-    /// is, from 0 to 1.
+    /// Delays a write of `bytes` as the pace demands, for as long as `is_open` says. `fill` is how full the active
+    /// buffer is, from 0 to 1.
     #[inline]
     pub(crate) fn pace(&self, bytes: usize, fill: impl FnOnce() -> f64, is_open: impl Fn() -> bool) {
         let mut rate = self.rate.load(Ordering::Relaxed);

@@ -4,7 +4,7 @@ use crate::db::Inner;
 use crate::files::FileName;
 use crate::manifest::TableMeta;
 use firn_base::{Error, ErrorKind, Result};
-use firn_table::sst::Sst;
+use firn_table::sst::{DamagedBlock, Sst};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Inner {
                     if blocks.is_empty() {
                         found(Damage { error, keys: keys() })?;
                     }
-                    for (error, smallest, largest) in blocks {
+                    for DamagedBlock { error, smallest, largest } in blocks {
                         found(Damage { error, keys: Some((smallest, largest)) })?;
                     }
                 }

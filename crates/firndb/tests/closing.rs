@@ -1,9 +1,9 @@
 //! A database that is closed while other threads use it, and opened again at once: what was acknowledged is there, the
 //! new one is whole, and whoever still has an old handle is told that it was closed, and nothing else.
 //!
-//! Real threads and files. It was found by eight writers with `Power`: acknowledged writes were gone in a quarter of the
-//! rounds, because calls that were past their check went on with files by name after the lock was given back; and by a
-//! `compact_range` during close and open, which removed the new database's tables.
+//! Real threads and files. It was found by eight writers with `Power`: acknowledged writes were gone in a quarter of
+//! the rounds, because calls that were past their check went on with files by name after the lock was given back; and
+//! by a `compact_range` during close and open, which removed the new database's tables.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Db, Durability, ErrorKind, Options, PmConfig, Profile, Result, WriteOptions};
@@ -36,6 +36,8 @@ fn value(number: u64) -> Vec<u8> {
     value.resize(200 + (number % 300) as usize, 7);
     value
 }
+
+type Call = Box<dyn Fn(&Db) -> Result<()> + Send>;
 
 /// The one error that a call on a closed database may have.
 fn assert_closed<T>(result: Result<T>) {
@@ -119,7 +121,7 @@ fn whatever_is_under_way_ends_with_the_database() {
                     let (db, acknowledged) = (db.clone(), &acknowledged[writer]);
                     scope.spawn(move || write(&db, writer, from, acknowledged));
                 }
-                let spawn = |call: Box<dyn Fn(&Db) -> Result<()> + Send>| {
+                let spawn = |call: Call| {
                     let db = db.clone();
                     scope.spawn(move || while_open(&*call, &db));
                 };

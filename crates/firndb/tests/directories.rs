@@ -1,5 +1,5 @@
-//! Directories that are moved, removed, shared with other programs or copied to: a database stays in its own, and touches
-//! nothing that is not its own.
+//! Directories that are moved, removed, shared with other programs or copied to: a database stays in its own, and
+//! touches nothing that is not its own.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Db, ErrorKind, Options, PmConfig, Profile, repair, repair_dry_run};

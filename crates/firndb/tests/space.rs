@@ -92,8 +92,8 @@ fn rest_gives_back_what_snapshots_kept() {
     });
 }
 
-/// A user's compaction ends with what was there when it began, whatever is written meanwhile, and level 0 stays where it
-/// may be.
+/// A user's compaction ends with what was there when it began, whatever is written meanwhile, and level 0 stays where
+/// it may be.
 #[test]
 fn compact_range_ends_beside_writers() {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

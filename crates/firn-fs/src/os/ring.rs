@@ -1,6 +1,6 @@
-//! Operations in flight over io_uring. A thread borrows a ring while it has something in flight, so the lock of a ring is
-//! hardly ever contended, and there are never more than [`RINGS_MAX`]. A ticket holds the ring that it was submitted to,
-//! so it may be waited for on any thread.
+//! Operations in flight over io_uring. A thread borrows a ring while it has something in flight, so the lock of a ring
+//! is hardly ever contended, and there are never more than [`RINGS_MAX`]. A ticket holds the ring that it was
+//! submitted to, so it may be waited for on any thread.
 //!
 //! 1. A slot owns the buffer and keeps the file open from submission to completion; the kernel's pointer into the
 //!    buffer's heap storage therefore stays valid however the `IoBuf` value moves.

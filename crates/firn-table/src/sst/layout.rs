@@ -1,5 +1,5 @@
-//! The header of a table's file, which says whose it is, and the footer with the handles in it: the bytes from which all
-//! others are found.
+//! The header of a table's file, which says whose it is, and the footer with the handles in it: the bytes from which
+//! all others are found.
 //!
 //! ```text
 //! header   magic: u64 | version: u32 | 0: u32 | file id: u64 | database uuid: 16 bytes | log id: u64 | 0: 12 bytes

@@ -32,5 +32,5 @@ pub use iter::{Access, SstIter};
 pub use layout::{FOOTER_BYTES, HEADER_BYTES, TableOwner};
 pub use properties::Properties;
 pub use read::{Extent, GetStep, Got, PendingBlock, Query, Sst, TableContext};
-pub use verify::SstReport;
+pub use verify::{DamagedBlock, SstReport};
 pub use write::{SstMeta, SstOptions, SstWriter};

@@ -22,6 +22,17 @@ pub struct SstReport {
     pub bytes: u64,
 }
 
+/// A block that cannot be read.
+#[derive(Debug, Clone)]
+pub struct DamagedBlock {
+    /// What reading it met.
+    pub error: Error,
+    /// The smallest key in it.
+    pub smallest: Vec<u8>,
+    /// The largest key in it.
+    pub largest: Vec<u8>,
+}
+
 impl Sst {
     /// Reads every block: checksums, order, bounds, filter, counts.
     ///
@@ -122,16 +133,17 @@ impl Sst {
         Ok(())
     }
 
-    /// Each block that cannot be read: the error, its smallest and its largest key.
+    /// Each block that cannot be read.
     ///
     /// # Errors
     /// What reading met, but for damage.
-    pub fn damaged_blocks(self: &Arc<Self>) -> Result<Vec<(Error, Vec<u8>, Vec<u8>)>> {
+    pub fn damaged_blocks(self: &Arc<Self>) -> Result<Vec<DamagedBlock>> {
         let mut damaged = Vec::new();
         for block in 0..self.index().len() {
             match self.load(block, Cause::Maintenance) {
                 Err(error) if error.kind() == ErrorKind::Corruption => {
-                    damaged.push((error, self.index().smallest(block), self.index().largest(block).to_vec()));
+                    let (smallest, largest) = (self.index().smallest(block), self.index().largest(block).to_vec());
+                    damaged.push(DamagedBlock { error, smallest, largest });
                 }
                 read => drop(read?),
             }

@@ -88,8 +88,8 @@ impl Inner {
         }
     }
 
-    /// Makes the room that writers need meanwhile and that nobody else makes, a step at a time: what they go on to write
-    /// must not keep this from its end.
+    /// Makes the room that writers need meanwhile and that nobody else makes, a step at a time: what they go on to
+    /// write must not keep this from its end.
     fn make_way(&self) -> Result<()> {
         self.evict_now(shape::pick_eviction)?;
         let level0 = self.state.load().parts[0].levels.first().map_or(0, |level| level.runs.len());

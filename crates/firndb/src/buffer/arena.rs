@@ -64,8 +64,8 @@ impl Arena {
     pub(super) fn touch(&mut self) {
         const PAGE_BYTES: usize = 4096;
         for at in (0..self.capacity).step_by(PAGE_BYTES) {
-            // SAFETY: in bounds, and `&mut self` is the only way to the region. What the first page has at its beginning is
-            // never handed out, and no other has anything yet.
+            // SAFETY: in bounds, and `&mut self` is the only way to the region. What the first page has at its
+            // beginning is never handed out, and no other has anything yet.
             unsafe { self.base.add(at).write_volatile(0) }
         }
     }

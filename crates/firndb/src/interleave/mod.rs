@@ -41,7 +41,9 @@ impl World {
 
     /// Opens it to read, beside whoever has it open.
     pub(crate) fn open_read_only(&self) -> Db {
-        Db::open_read_only("db", self.options(self.clock.clone(), Arc::new(Inline::new()))).unwrap()
+        let options = self.options(self.clock.clone(), Arc::new(Inline::new()));
+        // It holds what it may keep open; the writer beside it takes away the rest.
+        Db::open_read_only("db", Options { max_open_files: 100, ..options }).unwrap()
     }
 
     /// As [`World::open`], in profile `lab`, with trees in `memory`.

@@ -157,9 +157,9 @@ impl Recovery {
         Ok(Error::corruption(self.files.path_of(FileName::Manifest(id)).display(), 0, expected))
     }
 
-    /// Whether what a table was made of may be in log `log_id` still: whatever the manifest says, a log whose file is gone
-    /// went because a record named the table. One below the floor is obsolete: an earlier recovery read it, and the
-    /// table's removal was not durable.
+    /// Whether what a table was made of may be in log `log_id` still: whatever the manifest says, a log whose file is
+    /// gone went because a record named the table. One below the floor is obsolete: an earlier recovery read it, and
+    /// the table's removal was not durable.
     fn knows_log(&self, log_id: u64) -> Result<bool> {
         if log_id < self.version.log_floor {
             return Ok(true);
@@ -224,7 +224,7 @@ mod tests {
         let db = Db::open("/db", options(&fs)).unwrap();
         let mut keys = 0_u32;
         // Nothing is flushed: nobody runs background work.
-        while db.stats().logs < 2 || keys % 50 != 0 {
+        while db.stats().logs < 2 || !keys.is_multiple_of(50) {
             db.put_with(keys.to_be_bytes(), [7; 300], &process).unwrap();
             keys += 1;
         }

@@ -4,6 +4,7 @@
 use super::super::{LogSource, LogWriter, Replay};
 use super::*;
 use crate::buffer::{Buffer, Entry};
+use crate::files::FileName;
 use crate::interleave::{UUID, files, join, thread};
 use firn_base::SeqNo;
 use firn_base::key::Kind;
