@@ -70,6 +70,7 @@ struct JobState {
     compacting: usize,
     /// A user's compaction is under way: no other may start.
     manual: bool,
+    /// When what failed is tried again. 0: at once, because somebody waits for it.
     retry_at_ns: u64,
 }
 
@@ -365,40 +366,58 @@ impl Inner {
     pub(crate) fn flush(&self) -> Result<()> {
         let _entered = self.calls.enter()?;
         self.check_writable()?;
-        loop {
-            let seen = self.progress();
+        self.wait_for(|| {
             let may_begin = self.next_log_may_begin();
             let mut queue = self.commit.lock();
             let buffers = self.state.load().parts[0].buffers.len();
-            if queue.active.used_bytes() <= Buffer::EMPTY_BYTES {
-                break;
-            }
-            if buffers < self.options.limits.write_buffers && may_begin {
+            let is_empty = queue.active.used_bytes() <= Buffer::EMPTY_BYTES;
+            let may_switch = buffers < self.options.limits.write_buffers && may_begin;
+            if !is_empty && may_switch {
                 self.switch_buffer(&mut queue, 0);
-                break;
             }
-            drop(queue);
-            self.wait_or_fail(seen)?;
-        }
+            (is_empty || may_switch).then_some(())
+        })?;
         let newest = self.commit.active().log_id;
         let waits = |state: &ReadState| state.parts[0].buffers.iter().any(|buffer| buffer.log_id < newest);
+        self.wait_for(|| (!waits(&self.state.load())).then_some(()))
+    }
+
+    /// Waits until `look` finds something, while background work goes on.
+    ///
+    /// # Errors
+    /// What keeps that work from going on: say so rather than hang. Want of room is reported only after another try,
+    /// because there may be some by now.
+    pub(crate) fn wait_for<T>(&self, mut look: impl FnMut() -> Option<T>) -> Result<T> {
+        const WAIT: Duration = Duration::from_millis(20);
+        let mut asked_ns = None;
         loop {
             let seen = self.progress();
-            if !waits(&self.state.load()) {
-                return Ok(());
+            if let Some(found) = look() {
+                return Ok(found);
             }
-            self.wait_or_fail(seen)?;
+            self.calls.check()?;
+            match self.background_error() {
+                Some(error) if error.kind() != ErrorKind::NoSpace || !self.is_trying_again(&mut asked_ns) => {
+                    return Err(error);
+                }
+                _ => self.wait_for_background(seen, WAIT),
+            }
         }
     }
 
-    pub(crate) fn wait_or_fail(&self, seen: u64) -> Result<()> {
-        const WAIT: Duration = Duration::from_millis(20);
-        self.calls.check()?;
-        if let Some(error) = self.background_error() {
-            return Err(error);
+    /// Has what failed tried again at once, the first time that this is called with the same `asked_ns`. True until
+    /// that try was made, for as long as tries are apart otherwise.
+    fn is_trying_again(&self, asked_ns: &mut Option<u64>) -> bool {
+        let now_ns = self.clock.now_ns();
+        let mut jobs = self.jobs.state.lock();
+        match *asked_ns {
+            None => {
+                *asked_ns = Some(now_ns);
+                jobs.retry_at_ns = 0;
+                true
+            }
+            Some(asked_ns) => jobs.retry_at_ns == 0 && now_ns < asked_ns + RETRY_NS,
         }
-        self.wait_for_background(seen, WAIT);
-        Ok(())
     }
 
     /// Waits until nothing runs and nothing is due.
@@ -410,14 +429,9 @@ impl Inner {
         let _hurry = self.jobs.pace.hurry(self.commit.visible());
         // What has time is due now.
         self.executor.wake();
-        loop {
-            let seen = self.progress();
-            if self.is_idle() {
-                self.remove_obsolete(true);
-                return Ok(());
-            }
-            self.wait_or_fail(seen)?;
-        }
+        self.wait_for(|| self.is_idle().then_some(()))?;
+        self.remove_obsolete(true);
+        Ok(())
     }
 
     /// Whether nothing runs and nothing is due, nor will a user's compaction go on.

@@ -90,14 +90,11 @@ impl Inner {
     /// A state of tables none of which grows any more: what an append wrote to a linked file would be behind the end
     /// that the copy knows, where the copy's own appends go.
     pub(crate) fn share_tables(&self) -> Result<Arc<ReadState>> {
-        loop {
-            let seen = self.progress();
+        self.wait_for(|| {
             let state = self.state.load_full();
-            if state.parts.iter().flat_map(|part| part.tables()).all(|(_, run)| run.share()) {
-                return Ok(state);
-            }
-            self.wait_or_fail(seen)?;
-        }
+            let is_shared = state.parts.iter().flat_map(|part| part.tables()).all(|(_, run)| run.share());
+            is_shared.then_some(state)
+        })
     }
 
     /// The databases that tables of this one, and of its copies, may be of.

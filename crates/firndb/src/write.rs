@@ -11,10 +11,6 @@ use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a writer sleeps at a time while all buffers are full.
-const BUFFER_WAIT: Duration = Duration::from_millis(20);
 
 impl Inner {
     /// Applies `entries` atomically; returns once they are visible, and durable as asked.
@@ -82,7 +78,8 @@ impl Inner {
         let bytes = Buffer::bytes_for(entries, seed);
         if bytes > self.budget.batch_bytes_max {
             return Err(Error::invalid(format!(
-                "a batch of {bytes} bytes exceeds a quarter of memory_limit ({} bytes); split it or raise the limit",
+                "a batch takes {bytes} bytes; at most a quarter of what memory_limit has for buffers and caches may be \
+                 taken ({} bytes): split it or raise memory_limit",
                 self.budget.batch_bytes_max
             )));
         }
@@ -104,30 +101,20 @@ impl Inner {
     fn make_room(&self, full: &Arc<Buffer>, bytes: usize) -> Result<()> {
         let _entered = self.calls.enter()?;
         let start_ns = self.clock.now_ns();
-        let mut waited = false;
-        loop {
-            let seen = self.progress();
+        let mut looks = 0;
+        self.wait_for(|| {
+            looks += 1;
             let may_begin = self.next_log_may_begin();
-            {
-                let mut queue = self.commit.lock();
-                let switched = !Arc::ptr_eq(&queue.active, full);
-                let buffers = self.state.load().parts[0].buffers.len();
-                if switched || (buffers < self.options.limits.write_buffers && may_begin) {
-                    if !switched {
-                        self.switch_buffer(&mut queue, bytes);
-                    }
-                    break;
-                }
+            let mut queue = self.commit.lock();
+            let switched = !Arc::ptr_eq(&queue.active, full);
+            let buffers = self.state.load().parts[0].buffers.len();
+            let may_switch = buffers < self.options.limits.write_buffers && may_begin;
+            if !switched && may_switch {
+                self.switch_buffer(&mut queue, bytes);
             }
-            self.check_writable()?;
-            // What keeps buffers from being flushed keeps this write from being taken: say so rather than hang.
-            if let Some(error) = self.background_error() {
-                return Err(error);
-            }
-            waited = true;
-            self.wait_for_background(seen, BUFFER_WAIT);
-        }
-        if waited {
+            (switched || may_switch).then_some(())
+        })?;
+        if looks > 1 {
             self.stall.stalled(Reason::Buffers, self.clock.now_ns() - start_ns);
         }
         self.update_stall();

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const WRITERS: usize = 8;
 
-/// Rounds for each kind of database: some seconds in all, a minute in the CI tier.
+/// Rounds for each kind of database: some seconds in all, four times as many in the CI tier.
 fn rounds() -> u64 {
-    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 60 } else { 3 }
+    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 12 } else { 3 }
 }
 
 /// Every profile, with persistent memory and without.

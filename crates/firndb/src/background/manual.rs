@@ -22,16 +22,7 @@ impl Inner {
         }
         let _hurry = self.jobs.pace.hurry(self.commit.visible());
         self.flush()?;
-        loop {
-            let seen = self.progress();
-            let mut jobs = self.jobs.state.lock();
-            if !jobs.manual {
-                jobs.manual = true;
-                break;
-            }
-            drop(jobs);
-            self.wait_or_fail(seen)?;
-        }
+        self.wait_for(|| (!std::mem::replace(&mut self.jobs.state.lock().manual, true)).then_some(()))?;
         let result = self.compact_levels(from, to);
         self.jobs.state.lock().manual = false;
         self.executor.wake();
@@ -40,13 +31,7 @@ impl Inner {
     }
 
     fn compact_levels(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        loop {
-            let seen = self.progress();
-            if self.jobs.state.lock().compacting == 0 {
-                break;
-            }
-            self.wait_or_fail(seen)?;
-        }
+        self.wait_for(|| (self.jobs.state.lock().compacting == 0).then_some(()))?;
         self.evict_all()?;
         let deepest = self.deepest_level(from, to);
         for level in 0..deepest.max(1) {

@@ -3,7 +3,11 @@
 use crate::background::Dead;
 use crate::state::Part;
 use crate::{Db, Environment, Options};
+use firn_base::ErrorKind;
+use firn_base::clock::Clock;
 use firn_base::exec::Inline;
+use firn_fs::SimFs;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A merge may take long: what is flushed meanwhile must not stay in memory for it.
@@ -72,4 +76,32 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     drop(read);
     inner.remove_obsolete(false);
     assert!(has_spare());
+}
+
+/// Whoever waits for background work is not told that the disk is full once it no longer is. The clock stands still, so
+/// no try comes by itself.
+#[test]
+fn a_disk_that_has_room_again_is_noticed_at_once() {
+    let fs = SimFs::new(1);
+    let environment = Environment {
+        fs: Some(Arc::new(fs.clone())),
+        executor: Some(Arc::new(Inline::new())),
+        clock: Some(Clock::manual()),
+        ..Environment::default()
+    };
+    let db = Db::open(Path::new("/db"), Options { environment, ..Options::tiny() }).unwrap();
+    let fill = |count: u32| (0..count).try_for_each(|i| db.put(i.to_be_bytes(), [0; 100]));
+    let no_space = |result: crate::Result<()>| assert_eq!(result.unwrap_err().kind(), ErrorKind::NoSpace);
+    fill(20).unwrap();
+    fs.set_cap(Some(fs.used()));
+    no_space(db.flush());
+    no_space(db.wait_idle());
+    fs.set_cap(None);
+    db.flush().unwrap();
+    // A writer that finds all buffers full.
+    fs.set_cap(Some(fs.used() + 200_000));
+    no_space(fill(100_000));
+    fs.set_cap(None);
+    fill(100_000).unwrap();
+    db.wait_idle().unwrap();
 }
