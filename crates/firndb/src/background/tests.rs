@@ -78,6 +78,28 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     assert!(has_spare());
 }
 
+/// Each life is over before background work gets anywhere.
+#[test]
+fn short_lives_do_not_pile_up_tables() {
+    let fs = SimFs::new(1);
+    let options = || {
+        let environment = Environment {
+            fs: Some(Arc::new(fs.clone())),
+            executor: Some(Arc::new(Inline::new())),
+            ..Environment::default()
+        };
+        Options { environment, ..Options::tiny() }
+    };
+    let lives = 4 * options().limits.level0_stop as u32;
+    for life in 0..lives {
+        let db = Db::open(Path::new("/db"), options()).unwrap();
+        assert!(db.stats().levels[0].tables < options().limits.level0_stop);
+        db.put(life.to_be_bytes(), b"1").unwrap();
+    }
+    let db = Db::open(Path::new("/db"), options()).unwrap();
+    assert!((0..lives).all(|life| db.get(life.to_be_bytes()).unwrap().is_some()));
+}
+
 /// Whoever waits for background work is not told that the disk is full once it no longer is. The clock stands still, so
 /// no try comes by itself.
 #[test]

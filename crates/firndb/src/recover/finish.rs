@@ -251,6 +251,7 @@ impl Recovery {
         if !inner.read_only {
             let work: Weak<Inner> = Arc::downgrade(&inner);
             executor.attach(work);
+            inner.lower_level0();
         }
         inner.update_stall();
         Db::new(inner)
