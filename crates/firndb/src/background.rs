@@ -434,15 +434,19 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until level 0 is below its stop. A process that lives shortly adds a table there and takes the merge that it
+    /// Waits until level 0 is below its stop. A process of a short life adds a table there and takes the merge that it
     /// began along, so with nothing but such ones level 0 would grow without end.
     pub(crate) fn lower_level0(&self) {
         let is_low = || {
             let state = self.state.load();
             state.parts[0].levels.first().is_none_or(|level| level.runs.len() < self.options.limits.level0_stop)
         };
+        if is_low() {
+            return;
+        }
         // What keeps merges from it keeps nobody from opening; writers are told.
         let _kept = self.wait_for(|| (is_low() || self.is_idle()).then_some(()));
+        self.remove_obsolete(true);
     }
 
     /// Whether nothing runs and nothing is due, nor will a user's compaction go on.
