@@ -352,6 +352,7 @@ fn what_was_found_stays_mended() {
         ("pm_file", 849_151_966_716),
         ("joint", 723),
         ("joint", 2902),
+        ("joint", 4755),
         ("joint", 19_543),
         ("io_several", 4123),
         ("io_several", 7000),

@@ -43,8 +43,12 @@ impl Inner {
         let _entered = self.calls.enter()?;
         let mut uuid = [0; 16];
         self.fresh_uuid(&mut uuid);
-        let target = Target::take(&self.fs(), dir, uuid, &self.origins_and_own())?;
+        let target = Target::take(&self.fs(), dir, uuid)?;
         let copied = self.copy_into(&target.files, shared);
+        // Whose tables are here, only behind CURRENT: a cut may leave anything of what `LOCK` is written anew with, and
+        // by that alone nobody could tell whose directory it is.
+        let sign = |()| owner::sign_again(target.files.dir(), &uuid, &self.origins_and_own());
+        let copied = copied.and_then(sign);
         if copied.is_err() {
             target.undo();
         }
@@ -188,7 +192,7 @@ impl Target {
     ///
     /// # Errors
     /// `Invalid` if it holds anything, or another copy is being written there.
-    fn take(fs: &Arc<dyn Fs>, path: &Path, uuid: [u8; 16], origins: &[[u8; 16]]) -> Result<Target> {
+    fn take(fs: &Arc<dyn Fs>, path: &Path, uuid: [u8; 16]) -> Result<Target> {
         let made_directory = match fs.open_dir(path) {
             Ok(_) => false,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -216,7 +220,7 @@ impl Target {
         })?;
         // Another may have been and gone before the lock was had.
         refuse(&dir.list()?)?;
-        let signed = owner::sign(&*dir, &uuid, origins);
+        let signed = owner::sign(&*dir, &uuid);
         let files = Arc::new(Files::new(dir, uuid, Some(lock.into())));
         let target = Target { fs: fs.clone(), files, made_directory, made_lock: names.is_empty() };
         match signed {

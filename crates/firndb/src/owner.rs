@@ -168,21 +168,24 @@ pub(crate) fn may_be_lock(dir: &dyn Dir) -> Result<bool> {
 ///
 /// # Errors
 /// What writing met.
-pub(crate) fn sign(dir: &dyn Dir, uuid: &[u8; 16], origins: &[[u8; 16]]) -> Result<()> {
+pub(crate) fn sign(dir: &dyn Dir, uuid: &[u8; 16]) -> Result<()> {
+    write_signature(dir, &Signature::new(uuid, &[]))
+}
+
+fn write_signature(dir: &dyn Dir, signature: &Signature) -> Result<()> {
     let file = dir.open(&FileName::Lock.to_string(), OpenMode::Append)?;
     // Also if it says so already: whoever wrote it may have been killed before its sync.
-    file.write(0, &[&Signature::new(uuid, origins).encode()])?;
+    file.write(0, &[&signature.encode()])?;
     file.sync(&sites::LOCK_SYNC)?;
     dir.sync(&sites::LOCK_NAME_SYNC)
 }
 
-/// As [`sign`], if `LOCK` says anything else.
+/// Writes into `LOCK` whose directory this is and whose tables may be in it, if it says anything else. REQUIRES: the lock
+/// is held, and another file says whose directory it is, because a cut may leave anything in this one.
 ///
 /// # Errors
 /// What reading or writing met.
 pub(crate) fn sign_again(dir: &dyn Dir, uuid: &[u8; 16], origins: &[[u8; 16]]) -> Result<()> {
-    match signature(dir)? {
-        Some(found) if found == Signature::new(uuid, origins) => Ok(()),
-        _ => sign(dir, uuid, origins),
-    }
+    let wanted = Signature::new(uuid, origins);
+    if signature(dir)?.as_ref() == Some(&wanted) { Ok(()) } else { write_signature(dir, &wanted) }
 }

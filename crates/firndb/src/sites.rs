@@ -5,9 +5,6 @@ firn_base::sites! {
     LOG_FLUSH_SYNC = "log.flush.sync";
     /// What a pool had of a log, in its file: else leaves point to what a power cut took.
     LOG_SETTLE_SYNC = "log.settle.sync";
-    /// A log whose name may not be durable, before tables are made of it: else it may be gone when one of them is
-    /// found.
-    LOG_ADOPT_SYNC = "log.adopt.sync";
     /// The log, for `Durability::Power`: else what was acknowledged may be lost.
     LOG_SYNC = "log.sync";
     /// Logs that ended before this one and were not synced: else what is acknowledged has a hole in front.

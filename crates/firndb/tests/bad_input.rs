@@ -41,7 +41,10 @@ fn keys_values_and_batches() {
     for i in 0..300u32 {
         batch.put(i.to_be_bytes(), vec![0; 1000]);
     }
-    assert_eq!(kind(db.write(batch, &WriteOptions::default()), "a quarter of memory_limit"), ErrorKind::Invalid);
+    assert_eq!(
+        kind(db.write(batch, &WriteOptions::default()), "a quarter of what memory_limit has for buffers and caches"),
+        ErrorKind::Invalid
+    );
     assert!(db.get(0u32.to_be_bytes()).unwrap().is_none());
     db.write(WriteBatch::new(), &WriteOptions::default()).unwrap();
     // A value larger than the write buffer is no bad input.

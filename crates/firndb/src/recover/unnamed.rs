@@ -19,7 +19,6 @@ use crate::log::{FILE_HEADER_BYTES, LogEnd, LogHeader};
 use crate::lost;
 use crate::manifest::{self, LogState};
 use crate::owner;
-use crate::sites;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::OpenMode;
 use firn_table::sst::{HEADER_BYTES, Sst, TableOwner};
@@ -67,23 +66,7 @@ impl Recovery {
                 self.check_left_over(log_id, header.previous, found)?;
             }
         }
-        self.settle_names()
-    }
-
-    /// Makes the logs durable whose names may not be: what is made of them from here on is, and is known by its log.
-    fn settle_names(&self) -> Result<()> {
-        let unnamed: Vec<u64> = self.version.logs.iter().filter(|(_, log)| !log.named).map(|(&id, _)| id).collect();
-        if self.read_only || unnamed.is_empty() {
-            return Ok(());
-        }
-        for id in unnamed {
-            match self.files.open(FileName::Log(id), OpenMode::Append) {
-                // A power cut took it.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                opened => opened?.sync(&sites::LOG_ADOPT_SYNC)?,
-            }
-        }
-        self.files.sync_dir(&sites::LOG_ADOPT_SYNC)
+        Ok(())
     }
 
     /// What log `log_id` holds; `None` if it is gone.
