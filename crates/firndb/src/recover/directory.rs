@@ -190,8 +190,8 @@ pub(super) fn read_or_create(
     if let Some((id, version)) = manifest::read(&**dir, counters)? {
         if lock.is_some() {
             // Tables are made of the logs that these records name, and a pool says that it knows them: a power cut must
-            // not take the last of them after that, nor that CURRENT names this manifest, nor the name of a log of which
-            // a table is then found (`unnamed.rs`).
+            // not take the last of them after that, nor that CURRENT names this manifest, nor the name of a log that a
+            // table is made of (`unnamed.rs`).
             let file = dir.open(&FileName::Manifest(id).to_string(), OpenMode::Append)?;
             file.sync(&sites::MANIFEST_REOPEN_SYNC)?;
             dir.sync(&sites::CURRENT_REOPEN_SYNC)?;
