@@ -196,7 +196,12 @@ impl Settings {
 
     /// The options for the database at `db`: profile and pool are its own unless others are given.
     pub(crate) fn into_options_for(mut self, db: &Path) -> Outcome<Options> {
-        let stored = Stored::read(db);
+        let is_database = || matches!(firndb::profile_at(db, &Options::default()), Ok(Some(_)));
+        let stored = match Stored::read(db) {
+            // The pool is given, or the file is another program's, which the verb reports.
+            Err(_) if !self.names_no_pool() || !is_database() => Stored::default(),
+            read => read?,
+        };
         if self.profile.is_none() {
             // A manifest that cannot be read is for the verb to report; `repair` needs a profile all the same.
             let known = firndb::profile_at(db, &Options::default()).unwrap_or(stored.profile());

@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use firndb::{Backend, PmConfig, Profile};
 use serde::Deserialize;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 const BYTES_MAX: u64 = 64 << 10;
@@ -23,12 +23,20 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The file of the database at `db`; nothing if it is not there or cannot be read.
-    pub(crate) fn read(db: &Path) -> Self {
+    /// Reads the file of the database at `db`; no file has no lines.
+    pub(crate) fn read(db: &Path) -> Outcome<Self> {
+        let path = db.join("OPTIONS");
+        let failure = |exit, error: &dyn std::fmt::Display| {
+            let advice = "give --pm-backend and --pm-path, or --pm-backend none if the database has no pool";
+            Failure::new(exit, format!("{} cannot be read: {error}; {advice}", path.display()))
+        };
         let mut text = String::new();
-        let file = File::open(db.join("OPTIONS"));
-        let read = file.and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text));
-        read.ok().and_then(|_| toml::from_str(&text).ok()).unwrap_or_default()
+        match File::open(&path).and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text)) {
+            Ok(_) => toml::from_str(&text).map_err(|error| failure(Exit::Corruption, &error.message())),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Self::default()),
+            Err(error) if error.kind() == ErrorKind::InvalidData => Err(failure(Exit::Corruption, &error)),
+            Err(error) => Err(failure(Exit::Io, &error)),
+        }
     }
 
     pub(crate) fn profile(&self) -> Option<Profile> {

@@ -90,3 +90,17 @@ fn a_database_is_opened_with_its_own_pool() {
     let given = ["moved", "k", "--pm-backend", "file", "--pm-path", "elsewhere", "--pm-size", "64M"];
     assert_eq!(firn.try_command(firn.command("get").args(given)).text(), "w");
 }
+
+/// A pool that `OPTIONS` names must not be left out because the file cannot be read.
+#[test]
+fn an_options_file_that_cannot_be_read_is_reported() {
+    let firn = Firn::new();
+    firn.run("put", ["k", "v"]);
+    firn.write("db/OPTIONS", "pm_backend = ");
+    let refused = firn.try_run("get", ["k"]);
+    assert_eq!(refused.code, 4);
+    assert!(refused.stderr.contains("OPTIONS") && refused.stderr.contains("--pm-backend none"), "{}", refused.stderr);
+    assert_eq!(firn.try_run("get", ["k", "--pm-backend", "none"]).code, 0);
+    std::fs::remove_file(firn.db().join("OPTIONS")).unwrap();
+    assert_eq!(firn.try_run("get", ["k"]).code, 0);
+}

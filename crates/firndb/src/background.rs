@@ -70,7 +70,7 @@ struct JobState {
     compacting: usize,
     /// A user's compaction is under way: no other may start.
     manual: bool,
-    /// When what failed is tried again. 0: at once, because somebody waits for it.
+    /// The time of the next retry after a failure; 0 for an immediate one.
     retry_at_ns: u64,
 }
 
@@ -382,11 +382,11 @@ impl Inner {
         self.wait_for(|| (!waits(&self.state.load())).then_some(()))
     }
 
-    /// Waits until `look` finds something, while background work goes on.
+    /// Waits until `look` returns a value, while background work goes on.
     ///
     /// # Errors
-    /// What keeps that work from going on: say so rather than hang. Want of room is reported only after another try,
-    /// because there may be some by now.
+    /// The error that stops background work, because waiting longer would hang. `NoSpace` is returned only after one
+    /// more try, because the disk may have room by now.
     pub(crate) fn wait_for<T>(&self, mut look: impl FnMut() -> Option<T>) -> Result<T> {
         const WAIT: Duration = Duration::from_millis(20);
         let mut asked_ns = None;
@@ -405,8 +405,8 @@ impl Inner {
         }
     }
 
-    /// Has what failed tried again at once, the first time that this is called with the same `asked_ns`. True until
-    /// that try was made, for as long as tries are apart otherwise.
+    /// Schedules an immediate retry of the failed action on the first call with the same `asked_ns`. True until that
+    /// retry ends, for `RETRY_NS` at most.
     fn is_trying_again(&self, asked_ns: &mut Option<u64>) -> bool {
         let now_ns = self.clock.now_ns();
         let mut jobs = self.jobs.state.lock();
@@ -434,8 +434,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until level 0 is below its stop. A process of a short life adds a table there and takes the merge that it
-    /// began along, so with nothing but such ones level 0 would grow without end.
+    /// Waits until level 0 has fewer tables than `level0_stop`. Each open may add one, and a process that ends soon
+    /// discards the merge it started, so many short-lived processes would otherwise grow level 0 without bound.
     pub(crate) fn lower_level0(&self) {
         let is_low = || {
             let state = self.state.load();
@@ -444,8 +444,8 @@ impl Inner {
         if is_low() {
             return;
         }
-        // What keeps merges from it keeps nobody from opening; writers are told.
-        let _kept = self.wait_for(|| (is_low() || self.is_idle()).then_some(()));
+        // An error here does not fail the open: it stays the background error, which writes report.
+        let _reported = self.wait_for(|| (is_low() || self.is_idle()).then_some(()));
         self.remove_obsolete(true);
     }
 

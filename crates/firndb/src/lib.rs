@@ -23,6 +23,7 @@ mod batch;
 mod budget;
 mod buffer;
 mod checkpoint;
+mod close;
 mod commit;
 mod db;
 mod event;

@@ -180,8 +180,8 @@ fn write_signature(dir: &dyn Dir, signature: &Signature) -> Result<()> {
     dir.sync(&sites::LOCK_NAME_SYNC)
 }
 
-/// Writes into `LOCK` whose directory this is and whose tables may be in it, if it says anything else. REQUIRES: the
-/// lock is held, and another file says whose directory it is, because a cut may leave anything in this one.
+/// Rewrites `LOCK` with the database's uuid and origins unless it has them already. REQUIRES: the lock is held, and
+/// another file identifies the directory, because a power cut may leave garbage in this one.
 ///
 /// # Errors
 /// What reading or writing met.

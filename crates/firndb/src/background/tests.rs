@@ -78,7 +78,7 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     assert!(has_spare());
 }
 
-/// Each life is over before background work gets anywhere.
+/// Each process ends before any background work has run.
 #[test]
 fn short_lives_do_not_pile_up_tables() {
     let fs = SimFs::new(1);
@@ -100,8 +100,8 @@ fn short_lives_do_not_pile_up_tables() {
     assert!((0..lives).all(|life| db.get(life.to_be_bytes()).unwrap().is_some()));
 }
 
-/// Whoever waits for background work is not told that the disk is full once it no longer is. The clock stands still, so
-/// no try comes by itself.
+/// A wait for background work does not report a full disk once there is room. The clock stands still, so no retry is
+/// due by time.
 #[test]
 fn a_disk_that_has_room_again_is_noticed_at_once() {
     let fs = SimFs::new(1);
@@ -120,7 +120,7 @@ fn a_disk_that_has_room_again_is_noticed_at_once() {
     no_space(db.wait_idle());
     fs.set_cap(None);
     db.flush().unwrap();
-    // A writer that finds all buffers full.
+    // The same for a write that finds all buffers full.
     fs.set_cap(Some(fs.used() + 200_000));
     no_space(fill(100_000));
     fs.set_cap(None);
