@@ -350,6 +350,7 @@ fn what_was_found_stays_mended() {
     let found = [
         ("creation_cut", 849_151_962_935),
         ("pm_file", 849_151_966_716),
+        ("repair_cut", 480),
         ("joint", 723),
         ("joint", 2902),
         ("joint", 4755),

@@ -229,12 +229,14 @@ impl Repair {
         let others = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
         let next = next.max(others.map_or(0, |last| last + 1));
         let Inputs { tables, logs, all_logs } = own::inputs(&files, known.as_ref(), &own, &counters)?;
+        let last_log = all_logs.last().copied().unwrap_or(0);
         let pool = open_pool(options, uuid, known.as_ref(), &mut report)?;
         // Nor may a number come again that only the manifest or the pool still has.
         let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| PmLogBuffer::logs_named(pool, &files.uuid))?;
         let next = named.into_iter().fold(next, |next, id| next.max(id.saturating_add(1)));
         let next = next.max(known.as_ref().map_or(0, |known| known.next_file_id));
-        let mill = MillContext::new(&files, &counters, options, budget, next);
+        let mut mill = MillContext::new(&files, &counters, options, budget, next);
+        mill.sst.owner.log_id = last_log;
         let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
         Ok(Repair {
             files,
@@ -327,6 +329,12 @@ impl Repair {
         Ok(())
     }
 
+    /// How tables are written. What is in them is in older files too until the new manifest stands, and a repair that is
+    /// made again must not take them for what a lost record named: so they say that a log holds it.
+    fn output(&self) -> Output {
+        Output { log_id: self.mill.sst.owner.log_id, ..Output::new(Cause::Maintenance, true) }
+    }
+
     /// Says what would be replaced and what set aside.
     fn tell(&mut self) -> Result<()> {
         for name in self.files.list()? {
@@ -361,9 +369,8 @@ impl Repair {
         let access = Access::Streaming { bytes: self.mill.stretch_bytes, cause: Cause::Maintenance };
         let children = self.inputs.iter().map(|table| RunIter::Sst(Box::new(table.iter(access)))).collect();
         let level = self.options.limits.levels - 1;
-        let output = Output::new(Cause::Maintenance, true);
         let merge = MergeIter::at_first(children)?;
-        let metas = block_on(write_tables(merge, &[SeqNo::MAX], Below::nothing(), output, &self.mill))?;
+        let metas = block_on(write_tables(merge, &[SeqNo::MAX], Below::nothing(), self.output(), &self.mill))?;
         // Until the manifest names them they go if anything fails.
         let made = metas.iter().map(|meta| meta.id);
         self.temporary.extend(made.clone());

@@ -7,10 +7,9 @@ use crate::files::FileName;
 use crate::log::{
     FLYING_MAX, HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs, Wanted,
 };
-use crate::mill::{Below, Output, write_tables};
+use crate::mill::{Below, write_tables};
 use crate::run_iter::{MergeIter, RunIter};
 use crate::tuning::LogPlacement;
-use firn_base::count::Cause;
 use firn_base::exec::block_on;
 use firn_base::key::Kind;
 use firn_base::{ErrorKind, Result, SeqNo, Tag};
@@ -239,9 +238,8 @@ impl Repair {
     fn end_buffer(&mut self) -> Result<()> {
         let Some(buffer) = self.buffer.take() else { return Ok(()) };
         let merge = MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?;
-        let output = Output::new(Cause::Maintenance, true);
         // Something may lie below: tombstones stay.
-        let metas = block_on(write_tables(merge, &[SeqNo(0)], Below::nothing(), output, &self.mill))?;
+        let metas = block_on(write_tables(merge, &[SeqNo(0)], Below::nothing(), self.output(), &self.mill))?;
         for meta in metas {
             self.temporary.push(meta.id);
             self.inputs.push(Arc::new(self.open_table(meta.id, Some(meta.extent))?));
