@@ -167,7 +167,7 @@ impl Inner {
             at_rest: self.jobs.pace.is_at_rest(self.commit.visible()),
             idle: self.jobs.pace.is_idle(),
         };
-        match compactions && !jobs.manual {
+        match compactions && !jobs.manual && self.jobs.pace.may_begin() {
             true => shape::pick(state, &facts),
             // Whatever else is due.
             false => shape::pick_flush(state, &facts),
@@ -396,12 +396,20 @@ impl Inner {
                 return Ok(found);
             }
             self.calls.check()?;
+            self.ask_for_merges();
             match self.background_error() {
                 Some(error) if error.kind() != ErrorKind::NoSpace || !self.is_trying_again(&mut asked_ns) => {
                     return Err(error);
                 }
                 _ => self.wait_for_background(seen, WAIT),
             }
+        }
+    }
+
+    /// Has merges begin that wait because the database was just opened.
+    pub(crate) fn ask_for_merges(&self) {
+        if self.jobs.pace.wake() {
+            self.executor.wake();
         }
     }
 
@@ -434,8 +442,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until level 0 has fewer tables than `level0_stop`. Each open may add one, and a process that ends soon
-    /// discards the merge it started, so many short-lived processes would otherwise grow level 0 without bound.
+    /// Waits until level 0 has fewer tables than `level0_stop`. An open may add one, and a process that ends soon merges
+    /// none, so many short-lived processes would otherwise grow level 0 without bound.
     pub(crate) fn lower_level0(&self) {
         let is_low = || {
             let state = self.state.load();
@@ -444,6 +452,7 @@ impl Inner {
         if is_low() {
             return;
         }
+        self.ask_for_merges();
         // An error here does not fail the open: it stays the background error, which writes report.
         let _reported = self.wait_for(|| (is_low() || self.is_idle()).then_some(()));
         self.remove_obsolete(true);

@@ -5,7 +5,7 @@
 //! 3. open the pool and check that it pairs with the manifest;
 //! 4. find the logs that belong to it though the manifest lost their names, and refuse a manifest that lost more
 //!    (`unnamed.rs`);
-//! 5. replay the logs from their floor, in order, writing full buffers out as tables;
+//! 5. replay the logs from their floor, in order, writing buffers out as tables, unless the logs hold little;
 //! 6. start a new log and a new manifest, which name what was recovered;
 //! 7. remove what is the database's own and nothing names.
 //!
@@ -74,11 +74,17 @@ struct Recovery {
     trees: Option<Trees>,
     replaying: Replaying,
     rebuilt: Rebuilt,
+    /// What the logs hold is little, and stays in them.
+    stays_in_logs: bool,
+    /// Logs that are needed longer than this recovery, with the ends that were found.
+    settled: Vec<LogEnd>,
 }
 
 /// The log that is replayed.
 #[derive(Default)]
 struct Replaying {
+    /// Bytes of all logs.
+    bytes: u64,
     log_id: u64,
     /// Keys of which it must have a newer version, as the older one's slot in the hot buffer was used again.
     superseded: HashMap<Box<[u8]>, SeqNo>,
@@ -87,8 +93,6 @@ struct Replaying {
 /// What the trees were rebuilt from.
 #[derive(Default)]
 struct Rebuilt {
-    /// Logs, with the ends that were found.
-    settled: Vec<LogEnd>,
     /// What found no room and is in tables: entries up to this number, and the first log that has others.
     spilled: Option<(SeqNo, u64)>,
 }
@@ -172,6 +176,8 @@ fn open_directory(directory: Directory, options: Options, budget: Budget, clock:
         trees: None,
         replaying: Replaying::default(),
         rebuilt: Rebuilt::default(),
+        stays_in_logs: false,
+        settled: Vec::new(),
     };
     recovery.step("manifest");
     recovery.open_pool()?;
