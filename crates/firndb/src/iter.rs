@@ -4,8 +4,16 @@
 //! 2. Its position is a user key of its own memory; the pins on buffers and tables underneath (`Pins`) are revocable: a
 //!    cursor that idles on an old state has them taken away, and seeks again when it is next moved.
 //! 3. After an error the cursor is on no entry.
+//! 4. Deleted keys that a cursor walked over are passed in one step by those that come later (`gaps.rs`).
 
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
+mod walk;
+
+use self::walk::Walk;
 use crate::db::{Db, Inner};
+use crate::gaps::behind;
 use crate::options::ReadOptions;
 use crate::run_iter::{LevelIter, MergeIter, RunIter};
 use crate::snapshot::Point;
@@ -89,14 +97,7 @@ impl Iter {
     /// `Corruption` and `Io`, naming the file; likewise for every method that moves.
     pub fn first(&mut self) -> Result<()> {
         let lower = self.lower.take();
-        let result = self.move_by(|iter, pins| {
-            match &lower {
-                Some(key) => pins.merge.seek(key, Tag::seek(SeqNo::MAX))?,
-                None => pins.merge.first()?,
-            }
-            pins.direction = Direction::Forward;
-            iter.settle_forward(pins)
-        });
+        let result = self.move_by(|iter, pins| iter.forward_from(lower.as_deref().unwrap_or_default(), pins));
         self.lower = lower;
         result
     }
@@ -107,14 +108,7 @@ impl Iter {
     /// See [`Iter::first`].
     pub fn last(&mut self) -> Result<()> {
         let upper = self.upper.take();
-        let result = self.move_by(|iter, pins| {
-            match &upper {
-                Some(key) => pins.merge.seek_before(key, Tag::seek(SeqNo::MAX))?,
-                None => pins.merge.last()?,
-            }
-            pins.direction = Direction::Backward;
-            iter.settle_backward(pins)
-        });
+        let result = self.move_by(|iter, pins| iter.backward_from(upper.as_deref(), pins));
         self.upper = upper;
         // The bounds were set aside so that they could be borrowed; the lower one is checked by `settle_backward`.
         result
@@ -129,11 +123,7 @@ impl Iter {
             Some(lower) if lower.as_slice() > key.as_ref() => lower.clone(),
             _ => key.as_ref().to_vec(),
         };
-        self.move_by(|iter, pins| {
-            pins.merge.seek(&target, Tag::seek(SeqNo::MAX))?;
-            pins.direction = Direction::Forward;
-            iter.settle_forward(pins)
-        })
+        self.move_by(|iter, pins| iter.forward_from(&target, pins))
     }
 
     /// Goes to the last key at or before `key`, within the bounds.
@@ -141,16 +131,11 @@ impl Iter {
     /// # Errors
     /// See [`Iter::first`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let (target, tag) = match &self.upper {
-            Some(upper) if upper.as_slice() <= key.as_ref() => (upper.clone(), Tag::seek(SeqNo::MAX)),
-            // Tag 0 is behind every entry of the key.
-            _ => (key.as_ref().to_vec(), Tag(0)),
+        let border = match &self.upper {
+            Some(upper) if upper.as_slice() <= key.as_ref() => upper.clone(),
+            _ => behind(key.as_ref()),
         };
-        self.move_by(|iter, pins| {
-            pins.merge.seek_before(&target, tag)?;
-            pins.direction = Direction::Backward;
-            iter.settle_backward(pins)
-        })
+        self.move_by(|iter, pins| iter.backward_from(Some(&border), pins))
     }
 
     /// Goes to the next key. Does nothing if the cursor is on none.
@@ -168,7 +153,7 @@ impl Iter {
                 pins.direction = Direction::Forward;
             }
             pass_key(&mut pins.merge, &iter.key)?;
-            iter.settle_forward(pins)
+            iter.settle_forward(pins, Walk::at(iter.point.seqno))
         })
     }
 
@@ -185,7 +170,7 @@ impl Iter {
                 pins.merge.seek_before(&iter.key, Tag::seek(SeqNo::MAX))?;
                 pins.direction = Direction::Backward;
             }
-            iter.settle_backward(pins)
+            iter.settle_backward(pins, Walk::at(iter.point.seqno))
         })
     }
 
@@ -234,12 +219,52 @@ impl Iter {
         Ok(Pins { merge, state, direction: Direction::Forward, last_tick: 0, revocations: 0 })
     }
 
+    /// Goes to the first visible key at or behind `start`, which is empty for the first of all.
+    fn forward_from(&mut self, start: &[u8], pins: &mut Pins) -> Result<()> {
+        pins.direction = Direction::Forward;
+        let mut walk = Walk::forward(self.point.seqno, start);
+        if let Some(gap) = self.db.inner.commit.gaps.at(start, self.point.seqno) {
+            walk.pass(&gap);
+            match &gap.to {
+                Some(to) => pins.merge.seek(to, Tag::seek(SeqNo::MAX))?,
+                None => return Ok(()),
+            }
+        } else if start.is_empty() {
+            pins.merge.first()?;
+        } else {
+            pins.merge.seek(start, Tag::seek(SeqNo::MAX))?;
+        }
+        self.settle_forward(pins, walk)
+    }
+
+    /// Goes to the last visible key in front of `border`, which is none for the last of all.
+    fn backward_from(&mut self, border: Option<&[u8]>, pins: &mut Pins) -> Result<()> {
+        pins.direction = Direction::Backward;
+        let mut walk = Walk::backward(self.point.seqno, border);
+        let gap = self.db.inner.commit.gaps.before(border, self.point.seqno);
+        let border = match &gap {
+            Some(gap) if gap.from.is_empty() => return Ok(()),
+            Some(gap) => {
+                walk.pass(gap);
+                Some(gap.from.as_slice())
+            }
+            None => border,
+        };
+        match border {
+            Some(border) => pins.merge.seek_before(border, Tag::seek(SeqNo::MAX))?,
+            None => pins.merge.last()?,
+        }
+        self.settle_backward(pins, walk)
+    }
+
     /// From an entry on, goes to the first key that is visible and not deleted.
-    fn settle_forward(&mut self, pins: &mut Pins) -> Result<()> {
+    fn settle_forward(&mut self, pins: &mut Pins, mut walk: Walk<'_>) -> Result<()> {
         let merge = &mut pins.merge;
+        let commit = &self.db.inner.commit;
         let mut newer = 0;
         while merge.valid() {
-            if self.upper.as_ref().is_some_and(|upper| merge.key() >= upper.as_slice()) {
+            if let Some(upper) = self.upper.as_ref().filter(|upper| merge.key() >= upper.as_slice()) {
+                walk.end_at(Some(upper), commit);
                 return Ok(());
             }
             if merge.tag().seqno() > self.point.seqno {
@@ -257,8 +282,19 @@ impl Iter {
             self.key.clear();
             self.key.extend_from_slice(merge.key());
             match known_kind(merge.tag())? {
-                Kind::Delete => pass_key(merge, &self.key)?,
+                Kind::Delete => match commit.gaps.at(&self.key, self.point.seqno) {
+                    Some(gap) => {
+                        walk.pass(&gap);
+                        let Some(to) = gap.to else { break };
+                        merge.seek(&to, Tag::seek(SeqNo::MAX))?;
+                    }
+                    None => {
+                        walk.step_forward(&self.key);
+                        pass_key(merge, &self.key)?;
+                    }
+                },
                 _ => {
+                    walk.end_at(Some(&self.key), commit);
                     merge.load()?;
                     self.value.clear();
                     self.value.extend_from_slice(merge.value());
@@ -267,6 +303,7 @@ impl Iter {
                 }
             }
         }
+        walk.end_at(None, commit);
         Ok(())
     }
 
@@ -275,10 +312,12 @@ impl Iter {
     /// Versions come oldest first here, and the newest visible one counts. Which one that is shows only when the merge
     /// has passed it. So a value in a log is read then, and no other: reading every version on the way would cost a
     /// disk read for values nobody asked for.
-    fn settle_backward(&mut self, pins: &mut Pins) -> Result<()> {
+    fn settle_backward(&mut self, pins: &mut Pins, mut walk: Walk<'_>) -> Result<()> {
         let merge = &mut pins.merge;
+        let commit = &self.db.inner.commit;
         while merge.valid() {
-            if self.lower.as_ref().is_some_and(|lower| merge.key() < lower.as_slice()) {
+            if let Some(lower) = self.lower.as_ref().filter(|lower| merge.key() < lower.as_slice()) {
+                walk.begin_at(lower.clone(), commit);
                 return Ok(());
             }
             self.scratch.clear();
@@ -312,11 +351,23 @@ impl Iter {
                     let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
                     self.value.extend_from_slice(&values.get(at, seqno)?);
                 }
+                walk.begin_at(behind(&self.scratch), commit);
                 std::mem::swap(&mut self.key, &mut self.scratch);
                 self.valid = true;
                 return Ok(());
             }
+            match commit.gaps.at(&self.scratch, self.point.seqno) {
+                Some(gap) => {
+                    walk.pass(&gap);
+                    if gap.from.is_empty() {
+                        break;
+                    }
+                    merge.seek_before(&gap.from, Tag::seek(SeqNo::MAX))?;
+                }
+                None => walk.step_backward(&self.scratch),
+            }
         }
+        walk.begin_at(Vec::new(), commit);
         Ok(())
     }
 }
@@ -392,108 +443,5 @@ impl Inner {
 impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Iter").field("valid", &self.valid).field("seqno", &self.point.seqno).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(shuttle))]
-mod tests {
-    use super::*;
-    use crate::Options;
-
-    /// Revokes while `iter` is being moved, as far as that can be told, and moves it.
-    fn revoke_and_move(db: &Db, iter: &mut Iter) {
-        let shared = iter.pins.clone();
-        let moving = shared.lock();
-        db.inner.revoke_all_cursors();
-        drop(moving);
-        iter.next().unwrap();
-    }
-
-    #[test]
-    fn a_cursor_that_goes_on_lets_go_of_an_older_state_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options::tiny()).unwrap();
-        (0..9_u8).for_each(|i| db.put([i], [i]).unwrap());
-        let mut iter = db.iter().unwrap();
-        iter.first().unwrap();
-        let held = |iter: &Iter| Arc::downgrade(&iter.pins.lock().as_ref().unwrap().state);
-        let first = held(&iter);
-        revoke_and_move(&db, &mut iter);
-        assert!(first.ptr_eq(&held(&iter)), "it held what is there");
-        db.put([3], [99]).unwrap();
-        db.flush().unwrap();
-        assert!(first.upgrade().is_some());
-        revoke_and_move(&db, &mut iter);
-        assert!(!first.ptr_eq(&held(&iter)), "somebody waits for what it held");
-        let rest: Vec<u8> = std::iter::from_fn(|| {
-            let value = iter.valid().then(|| iter.value()[0])?;
-            iter.next().unwrap();
-            Some(value)
-        })
-        .collect();
-        assert_eq!(rest, [2, 3, 4, 5, 6, 7, 8], "as of the time that it was made");
-    }
-
-    /// A key that was written often costs a cursor a search, not a step for each version: both ways, at the present and
-    /// at a snapshot in between, with versions in a buffer and in tables.
-    #[test]
-    fn versions_of_a_key_are_passed_by_a_search() {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options { write_buffer_bytes: Some(128 << 10), ..Options::tiny() }).unwrap();
-        let process = crate::WriteOptions { durability: crate::Durability::Process };
-        let raise = |from: u32, to: u32| {
-            for round in from..to {
-                for key in [b"b", b"d", b"f"] {
-                    db.put_with(key, round.to_be_bytes(), &process).unwrap();
-                }
-                db.delete_with(b"c", &process).unwrap();
-            }
-        };
-        for key in [b"a", b"c", b"e", b"g"] {
-            db.put(key, b"once").unwrap();
-        }
-        let before = db.snapshot();
-        raise(0, 200);
-        let middle = db.snapshot();
-        raise(200, 500);
-        let entry = |key: &str, value: &[u8]| (key.as_bytes().to_vec(), value.to_vec());
-        let at = |round: u32| {
-            let raised = round.to_be_bytes();
-            let entry = |key| entry(key, &raised);
-            let once = |key| (key_of(key), b"once".to_vec());
-            vec![once("a"), entry("b"), entry("d"), once("e"), entry("f"), once("g")]
-        };
-        let first = ["a", "c", "e", "g"].map(|key| (key_of(key), b"once".to_vec())).to_vec();
-        let check = || {
-            for (iter, want) in [
-                (before.iter().unwrap(), first.clone()),
-                (middle.iter().unwrap(), at(199)),
-                (db.iter().unwrap(), at(499)),
-            ] {
-                let (mut forward, mut backward) = (Vec::new(), Vec::new());
-                let mut iter = iter;
-                iter.first().unwrap();
-                while iter.valid() {
-                    forward.push((iter.key().to_vec(), iter.value().to_vec()));
-                    iter.next().unwrap();
-                }
-                iter.last().unwrap();
-                while iter.valid() {
-                    backward.push((iter.key().to_vec(), iter.value().to_vec()));
-                    iter.prev().unwrap();
-                }
-                backward.reverse();
-                assert_eq!(forward, want);
-                assert_eq!(backward, want);
-            }
-        };
-        check();
-        db.flush().unwrap();
-        check();
-    }
-
-    fn key_of(key: &str) -> Vec<u8> {
-        key.as_bytes().to_vec()
     }
 }

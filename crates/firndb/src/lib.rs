@@ -28,6 +28,7 @@ mod commit;
 mod db;
 mod event;
 mod files;
+mod gaps;
 mod gate;
 mod install;
 #[cfg(test)]

@@ -141,10 +141,8 @@ fn open_directory(directory: Directory, options: Options, budget: Budget, clock:
     let mill = MillContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
     let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
     // A read-only open keeps tables open whatever their memory: a writer beside it may remove the files at any time.
-    let (tables_max, bytes_max) = match read_only {
-        true => (options.max_open_files.max(1), u64::MAX),
-        false => (options.max_open_files.max(1), budget.open_tables_bytes),
-    };
+    let tables_max = tables_max(&options);
+    let bytes_max = if read_only { u64::MAX } else { budget.open_tables_bytes };
     let bounds = TableCacheBounds {
         tables_max,
         bytes_max,
@@ -189,6 +187,13 @@ fn open_directory(directory: Directory, options: Options, budget: Budget, clock:
     recovery.replay_logs()?;
     recovery.step("logs");
     recovery.finish()
+}
+
+/// Tables that are kept open at most: as many as the options say, but no more than leave the process some handles.
+fn tables_max(options: &Options) -> usize {
+    const LEAST: usize = 16;
+    let spared = firn_fs::handles_max() / 4 * 3;
+    options.max_open_files.clamp(1, spared.max(LEAST))
 }
 
 impl Recovery {

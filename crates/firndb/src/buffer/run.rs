@@ -217,7 +217,7 @@ impl Ticket {
     }
 
     /// Links the entries under the sequence numbers from `first` on.
-    pub(crate) fn link(self, first: SeqNo) {
+    pub(crate) fn link(&self, first: SeqNo) {
         for (node, i) in self.nodes().zip(0u64..) {
             let kind = self.buffer.list.tag(node).0 & 0xff;
             self.buffer.list.link(node.at, Tag((first.0 + i) << 8 | kind));

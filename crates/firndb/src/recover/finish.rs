@@ -62,7 +62,7 @@ impl Recovery {
         let mut part = Part::default().with_tables(manifest.version(), &self.tables, self.options.limits.levels);
         if self.read_only {
             // As many as may be open are held, so that a writer beside this cannot take them away.
-            for (_, run) in part.tables().take(self.options.max_open_files) {
+            for (_, run) in part.tables().take(super::tables_max(&self.options)) {
                 match run.table().map(drop) {
                     // Whoever reads the table is told.
                     Err(error) if error.kind() == ErrorKind::Corruption => {}
