@@ -11,5 +11,5 @@ mod sim;
 
 pub use buf::{BUFFER_ALIGN, IoBuf};
 pub use file::{Dir, File, Fs, Lock, OpenMode, Pending, cannot_link, open_file};
-pub use os::{IoBackend, OsFs};
+pub use os::{IoBackend, OsFs, handles_max};
 pub use sim::{CrashPlan, Fault, FaultKind, Keep, OpKind, Operation, SECTOR, SimFs};
