@@ -186,8 +186,22 @@ impl Iter {
         })
     }
 
+    /// Moves by `step`.
+    fn move_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
+        let was_valid = self.valid;
+        self.step_by(&step).map_err(|error| {
+            self.db.inner.told_apart(error, |fresh| {
+                let (lower, upper, snapshot) = (self.lower.clone(), self.upper.clone(), None);
+                let mut iter = fresh.iter_with(ReadOptions { lower, upper, snapshot })?;
+                iter.key.clone_from(&self.key);
+                iter.valid = was_valid;
+                iter.step_by(&step)
+            })
+        })
+    }
+
     /// Runs `step` on the pins, taken anew if they were revoked.
-    fn move_by(&mut self, step: impl FnOnce(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
+    fn step_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
         let shared = self.pins.clone();
         let mut slot = shared.lock();
         let was_valid = std::mem::replace(&mut self.valid, false);

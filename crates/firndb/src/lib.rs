@@ -20,6 +20,7 @@
 
 mod background;
 mod batch;
+mod beside;
 mod budget;
 mod buffer;
 mod checkpoint;

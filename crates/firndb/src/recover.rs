@@ -102,14 +102,22 @@ const READ_ONLY_TRIES: u32 = 8;
 
 /// Opens the database at `dir`.
 pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
-    let mut tries = if read_only { READ_ONLY_TRIES } else { 1 };
-    loop {
-        tries -= 1;
-        match open_once(dir, options.clone(), read_only) {
-            Err(error) if tries > 0 && matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Changed) => {}
+    if !read_only {
+        return open_once(dir, options, false);
+    }
+    let mut met: Option<Error> = None;
+    let mut is_same = true;
+    for _ in 0..READ_ONLY_TRIES {
+        match open_once(dir, options.clone(), true) {
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Changed) => {
+                is_same &= met.as_ref().is_none_or(|met| met.to_string() == error.to_string());
+                met = Some(error);
+            }
             other => return other,
         }
     }
+    // Damage stays what it is.
+    Err(met.filter(|_| is_same).unwrap_or_else(|| Error::changed(dir.display())))
 }
 
 fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Db> {
