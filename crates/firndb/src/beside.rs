@@ -1,9 +1,10 @@
 //! A handle that was opened read-only, beside a process that writes: telling damage from change.
 //!
-//! Files are held open, and no byte of them that was read changes. Level 0 in a pool and the slots of the hot buffer
-//! are used again in place, and a checksum that does not fit may mean either. So whoever meets damage reads the same
-//! again through fresh opens. What is really damaged is found by each of them, in the same words; anything else was
-//! there when the handle was opened, and is not any more.
+//! Files are held open, and no byte of them that was read changes. What lies in a pool is used again in place: leaves of
+//! level 0, slots of the hot buffer, logs. An open copies what fits into a part of its memory. A checksum of the rest
+//! that does not fit may mean damage, or that a writer came by. So whoever meets damage reads the same again through
+//! fresh opens. What is really damaged is found by each of them, in the same words; anything else was there when the
+//! handle was opened, and is not any more.
 
 use crate::db::{Db, Inner};
 use crate::recover;

@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 /// Logs that are kept at most. Each costs an open its file.
 const KEPT_LOGS_MAX: usize = 16;
+/// How often a read-only open reads the end of a log that is being written.
+const CATCH_UPS_MAX: usize = 100;
 /// Bytes in kept logs at most: each open reads them again.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
@@ -55,6 +57,9 @@ impl Recovery {
                 continue;
             }
             while replay.next(|entry| self.replay_entry(&entry))? {}
+            if self.read_only && !self.replaying.superseded.is_empty() {
+                replay = self.catch_up(replay, log_id, sealed, named)?;
+            }
             self.check_superseded(log_id)?;
             let End { at, torn: is_torn } = replay.end(sealed.map_or(0, |end| end.synced_through))?;
             self.settle_log(log_id, &replay, at)?;
@@ -205,6 +210,24 @@ impl Recovery {
             hot.hold(self.replaying.log_id, at, seqno)?;
         }
         Ok(value)
+    }
+
+    /// Replays what a writer beside this appended meanwhile, until that has the newer versions of keys whose slots it
+    /// used again.
+    fn catch_up(&mut self, mut replay: Replay, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Replay> {
+        for _ in 0..CATCH_UPS_MAX {
+            let through = self.last_seqno;
+            let Some(longer) = self.open_log(log_id, sealed, named)? else { break };
+            replay = longer;
+            while replay.next(|entry| match entry.tag.seqno() > through {
+                true => self.replay_entry(&entry),
+                false => Ok(()),
+            })? {}
+            if self.replaying.superseded.is_empty() || self.last_seqno == through {
+                break;
+            }
+        }
+        Ok(replay)
     }
 
     /// Whoever lost a slot in the hot buffer must have been superseded in the same log, which was replayed.

@@ -12,11 +12,15 @@ use crate::tier::{TierIter, Trees};
 use crate::tuning::LogPlacement;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_pm::{DurableAt, PmConfig, Pool};
-use firn_table::pm_btree::{Recovered, Seen, TreeStore, View};
+use firn_table::pm_btree::{Hold, Recovered, Seen, TreeStore, View};
 use std::sync::Arc;
 
 /// What the log's two halves take in a pool beside their bytes.
 const HALVES_MORE_BYTES: u64 = 16 << 10;
+
+/// A read-only open copies what a writer beside it would use again, if it is no more than this part of the memory limit:
+/// leaves, and as much of the hot buffer.
+const HELD_SHARE: u64 = 8;
 
 const NO_ROOM: &str = "level 0; lower tuning.lab.tree_bytes, or raise pm.size";
 
@@ -43,7 +47,10 @@ impl Recovery {
                 counted = values.add_recovered(at, seqno);
             }
         };
-        let seen = Seen { evicted: &is_evicted, entry: &mut count, damage: &mut Err };
+        let bytes_max = self.options.memory_limit / HELD_SHARE;
+        let mut copied = || values.hot().map_or(Ok(()), |hot| hot.take_along(bytes_max));
+        let hold = self.read_only.then_some(Hold { bytes_max, copied: &mut copied });
+        let seen = Seen { evicted: &is_evicted, entry: &mut count, damage: &mut Err, hold };
         let recovered = match TreeStore::recover(pool.clone(), leaf_bytes, seen)? {
             Some(recovered) => recovered,
             None if self.read_only => return Ok(()),

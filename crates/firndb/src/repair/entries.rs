@@ -48,7 +48,7 @@ impl Repair {
             leaves_lost += 1;
             Ok(())
         };
-        let seen = Seen { evicted: &is_evicted, entry: &mut |_, _| {}, damage: &mut damage };
+        let seen = Seen { evicted: &is_evicted, entry: &mut |_, _| {}, damage: &mut damage, hold: None };
         self.hot = HotSlots::find(&pool).map(Arc::new);
         let recovered = TreeStore::recover(pool, self.options.tuning.lab.leaf_bytes, seen);
         self.known = known;
