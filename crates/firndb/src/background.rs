@@ -349,7 +349,8 @@ impl Inner {
         }
     }
 
-    /// Once a second: takes the pins of cursors that idle on an old state, and sees to the spare buffer.
+    /// Once a second: takes the pins of cursors that idle on an old state, sees to the spare buffer, and lets go of what
+    /// snapshots kept.
     fn tick(&self) {
         let tick = self.clock.now_ns() / TICK_NS;
         let last = &self.readers.idle_ticks;
@@ -357,6 +358,7 @@ impl Inner {
             return;
         }
         self.tend_spare(tick);
+        (0..self.state.load().parts.len()).for_each(|part| self.prune_side(part));
         // Cursors that ended have let go of tables that were closed already.
         self.tables.leave_the_rest();
         self.revoke_cursors(tick.saturating_sub(1));
