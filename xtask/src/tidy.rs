@@ -8,6 +8,7 @@ mod dead;
 mod lengths;
 mod modules;
 mod ratchet;
+mod rooms;
 mod sites;
 mod text;
 mod unsafe_list;
@@ -40,8 +41,16 @@ impl fmt::Display for Finding {
 /// Prints every finding. The exit code: 0 if there is none, 1 if there are some, 2 if the tree cannot be read.
 pub(crate) fn check(root: &Path) -> u8 {
     let Some(tree) = load(root) else { return 2 };
-    let rules =
-        [arrows::check, banned::check, dead::check, lengths::check, sites::check, text::check, unsafe_list::check];
+    let rules = [
+        arrows::check,
+        banned::check,
+        dead::check,
+        lengths::check,
+        rooms::check,
+        sites::check,
+        text::check,
+        unsafe_list::check,
+    ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(&tree)).collect();
     findings.extend(sites::check_shipped(root));
     findings.sort();

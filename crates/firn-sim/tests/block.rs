@@ -8,7 +8,7 @@ use self::rig::{DIR, Rig, loose, looser, row, tables_of};
 use firn_base::exec::{Executor, Inline, Work};
 use firn_base::site;
 use firn_fs::{Fault, FaultKind, OpKind, SimFs};
-use firndb::rows;
+use firndb::mechanisms;
 use firndb::{ByLevel, Db, Environment, Event, GrainLimits, Options, Profile, Stats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -49,7 +49,7 @@ fn compaction_bytes(stats: &Stats) -> u64 {
 
 #[test]
 fn block_01_both_bounds_of_a_block_are_in_its_index_entry() {
-    row(&firn_table::rows::BLOCK_BOUNDS, || {
+    row(&firn_table::mechanisms::BLOCK_BOUNDS, || {
         let rig = Rig::loaded(Profile::Classic, 4_000, |options| options.filter_bits = 0);
         rig.db.compact_range(None, None).unwrap();
         let before = looks(&rig);
@@ -63,7 +63,7 @@ fn block_01_both_bounds_of_a_block_are_in_its_index_entry() {
 
 #[test]
 fn block_02_only_blocks_that_keys_fall_into_are_written() {
-    row(&rows::BLOCK_APPEND, || {
+    row(&mechanisms::BLOCK_APPEND, || {
         let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
         let stats = rig.stats();
         assert!(sum(&stats, |level| level.block_grained) > 20);
@@ -82,7 +82,7 @@ fn block_02_only_blocks_that_keys_fall_into_are_written() {
 /// Large entries are blocks of their own, so that every other key falls into a gap.
 #[test]
 fn block_02_small_blocks_in_gaps_stay_few() {
-    row(&rows::BLOCK_COALESCE, || {
+    row(&mechanisms::BLOCK_COALESCE, || {
         let mut rig = Rig::new(Profile::Block, |options| {
             looser(options);
             options.filter_bits = 0;
@@ -142,7 +142,7 @@ fn block_02_tables_that_no_key_falls_into_stay_as_they_are() {
 
 #[test]
 fn block_03_dirty_blocks_are_read_at_the_same_time() {
-    row(&rows::BLOCK_READS, || {
+    row(&mechanisms::BLOCK_READS, || {
         let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
         assert!(rig.stats().background.append_reads_most > 4);
     });
@@ -194,7 +194,7 @@ fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
 
 #[test]
 fn block_04_what_stays_clean_stays_cached() {
-    row(&rows::BLOCK_CACHED, || {
+    row(&mechanisms::BLOCK_CACHED, || {
         let (block, classic) = (misses_behind_compactions(Profile::Block), misses_behind_compactions(Profile::Classic));
         assert!(block.0 * 2 < classic.0, "{} misses against {}", block.0, classic.0);
         assert!(block.1 * 2 < classic.1, "{} blocks became obsolete in the cache against {}", block.1, classic.1);
@@ -203,7 +203,7 @@ fn block_04_what_stays_clean_stays_cached() {
 
 #[test]
 fn block_05_each_table_is_judged_by_itself() {
-    row(&rows::BLOCK_SELECTIVE, || {
+    row(&mechanisms::BLOCK_SELECTIVE, || {
         let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
             options.tuning.block.grain_limits = GrainLimits::Constants;
         });
@@ -227,7 +227,7 @@ fn block_05_each_table_is_judged_by_itself() {
 /// tables are written anew of which less is dead.
 #[test]
 fn block_05_limits_by_level_come_from_cost() {
-    row(&rows::BLOCK_SELECTIVE, || {
+    row(&mechanisms::BLOCK_SELECTIVE, || {
         let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
             options.limits.level_base_bytes = 32 << 10;
         });
@@ -316,7 +316,7 @@ impl Executor for Workers {
                     }
                 }
             };
-            let body = move || if parallel { run() } else { site::without(&rows::BLOCK_PARALLEL, run) };
+            let body = move || if parallel { run() } else { site::without(&mechanisms::BLOCK_PARALLEL, run) };
             self.threads.lock().unwrap().push(std::thread::spawn(body));
         }
         *self.work.lock().unwrap() = Some(work);
@@ -370,7 +370,7 @@ fn block_06_workers_side_by_side_hold_what_one_does() {
 
 #[test]
 fn block_08_filters_reserve_bits() {
-    row(&rows::BLOCK_RESERVE, || {
+    row(&mechanisms::BLOCK_RESERVE, || {
         let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
         let stats = rig.stats();
         assert!(sum(&stats, |level| level.block_grained) > 20);
@@ -383,7 +383,7 @@ fn block_08_filters_reserve_bits() {
 /// Tables that never grow keep the whole of what their filters reserved.
 #[test]
 fn block_08_middle_levels_reserve_more_than_the_last() {
-    row(&rows::BLOCK_RESERVE_BY_LEVEL, || {
+    row(&mechanisms::BLOCK_RESERVE_BY_LEVEL, || {
         let rig = Rig::loaded(Profile::Block, 12_000, |options| {
             options.limits.level_base_bytes = 32 << 10;
             options.tuning.block.grain_limits = GrainLimits::Constants;
@@ -408,7 +408,7 @@ fn block_08_a_used_up_reserve_makes_a_table_due() {
 
 #[test]
 fn block_09_tables_that_overlap_nothing_are_moved() {
-    row(&rows::BLOCK_MOVE, || {
+    row(&mechanisms::BLOCK_MOVE, || {
         let mut rig = Rig::new(Profile::Block, |_| {});
         for i in 0..6_000 {
             rig.put_one(format!("key{i:07}").into_bytes());
@@ -421,7 +421,7 @@ fn block_09_tables_that_overlap_nothing_are_moved() {
 
 #[test]
 fn block_09_fruitless_reads_compact_a_table() {
-    row(&rows::BLOCK_SEEKS, || {
+    row(&mechanisms::BLOCK_SEEKS, || {
         let mut rig = Rig::loaded(Profile::Block, 12_000, |options| options.filter_bits = 0);
         let before = rig.stats().background.seek_compactions;
         for _ in 0..60_000 {
@@ -461,7 +461,7 @@ fn rewrites(fs: &SimFs) -> (usize, usize) {
 
 #[test]
 fn block_10_an_append_begins_behind_all_that_was_ever_written() {
-    row(&firn_table::rows::BLOCK_BEHIND, || {
+    row(&firn_table::mechanisms::BLOCK_BEHIND, || {
         let mut rig = Rig::loaded(Profile::Block, 10_000, loose);
         for round in 0..80 {
             // Some are of new tables, some of appends; some leave their first part.
@@ -581,18 +581,19 @@ fn dead_bytes_are_bounded(grain_limits: GrainLimits) {
 
 #[test]
 fn block_11_dead_bytes_have_a_limit() {
-    row(&rows::BLOCK_SPACE, || dead_bytes_are_bounded(GrainLimits::Constants));
+    row(&mechanisms::BLOCK_SPACE, || dead_bytes_are_bounded(GrainLimits::Constants));
 }
 
 #[test]
 fn block_11_dead_bytes_have_a_price() {
-    row(&rows::BLOCK_SPACE, || dead_bytes_are_bounded(GrainLimits::Cost));
+    row(&mechanisms::BLOCK_SPACE, || dead_bytes_are_bounded(GrainLimits::Cost));
 }
 
 /// What fails without a mechanism is what shows it, and not what was lost: that a test of a row cannot tell.
 #[test]
 fn block_nothing_is_lost_without_a_mechanism() {
-    let all = rows::ALL.iter().chain(firn_table::rows::ALL).filter(|site| site.name().starts_with("block."));
+    let all =
+        mechanisms::ALL.iter().chain(firn_table::mechanisms::ALL).filter(|site| site.name().starts_with("block."));
     let mut count = 0;
     for site in all {
         site::without(site, || {
@@ -691,7 +692,7 @@ fn block_readers_of_an_older_end_outlive_the_table() {
 #[test]
 fn block_a_checkpoint_does_not_wait_for_an_append_that_was_none() {
     // All of a table's blocks are dirty, where the cost would have it written anew.
-    site::without(&rows::BLOCK_SELECTIVE, || {
+    site::without(&mechanisms::BLOCK_SELECTIVE, || {
         let mut rig = Rig::loaded(Profile::Block, 6_000, loose);
         let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
         for (i, key) in keys.iter().enumerate() {

@@ -6,14 +6,14 @@ mod rig;
 use self::rig::{DIR, Rig, loose, row, tables_of, tables_on_disk};
 use firn_base::exec::Inline;
 use firn_fs::{Fault, FaultKind, OpKind};
-use firndb::rows;
+use firndb::mechanisms;
 use firndb::{Db, Durability, Profile};
 use std::path::Path;
 use std::sync::Arc;
 
 #[test]
 fn block_07_obsolete_tables_go_in_batches() {
-    row(&rows::BLOCK_LAZY, || {
+    row(&mechanisms::BLOCK_LAZY, || {
         let mut rig = Rig::new(Profile::Block, |options| options.tuning.block.lazy_delete_bytes = 256 << 10);
         for _ in 0..12_000 {
             let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();

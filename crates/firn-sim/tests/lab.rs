@@ -8,7 +8,7 @@ use self::rig::{Rig, flush, hits, row, tier, trees};
 use firn_base::seed::Seed;
 use firn_fs::{OpKind, Operation};
 use firn_pm::sim::{Mode, SimRegion};
-use firndb::rows;
+use firndb::mechanisms;
 use firndb::{Db, Durability, Environment, Event, LabTuning, LogPlacement, Options, Profile, TierStats, Tuning};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn lab_holds_what_a_map_holds() {
 
 #[test]
 fn lab_01_level_0_is_a_pair_of_trees() {
-    row(&rows::LAB_TREES, || {
+    row(&mechanisms::LAB_TREES, || {
         let mut rig = Rig::loaded(Profile::Lab, 300, trees(true));
         flush(&rig);
         let stats = rig.stats();
@@ -99,7 +99,7 @@ fn lab_01_level_0_is_a_pair_of_trees() {
 
 #[test]
 fn lab_02_an_entry_is_a_key_and_a_pointer() {
-    row(&firn_table::rows::LAB_PREFIX, || {
+    row(&firn_table::mechanisms::LAB_PREFIX, || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         let mut numbers: Vec<u32> = (0..300).collect();
         for i in (1..numbers.len()).rev() {
@@ -118,7 +118,7 @@ fn lab_02_an_entry_is_a_key_and_a_pointer() {
 
 #[test]
 fn lab_04_the_log_goes_through_persistent_memory() {
-    row(&rows::LAB_LOG_BUFFER, || {
+    row(&mechanisms::LAB_LOG_BUFFER, || {
         let mut rig = Rig::new(Profile::Lab, |options| {
             trees(true)(options);
             options.durability = Durability::Power;
@@ -144,7 +144,7 @@ fn lab_04_the_log_goes_through_persistent_memory() {
 
 #[test]
 fn lab_05_values_stay_where_the_log_has_them() {
-    row(&rows::LAB_VALUES, || {
+    row(&mechanisms::LAB_VALUES, || {
         let rig = Rig::loaded(Profile::Lab, 300, trees(true));
         flush(&rig);
         let written = |name| rig.stats().ssd.iter().find(|cause| cause.cause == name).unwrap().written_bytes;
@@ -158,7 +158,7 @@ fn lab_05_values_stay_where_the_log_has_them() {
 
 #[test]
 fn lab_03_a_flush_leaves_one_entry_of_a_key() {
-    row(&rows::LAB_IN_PLACE, || {
+    row(&mechanisms::LAB_IN_PLACE, || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         let overwrite = |rig: &mut Rig| {
             (0..100).for_each(|i| rig.put_one(format!("key{i}").into_bytes()));
@@ -205,7 +205,7 @@ fn lab_03_what_snapshots_see_is_bounded() {
 
 #[test]
 fn lab_06_a_flush_makes_pointers_without_reading() {
-    row(&rows::LAB_ADDRESSES, || {
+    row(&mechanisms::LAB_ADDRESSES, || {
         let rig = Rig::loaded(Profile::Lab, 200, trees(true));
         flush(&rig);
         let stats = rig.stats();
@@ -218,7 +218,7 @@ fn lab_06_a_flush_makes_pointers_without_reading() {
 
 #[test]
 fn lab_07_a_flush_puts_many_entries_in_at_a_time() {
-    row(&rows::LAB_BULK, || {
+    row(&mechanisms::LAB_BULK, || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         (0..200_u32).for_each(|i| rig.put_one(i.to_be_bytes().to_vec()));
         let fences =
@@ -280,7 +280,7 @@ fn lab_long_keys_make_room_for_each_other() {
 
 #[test]
 fn lab_08_chunks_leave_the_rest_as_a_cache() {
-    row(&rows::LAB_CHUNKS, || {
+    row(&mechanisms::LAB_CHUNKS, || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         let mut rests = 0;
         for _ in 0..60 {
@@ -368,7 +368,7 @@ fn lab_12_what_is_passed_over_is_not_read() {
 
 #[test]
 fn lab_09_the_last_leaves_go_by_log() {
-    row(&rows::LAB_BY_LOG, || {
+    row(&mechanisms::LAB_BY_LOG, || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         for _ in 0..60 {
             rig.put(50, 1_000_000);
@@ -416,7 +416,7 @@ fn lab_09_how_much_goes_by_log_is_asked_for() {
 
 #[test]
 fn lab_10_logs_are_bounded() {
-    row(&rows::LAB_LOGS, || {
+    row(&mechanisms::LAB_LOGS, || {
         let mut rig = Rig::new(Profile::Lab, |options| {
             trees(true)(options);
             options.tuning.lab.log_share_max = 0.25;
@@ -459,7 +459,7 @@ fn lab_13_smaller_trees_lose_nothing() {
 
 #[test]
 fn lab_12_a_value_is_read_from_its_log_once() {
-    row(&rows::LAB_CACHED, || {
+    row(&mechanisms::LAB_CACHED, || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         rig.put_one(b"key".to_vec());
         flush(&rig);
@@ -496,7 +496,7 @@ fn lab_12_each_layer_answers_for_the_ones_below() {
 
 #[test]
 fn lab_13_a_recovery_is_timed_step_by_step() {
-    row(&rows::LAB_RECOVERY, || {
+    row(&mechanisms::LAB_RECOVERY, || {
         for with_memory in [true, false] {
             let mut rig = Rig::loaded(Profile::Lab, 2_000, trees(with_memory));
             rig.put_one(b"key".to_vec());
@@ -517,7 +517,7 @@ fn lab_13_a_recovery_is_timed_step_by_step() {
 /// Without persistent memory a recovery replays the logs that hold what is in the trees, and those are bounded.
 #[test]
 fn lab_13_what_is_replayed_is_bounded() {
-    row(&rows::LAB_LOGS, || {
+    row(&mechanisms::LAB_LOGS, || {
         let mut rig = Rig::new(Profile::Lab, |options| {
             trees(false)(options);
             (options.tuning.lab.log_share_max, options.tuning.lab.tree_bytes) = (0.25, Some(1 << 20));
@@ -535,7 +535,7 @@ fn lab_13_what_is_replayed_is_bounded() {
 
 #[test]
 fn lab_14_evictions_come_first() {
-    row(&rows::LAB_FIRST, || {
+    row(&mechanisms::LAB_FIRST, || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         rig.put(2_000, 1_000_000);
         let compactions = |rig: &Rig| {
@@ -571,7 +571,7 @@ fn lab_14_evictions_come_first() {
 
 #[test]
 fn lab_15_logs_lie_where_they_are_to() {
-    row(&rows::LAB_PLACEMENT, || {
+    row(&mechanisms::LAB_PLACEMENT, || {
         let filled = |placement, pool_kib: u64| {
             let mut rig = Rig::new(Profile::Lab, |options| {
                 trees(true)(options);

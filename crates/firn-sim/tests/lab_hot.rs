@@ -5,7 +5,7 @@ mod rig;
 
 use self::rig::{Rig, flush, hits, row, tier, trees};
 use firn_pm::sim::{Mode, SimRegion};
-use firndb::rows;
+use firndb::mechanisms;
 use firndb::{Db, ErrorKind, Options, Profile};
 
 /// As [`trees`], with a hot buffer.
@@ -21,7 +21,7 @@ fn hot_key(i: u64) -> Vec<u8> {
 
 #[test]
 fn lab_11_values_of_hot_keys_are_not_in_the_log() {
-    row(&rows::LAB_HOT, || {
+    row(&mechanisms::LAB_HOT, || {
         let mut rig = Rig::new(Profile::Lab, hot);
         rig.put(300, 1_000_000);
         (0..3_000).for_each(|i| rig.put_one(hot_key(i)));

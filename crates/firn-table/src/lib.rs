@@ -6,8 +6,8 @@
 
 mod cache;
 mod locality;
+pub mod mechanisms;
 pub mod pm_btree;
-pub mod rows;
 pub mod sites;
 pub mod sst;
 mod value;

@@ -14,6 +14,25 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What a file says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// It is a file of the database with this uuid.
+    Database([u8; 16]),
+    /// It is a database's that another version of FirnDB wrote.
+    OtherVersion,
+    /// It has no byte, or nothing but zeros where it would say so: it was never finished.
+    Nobody,
+    /// It says nothing that a database of ours would: another program's, or one of ours whose first bytes are lost.
+    Unknown,
+}
+
+impl Owner {
+    pub(crate) fn uuid(self) -> Option<[u8; 16]> {
+        if let Owner::Database(uuid) = self { Some(uuid) } else { None }
+    }
+}
+
 /// The largest number of a file, an edit or anything else that a manifest counts. No database counts so far, and what
 /// comes behind it can still be counted.
 pub(crate) const NUMBER_MAX: u64 = 1 << 56;

@@ -18,72 +18,47 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod background;
-mod batch;
-mod beside;
-mod budget;
-mod buffer;
-mod checkpoint;
-mod close;
-mod commit;
-mod db;
+mod api;
+mod compaction;
+mod engine;
 mod event;
 mod files;
-mod gaps;
 mod gate;
-mod install;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
-mod iter;
+mod lab;
+mod lifecycle;
 mod log;
-mod lost;
 mod manifest;
-mod mill;
+pub mod mechanisms;
+mod memtable;
 mod options;
-mod owner;
-mod pace;
 mod pages;
-mod plan;
-mod prometheus;
 #[cfg(feature = "proof")]
 pub mod proof;
 mod read;
-mod recover;
-mod repair;
-mod row_cache;
-pub mod rows;
-mod run_iter;
-mod shape;
+mod read_points;
 pub mod sites;
-mod snapshot;
-mod sst_run;
-mod stall;
-mod state;
-mod stats;
-mod stored;
-mod tier;
-mod tuning;
-mod verify;
 mod write;
 
-pub use batch::WriteBatch;
-pub use db::Db;
+pub use api::batch::WriteBatch;
+pub use api::db::Db;
+pub use api::iter::Iter;
+pub use api::snapshot::Snapshot;
+pub use api::stats::{
+    BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats,
+    UserStats,
+};
 pub use event::{Event, EventListener};
 pub use firn_base::{Error, ErrorKind, Limits, Result};
 pub use firn_pm::{Backend, Latency, PmConfig};
 pub use firn_table::Value;
 pub use firn_table::sst::Codec;
-pub use iter::Iter;
+pub use lab::TierStats;
+pub use lifecycle::repair::{RepairReport, repair, repair_dry_run};
+pub use lifecycle::stored::profile_at;
+pub use lifecycle::verify::{Damage, VerifyReport};
 pub use log::HotStats;
+pub use options::tuning::{BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tuning};
 pub use options::{Durability, Environment, Options, Profile, ReadOptions, WriteOptions};
-pub use repair::{RepairReport, repair, repair_dry_run};
-pub use snapshot::Snapshot;
-pub use stats::{
-    BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats,
-    UserStats,
-};
-pub use stored::profile_at;
-pub use tier::TierStats;
-pub use tuning::{BlockTuning, ByLevel, GrainLimits, LabTuning, LogPlacement, Tuning};
-pub use verify::{Damage, VerifyReport};

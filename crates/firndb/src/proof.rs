@@ -4,15 +4,15 @@
 //! Decoders: each function runs one decoder over any bytes and panics if its contract does not hold: what it takes it
 //! would write again the same, and what it refuses it refuses by an error that says so.
 
-use crate::buffer::Buffer;
-use crate::commit::Joined;
+use crate::memtable::Buffer;
+use crate::write::commit::Joined;
 use crate::{Db, Durability, Error, Result, WriteBatch};
 use firn_pm::Pool;
 use std::sync::Arc;
 
-pub use crate::buffer::proof::{Group, Memtable};
 pub use crate::log::proof::{frame, frame_head, replay_log};
 pub use crate::manifest::proof::{edit, read_manifest};
+pub use crate::memtable::proof::{Group, Memtable};
 
 /// A write that is in a commit group and not yet in the log. It must be finished, in the order in which writes began:
 /// whoever began a group leads it.
@@ -27,7 +27,7 @@ impl Drop for Begun {
     fn drop(&mut self) {
         if let Some(Joined::Leader(group)) = self.joined.take() {
             let refuse = || Err(Error::invalid("the first write of this group was given up"));
-            let _given_up = self.db.inner.commit.lead(&group, |_, _, _| refuse());
+            let _given_up = self.db.engine.commit.lead(&group, |_, _, _| refuse());
         }
     }
 }
@@ -37,7 +37,7 @@ impl Drop for Begun {
 /// # Errors
 /// As [`Db::write`].
 pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Result<Begun> {
-    let joined = db.inner.join(batch.entries(), durability)?;
+    let joined = db.engine.join(batch.entries(), durability)?;
     Ok(Begun { db: db.clone(), joined: Some(joined) })
 }
 
@@ -46,10 +46,10 @@ pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Resul
 pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
     // The height of an entry is drawn; this is the highest.
     const LINKS_BYTES_MAX: usize = 256;
-    let active = db.inner.commit.active();
+    let active = db.engine.commit.active();
     let bytes = Buffer::bytes_for(batch.entries(), 0) + LINKS_BYTES_MAX * batch.len();
-    let buffers = db.inner.state.load().parts[0].buffers.len();
-    active.used_bytes() + bytes > active.capacity_bytes() && buffers >= db.inner.options.limits.write_buffers
+    let buffers = db.engine.state.load().parts[0].buffers.len();
+    active.used_bytes() + bytes > active.capacity_bytes() && buffers >= db.engine.options.limits.write_buffers
 }
 
 impl Begun {
@@ -58,11 +58,11 @@ impl Begun {
     /// # Errors
     /// As [`Db::write`].
     pub fn finish(mut self) -> Result<()> {
-        self.joined.take().map_or(Ok(()), |joined| self.db.inner.complete(joined))
+        self.joined.take().map_or(Ok(()), |joined| self.db.engine.complete(joined))
     }
 }
 
 /// The pool of a database that has one.
 pub fn pool(db: &Db) -> Option<Arc<Pool>> {
-    db.inner.pm.clone()
+    db.engine.pm.clone()
 }

@@ -35,7 +35,7 @@ const SYNC: &[&str] = &[
     "crates/firn-bench/src/",
     "crates/firn-sim/src/",
     // Words in raw memory, each access behind a `point`.
-    "crates/firndb/src/buffer/arena.rs",
+    "crates/firndb/src/memtable/arena.rs",
 ];
 const TRACING: &str = "an event of `tracing`, or return the text";
 

@@ -7,15 +7,16 @@
 //! 2. A slot is reused only after its completion was reaped. An abandoned operation's slot is freed when it is reaped.
 //! 3. A ring is dropped only when nothing is in flight: its destructor waits.
 //! 4. Reads are queued and start with the first wait or when the queue is full; writes start at once.
-//! 5. No failure of a ring fails an operation: one that the ring does not take, ends early or cancels is done by `pread`
-//!    or `pwrite`, whose error is then the operation's own. A ring that failed is broken: it takes nothing more. What
-//!    the kernel has of it still ends, and shows so in shared memory; until then a write is not done again, because it
-//!    could land later, over what has been written to its place since.
+//! 5. No failure of a ring fails an operation: one that the ring does not take, ends early or cancels is done by
+//!    `pread` or `pwrite`, whose error is then the operation's own. A ring that failed is broken: it takes nothing
+//!    more. What the kernel has of it still ends, and shows so in shared memory; until then a write is not done again,
+//!    because it could land later, over what has been written to its place since.
 #![expect(unsafe_code, reason = "io_uring takes raw pointers; listed in UNSAFE.md")]
 
 use super::direct::{Handle, Span};
 use crate::buf::IoBuf;
 use crate::file::{Completion, Pending};
+use firn_base::clock::Clock;
 use firn_base::{Error, ErrorKind, Result};
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use rustix::fd::AsRawFd;
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Operations in flight on one ring.
 const DEPTH: u32 = 64;
@@ -48,8 +49,8 @@ struct Ring {
     in_flight: usize,
     /// The slots of operations that the kernel has not taken from the queue yet, in their order.
     queued: Vec<usize>,
-    /// When it failed: nobody enters it from then on.
-    broken: Option<Instant>,
+    /// A clock that began when it failed: nobody enters it from then on.
+    broken: Option<Clock>,
 }
 
 /// So long after a ring broke the kernel is waited for.
@@ -168,6 +169,10 @@ impl Ring {
         self.broken.is_some()
     }
 
+    fn is_stuck(&self) -> bool {
+        self.broken.as_ref().is_some_and(|clock| Duration::from_nanos(clock.now_ns()) > STUCK)
+    }
+
     /// Notes what the kernel took from the queue.
     fn note_taken(&mut self) {
         let left = self.uring.submission().len();
@@ -230,9 +235,9 @@ impl Ring {
     fn reap(&mut self, want: usize) {
         let entered = match self.broken {
             None => self.enter(want),
-            Some(_) => {
+            Some(ref clock) => {
                 // Completions come without being asked for.
-                std::thread::sleep(Duration::from_millis(1));
+                clock.sleep(Duration::from_millis(1));
                 Ok(())
             }
         };
@@ -241,7 +246,7 @@ impl Ring {
             Err(error) if is_passing(&error) => std::thread::yield_now(),
             Err(error) => {
                 tracing::warn!(%error, "a ring failed; its operations are done by plain reads and writes");
-                self.broken = Some(Instant::now());
+                self.broken = Some(Clock::system());
             }
         }
         self.note_taken();
@@ -273,7 +278,7 @@ impl Ring {
                     self.in_flight -= 1;
                     return Some(Finished::Never { handle, op, buf });
                 }
-                Slot::InFlight { handle, op, buf, .. } if self.broken.is_some_and(|at| at.elapsed() > STUCK) => {
+                Slot::InFlight { handle, op, buf, .. } if self.is_stuck() => {
                     // The kernel may still use the buffer, so the slot keeps it for ever.
                     let stuck = Finished::Stuck { handle: handle.clone(), op };
                     self.slots[index] = Slot::InFlight { handle, op, buf, abandoned: true };

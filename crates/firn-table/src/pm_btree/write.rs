@@ -2,7 +2,7 @@
 
 use super::layout::{HEADER_BYTES, Header, KEYS_BYTES_MAX};
 use super::leaf::{Entry, ValueAddress};
-use crate::rows;
+use crate::mechanisms;
 use firn_base::coding::{put_varint, varint_len};
 use firn_base::key::shared_prefix_len;
 use firn_base::{SeqNo, Tag};
@@ -93,7 +93,7 @@ impl Gathered {
         let mut leaf = vec![0; HEADER_BYTES];
         leaf.extend_from_slice(bound);
         for (i, item) in entries.clone().zip(items) {
-            let shares = i > entries.start && rows::LAB_PREFIX.is_on();
+            let shares = i > entries.start && mechanisms::LAB_PREFIX.is_on();
             let shared = if shares { item.shared } else { 0 };
             put_entry(&mut leaf, shared, &self.key(i)[shared..], item, (lowest, newest_log));
         }

@@ -22,7 +22,7 @@ use super::out::Out;
 use super::properties::Properties;
 use super::read::Sst;
 use super::write::{SstMeta, SstOptions};
-use crate::rows;
+use crate::mechanisms;
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Result, SeqNo, Tag};
@@ -64,7 +64,7 @@ impl SstAppender {
     /// Where an append to a file that is now `file_len` bytes long begins.
     pub fn start(base: &Sst, file_len: u64) -> u64 {
         let end = base.extent().valid_len;
-        let used = if rows::BLOCK_BEHIND.is_on() { file_len.max(end) } else { end };
+        let used = if mechanisms::BLOCK_BEHIND.is_on() { file_len.max(end) } else { end };
         used.next_multiple_of(BUFFER_ALIGN as u64)
     }
 

@@ -15,7 +15,7 @@ use super::properties::Properties;
 use super::strides::Strides;
 use crate::cache::{BlockCache, Row};
 use crate::locality::Locality;
-use crate::rows;
+use crate::mechanisms;
 use crate::sites;
 use crate::value::Value;
 use firn_base::checksum::{crc32c, matches};
@@ -364,7 +364,7 @@ impl Sst {
         }
         let block = self.index.find(key);
         let starts = |block| self.index.compare_smallest(block, key) != Ordering::Greater;
-        let within = block < self.index.len() && (starts(block) || !rows::BLOCK_BOUNDS.is_on());
+        let within = block < self.index.len() && (starts(block) || !mechanisms::BLOCK_BOUNDS.is_on());
         if within { Ok(block) } else { Err(Got::Excluded) }
     }
 

@@ -446,7 +446,7 @@ fn a_cursor_that_goes_on_lets_go() {
             spawn(|story| {
                 story.write(0, 2, &PROCESS);
                 story.db.flush().unwrap();
-                (0..3).for_each(|_| story.db.inner.revoke_all_cursors());
+                (0..3).for_each(|_| story.db.engine.revoke_all_cursors());
             }),
         ];
         join(threads);

@@ -7,7 +7,7 @@
 //! 3. What an extent held before matches no frame of its log: checksums are salted with the log's number.
 
 use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, ValueAddress};
-use crate::tuning::LogPlacement;
+use crate::options::tuning::LogPlacement;
 use firn_base::sync::Mutex;
 use firn_base::{ErrorKind, Result};
 use firn_pm::{Extent, Fenced, Owner, PmOffset, Pool, RootEntry};

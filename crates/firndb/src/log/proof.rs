@@ -3,7 +3,7 @@
 use super::layout::{FRAME_HEADER_BYTES, FrameHeader, key_record, put_key_record};
 use super::write::{Place, encode_head};
 use super::{LogSource, PmLogBuffer, Replay};
-use crate::buffer::proof::Group;
+use crate::memtable::proof::Group;
 use firn_base::coding::Reader;
 use firn_base::count::IoCounters;
 use firn_base::{Result, SeqNo};

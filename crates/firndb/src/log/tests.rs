@@ -2,8 +2,8 @@
 
 use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, read_value};
 use super::*;
-use crate::buffer::{Buffer, Entry};
 use crate::files::{FileName, Files};
+use crate::memtable::{Buffer, Entry};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::seed::Seed;

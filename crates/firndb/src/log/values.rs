@@ -12,7 +12,7 @@ use super::hot::HotSlots;
 use super::layout::{VALUE_HEADER_BYTES, check_value, damaged, read_value};
 use super::placed::{PlacedLogs, end};
 use crate::files::{FileName, Files};
-use crate::rows;
+use crate::mechanisms;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo};
@@ -266,7 +266,7 @@ impl ValueLogs {
     /// As `get`.
     pub(crate) fn get_once(&self, at: ValueAddress, seqno: SeqNo) -> Result<(Value, bool)> {
         let (value, was_read) = self.find(at, seqno, |value| Value::owned(value.to_vec()))?;
-        Ok((value, was_read && rows::LAB_CACHED.is_on()))
+        Ok((value, was_read && mechanisms::LAB_CACHED.is_on()))
     }
 
     /// Entry `seqno`'s value, made by `make` if it is read from the SSD, and whether it is.
@@ -336,7 +336,7 @@ impl ValueLogs {
     }
 
     fn cached(&self, at: ValueAddress) -> Option<Value> {
-        if rows::LAB_CACHED.is_on() { self.cache.get_value(at.log_id, at.offset) } else { None }
+        if mechanisms::LAB_CACHED.is_on() { self.cache.get_value(at.log_id, at.offset) } else { None }
     }
 
     /// Puts the read of entry `seqno`'s value at `at` in flight, for [`ValueLogs::finish`]; `None` if it is in memory.

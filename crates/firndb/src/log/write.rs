@@ -17,8 +17,8 @@ use super::layout::{
 use super::placed::PlacedLogs;
 use super::sealed::SealedLogs;
 use super::sink::{PmLogBuffer, Sink};
-use crate::buffer::{LogEntry, Ticket};
 use crate::files::{FileName, Files};
+use crate::memtable::{LogEntry, Ticket};
 use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};

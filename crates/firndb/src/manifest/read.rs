@@ -10,7 +10,7 @@ use super::edit::{Edit, FORMAT_VERSION};
 use super::layout::{RECORD_HEADER_BYTES, claimed_record, parse_current, whole_record};
 use super::version::Version;
 use crate::files::FileName;
-use crate::owner::Owner;
+use crate::files::Owner;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::{Error, ErrorKind, Result};
 use firn_fs::{Dir, IoBuf, OpenMode};

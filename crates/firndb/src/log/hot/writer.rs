@@ -2,9 +2,9 @@
 
 use super::keys::HotKeys;
 use super::slots::{HotSlots, address};
-use crate::buffer::{LogEntry, Ticket};
 use crate::log::layout::{VALUE_HEADER_BYTES, ValueAddress};
-use crate::snapshot::is_seen;
+use crate::memtable::{LogEntry, Ticket};
+use crate::read_points::is_seen;
 use firn_base::key::Kind;
 use firn_base::{Result, SeqNo};
 use firn_table::sst::hash;

@@ -3,9 +3,9 @@
 
 use super::super::{LogSource, LogWriter, Replay};
 use super::*;
-use crate::buffer::{Buffer, Entry};
 use crate::files::FileName;
 use crate::interleave::{UUID, files, join, thread};
+use crate::memtable::{Buffer, Entry};
 use firn_base::SeqNo;
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Ordering, explore};

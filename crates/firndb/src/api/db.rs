@@ -1,0 +1,302 @@
+//! The handle that users hold, and what all handles of one open database share.
+
+use crate::api::batch::WriteBatch;
+use crate::api::iter::Iter;
+use crate::api::snapshot::Snapshot;
+use crate::engine::Engine;
+use crate::lifecycle::open;
+use crate::memtable::Entry;
+use crate::options::{Options, ReadOptions, WriteOptions};
+use firn_base::key::{Kind, prefix_end};
+use firn_base::{Error, Result};
+use firn_table::Value;
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open database. Clones are handles of the same one; it closes when the last goes, or by [`Db::close`].
+#[derive(Clone)]
+pub struct Db {
+    pub(crate) engine: Arc<Engine>,
+    _open: Arc<Open>,
+}
+
+/// Closes the database when the last handle, snapshot or cursor goes; workers hold only the `Engine`.
+struct Open(Arc<Engine>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.close() {
+            tracing::error!(%error, "the database was not closed cleanly");
+        }
+    }
+}
+
+impl Db {
+    pub(crate) fn new(engine: Arc<Engine>) -> Db {
+        Db { _open: Arc::new(Open(engine.clone())), engine }
+    }
+
+    /// Opens the database in directory `path`, creating it if it is not there.
+    ///
+    /// # Errors
+    /// `Locked` if it is open elsewhere; `Invalid` for options that cannot be; `Incompatible` if it was made by another
+    /// version or profile; `Corruption` if its files are damaged, naming the file; `Io`.
+    ///
+    /// ```
+    /// # fn main() -> firndb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = firndb::Db::open(dir.path().join("db"), firndb::Options::default())?;
+    /// db.put(b"snow", b"falls")?;
+    /// assert_eq!(db.get(b"snow")?.unwrap(), b"falls");
+    /// db.close()
+    /// # }
+    /// ```
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        open::open(path.as_ref(), options, false).map(Db::new)
+    }
+
+    /// Opens an existing database to read. Writes nothing; works beside a process that has it open for writing, and
+    /// shows what was there when it was opened. The logs are replayed in memory.
+    ///
+    /// # Errors
+    /// As [`Db::open`], but never `Locked`. `Corruption`, here or of reads in profile `lab`, may also mean that a
+    /// writer took away what was looked at: open it again.
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        open::open(path.as_ref(), options, true).map(Db::new)
+    }
+
+    /// Sets `key` to `value`, with the durability of the options.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty or oversize key or value; `NoSpace` when the disk is full (it resumes by itself);
+    /// `Poisoned` after a failed sync.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, &self.default_write())
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
+        self.write_one(Entry { kind: Kind::Put, key: key.as_ref(), value: value.as_ref() }, options)
+    }
+
+    /// Deletes `key`; it need not be there.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, &self.default_write())
+    }
+
+    /// Deletes `key`; it need not be there.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
+        self.write_one(Entry { kind: Kind::Delete, key: key.as_ref(), value: &[] }, options)
+    }
+
+    fn default_write(&self) -> WriteOptions {
+        WriteOptions { durability: self.engine.options.durability }
+    }
+
+    fn write_one(&self, entry: Entry<'_>, options: &WriteOptions) -> Result<()> {
+        self.engine.write(std::iter::once(entry), options.durability)?;
+        self.engine.counts.user.writes.add(1);
+        self.engine.counts.user.written_bytes.add((entry.key.len() + entry.value.len()) as u64);
+        Ok(())
+    }
+
+    /// Applies a batch: all of it or nothing.
+    ///
+    /// # Errors
+    /// As [`Db::put`]; `Invalid` too for a batch over a quarter of `memory_limit`.
+    pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        if batch.is_empty() {
+            return self.engine.check_writable();
+        }
+        self.engine.write(batch.entries(), options.durability)?;
+        self.engine.counts.user.writes.add(batch.len() as u64);
+        self.engine.counts.user.written_bytes.add(batch.byte_size() as u64);
+        Ok(())
+    }
+
+    /// The value of `key`, pinned where it lies.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io`, naming the file.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        self.count_get(self.engine.get(key).map_err(|error| self.reread(error, key)))
+    }
+
+    pub(crate) fn get_at(&self, key: &[u8], seqno: firn_base::SeqNo) -> Result<Option<Value>> {
+        self.count_get(self.engine.get_at(key, seqno).map_err(|error| self.reread(error, key)))
+    }
+
+    fn reread(&self, error: Error, key: &[u8]) -> Error {
+        self.engine.told_apart(error, |fresh| fresh.get(key).map(drop))
+    }
+
+    fn count_get(&self, got: Result<Option<Value>>) -> Result<Option<Value>> {
+        self.engine.counts.user.gets.add(1);
+        if matches!(got, Ok(Some(_))) {
+            self.engine.counts.user.found.add(1);
+        }
+        got
+    }
+
+    /// The values of several keys at one moment, their reads in flight together.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn multi_get(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        self.engine.counts.user.gets.add(keys.len() as u64);
+        let got = self.engine.multi_get(&keys);
+        got.map_err(|error| self.engine.told_apart(error, |fresh| fresh.multi_get(&keys).map(drop)))
+    }
+
+    /// A cursor over all keys.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io`, naming the file.
+    pub fn iter(&self) -> Result<Iter> {
+        self.iter_with(ReadOptions::default())
+    }
+
+    /// A cursor over the keys in `range`.
+    ///
+    /// # Errors
+    /// As [`Db::iter`].
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        let behind = |key: &K| {
+            let mut key = key.as_ref().to_vec();
+            key.push(0);
+            key
+        };
+        let lower = match range.start_bound() {
+            Bound::Included(key) => Some(key.as_ref().to_vec()),
+            Bound::Excluded(key) => Some(behind(key)),
+            Bound::Unbounded => None,
+        };
+        let upper = match range.end_bound() {
+            Bound::Included(key) => Some(behind(key)),
+            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+            Bound::Unbounded => None,
+        };
+        self.iter_with(ReadOptions { lower, upper, snapshot: None })
+    }
+
+    /// A cursor over just the keys that begin with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Db::iter`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        let prefix = prefix.as_ref();
+        self.iter_with(ReadOptions { lower: Some(prefix.to_vec()), upper: prefix_end(prefix), snapshot: None })
+    }
+
+    /// A cursor with bounds, at the present or at a snapshot.
+    ///
+    /// # Errors
+    /// As [`Db::iter`].
+    pub fn iter_with(&self, options: ReadOptions) -> Result<Iter> {
+        self.engine.calls.check()?;
+        let point = match &options.snapshot {
+            Some(snapshot) if Arc::ptr_eq(&snapshot.db.engine, &self.engine) => snapshot.point.clone(),
+            Some(_) => return Err(Error::invalid("the snapshot is of another database")),
+            None => self.engine.readers.snapshots.register(&self.engine.commit.visible),
+        };
+        Ok(Iter::new(self.clone(), point, options))
+    }
+
+    /// The database as it is now, to read later.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { point: self.engine.readers.snapshots.register(&self.engine.commit.visible), db: self.clone() }
+    }
+
+    /// Makes all that was acknowledged so far survive power loss.
+    ///
+    /// # Errors
+    /// `Poisoned` if the sync fails.
+    pub fn sync(&self) -> Result<()> {
+        self.engine.write(std::iter::empty(), crate::Durability::Power)
+    }
+
+    /// Writes what is in memory into tables, and waits for it.
+    ///
+    /// # Errors
+    /// What the flush met.
+    pub fn flush(&self) -> Result<()> {
+        self.engine.flush()
+    }
+
+    /// Compacts the keys from `from` to `to` (not included) down to the last level that holds any, so that what was
+    /// overwritten or deleted gives its space back. `None` means no bound.
+    ///
+    /// # Errors
+    /// What reading and writing met.
+    pub fn compact_range(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> Result<()> {
+        self.engine.compact_range(from.unwrap_or(&[]), to)
+    }
+
+    /// Waits until no background work is left to do.
+    ///
+    /// # Errors
+    /// What background work met, if it cannot go on.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.engine.wait_idle()
+    }
+
+    /// Writes a copy of the database, as it is now, into the new directory `dir`: tables are linked where the file
+    /// system can, the rest is written as tables. The copy is a database of its own.
+    ///
+    /// # Errors
+    /// `Invalid` if `dir` exists and is not empty; `NoSpace` and `Io`.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.engine.checkpoint(dir.as_ref())
+    }
+
+    /// Counters and sizes.
+    pub fn stats(&self) -> crate::Stats {
+        self.engine.stats()
+    }
+
+    /// Reads everything and checks every checksum, order and bound.
+    ///
+    /// # Errors
+    /// `Corruption` naming the first damage.
+    pub fn verify(&self) -> Result<crate::VerifyReport> {
+        self.engine.verify()
+    }
+
+    /// Reads everything as [`Db::verify`] does, and lists all damage: which file, where, and the keys that it may have
+    /// taken.
+    ///
+    /// # Errors
+    /// What kept it from reading and is no damage: `Io`, and `Changed` beside a writer.
+    pub fn find_damage(&self) -> Result<(crate::VerifyReport, Vec<crate::Damage>)> {
+        self.engine.find_damage()
+    }
+
+    /// Closes the database. Calls on other handles that are under way are awaited or broken off; whatever comes later
+    /// on any handle, snapshot or cursor answers that the database was closed. Then background work is stopped, the log
+    /// is synced, and directory and pool are given back. Blocks until all of that is done, also if another handle is
+    /// closing already.
+    ///
+    /// # Errors
+    /// What syncing met; the database is closed all the same.
+    pub fn close(self) -> Result<()> {
+        self.engine.close()
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Db({})", self.engine.files.path().display())
+    }
+}

@@ -1,0 +1,8 @@
+//! What users hold: the database, batches, cursors, snapshots, and what they are told of it.
+
+pub(crate) mod batch;
+pub(crate) mod db;
+pub(crate) mod iter;
+mod prometheus;
+pub(crate) mod snapshot;
+pub(crate) mod stats;

@@ -1,0 +1,346 @@
+//! Taking a table's entries into the tables below it, one by one, by appends where that pays (How::Append; BlockDB, III
+//! and IV). The plan is cut into sub-tasks, one for each table of the output's level, which share nothing and so may
+//! run side by side; [`collect`] puts their parts together in key order, whatever the order in which they ended.
+//!
+//! A sub-task:
+//! 1. looks through what comes in, to know which blocks it falls into (`Dirty`), and holds it if it is small;
+//! 2. chooses the grain (`selective.rs`);
+//! 3. merges what comes in with the dirty blocks behind the table's old end, or with the whole table into new ones.
+//!
+//! A table that nothing falls into stays as it is.
+//!
+//! A crash before the manifest names the new footer leaves the old one in force, and bytes behind it that the next
+//! append passes over. Of a sub-task that fails new files are removed and what was appended is cut off: it is tried
+//! again as long as the failure lasts, and may have failed for want of room. Nobody has read what is cut off, so no
+//! cache has it under an offset that is used again.
+
+use super::entries::{Above, Held, Two, Until};
+use super::grain::{self, Choice, Grain, MAY_NOT_GROW};
+use super::merge::{Around, Made, MillContext, Output, Steps, write_tables};
+use super::visibility::Versions;
+use crate::compaction::plan::Plan;
+use crate::files::FileName;
+use crate::manifest::{Edit, TableMeta};
+use crate::mechanisms;
+use crate::read::run::SstRun;
+use crate::read::run_iter::{Entries, LevelIter, MergeIter, RunIter};
+use firn_base::count::Cause;
+use firn_base::{Result, SeqNo, Tag};
+use firn_fs::OpenMode;
+use firn_table::sites::SST_APPEND_SYNC;
+use firn_table::sst::{Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender, SstMeta};
+use std::sync::Arc;
+
+/// One table of the output's level, and the keys that go with it.
+#[derive(Debug, Clone)]
+pub(crate) struct SubTask {
+    child: Arc<SstRun>,
+    /// User keys from here on; the first sub-task has no bound.
+    from: Option<Vec<u8>>,
+    /// User keys in front of here; the last has none.
+    to: Option<Vec<u8>>,
+}
+
+/// What a sub-task made.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    add: Vec<TableMeta>,
+    created: Vec<u64>,
+    grown: Option<Grown>,
+    choice: Option<Choice>,
+    pub(crate) bytes_in: u64,
+    bytes_out: u64,
+}
+
+/// A table that grew, if what it grew by is installed.
+#[derive(Debug)]
+pub(crate) struct Grown {
+    pub(crate) run: Arc<SstRun>,
+    /// Blocks that its new state does not have.
+    pub(crate) blocks: Arc<[usize]>,
+    /// Bytes that its file had.
+    file_bytes: u64,
+}
+
+impl Grown {
+    /// It did not grow.
+    pub(crate) fn undo(&self, context: &MillContext) {
+        cut_back(&self.run, self.file_bytes, context);
+        self.run.end_append();
+    }
+}
+
+/// Cuts the file of `run` to the bytes that it had.
+fn cut_back(run: &SstRun, file_bytes: u64, context: &MillContext) {
+    let file = context.files.open(FileName::Table(run.meta.id), OpenMode::Append);
+    // Synced, or a power cut could bring back its footer behind what the next append writes there, and a repair without
+    // a manifest would believe it. What cannot be cut off now is dead: the next append begins behind it.
+    let _left = file.and_then(|file| file.truncate(file_bytes).and_then(|()| file.sync(&SST_APPEND_SYNC)));
+}
+
+impl Piece {
+    /// Takes back what it made.
+    pub(crate) fn undo(&self, context: &MillContext) {
+        for id in &self.created {
+            // What cannot be removed now is an orphan, which the next open removes.
+            let _left = context.files.remove(FileName::Table(*id));
+        }
+        self.grown.iter().for_each(|grown| grown.undo(context));
+    }
+}
+
+/// The sub-tasks of `plan`, in key order. Borders lie on user keys, so that a tombstone goes where what it hides is,
+/// and what falls between two tables goes to the one before.
+pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
+    let children: Vec<&Arc<SstRun>> = plan.children().collect();
+    let from = |i: usize| (i > 0).then(|| children.get(i)).flatten().map(|run| run.meta.smallest.clone());
+    let task =
+        |(i, child): (usize, &&Arc<SstRun>)| SubTask { child: Arc::clone(child), from: from(i), to: from(i + 1) };
+    children.iter().enumerate().map(task).collect()
+}
+
+/// The tables that come in.
+fn upper(plan: &Plan) -> impl Iterator<Item = &Arc<SstRun>> {
+    plan.tables.iter().filter(|(level, _)| *level != plan.level).map(|(_, run)| run)
+}
+
+/// What all sub-tasks of `plan` made, in the order of [`sub_tasks`], as one edit.
+pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> Made {
+    let drop = plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect();
+    let mut made = Made { edit: Edit { drop, ..Edit::default() }, ..Made::default() };
+    for piece in pieces {
+        made.edit.add.extend(piece.add.into_iter().map(|meta| (plan.level, meta)));
+        made.created.extend(piece.created);
+        made.grown.extend(piece.grown);
+        made.choices.extend(piece.choice);
+        made.bytes_in += piece.bytes_in;
+        made.bytes_out += piece.bytes_out;
+    }
+    made
+}
+
+/// Runs one sub-task. On failure nothing that it wrote counts.
+///
+/// # Errors
+/// What reading and writing met.
+pub(crate) async fn run_sub_task(
+    task: &SubTask,
+    plan: &Plan,
+    around: &Around,
+    snapshots: &[SeqNo],
+    context: &MillContext,
+) -> Result<Piece> {
+    let child = task.child.table()?.clone();
+    let incoming = Incoming { task, plan, context };
+    let (dirty, held) = incoming.look_through(&child).await?;
+    if dirty.incoming == 0 {
+        return Ok(Piece { add: vec![TableMeta::clone(&task.child.meta)], ..Piece::default() });
+    }
+    let above = incoming.again(held)?;
+    let (mut grain, mut because) = choose(&child, task, &dirty, around, context);
+    // From here to the end of the append nothing may fail without giving the right back.
+    if grain == Grain::Block && !task.child.begin_append() {
+        (grain, because) = (Grain::Table, MAY_NOT_GROW);
+    }
+    let mut choice = Choice {
+        table: child.id(),
+        grain,
+        because,
+        blocks: child.blocks(),
+        dirty_blocks: dirty.blocks.len(),
+        reads_most: 0,
+    };
+    let merge = Merging { around, level: plan.level, snapshots, context };
+    let mut piece = match grain {
+        Grain::Table => merge.write_anew(&child, above, dirty.incoming_bytes).await?,
+        Grain::Block => match merge.append(task, &child, &dirty, above, &mut choice).await {
+            Ok(piece) => piece,
+            Err(error) => {
+                task.child.end_append();
+                return Err(error);
+            }
+        },
+    };
+    piece.bytes_in += dirty.incoming_bytes;
+    piece.choice = Some(choice);
+    Ok(piece)
+}
+
+fn choose(child: &Sst, task: &SubTask, dirty: &Dirty, around: &Around, context: &MillContext) -> (Grain, &'static str) {
+    let Some(tuning) = context.appends.as_ref().filter(|_| mechanisms::BLOCK_APPEND.is_on()) else {
+        return (Grain::Table, "switched off");
+    };
+    let meta = &task.child.meta;
+    let facts = grain::Facts {
+        dirty,
+        data_bytes: meta.data_bytes,
+        section_bytes: meta.live_bytes().saturating_sub(meta.data_bytes),
+        dead_bytes: meta.dead_bytes,
+        scans: child.scans(),
+        filter_left: child.properties().filter_left(),
+        has_filter: child.has_filter(),
+        table_bytes: context.limits.table_bytes,
+        is_last: around.is_last,
+        level_share: around.level_share,
+        dead_share: around.dead_share,
+    };
+    grain::choose(facts, tuning)
+}
+
+/// What comes to a table from above.
+struct Incoming<'a> {
+    task: &'a SubTask,
+    plan: &'a Plan,
+    context: &'a MillContext,
+}
+
+impl Incoming<'_> {
+    /// On its first entry.
+    fn open(&self) -> Result<Until<'_, MergeIter>> {
+        let access = Access::Streaming { bytes: self.context.stretch_bytes, cause: Cause::Compaction };
+        // What lies behind the end is another sub-task's to read.
+        let of = |run: &Arc<SstRun>| LevelIter::of(vec![run.clone()], access).until(self.task.to.as_deref());
+        let iter = |run: &Arc<SstRun>| RunIter::Level(Box::new(of(run)));
+        let children = upper(self.plan).map(iter);
+        let mut merge = MergeIter::new(children.collect());
+        match &self.task.from {
+            Some(from) => merge.seek(from, Tag::seek(SeqNo::MAX))?,
+            None => merge.first()?,
+        }
+        Ok(Until { entries: merge, end: self.task.to.as_deref() })
+    }
+
+    /// Finds the blocks of `child` that it falls into, and holds it if there is room.
+    async fn look_through(&self, child: &Arc<Sst>) -> Result<(Dirty, Option<Held>)> {
+        let mut finder = DirtyFinder::new(child.clone());
+        let mut held = Some(Held::default());
+        let mut steps = Steps::new(self.context);
+        let mut entries = self.open()?;
+        while entries.valid() {
+            entries.load()?;
+            finder.note(entries.key(), entries.value().len());
+            held = held.filter(|held| held.byte_size() <= self.context.hold_bytes);
+            if let Some(held) = &mut held {
+                held.push(&entries);
+            }
+            entries.next()?;
+            steps.step().await?;
+        }
+        // Half of the target is small: two such blocks make a whole one.
+        let small_bytes = if mechanisms::BLOCK_COALESCE.is_on() { self.context.sst.block_bytes / 2 } else { 0 };
+        Ok((finder.finish(small_bytes), held))
+    }
+
+    /// A second time from its first entry.
+    fn again(&self, held: Option<Held>) -> Result<Above<'_>> {
+        Ok(match held {
+            Some(held) => Above::Held(held),
+            None => Above::Read(self.open()?),
+        })
+    }
+}
+
+/// The size at which to cut `bytes` into tables of about `target`, so that none is a small rest: a sub-task ends where
+/// its table ended, and nothing would ever merge the rests.
+fn even_cut(bytes: u64, target: u64) -> u64 {
+    let tables = ((bytes + target / 2) / target).max(1);
+    // What is cut is not known to the byte: a little more, rather than one table more.
+    bytes / tables + bytes / tables / 8
+}
+
+/// What both grains need.
+struct Merging<'a> {
+    around: &'a Around,
+    level: usize,
+    snapshots: &'a [SeqNo],
+    context: &'a MillContext,
+}
+
+impl Merging<'_> {
+    /// Table-grained: all of `child` into new tables.
+    async fn write_anew(&self, child: &Arc<Sst>, above: Above<'_>, incoming_bytes: u64) -> Result<Piece> {
+        let context = self.context;
+        let access = Access::Streaming { bytes: context.stretch_bytes, cause: Cause::Compaction };
+        let below = MergeIter::at_first(vec![RunIter::Sst(Box::new(child.iter(access)))])?;
+        let reserve_percent = context.reserve_percent(self.around, self.level);
+        let live_bytes = child.extent().valid_len - child.dead_bytes();
+        let table_bytes = Some(even_cut(live_bytes + incoming_bytes, context.limits.table_bytes));
+        let output = Output { reserve_percent, table_bytes, ..Output::new(Cause::Compaction, true) };
+        let deeper = self.around.below(self.level);
+        let add = write_tables(Two::new(above, below), self.snapshots, deeper, output, context).await?;
+        Ok(Piece {
+            created: add.iter().map(|meta| meta.id).collect(),
+            bytes_in: live_bytes,
+            bytes_out: add.iter().map(TableMeta::bytes).sum(),
+            add,
+            ..Piece::default()
+        })
+    }
+
+    /// Block-grained: the dirty blocks of `child` behind its end.
+    async fn append(
+        &self,
+        task: &SubTask,
+        child: &Arc<Sst>,
+        dirty: &Dirty,
+        above: Above<'_>,
+        choice: &mut Choice,
+    ) -> Result<Piece> {
+        let context = self.context;
+        let mode = if context.direct { OpenMode::AppendDirect } else { OpenMode::Append };
+        let file = context.files.open(FileName::Table(child.id()), mode)?;
+        let file_bytes = file.len()?;
+        let start = SstAppender::start(child, file_bytes);
+        let counters = context.counters.clone();
+        let appender = SstAppender::new(child.clone(), dirty, file, start, &context.sst, counters, Cause::Compaction);
+        let appended = self.fill(appender, child, dirty, above, choice).await;
+        if appended.is_err() {
+            cut_back(&task.child, file_bytes, context);
+        }
+        let mut piece = Piece { bytes_in: dirty.bytes, ..Piece::default() };
+        match appended? {
+            Some(meta) => {
+                piece.bytes_out = meta.extent.valid_len - start;
+                piece.add.push(TableMeta::new(child.id(), meta));
+                piece.grown = Some(Grown { run: task.child.clone(), blocks: dirty.blocks.clone(), file_bytes });
+            }
+            // Nothing of it is left, and nothing was appended: it goes, or stays as it is if another sub-task fails.
+            None => task.child.end_append(),
+        }
+        Ok(piece)
+    }
+
+    /// Ends `appender` with the dirty blocks of `child` and what comes in; `None` if nothing is left of the table.
+    async fn fill(
+        &self,
+        mut appender: SstAppender,
+        child: &Arc<Sst>,
+        dirty: &Dirty,
+        above: Above<'_>,
+        choice: &mut Choice,
+    ) -> Result<Option<SstMeta>> {
+        let context = self.context;
+        let alone = !mechanisms::BLOCK_READS.is_on();
+        let mut below =
+            BlocksIter::new(child.clone(), dirty.blocks.clone(), context.stretch_bytes, Cause::Compaction, alone)?;
+        let mut versions = Versions::new(self.snapshots);
+        let mut deeper = self.around.below(self.level);
+        let mut steps = Steps::new(context);
+        let mut merge = Two::new(above, &mut below);
+        if merge.valid() {
+            deeper.begin_at(merge.key());
+        }
+        while merge.valid() {
+            let (key, tag) = (merge.key(), merge.tag());
+            deeper.walk(key);
+            if versions.keep(key, tag, || deeper.is_bottom(key)) {
+                merge.load()?;
+                appender.add(merge.key(), merge.tag(), merge.value())?;
+            }
+            merge.next()?;
+            steps.step().await?;
+        }
+        choice.reads_most = below.reads_most();
+        if appender.is_empty() { Ok(None) } else { appender.finish(below.seen()).map(Some) }
+    }
+}

@@ -1,0 +1,476 @@
+//! Background work, one step at a time: pick (pure), run (does the I/O, changes no state), install (`install.rs`).
+//!
+//! 1. The tables of a running action are `busy`: no other action takes them.
+//! 2. Flushes run one at a time, oldest buffer first, and before anything else: a worker in the middle of a merge
+//!    stops at its next yield point to do one.
+//! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`,
+//!    which only a reopen can mend.
+
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod lab_tests;
+mod manual;
+mod obsolete;
+mod sub_tasks;
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
+
+pub(crate) use self::obsolete::Dead;
+use self::obsolete::Graveyard;
+use self::sub_tasks::SubTasks;
+use crate::compaction::picker::{self, Facts};
+use crate::compaction::plan::{Busy, How, Plan, Reason};
+use crate::compaction::rate_limiter::Pace;
+use crate::compaction::{self, Around};
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::lab::Releases;
+use crate::mechanisms;
+use crate::memtable::Buffer;
+use crate::read::run::SstRun;
+use crate::read::state::ReadState;
+use crate::write::stall::Debt;
+use firn_base::exec::{Work, block_on, block_on_with, give_way};
+use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pause before a failed action is tried again.
+const RETRY_NS: u64 = 250_000_000;
+/// An eviction takes so many write buffers' worth at most: leaves fill up while it runs.
+const CHUNK_BUFFERS_MAX: u64 = 3;
+const TICK_NS: u64 = 1_000_000_000;
+
+/// What runs, and what waits to be cleaned up.
+pub(crate) struct Jobs {
+    state: Mutex<JobState>,
+    /// What keeps background work from going on. Changed under the state's lock; every write looks at it without.
+    error: ArcSwapOption<Error>,
+    /// A table that cost too many fruitless reads, and its level.
+    seek: Mutex<Option<(usize, u64)>>,
+    graveyard: Graveyard,
+    /// What newer views of level 0 do not have.
+    pub(crate) releases: Releases,
+    /// Compactions whose sub-tasks any worker may take.
+    shared: Mutex<Vec<Arc<SubTasks>>>,
+    pub(crate) pace: Pace,
+    /// Counts finished actions, and wakes those who wait for one.
+    pub(crate) progress: (Mutex<u64>, Condvar),
+}
+
+#[derive(Default)]
+struct JobState {
+    busy: Busy,
+    flushing: bool,
+    evicting: bool,
+    compacting: usize,
+    /// A user's compaction is under way: no other may start.
+    manual: bool,
+    /// The time of the next retry after a failure; 0 for an immediate one.
+    retry_at_ns: u64,
+}
+
+/// An action that was picked, with what it has to know of the state.
+struct Job {
+    plan: Plan,
+    around: Around,
+}
+
+impl Jobs {
+    /// Nothing runs yet; merges will go at `pace`.
+    pub(crate) fn new(pace: Pace) -> Jobs {
+        Jobs {
+            state: Mutex::default(),
+            error: ArcSwapOption::default(),
+            seek: Mutex::default(),
+            graveyard: Graveyard::default(),
+            releases: Releases::default(),
+            shared: Mutex::default(),
+            pace,
+            progress: Default::default(),
+        }
+    }
+}
+
+impl Work for Engine {
+    fn step(&self) -> bool {
+        self.tick();
+        let cleaned = self.drain_log() | self.remove_obsolete(false);
+        if self.help_compaction() {
+            return true;
+        }
+        match self.start(true) {
+            Some(job) => {
+                self.perform(job);
+                true
+            }
+            // There is time for what was put off.
+            None => cleaned | self.remove_obsolete(true),
+        }
+    }
+
+    fn idle_wait(&self) -> Duration {
+        if self.background_error().is_some() { Duration::from_nanos(RETRY_NS) } else { Duration::from_secs(1) }
+    }
+}
+
+impl Engine {
+    /// Writes a full half of the persistent-memory log buffer to its file. True if there was one.
+    fn drain_log(&self) -> bool {
+        let Some(buffer) = self.logs.pm_buffer.as_ref().filter(|buffer| buffer.has_full()) else { return false };
+        match buffer.drain_full() {
+            Ok(drained) => drained,
+            Err(error) => {
+                // The next writer that needs the half tries again and answers with the error.
+                tracing::warn!(%error, "the log buffer could not be drained");
+                false
+            }
+        }
+    }
+
+    /// Picks the next action and marks what it takes. `compactions` says whether other than flushes are wanted.
+    fn start(&self, compactions: bool) -> Option<Arc<Job>> {
+        if self.read_only || self.calls.is_closed() {
+            return None;
+        }
+        let mut jobs = self.jobs.state.lock();
+        if self.jobs.error.load().is_some() && self.clock.now_ns() < jobs.retry_at_ns {
+            return None;
+        }
+        let state = self.state.load_full();
+        let plan = self.pick(&state, &jobs, compactions);
+        if plan.is_none() && compactions && !jobs.manual {
+            // What failed is wanted no more (a compaction for reads, a user's), so nothing else would clear its error.
+            self.jobs.error.store(None);
+        }
+        plan.map(|plan| self.mark(&mut jobs, plan, &state))
+    }
+
+    fn pick(&self, state: &ReadState, jobs: &JobState, compactions: bool) -> Option<Plan> {
+        let facts = Facts {
+            limits: &self.options.limits,
+            busy: &jobs.busy,
+            flushing: jobs.flushing,
+            visible: self.commit.visible(),
+            oldest: self.oldest_read_point(),
+            seek: *self.jobs.seek.lock(),
+            appends: self.mill.appends.is_some(),
+            dead_share_max: self.options.tuning.block.dead_share_max,
+            evicting: jobs.evicting,
+            lab: &self.options.tuning.lab,
+            chunk_bytes: self.chunk_bytes(),
+            buffer_bytes: self.budget.write_buffer_bytes as u64,
+            at_rest: self.jobs.pace.is_at_rest(self.commit.visible()),
+            idle: self.jobs.pace.is_idle(),
+        };
+        match compactions && !jobs.manual && self.jobs.pace.may_begin() {
+            true => picker::pick(state, &facts),
+            // Whatever else is due.
+            false => picker::pick_flush(state, &facts),
+        }
+    }
+
+    /// The oldest read point that is in use, or the present.
+    pub(super) fn oldest_read_point(&self) -> SeqNo {
+        self.readers.snapshots.oldest(&self.commit.visible)
+    }
+
+    /// Bytes of values that an eviction takes: the more, the closer they lie in the logs. It holds them in memory that
+    /// the block cache lends: what that does not use, which is most of it while a database is loaded, or else as much
+    /// as a write buffer has.
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        let buffer = self.budget.write_buffer_bytes as u64;
+        // Writers need all their buffers meanwhile, or may at any time.
+        let lendable = self.tables.lendable(buffer * self.options.limits.write_buffers as u64);
+        let unused = lendable.saturating_sub(self.tables.context().cache.bytes());
+        unused.clamp(buffer, CHUNK_BUFFERS_MAX * buffer)
+    }
+
+    fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
+        match plan.reason {
+            Reason::Flush => jobs.flushing = true,
+            reason => {
+                jobs.compacting += 1;
+                jobs.evicting |= reason == Reason::Evict;
+            }
+        }
+        if plan.reason == Reason::Seeks {
+            *self.jobs.seek.lock() = None;
+        }
+        plan.tables.iter().for_each(|(level, run)| jobs.busy.take(*level, run));
+        let around = Around::new(&state.parts[plan.part], plan.level);
+        Arc::new(Job { plan, around })
+    }
+
+    /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind
+    /// it.
+    fn unmark(&self, job: Arc<Job>) {
+        let reason = job.plan.reason;
+        let ids: Vec<u64> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
+        drop(job);
+        let mut jobs = self.jobs.state.lock();
+        match reason {
+            Reason::Flush => jobs.flushing = false,
+            reason => {
+                jobs.compacting -= 1;
+                jobs.evicting &= reason != Reason::Evict;
+            }
+        }
+        for id in ids {
+            jobs.busy.give_back(id);
+        }
+    }
+
+    /// Runs an action and installs what it made.
+    fn perform(&self, job: Arc<Job>) {
+        let result = self.run_and_install(&job);
+        self.unmark(job);
+        let (installed, error) = result.map_or_else(|error| (Vec::new(), Some(error)), |runs| (runs, None));
+        self.note(error);
+        self.update_stall();
+        self.executor.wake();
+        self.progressed();
+        self.open_ahead(&installed);
+    }
+
+    fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<SstRun>>> {
+        let start_ns = self.clock.now_ns();
+        if let Some(buffer) = job.plan.buffer.as_ref().filter(|_| self.logs.values.is_some())
+            && !self.goes_past_trees(job.plan.part, buffer)?
+        {
+            if self.flush_to_trees(job.plan.part, buffer)? {
+                self.report(&job.plan, 0, (0, 0), start_ns);
+            }
+            return Ok(Vec::new());
+        }
+        if let Some(chunk) = &job.plan.chunk {
+            return self.evict(job.plan.part, chunk, &job.plan, &job.around, start_ns);
+        }
+        if job.plan.buffer.is_some() {
+            // A whole table is then proof that the manifest knew its log (`recover/unnamed.rs`).
+            self.sync_log_ends()?;
+        }
+        let snapshots = self.readers.snapshots.list(&self.commit.visible);
+        let mut slept_ns = 0;
+        let made = if job.plan.how == How::Append {
+            let (made, slept) = self.run_sub_tasks(job, snapshots)?;
+            slept_ns = slept;
+            made
+        } else {
+            let work = compaction::run(&job.plan, &job.around, &snapshots, &self.mill);
+            match job.plan.reason {
+                Reason::Flush => block_on(work)?,
+                _ => block_on_with(work, || slept_ns += self.yield_point())?,
+            }
+        };
+        self.install(&job.plan, made, start_ns + slept_ns)
+    }
+
+    /// What a merge lets happen every few entries. Returns the nanoseconds that it slept for its pace.
+    pub(crate) fn yield_point(&self) -> u64 {
+        give_way();
+        self.tick();
+        self.flush_if_due();
+        self.jobs.pace.wait(|| {
+            self.flush_if_due();
+            !self.mill.stop.load(Ordering::Relaxed)
+        })
+    }
+
+    fn flush_if_due(&self) {
+        self.drain_log();
+        let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
+        if let Some(job) = due.then(|| self.start(false)).flatten() {
+            self.perform(job);
+            // The merge around this may go on for long.
+            self.remove_obsolete(false);
+        }
+    }
+
+    /// Remembers what an action met, or forgets what an earlier one did.
+    fn note(&self, error: Option<Error>) {
+        if self.mill.stop.load(Ordering::Acquire) {
+            return;
+        }
+        let lasts = |error: &Error| matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Poisoned);
+        let mut jobs = self.jobs.state.lock();
+        let had = self.background_error();
+        if had.as_ref().is_some_and(lasts) {
+            // Another action that went well, or failed otherwise, does not mend it.
+            return;
+        }
+        self.jobs.error.store(error.clone().map(Arc::new));
+        let event = match error {
+            Some(error) => {
+                jobs.retry_at_ns = if lasts(&error) { u64::MAX } else { self.clock.now_ns() + RETRY_NS };
+                Event::BackgroundError { error }
+            }
+            None if had.is_some() => Event::Resumed,
+            None => return,
+        };
+        drop(jobs);
+        if matches!(&event, Event::BackgroundError { error } if error.kind() == ErrorKind::NoSpace) {
+            self.remove_obsolete(true);
+        }
+        self.emit(&event);
+    }
+
+    /// What keeps background work from going on.
+    pub(crate) fn background_error(&self) -> Option<Error> {
+        self.jobs.error.load().as_deref().cloned()
+    }
+
+    /// Says that a table cost too many fruitless reads.
+    pub(crate) fn due_for_seeks(&self, level: usize, id: u64) {
+        let mut seek = self.jobs.seek.lock();
+        if mechanisms::BLOCK_SEEKS.is_on() && seek.is_none() && level + 1 < self.options.limits.levels {
+            *seek = Some((level, id));
+            drop(seek);
+            self.executor.wake();
+        }
+    }
+
+    /// How far background work is behind.
+    pub(crate) fn debt(&self) -> Debt {
+        let (limits, lab) = (&self.options.limits, &self.options.tuning.lab);
+        picker::debt(&self.state.load(), limits, lab, self.budget.write_buffer_bytes as u64)
+    }
+
+    /// Sets the pace of writers and of merges by what is left to do.
+    pub(crate) fn update_stall(&self) {
+        let debt = self.debt();
+        self.jobs.pace.update(&debt, &self.options.limits);
+        if let Some(change) = self.stall.update(debt, &self.options.limits) {
+            self.emit(&Event::Stall { reason: change.map(|reason| reason.name()) });
+        }
+    }
+
+    /// Once a second: takes the pins of cursors that idle on an old state, sees to the spare buffer, and lets go of
+    /// what snapshots kept.
+    fn tick(&self) {
+        let tick = self.clock.now_ns() / TICK_NS;
+        let last = &self.readers.idle_ticks;
+        if last.load(Ordering::Relaxed) == tick || last.swap(tick, Ordering::Relaxed) == tick {
+            return;
+        }
+        self.tend_spare(tick);
+        (0..self.state.load().parts.len()).for_each(|part| self.prune_side(part));
+        // Cursors that ended have let go of tables that were closed already.
+        self.tables.leave_the_rest();
+        self.revoke_cursors(tick.saturating_sub(1));
+    }
+
+    /// Freezes the active buffer if it holds anything, and waits until all frozen ones are tables.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let _entered = self.calls.enter()?;
+        self.check_writable()?;
+        self.wait_for(|| {
+            let may_begin = self.next_log_may_begin();
+            let mut queue = self.commit.lock();
+            let buffers = self.state.load().parts[0].buffers.len();
+            let is_empty = queue.active.used_bytes() <= Buffer::EMPTY_BYTES;
+            let may_switch = buffers < self.options.limits.write_buffers && may_begin;
+            if !is_empty && may_switch {
+                self.switch_buffer(&mut queue, 0);
+            }
+            (is_empty || may_switch).then_some(())
+        })?;
+        let newest = self.commit.active().log_id;
+        let waits = |state: &ReadState| state.parts[0].buffers.iter().any(|buffer| buffer.log_id < newest);
+        self.wait_for(|| (!waits(&self.state.load())).then_some(()))
+    }
+
+    /// Waits until `look` returns a value, while background work goes on.
+    ///
+    /// # Errors
+    /// The error that stops background work, because waiting longer would hang. `NoSpace` is returned only after one
+    /// more try, because the disk may have room by now.
+    pub(crate) fn wait_for<T>(&self, mut look: impl FnMut() -> Option<T>) -> Result<T> {
+        const WAIT: Duration = Duration::from_millis(20);
+        let mut asked_ns = None;
+        loop {
+            let seen = self.progress();
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+            self.calls.check()?;
+            self.ask_for_merges();
+            match self.background_error() {
+                Some(error) if error.kind() != ErrorKind::NoSpace || !self.is_trying_again(&mut asked_ns) => {
+                    return Err(error);
+                }
+                _ => self.wait_for_background(seen, WAIT),
+            }
+        }
+    }
+
+    /// Has merges begin that wait because the database was just opened.
+    pub(crate) fn ask_for_merges(&self) {
+        if self.jobs.pace.wake() {
+            self.executor.wake();
+        }
+    }
+
+    /// Schedules an immediate retry of the failed action on the first call with the same `asked_ns`. True until that
+    /// retry ends, for `RETRY_NS` at most.
+    fn is_trying_again(&self, asked_ns: &mut Option<u64>) -> bool {
+        let now_ns = self.clock.now_ns();
+        let mut jobs = self.jobs.state.lock();
+        match *asked_ns {
+            None => {
+                *asked_ns = Some(now_ns);
+                jobs.retry_at_ns = 0;
+                true
+            }
+            Some(asked_ns) => jobs.retry_at_ns == 0 && now_ns < asked_ns + RETRY_NS,
+        }
+    }
+
+    /// Waits until nothing runs and nothing is due.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        let _entered = self.calls.enter()?;
+        if self.read_only {
+            return Ok(());
+        }
+        let _hurry = self.jobs.pace.hurry(self.commit.visible());
+        // What has time is due now.
+        self.executor.wake();
+        self.wait_for(|| self.is_idle().then_some(()))?;
+        self.remove_obsolete(true);
+        Ok(())
+    }
+
+    /// Waits until level 0 has fewer tables than `level0_stop`. An open may add one, and a process that ends soon
+    /// merges none, so many short-lived processes would otherwise grow level 0 without bound.
+    pub(crate) fn lower_level0(&self) {
+        let is_low = || {
+            let state = self.state.load();
+            state.parts[0].levels.first().is_none_or(|level| level.runs.len() < self.options.limits.level0_stop)
+        };
+        if is_low() {
+            return;
+        }
+        self.ask_for_merges();
+        // An error here does not fail the open: it stays the background error, which writes report.
+        let _reported = self.wait_for(|| (is_low() || self.is_idle()).then_some(()));
+        self.remove_obsolete(true);
+    }
+
+    /// Whether nothing runs and nothing is due, nor will a user's compaction go on.
+    pub(crate) fn is_idle(&self) -> bool {
+        let jobs = self.jobs.state.lock();
+        let still = !jobs.flushing && jobs.compacting == 0 && !jobs.manual;
+        still && self.pick(&self.state.load(), &jobs, true).is_none()
+    }
+
+    /// (flushes running, compactions running)
+    pub(crate) fn running(&self) -> (usize, usize) {
+        let jobs = self.jobs.state.lock();
+        (usize::from(jobs.flushing), jobs.compacting)
+    }
+}

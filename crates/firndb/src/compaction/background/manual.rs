@@ -1,0 +1,154 @@
+//! A user's compaction of a range: what the trees of level 0 hold, then level by level, on the caller's thread. Others
+//! wait meanwhile, but for flushes.
+
+use super::{Job, JobState};
+use crate::compaction::picker::{self, Facts};
+use crate::compaction::plan::Plan;
+use crate::engine::Engine;
+use crate::read::run::SstRun;
+use crate::read::state::ReadState;
+use firn_base::Result;
+use std::cell::Cell;
+use std::sync::Arc;
+
+impl Engine {
+    /// Compacts the range level by level, on the caller's thread; other compactions wait meanwhile.
+    pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        let _entered = self.calls.enter()?;
+        self.check_writable()?;
+        if to.is_some_and(|to| to <= from) {
+            // No key lies there.
+            return Ok(());
+        }
+        let _hurry = self.jobs.pace.hurry(self.commit.visible());
+        self.flush()?;
+        self.wait_for(|| (!std::mem::replace(&mut self.jobs.state.lock().manual, true)).then_some(()))?;
+        let result = self.compact_levels(from, to);
+        self.jobs.state.lock().manual = false;
+        self.executor.wake();
+        self.progressed();
+        result
+    }
+
+    fn compact_levels(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        self.wait_for(|| (self.jobs.state.lock().compacting == 0).then_some(()))?;
+        self.evict_all()?;
+        let deepest = self.deepest_level(from, to);
+        for level in 0..deepest.max(1) {
+            let mut after: Option<Vec<u8>> = None;
+            loop {
+                self.make_way()?;
+                let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else { break };
+                after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
+                let result = self.run_and_install(&job);
+                self.unmark(job);
+                result?;
+                if level == 0 {
+                    break;
+                }
+            }
+        }
+        self.rewrite_tables(from, to)?;
+        self.update_stall();
+        self.remove_obsolete(true);
+        Ok(())
+    }
+
+    /// Writes tables of the range anew that hold what no read point sees any more, and that no merge above met.
+    fn rewrite_tables(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        let mut after: Option<(usize, Vec<u8>)> = None;
+        loop {
+            self.make_way()?;
+            let mut jobs = self.jobs.state.lock();
+            let state = self.state.load_full();
+            let place = after.as_ref().map(|(level, key)| (*level, key.as_slice()));
+            let plan = picker::pick_manual_rewrite(&state, (from, to), place, &self.manual_facts(&jobs));
+            let Some(plan) = plan else { return Ok(()) };
+            after = plan.tables.first().map(|(level, run)| (*level, run.meta.smallest.clone()));
+            let job = self.mark(&mut jobs, plan, &state);
+            drop(jobs);
+            let result = self.run_and_install(&job);
+            self.unmark(job);
+            result?;
+        }
+    }
+
+    /// Makes the room that writers need meanwhile and that nobody else makes, a step at a time: what they go on to
+    /// write must not keep this from its end.
+    fn make_way(&self) -> Result<()> {
+        self.evict_now(picker::pick_eviction)?;
+        let level0 = self.state.load().parts[0].levels.first().map_or(0, |level| level.runs.len());
+        if level0 < self.options.limits.level0_trigger {
+            return Ok(());
+        }
+        let Some(job) = self.start_manual(0, (&[], None), None) else { return Ok(()) };
+        let result = self.run_and_install(&job);
+        self.unmark(job);
+        self.update_stall();
+        result.map(drop)
+    }
+
+    /// Evicts what the trees hold now. What is flushed meanwhile stays.
+    fn evict_all(&self) -> Result<()> {
+        let may_rotate = Cell::new(true);
+        let next = |state: &ReadState, facts: &Facts<'_>| {
+            let plan = picker::pick_manual_eviction(state, may_rotate.get(), facts)?;
+            let rotates = plan.chunk.as_ref().is_some_and(|chunk| chunk.rotates);
+            may_rotate.set(may_rotate.get() && !rotates);
+            Some(plan)
+        };
+        while self.evict_now(next)? {}
+        Ok(())
+    }
+
+    /// Runs the eviction that `pick` says, in a user's compaction. False if it says none.
+    fn evict_now(&self, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
+        let mut jobs = self.jobs.state.lock();
+        let state = self.state.load_full();
+        let facts = Facts { chunk_bytes: self.chunk_bytes(), evicting: false, ..self.manual_facts(&jobs) };
+        let Some(plan) = pick(&state, &facts) else { return Ok(false) };
+        let job = self.mark(&mut jobs, plan, &state);
+        drop(jobs);
+        let result = self.run_and_install(&job);
+        self.unmark(job);
+        result.map(|_| true)
+    }
+
+    fn deepest_level(&self, from: &[u8], to: Option<&[u8]>) -> usize {
+        let state = self.state.load();
+        let meets =
+            |run: &SstRun| run.meta.largest.as_slice() >= from && to.is_none_or(|to| run.meta.smallest.as_slice() < to);
+        state.parts[0].tables().filter(|(_, run)| meets(run)).map(|(level, _)| level).max().unwrap_or(0)
+    }
+
+    pub(super) fn start_manual(
+        &self,
+        level: usize,
+        range: (&[u8], Option<&[u8]>),
+        after: Option<&[u8]>,
+    ) -> Option<Arc<Job>> {
+        let mut jobs = self.jobs.state.lock();
+        let state = self.state.load_full();
+        let plan = picker::pick_manual(&state, level, range, after, &self.manual_facts(&jobs))?;
+        Some(self.mark(&mut jobs, plan, &state))
+    }
+
+    pub(super) fn manual_facts<'a>(&'a self, jobs: &'a JobState) -> Facts<'a> {
+        Facts {
+            limits: &self.options.limits,
+            busy: &jobs.busy,
+            flushing: jobs.flushing,
+            visible: self.commit.visible(),
+            oldest: self.oldest_read_point(),
+            seek: None,
+            appends: false,
+            dead_share_max: f64::INFINITY,
+            evicting: true,
+            lab: &self.options.tuning.lab,
+            chunk_bytes: 0,
+            buffer_bytes: self.budget.write_buffer_bytes as u64,
+            at_rest: false,
+            idle: false,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The sub-tasks of one compaction, which any worker takes that has nothing else to do (BlockDB, IV-B).
+//!
+//! 1. Each runs once. What it made is kept under its own place, so the order in which they end shows nowhere.
+//! 2. Behind a failure none begins any more, and what the others made is undone.
+//! 3. The worker that began the compaction installs it, once all sub-tasks have ended and their workers hold nothing of
+//!    it any more.
+
+use super::Job;
+use crate::compaction::{self, Made, Piece, SubTask};
+use crate::engine::Engine;
+use crate::mechanisms;
+use firn_base::exec::block_on_with;
+use firn_base::sync::Mutex;
+use firn_base::{Error, Result, SeqNo};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is shared by the workers of one compaction.
+pub(super) struct SubTasks {
+    tasks: Vec<SubTask>,
+    snapshots: Vec<SeqNo>,
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    /// Nobody begins a sub-task once it is taken back.
+    job: Option<Arc<Job>>,
+    next: usize,
+    running: usize,
+    pieces: Vec<Option<Piece>>,
+    error: Option<Error>,
+}
+
+impl SubTasks {
+    fn new(job: Arc<Job>, snapshots: Vec<SeqNo>) -> SubTasks {
+        let tasks = compaction::sub_tasks(&job.plan);
+        let pieces = tasks.iter().map(|_| None).collect();
+        let progress = Mutex::new(Progress { job: Some(job), next: 0, running: 0, pieces, error: None });
+        SubTasks { tasks, snapshots, progress }
+    }
+
+    /// Whether one can be begun.
+    fn has_next(&self) -> bool {
+        let progress = self.progress.lock();
+        progress.error.is_none() && progress.job.is_some() && progress.next < self.tasks.len()
+    }
+
+    fn begin(&self) -> Option<(usize, Arc<Job>)> {
+        let mut progress = self.progress.lock();
+        if progress.error.is_some() || progress.next == self.tasks.len() {
+            return None;
+        }
+        let job = progress.job.clone()?;
+        progress.next += 1;
+        progress.running += 1;
+        Some((progress.next - 1, job))
+    }
+
+    fn end(&self, place: usize, result: Result<Piece>) {
+        let mut progress = self.progress.lock();
+        progress.running -= 1;
+        match result {
+            Ok(piece) => progress.pieces[place] = Some(piece),
+            Err(error) => {
+                progress.error.get_or_insert(error);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.progress.lock().running == 0 && !self.has_next()
+    }
+
+    /// What all made, in key order, or the first error and what is to be undone. REQUIRES: `is_over`.
+    fn take(&self) -> Result<Vec<Piece>, (Error, Vec<Piece>)> {
+        let mut progress = self.progress.lock();
+        progress.job = None;
+        let pieces = std::mem::take(&mut progress.pieces).into_iter().flatten().collect();
+        match progress.error.take() {
+            Some(error) => Err((error, pieces)),
+            None => Ok(pieces),
+        }
+    }
+}
+
+impl Engine {
+    /// Runs the sub-tasks of `job`, together with whoever helps. Returns what they made, and the nanoseconds that this
+    /// worker slept.
+    pub(super) fn run_sub_tasks(&self, job: &Arc<Job>, snapshots: Vec<SeqNo>) -> Result<(Made, u64)> {
+        const WAIT: Duration = Duration::from_millis(20);
+        let shared = Arc::new(SubTasks::new(job.clone(), snapshots));
+        let parallel = shared.tasks.len() > 1 && mechanisms::BLOCK_PARALLEL.is_on();
+        if parallel {
+            self.jobs.shared.lock().push(shared.clone());
+            self.executor.wake();
+        }
+        let mut slept_ns = 0;
+        while let Some(slept) = self.run_one(&shared) {
+            slept_ns += slept;
+        }
+        if parallel {
+            self.jobs.shared.lock().retain(|other| !Arc::ptr_eq(other, &shared));
+        }
+        loop {
+            let seen = self.progress();
+            if shared.is_over() {
+                break;
+            }
+            self.flush_if_due();
+            self.wait_for_background(seen, WAIT);
+        }
+        match shared.take() {
+            Ok(pieces) => Ok((compaction::collect(&job.plan, pieces), slept_ns)),
+            Err((error, pieces)) => {
+                pieces.iter().for_each(|piece| piece.undo(&self.mill));
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a sub-task of a compaction that another worker began. False if there is none.
+    pub(super) fn help_compaction(&self) -> bool {
+        let found = self.jobs.shared.lock().iter().find(|shared| shared.has_next()).cloned();
+        let Some(shared) = found else { return false };
+        self.flush_if_due();
+        let ran = self.run_one(&shared).is_some();
+        self.counts.jobs.helped.add(u64::from(ran));
+        ran
+    }
+
+    /// Runs the next sub-task; returns the nanoseconds that it slept, or `None` if there is none.
+    fn run_one(&self, shared: &SubTasks) -> Option<u64> {
+        let (place, job) = shared.begin()?;
+        let mut slept_ns = 0;
+        let work =
+            compaction::run_sub_task(&shared.tasks[place], &job.plan, &job.around, &shared.snapshots, &self.mill);
+        let result = block_on_with(work, || slept_ns += self.yield_point());
+        drop(job);
+        self.counts.jobs.sub_tasks.add(1);
+        shared.end(place, result);
+        self.progressed();
+        Some(slept_ns)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use firn_base::ErrorKind;
+
+    /// Sub-tasks that all run, of a compaction without tables.
+    fn running(count: usize) -> SubTasks {
+        let pieces = (0..count).map(|_| None).collect();
+        let progress = Mutex::new(Progress { job: None, next: count, running: count, pieces, error: None });
+        SubTasks { tasks: Vec::new(), snapshots: Vec::new(), progress }
+    }
+
+    fn piece(bytes_in: u64) -> Result<Piece> {
+        let mut piece = Piece::default();
+        piece.bytes_in = bytes_in;
+        Ok(piece)
+    }
+
+    #[test]
+    fn the_order_of_ends_shows_nowhere() {
+        let shared = running(3);
+        for place in [2, 0, 1] {
+            assert!(!shared.is_over());
+            shared.end(place, piece(place as u64));
+        }
+        assert!(shared.is_over());
+        let places: Vec<u64> = shared.take().unwrap().iter().map(|piece| piece.bytes_in).collect();
+        assert_eq!(places, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_failure_gives_back_what_the_others_made() {
+        let shared = running(3);
+        shared.end(1, piece(7));
+        shared.end(0, Err(Error::new(ErrorKind::Io, "first")));
+        assert!(!shared.has_next() && !shared.is_over(), "one still runs");
+        shared.end(2, Err(Error::new(ErrorKind::Io, "second")));
+        let (error, made) = shared.take().unwrap_err();
+        assert!(error.to_string().contains("first"));
+        assert_eq!(made.iter().map(|piece| piece.bytes_in).collect::<Vec<_>>(), [7]);
+    }
+}

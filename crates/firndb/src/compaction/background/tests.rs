@@ -1,0 +1,129 @@
+//! What an action holds while it runs.
+
+use crate::compaction::background::Dead;
+use crate::read::state::Part;
+use crate::{Db, Environment, Options};
+use firn_base::ErrorKind;
+use firn_base::clock::Clock;
+use firn_base::exec::Inline;
+use firn_fs::SimFs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A merge may take long: what is flushed meanwhile must not stay in memory for it.
+#[test]
+fn a_merge_holds_nothing_but_what_it_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
+    let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
+    db.put(b"z", b"0").unwrap();
+    db.compact_range(None, None).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    db.put(b"a", b"2").unwrap();
+    let engine = &db.engine;
+    let beside = engine.state.load().parts[0].levels[1].runs[0].clone();
+    let held = Arc::strong_count(&beside);
+    let merge = engine.start_manual(0, (b"", None), None).expect("a table in level 0");
+    assert_eq!(Arc::strong_count(&beside), held, "a table that it does not read");
+    let buffer = Arc::downgrade(&engine.state.load().parts[0].buffers[0]);
+    db.flush().unwrap();
+    engine.remove_obsolete(true);
+    assert!(buffer.upgrade().is_none());
+    engine.perform(merge);
+    assert_eq!(db.get(b"a").unwrap().unwrap(), b"2");
+}
+
+/// A buffer's memory is the block cache's while nobody writes; taking it back is not for the writer that needs it.
+#[test]
+fn a_spare_buffer_is_ready_before_it_is_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
+    let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
+    let engine = &db.engine;
+    let has_spare = || engine.jobs.graveyard.spare.lock().is_some();
+    db.put(b"a", b"1").unwrap();
+    engine.tend_spare(1);
+    assert!(!has_spare(), "the active buffer is all but empty");
+    let fill = |share: f64| {
+        let active = engine.commit.active();
+        let is_short = || (active.used_bytes() as f64) < active.capacity_bytes() as f64 * share;
+        (0_u32..).take_while(|_| is_short()).for_each(|i| db.put(i.to_be_bytes(), [0; 100]).unwrap());
+    };
+    fill(0.33);
+    engine.tend_spare(2);
+    assert!(has_spare(), "it will be full in two ticks more");
+    engine.tend_spare(3);
+    assert!(has_spare(), "not at the first pause");
+    engine.tend_spare(4);
+    assert!(!has_spare(), "nobody writes any more: it is the block cache's");
+    // One that is being flushed is the spare one soon.
+    engine.switch_buffer(&mut engine.commit.lock(), 0);
+    fill(0.35);
+    engine.tend_spare(5);
+    assert!(!has_spare(), "it will not be full in the next tick");
+    fill(0.8);
+    engine.tend_spare(6);
+    assert!(has_spare(), "it will, and the other may not be flushed by then");
+    // Flushed, and read still: the next tick comes first.
+    drop(engine.jobs.graveyard.spare.lock().take());
+    let read = db.get(b"a").unwrap();
+    let flushed = engine.state.load().parts[0].buffers[1].clone();
+    engine.without_buffer(0, &flushed, Part::clone);
+    engine.bury([Dead::Buffer(flushed)]);
+    engine.tend_spare(7);
+    assert!(!has_spare(), "it comes back");
+    drop(read);
+    engine.remove_obsolete(false);
+    assert!(has_spare());
+}
+
+/// Each process ends before any background work has run.
+#[test]
+fn short_lives_do_not_pile_up_tables() {
+    let fs = SimFs::new(1);
+    let options = || {
+        let environment = Environment {
+            fs: Some(Arc::new(fs.clone())),
+            executor: Some(Arc::new(Inline::new())),
+            ..Environment::default()
+        };
+        Options { environment, ..Options::tiny() }
+    };
+    let lives = 4 * options().limits.level0_stop as u32;
+    for life in 0..lives {
+        let db = Db::open(Path::new("/db"), options()).unwrap();
+        assert!(db.stats().levels[0].tables < options().limits.level0_stop);
+        db.put(life.to_be_bytes(), b"1").unwrap();
+    }
+    let db = Db::open(Path::new("/db"), options()).unwrap();
+    assert!((0..lives).all(|life| db.get(life.to_be_bytes()).unwrap().is_some()));
+}
+
+/// A wait for background work does not report a full disk once there is room. The clock stands still, so no retry is
+/// due by time.
+#[test]
+fn a_disk_that_has_room_again_is_noticed_at_once() {
+    let fs = SimFs::new(1);
+    let environment = Environment {
+        fs: Some(Arc::new(fs.clone())),
+        executor: Some(Arc::new(Inline::new())),
+        clock: Some(Clock::manual()),
+        ..Environment::default()
+    };
+    let db = Db::open(Path::new("/db"), Options { environment, ..Options::tiny() }).unwrap();
+    let fill = |count: u32| (0..count).try_for_each(|i| db.put(i.to_be_bytes(), [0; 100]));
+    let no_space = |result: crate::Result<()>| assert_eq!(result.unwrap_err().kind(), ErrorKind::NoSpace);
+    fill(20).unwrap();
+    fs.set_cap(Some(fs.used()));
+    no_space(db.flush());
+    no_space(db.wait_idle());
+    fs.set_cap(None);
+    db.flush().unwrap();
+    // The same for a write that finds all buffers full.
+    fs.set_cap(Some(fs.used() + 200_000));
+    no_space(fill(100_000));
+    fs.set_cap(None);
+    fill(100_000).unwrap();
+    db.wait_idle().unwrap();
+}

@@ -1,0 +1,78 @@
+//! Counters of finished background work.
+
+use super::grain::{Choice, Grain};
+use super::plan::{Plan, Reason};
+use firn_base::count::Counter;
+use firn_base::sync::{AtomicU64, Mutex, Ordering};
+use std::collections::BTreeMap;
+
+/// Finished background work, per source level.
+#[derive(Default)]
+pub(crate) struct JobCounters {
+    pub(crate) flushes: Counter,
+    pub(crate) seeks: Counter,
+    /// Blocks that were in the block cache when compaction made them obsolete.
+    pub(crate) invalidated: Counter,
+    /// Batches in which obsolete tables were removed, and how many.
+    pub(crate) removals: Counter,
+    pub(crate) removed: Counter,
+    /// Sub-tasks of compactions, and those of them that a second worker took.
+    pub(crate) sub_tasks: Counter,
+    pub(crate) helped: Counter,
+    pub(crate) reads_most: AtomicU64,
+    /// By grain, whether blocks, and rule.
+    pub(crate) grains: Mutex<BTreeMap<(bool, &'static str), u64>>,
+    pub(crate) levels: Vec<LevelCounters>,
+}
+
+#[derive(Default)]
+pub(crate) struct LevelCounters {
+    pub(crate) compactions: Counter,
+    pub(crate) moves: Counter,
+    pub(crate) read_bytes: Counter,
+    pub(crate) written_bytes: Counter,
+    pub(crate) ns: Counter,
+    pub(crate) block_grained: Counter,
+    pub(crate) table_grained: Counter,
+    pub(crate) kept_blocks: Counter,
+}
+
+impl JobCounters {
+    pub(crate) fn new(levels: usize) -> JobCounters {
+        let levels = (0..levels).map(|_| LevelCounters::default()).collect();
+        JobCounters { levels, ..JobCounters::default() }
+    }
+
+    /// Counts what was chosen for tables of `level`.
+    pub(crate) fn chose(&self, level: usize, choices: &[Choice]) {
+        let Some(level) = self.levels.get(level) else { return };
+        for choice in choices {
+            *self.grains.lock().entry((choice.grain == Grain::Block, choice.because)).or_default() += 1;
+            match choice.grain {
+                Grain::Block => {
+                    level.block_grained.add(1);
+                    level.kept_blocks.add((choice.blocks - choice.dirty_blocks) as u64);
+                    self.reads_most.fetch_max(choice.reads_most as u64, Ordering::Relaxed);
+                }
+                Grain::Table => level.table_grained.add(1),
+            }
+        }
+    }
+
+    pub(crate) fn compacted(&self, plan: &Plan, moved: bool, (bytes_in, bytes_out): (u64, u64), ns: u64) {
+        if plan.reason == Reason::Seeks {
+            self.seeks.add(1);
+        }
+        // The tables of an eviction are those that the trees' entries are merged with, if there are any.
+        let source = if plan.chunk.is_some() { Some(0) } else { plan.source_level() };
+        let Some(level) = source.and_then(|level| self.levels.get(level)) else { return };
+        if moved {
+            level.moves.add(1);
+            return;
+        }
+        level.compactions.add(1);
+        level.read_bytes.add(bytes_in);
+        level.written_bytes.add(bytes_out);
+        level.ns.add(ns);
+    }
+}

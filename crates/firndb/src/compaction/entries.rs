@@ -1,0 +1,284 @@
+//! The entries that an append works with, whatever they come from: what comes in, held or read again, up to the key
+//! where the next sub-task begins, and its merge with what is there.
+
+use crate::pages;
+use crate::read::run_iter::{Entries, MergeIter};
+use firn_base::key::compare;
+use firn_base::{Result, Tag};
+use firn_table::sst::BlocksIter;
+use std::cmp::Ordering;
+
+/// What comes from above, the second time.
+pub(super) enum Above<'a> {
+    Held(Held),
+    Read(Until<'a, MergeIter>),
+}
+
+/// Entries in front of a key.
+pub(super) struct Until<'a, E> {
+    pub(super) entries: E,
+    pub(super) end: Option<&'a [u8]>,
+}
+
+impl<E: Entries> Entries for Until<'_, E> {
+    fn valid(&self) -> bool {
+        self.entries.valid() && self.end.is_none_or(|end| self.entries.key() < end)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.entries.key()
+    }
+
+    fn tag(&self) -> Tag {
+        self.entries.tag()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.entries.value()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.entries.next()
+    }
+
+    fn load(&mut self) -> Result<()> {
+        self.entries.load()
+    }
+}
+
+/// Entries in memory.
+#[derive(Default)]
+pub(crate) struct Held {
+    bytes: Vec<u8>,
+    /// Where the key ends and where the value does, which begins there.
+    entries: Vec<(usize, usize, Tag)>,
+    at: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        pages::give_back(&mut self.bytes);
+    }
+}
+
+impl Held {
+    /// With room for so many entries, and bytes of keys and values.
+    pub(crate) fn with_capacity(entries: usize, bytes: usize) -> Held {
+        Held { bytes: Vec::with_capacity(bytes), entries: Vec::with_capacity(entries), at: 0 }
+    }
+
+    /// Bytes of memory that `entries` of `bytes` take.
+    pub(crate) fn memory_bytes(entries: usize, bytes: usize) -> usize {
+        bytes + entries * size_of::<(usize, usize, Tag)>()
+    }
+
+    /// Takes the next entry, whose value of `len` bytes comes later.
+    pub(crate) fn push_key(&mut self, key: &[u8], tag: Tag, len: usize) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.resize(key_end + len, 0);
+        self.entries.push((key_end, self.bytes.len(), tag));
+    }
+
+    /// Sets the value of entry `i`, which has the length that was said.
+    pub(crate) fn set_value(&mut self, i: usize, value: &[u8]) {
+        let (key_end, end, _) = self.entries[i];
+        self.bytes[key_end..end].copy_from_slice(value);
+    }
+
+    pub(super) fn push(&mut self, entry: &impl Entries) {
+        let value = entry.value();
+        self.push_key(entry.key(), entry.tag(), value.len());
+        self.set_value(self.entries.len() - 1, value);
+    }
+
+    /// How many entries it took.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The first key and the last, if there is any.
+    pub(crate) fn keys(&self) -> Option<(&[u8], &[u8])> {
+        let start = self.entries.len().checked_sub(2).map_or(0, |before| self.entries[before].1);
+        let (first, last) = (self.entries.first()?, self.entries.last()?);
+        Some((&self.bytes[..first.0], &self.bytes[start..last.0]))
+    }
+
+    /// Bytes of its keys and values.
+    pub(crate) fn byte_size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn start(&self) -> usize {
+        self.at.checked_sub(1).map_or(0, |before| self.entries[before].1)
+    }
+}
+
+impl Entries for Held {
+    fn valid(&self) -> bool {
+        self.at < self.entries.len()
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.bytes[self.start()..self.entries[self.at].0]
+    }
+
+    fn tag(&self) -> Tag {
+        self.entries[self.at].2
+    }
+
+    fn value(&self) -> &[u8] {
+        let (key_end, end, _) = self.entries[self.at];
+        &self.bytes[key_end..end]
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.at += 1;
+        Ok(())
+    }
+}
+
+impl Entries for Above<'_> {
+    fn valid(&self) -> bool {
+        match self {
+            Above::Held(held) => held.valid(),
+            Above::Read(read) => read.valid(),
+        }
+    }
+
+    fn key(&self) -> &[u8] {
+        match self {
+            Above::Held(held) => held.key(),
+            Above::Read(read) => read.key(),
+        }
+    }
+
+    fn tag(&self) -> Tag {
+        match self {
+            Above::Held(held) => held.tag(),
+            Above::Read(read) => read.tag(),
+        }
+    }
+
+    fn value(&self) -> &[u8] {
+        match self {
+            Above::Held(held) => held.value(),
+            Above::Read(read) => read.value(),
+        }
+    }
+
+    fn next(&mut self) -> Result<()> {
+        match self {
+            Above::Held(held) => held.next(),
+            Above::Read(read) => read.next(),
+        }
+    }
+
+    fn load(&mut self) -> Result<()> {
+        match self {
+            Above::Held(held) => held.load(),
+            Above::Read(read) => read.load(),
+        }
+    }
+}
+
+impl Entries for BlocksIter {
+    fn valid(&self) -> bool {
+        BlocksIter::valid(self)
+    }
+
+    fn key(&self) -> &[u8] {
+        BlocksIter::key(self)
+    }
+
+    fn tag(&self) -> Tag {
+        BlocksIter::tag(self)
+    }
+
+    fn value(&self) -> &[u8] {
+        BlocksIter::value(self)
+    }
+
+    fn next(&mut self) -> Result<()> {
+        BlocksIter::next(self)
+    }
+}
+
+impl<E: Entries> Entries for &mut E {
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+
+    fn tag(&self) -> Tag {
+        (**self).tag()
+    }
+
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
+
+    fn load(&mut self) -> Result<()> {
+        (**self).load()
+    }
+}
+
+/// The merge of what comes from above with a table, or with some of its blocks.
+pub(super) struct Two<A, B> {
+    above: A,
+    below: B,
+    /// Whether the present entry is of `above`.
+    takes_above: bool,
+}
+
+impl<A: Entries, B: Entries> Two<A, B> {
+    pub(super) fn new(above: A, below: B) -> Two<A, B> {
+        let mut two = Two { above, below, takes_above: false };
+        two.decide();
+        two
+    }
+
+    fn decide(&mut self) {
+        let (a, b) = (&self.above, &self.below);
+        self.takes_above = a.valid() && (!b.valid() || compare(a.key(), a.tag(), b.key(), b.tag()) == Ordering::Less);
+    }
+}
+
+impl<A: Entries, B: Entries> Entries for Two<A, B> {
+    fn valid(&self) -> bool {
+        self.takes_above || self.below.valid()
+    }
+
+    fn key(&self) -> &[u8] {
+        if self.takes_above { self.above.key() } else { self.below.key() }
+    }
+
+    fn tag(&self) -> Tag {
+        if self.takes_above { self.above.tag() } else { self.below.tag() }
+    }
+
+    fn value(&self) -> &[u8] {
+        if self.takes_above { self.above.value() } else { self.below.value() }
+    }
+
+    fn next(&mut self) -> Result<()> {
+        if self.takes_above {
+            self.above.next()?
+        } else {
+            self.below.next()?
+        }
+        self.decide();
+        Ok(())
+    }
+
+    fn load(&mut self) -> Result<()> {
+        if self.takes_above { self.above.load() } else { self.below.load() }
+    }
+}

@@ -1,0 +1,269 @@
+//! A chunk of the immutable tree into level 1 (LAB-DB, 3.2, Fig. 8):
+//!
+//! 1. if there is no immutable tree, the mutable one becomes it: a root commit;
+//! 2. the chunk's values are read from their logs, in the logs' order, and merged with the tables of level 1 that the
+//!    chunk overlaps; versions that the side table has of the chunk's keys go along;
+//! 3. one manifest record adds and drops tables and says what of the tree is gone;
+//! 4. the leaves' words go, then the state has neither leaves nor versions; space and pointers are let go of behind the
+//!    last reader.
+//!
+//! A crash before 3 leaves tables that nothing names, after it leaves that the next open takes out.
+
+use crate::compaction::background::Dead;
+use crate::compaction::plan::Plan;
+use crate::compaction::{self, Around, Held, Made};
+use crate::engine::Engine;
+use crate::lab::chunk::{Chunk, Taken};
+use crate::lab::side::Version;
+use crate::lab::view::{Trees, as_put};
+use crate::log::Wanted;
+use crate::manifest::{Edit, Evicted, KeyRange};
+use crate::read::run::{Lent, SstRun};
+use crate::read_points::is_seen;
+use firn_base::exec::{block_on_with, give_way};
+use firn_base::sync::Ordering;
+use firn_base::{Result, SeqNo, Tag};
+use firn_table::pm_btree::{Place, TreeIter, ValueAddress, View};
+use std::sync::Arc;
+
+/// What an eviction takes.
+struct Gathered<'a> {
+    held: Held,
+    /// Versions of the side table that are among that.
+    moved: Vec<Version>,
+    /// Entries that it took out of the tree, and bytes of their keys and values; `held` has no more than those.
+    entries: u64,
+    bytes: u64,
+    memory: Lent<'a>,
+    slept_ns: u64,
+}
+
+/// An address, and a reference to it while it is sorted.
+const PLACE_BYTES: usize = 2 * size_of::<Wanted>() + size_of::<usize>();
+
+/// An entry of the trees that a chunk takes.
+struct Taking<'e> {
+    key: &'e [u8],
+    tag: Tag,
+    address: Option<ValueAddress>,
+    /// Level 0 has a newer version, and no read point lies between the two. Nobody will see this one again, so its
+    /// value is not read.
+    is_replaced: bool,
+}
+
+/// Shows the entries of `immutable` that are in `ranges`, each with the side table's versions that are older, in order.
+/// Returns those versions.
+///
+/// What replaced an entry is in the mutable tree, so it is as durable as that: its log was synced before it came there,
+/// and stays until it is evicted itself, behind this chunk.
+fn for_each_entry(
+    trees: &Trees,
+    immutable: &View,
+    ranges: &[KeyRange],
+    snapshots: &[SeqNo],
+    mut see: impl FnMut(Taking<'_>),
+) -> Result<Vec<Version>> {
+    let mut moved = Vec::new();
+    let mut iter = TreeIter::new(trees.store.clone(), immutable.clone());
+    let mut newer = TreeIter::new(trees.store.clone(), (*trees.mutable).clone());
+    for range in ranges {
+        iter.seek(&range.from)?;
+        newer.seek(&range.from)?;
+        while let Some(entry) = iter.entry().filter(|entry| range.contains(entry.key)) {
+            if newer.entry().is_some_and(|newer| newer.key < entry.key) {
+                newer.seek(entry.key)?;
+            }
+            let until = newer.entry().filter(|newer| newer.key == entry.key).map(|newer| newer.tag.seqno());
+            let is_replaced =
+                until.is_some_and(|until| until >= entry.tag.seqno() && !is_seen(snapshots, entry.tag.seqno(), until));
+            see(Taking { key: entry.key, tag: entry.tag, address: entry.address, is_replaced });
+            let older = trees.side.older(entry.key, entry.tag);
+            older.iter().for_each(|version| {
+                // True if the snapshot that this version was kept for has ended since.
+                let is_replaced = !version.is_seen(snapshots);
+                see(Taking { key: &version.key, tag: version.tag, address: version.address, is_replaced });
+            });
+            moved.extend_from_slice(older);
+            iter.next()?;
+            give_way();
+        }
+    }
+    Ok(moved)
+}
+
+impl Engine {
+    /// Runs and installs the eviction of `chunk`.
+    pub(crate) fn evict(
+        &self,
+        part: usize,
+        chunk: &Chunk,
+        plan: &Plan,
+        around: &Around,
+        start_ns: u64,
+    ) -> Result<Vec<Arc<SstRun>>> {
+        if chunk.rotates {
+            self.rotate_trees(part)?;
+        }
+        let mut trees = self.trees(part)?;
+        let Some(immutable) = trees.immutable.clone() else { return Ok(Vec::new()) };
+        let snapshots = self.readers.snapshots.list(&self.commit.visible);
+        let Taken { keys, leaves, edge } = chunk.of(&trees, &immutable)?;
+        let gathered = self.gather(&trees, &immutable, &keys, &snapshots)?;
+        let Gathered { held, moved, entries, bytes, memory, mut slept_ns } = gathered;
+        // From here on only the index of `immutable` is used. Its leaves stay in the state until `leave`, because
+        // nothing but an eviction takes any out, and evictions run one at a time.
+        trees.stop_reading();
+        // What no entry of it comes to stays as it is.
+        let plan = &plan.narrowed(held.keys());
+        let (bytes_in, replaced) = (held.byte_size() as u64 + plan.input_bytes(), entries - held.len() as u64);
+        let work = compaction::run_above(held, plan, around, &snapshots, &self.mill);
+        let made = block_on_with(work, || slept_ns += self.yield_point())?;
+        drop(memory);
+        let evicted = self.evicted_with(&trees, leaves);
+        let (left, gone) = immutable.without(|bound| evicted.contains(bound));
+        let all = left.leaves() == 0;
+        let evicted = if all { Evicted { ranges: vec![KeyRange::all()], ..evicted } } else { evicted };
+        let is_rebuilt = !trees.store.is_durable();
+        // A log that was not flushed yet is behind all that were.
+        // The floor first: a flush that ends beside this raises it behind the log that it ended.
+        let floor = self.logs.sealed.floor();
+        let behind = || trees.values.first_behind(trees.complete_through).unwrap_or(floor);
+        let log_floor = (all && is_rebuilt).then(behind);
+        let Made { edit, created, bytes_out, .. } = made;
+        let added = edit.add.clone();
+        self.install_eviction(part, Edit { evicted: Some(evicted), log_floor, ..edit }, &created, plan)?;
+        trees.counters.chunks.add(1);
+        log_floor.into_iter().for_each(|floor| trees.values.rebuild_from(floor));
+        let left_entries = left.entries();
+        let is_edge = edge.is_some();
+        let immutable_from = edge.map_or_else(|| trees.immutable_from.clone(), Arc::from);
+        self.leave(part, &moved, (!all).then(|| Arc::new(left)), immutable_from, gone)?;
+        self.report(plan, added.len(), (bytes_in, bytes_out), start_ns + slept_ns);
+        self.stall.drained(bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
+        trees.values.evicted(entries, left_entries);
+        trees.counters.chunk_edges.add(u64::from(is_edge));
+        trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
+        trees.counters.chunk_entries.add(entries);
+        trees.counters.chunk_entries_replaced.add(replaced);
+        self.release_trees(part);
+        Ok(self.runs_of(part, &added))
+    }
+
+    /// What is gone of the immutable tree once the leaves that begin in `ranges` are.
+    fn evicted_with(&self, trees: &Trees, mut ranges: Vec<KeyRange>) -> Evicted {
+        let (tree, through) = (trees.store.trees().immutable.unwrap_or(0), trees.complete_through);
+        let manifest = self.manifest.lock();
+        let before = manifest.version().evicted.as_ref();
+        // Trees that are rebuilt begin at the same number again with each open.
+        let is_ours = trees.store.is_durable() || trees.counters.chunks.get() > 0;
+        let same = before.filter(|before| is_ours && (before.tree, before.through) == (tree, through));
+        ranges.extend(same.iter().flat_map(|before| before.ranges.iter().cloned()));
+        Evicted { tree, through, ranges: KeyRange::union(ranges) }
+    }
+
+    fn rotate_trees(&self, part: usize) -> Result<()> {
+        let _changing = self.jobs.releases.changing.lock();
+        let trees = self.trees(part)?;
+        if trees.immutable.is_some() {
+            return Ok(());
+        }
+        // Of a buffer that is being flushed some entries go into the new tree.
+        let flushed_through = self.state.load().parts[part].flushed_through;
+        let complete_through = if trees.store.is_durable() { SeqNo(0) } else { flushed_through };
+        trees.store.rotate()?;
+        let (mutable, immutable, leaves) = (Arc::default(), Some(trees.mutable.clone()), trees.mutable.leaves());
+        let immutable_from = Arc::default();
+        let next = Trees { mutable, immutable, immutable_from, leaves, complete_through, ..trees.clone() };
+        // This takes nothing away, but it ends a generation: everything taken away later waits for its readers as well.
+        self.swap_trees(part, next, Vec::new(), Vec::new());
+        Ok(())
+    }
+
+    /// The entries of `immutable` that are in `ranges` and not replaced, with their values, and the side table's
+    /// versions that are older than those, in order. Of that tree, not of the view that the chunk was picked from: a
+    /// flush beside this may have brought more before the trees changed places.
+    fn gather<'a>(
+        &'a self,
+        trees: &Trees,
+        immutable: &View,
+        ranges: &[KeyRange],
+        snapshots: &[SeqNo],
+    ) -> Result<Gathered<'a>> {
+        let (mut entries, mut bytes, mut held_entries, mut held_bytes) = (0, 0, 0, 0);
+        let len = |at: Option<ValueAddress>| at.map_or(0, |at| at.len as usize);
+        for_each_entry(trees, immutable, ranges, snapshots, |taking| {
+            let more = taking.key.len() + len(taking.address);
+            (entries, bytes) = (entries + 1, bytes + more as u64);
+            if !taking.is_replaced {
+                (held_entries, held_bytes) = (held_entries + 1, held_bytes + more);
+            }
+        })?;
+        let memory = Held::memory_bytes(held_entries, held_bytes) + held_entries * PLACE_BYTES;
+        let memory = self.tables.lend(memory as u64);
+        let mut held = Held::with_capacity(held_entries, held_bytes);
+        let mut places = Vec::with_capacity(held_entries);
+        let moved = for_each_entry(trees, immutable, ranges, snapshots, |taking| {
+            if !taking.is_replaced {
+                held.push_key(taking.key, as_put(taking.tag), len(taking.address));
+                places.push(taking.address.map(|at| (at, taking.tag.seqno())));
+            }
+        })?;
+        let mut slept_ns = 0;
+        let flying_max = || {
+            slept_ns += self.yield_point();
+            self.mill.check_open()?;
+            Ok(self.jobs.pace.reads())
+        };
+        trees.values.for_each(&places, flying_max, |i, value| held.set_value(i, value))?;
+        Ok(Gathered { held, moved, entries, bytes, memory, slept_ns })
+    }
+
+    fn install_eviction(&self, part: usize, mut edit: Edit, created: &[u64], plan: &Plan) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        manifest.version().keep_shared(&mut edit);
+        edit.next_file_id = Some(self.mill.next_file_id.load(Ordering::Relaxed));
+        if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
+            drop(manifest);
+            self.undo_tables(&error, created);
+            return Err(error);
+        }
+        let version = manifest.version();
+        self.state.rcu(|state| {
+            let part_now = state.parts[part].with_tables(version, &self.tables, self.options.limits.levels);
+            state.with_part(part, part_now)
+        });
+        drop(manifest);
+        self.bury(plan.tables.iter().map(|(_, run)| Dead::Table(run.clone())));
+        Ok(())
+    }
+
+    /// Takes what was evicted out of the trees, and swaps in level 0 without it. What is `left` has yet to be evicted
+    /// from `immutable_from` on.
+    fn leave(
+        &self,
+        part: usize,
+        moved: &[Version],
+        left: Option<Arc<View>>,
+        immutable_from: Arc<[u8]>,
+        gone: Vec<Place>,
+    ) -> Result<()> {
+        let _changing = self.jobs.releases.changing.lock();
+        let trees = self.trees(part)?;
+        if trees.immutable.is_none() {
+            return Ok(());
+        }
+        let (side, removed) = trees.side.without(moved);
+        let mut pointers: Vec<_> = removed.into_iter().filter_map(|version| version.address).collect();
+        for place in &gone {
+            give_way();
+            trees.store.for_each_entry(*place, |entry| pointers.extend(entry.address))?;
+        }
+        if left.is_none() {
+            trees.store.end_immutable()?;
+        }
+        trees.store.remove(&gone)?;
+        let next = Trees { immutable: left, immutable_from, side: Arc::new(side), ..trees };
+        self.swap_trees(part, next, gone, pointers);
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! Whether a table takes what comes from above by an append or is written anew (BlockDB, IV-A), table by table. Pure.
+//!
+//! A table that may not grow, that is too large or whose filter has no bits left is written anew. Then what is cheaper,
+//! in bytes, index and filter included:
+//!
+//! ```text
+//! append   what comes in + dirty blocks + sections | and later: scans x 16 KiB + dead bytes x price
+//! anew     what comes in + live blocks + sections  | and later: nothing
+//! ```
+//! - Scans are what an append costs readers: one that comes upon appended blocks needs about one more read, and as many
+//!   are expected until the next compaction as there were since the last.
+//! - Dead bytes are those that the table has, which go if it is written anew, and those that the append leaves. Their
+//!   price rises from a fifth to beyond any saving as all tables together come near their limit, so that room goes to
+//!   the appends that save most for a dead byte, and a series of appends to one table ends once what it leaves dead
+//!   costs more than one more append saves. On a level in between the price is lower by the level's share of the last
+//!   one's size: once as many bytes have come in as it has, its tables have gone down and their dead bytes with them.
+//! - Small entries, of which nearly every block gets one, choose table-grained by themselves.
+//!
+//! Or limits on dead and dirty bytes that are constants for levels in between and the last one
+//! ([`GrainLimits::Constants`], the paper's and its authors'), and a least saving.
+
+use crate::mechanisms;
+use crate::options::tuning::{BlockTuning, GrainLimits};
+use firn_table::sst::Dirty;
+
+/// How a table takes what comes from above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grain {
+    /// Blocks are appended.
+    Block,
+    /// All is written anew.
+    Table,
+}
+
+/// What was chosen for a table, and which rule decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) table: u64,
+    pub(crate) grain: Grain,
+    pub(crate) because: &'static str,
+    pub(crate) blocks: usize,
+    pub(crate) dirty_blocks: usize,
+    /// Reads that went on at the same time, at most.
+    pub(crate) reads_most: usize,
+}
+
+/// What the choice rests on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    pub(crate) dirty: &'a Dirty,
+    /// Bytes of the table's live blocks.
+    pub(crate) data_bytes: u64,
+    /// Bytes of its index, filter and properties.
+    pub(crate) section_bytes: u64,
+    pub(crate) dead_bytes: u64,
+    /// Cursors that went through blocks of it since it was last written.
+    pub(crate) scans: u64,
+    /// Keys that its filter has room for.
+    pub(crate) filter_left: u64,
+    pub(crate) has_filter: bool,
+    /// The target size of a table.
+    pub(crate) table_bytes: u64,
+    pub(crate) is_last: bool,
+    /// Live bytes of the level by those of the last, 1 at most.
+    pub(crate) level_share: f64,
+    /// Dead bytes per live byte, over all tables.
+    pub(crate) dead_share: f64,
+}
+
+/// Bytes written that a dead byte on the last level costs while there is none.
+const PRICE: f64 = 0.2;
+
+/// Why a table that an append runs on or that a checkpoint shares is written anew.
+pub(crate) const MAY_NOT_GROW: &str = "may not grow";
+
+/// Chooses for a table that may grow.
+pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static str) {
+    let live = (facts.data_bytes + facts.section_bytes) as f64;
+    let selective = mechanisms::BLOCK_SELECTIVE.is_on();
+    let constants = tuning.grain_limits == GrainLimits::Constants;
+    let limit = if selective && live > tuning.live_tables_max.of(facts.is_last) * facts.table_bytes as f64 {
+        Some("live bytes")
+    } else if facts.has_filter && facts.dirty.new_keys > facts.filter_left {
+        Some("filter")
+    } else if constants {
+        limit_passed(&facts, live, tuning)
+    } else {
+        None
+    };
+    if let Some(because) = limit {
+        return (Grain::Table, because);
+    }
+    if !selective {
+        return (Grain::Block, "cost");
+    }
+    let (incoming, left) = (facts.dirty.incoming_bytes as f64, (facts.dirty.bytes + facts.section_bytes) as f64);
+    let (least, price) = if constants { (tuning.saving_min, 0.0) } else { (0.0, price(&facts, tuning)) };
+    let anew = (incoming + live) * (1.0 - least);
+    let append = incoming + left;
+    let scans = facts.scans as f64 * tuning.scan_bytes as f64;
+    let dead = (facts.dead_bytes as f64 + left) * price;
+    if append > anew {
+        (Grain::Table, "cost")
+    } else if append + scans > anew {
+        (Grain::Table, "scans")
+    } else if append + scans + dead > anew {
+        (Grain::Table, "space")
+    } else {
+        (Grain::Block, "cost")
+    }
+}
+
+/// The constant that a table passed.
+fn limit_passed(facts: &Facts<'_>, live: f64, tuning: &BlockTuning) -> Option<&'static str> {
+    let dead = facts.dead_bytes as f64;
+    let share = dead / live.max(1.0);
+    let selective = mechanisms::BLOCK_SELECTIVE.is_on();
+    if selective && live < tuning.live_share_min.of(facts.is_last) * (live + dead) {
+        Some("live share")
+    } else if selective && facts.dirty.bytes as f64 > tuning.dirty_share_max.of(facts.is_last) * live {
+        Some("dirty share")
+    } else if mechanisms::BLOCK_SPACE.is_on() && share >= share_allowed(facts.dead_share, tuning.dead_share_max) {
+        Some("space")
+    } else {
+        None
+    }
+}
+
+/// What a dead byte costs, in bytes written.
+fn price(facts: &Facts<'_>, tuning: &BlockTuning) -> f64 {
+    if !mechanisms::BLOCK_SPACE.is_on() {
+        return 0.0;
+    }
+    let full = facts.dead_share / tuning.dead_share_max;
+    if full < 1.0 { PRICE / (1.0 - full) * facts.level_share } else { f64::INFINITY }
+}
+
+/// Dead bytes per live byte that one table may have, as all tables together come near `limit`: the tables with most of
+/// them are written anew first, since that gives back most per byte written, and beyond the limit all are.
+fn share_allowed(dead_share: f64, limit: f64) -> f64 {
+    let slack = limit * 0.1;
+    if dead_share > limit {
+        0.0
+    } else if dead_share > limit - slack {
+        (limit - dead_share) / slack * 2.0 * limit
+    } else {
+        f64::INFINITY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn dirty(bytes: u64) -> Dirty {
+        Dirty { blocks: Arc::new([]), bytes, incoming: 100, incoming_bytes: 100_000, new_keys: 10 }
+    }
+
+    fn facts(dirty: &Dirty) -> Facts<'_> {
+        Facts {
+            dirty,
+            data_bytes: 1_000_000,
+            section_bytes: 20_000,
+            dead_bytes: 0,
+            scans: 0,
+            filter_left: 100,
+            has_filter: true,
+            table_bytes: 1_000_000,
+            is_last: false,
+            level_share: 0.1,
+            dead_share: 0.0,
+        }
+    }
+
+    fn constants() -> BlockTuning {
+        BlockTuning { grain_limits: GrainLimits::Constants, ..BlockTuning::default() }
+    }
+
+    #[test]
+    fn what_is_cheaper_is_chosen() {
+        let tuning = BlockTuning { grain_limits: GrainLimits::Cost, ..BlockTuning::default() };
+        let choose = |facts: Facts<'_>| choose(facts, &tuning);
+        let (some, many, most) = (dirty(260_000), dirty(820_000), dirty(990_000));
+        let (more, too_many, all, one) = (dirty(600_000), dirty(870_000), dirty(1_000_001), dirty(1));
+        let last = |dirty, dead_share, dead_bytes| {
+            choose(Facts { is_last: true, level_share: 1.0, dead_share, dead_bytes, ..facts(dirty) })
+        };
+        assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
+        assert_eq!(choose(facts(&many)), (Grain::Block, "cost"), "there is room");
+        assert_eq!(choose(facts(&most)), (Grain::Table, "space"), "hardly anything is saved");
+        assert_eq!(last(&many, 0.0, 0), (Grain::Block, "cost"));
+        assert_eq!(last(&too_many, 0.0, 0), (Grain::Table, "space"));
+        assert_eq!(choose(facts(&all)), (Grain::Table, "cost"), "as of small entries");
+        assert_eq!(choose(Facts { data_bytes: 4_100_000, ..facts(&some) }), (Grain::Table, "live bytes"));
+        assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
+        assert_eq!(choose(Facts { scans: 44, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { scans: 46, ..facts(&some) }), (Grain::Table, "scans"));
+        // Four fifths of what may be dead are: a dead byte costs one that is written.
+        assert_eq!(last(&some, 0.144, 400_000), (Grain::Block, "cost"));
+        assert_eq!(last(&some, 0.144, 500_000), (Grain::Table, "space"));
+        assert_eq!(last(&more, 0.144, 0), (Grain::Table, "space"), "little is saved for what it leaves");
+        assert_eq!(last(&some, 0.09, 1_000_000), (Grain::Block, "cost"), "there is room");
+        assert_eq!(last(&one, 0.18, 0), (Grain::Table, "space"), "there is none");
+        // Further up they stay for less time.
+        let middle = |dead_share, dead_bytes| choose(Facts { dead_share, dead_bytes, ..facts(&some) });
+        assert_eq!(middle(0.144, 5_000_000), (Grain::Block, "cost"));
+        assert_eq!(middle(0.144, 8_000_000), (Grain::Table, "space"));
+        assert_eq!(middle(0.18, 0), (Grain::Table, "space"));
+    }
+
+    #[test]
+    fn each_constant_decides_where_it_should() {
+        let tuning = constants();
+        let choose = |facts: Facts<'_>| choose(facts, &tuning);
+        let (some, many) = (dirty(260_000), dirty(820_000));
+        assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { data_bytes: 4_100_000, ..facts(&some) }), (Grain::Table, "live bytes"));
+        assert_eq!(choose(Facts { dead_bytes: 1_600_000, ..facts(&some) }), (Grain::Table, "live share"));
+        assert_eq!(choose(facts(&many)), (Grain::Table, "dirty share"));
+        assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
+        assert_eq!(choose(Facts { filter_left: 9, has_filter: false, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { dead_share: 0.3, ..facts(&some) }), (Grain::Table, "space"));
+        // Near the limit those with many dead bytes go first.
+        assert_eq!(choose(Facts { dead_share: 0.17, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { dead_share: 0.17, dead_bytes: 300_000, ..facts(&some) }), (Grain::Table, "space"));
+        assert_eq!(choose(Facts { dead_share: 0.15, dead_bytes: 300_000, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { scans: 20, ..facts(&some) }), (Grain::Block, "cost"));
+        assert_eq!(choose(Facts { scans: 30, ..facts(&some) }), (Grain::Table, "scans"));
+        let most = dirty(960_000);
+        let loose = BlockTuning { dirty_share_max: crate::ByLevel { middle: 1.0, last: 1.0 }, ..constants() };
+        assert_eq!(
+            super::choose(facts(&most), &loose),
+            (Grain::Table, "cost"),
+            "nearly all blocks, as of small entries"
+        );
+    }
+
+    #[test]
+    fn the_last_level_is_kept_tighter() {
+        let tuning = constants();
+        let some = dirty(450_000);
+        assert_eq!(choose(facts(&some), &tuning).0, Grain::Block);
+        assert_eq!(choose(Facts { is_last: true, ..facts(&some) }, &tuning), (Grain::Table, "dirty share"));
+        let few = dirty(100_000);
+        let stale = Facts { is_last: true, dead_bytes: 300_000, ..facts(&few) };
+        assert_eq!(choose(stale, &tuning), (Grain::Table, "live share"));
+        assert_eq!(choose(Facts { is_last: false, ..stale }, &tuning), (Grain::Block, "cost"));
+    }
+}

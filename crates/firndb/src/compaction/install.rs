@@ -1,0 +1,163 @@
+//! The only place that changes the state's tables:
+//!
+//! 1. record the edit in the manifest, durably;
+//! 2. swap in a state made from what the manifest now says;
+//! 3. bury what the old state had and the new one has not.
+//!
+//! A crash before 1 is done leaves the old state and files that nothing names; after it, the new state and files that
+//! nothing names any more. Open removes either.
+
+use crate::compaction::background::Dead;
+use crate::compaction::plan::{How, Plan, Reason};
+use crate::compaction::{Grain, Made};
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::files::FileName;
+use crate::manifest::TableMeta;
+use crate::memtable::Buffer;
+use crate::read::run::SstRun;
+use crate::read::state::Part;
+use firn_base::sync::Ordering;
+use firn_base::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Engine {
+    /// Makes what `plan` made part of the state, and returns its tables. If it cannot be recorded, removes it again.
+    pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<Vec<Arc<SstRun>>> {
+        let Made { mut edit, created, grown, choices, bytes_in, bytes_out } = made;
+        let added = edit.add.clone();
+        let is_added = |run: &SstRun| added.iter().any(|(_, table)| table.id == run.meta.id);
+        plan.buffer.iter().for_each(|flushed| self.follow(plan.part, flushed));
+        let mut manifest = self.manifest.lock();
+        if let Some(buffer) = &plan.buffer {
+            edit.log_floor = self.log_behind(plan.part, buffer);
+            edit.last_seqno = buffer.frozen_at();
+        }
+        manifest.version().keep_shared(&mut edit);
+        edit.next_file_id = Some(self.mill.next_file_id.load(Ordering::Relaxed));
+        let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
+        if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
+            drop(manifest);
+            self.undo_tables(&error, &created);
+            if error.kind() != ErrorKind::Poisoned {
+                grown.iter().for_each(|grown| grown.undo(&self.mill));
+            }
+            return Err(error);
+        }
+        let version = manifest.version();
+        let with_tables = |part: &Part| part.with_tables(version, &self.tables, self.options.limits.levels);
+        match &plan.buffer {
+            Some(flushed) => self.without_buffer(plan.part, flushed, with_tables),
+            None => drop(self.state.rcu(|state| state.with_part(plan.part, with_tables(&state.parts[plan.part])))),
+        }
+        let floor = version.log_floor;
+        drop(manifest);
+        self.logs.sealed.raise_floor(floor);
+        let trees = self.state.load().parts[plan.part].trees.clone().filter(|_| plan.buffer.is_some());
+        let logs = match trees {
+            Some(trees) => self.pass_by(&trees, &logs_before, floor),
+            None => logs_before.into_iter().filter(|&id| id < floor).collect(),
+        };
+        let logs = logs.into_iter().map(Dead::Log);
+        // What was moved or grew has its file still.
+        let gone = plan.tables.iter().filter(|(_, run)| !is_added(run));
+        let tables = gone.map(|(_, run)| Dead::Table(run.clone()));
+        let blocks = grown.into_iter().map(|grown| Dead::Blocks(grown.run, grown.blocks));
+        self.bury(logs.chain(tables).chain(blocks).chain(plan.buffer.clone().map(Dead::Buffer)));
+        self.counts.jobs.chose(plan.level, &choices);
+        for choice in &choices {
+            self.emit(&Event::GrainChosen {
+                level: plan.level,
+                table: choice.table,
+                block_grained: choice.grain == Grain::Block,
+                because: choice.because,
+                dirty_blocks: choice.dirty_blocks,
+                blocks: choice.blocks,
+            });
+        }
+        self.report(plan, added.len(), (bytes_in, bytes_out), start_ns);
+        Ok(self.runs_of(plan.part, &added))
+    }
+
+    /// The runs of these tables, as far as part `i` still has them.
+    pub(crate) fn runs_of(&self, i: usize, tables: &[(usize, TableMeta)]) -> Vec<Arc<SstRun>> {
+        let state = self.state.load();
+        let run = |(level, table): &(usize, TableMeta)| state.parts[i].levels.get(*level)?.run_of(table).cloned();
+        tables.iter().filter_map(run).collect()
+    }
+
+    /// Replaces rows of part `i` by what `flushed` has, before a state without it.
+    pub(crate) fn follow(&self, i: usize, flushed: &Arc<Buffer>) {
+        self.state.load().parts[i].rows.iter().for_each(|rows| rows.follow(flushed));
+    }
+
+    /// Swaps in a state without `flushed`, whose entries are below the buffers in what `change` makes of part `i`.
+    pub(crate) fn without_buffer(&self, i: usize, flushed: &Arc<Buffer>, change: impl Fn(&Part) -> Part) {
+        self.state.rcu(|state| {
+            let mut part = change(&state.parts[i]);
+            part.let_go(flushed);
+            state.with_part(i, part)
+        });
+    }
+
+    /// Removes tables that could not be recorded for `error`.
+    pub(crate) fn undo_tables(&self, error: &Error, created: &[u64]) {
+        // After a failed sync the record may yet turn out to be there, and then its files must be too.
+        if error.kind() != ErrorKind::Poisoned {
+            for id in created {
+                let _left = self.files.remove(FileName::Table(*id));
+            }
+        }
+    }
+
+    /// Opens tables that were just installed, while there is room, so that few readers wait for an index.
+    pub(crate) fn open_ahead(&self, installed: &[Arc<SstRun>]) {
+        for run in installed {
+            if self.mill.stop.load(Ordering::Acquire) || !self.tables.has_room() {
+                return;
+            }
+            // What it met, whoever reads the table will meet and report.
+            let _open = run.table();
+        }
+    }
+
+    /// The first log of the buffer that is next newer than `flushed`: logs below it are not needed once that is a
+    /// table.
+    pub(crate) fn log_behind(&self, part: usize, flushed: &Arc<Buffer>) -> Option<u64> {
+        let state = self.state.load();
+        let buffers = &state.parts[part].buffers;
+        let at = buffers.iter().position(|buffer| Arc::ptr_eq(buffer, flushed))?;
+        buffers.get(at.checked_sub(1)?).map(|newer| newer.first_log)
+    }
+
+    pub(crate) fn report(&self, plan: &Plan, tables_out: usize, (bytes_in, bytes_out): (u64, u64), start_ns: u64) {
+        let elapsed_ns = self.clock.now_ns() - start_ns;
+        let elapsed = Duration::from_nanos(elapsed_ns);
+        if plan.reason == Reason::Flush {
+            let bytes = plan.buffer.as_ref().map_or(0, |buffer| buffer.used_bytes() as u64);
+            self.stall.flushed(bytes, elapsed_ns);
+            self.jobs.pace.flushed(bytes);
+            self.counts.jobs.flushes.add(1);
+            self.emit(&Event::Flushed { bytes: bytes_out, elapsed });
+            return;
+        }
+        let from_level = plan.source_level().unwrap_or(plan.level);
+        if from_level == 0 {
+            let level0 = plan.tables.iter().filter(|(level, _)| *level == 0);
+            self.stall.drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
+        }
+        let moved = plan.how == How::Move;
+        self.counts.jobs.compacted(plan, moved, (bytes_in, bytes_out), elapsed_ns);
+        self.emit(&Event::Compacted {
+            from_level,
+            level: plan.level,
+            tables_in: plan.tables.len(),
+            tables_out,
+            bytes_in,
+            bytes_out,
+            moved,
+            elapsed,
+        });
+    }
+}

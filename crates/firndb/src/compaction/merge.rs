@@ -1,0 +1,462 @@
+//! Merging runs into new tables (How::Copy), for flushes and compactions alike:
+//!
+//! 1. merge the inputs by internal key;
+//! 2. drop the versions that no reader needs (`versions.rs`);
+//! 3. write the rest into tables, cut between user keys at the target size, before a table would overlap too much of
+//!    the level below its own, or once the hashes and the index of its keys take the memory that they may;
+//! 4. sync each table; the directory is synced once, before the edit is returned.
+//!
+//! A crash anywhere leaves files that no manifest record names; open removes them.
+
+use super::append::Grown;
+use super::entries::{Held, Two};
+use super::grain::Choice;
+use super::visibility::Versions;
+use crate::compaction::plan::{How, Plan, Reason};
+use crate::files::{FileName, Files};
+use crate::gate::was_closed;
+use crate::lab::Trees;
+use crate::manifest::{Edit, TableMeta, Tables};
+use crate::mechanisms;
+use crate::options::Options;
+use crate::options::budget::Budget;
+use crate::options::tuning::BlockTuning;
+use crate::read::run::SstRun;
+use crate::read::run_iter::{Entries, LevelIter, MergeIter, RunIter};
+use crate::read::state::Part;
+use crate::sites;
+use firn_base::count::{Cause, IoCounters};
+use firn_base::exec::yield_now;
+use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
+use firn_base::{Limits, Result, SeqNo};
+use firn_table::sst::{Access, SstOptions, SstWriter, TableOwner};
+use std::sync::Arc;
+
+/// Entries between two yield points.
+const ENTRIES_PER_STEP: u64 = 256;
+/// An output may overlap this many tables' worth of the level below its own.
+const GRANDPARENT_TABLES: u64 = 10;
+
+/// What a mill needs of the engine.
+pub(crate) struct MillContext {
+    pub(crate) files: Arc<Files>,
+    pub(crate) counters: Arc<IoCounters>,
+    pub(crate) limits: Limits,
+    pub(crate) sst: SstOptions,
+    pub(crate) direct: bool,
+    /// Bytes read at once from each input.
+    pub(crate) stretch_bytes: usize,
+    /// Bytes of what comes in that a merge may hold while it looks where it goes.
+    pub(crate) hold_bytes: usize,
+    /// Bytes that a table in the making may hold of its keys: it ends in front of one too many.
+    pub(crate) keys_bytes: usize,
+    /// The profile's numbers, if it appends.
+    pub(crate) appends: Option<BlockTuning>,
+    pub(crate) next_file_id: Arc<AtomicU64>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl MillContext {
+    /// What `options` and their `budget` say, for files whose ids begin at `next_file_id`.
+    pub(crate) fn new(
+        files: &Arc<Files>,
+        counters: &Arc<IoCounters>,
+        options: &Options,
+        budget: &Budget,
+        next_file_id: u64,
+    ) -> MillContext {
+        let sst = SstOptions {
+            codec: options.compression,
+            filter_bits: options.filter_bits,
+            filter_reserve_share_max: options.tuning.block.filter_reserve_share_max,
+            io_bytes: budget.io_bytes,
+            owner: TableOwner { uuid: files.uuid, log_id: 0 },
+            ..SstOptions::new(&options.limits)
+        };
+        MillContext {
+            files: files.clone(),
+            counters: counters.clone(),
+            limits: options.limits.clone(),
+            sst,
+            direct: options.direct_io,
+            stretch_bytes: budget.stretch_bytes,
+            hold_bytes: budget.hold_bytes,
+            keys_bytes: budget.keys_bytes,
+            appends: options.appends().then(|| options.tuning.block.clone()),
+            next_file_id: Arc::new(AtomicU64::new(next_file_id)),
+            stop: Arc::default(),
+        }
+    }
+
+    /// # Errors
+    /// `Invalid` if the database is being closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        check_open(&self.stop)
+    }
+
+    /// What filters of tables on `level` reserve: nothing where nothing is appended.
+    pub(crate) fn reserve_percent(&self, around: &Around, level: usize) -> u32 {
+        let tuning = self.appends.as_ref().filter(|_| level > 1 && mechanisms::BLOCK_RESERVE.is_on());
+        let as_last = around.is_last || !mechanisms::BLOCK_RESERVE_BY_LEVEL.is_on();
+        tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(as_last))
+    }
+}
+
+fn check_open(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(was_closed()),
+        false => Ok(()),
+    }
+}
+
+/// What a mill has to know of the state around a plan: not the state, whose buffers and tables would stay as long as
+/// the work takes.
+#[derive(Debug)]
+pub(crate) struct Around {
+    /// The tables of level 0, if nothing else is older than a write buffer and newer than level 1.
+    level0: Option<Tables>,
+    /// The tables of each level below the output's.
+    deeper: Vec<Tables>,
+    /// Whether they are none.
+    pub(super) is_last: bool,
+    /// Live bytes of the output's level by those of the last, 1 at most.
+    pub(super) level_share: f64,
+    /// Dead bytes per live byte, over all tables.
+    pub(super) dead_share: f64,
+}
+
+impl Around {
+    /// Around a plan with its output on `level`.
+    pub(crate) fn new(part: &Part, level: usize) -> Around {
+        let (dead, live) = part.dead_and_live();
+        let last = part.last_level();
+        let bytes = |level: usize| part.levels.get(level).map_or(0, |level| level.live_bytes()).max(1) as f64;
+        Around {
+            level0: part.trees.as_ref().is_none_or(Trees::are_empty).then(|| part.metas_of(0)),
+            deeper: part.metas_below(level),
+            is_last: level >= last,
+            level_share: (bytes(level) / bytes(last)).min(1.0),
+            dead_share: dead as f64 / live.max(1) as f64,
+        }
+    }
+
+    /// To be walked along with a merge.
+    pub(super) fn below(&self, level: usize) -> Below {
+        match &self.level0 {
+            Some(level0) if level == 0 => Below::newest(level0.clone(), self.deeper.clone()),
+            _ => Below::new(level, self.deeper.clone()),
+        }
+    }
+}
+
+/// An edit, with what is to be done if it is installed, and if not.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    pub(crate) edit: Edit,
+    /// Files that it created: to be removed if it is not installed.
+    pub(crate) created: Vec<u64>,
+    pub(crate) grown: Vec<Grown>,
+    /// What was chosen for each table of the output's level, if there was a choice.
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+}
+
+/// Runs `plan`, for all plans but appends. On failure nothing that it wrote stays.
+///
+/// # Errors
+/// What reading and writing met.
+pub(crate) async fn run(plan: &Plan, around: &Around, snapshots: &[SeqNo], context: &MillContext) -> Result<Made> {
+    let mut edit =
+        Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
+    if plan.how == How::Move {
+        edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
+        let bytes = plan.input_bytes();
+        return Ok(Made { edit, bytes_in: bytes, bytes_out: bytes, ..Made::default() });
+    }
+    let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
+    let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
+    let reserve_percent = context.reserve_percent(around, plan.level);
+    let log_id = plan.buffer.as_ref().map_or(0, |buffer| buffer.log_id);
+    let output = Output { reserve_percent, log_id, ..Output::new(cause, plan.reason != Reason::Flush) };
+    let metas = write_tables(merge, snapshots, around.below(plan.level), output, context).await?;
+    Ok(Made {
+        created: metas.iter().map(|meta| meta.id).collect(),
+        bytes_in: plan.input_bytes(),
+        bytes_out: metas.iter().map(TableMeta::bytes).sum(),
+        edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), ..edit },
+        ..Made::default()
+    })
+}
+
+/// Runs `plan` with `above` in the place of what comes from above.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn run_above(
+    above: Held,
+    plan: &Plan,
+    around: &Around,
+    snapshots: &[SeqNo],
+    context: &MillContext,
+) -> Result<Made> {
+    let drop = plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect();
+    let below = MergeIter::at_first(inputs(plan, context.stretch_bytes, Cause::Evict)?)?;
+    let reserve_percent = context.reserve_percent(around, plan.level);
+    let output = Output { reserve_percent, ..Output::new(Cause::Evict, true) };
+    let metas = write_tables(Two::new(above, below), snapshots, around.below(plan.level), output, context).await?;
+    Ok(Made {
+        created: metas.iter().map(|meta| meta.id).collect(),
+        bytes_in: plan.input_bytes(),
+        bytes_out: metas.iter().map(TableMeta::bytes).sum(),
+        edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), drop, ..Edit::default() },
+        ..Made::default()
+    })
+}
+
+fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
+    let access = Access::Streaming { bytes, cause };
+    let mut children: Vec<RunIter> = plan.buffer.iter().map(|buffer| RunIter::Buffer(buffer.iter())).collect();
+    let mut sorted: Vec<Arc<SstRun>> = Vec::new();
+    for (level, run) in &plan.tables {
+        if *level == 0 {
+            children.push(RunIter::Sst(Box::new(run.table()?.iter(access))));
+        } else if *level == plan.level {
+            sorted.push(run.clone());
+        } else {
+            let one = LevelIter::of(vec![run.clone()], access);
+            children.push(RunIter::Level(Box::new(one)));
+        }
+    }
+    if !sorted.is_empty() {
+        children.push(RunIter::Level(Box::new(LevelIter::of(sorted, access))));
+    }
+    Ok(children)
+}
+
+/// Where the tables go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    pub(crate) cause: Cause,
+    /// Whether to cut at the target size; a flush makes one table.
+    pub(crate) split: bool,
+    /// Entries above this are left out.
+    pub(crate) seqno_max: SeqNo,
+    /// Bits that filters reserve for keys to come, in percent of those that are there.
+    pub(crate) reserve_percent: u32,
+    /// The size at which a table is cut, if it is not the usual one.
+    pub(crate) table_bytes: Option<u64>,
+    /// The log of the write buffer that is written out; 0 for anything else.
+    pub(crate) log_id: u64,
+}
+
+impl Output {
+    /// Everything, with filters as large as needed.
+    pub(crate) fn new(cause: Cause, split: bool) -> Output {
+        Output { cause, split, seqno_max: SeqNo::MAX, reserve_percent: 0, table_bytes: None, log_id: 0 }
+    }
+}
+
+/// What lies below the output, walked along with the merge.
+pub(crate) struct Below {
+    /// Older tables of the output's own level, which is level 0; `None` if something beside may hold any key.
+    beside: Option<Tables>,
+    deeper: Vec<Tables>,
+    /// Per deeper level, the first table that does not end before the merge's key.
+    at: Vec<usize>,
+    /// Bytes of the next level's tables that the present output has passed.
+    overlapped: u64,
+}
+
+impl Below {
+    pub(crate) fn new(level: usize, deeper: Vec<Tables>) -> Below {
+        let beside = (level > 0).then(Tables::default);
+        Below { beside, at: vec![0; deeper.len()], deeper, overlapped: 0 }
+    }
+
+    /// Below an output on level 0 that is newer than the tables `beside` it, and than nothing else on its level.
+    fn newest(beside: Tables, deeper: Vec<Tables>) -> Below {
+        Below { beside: Some(beside), ..Below::new(0, deeper) }
+    }
+
+    /// Nothing lies below.
+    pub(crate) fn nothing() -> Below {
+        Below { beside: Some(Tables::default()), deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
+    }
+
+    /// An output begins at `key`. As the first of a walk, it need not go past all that lies in front.
+    pub(super) fn begin_at(&mut self, key: &[u8]) {
+        for (tables, at) in self.deeper.iter().zip(&mut self.at) {
+            *at += tables[*at..].partition_point(|table| table.largest.as_slice() < key);
+        }
+        self.overlapped = 0;
+    }
+
+    pub(super) fn walk(&mut self, key: &[u8]) {
+        for (i, (tables, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
+            while let Some(table) = tables.get(*at).filter(|table| table.largest.as_slice() < key) {
+                *at += 1;
+                if i == 0 {
+                    self.overlapped += table.bytes();
+                }
+            }
+        }
+    }
+
+    /// Whether nothing of `key` lies below. REQUIRES: `walk(key)` was called.
+    pub(super) fn is_bottom(&self, key: &[u8]) -> bool {
+        let holds =
+            |(tables, &at): (&Tables, &usize)| tables.get(at).is_some_and(|table| table.smallest.as_slice() <= key);
+        let spans = |table: &Arc<TableMeta>| table.smallest.as_slice() <= key && key <= table.largest.as_slice();
+        self.beside.as_ref().is_some_and(|tables| !tables.iter().any(spans))
+            && !self.deeper.iter().zip(&self.at).any(holds)
+    }
+}
+
+/// Writes what of `merge`, from where it is on, some reader needs into new tables, in key order. On failure removes
+/// them again.
+///
+/// # Errors
+/// What reading and writing met.
+pub(crate) async fn write_tables(
+    merge: impl Entries,
+    snapshots: &[SeqNo],
+    below: Below,
+    output: Output,
+    context: &MillContext,
+) -> Result<Vec<TableMeta>> {
+    let mut writer = TablesWriter { context, output, metas: Vec::new(), created: Vec::new(), open: None };
+    let written = writer
+        .write(merge, snapshots, below)
+        .await
+        .and_then(|()| if writer.created.is_empty() { Ok(()) } else { context.files.sync_dir(&sites::SST_NAMES_SYNC) });
+    if let Err(error) = written {
+        for id in &writer.created {
+            // What cannot be removed now is an orphan, which the next open removes.
+            let _left = context.files.remove(FileName::Table(*id));
+        }
+        return Err(error);
+    }
+    Ok(writer.metas)
+}
+
+/// The yield points of a merge.
+pub(super) struct Steps<'a> {
+    entries: u64,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(context: &'a MillContext) -> Steps<'a> {
+        Steps { entries: 0, stop: &context.stop }
+    }
+
+    /// One entry further.
+    ///
+    /// # Errors
+    /// `Invalid` if the database is being closed.
+    pub(super) async fn step(&mut self) -> Result<()> {
+        self.entries += 1;
+        if self.entries.is_multiple_of(ENTRIES_PER_STEP) {
+            check_open(self.stop)?;
+            yield_now().await;
+        }
+        Ok(())
+    }
+}
+
+struct TablesWriter<'a> {
+    context: &'a MillContext,
+    output: Output,
+    metas: Vec<TableMeta>,
+    created: Vec<u64>,
+    open: Option<(u64, SstWriter)>,
+}
+
+impl TablesWriter<'_> {
+    async fn write(&mut self, mut merge: impl Entries, snapshots: &[SeqNo], mut below: Below) -> Result<()> {
+        let mut versions = Versions::new(snapshots);
+        let mut steps = Steps::new(self.context);
+        if merge.valid() {
+            // What lies in front of all outputs is overlapped by none.
+            below.begin_at(merge.key());
+        }
+        while merge.valid() {
+            let (key, tag) = (merge.key(), merge.tag());
+            below.walk(key);
+            if tag.seqno() <= self.output.seqno_max && versions.keep(key, tag, || below.is_bottom(key)) {
+                if self.is_due(key, &below) {
+                    self.end_table()?;
+                    below.begin_at(key);
+                }
+                // Only now, because a version that is dropped need not be read.
+                merge.load()?;
+                self.table()?.add(merge.key(), merge.tag(), merge.value())?;
+            }
+            merge.next()?;
+            steps.step().await?;
+        }
+        self.end_table()
+    }
+
+    /// Whether the open table should end in front of `key`. Never between two versions of one key.
+    fn is_due(&self, key: &[u8], below: &Below) -> bool {
+        let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else { return false };
+        let limits = &self.context.limits;
+        let full = writer.estimated_bytes() >= self.output.table_bytes.unwrap_or(limits.table_bytes)
+            || writer.held_bytes() >= self.context.keys_bytes;
+        let wide = below.overlapped > GRANDPARENT_TABLES * limits.table_bytes;
+        (full || wide) && writer.entries() > 0 && writer.last_key() != key
+    }
+
+    fn table(&mut self) -> Result<&mut SstWriter> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let context = self.context;
+                let id = context.next_file_id.fetch_add(1, Ordering::Relaxed);
+                let file = context.files.create_table(id, context.direct)?;
+                self.created.push(id);
+                let options = SstOptions {
+                    filter_reserve_percent: self.output.reserve_percent,
+                    owner: TableOwner { log_id: self.output.log_id, ..context.sst.owner },
+                    ..context.sst.clone()
+                };
+                (id, SstWriter::new(file, id, options, context.counters.clone(), self.output.cause))
+            }
+        };
+        Ok(&mut self.open.insert(open).1)
+    }
+
+    fn end_table(&mut self) -> Result<()> {
+        if let Some((id, writer)) = self.open.take() {
+            self.metas.push(TableMeta::new(id, writer.finish()?));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use crate::{Codec, Db, Durability, Options, WriteOptions};
+    use firn_base::seed::mix;
+
+    #[test]
+    fn many_small_entries_end_a_table_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { memory_limit: 4 << 20, compression: Codec::None, ..Options::default() };
+        let (keys_bytes, table_bytes) = (4 << 20 >> 5, options.limits.table_bytes);
+        let db = Db::open(dir.path(), options).unwrap();
+        let records = 100_000_u64;
+        let process = WriteOptions { durability: Durability::Process };
+        (0..records).for_each(|i| db.put_with(mix(i).to_be_bytes(), b"", &process).unwrap());
+        db.compact_range(None, None).unwrap();
+        let levels = db.stats().levels;
+        let bytes: u64 = levels.iter().map(|level| level.bytes).sum();
+        assert!(bytes < table_bytes, "{bytes} would be one table");
+        let tables: usize = levels.iter().map(|level| level.tables).sum();
+        assert!(tables as u64 >= records * 8 / keys_bytes, "{tables} tables");
+        assert_eq!(levels.iter().map(|level| level.entries).sum::<u64>(), records);
+    }
+}

@@ -1,0 +1,21 @@
+//! Mills: what runs a plan. Each does the I/O and returns an edit; none changes the state.
+
+mod append;
+pub(crate) mod background;
+mod counters;
+mod entries;
+mod eviction;
+mod grain;
+mod install;
+mod merge;
+pub(crate) mod picker;
+pub(crate) mod plan;
+pub(crate) mod rate_limiter;
+mod tree_flush;
+mod visibility;
+
+pub(crate) use append::{Piece, SubTask, collect, run_sub_task, sub_tasks};
+pub(crate) use counters::{JobCounters, LevelCounters};
+pub(crate) use entries::Held;
+pub(crate) use grain::Grain;
+pub(crate) use merge::{Around, Below, Made, MillContext, Output, run, run_above, write_tables};

@@ -1,0 +1,317 @@
+//! How fast merges go while nothing is urgent.
+//!
+//! A merge at full speed takes the device and a core from readers for seconds, though often nobody needs it to end
+//! soon. So merges share a rate, in bytes written per second, that is made from what comes in:
+//!
+//! ```text
+//! rate = max(32 MiB, 8 x intake x 2^pressure)
+//! ```
+//! where `intake` is what flushes lately brought per second, less the longer no flush has come, and `pressure` is the
+//! number of tables that level 0 has beyond its trigger, or of targets of level 1 by which levels are too large if that
+//! is more, or how near level 0's trees and logs are to their bounds. So debt that grows is worked off faster and
+//! faster, long before writers are slowed; at [`URGENT`] there is no bound, nor while somebody waits for the work to
+//! end.
+//!
+//! The time that a merge slept is not part of how long it took: `stall.rs` wants to know what merges can do.
+
+use crate::log::FLYING_MAX;
+use crate::write::stall::Debt;
+use firn_base::clock::Clock;
+use firn_base::count::{Cause, Counter, IoCounters};
+use firn_base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use firn_base::{Limits, SeqNo};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The pressure from which on merges go as fast as they can.
+const URGENT: u32 = 4;
+const RATE_MIN: u64 = 32 << 20;
+/// Bytes that merges may write per byte of intake while there is no pressure.
+const SHARE: u64 = 8;
+const SLEEP_MIN_NS: u64 = 1_000_000;
+/// After so long a sleep a merge looks whether something became urgent.
+const SLEEP_MAX_NS: u64 = 4_000_000;
+
+/// After so long without a write there is time for what is not urgent.
+const REST_NS: u64 = 10_000_000_000;
+
+/// For so long after an open no merge begins unasked. A process that looks something up, or writes a little, has ended
+/// by then, and would have discarded what the merge wrote.
+const QUIET_NS: u64 = 1_000_000_000;
+
+/// The pace of merges.
+pub(crate) struct Pace {
+    clock: Clock,
+    /// Whether merges are asked for, and when the database was opened.
+    is_awake: AtomicBool,
+    opened_ns: u64,
+    counters: Arc<IoCounters>,
+    pressure: AtomicU64,
+    /// Bytes that merges had written when one of them last looked.
+    seen: AtomicU64,
+    /// When merges may go on, in the clock's nanoseconds.
+    next_ns: AtomicU64,
+    /// Bytes per second that flushes bring; what the last one brought, and when it ended.
+    intake: AtomicU64,
+    flushed: AtomicU64,
+    flushed_ns: AtomicU64,
+    /// Callers that wait until the work is done, and what was visible when the last of them came.
+    waiting: AtomicUsize,
+    waited_at: AtomicU64,
+    /// What was visible when somebody last looked, and when it was found to have changed.
+    visible: AtomicU64,
+    written_ns: AtomicU64,
+    slept_ns: Counter,
+}
+
+/// While it lives, merges go as fast as they can.
+pub(crate) struct Hurry<'a>(&'a Pace);
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn per_second(bytes: u64, ns: u64) -> u64 {
+    (u128::from(bytes) * 1_000_000_000 / u128::from(ns)).min(1 << 48) as u64
+}
+
+impl Pace {
+    pub(crate) fn new(clock: Clock, counters: Arc<IoCounters>) -> Pace {
+        Pace {
+            is_awake: AtomicBool::new(false),
+            opened_ns: clock.now_ns(),
+            pressure: AtomicU64::new(u64::from(URGENT)),
+            seen: AtomicU64::new(0),
+            next_ns: AtomicU64::new(0),
+            intake: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            flushed_ns: AtomicU64::new(clock.now_ns()),
+            waiting: AtomicUsize::new(0),
+            waited_at: AtomicU64::new(0),
+            visible: AtomicU64::new(0),
+            written_ns: AtomicU64::new(clock.now_ns()),
+            slept_ns: Counter::default(),
+            clock,
+            counters,
+        }
+    }
+
+    /// Somebody asks for merges. True if nobody did before.
+    pub(crate) fn wake(&self) -> bool {
+        !self.is_awake.load(Ordering::Relaxed) && !self.is_awake.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether a merge may begin: somebody asked for one, a flush made work, or the database has been open for a while.
+    pub(crate) fn may_begin(&self) -> bool {
+        self.is_awake.load(Ordering::Relaxed) || self.clock.now_ns() >= self.opened_ns + QUIET_NS
+    }
+
+    /// A flush brought `bytes`.
+    pub(crate) fn flushed(&self, bytes: u64) {
+        self.wake();
+        let now = self.clock.now_ns();
+        let since = now.saturating_sub(self.flushed_ns.swap(now, Ordering::Relaxed)).max(1);
+        let before = self.intake.load(Ordering::Relaxed);
+        self.intake.store((before / 2 + per_second(bytes, since) / 2).min(1 << 48), Ordering::Relaxed);
+        self.flushed.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets the rate by what is left to do.
+    pub(crate) fn update(&self, debt: &Debt, limits: &Limits) {
+        let tables = debt.level0_tables.saturating_sub(limits.level0_trigger) as u64;
+        // What is due of level 0 is about one target of level 1, and not a sign that merges are too slow.
+        let levels = (debt.bytes / limits.level_base_bytes.max(1)).saturating_sub(1);
+        // Where level 0 is trees, there is no bound long before a flush finds no room, or logs hold twice their share.
+        let trees = f64::from(URGENT) * (2.0 * debt.trees).max(debt.logs - 1.0);
+        self.pressure.store(tables.max(levels).max(trees.max(0.0) as u64), Ordering::Relaxed);
+    }
+
+    /// Somebody waits for merges to end, who sees all up to `visible`.
+    pub(crate) fn hurry(&self, visible: SeqNo) -> Hurry<'_> {
+        self.wake();
+        self.waited_at.store(visible.0, Ordering::Relaxed);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Hurry(self)
+    }
+
+    /// Whether there is time for what is not urgent, now that all up to `visible` is there: nothing was written lately,
+    /// or nothing since somebody began to wait until all is done.
+    pub(crate) fn is_at_rest(&self, visible: SeqNo) -> bool {
+        let now = self.clock.now_ns();
+        if self.visible.swap(visible.0, Ordering::Relaxed) != visible.0 {
+            self.written_ns.store(now, Ordering::Relaxed);
+        }
+        if self.has_rested(now) {
+            return true;
+        }
+        self.waiting.load(Ordering::Relaxed) > 0 && self.waited_at.load(Ordering::Relaxed) == visible.0
+    }
+
+    /// True if nothing was written for long, whether somebody waits for background work or not.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.has_rested(self.clock.now_ns())
+    }
+
+    fn has_rested(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.written_ns.load(Ordering::Relaxed)) >= REST_NS
+    }
+
+    /// Bytes per second; 0 for no bound.
+    fn rate_now(&self) -> u64 {
+        let pressure = self.pressure.load(Ordering::Relaxed);
+        if self.waiting.load(Ordering::Relaxed) > 0 || pressure >= u64::from(URGENT) {
+            return 0;
+        }
+        // A merge that readers asked for, long after the last write, is in no hurry.
+        let since = self.clock.now_ns().saturating_sub(self.flushed_ns.load(Ordering::Relaxed)).max(1);
+        let at_most = per_second(self.flushed.load(Ordering::Relaxed), since);
+        let intake = self.intake.load(Ordering::Relaxed).min(at_most);
+        (intake.saturating_mul(SHARE) << pressure).max(RATE_MIN)
+    }
+
+    /// How many reads one who needs many short ones puts in flight. A reader's own waits behind them, so they are as
+    /// few as the readers of a small machine have while there is no pressure, and twice as many with each step of it.
+    pub(crate) fn reads(&self) -> usize {
+        match self.rate_now() {
+            0 => FLYING_MAX,
+            _ => FLYING_MAX >> (URGENT - 1).saturating_sub(self.pressure.load(Ordering::Relaxed) as u32),
+        }
+    }
+
+    /// Called by a merge at its yield points: sleeps as the pace demands, and returns the nanoseconds slept. `between`
+    /// is called after each short sleep; it does what is more urgent, and says whether to go on waiting.
+    pub(crate) fn wait(&self, mut between: impl FnMut() -> bool) -> u64 {
+        let written = self.counters.get(Cause::Compaction).2 + self.counters.get(Cause::Evict).2;
+        // Two merges may come at once: each counts what nobody counted before.
+        let bytes = written.saturating_sub(self.seen.fetch_max(written, Ordering::Relaxed));
+        let rate = self.rate_now();
+        if rate == 0 {
+            return 0;
+        }
+        let now = self.clock.now_ns();
+        let cost = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
+        // Time in which no merge ran is not made up for.
+        self.next_ns.fetch_max(now, Ordering::Relaxed);
+        let until = self.next_ns.fetch_add(cost, Ordering::Relaxed) + cost;
+        let mut slept = 0;
+        loop {
+            let left = until.saturating_sub(self.clock.now_ns());
+            if left < SLEEP_MIN_NS || self.rate_now() == 0 {
+                break;
+            }
+            let sleep = left.min(SLEEP_MAX_NS);
+            self.clock.sleep(Duration::from_nanos(sleep));
+            slept += sleep;
+            if !between() {
+                break;
+            }
+        }
+        self.slept_ns.add(slept);
+        slept
+    }
+
+    /// The pace now, in bytes written per second; 0 for no bound.
+    pub(crate) fn rate(&self) -> u64 {
+        self.rate_now()
+    }
+
+    /// Nanoseconds that merges slept, all workers together.
+    pub(crate) fn slept_ns(&self) -> u64 {
+        self.slept_ns.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn pace() -> (Clock, Arc<IoCounters>, Pace) {
+        let (clock, counters) = (Clock::manual(), Arc::<IoCounters>::default());
+        let pace = Pace::new(clock.clone(), counters.clone());
+        (clock, counters, pace)
+    }
+
+    fn debt(level0_tables: usize, bytes: u64) -> Debt {
+        Debt { level0_tables, bytes, ..Debt::default() }
+    }
+
+    #[test]
+    fn the_rate_follows_intake_and_doubles_with_pressure() {
+        let (clock, _, pace) = pace();
+        let limits = Limits::default();
+        let rate = |tables, bytes| {
+            pace.update(&debt(tables, bytes), &limits);
+            pace.rate()
+        };
+        assert_eq!(rate(limits.level0_trigger, 0), RATE_MIN, "nothing came in yet");
+        for _ in 0..20 {
+            clock.advance(Duration::from_secs(1));
+            pace.flushed(10 * MIB);
+        }
+        let calm = rate(limits.level0_trigger, limits.level_base_bytes);
+        assert!((79 * MIB..=80 * MIB).contains(&calm), "{calm}");
+        assert_eq!(rate(limits.level0_trigger + 1, 0), 2 * calm);
+        assert_eq!(rate(0, 3 * limits.level_base_bytes), 4 * calm);
+        assert_eq!(rate(limits.level0_trigger + URGENT as usize, 0), 0, "no bound");
+        assert_eq!(rate(0, 5 * limits.level_base_bytes), 0, "no bound");
+        clock.advance(Duration::from_secs(2));
+        let later = rate(limits.level0_trigger, 0);
+        assert!((39 * MIB..=40 * MIB).contains(&later), "half of it came in per second: {later}");
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(rate(limits.level0_trigger, 0), RATE_MIN, "nothing comes in any more");
+        let reads = |tables| (rate(tables, 0), pace.reads()).1;
+        let each = (0..=URGENT as usize).map(|more| reads(limits.level0_trigger + more));
+        assert_eq!(each.collect::<Vec<_>>(), [4, 8, 16, 32, 32]);
+        assert!(limits.level0_trigger + (URGENT as usize) < limits.level0_slow, "merges run free before writers wait");
+    }
+
+    #[test]
+    fn merges_take_the_time_that_the_rate_says() {
+        let (clock, counters, pace) = pace();
+        pace.update(&debt(8, 0), &Limits::default());
+        let mut slept = 0;
+        for _ in 0..64 {
+            counters.wrote(Cause::Compaction, MIB as usize);
+            slept += pace.wait(|| true);
+        }
+        let took = clock.now_ns();
+        assert!((1_900_000_000..=2_100_000_000).contains(&took), "64 MiB at 32 MiB a second took {took} ns");
+        assert_eq!((slept, pace.slept_ns()), (took, took));
+    }
+
+    #[test]
+    fn there_is_rest_behind_writes_and_for_who_waits() {
+        let (clock, _, pace) = pace();
+        assert!(!pace.is_at_rest(SeqNo(1)));
+        clock.advance(Duration::from_nanos(REST_NS - 1));
+        assert!(!pace.is_at_rest(SeqNo(1)));
+        clock.advance(Duration::from_nanos(1));
+        assert!(pace.is_at_rest(SeqNo(1)));
+        assert!(!pace.is_at_rest(SeqNo(2)), "somebody writes again");
+        let hurry = pace.hurry(SeqNo(2));
+        assert!(pace.is_at_rest(SeqNo(2)) && !pace.is_at_rest(SeqNo(3)), "until somebody writes");
+        drop(hurry);
+        assert!(!pace.is_at_rest(SeqNo(3)));
+    }
+
+    #[test]
+    fn who_waits_for_the_end_is_not_made_to_wait_longer() {
+        let (clock, counters, pace) = pace();
+        pace.update(&debt(8, 0), &Limits::default());
+        let hurry = pace.hurry(SeqNo(0));
+        counters.wrote(Cause::Compaction, 1 << 30);
+        assert_eq!((pace.wait(|| true), clock.now_ns()), (0, 0));
+        drop(hurry);
+        counters.wrote(Cause::Compaction, 1 << 30);
+        let mut looks = 0;
+        pace.wait(|| {
+            looks += 1;
+            looks < 3
+        });
+        assert_eq!((looks, clock.now_ns()), (3, 3 * SLEEP_MAX_NS), "it ends when told that it is not wanted");
+    }
+}

@@ -1,0 +1,337 @@
+//! A write buffer into the mutable tree (LAB-DB, 3.2, Fig. 7):
+//!
+//! 1. what the log has of it goes to the log's file, durably: its values are read there from now on, and its keys will
+//!    not be replayed;
+//! 2. step by step through its keys: count the pointers, put them into the tree, swap in the new view. The buffer stays
+//!    in the state, so an entry may be in both, with one number;
+//! 3. one manifest record moves the log's floor, and the buffer goes.
+//!
+//! A buffer of which little will be written again becomes a table of level 0 instead, if the trees are empty
+//! (`reuse.rs`).
+//!
+//! A crash in between leaves some keys' entries in the tree; replay brings all of them again, with the same numbers.
+
+use crate::compaction::background::Dead;
+use crate::engine::Engine;
+use crate::lab::side::Version;
+use crate::lab::view::Trees;
+use crate::manifest::Edit;
+use crate::mechanisms;
+use crate::memtable::{Buffer, BufferIter};
+use crate::read::state::Part;
+use firn_base::exec::give_way;
+use firn_base::key::Kind;
+use firn_base::sync::Ordering;
+use firn_base::{Error, ErrorKind, Result, SeqNo, Tag};
+use firn_table::pm_btree::{Entry, Place, ValueAddress};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Entries of one step, in the worst case each of a leaf of its own: a step needs the space of its leaves twice.
+fn step_entries(trees: &Trees) -> usize {
+    const LEAST: u64 = 16;
+    const MOST: u64 = 4096;
+    (trees.store.leaves_max() / 8).clamp(LEAST, MOST) as usize
+}
+
+/// Bytes of keys in one step, if one key alone is not more: they are in the leaves beside what was there.
+fn step_bytes(trees: &Trees) -> usize {
+    (trees.store.usage().region_bytes / 64) as usize
+}
+
+/// The newest versions of some keys that follow each other, and the older ones of the same keys.
+#[derive(Default)]
+struct Batch {
+    keys: Vec<u8>,
+    newest: Vec<(Range<usize>, Tag, Option<ValueAddress>)>,
+    older: Vec<Version>,
+}
+
+impl Batch {
+    /// Takes the next keys of `iter`, all versions of each: `keys_max` at most, none more once they have `bytes_max`.
+    fn take(iter: &mut BufferIter, keys_max: usize, bytes_max: usize) -> Batch {
+        let mut batch = Batch::default();
+        while iter.valid() {
+            let tag = iter.tag();
+            let (tag, address) = match tag.kind() {
+                Some(Kind::Put) => (Tag::new(tag.seqno(), Kind::Pointer), Some(iter.address())),
+                _ => (tag, None),
+            };
+            match batch.newest.last() {
+                Some((key, newer, _)) if batch.keys[key.clone()] == *iter.key() => {
+                    let newer = batch.older.last().filter(|v| *v.key == *iter.key()).map_or(*newer, |v| v.tag);
+                    batch.older.push(Version { key: iter.key().into(), tag, address, until: newer.seqno() });
+                }
+                _ if batch.newest.len() == keys_max || batch.keys.len() >= bytes_max => break,
+                _ => {
+                    let start = batch.keys.len();
+                    batch.keys.extend_from_slice(iter.key());
+                    batch.newest.push((start..batch.keys.len(), tag, address));
+                }
+            }
+            iter.next();
+            give_way();
+        }
+        batch
+    }
+
+    fn entries(&self) -> Vec<Entry<'_>> {
+        let entry = |(key, tag, address): &(Range<usize>, Tag, Option<ValueAddress>)| Entry {
+            key: &self.keys[key.clone()],
+            tag: *tag,
+            address: *address,
+        };
+        self.newest.iter().map(entry).collect()
+    }
+}
+
+impl Trees {
+    /// Puts a replayed buffer into the mutable tree. REQUIRES: nobody reads yet.
+    pub(crate) fn insert_replayed(&mut self, buffer: &Arc<Buffer>) -> Result<()> {
+        let mut iter = buffer.iter();
+        iter.first();
+        while iter.valid() {
+            let batch = Batch::take(&mut iter, step_entries(self), step_bytes(self));
+            let entries = batch.entries();
+            entries.iter().filter_map(|entry| entry.address).for_each(|at| self.values.add(at));
+            let mut lost = Vec::new();
+            let tree = self.store.trees().mutable;
+            let inserted = self.store.insert(tree, &self.mutable, &entries, &mut |loser| lost.extend(loser.address));
+            let inserted = inserted.inspect_err(|_| {
+                entries.iter().filter_map(|entry| entry.address).for_each(|at| self.values.remove(at));
+            })?;
+            lost.into_iter().for_each(|at| self.values.remove(at));
+            self.store.release(&inserted.replaced);
+            self.mutable = Arc::new(inserted.view);
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Whether `buffer` is to become a table of level 0: it is not expected to be written again, and the trees are
+    /// empty. They are searched first, so they must have nothing older.
+    pub(crate) fn goes_past_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {
+        let (trees, lab) = (self.trees(part)?, &self.options.tuning.lab);
+        let needed = [&mechanisms::LAB_TREES, &mechanisms::LAB_VALUES, &mechanisms::LAB_ADDRESSES];
+        if !needed.iter().all(|row| row.is_on()) && trees.are_empty() {
+            return Ok(true);
+        }
+        if lab.reuse_min == 0.0 || trees.values.is_placed(buffer.log_id) {
+            return Ok(false);
+        }
+        let (reuse, tree_bytes, are_empty) = (trees.reuse.clone(), trees.store.usage().region_bytes, trees.are_empty());
+        // What this view has is let go of meanwhile.
+        drop(trees);
+        let share = reuse.share(buffer, |key| lab.entries_max(tree_bytes, key.len() as u64));
+        // Some of it may be in the trees, or in level 1 by now.
+        let is_begun = self.jobs.releases.flushed_to(buffer).is_some();
+        Ok(are_empty && !is_begun && share.is_none_or(|share| share < lab.reuse_min))
+    }
+
+    /// Lets go of what logs below `floor`, whose entries are in tables now, had for the trees, and says which of `logs`
+    /// nothing needs any more. REQUIRES: the manifest has that floor.
+    pub(crate) fn pass_by(&self, trees: &Trees, logs: &[u64], floor: u64) -> Vec<u64> {
+        trees.counters.buffers_past.add(1);
+        // Known, so that they are let go of like the others: what readers of older trees need of those stays.
+        logs.iter().filter(|&&log| log < floor).for_each(|&log| trees.values.end(log, 0, SeqNo(0)));
+        if trees.need_logs() {
+            trees.values.rebuild_from(floor);
+        }
+        trees.values.hot().iter().for_each(|hot| hot.let_go_below(floor));
+        trees.values.take_unused(floor)
+    }
+
+    /// Flushes the part's oldest buffer, which `buffer` is. False if it stopped for want of room: an eviction makes
+    /// some, then it goes on where it stopped. What it had put into the trees is there, or in level 1.
+    pub(crate) fn flush_to_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {
+        let floor = self.log_behind(part, buffer).ok_or_else(|| Error::invalid("the active buffer is not flushed"))?;
+        self.drain_log_of(buffer, floor)?;
+        let mut iter = buffer.iter();
+        match self.jobs.releases.flushed_to(buffer) {
+            None => iter.first(),
+            Some(last) => {
+                iter.seek(&last, Tag(0));
+                while iter.valid() && *iter.key() == *last {
+                    iter.next();
+                }
+            }
+        }
+        let trees = self.trees(part)?;
+        let keys_max = if mechanisms::LAB_BULK.is_on() { step_entries(&trees) } else { 1 };
+        let bytes_max = step_bytes(&trees);
+        drop(trees);
+        while iter.valid() {
+            let batch = Batch::take(&mut iter, keys_max, bytes_max);
+            let last = batch.newest.last().map(|(key, ..)| batch.keys[key.clone()].to_vec());
+            match self.flush_step(part, batch) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && self.may_come_by_room(part)? => return Ok(false),
+                done => done?,
+            }
+            self.jobs.releases.set_flushed_to(last.map(|last| (buffer.clone(), last)));
+            self.release_trees(part);
+            if !self.trees(part)?.has_room() && iter.valid() {
+                return Ok(false);
+            }
+        }
+        self.end_flush(part, buffer, floor)?;
+        self.jobs.releases.set_flushed_to(None);
+        Ok(true)
+    }
+
+    /// Whether leaves that found no room may find some once others are evicted or let go of. Otherwise nothing will
+    /// tell when to try again, so the caller's error does.
+    pub(crate) fn may_come_by_room(&self, part: usize) -> Result<bool> {
+        let _changing = self.jobs.releases.changing.lock();
+        let trees = self.trees(part)?;
+        let is_empty = trees.mutable.leaves() == 0 && trees.immutable.is_none() && self.jobs.releases.is_empty();
+        // Asked last: what was released meanwhile has left the queue and made it untrue.
+        if !is_empty || !trees.store.is_short() {
+            return Ok(true);
+        }
+        trees.store.forget_shortage();
+        Ok(false)
+    }
+
+    /// Puts what the log has of `buffer` into the log's file, durably. It is read past the system's cache from then on.
+    fn drain_log_of(&self, buffer: &Arc<Buffer>, next: u64) -> Result<()> {
+        self.commit.with_log(|log| {
+            // Nothing was written since it was frozen.
+            if log.log_id() == buffer.log_id {
+                self.rotate_log(log, next)?
+            }
+            self.record_log_end()
+        })?;
+        match &self.logs.pm_buffer {
+            Some(pm_buffer) => pm_buffer.drain_full().map(drop)?,
+            None => self.logs.sealed.sync_below(next)?,
+        }
+        self.logs.values.iter().for_each(|values| values.leave_cache(buffer.log_id));
+        Ok(())
+    }
+
+    fn flush_step(&self, part: usize, mut batch: Batch) -> Result<()> {
+        let _changing = self.jobs.releases.changing.lock();
+        let trees = self.trees(part)?;
+        let snapshots = self.readers.snapshots.list(&self.commit.visible);
+        let mut older = std::mem::take(&mut batch.older);
+        let entries = batch.entries();
+        let pointers = || entries.iter().filter_map(|entry| entry.address);
+        // Before any state has them.
+        pointers().for_each(|at| trees.values.add(at));
+        // One whose slot in the hot buffer was let go of is seen by no snapshot.
+        older.retain(|version| version.address.is_none_or(|at| trees.values.add_if_there(at, version.tag.seqno())));
+        let counted = older.len();
+        let mut again = Vec::new();
+        let inserted = trees.store.insert(trees.store.trees().mutable, &trees.mutable, &entries, &mut |loser| {
+            let newer = entries.binary_search_by(|entry| entry.key.cmp(loser.key)).map(|at| entries[at].tag);
+            match newer {
+                // A replayed log brings again what is there.
+                Ok(newer) if newer == loser.tag => again.extend(loser.address),
+                newer => {
+                    let until = newer.map_or(SeqNo::MAX, |newer| newer.seqno().max(loser.tag.seqno()));
+                    let (key, tag, address) = (loser.key.into(), loser.tag, loser.address);
+                    older.push(Version { key, tag, address, until });
+                }
+            }
+        });
+        let inserted = match inserted {
+            Ok(inserted) => inserted,
+            Err(error) => {
+                // What it would have replaced stays in the tree.
+                pointers().for_each(|at| trees.values.remove(at));
+                older[..counted].iter().filter_map(|version| version.address).for_each(|at| trees.values.remove(at));
+                return Err(error);
+            }
+        };
+        let (side, gone) = trees.side.with(older, &snapshots);
+        let next = Trees { mutable: Arc::new(inserted.view), side: Arc::new(side), ..trees };
+        let pointers = gone.into_iter().filter_map(|version| version.address).chain(again).collect();
+        self.swap_trees(part, next, inserted.replaced, pointers);
+        Ok(())
+    }
+
+    /// Lets go of replaced versions that only snapshots saw which are gone.
+    pub(crate) fn prune_side(&self, part: usize) {
+        // Whoever changes level 0 now does it too.
+        let Some(_changing) = self.jobs.releases.changing.try_lock() else { return };
+        let Ok(trees) = self.trees(part) else { return };
+        let snapshots = self.readers.snapshots.list(&self.commit.visible);
+        if trees.side.versions().iter().all(|version| version.is_seen(&snapshots)) {
+            return;
+        }
+        let (side, gone) = trees.side.with(Vec::new(), &snapshots);
+        let pointers = gone.into_iter().filter_map(|version| version.address).collect();
+        self.swap_trees(part, Trees { side: Arc::new(side), ..trees }, Vec::new(), pointers);
+    }
+
+    /// Level 0 as it is now.
+    pub(super) fn trees(&self, part: usize) -> Result<Trees> {
+        self.state.load().parts[part].trees.clone().ok_or_else(|| Error::invalid("this profile has no trees"))
+    }
+
+    /// Makes `next` level 0 and ends the present generation. `places` and `pointers` are what `next` no longer has.
+    /// REQUIRES: `changing` has been held since `next` was made from the present level 0.
+    pub(super) fn swap_trees(&self, part: usize, next: Trees, places: Vec<Place>, pointers: Vec<ValueAddress>) {
+        let Some(before) = self.state.load().parts[part].trees.clone() else { return };
+        let next = Trees { generation: Arc::default(), ..next };
+        // The side tables of older generations are not counted.
+        match (before.side.bytes(), next.side.bytes()) {
+            (before, now) if now > before => self.tables.add_buffer(now - before),
+            (before, now) if now < before => self.tables.drop_buffer(before - now),
+            _ => {}
+        }
+        self.state.rcu(|state| {
+            let mut changed = (*state.parts[part]).clone();
+            changed.trees = Some(next.clone());
+            state.with_part(part, changed)
+        });
+        // After the swap, when no new reader can take hold of that generation.
+        self.jobs.releases.push(before.generation, places, pointers);
+    }
+
+    /// Lets go of leaves and pointers that no reader can reach, and of the logs that nothing points into then.
+    pub(crate) fn release_trees(&self, part: usize) -> bool {
+        let Some(trees) = self.state.load().parts[part].trees.clone() else { return false };
+        let mut any = self.jobs.releases.run(&trees);
+        if !trees.has_room() && !self.jobs.releases.is_empty() {
+            // A cursor that goes on and on would keep all that was replaced since it began.
+            self.revoke_all_cursors();
+            any |= self.jobs.releases.run(&trees);
+        }
+        if any {
+            let unused = trees.values.take_unused(self.logs.sealed.floor());
+            self.bury(unused.into_iter().map(Dead::Log));
+        }
+        any
+    }
+
+    fn end_flush(&self, part: usize, buffer: &Arc<Buffer>, floor: u64) -> Result<()> {
+        let trees = self.trees(part)?;
+        self.follow(part, buffer);
+        let mut manifest = self.manifest.lock();
+        for (&id, log) in manifest.version().logs.range(..floor) {
+            let (bytes, last) = (log.end.map_or(0, |end| end.end), buffer.frozen_at().unwrap_or_default());
+            trees.values.end(id, bytes, last);
+        }
+        let edit = Edit {
+            // A tree that is rebuilt needs its logs.
+            log_floor: (!trees.need_logs()).then_some(floor),
+            last_seqno: buffer.frozen_at(),
+            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
+            ..Edit::default()
+        };
+        manifest.append(edit, true, || self.next_file_id())?;
+        let changing = self.jobs.releases.changing.lock();
+        self.without_buffer(part, buffer, Part::clone);
+        drop(changing);
+        drop(manifest);
+        self.logs.sealed.raise_floor(floor);
+        if !trees.need_logs() {
+            trees.values.hot().iter().for_each(|hot| hot.let_go_below(floor));
+        }
+        let unused = trees.values.take_unused(floor);
+        self.bury(unused.into_iter().map(Dead::Log).chain([Dead::Buffer(buffer.clone())]));
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! Level 0 of profile `lab`: a pair of B+ trees in persistent memory over the log's values (LAB-DB, ACM TOS 2024). The
+//! design and its reasons are in `docs/tier_btree.md`, the trees themselves in `firn_table::pm_btree`.
+
+pub(crate) mod chunk;
+mod iter;
+pub(crate) mod release;
+mod reuse;
+pub(crate) mod side;
+mod stats;
+pub(crate) mod view;
+
+pub(crate) use chunk::Chunk;
+pub(crate) use iter::TierIter;
+pub(crate) use release::Releases;
+pub use stats::TierStats;
+pub(crate) use view::{Begun, Trees};

@@ -1,0 +1,155 @@
+//! Whether what is written will be written again while the trees have it.
+//!
+//! The trees are for keys that are: an entry that is replaced there costs level 1 nothing. One that is not is read back
+//! from its log, page by page, when it is evicted, which costs a device more than to have written it as a table of
+//! level 0 in the first place. So the keys of each buffer are compared with those of the buffers before it, as many as
+//! trees could hold; if few were among them and the trees are empty, the buffer becomes a table. LAB-DB has no such
+//! rule: it is ours.
+//!
+//! Keys are sampled by their hashes, the same ones each time, so the share of a sample that was seen before is that of
+//! all keys.
+
+use crate::memtable::Buffer;
+use firn_base::SeqNo;
+use firn_base::exec::give_way;
+use firn_base::sync::Mutex;
+use firn_table::sst::hash;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Keys that are remembered, about.
+const SAMPLE_KEYS: u64 = 4096;
+/// So many keys of the sample say something: of as many buffers as that takes.
+const TELLING_KEYS: u64 = 64;
+
+/// The sample, and what it says.
+#[derive(Debug, Default)]
+pub(crate) struct Reuse {
+    sample: Mutex<Sample>,
+    /// The newest buffer, by its last entry, and what was known with it: a flush may be tried again. Apart, so that
+    /// nobody waits while a buffer is gone through.
+    newest: Mutex<Option<(SeqNo, Option<f64>)>>,
+}
+
+#[derive(Debug, Default)]
+struct Sample {
+    /// Of the keys, one in so many; chosen with the first buffer, so that the same keys are looked at ever after.
+    one_in: Option<u64>,
+    /// The last buffer that had each.
+    seen: HashMap<u64, SeqNo>,
+    /// Each with each buffer that had it, oldest first.
+    order: VecDeque<(u64, SeqNo)>,
+    /// Keys since the share was found, and those of them that were seen before.
+    since: (u64, u64),
+    /// The share of the last `TELLING_KEYS` keys and more.
+    share: Option<f64>,
+}
+
+impl Reuse {
+    /// The share of the newest keys that were seen before, if anything is known.
+    pub(crate) fn newest(&self) -> Option<f64> {
+        self.newest.lock().and_then(|(_, share)| share)
+    }
+
+    /// The share of the keys of `buffer`, if they are enough, that were among those of the buffers before it, as many
+    /// as `window` says for keys like one of them. Nothing while too little is known.
+    pub(crate) fn share(&self, buffer: &Arc<Buffer>, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
+        let (known, last) = (*self.newest.lock(), buffer.frozen_at().unwrap_or_default());
+        if let Some((_, share)) = known.filter(|(newest, _)| *newest == last) {
+            return share;
+        }
+        let share = self.sample.lock().share(buffer, last, window);
+        *self.newest.lock() = Some((last, share));
+        share
+    }
+}
+
+impl Sample {
+    fn share(&mut self, buffer: &Arc<Buffer>, last: SeqNo, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
+        let mut iter = buffer.iter();
+        iter.first();
+        let window = if iter.valid() { window(iter.key()) } else { return self.share };
+        let one_in = *self.one_in.get_or_insert((window / SAMPLE_KEYS).max(1));
+        let (is_first, mut before) = (self.order.is_empty(), None);
+        while iter.valid() {
+            let key = hash(iter.key());
+            if before != Some(key) && key.is_multiple_of(one_in) {
+                let again = self.see(key, last);
+                self.since = (self.since.0 + 1, self.since.1 + u64::from(again));
+            }
+            before = Some(key);
+            iter.next();
+            give_way();
+        }
+        self.forget((window / one_in) as usize);
+        if is_first {
+            // There was nothing to compare it with.
+            self.since = (0, 0);
+        } else if self.since.0 >= TELLING_KEYS {
+            let (keys, again) = std::mem::take(&mut self.since);
+            self.share = Some(again as f64 / keys as f64);
+        }
+        self.share
+    }
+
+    /// Whether `key` was seen before.
+    fn see(&mut self, key: u64, buffer: SeqNo) -> bool {
+        self.order.push_back((key, buffer));
+        self.seen.insert(key, buffer).is_some()
+    }
+
+    /// Keeps the newest `most` that were seen.
+    fn forget(&mut self, most: usize) {
+        while self.order.len() > most.max(1) {
+            let Some((key, buffer)) = self.order.pop_front() else { return };
+            if self.seen.get(&key) == Some(&buffer) {
+                self.seen.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::memtable::Entry;
+    use firn_base::key::Kind;
+
+    /// A buffer that ended with entry `last`, with these keys, each twice.
+    fn buffer(last: u64, keys: impl Iterator<Item = u32>) -> Arc<Buffer> {
+        let buffer = Arc::new(Buffer::new(1 << 20, 1));
+        for (i, key) in keys.flat_map(|key| [key, key]).enumerate() {
+            let key = key.to_be_bytes();
+            let entry = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: b"" });
+            let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), 0), 0).expect("room");
+            ticket.link(SeqNo(i as u64 + 1));
+        }
+        buffer.freeze(SeqNo(last));
+        buffer
+    }
+
+    #[test]
+    fn tells_what_is_written_again_from_what_is_new() {
+        let reuse = Reuse::default();
+        let window = |_: &[u8]| 2 * SAMPLE_KEYS;
+        assert_eq!(reuse.share(&buffer(1, 0..4000), window), None, "nothing to compare it with");
+        assert_eq!(reuse.newest(), None);
+        let second = buffer(2, 2000..6000);
+        let half = reuse.share(&second, window).expect("a share");
+        assert!((0.45..0.55).contains(&half) && reuse.newest() == Some(half), "{half}");
+        assert_eq!(reuse.share(&second, window), Some(half), "a flush that is tried again");
+        assert_eq!(reuse.share(&buffer(3, 2000..6000), window), Some(1.0));
+        assert_eq!(reuse.share(&buffer(4, 0..2000), window), Some(0.0), "as long ago as trees do not reach");
+        assert!(reuse.sample.lock().order.len() <= SAMPLE_KEYS as usize, "half of the keys are sampled");
+    }
+
+    #[test]
+    fn a_few_keys_say_nothing_by_themselves() {
+        let reuse = Reuse::default();
+        let window = |_: &[u8]| SAMPLE_KEYS;
+        reuse.share(&buffer(1, 0..100), window);
+        assert_eq!(reuse.share(&buffer(2, 0..40), window), None);
+        assert_eq!(reuse.share(&buffer(3, 1000..1040), window), Some(0.5), "of both");
+        assert_eq!(reuse.share(&buffer(4, 2000..2010), window), Some(0.5), "as before");
+    }
+}

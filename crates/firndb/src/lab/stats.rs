@@ -1,0 +1,105 @@
+//! What is known of level 0, and which layer answers gets.
+
+use super::view::Trees;
+use crate::log::HotStats;
+use firn_base::count::Counter;
+use serde::Serialize;
+
+/// Gets by the layer that answered them, and what was evicted; since the open.
+#[derive(Debug, Default)]
+pub(crate) struct TierCounters {
+    pub(crate) buffers: Counter,
+    pub(crate) rows: Counter,
+    pub(crate) mutable: Counter,
+    pub(crate) side: Counter,
+    pub(crate) immutable: Counter,
+    pub(crate) hot: Counter,
+    pub(crate) levels: Counter,
+    pub(crate) buffers_past: Counter,
+    pub(crate) chunks: Counter,
+    pub(crate) chunks_by_log: Counter,
+    pub(crate) leaves_looked_into: Counter,
+    pub(crate) chunk_edges: Counter,
+    pub(crate) chunk_entries: Counter,
+    pub(crate) chunk_entries_replaced: Counter,
+}
+
+/// Level 0 of profile `lab`: a pair of B+ trees over the log's values.
+#[derive(Debug, Clone, Serialize)]
+pub struct TierStats {
+    /// Entries of the tree that flushes go into.
+    pub mutable_entries: u64,
+    /// Entries of the tree that is being evicted into level 1.
+    pub immutable_entries: u64,
+    /// Replaced versions that snapshots see.
+    pub side_versions: usize,
+    /// The share of the trees' memory that is in use, 0 to 1.
+    pub occupancy: f64,
+    /// Bytes of leaves, those that only readers hold among them.
+    pub leaf_bytes: u64,
+    /// Bytes of DRAM for engine nodes.
+    pub index_bytes: usize,
+    /// Gets that found their key, by the layer that had it: those that trees and side table found count for the hot
+    /// buffer if the value was there.
+    pub hits: Vec<(&'static str, u64)>,
+    /// Write buffers that became tables of level 0, as few of their keys had been written lately.
+    pub buffers_past: u64,
+    /// Chunks moved to level 1.
+    pub chunks: u64,
+    /// Those of them that were made of the entries of the oldest logs.
+    pub chunks_by_log: u64,
+    /// Leaves that were read to find those entries.
+    pub leaves_looked_into: u64,
+    /// Those of them that ended within a leaf, where a table of level 1 begins.
+    pub chunk_edges: u64,
+    /// Entries in all chunks.
+    pub chunk_entries: u64,
+    /// Those of them that went no further, as they were replaced in the tree that flushes go into.
+    pub chunk_entries_replaced: u64,
+    /// Values in logs that level 0 points to.
+    pub log_entries: u64,
+    /// Their bytes.
+    pub log_live_bytes: u64,
+    /// Bytes of the logs that they lie in.
+    pub log_file_bytes: u64,
+    /// Values of hot keys in persistent memory; `None` without a pool that is durable at the fence, or with one that
+    /// had no room.
+    pub hot: Option<HotStats>,
+}
+
+impl Trees {
+    pub(crate) fn stats(&self) -> TierStats {
+        let views = || std::iter::once(&self.mutable).chain(&self.immutable);
+        let usage = self.store.usage();
+        let counters = &self.counters;
+        let uses = self.values.uses();
+        TierStats {
+            mutable_entries: self.mutable.entries(),
+            immutable_entries: self.immutable.as_ref().map_or(0, |view| view.entries()),
+            side_versions: self.side.versions().len(),
+            occupancy: usage.share(),
+            leaf_bytes: usage.used_bytes,
+            index_bytes: views().map(|view| view.memory_bytes()).sum(),
+            hits: vec![
+                ("write_buffers", counters.buffers.get()),
+                ("rows", counters.rows.get()),
+                ("mutable_tree", counters.mutable.get()),
+                ("side_table", counters.side.get()),
+                ("immutable_tree", counters.immutable.get()),
+                ("hot_buffer", counters.hot.get()),
+                ("levels", counters.levels.get()),
+            ],
+            buffers_past: counters.buffers_past.get(),
+            chunks: counters.chunks.get(),
+            chunks_by_log: counters.chunks_by_log.get(),
+            leaves_looked_into: counters.leaves_looked_into.get(),
+            chunk_edges: counters.chunk_edges.get(),
+            chunk_entries: counters.chunk_entries.get(),
+            chunk_entries_replaced: counters.chunk_entries_replaced.get(),
+            log_entries: uses.iter().map(|used| used.entries).sum(),
+            log_live_bytes: uses.iter().map(|used| used.bytes).sum(),
+            log_file_bytes: uses.iter().map(|used| used.file_bytes).sum(),
+            hot: self.values.hot().map(|hot| hot.stats()),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Level 0 as readers see it: both trees and the side table at one moment.
+//!
+//! 1. It never changes; a flush or an eviction swaps another one into the read state.
+//! 2. It holds its generation, and so keeps everything that it can reach (`release.rs`).
+//! 3. What a reader at a read point sees of a key here is the newest entry of all three that is not above that point.
+//!    The mutable tree's is newer than what the others have of its key; the side table's may be older than the
+//!    immutable tree's, as it may be from before the trees changed places.
+
+use super::iter::TierIter;
+use super::release::Generation;
+use super::reuse::Reuse;
+use super::side::Side;
+use super::stats::TierCounters;
+use crate::log::{PendingValue, ValueLogs};
+use crate::mechanisms;
+use firn_base::count::Counter;
+use firn_base::key::Kind;
+use firn_base::{Result, SeqNo, Tag};
+use firn_table::pm_btree::{HOT_LOG, TreeStore, ValueAddress, View};
+use firn_table::sst::{Got, Query};
+use firn_table::{Row, Value};
+use std::sync::Arc;
+
+/// The trees and what goes with them.
+#[derive(Clone)]
+pub(crate) struct Trees {
+    /// Keeps what the views and the side table can reach in persistent memory and in logs.
+    pub(crate) generation: Arc<Generation>,
+    pub(crate) store: Arc<TreeStore>,
+    pub(crate) values: Arc<ValueLogs>,
+    pub(crate) mutable: Arc<View>,
+    pub(crate) immutable: Option<Arc<View>>,
+    /// Where what is yet to be evicted of the immutable tree begins: within its first leaf, if a chunk ended there.
+    /// What that leaf has in front of this is in level 1, too, or was replaced.
+    pub(crate) immutable_from: Arc<[u8]>,
+    /// Leaves that the immutable tree had when it became that, or when it was recovered.
+    pub(crate) leaves: usize,
+    pub(crate) side: Arc<Side>,
+    /// All entries up to this number were in the immutable tree when it became that, or had been evicted before.
+    pub(crate) complete_through: SeqNo,
+    pub(crate) counters: Arc<TierCounters>,
+    pub(crate) reuse: Arc<Reuse>,
+}
+
+/// A value, or the read that brings it, for [`ValueLogs::finish`].
+pub(crate) enum Begun {
+    Here(Value),
+    Asked(PendingValue),
+}
+
+impl Trees {
+    /// Whether a recovery makes them anew from the logs.
+    pub(crate) fn need_logs(&self) -> bool {
+        !self.store.is_durable() || !mechanisms::LAB_RECOVERY.is_on()
+    }
+
+    /// Gives up the generation, and with it the views and the side table. An eviction calls this once it has read its
+    /// chunk, because the flushes that run beside its merge need the room of the leaves they replace.
+    pub(crate) fn stop_reading(&mut self) {
+        self.generation = Arc::default();
+        (self.mutable, self.immutable, self.side) = Default::default();
+    }
+
+    /// Whether nothing is in level 0 but tables.
+    pub(crate) fn are_empty(&self) -> bool {
+        self.mutable.leaves() == 0 && self.immutable.is_none() && self.side.versions().is_empty()
+    }
+
+    /// The newest entry of a key, as other runs have it.
+    pub(crate) fn get(&self, query: &Query<'_>) -> Result<Got> {
+        match self.find(query.key, query.seqno)? {
+            None => Ok(Got::Missed { read: false }),
+            Some((tag, None)) => Ok(Got::Found { tag, value: Value::owned(Vec::new()), row: None }),
+            Some((tag, Some(address))) => {
+                let (tag, seqno) = (as_put(tag), tag.seqno());
+                if !query.rows {
+                    return Ok(Got::Found { tag, value: self.values.get(address, seqno)?, row: None });
+                }
+                let (value, keep) = self.values.get_once(address, seqno)?;
+                let row = keep.then(|| Row::new(query.key, tag, &value));
+                Ok(Got::Found { tag, value, row })
+            }
+        }
+    }
+
+    /// As [`Trees::get`], but a value that is not cached is only asked for.
+    pub(crate) fn begin_get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Begun)>> {
+        let Some((tag, address)) = self.find(key, seqno)? else { return Ok(None) };
+        let begun = match address {
+            None => Begun::Here(Value::owned(Vec::new())),
+            Some(address) => match self.values.submit(address, tag.seqno())? {
+                Some(asked) => Begun::Asked(asked),
+                None => Begun::Here(self.values.get(address, tag.seqno())?),
+            },
+        };
+        Ok(Some((as_put(tag), begun)))
+    }
+
+    fn find(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Option<ValueAddress>)>> {
+        let visible = |entry: &(Tag, Option<ValueAddress>)| entry.0.seqno() <= seqno;
+        if let Some(found) = self.store.get(&self.mutable, key)?.filter(visible) {
+            self.count_hit(&found, &self.counters.mutable);
+            return Ok(Some(found));
+        }
+        let beside = self.side.newest(key, seqno);
+        let below = match &self.immutable {
+            Some(view) => self.store.get(view, key)?.filter(visible),
+            None => None,
+        };
+        let tag_of = |found: &Option<(Tag, Option<ValueAddress>)>| found.as_ref().map(|(tag, _)| *tag);
+        let (found, counter) = match tag_of(&beside) > tag_of(&below) {
+            true => (beside, &self.counters.side),
+            false => (below, &self.counters.immutable),
+        };
+        found.iter().for_each(|found| self.count_hit(found, counter));
+        Ok(found)
+    }
+
+    fn count_hit(&self, found: &(Tag, Option<ValueAddress>), layer: &Counter) {
+        let is_hot = found.1.is_some_and(|at| at.log_id == HOT_LOG);
+        if is_hot { &self.counters.hot } else { layer }.add(1);
+    }
+}
+
+/// The tag that a pointer has where its value is in place.
+pub(crate) fn as_put(tag: Tag) -> Tag {
+    match tag.kind() {
+        Some(Kind::Pointer) => Tag::new(tag.seqno(), Kind::Put),
+        _ => tag,
+    }
+}
+
+impl std::fmt::Debug for Trees {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let entries = |view: &Arc<View>| view.entries();
+        let (mutable, immutable) = (entries(&self.mutable), self.immutable.as_ref().map(entries));
+        f.debug_struct("Trees").field("mutable", &mutable).field("immutable", &immutable).finish_non_exhaustive()
+    }
+}
+
+impl Trees {
+    /// Reads every leaf and every value that one points to, and calls `checked` with the entries and bytes of each
+    /// tree.
+    pub(crate) fn verify(&self, mut checked: impl FnMut(u64, u64)) -> Result<()> {
+        for view in std::iter::once(&self.mutable).chain(&self.immutable) {
+            let mut found = None;
+            let tree = self.store.verify(view, &mut |error| {
+                found.get_or_insert(error);
+            });
+            found.map_or(Ok(()), Err)?;
+            checked(tree.entries, tree.leaf_bytes);
+        }
+        self.values.hot().map_or(Ok(()), |hot| hot.verify())?;
+        for iter in TierIter::all(self) {
+            let mut iter = iter;
+            iter.first()?;
+            while iter.valid() {
+                iter.check_value()?;
+                iter.next()?;
+            }
+        }
+        Ok(())
+    }
+}

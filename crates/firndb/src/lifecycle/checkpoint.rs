@@ -1,0 +1,279 @@
+//! A copy of the database in another directory:
+//!
+//! 1. take the directory: it is new or empty, and locked for the copy from here on;
+//! 2. fix a read point and a state;
+//! 3. link each table of the state (copy it where the file system cannot link);
+//! 4. write what of the buffers the read point sees into a table of the copy's own;
+//! 5. write the copy's manifest, and last its CURRENT.
+//!
+//! A crash leaves a directory without CURRENT, which is no database; a failure takes back all that it made. The source
+//! loses nothing at any time. Linked tables are marked shared in both manifests: nothing is ever appended to them.
+
+use crate::compaction::{Below, MillContext, Output, write_tables};
+use crate::engine::Engine;
+use crate::files::{FileName, Files};
+use crate::lab::TierIter;
+use crate::lifecycle::owner;
+use crate::manifest::{self, Edit, TableMeta, Version};
+use crate::read::run_iter::{MergeIter, RunIter};
+use crate::read::state::ReadState;
+use crate::read_points::Point;
+use crate::sites;
+use firn_base::count::Cause;
+use firn_base::exec::block_on;
+use firn_base::seed::Seed;
+use firn_base::site::Site;
+use firn_base::sync::Ordering;
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_fs::{File, Fs, IoBuf, OpenMode, cannot_link};
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes copied at once where a table cannot be linked.
+const COPY_BYTES: usize = 1 << 20;
+
+impl Engine {
+    pub(crate) fn checkpoint(&self, dir: &Path) -> Result<()> {
+        self.checkpoint_of(dir, || self.share_tables())
+    }
+
+    /// Of a state that `shared` gives, of tables that it shared ([`Engine::share_tables`]).
+    pub(crate) fn checkpoint_of(&self, dir: &Path, shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<()> {
+        let _entered = self.calls.enter()?;
+        let mut uuid = [0; 16];
+        self.fresh_uuid(&mut uuid);
+        let target = Target::take(&self.fs(), dir, uuid)?;
+        let copied = self.copy_into(&target.files, shared);
+        // The origins go into `LOCK` only after CURRENT is durable: a power cut during this write may leave garbage in
+        // `LOCK`, and before CURRENT no other file identifies the directory.
+        let sign = |()| owner::sign_again(target.files.dir(), &uuid, &self.origins_and_own());
+        let copied = copied.and_then(sign);
+        if copied.is_err() {
+            target.undo();
+        }
+        target.files.close();
+        copied
+    }
+
+    fn copy_into(&self, files: &Arc<Files>, shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<()> {
+        let (point, state) = self.fix_point(shared)?;
+        for (_, run) in state.parts.iter().flat_map(|part| part.tables()) {
+            self.calls.check()?;
+            let name = FileName::Table(run.meta.id);
+            if self.read_only {
+                // The writer beside this knows nothing of a second name, and may let the file grow.
+                copy(&sites::CHECKPOINT_COPY_SYNC, &**run.table()?.file(), run.meta.bytes(), &*files.create(name)?)?;
+            } else {
+                link_or_copy(&sites::CHECKPOINT_COPY_SYNC, &self.files, files, name)?;
+            }
+        }
+        let buffered = self.write_buffers(&state, point.seqno, files)?;
+        self.mark_shared(&state)?;
+        self.write_manifest(&state, point.seqno, buffered, files)
+    }
+
+    /// A read point and a state that has all that it sees. Tables are linked whole, so none may hold more: if one that
+    /// came behind the point does, what its entries' time had replaced elsewhere was kept for no point as old as this.
+    fn fix_point(&self, mut shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<(Arc<Point>, Arc<ReadState>)> {
+        let mut before = None;
+        loop {
+            let point = self.readers.snapshots.register(&self.commit.visible);
+            let state = shared()?;
+            let flushed = state.parts.iter().flat_map(|part| part.tables()).map(|(_, run)| run.meta.seqno_max).max();
+            if flushed.is_none_or(|flushed| flushed <= point.seqno) {
+                return Ok((point, state));
+            }
+            // What is flushed can be seen, so a newer point sees more.
+            if before.replace(point.seqno) == Some(point.seqno) {
+                return Err(Error::corruption(self.files.path().display(), 0, "tables of what was written"));
+            }
+        }
+    }
+
+    /// A state of tables none of which grows any more: what an append wrote to a linked file would be behind the end
+    /// that the copy knows, where the copy's own appends go.
+    pub(crate) fn share_tables(&self) -> Result<Arc<ReadState>> {
+        self.wait_for(|| {
+            let state = self.state.load_full();
+            let is_shared = state.parts.iter().flat_map(|part| part.tables()).all(|(_, run)| run.share());
+            is_shared.then_some(state)
+        })
+    }
+
+    /// The databases that tables of this one, and of its copies, may be of.
+    fn origins_and_own(&self) -> Vec<[u8; 16]> {
+        let mut origins = self.manifest.lock().version().origins.clone();
+        origins.push(self.files.uuid);
+        origins
+    }
+
+    fn fresh_uuid(&self, uuid: &mut [u8; 16]) {
+        let mut seed = if self.clock.is_manual() { Seed::new(self.next_file_id()) } else { Seed::from_entropy() };
+        seed.fill(uuid);
+    }
+
+    /// The buffers' entries as tables of the copy.
+    fn write_buffers(&self, state: &ReadState, seqno: SeqNo, files: &Arc<Files>) -> Result<Vec<TableMeta>> {
+        let mut children = Vec::new();
+        for part in state.parts.iter() {
+            children.extend(part.buffers.iter().map(|buffer| RunIter::Buffer(buffer.iter())));
+            let trees = part.trees.iter().flat_map(TierIter::all);
+            children.extend(trees.map(|iter| RunIter::Tier(Box::new(iter))));
+        }
+        let id = self.next_file_id();
+        let context = MillContext::new(files, &self.counts.io, &self.options, &self.budget, id);
+        let output = Output { seqno_max: seqno, ..Output::new(Cause::Maintenance, false) };
+        let below = Below::new(0, state.parts[0].metas_below(0));
+        block_on(write_tables(MergeIter::at_first(children)?, &[seqno], below, output, &context))
+    }
+
+    /// Notes in the source's manifest that the linked tables have a second name.
+    fn mark_shared(&self, state: &ReadState) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let mut edit = Edit::default();
+        let tables = state.parts.iter().flat_map(|part| part.tables());
+        let linked: HashSet<u64> = tables.map(|(_, run)| run.meta.id).collect();
+        for (level, tables) in manifest.version().levels.iter().enumerate() {
+            for table in tables.iter().filter(|table| !table.shared) {
+                if linked.contains(&table.id) {
+                    edit.drop.push((level, table.id));
+                    edit.add.push((level, TableMeta { shared: true, ..TableMeta::clone(table) }));
+                }
+            }
+        }
+        if edit.add.is_empty() || self.read_only {
+            return Ok(());
+        }
+        manifest.append(edit, true, || self.next_file_id())
+    }
+
+    fn write_manifest(
+        &self,
+        state: &ReadState,
+        seqno: SeqNo,
+        buffered: Vec<TableMeta>,
+        files: &Arc<Files>,
+    ) -> Result<()> {
+        let manifest_id = self.next_file_id();
+        let linked = state.parts.iter().flat_map(|part| part.tables());
+        let edit = Edit {
+            id: 1,
+            uuid: Some(files.uuid),
+            origins: self.origins_and_own(),
+            profile: Some(self.options.profile.number()),
+            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
+            last_seqno: Some(seqno),
+            add: linked
+                .map(|(level, run)| (level, TableMeta { shared: true, ..TableMeta::clone(&run.meta) }))
+                .chain(buffered.into_iter().map(|table| (0, table)))
+                .collect(),
+            ..Edit::default()
+        };
+        let mut version = Version::default();
+        version.apply(&edit).map_err(|broken| {
+            Error::corruption(files.path().display(), 0, format_args!("the checkpoint broke the invariant {broken}"))
+        })?;
+        // It makes the names of the tables durable together with its own, before CURRENT's.
+        manifest::start(files, &self.counts.io, manifest_id, &version).map(drop)
+    }
+}
+
+/// The directory of a copy, taken for it.
+struct Target {
+    fs: Arc<dyn Fs>,
+    files: Arc<Files>,
+    made_directory: bool,
+    made_lock: bool,
+}
+
+impl Target {
+    /// Takes the new or empty directory `path`.
+    ///
+    /// # Errors
+    /// `Invalid` if it holds anything, or another copy is being written there.
+    fn take(fs: &Arc<dyn Fs>, path: &Path, uuid: [u8; 16]) -> Result<Target> {
+        let made_directory = match fs.open_dir(path) {
+            Ok(_) => false,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                fs.create_dir(path, true)?;
+                true
+            }
+            Err(error) => return Err(error),
+        };
+        let dir = fs.open_dir(path)?;
+        let refuse = |names: &[String]| match names.iter().find(|name| FileName::parse(name) != FileName::Lock) {
+            Some(name) => Err(Error::invalid(format!(
+                "{} is not empty (it holds {name}); a checkpoint needs a new directory",
+                path.display()
+            ))),
+            None => Ok(()),
+        };
+        let names = dir.list()?;
+        refuse(&names)?;
+        if !owner::may_be_lock(&*dir)? {
+            return Err(owner::not_ours(&*dir, &names));
+        }
+        let lock = dir.lock(&FileName::Lock.to_string()).map_err(|error| match error.kind() {
+            ErrorKind::Locked => Error::invalid(format!("another checkpoint is being written to {}", path.display())),
+            _ => error,
+        })?;
+        // Another may have been and gone before the lock was had.
+        refuse(&dir.list()?)?;
+        let signed = owner::sign(&*dir, &uuid);
+        let files = Arc::new(Files::new(dir, uuid, Some(lock.into())));
+        let target = Target { fs: fs.clone(), files, made_directory, made_lock: names.is_empty() };
+        match signed {
+            Ok(()) => Ok(target),
+            Err(error) => {
+                target.undo();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what was written, and the directory if it was made for this.
+    fn undo(&self) {
+        // Without CURRENT it is no database, whatever fails after that.
+        let _stays = self.files.remove(FileName::Current);
+        for name in self.files.list().unwrap_or_default() {
+            if FileName::parse(&name).number().is_some() || FileName::parse(&name) == FileName::CurrentNew {
+                let _stays = self.files.remove(FileName::parse(&name));
+            }
+        }
+        if self.made_lock {
+            let _stays = self.files.remove(FileName::Lock);
+        }
+        if self.made_directory {
+            let _stays = self.fs.remove_dir(self.files.path());
+        }
+    }
+}
+
+/// Gives a file of `from` a second name in `to`, or where the file system cannot, makes a copy that is durable when
+/// this returns.
+fn link_or_copy(site: &'static Site, from: &Files, to: &Files, name: FileName) -> Result<()> {
+    match to.link(from, name) {
+        Err(error) if cannot_link(&error) => {
+            tracing::info!(%error, "a file is copied because it cannot be linked");
+            let source = from.open(name, OpenMode::Read)?;
+            copy(site, &*source, source.len()?, &*to.create(name)?)
+        }
+        other => other,
+    }
+}
+
+/// Copies the first `len` bytes of a file into a new one, durably.
+pub(crate) fn copy(site: &'static Site, source: &dyn File, len: u64, target: &dyn File) -> Result<()> {
+    let mut at = 0;
+    let mut buf = IoBuf::default();
+    while at < len {
+        source.read(at, COPY_BYTES.min((len - at) as usize), &mut buf)?;
+        if buf.is_empty() {
+            break;
+        }
+        target.write(at, &[buf.bytes()])?;
+        at += buf.len() as u64;
+    }
+    target.sync(site)
+}

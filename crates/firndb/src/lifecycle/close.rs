@@ -1,0 +1,68 @@
+//! The end of an open database.
+//!
+//! Each step leaves nothing running that could undo it: first calls and background work end, then writes, then reads,
+//! then the log. The directory and the pool are unlocked last, because the next open may begin at that moment.
+
+use crate::engine::Engine;
+use crate::manifest::Edit;
+use firn_base::Result;
+use firn_base::exec::relax;
+use firn_base::sync::Ordering;
+use std::sync::Weak;
+
+impl Engine {
+    /// Closes, in an order in which each step finds nobody left who could undo it.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut closing = self.closing.lock();
+        if std::mem::replace(&mut *closing, true) {
+            return Ok(());
+        }
+        // 1. Nobody comes in, whoever waits inside leaves.
+        self.calls.shut();
+        self.mill.stop.store(true, Ordering::Release);
+        self.progressed();
+        self.executor.wake();
+        self.calls.close();
+        // 2. Nothing runs in the background.
+        self.executor.stop();
+        // 3. Nothing is written: groups under way reach their end, later ones are refused.
+        self.commit.close();
+        // 4. Nothing is read.
+        self.await_readers();
+        // 5. The log ends, and what it took of the pool is given back.
+        let result = if self.read_only { Ok(()) } else { self.close_log() };
+        self.remove_obsolete(true);
+        let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));
+        // 6. Directory and pool are free for whoever opens them next.
+        self.pm.iter().for_each(|pool| pool.release());
+        self.files.close();
+        result
+    }
+
+    /// Takes the pins of all cursors and waits for reads under way. REQUIRES: `calls` is closed, so that later ones are
+    /// refused.
+    fn await_readers(&self) {
+        let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(Weak::upgrade).collect();
+        // A cursor that is moved holds the lock on its pins.
+        iters.iter().for_each(|pins| drop(pins.lock().take()));
+        // A read holds the state that it loaded. Who loads this one finds the gate closed.
+        self.state.rcu(|state| state.renewed());
+        let mut round = 0;
+        while self.state.load().alive() > 1 {
+            relax(round);
+            round = round.saturating_add(1);
+        }
+    }
+
+    /// Syncs the log and records its end, so that the next open can tell any later damage.
+    fn close_log(&self) -> Result<()> {
+        self.commit.with_log(|log| {
+            if let Some(edit) = self.logs.unrecorded_end.lock().take() {
+                self.manifest.lock().append(edit, false, || self.next_file_id())?;
+            }
+            let end = log.close()?;
+            let edit = Edit { logs_sealed: vec![end], last_seqno: Some(self.commit.visible()), ..Edit::default() };
+            self.manifest.lock().append(edit, true, || self.next_file_id())
+        })
+    }
+}

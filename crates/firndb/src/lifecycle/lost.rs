@@ -1,0 +1,64 @@
+//! The directory `lost/`, where files go that nothing replaces in full: for a person to look at.
+
+use crate::files::{FileName, Files};
+use crate::lifecycle::checkpoint::copy;
+use crate::sites;
+use firn_base::{ErrorKind, Result};
+use firn_fs::{Dir, IoBuf, OpenMode, cannot_link};
+
+/// Gives the files `names` second names in `lost/`, durably. What is there already stays: a file of the same name with
+/// other bytes gets a number behind it.
+///
+/// # Errors
+/// What linking or copying met.
+pub(crate) fn keep(files: &Files, names: &[FileName]) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let lost = files.dir().subdirectory("lost")?;
+    for name in names {
+        keep_one(files, &*lost, *name)?;
+    }
+    lost.sync(&sites::REPAIR_LOST_SYNC)
+}
+
+fn keep_one(files: &Files, lost: &dyn Dir, name: FileName) -> Result<()> {
+    let text = name.to_string();
+    for number in 0_u32.. {
+        let to = if number == 0 { text.clone() } else { format!("{text}.{number}") };
+        match lost.len(&to) {
+            Ok(_) if is_same(files, lost, name, &to)? => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return match lost.link(&to, files.dir(), &text) {
+                    Err(error) if cannot_link(&error) => {
+                        let source = files.open(name, OpenMode::Read)?;
+                        copy(&sites::REPAIR_COPY_SYNC, &*source, source.len()?, &*lost.open(&to, OpenMode::Create)?)
+                    }
+                    linked => linked,
+                };
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether `lost` holds the same bytes under `to` as the database under `name`: one that was cut put them there.
+fn is_same(files: &Files, lost: &dyn Dir, name: FileName, to: &str) -> Result<bool> {
+    const BYTES: usize = 1 << 20;
+    let (a, b) = (files.open(name, OpenMode::Read)?, lost.open(to, OpenMode::Read)?);
+    let len = a.len()?;
+    if b.len()? != len {
+        return Ok(false);
+    }
+    let (mut left, mut right) = (IoBuf::default(), IoBuf::default());
+    for at in (0..len).step_by(BYTES) {
+        a.read(at, BYTES, &mut left)?;
+        b.read(at, BYTES, &mut right)?;
+        if left.bytes() != right.bytes() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

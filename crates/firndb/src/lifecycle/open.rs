@@ -1,0 +1,286 @@
+//! Opening a database:
+//!
+//! 1. lock the directory;
+//! 2. read CURRENT and the manifest;
+//! 3. open the pool and check that it pairs with the manifest;
+//! 4. find the logs that belong to it though the manifest lost their names, and refuse a manifest that lost more
+//!    (`unnamed.rs`);
+//! 5. replay the logs from their floor, in order, writing buffers out as tables, unless the logs hold little;
+//! 6. start a new log and a new manifest, which name what was recovered;
+//! 7. remove what is the database's own and nothing names.
+//!
+//! Until 6 is durable the old manifest and its logs stand, so a recovery that is cut begins again; what it wrote is
+//! then named by nothing and removed by 7. Opening read-only does 2 to 5 in memory and writes nothing.
+
+mod directory;
+mod finish;
+mod logs;
+mod trees;
+mod unnamed;
+
+use self::directory::{Creation, Directory};
+use crate::compaction::MillContext;
+use crate::engine::{Engine, OpenReport};
+use crate::files::{FileName, Files};
+use crate::lab::Trees;
+use crate::log::{LogEnd, PmLogBuffer};
+use crate::manifest::{self, TableMeta, Version};
+use crate::memtable::Buffer;
+use crate::options::budget::Budget;
+use crate::options::{Options, Profile};
+use crate::read::run::{TableCache, TableCacheBounds};
+use firn_base::clock::Clock;
+use firn_base::count::IoCounters;
+use firn_base::sync::Ordering;
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_fs::OsFs;
+use firn_pm::Pool;
+use firn_table::BlockCache;
+use firn_table::sst::TableContext;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A recovery under way.
+struct Recovery {
+    options: Options,
+    budget: Budget,
+    clock: Clock,
+    read_only: bool,
+    counters: Arc<IoCounters>,
+    files: Arc<Files>,
+    version: Version,
+    /// What this open makes, to be taken back if it fails.
+    creation: Creation,
+    pm: Option<Arc<Pool>>,
+    mill: MillContext,
+    tables: Arc<TableCache>,
+    report: OpenReport,
+    since_ns: u64,
+    /// Full buffers of a read-only open, oldest first.
+    kept: Vec<Arc<Buffer>>,
+    buffer: Option<Arc<Buffer>>,
+    recovered: Vec<TableMeta>,
+    last_seqno: SeqNo,
+    /// Level 0, in profile `lab`.
+    trees: Option<Trees>,
+    replaying: Replaying,
+    /// Entries up to this number found no room in rebuilt trees and are in tables; the first log that has others.
+    spilled: Option<(SeqNo, u64)>,
+}
+
+/// The logs that are replayed.
+#[derive(Default)]
+struct Replaying {
+    /// Bytes of all of them.
+    bytes: u64,
+    /// What they hold is little, and stays in them.
+    stays: bool,
+    /// Those that are needed longer than this recovery, with the ends that were found.
+    settled: Vec<LogEnd>,
+    /// The one that is replayed now.
+    log_id: u64,
+    /// Keys of which it must have a newer version, as the older one's slot in the hot buffer was used again.
+    superseded: HashMap<Box<[u8]>, SeqNo>,
+}
+
+/// How often a read-only open begins again because a writer beside it removed a file under its feet.
+const READ_ONLY_TRIES: u32 = 8;
+
+/// Opens the database at `dir`.
+pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<Engine>> {
+    if !read_only {
+        return open_once(dir, options, false);
+    }
+    let mut met: Option<Error> = None;
+    let mut is_same = true;
+    for _ in 0..READ_ONLY_TRIES {
+        match open_once(dir, options.clone(), true) {
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Changed) => {
+                is_same &= met.as_ref().is_none_or(|met| met.to_string() == error.to_string());
+                met = Some(error);
+            }
+            other => return other,
+        }
+    }
+    // Damage stays what it is.
+    Err(met.filter(|_| is_same).unwrap_or_else(|| Error::changed(dir.display())))
+}
+
+fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<Engine>> {
+    options.tuning.block.check()?;
+    options.tuning.lab.check()?;
+    let budget = Budget::new(&options)?;
+    options.compression.check()?;
+    let clock = options.environment.clock.clone().unwrap_or_else(Clock::system);
+    let fs = options.environment.fs.get_or_insert_with(|| Arc::new(OsFs::new())).clone();
+    let since_ns = clock.now_ns();
+    let directory =
+        if read_only { directory::open_read_only(&fs, dir)? } else { directory::prepare(&fs, dir, &options)? };
+    let creation = directory.creation.clone();
+    let opened = open_directory(directory, options, budget, clock, since_ns);
+    opened.inspect_err(|_| creation.undo())
+}
+
+fn open_directory(
+    directory: Directory,
+    options: Options,
+    budget: Budget,
+    clock: Clock,
+    since_ns: u64,
+) -> Result<Arc<Engine>> {
+    let counters = Arc::new(IoCounters::default());
+    let version = directory::read_or_create(&directory, &counters, &options, &clock)?;
+    let Directory { dir, lock, creation } = directory;
+    let read_only = lock.is_none();
+    let files = Arc::new(Files::new(dir, version.uuid, lock));
+    if creation.is_fresh && options.pm.is_some() {
+        // The uuid must outlive a crash before the pool that is to bear it: no later open would make the same one.
+        let last = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
+        manifest::start(&files, &counters, last.map_or(1, |last| last + 1), &version)?;
+    }
+    let mill = MillContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
+    let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
+    // A read-only open keeps tables open whatever their memory: a writer beside it may remove the files at any time.
+    let tables_max = tables_max(&options);
+    let bytes_max = if read_only { u64::MAX } else { budget.open_tables_bytes };
+    let bounds = TableCacheBounds {
+        tables_max,
+        bytes_max,
+        shared_bytes: budget.shared_bytes,
+        cache_bytes_min: budget.block_cache_bytes / 2,
+        seek_charge_bytes: options.limits.seek_charge_bytes,
+        direct: options.direct_io,
+    };
+    let context = TableContext::new(cache, counters.clone());
+    let tables = Arc::new(TableCache::new(files.clone(), context, &bounds));
+    let mut recovery = Recovery {
+        last_seqno: version.last_seqno,
+        options,
+        budget,
+        clock,
+        read_only,
+        counters,
+        files,
+        version,
+        creation,
+        pm: None,
+        mill,
+        tables,
+        report: OpenReport::default(),
+        since_ns,
+        kept: Vec::new(),
+        buffer: None,
+        recovered: Vec::new(),
+        trees: None,
+        replaying: Replaying::default(),
+        spilled: None,
+    };
+    recovery.step("manifest");
+    recovery.open_pool()?;
+    recovery.step("pool");
+    recovery.open_trees()?;
+    recovery.step("trees");
+    recovery.check_tables()?;
+    recovery.step("tables");
+    recovery.replay_logs()?;
+    recovery.step("logs");
+    recovery.finish()
+}
+
+/// Tables that are kept open at most: as many as the options say, but no more than leave the process some handles.
+fn tables_max(options: &Options) -> usize {
+    const LEAST: usize = 16;
+    let spared = firn_fs::handles_max() / 4 * 3;
+    options.max_open_files.clamp(1, spared.max(LEAST))
+}
+
+impl Recovery {
+    fn step(&mut self, name: &'static str) {
+        let now = self.clock.now_ns();
+        self.report.steps.push((name, Duration::from_nanos(now - self.since_ns)));
+        self.since_ns = now;
+    }
+
+    /// Opens the pool, if there is one, and refuses one of another time.
+    fn open_pool(&mut self) -> Result<()> {
+        let paired = self.version.pm.map_or(0, |pm| pm.generation);
+        let has_trees = self.options.profile == Profile::Lab;
+        let is_needed = paired > 0 && (has_trees || self.version.log_ends_in_pool());
+        let part = if has_trees { "level 0 of this database" } else { "the end of this database's log" };
+        let Some(config) = &self.options.pm else {
+            if is_needed {
+                let otherwise =
+                    if has_trees { "if it is lost, run `firn repair`" } else { "after a clean close it opens without" };
+                let message =
+                    format!("{part} is in a persistent-memory pool; open it with `pm` set to that pool ({otherwise})");
+                return Err(Error::new(ErrorKind::Incompatible, message));
+            }
+            return Ok(());
+        };
+        let is_simulated = self.options.environment.memory.is_some();
+        if let Some(path) = config.path.as_ref().filter(|path| is_needed && !is_simulated && !path.exists()) {
+            // Not to make an empty one in its place.
+            let expected = format!("the pool that {part} is in; put it back or, if it is lost, run `firn repair`");
+            return Err(Error::corruption(path.display(), 0, expected));
+        }
+        let uuid = self.files.uuid;
+        let pool = match (&self.options.environment.memory, self.read_only) {
+            (None, false) => Pool::open_or_create(config, uuid)?,
+            (None, true) => Pool::open_read_only(config, uuid)?,
+            (Some(memory), false) => Pool::open_simulated(memory, uuid)?,
+            (Some(memory), true) => Pool::open_simulated_read_only(memory, uuid)?,
+        };
+        let pool = Arc::new(pool);
+        let _first = self.creation.pool.set(pool.clone());
+        if !self.read_only {
+            pool.finish_recovery()?;
+        }
+        let root = pool.root();
+        let place = config.path.as_ref().map_or_else(|| "the pool".to_owned(), |path| path.display().to_string());
+        if root.generation < paired {
+            let expected = format!("root generation {paired} or later, as the manifest says; this is an older pool");
+            return Err(Error::corruption(place, 0, expected));
+        }
+        if root.applied_edit > self.version.edit_id {
+            let expected = format!("a pool that knows no edit after {}; the manifest is older", self.version.edit_id);
+            return Err(Error::corruption(place, 0, expected));
+        }
+        self.pm = Some(pool);
+        Ok(())
+    }
+
+    /// Each table that the manifest names must be there in full.
+    fn check_tables(&mut self) -> Result<()> {
+        let mut ids = self.version.next_file_id;
+        for table in self.version.tables() {
+            let path = self.files.path_of(FileName::Table(table.id));
+            let len = self.files.len(FileName::Table(table.id)).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => {
+                    Error::corruption(path.display(), 0, "the manifest names this table, but the file is missing")
+                }
+                _ => error,
+            })?;
+            if len < table.extent.valid_len {
+                let expected = format!("{} bytes, as the manifest says", table.extent.valid_len);
+                return Err(Error::corruption(path.display(), len, expected));
+            }
+        }
+        // An id is never used again, not even that of a file that a crash left behind, or of a log that one took away.
+        ids = ids.max(self.version.logs.keys().next_back().map_or(0, |last| last + 1));
+        // Nor that of a log whose half in the pool outlived its file: the half would lie over another log of that name.
+        if let Some(pool) = &self.pm {
+            let named = PmLogBuffer::logs_named(pool, &self.files.uuid)?;
+            ids = named.into_iter().fold(ids, |ids, id| ids.max(id.saturating_add(1)));
+        }
+        let numbers = self.files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
+        ids = ids.max(numbers.map_or(0, |last| last + 1));
+        self.mill.next_file_id.store(ids.max(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn next_file_id(&self) -> u64 {
+        self.mill.next_file_id.fetch_add(1, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,284 @@
+//! From logs to buffers, and from buffers to tables.
+//!
+//! Logs that hold little are kept: their entries become the first of the new active buffer, which then has several
+//! logs. So a process that writes a little and ends leaves no small table behind, and an open writes none. Each kept
+//! log ends where its replay ended, and the new manifest says so: a torn frame behind that end is never read again, and
+//! nothing that was acknowledged in a later log can be mistaken for what follows on a torn one.
+
+use super::Recovery;
+use crate::compaction::{Below, Output, write_tables};
+use crate::files::FileName;
+use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
+use crate::manifest::{self, LogState};
+use crate::memtable::{Buffer, Entry};
+use crate::read::run_iter::{Entries, MergeIter, RunIter};
+use crate::read::state::Part;
+use crate::sites;
+use firn_base::count::Cause;
+use firn_base::exec::block_on;
+use firn_base::key::Kind;
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_fs::OpenMode;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Logs that are kept at most. Each costs an open its file.
+const KEPT_LOGS_MAX: usize = 16;
+/// How often a read-only open reads the end of a log that is being written.
+const CATCH_UPS_MAX: usize = 100;
+/// Bytes in kept logs at most: each open reads them again.
+const KEPT_BYTES_MAX: u64 = 4 << 20;
+
+impl Recovery {
+    /// Replays the logs in order. Behind a torn end nothing may follow that was acknowledged as durable.
+    pub(super) fn replay_logs(&mut self) -> Result<()> {
+        self.adopt_logs()?;
+        let logs: BTreeMap<u64, LogState> = self.version.logs.clone();
+        self.weigh_logs(&logs)?;
+        let mut torn: Option<u64> = None;
+        for (log_id, LogState { end: sealed, named }) in logs {
+            let Some(mut replay) = self.open_log(log_id, sealed, named)? else {
+                torn.get_or_insert(log_id);
+                continue;
+            };
+            if self.trees.is_some() {
+                // Pointers name a buffer's log.
+                self.end_buffer()?;
+            }
+            self.replaying.log_id = log_id;
+            if let Some(torn) = torn {
+                while replay.next(|_| Ok(()))? {}
+                // Named durably, it would be named now, and so would the one that is torn.
+                if replay.synced_through() > 0 || (replay.named() && !named) {
+                    let place = self.files.path_of(FileName::Log(torn));
+                    let expected = format!("more frames: the later log {log_id} was acknowledged as durable");
+                    return Err(Error::corruption(place.display(), 0, expected));
+                }
+                continue;
+            }
+            while replay.next(|entry| self.replay_entry(&entry))? {}
+            if self.read_only && !self.replaying.superseded.is_empty() {
+                replay = self.catch_up(replay, log_id, sealed, named)?;
+            }
+            self.check_superseded(log_id)?;
+            let End { at, torn: is_torn } = replay.end(sealed.map_or(0, |end| end.synced_through))?;
+            self.settle_log(log_id, &replay, at)?;
+            let cut =
+                sealed.map_or(is_torn && self.version.logs.range(log_id + 1..).next().is_some(), |end| at < end.end);
+            if cut {
+                tracing::warn!(log_id, at, "the log is torn; later logs are not replayed");
+                torn = Some(log_id);
+            }
+        }
+        // Logs behind a torn one must never be read again, and only a floor above all of them says so.
+        if torn.is_some() || !self.may_continue_buffer() {
+            self.end_buffer()?;
+        }
+        self.check_unnamed_tables()?;
+        let needs_logs = self.buffer.is_some() || (self.trees.is_some() && !self.replayed_goes_past());
+        if !needs_logs {
+            self.replaying.settled.clear();
+        }
+        if torn.is_some() && !self.read_only && (self.is_rebuilt() || !self.kept.is_empty()) {
+            self.trees_into_tables()?;
+        }
+        Ok(())
+    }
+
+    /// Decides by the size of `logs` whether what they hold stays in them.
+    fn weigh_logs(&mut self, logs: &BTreeMap<u64, LogState>) -> Result<()> {
+        for (&log_id, log) in logs {
+            self.replaying.bytes += match self.files.len(FileName::Log(log_id)) {
+                Ok(len) => log.end.map_or(len, |end| end.end),
+                // Whoever opens it says whether it may be missing.
+                Err(error) if error.kind() == ErrorKind::NotFound => 0,
+                Err(error) => return Err(error),
+            };
+        }
+        let bytes_max = KEPT_BYTES_MAX.min(self.budget.write_buffer_bytes as u64 / 4);
+        self.replaying.stays = !self.read_only && logs.len() <= KEPT_LOGS_MAX && self.replaying.bytes <= bytes_max;
+        Ok(())
+    }
+
+    /// Whether the buffer may go on as the active one. If an earlier part of its log is in a table, it may not: the
+    /// next replay would bring that part back.
+    fn may_continue_buffer(&self) -> bool {
+        self.replaying.stays && self.trees.is_none() && self.recovered.is_empty()
+    }
+
+    /// Makes log `log_id` durable up to `end`, where its replay ended, if it is needed longer than this recovery: what
+    /// the pool has of it goes into its file.
+    fn settle_log(&mut self, log_id: u64, replay: &Replay, end: u64) -> Result<()> {
+        if self.read_only || (self.trees.is_none() && !self.may_continue_buffer()) {
+            return Ok(());
+        }
+        let mut stays = false;
+        if let Some(trees) = &self.trees {
+            trees.values.end(log_id, end, self.last_seqno);
+            stays = trees.values.placed().and_then(|placed| placed.extent(log_id)).is_some();
+        }
+        let settled = LogEnd { log_id, end, synced_through: end };
+        self.replaying.settled.push(settled);
+        if self.version.logs.get(&log_id).is_some_and(|log| log.end == Some(settled)) && replay.overlay().is_empty() {
+            return Ok(());
+        }
+        let file = self.files.open(FileName::Log(log_id), OpenMode::Append)?;
+        // What lies in an extent of the log's own comes first.
+        for (at, bytes) in replay.overlay().iter().skip(usize::from(stays)) {
+            let len = end.saturating_sub(*at).min(bytes.len() as u64) as usize;
+            if len > 0 {
+                file.write(*at, &[&bytes[..len]])?;
+            }
+        }
+        file.sync(&sites::LOG_SETTLE_SYNC)
+    }
+
+    /// The log's replay; `None` if a power cut took the log before its name was durable.
+    pub(super) fn open_log(&self, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Option<Replay>> {
+        let path = self.files.path_of(FileName::Log(log_id));
+        let file = match self.files.open(FileName::Log(log_id), OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound && !named => {
+                self.check_still_needed(log_id)?;
+                return Ok(None);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let expected = "the manifest names this log, but the file is missing";
+                return Err(Error::corruption(path.display(), 0, expected));
+            }
+            Err(error) => return Err(error),
+        };
+        // The halves before the file's length: what a writer moves from there meanwhile is then seen twice, not never.
+        let overlay = match &self.pm {
+            Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
+            None => Vec::new(),
+        };
+        if self.read_only && !overlay.is_empty() {
+            // A writer beside this gives an extent to another log once the file is gone.
+            self.files.len(FileName::Log(log_id)).map_err(|_| Error::changed(path.display()))?;
+        }
+        let mut source = LogSource::new(file, self.counters.clone())?;
+        source.lay_over(overlay, sealed.map(|end| end.end))?;
+        Replay::open(source, log_id, &self.files.uuid).map(Some)
+    }
+
+    /// A log that is missing was lost with power, or a writer beside a read-only open flushed and removed it since the
+    /// manifest was read. The writer records that before it removes the file, so the manifest tells which; a power cut
+    /// is believed only if it says what it said.
+    fn check_still_needed(&self, log_id: u64) -> Result<()> {
+        if !self.read_only {
+            return Ok(());
+        }
+        match manifest::read(self.files.dir(), &self.counters)? {
+            Some((_, now)) if now.logs.get(&log_id).is_some_and(|log| !log.named) => Ok(()),
+            _ => Err(Error::changed(self.files.path_of(FileName::Log(log_id)).display())),
+        }
+    }
+
+    fn replay_entry(&mut self, replayed: &Replayed<'_>) -> Result<()> {
+        let (seqno, key) = (replayed.tag.seqno(), replayed.key);
+        let Some(kind) = replayed.tag.kind() else { return Ok(()) };
+        if !self.replaying.superseded.is_empty() {
+            self.replaying.superseded.remove(key);
+        }
+        if self.version.is_evicted(key, seqno) {
+            self.last_seqno = self.last_seqno.max(seqno);
+            return Ok(());
+        }
+        if kind != Kind::Pointer {
+            return self.keep_entry(Entry { kind, key, value: replayed.value }, seqno, replayed.address);
+        }
+        match self.replay_hot(replayed.address, seqno)? {
+            Some(value) => self.keep_entry(Entry { kind: Kind::Put, key, value: &value }, seqno, replayed.address),
+            None => {
+                self.replaying.superseded.insert(key.into(), seqno);
+                self.last_seqno = self.last_seqno.max(seqno);
+                Ok(())
+            }
+        }
+    }
+
+    /// Entry `seqno`'s value in the hot buffer; `None` if its slot was used again.
+    fn replay_hot(&self, at: ValueAddress, seqno: SeqNo) -> Result<Option<Vec<u8>>> {
+        let trees = self.trees.as_ref().ok_or_else(|| {
+            let message = "the log has values in a pool's hot buffer: open the database as the profile that wrote it";
+            Error::new(ErrorKind::Incompatible, message)
+        })?;
+        let hot = trees.values.hot_named()?;
+        let value = hot.replayed(at, seqno)?;
+        if value.is_some() {
+            hot.hold(self.replaying.log_id, at, seqno)?;
+        }
+        Ok(value)
+    }
+
+    /// Replays what a writer beside this appended meanwhile, until that has the newer versions of keys whose slots it
+    /// used again.
+    fn catch_up(&mut self, mut replay: Replay, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Replay> {
+        for _ in 0..CATCH_UPS_MAX {
+            let through = self.last_seqno;
+            let Some(longer) = self.open_log(log_id, sealed, named)? else { break };
+            replay = longer;
+            while replay.next(|entry| match entry.tag.seqno() > through {
+                true => self.replay_entry(&entry),
+                false => Ok(()),
+            })? {}
+            if self.replaying.superseded.is_empty() || self.last_seqno == through {
+                break;
+            }
+        }
+        Ok(replay)
+    }
+
+    /// Whoever lost a slot in the hot buffer must have been superseded in the same log, which was replayed.
+    fn check_superseded(&mut self, log_id: u64) -> Result<()> {
+        match self.replaying.superseded.drain().next() {
+            None => Ok(()),
+            Some((_, seqno)) => {
+                let expected =
+                    format!("the value of entry {} in the hot buffer, or a newer version of its key", seqno.0);
+                Err(Error::corruption(self.files.path_of(FileName::Log(log_id)).display(), 0, expected))
+            }
+        }
+    }
+
+    fn keep_entry(&mut self, entry: Entry<'_>, seqno: SeqNo, address: ValueAddress) -> Result<()> {
+        let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
+        loop {
+            let capacity = self.budget.write_buffer_bytes.max(bytes);
+            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, self.replaying.log_id)));
+            if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
+                if self.trees.is_some() {
+                    ticket.note_addresses(|_| address);
+                }
+                ticket.link(seqno);
+                self.last_seqno = self.last_seqno.max(seqno);
+                self.report.replayed_entries += 1;
+                return Ok(());
+            }
+            self.end_buffer()?;
+        }
+    }
+
+    /// Writes the buffer out as a table; a read-only open keeps it.
+    pub(super) fn end_buffer(&mut self) -> Result<()> {
+        let Some(buffer) = self.buffer.take() else { return Ok(()) };
+        if self.read_only {
+            self.kept.push(buffer);
+            return Ok(());
+        }
+        if self.trees.is_some() && !self.replayed_goes_past() {
+            return self.insert_replayed(buffer);
+        }
+        self.write_recovered(MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?)
+    }
+
+    /// Writes `entries` out as tables of level 0.
+    pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
+        let output = Output { log_id: self.replaying.log_id, ..Output::new(Cause::Flush, false) };
+        let part = Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
+        let below = Below::new(0, part.metas_below(0));
+        self.recovered.extend(block_on(write_tables(entries, &[SeqNo::MAX], below, output, &self.mill))?);
+        Ok(())
+    }
+}

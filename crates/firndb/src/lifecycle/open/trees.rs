@@ -1,0 +1,245 @@
+//! Level 0 of profile `lab`: the trees as the pool has them, and replayed logs into them.
+
+use super::Recovery;
+use crate::files::FileName;
+use crate::lab::{TierIter, Trees};
+use crate::log::{HotSlots, PlacedLogs, ValueLogs};
+use crate::manifest::{self, Version};
+use crate::mechanisms;
+use crate::memtable::Buffer;
+use crate::options::Profile;
+use crate::options::tuning::LogPlacement;
+use crate::read::run_iter::{MergeIter, RunIter};
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_pm::{DurableAt, PmConfig, Pool};
+use firn_table::pm_btree::{Hold, Recovered, Seen, TreeStore, View};
+use std::sync::Arc;
+
+/// What the log's two halves take in a pool beside their bytes.
+const HALVES_MORE_BYTES: u64 = 16 << 10;
+
+/// A read-only open copies what a writer beside it would use again, if it is no more than this part of the memory
+/// limit: leaves, and as much of the hot buffer.
+const HELD_SHARE: u64 = 8;
+
+const NO_ROOM: &str = "level 0; lower tuning.lab.tree_bytes, or raise pm.size";
+
+impl Recovery {
+    /// Reads the trees, or makes them; counts what they point to.
+    pub(super) fn open_trees(&mut self) -> Result<()> {
+        if self.options.profile != Profile::Lab {
+            return Ok(());
+        }
+        let Some((pool, tree_bytes)) = self.tree_pool()? else { return Ok(()) };
+        let cache = self.tables.context().cache.clone();
+        let direct = self.options.direct_io;
+        let values = ValueLogs::new(self.files.clone(), self.counters.clone(), cache, direct);
+        let values = values.with_hot(HotSlots::find(&pool).map(Arc::new)).with_placed(self.placed_logs(&pool));
+        let leaf_bytes = self.options.tuning.lab.leaf_bytes;
+        let version = self.version.clone();
+        let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
+        let is_evicted = |bound: &[u8]| version.leaf_is_evicted(immutable, bound);
+        let (mut last, mut counted) = (self.last_seqno, Ok(()));
+        let mut count = |entry: &firn_table::pm_btree::Entry<'_>, _| {
+            let seqno = entry.tag.seqno();
+            last = last.max(seqno);
+            if let (Some(at), Ok(())) = (entry.address, &counted) {
+                counted = values.add_recovered(at, seqno);
+            }
+        };
+        let bytes_max = self.options.memory_limit / HELD_SHARE;
+        let mut copied = || values.hot().map_or(Ok(()), |hot| hot.take_along(bytes_max));
+        let hold = self.read_only.then_some(Hold { bytes_max, copied: &mut copied });
+        let seen = Seen { evicted: &is_evicted, entry: &mut count, damage: &mut Err, hold };
+        let recovered = match TreeStore::recover(pool.clone(), leaf_bytes, seen)? {
+            Some(recovered) => recovered,
+            None if self.read_only => return Ok(()),
+            None => {
+                let store = TreeStore::create(pool.clone(), tree_bytes, leaf_bytes);
+                let store = store.map_err(|error| error.context(NO_ROOM))?;
+                Recovered { store, mutable: View::default(), immutable: None, swept: 0 }
+            }
+        };
+        self.check_none_evicted_since()?;
+        counted?;
+        let values = Arc::new(self.with_hot(values, &pool)?);
+        self.last_seqno = last;
+        let Recovered { store, mutable, mut immutable, .. } = recovered;
+        if !self.read_only && immutable.as_ref().is_some_and(|view| view.leaves() == 0) {
+            store.end_immutable()?;
+            immutable = None;
+        }
+        self.check_value_logs(&values)?;
+        let (store, mutable, immutable) = (Arc::new(store), Arc::new(mutable), immutable.map(Arc::new));
+        let side = Arc::default();
+        let (complete_through, counters, reuse) = (SeqNo(0), Arc::default(), Arc::default());
+        let leaves = immutable.as_ref().map_or(0, |view| view.leaves());
+        let immutable_from = Arc::default();
+        let trees = Trees {
+            generation: Arc::default(),
+            store,
+            values,
+            mutable,
+            immutable,
+            immutable_from,
+            leaves,
+            side,
+            complete_through,
+            counters,
+            reuse,
+        };
+        if trees.need_logs() {
+            trees.values.rebuild_from(self.version.log_floor);
+        }
+        self.trees = Some(trees);
+        Ok(())
+    }
+
+    /// Logs in `pool`, where the trees lie.
+    fn placed_logs(&self, pool: &Arc<Pool>) -> Option<Arc<PlacedLogs>> {
+        if pool.durable_at() != DurableAt::Fence {
+            return None;
+        }
+        let lab = &self.options.tuning.lab;
+        let placement = if mechanisms::LAB_PLACEMENT.is_on() { lab.log_placement } else { LogPlacement::Ssd };
+        // A frame takes some 30 bytes more of the log than of the write buffer.
+        let bytes = self.budget.write_buffer_bytes as u64 / 8 * 9;
+        Some(Arc::new(PlacedLogs::open(pool.clone(), placement, bytes, self.read_only)))
+    }
+
+    /// `values` with a hot buffer in `pool`, where the trees lie, if there is none yet and can be one.
+    fn with_hot(&self, values: ValueLogs, pool: &Arc<Pool>) -> Result<ValueLogs> {
+        if values.hot().is_some() || self.read_only || pool.durable_at() != DurableAt::Fence {
+            return Ok(values);
+        }
+        let lab = &self.options.tuning.lab;
+        let log_buffer_bytes = 2 * self.options.limits.pm_log_buffer_bytes as u64;
+        let bytes = lab.hot_bytes_in(pool.size_bytes(), log_buffer_bytes);
+        let is_asked = lab.hot_bytes.is_some();
+        // The log's buffer may be still to be made.
+        if !is_asked && pool.usage().free_bytes < bytes + log_buffer_bytes + HALVES_MORE_BYTES {
+            return Ok(values);
+        }
+        Ok(values.with_hot(HotSlots::create(pool, bytes, is_asked)?.map(Arc::new)))
+    }
+
+    /// Where the trees lie or are to be made, and bytes for their leaves; `None` if they would be rebuilt and must not.
+    fn tree_pool(&self) -> Result<Option<(Arc<Pool>, u64)>> {
+        let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
+        if self.pm.as_ref().is_some_and(|pool| !durable(pool) && TreeStore::named(pool).is_some()) {
+            let message =
+                "level 0 is in this pool, on a medium that is durable at the fence: open it as `dax` or `emulated`";
+            return Err(Error::new(ErrorKind::Incompatible, message));
+        }
+        let lab = &self.options.tuning.lab;
+        let found = match self.pm.clone().filter(durable) {
+            Some(pool) => {
+                let log_buffer_bytes = 2 * self.options.limits.pm_log_buffer_bytes as u64;
+                let tree_bytes = lab.tree_bytes_in(pool.size_bytes(), log_buffer_bytes);
+                (pool, tree_bytes)
+            }
+            // They are rebuilt from the logs, in memory that counts to the limit.
+            None if self.read_only => return Ok(None),
+            None => {
+                let tree_bytes = self.options.tree_bytes_in_dram();
+                let pool = Pool::open_or_create(&PmConfig::volatile(lab.pool_bytes(tree_bytes)), self.files.uuid)?;
+                pool.finish_recovery()?;
+                (Arc::new(pool), tree_bytes)
+            }
+        };
+        Ok(Some(found))
+    }
+
+    /// What is not in the trees is in tables, of a manifest that was read before them. A writer beside a read-only open
+    /// records an eviction first: leaves that went in between are in a newer manifest's tables.
+    fn check_none_evicted_since(&self) -> Result<()> {
+        if !self.read_only {
+            return Ok(());
+        }
+        let evicted = |version: &Version| (version.evicted.clone(), version.evicted_through);
+        match manifest::read(self.files.dir(), &self.counters)? {
+            Some((_, now)) if evicted(&now) == evicted(&self.version) => Ok(()),
+            _ => Err(Error::changed(format_args!("level 0 of {}", self.files.path().display()))),
+        }
+    }
+
+    /// Each log that a leaf points into must be there; a read-only open holds on to it.
+    fn check_value_logs(&self, values: &ValueLogs) -> Result<()> {
+        for used in values.uses() {
+            let path = self.files.path_of(FileName::Log(used.log_id));
+            let missing = |error: Error| match error.kind() {
+                ErrorKind::NotFound => {
+                    let expected = format!("{} values that leaves point to, but the file is missing", used.entries);
+                    Error::corruption(path.display(), 0, expected)
+                }
+                _ => error,
+            };
+            if self.read_only {
+                values.hold(used.log_id).map_err(missing)?;
+            }
+            values.end(used.log_id, self.files.len(FileName::Log(used.log_id)).map_err(missing)?, SeqNo(0));
+        }
+        Ok(())
+    }
+
+    /// Whether trees were rebuilt from logs.
+    pub(super) fn is_rebuilt(&self) -> bool {
+        !self.replaying.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
+    }
+
+    /// Whether what is replayed becomes tables, as nothing says that it was written again (`Engine::goes_past_trees`):
+    /// the trees outlived the process and are empty, or they are to be rebuilt from logs that hold no more than the
+    /// write buffers do, but more than stays in logs.
+    pub(super) fn replayed_goes_past(&self) -> bool {
+        let buffers_bytes = (self.budget.write_buffer_bytes * self.options.limits.write_buffers) as u64;
+        let fits_in_buffers = self.replaying.bytes <= buffers_bytes;
+        let may = |trees: &Trees| {
+            trees.are_empty()
+                && (trees.store.is_durable() || (fits_in_buffers && !self.replaying.stays))
+                && !trees.values.is_placed(self.replaying.log_id)
+        };
+        let is_asked = self.options.tuning.lab.reuse_min > 0.0;
+        is_asked && self.kept.is_empty() && self.spilled.is_none() && self.trees.as_ref().is_some_and(may)
+    }
+
+    /// Writes what was rebuilt out as tables of level 0, and begins with empty trees.
+    pub(super) fn trees_into_tables(&mut self) -> Result<()> {
+        let Some(trees) = self.trees.take() else { return Ok(()) };
+        if trees.store.is_durable() {
+            let message = "a log is torn, and the trees in persistent memory have no room for what is in front of \
+                           that: run `firn repair`";
+            return Err(Error::new(ErrorKind::NoSpace, message));
+        }
+        let kept = self.kept.drain(..).map(|buffer| RunIter::Buffer(buffer.iter()));
+        let children = TierIter::all(&trees).map(|iter| RunIter::Tier(Box::new(iter))).chain(kept).collect();
+        self.write_recovered(MergeIter::at_first(children)?)?;
+        self.replaying.settled.clear();
+        drop(trees);
+        self.open_trees()
+    }
+
+    /// Puts a replayed buffer into the mutable tree. If there is no room, trees that are rebuilt are written out as
+    /// tables, with the buffer; others keep the buffer with all that follow, which are no more than were not flushed:
+    /// they are once something was evicted. No snapshot has outlived the process before.
+    pub(super) fn insert_replayed(&mut self, buffer: Arc<Buffer>) -> Result<()> {
+        let Some(trees) = &mut self.trees else { return Ok(()) };
+        if self.kept.is_empty() {
+            match trees.insert_replayed(&buffer) {
+                // It is tried again as a flush.
+                Err(error) if error.kind() == ErrorKind::NoSpace => trees.store.forget_shortage(),
+                inserted => return inserted,
+            }
+        }
+        let is_rebuilt = !trees.store.is_durable();
+        // The manifest may know of higher numbers than were replayed so far.
+        let replayed = buffer.seqnos().map(|(_, last)| last);
+        buffer.freeze(self.last_seqno);
+        self.kept.push(buffer);
+        if let Some(through) = replayed.filter(|_| is_rebuilt && !self.read_only) {
+            // The next open needs nothing in front of this.
+            self.spilled = Some((through, self.replaying.log_id));
+            self.trees_into_tables()?;
+        }
+        Ok(())
+    }
+}

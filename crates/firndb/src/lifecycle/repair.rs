@@ -1,0 +1,499 @@
+//! Repair: makes a database of what can still be read.
+//!
+//! 1. Tables: those that the manifest names, or all in the directory if it cannot be read or lost records. A table that
+//!    verifies is taken as it is; of a damaged one the blocks that verify.
+//! 2. The pool: what it has of the logs' ends, and in profile `lab` what the leaves hold that verify, with the values
+//!    from the logs that they point to (`repair/pool.rs`, `repair/entries.rs`).
+//! 3. Logs: each frame up to the first damage, of the logs that are not obsolete, whether they are named or not; of all
+//!    that there are, if a leaf or the whole pool was lost. What was evicted stays left out.
+//! 4. All entries are merged by key and sequence number into new tables, which a new manifest names.
+//! 5. Damaged files are kept in `lost/`; nothing is deleted that was not copied in full.
+//!
+//! Damage is what was read and is not what was written. What the system does not give (a file that may not be read, a
+//! disk that fails) is no damage: the repair ends with that error, and what it wrote so far goes.
+//!
+//! A repair that is cut leaves the database as it was, or repaired; a damaged file is in its place, in `lost/`, or
+//! both. Only files whose contents say that they are of the database are read, replaced or moved.
+//!
+//! If the manifest or a part of the pool was lost, an entry that was deleted long ago can come back: its tombstone may
+//! be gone while a file that waited to be removed still holds it, or an old log.
+
+mod entries;
+mod own;
+mod pool;
+
+use self::own::{Inputs, own_files};
+use crate::compaction::{Below, MillContext, Output, write_tables};
+use crate::files::Owner;
+use crate::files::{FileName, Files};
+use crate::lifecycle::lost;
+use crate::lifecycle::owner;
+use crate::log::{HotSlots, PmLogBuffer};
+use crate::manifest::{self, Edit, TableMeta, Version};
+use crate::memtable::Buffer;
+use crate::options::budget::Budget;
+use crate::options::{Options, Profile};
+use crate::read::run_iter::{MergeIter, RunIter};
+use firn_base::count::{Cause, IoCounters};
+use firn_base::exec::block_on;
+use firn_base::seed::Seed;
+use firn_base::sync::Ordering;
+use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_fs::{Dir, Lock, OpenMode, OsFs};
+use firn_pm::Pool;
+use firn_table::BlockCache;
+use firn_table::pm_btree::TreeStore;
+use firn_table::sst::{Access, Extent, Sst, SstWriter, TableContext};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a repair found and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RepairReport {
+    /// Whether CURRENT and the manifest could be read.
+    pub manifest_read: bool,
+    /// Tables that were whole.
+    pub tables_whole: u64,
+    /// Tables of which some blocks were lost.
+    pub tables_damaged: Vec<String>,
+    /// Tables of which nothing could be read, or that are missing.
+    pub tables_lost: Vec<String>,
+    /// Blocks that were lost.
+    pub blocks_lost: u64,
+    /// Logs that end before they should.
+    pub logs_damaged: Vec<String>,
+    /// Entries that came back from logs.
+    pub log_entries: u64,
+    /// Why the pool, or the trees in it, could not be read. What the logs have of it came back from there.
+    pub pool_lost: Option<String>,
+    /// Leaves of profile `lab` that could not be read. What the logs have of them came back from there.
+    pub leaves_lost: u64,
+    /// Entries whose values could not be read, from a log or from the pool's hot buffer, and of which there was nothing
+    /// newer.
+    pub values_lost: u64,
+    /// Entries that came back from leaves.
+    pub tree_entries: u64,
+    /// Entries in the repaired database, tombstones among them; 0 of a dry run.
+    pub entries: u64,
+    /// Files that were not copied in full and are in `lost/` now, or would be after a dry run.
+    pub set_aside: Vec<String>,
+    /// Files that the repaired database replaces, or would.
+    pub replaced: Vec<String>,
+    /// Files with names like a database's that are of another one, or of none: they were left as they are.
+    pub not_ours: Vec<String>,
+    /// True if nothing was changed, as asked.
+    pub dry_run: bool,
+}
+
+struct Repair {
+    files: Arc<Files>,
+    options: Options,
+    write_buffer_bytes: usize,
+    mill: MillContext,
+    context: TableContext,
+    /// What the manifest says, if it can be read.
+    known: Option<Version>,
+    pool: Option<Arc<Pool>>,
+    /// Databases whose tables this one may hold.
+    origins: Vec<[u8; 16]>,
+    /// (file id, where the table lies in it)
+    tables: Vec<(u64, Option<Extent>)>,
+    /// Logs to be replayed, and all that there are.
+    logs: BTreeSet<u64>,
+    all_logs: BTreeSet<u64>,
+    last_seqno: SeqNo,
+    report: RepairReport,
+    /// The pool's hot buffer, and keys whose slots in it have other values now, with the number of the newest.
+    hot: Option<Arc<HotSlots>>,
+    superseded: HashMap<Box<[u8]>, SeqNo>,
+    /// What came back from logs and trees, until it is a temporary table.
+    buffer: Option<Arc<Buffer>>,
+    inputs: Vec<Arc<Sst>>,
+    /// Files that the new tables replace, and whether they were whole.
+    replaced: BTreeMap<FileName, bool>,
+    temporary: Vec<u64>,
+}
+
+/// Repairs the database at `path` in place. It must not be open.
+///
+/// # Errors
+/// `NotFound` if there is nothing to repair; `Invalid` if no file in the directory is of a database; `Incompatible` if
+/// another version of FirnDB wrote the manifest; `Io` if a file cannot be read, naming it; all these with nothing
+/// touched. `Locked`; `NoSpace` and `Io` while writing.
+pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
+    run(path.as_ref(), options, false)
+}
+
+/// Says what [`repair`] would do, and changes nothing.
+///
+/// # Errors
+/// As those of [`repair`], but for those of writing.
+pub fn repair_dry_run(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
+    run(path.as_ref(), options, true)
+}
+
+fn run(path: &Path, options: &Options, dry_run: bool) -> Result<RepairReport> {
+    let budget = Budget::new(options)?;
+    let fs = options.environment.fs.clone().unwrap_or_else(|| Arc::new(OsFs::new()));
+    let dir = fs.open_dir(path)?;
+    let names = dir.list()?;
+    let Some(owner) = owner::find(&*dir, &names)? else {
+        return Err(if names.is_empty() {
+            Error::new(ErrorKind::NotFound, format!("there is no database at {}", path.display()))
+        } else {
+            owner::not_ours(&*dir, &names)
+        });
+    };
+    if owner == Owner::OtherVersion {
+        let message = format!(
+            "the database at {} was written by another version of FirnDB; repair it with that version",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Incompatible, message));
+    }
+    // A dry run makes no file, not even the lock's.
+    let is_there = names.iter().any(|name| FileName::parse(name) == FileName::Lock);
+    let lock: Option<Arc<dyn Lock>> =
+        if is_there || !dry_run { Some(dir.lock(&FileName::Lock.to_string())?.into()) } else { None };
+    let counters = Arc::new(IoCounters::default());
+    let mut repair = Repair::new(&dir, lock, owner.uuid().unwrap_or_default(), options, &budget, counters)?;
+    repair.report.dry_run = dry_run;
+    let done = repair.read().and_then(|()| if dry_run { repair.tell() } else { repair.write() });
+    if done.is_err() {
+        repair.drop_temporary();
+    }
+    done.map(|()| repair.report)
+}
+
+/// Of an error that is none of damage: that it is the reason to change nothing.
+fn not_given(error: Error) -> Error {
+    error.context("nothing was changed, because what cannot be read is not lost; repair again once it can be")
+}
+
+/// The pool that the options name, if it can be read and there ever was one.
+fn open_pool(
+    options: &Options,
+    uuid: [u8; 16],
+    known: Option<&Version>,
+    report: &mut RepairReport,
+) -> Result<Option<Arc<Pool>>> {
+    if let Some(version) = known.filter(|_| options.pm.is_none()) {
+        pool::refuse_without(version)?;
+    }
+    let is_unpaired = known.is_some_and(|known| known.pm.is_none_or(|pm| pm.generation == 0));
+    match pool::read(options, uuid)? {
+        Some(Ok(pool)) => Ok(Some(Arc::new(pool))),
+        Some(Err(error)) if error.kind() == ErrorKind::NotFound && is_unpaired => Ok(None),
+        Some(Err(error)) => {
+            report.pool_lost = Some(error.to_string());
+            Ok(None)
+        }
+        None => Ok(None),
+    }
+}
+
+/// What the manifest says; `None` if it is lost or damaged.
+fn known_version(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<Version>> {
+    match manifest::read(dir, counters) {
+        Ok(read) => Ok(read.map(|(_, version)| version)),
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
+        // Of another version it is sound, and what it says is not to be thrown away; nor is it for a disk that may yet
+        // answer.
+        Err(error) if error.kind() == ErrorKind::Io => Err(error.context(
+            "the manifest cannot be read; if that stays so, move CURRENT away and repair again, which takes all tables",
+        )),
+        Err(error) => Err(error),
+    }
+}
+
+impl Repair {
+    fn new(
+        dir: &Arc<dyn Dir>,
+        lock: Option<Arc<dyn Lock>>,
+        uuid: [u8; 16],
+        options: &Options,
+        budget: &Budget,
+        counters: Arc<IoCounters>,
+    ) -> Result<Repair> {
+        let known = known_version(&**dir, &counters)?;
+        let uuid = known.as_ref().map_or(uuid, |known| known.uuid);
+        let files = Arc::new(Files::new(dir.clone(), uuid, lock));
+        let signed = owner::signature(&**dir)?.filter(|signature| signature.uuid == uuid);
+        let origins = known.as_ref().map(|known| known.origins.clone()).or(signed.map(|signature| signature.origins));
+        let origins = origins.unwrap_or_default();
+        let mut report = RepairReport { manifest_read: known.is_some(), ..RepairReport::default() };
+        let own = own_files(&files, &origins, &mut report)?;
+        let next = own.iter().filter_map(|name| name.number()).max().unwrap_or(0) + 1;
+        // Nor may the number of a file come again that is not ours.
+        let others = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
+        let next = next.max(others.map_or(0, |last| last + 1));
+        let Inputs { tables, logs, all_logs } = own::inputs(&files, known.as_ref(), &own, &counters)?;
+        let last_log = all_logs.last().copied().unwrap_or(0);
+        let pool = open_pool(options, uuid, known.as_ref(), &mut report)?;
+        // Nor may a number come again that only the manifest or the pool still has.
+        let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| PmLogBuffer::logs_named(pool, &files.uuid))?;
+        let next = named.into_iter().fold(next, |next, id| next.max(id.saturating_add(1)));
+        let next = next.max(known.as_ref().map_or(0, |known| known.next_file_id));
+        let mut mill = MillContext::new(&files, &counters, options, budget, next);
+        mill.sst.owner.log_id = last_log;
+        let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
+        Ok(Repair {
+            files,
+            options: options.clone(),
+            write_buffer_bytes: budget.write_buffer_bytes,
+            mill,
+            context: TableContext::new(cache, counters),
+            last_seqno: known.as_ref().map_or(SeqNo(0), |version| version.last_seqno),
+            known,
+            pool,
+            origins,
+            tables,
+            logs,
+            all_logs,
+            report,
+            buffer: None,
+            inputs: Vec::new(),
+            replaced: BTreeMap::new(),
+            hot: None,
+            superseded: HashMap::new(),
+            temporary: Vec::new(),
+        })
+    }
+
+    /// Reads all that there is; changes nothing but temporary tables.
+    fn read(&mut self) -> Result<()> {
+        self.read_trees()?;
+        self.read_tables()?;
+        self.read_logs()
+    }
+
+    fn read_tables(&mut self) -> Result<()> {
+        for (id, extent) in std::mem::take(&mut self.tables) {
+            let name = FileName::Table(id).to_string();
+            let table = match self.open_table(id, extent) {
+                Ok(table) => Arc::new(table),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    self.report.tables_lost.push(name);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    self.report.tables_lost.push(name);
+                    self.replaced.insert(FileName::Table(id), false);
+                    continue;
+                }
+                Err(error) => return Err(not_given(error)),
+            };
+            match table.verify() {
+                Ok(_) => {
+                    self.report.tables_whole += 1;
+                    self.replaced.insert(FileName::Table(id), true);
+                    self.inputs.push(table);
+                }
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    self.salvage(&table, name)?;
+                    self.replaced.insert(FileName::Table(id), false);
+                }
+                Err(error) => return Err(not_given(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn open_table(&self, id: u64, extent: Option<Extent>) -> Result<Sst> {
+        let file = self.files.open(FileName::Table(id), OpenMode::Read)?;
+        let extent = match extent {
+            Some(extent) => extent,
+            None => Sst::find_extent(&*file, id)?,
+        };
+        Sst::open(file, id, extent, self.context.clone())
+    }
+
+    /// Copies the blocks of a damaged table that can be read into a temporary one.
+    fn salvage(&mut self, table: &Arc<Sst>, name: String) -> Result<()> {
+        self.report.tables_damaged.push(name);
+        if self.report.dry_run {
+            self.report.blocks_lost += table.salvage(|_, _, _| Ok(())).map_err(not_given)?;
+            return Ok(());
+        }
+        let id = self.mill.next_file_id.fetch_add(1, Ordering::Relaxed);
+        let file = self.files.create(FileName::Table(id))?;
+        self.temporary.push(id);
+        let counters = self.context.counters.clone();
+        let mut writer = SstWriter::new(file, id, self.mill.sst.clone(), counters, Cause::Maintenance);
+        self.report.blocks_lost += table.salvage(|key, tag, value| writer.add(key, tag, value)).map_err(not_given)?;
+        if writer.entries() > 0 {
+            let extent = writer.finish()?.extent;
+            self.inputs.push(Arc::new(self.open_table(id, Some(extent))?));
+        }
+        Ok(())
+    }
+
+    /// How tables are written. What is in them is in older files too until the new manifest stands, and a repair that
+    /// is made again must not take them for what a lost record named: so they say that a log holds it.
+    fn output(&self) -> Output {
+        Output { log_id: self.mill.sst.owner.log_id, ..Output::new(Cause::Maintenance, true) }
+    }
+
+    /// Says what would be replaced and what set aside.
+    fn tell(&mut self) -> Result<()> {
+        for name in self.files.list()? {
+            let fate = match FileName::parse(&name) {
+                // The old one goes, and is kept if it could not be read.
+                manifest @ FileName::Manifest(_) => {
+                    let is_ours = owner::owner_of(self.files.dir(), manifest)?.uuid() == Some(self.files.uuid);
+                    is_ours.then_some(self.known.is_some())
+                }
+                _ => self.fate(&name),
+            };
+            match fate {
+                Some(true) => self.report.replaced.push(name),
+                Some(false) => self.report.set_aside.push(name),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the temporary tables of a repair that came to nothing.
+    fn drop_temporary(&mut self) {
+        self.inputs.clear();
+        for id in std::mem::take(&mut self.temporary) {
+            // What stays nothing names: the next open removes it.
+            let _stays = self.files.remove(FileName::Table(id));
+        }
+    }
+
+    /// Merges everything into new tables, names them in a new manifest, and puts the old files away.
+    fn write(&mut self) -> Result<()> {
+        let access = Access::Streaming { bytes: self.mill.stretch_bytes, cause: Cause::Maintenance };
+        let children = self.inputs.iter().map(|table| RunIter::Sst(Box::new(table.iter(access)))).collect();
+        let level = self.options.limits.levels - 1;
+        let merge = MergeIter::at_first(children)?;
+        let metas = block_on(write_tables(merge, &[SeqNo::MAX], Below::nothing(), self.output(), &self.mill))?;
+        // Until the manifest names them they go if anything fails.
+        let made = metas.iter().map(|meta| meta.id);
+        self.temporary.extend(made.clone());
+        let made: BTreeSet<u64> = made.collect();
+        self.report.entries = metas.iter().map(|meta| meta.entries).sum();
+        let newest = metas.iter().map(|meta| meta.seqno_max).max().unwrap_or_default();
+        let version = self.version(metas, level, self.last_seqno.max(newest))?;
+        let manifest_id = self.mill.next_file_id.fetch_add(1, Ordering::Relaxed);
+        self.tell()?;
+        let aside: Vec<FileName> = self.report.set_aside.iter().map(|name| FileName::parse(name)).collect();
+        // Once the new manifest stands, nothing else keeps them.
+        lost::keep(&self.files, &aside)?;
+        let started = manifest::start(&self.files, &self.context.counters, manifest_id, &version);
+        if started.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Poisoned) {
+            // CURRENT names them, or may.
+            self.temporary.retain(|id| !made.contains(id));
+        }
+        started?;
+        owner::sign_again(self.files.dir(), &version.uuid, &version.origins)?;
+        if self.pool.take().is_some() {
+            pool::leave_without_trees(&self.options, version.uuid)?;
+        }
+        self.remove_replaced(manifest_id)
+    }
+
+    fn version(&self, metas: Vec<TableMeta>, level: usize, last_seqno: SeqNo) -> Result<Version> {
+        let mut uuid = self.files.uuid;
+        let paired = self.known.as_ref().map(|known| known.pm.map_or(0, |pm| pm.generation));
+        let mut origins = self.origins.clone();
+        if self.pool.is_none() && (paired != Some(0) || self.report.pool_lost.is_some()) {
+            // A pool that was left out is none of this database any more. Its tables are.
+            origins.push(uuid);
+            Seed::from_entropy().fill(&mut uuid);
+        }
+        let has_trees = self.pool.as_ref().is_some_and(|pool| TreeStore::named(pool).is_some());
+        let profile = match &self.known {
+            Some(known) => known.profile,
+            None if has_trees => Profile::Lab.number(),
+            None => self.options.profile.number(),
+        };
+        let applied = self.pool.as_ref().map_or(0, |pool| pool.root().applied_edit);
+        let edit = Edit {
+            // No pool may know a later one.
+            id: self.known.as_ref().map_or(0, |known| known.edit_id).max(applied) + 1,
+            uuid: Some(uuid),
+            origins,
+            profile: Some(profile),
+            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
+            last_seqno: Some(last_seqno),
+            // A repair that is cut from here on and made again must bring nothing back from old logs.
+            evicted_through: Some(last_seqno),
+            // What waits to be removed, or could not be read, is not to be replayed.
+            log_floor: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
+            add: metas.into_iter().map(|meta| (level, meta)).collect(),
+            pm: pool::pairing(self.pool.as_deref()),
+            ..Edit::default()
+        };
+        let mut version = Version::default();
+        version.apply(&edit).map_err(|broken| {
+            firn_base::Error::corruption(self.files.path().display(), 0, format_args!("the repair broke {broken}"))
+        })?;
+        Ok(version)
+    }
+
+    /// Whether a file of this name was copied in full; `None` if it was none of those that were replaced.
+    fn fate(&self, name: &str) -> Option<bool> {
+        self.replaced.get(&FileName::parse(name)).copied()
+    }
+
+    /// Removes what the new tables replace. What a crash leaves the next open removes.
+    fn remove_replaced(&mut self, manifest_id: u64) -> Result<()> {
+        for text in self.files.list()? {
+            let name = FileName::parse(&text);
+            let is_replaced = match name {
+                FileName::Table(id) if self.temporary.contains(&id) => true,
+                FileName::Manifest(id) => {
+                    id != manifest_id && owner::owner_of(self.files.dir(), name)?.uuid() == Some(self.files.uuid)
+                }
+                _ => self.fate(&text).is_some(),
+            };
+            if is_replaced {
+                self.files.remove(name)?;
+            }
+        }
+        self.temporary.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::{Db, Environment};
+    use firn_base::clock::Clock;
+    use firn_base::exec::Inline;
+    use firn_fs::{Fault, FaultKind, OpKind, SimFs};
+
+    /// A manifest that the disk does not give is not lost: without it, what was deleted would come back.
+    #[test]
+    fn a_manifest_that_cannot_be_read_is_no_lost_one() {
+        let fs = SimFs::new(1);
+        let options = || Options {
+            environment: Environment {
+                fs: Some(Arc::new(fs.clone())),
+                clock: Some(Clock::manual()),
+                executor: Some(Arc::new(Inline::new())),
+                memory: None,
+            },
+            ..Options::tiny()
+        };
+        let db = Db::open("/db", options()).unwrap();
+        db.put(b"k", b"v").unwrap();
+        db.close().unwrap();
+        let names = fs.list(Path::new("/db")).unwrap();
+        let manifest = names.iter().find(|name| name.starts_with("MANIFEST")).unwrap();
+        fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Read).at(manifest.as_str()));
+        let error = repair("/db", &options()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("CURRENT"), "{error}");
+        assert_eq!(fs.list(Path::new("/db")).unwrap(), names, "nothing was touched");
+        fs.heal();
+        assert_eq!(Db::open("/db", options()).unwrap().get(b"k").unwrap().unwrap(), b"v");
+    }
+}

@@ -1,0 +1,246 @@
+//! What is not in tables: the entries of logs and of the trees of profile `lab`, which go into temporary tables.
+
+use super::pool::{self, Age};
+use super::{Repair, not_given};
+use crate::compaction::{Below, write_tables};
+use crate::files::FileName;
+use crate::log::{
+    FLYING_MAX, HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs, Wanted,
+};
+use crate::memtable::{Buffer, Entry};
+use crate::options::tuning::LogPlacement;
+use crate::read::run_iter::{MergeIter, RunIter};
+use firn_base::exec::block_on;
+use firn_base::key::Kind;
+use firn_base::{ErrorKind, Result, SeqNo, Tag};
+use firn_fs::OpenMode;
+use firn_table::pm_btree::{HOT_LOG, Seen, TreeIter, TreeStore, View};
+use firn_table::sst::{Got, Query};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Entries of a tree whose values are read together.
+const BATCH: usize = 1024;
+
+/// An entry of a tree.
+type InTree = (Vec<u8>, Tag, Option<ValueAddress>);
+
+impl Repair {
+    /// Copies what the trees hold. Whether all of it could be read is in the report.
+    pub(super) fn read_trees(&mut self) -> Result<()> {
+        let Some(pool) = self.pool.clone() else { return Ok(()) };
+        match pool::age(&pool.root(), self.known.as_ref()) {
+            Age::Same => {}
+            // All of it is in tables.
+            Age::CutRepair => return Ok(()),
+            Age::Other(why) => {
+                // Nor are its halves of logs the ends of these.
+                self.report.pool_lost = Some(why);
+                self.pool = None;
+                return Ok(());
+            }
+        }
+        let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
+        let known = self.known.take();
+        let is_evicted = |bound: &[u8]| known.as_ref().is_some_and(|known| known.leaf_is_evicted(immutable, bound));
+        let mut leaves_lost = 0;
+        let mut damage = |_lost| {
+            leaves_lost += 1;
+            Ok(())
+        };
+        let seen = Seen { evicted: &is_evicted, entry: &mut |_, _| {}, damage: &mut damage, hold: None };
+        self.hot = HotSlots::find(&pool).map(Arc::new);
+        let recovered = TreeStore::recover(pool, self.options.tuning.lab.leaf_bytes, seen);
+        self.known = known;
+        self.report.leaves_lost = leaves_lost;
+        let recovered = match recovered {
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                self.report.pool_lost = Some(error.to_string());
+                return Ok(());
+            }
+            recovered => recovered?,
+        };
+        let Some(recovered) = recovered else { return Ok(()) };
+        let counters = self.context.counters.clone();
+        let values = ValueLogs::new(self.files.clone(), counters, self.context.cache.clone(), self.options.direct_io)
+            .with_hot(self.hot.clone())
+            .with_placed(self.pool.clone().map(|pool| Arc::new(PlacedLogs::open(pool, LogPlacement::Ssd, 0, false))));
+        let store = Arc::new(recovered.store);
+        for view in recovered.immutable.into_iter().chain([recovered.mutable]) {
+            self.copy_tree(TreeIter::new(store.clone(), View::clone(&view)), &values)?;
+            // The other tree may have the same versions.
+            self.end_buffer()?;
+        }
+        Ok(())
+    }
+
+    fn copy_tree(&mut self, mut iter: TreeIter, values: &ValueLogs) -> Result<()> {
+        let mut logs = BTreeSet::new();
+        iter.first()?;
+        while iter.entry().is_some() {
+            let mut batch: Vec<InTree> = Vec::with_capacity(BATCH);
+            let mut bytes = 0;
+            while let Some(entry) = iter.entry().filter(|_| batch.len() < BATCH && bytes < self.write_buffer_bytes) {
+                bytes += entry.address.map_or(0, |at| at.len as usize);
+                batch.push((entry.key.to_vec(), entry.tag, entry.address));
+                iter.next()?;
+            }
+            let wanted = |(_, tag, address): &InTree| Some(((*address)?, tag.seqno()));
+            let places: Vec<Wanted> = batch.iter().map(wanted).collect();
+            logs.extend(places.iter().flatten().map(|(at, _)| at.log_id).filter(|&id| id != HOT_LOG));
+            let mut read = vec![Vec::new(); batch.len()];
+            let is_whole = values.for_each(&places, || Ok(FLYING_MAX), |i, value| read[i] = value.to_vec()).is_ok();
+            for ((key, tag, address), mut value) in batch.into_iter().zip(read) {
+                if let (false, Some(at)) = (is_whole, address) {
+                    // Something in the batch is damaged.
+                    value = match values.get(at, tag.seqno()) {
+                        Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+                            self.report.values_lost += 1;
+                            if at.log_id != HOT_LOG {
+                                self.replaced.insert(FileName::Log(at.log_id), false);
+                            }
+                            continue;
+                        }
+                        found => found.map_err(not_given)?.to_vec(),
+                    };
+                }
+                let kind = if address.is_some() { Kind::Put } else { Kind::Delete };
+                self.keep(Entry { kind, key: &key, value: &value }, tag.seqno())?;
+                self.report.tree_entries += 1;
+            }
+        }
+        for log_id in logs {
+            self.replaced.entry(FileName::Log(log_id)).or_insert(true);
+        }
+        Ok(())
+    }
+
+    /// Replays what of the logs can be read.
+    pub(super) fn read_logs(&mut self) -> Result<()> {
+        let is_pool_whole = self.report.pool_lost.is_none() && self.report.leaves_lost == 0;
+        let logs = std::mem::take(if is_pool_whole { &mut self.logs } else { &mut self.all_logs });
+        for log_id in logs {
+            let whole = self.read_log(log_id)?;
+            let Some(whole) = whole else { continue };
+            if !whole {
+                self.report.logs_damaged.push(format!("{log_id:06}.log"));
+            }
+            *self.replaced.entry(FileName::Log(log_id)).or_insert(true) &= whole;
+        }
+        self.end_buffer()?;
+        self.count_lost_slots()
+    }
+
+    /// Of the entries whose slots in the hot buffer have other values now, those are lost of which neither they nor
+    /// anything newer came back.
+    fn count_lost_slots(&mut self) -> Result<()> {
+        for (key, seqno) in std::mem::take(&mut self.superseded) {
+            let query = Query::new(&key, SeqNo::MAX);
+            let mut is_there = false;
+            for table in &self.inputs {
+                is_there |= matches!(table.get(&query)?, Got::Found { tag, .. } if tag.seqno() >= seqno);
+            }
+            self.report.values_lost += u64::from(!is_there);
+        }
+        Ok(())
+    }
+
+    /// Keeps an entry of a log, if its value is to be had.
+    fn keep_logged(&mut self, replayed: &Replayed<'_>) -> Result<()> {
+        let (Some(kind), seqno, key) = (replayed.tag.kind(), replayed.tag.seqno(), replayed.key) else { return Ok(()) };
+        if self.known.as_ref().is_some_and(|known| known.is_evicted(key, seqno)) {
+            return Ok(());
+        }
+        self.report.log_entries += 1;
+        if kind != Kind::Pointer {
+            return self.keep(Entry { kind, key, value: replayed.value }, seqno);
+        }
+        match self.hot.as_ref().and_then(|hot| hot.replayed(replayed.address, seqno).ok().flatten()) {
+            Some(value) => self.keep(Entry { kind: Kind::Put, key, value: &value }, seqno),
+            None => {
+                let newest = self.superseded.entry(key.into()).or_default();
+                *newest = seqno.max(*newest);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the log is whole; `None` if it is not there.
+    fn read_log(&mut self, log_id: u64) -> Result<Option<bool>> {
+        let file = match self.files.open(FileName::Log(log_id), OpenMode::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.report.logs_damaged.push(format!("{log_id:06}.log"));
+                return Ok(None);
+            }
+            opened => opened.map_err(not_given)?,
+        };
+        let mut source = LogSource::new(file, self.context.counters.clone())?;
+        let sealed = self.known.as_ref().and_then(|known| known.logs.get(&log_id)?.end);
+        let overlay = match &self.pool {
+            Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
+            None => Vec::new(),
+        };
+        // One that begins behind the end is of another time, or what is in front of it was lost.
+        // Where it was sealed, what lies behind failed, and its numbers were given again.
+        let mut whole = source.lay_over(overlay, sealed.map(|end| end.end)).is_ok();
+        let mut replay = Replay::open_any(source, log_id, &self.files.uuid)?;
+        loop {
+            let mut full = Ok(());
+            let next = replay.next(|replayed| {
+                if full.is_ok() {
+                    full = self.keep_logged(&replayed);
+                }
+                Ok(())
+            });
+            full?;
+            match next {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    whole = false;
+                    break;
+                }
+                Err(error) => return Err(not_given(error)),
+            }
+        }
+        // Behind the last frame of a half lies what the half held before.
+        let may_be_torn = !replay.overlay().is_empty();
+        let end = replay.end(sealed.map_or(0, |end| end.synced_through));
+        whole &= match end {
+            Ok(end) => !end.torn || may_be_torn,
+            Err(error) if error.kind() == ErrorKind::Corruption => false,
+            Err(error) => return Err(not_given(error)),
+        };
+        Ok(Some(whole))
+    }
+
+    fn keep(&mut self, entry: Entry<'_>, seqno: SeqNo) -> Result<()> {
+        if self.report.dry_run {
+            return Ok(());
+        }
+        let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
+        loop {
+            let capacity = self.write_buffer_bytes.max(bytes);
+            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, 0)));
+            if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
+                ticket.link(seqno);
+                self.last_seqno = self.last_seqno.max(seqno);
+                return Ok(());
+            }
+            self.end_buffer()?;
+        }
+    }
+
+    /// Writes what was kept so far into temporary tables.
+    fn end_buffer(&mut self) -> Result<()> {
+        let Some(buffer) = self.buffer.take() else { return Ok(()) };
+        let merge = MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?;
+        // Something may lie below: tombstones stay.
+        let metas = block_on(write_tables(merge, &[SeqNo(0)], Below::nothing(), self.output(), &self.mill))?;
+        for meta in metas {
+            self.temporary.push(meta.id);
+            self.inputs.push(Arc::new(self.open_table(meta.id, Some(meta.extent))?));
+        }
+        Ok(())
+    }
+}

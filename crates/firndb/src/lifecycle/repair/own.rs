@@ -1,0 +1,139 @@
+//! Which files a repair reads: the database's own, by what is in them.
+
+use super::{RepairReport, not_given};
+use crate::files::Owner;
+use crate::files::{FileName, Files};
+use crate::lifecycle::owner;
+use crate::log::{LogSource, Replay};
+use crate::manifest::Version;
+use firn_base::count::IoCounters;
+use firn_base::{ErrorKind, Result, SeqNo};
+use firn_fs::OpenMode;
+use firn_table::BlockCache;
+use firn_table::sst::{Extent, HEADER_BYTES, Sst, TableContext, TableOwner};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What a repair reads.
+pub(super) struct Inputs {
+    /// (file id, where the table lies in it)
+    pub(super) tables: Vec<(u64, Option<Extent>)>,
+    /// Logs to be replayed.
+    pub(super) logs: BTreeSet<u64>,
+    /// All logs that there are.
+    pub(super) all_logs: BTreeSet<u64>,
+}
+
+/// What is to be read of the `own` files: what the manifest names and what is newer; everything if it is lost or lacks
+/// records.
+pub(super) fn inputs(
+    files: &Files,
+    known: Option<&Version>,
+    own: &[FileName],
+    counters: &Arc<IoCounters>,
+) -> Result<Inputs> {
+    let log_ids = own.iter().filter_map(|name| if let FileName::Log(id) = name { Some(*id) } else { None });
+    let table_ids = own.iter().filter_map(|name| if let FileName::Table(id) = name { Some(*id) } else { None });
+    let all_logs: BTreeSet<u64> = log_ids.collect();
+    let (mut tables, logs): (BTreeMap<u64, Option<Extent>>, BTreeSet<u64>) = match known {
+        Some(version) => {
+            let named = version.tables().map(|table| (table.id, Some(table.extent))).collect();
+            // Those too that are not named but not obsolete: a manifest that lost its end does not know them.
+            let known = version.logs.keys().chain(all_logs.range(version.log_floor..));
+            (named, known.copied().collect())
+        }
+        None => (BTreeMap::new(), all_logs.clone()),
+    };
+    let lacks_records = match known {
+        Some(known) => lost_records(files, known, own, counters)?,
+        None => true,
+    };
+    if lacks_records {
+        for id in table_ids {
+            tables.entry(id).or_insert(None);
+        }
+    }
+    Ok(Inputs { tables: tables.into_iter().collect(), logs, all_logs })
+}
+
+/// The files in the directory that are of the database, or of one that its tables may be of, by their contents. One
+/// whose first bytes are damaged is ours by its name, in a directory that is ours.
+pub(super) fn own_files(files: &Files, origins: &[[u8; 16]], report: &mut RepairReport) -> Result<Vec<FileName>> {
+    let mut own = Vec::new();
+    for name in files.list()? {
+        let name = FileName::parse(&name);
+        if name.number().is_none() {
+            continue;
+        }
+        let is_ours = match owner::owner_of(files.dir(), name).map_err(not_given)? {
+            Owner::Database(uuid) => uuid == files.uuid || origins.contains(&uuid),
+            Owner::Nobody | Owner::OtherVersion => false,
+            Owner::Unknown => has_our_shape(files, name)?,
+        };
+        if is_ours {
+            own.push(name);
+        } else {
+            report.not_ours.push(name.to_string());
+        }
+    }
+    Ok(own)
+}
+
+/// True if a file whose header is damaged is a table or log of ours all the same: it ends as one does, or has a frame.
+fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
+    let counters = Arc::new(IoCounters::default());
+    let shaped = match name {
+        FileName::Table(id) => Sst::find_extent(&*files.open(name, OpenMode::Read)?, id).map(|_| true),
+        FileName::Log(id) => LogSource::new(files.open(name, OpenMode::Read)?, counters)
+            .and_then(|source| Replay::open_any(source, id, &files.uuid))
+            .and_then(|mut replay| replay.next(|_| Ok(()))),
+        _ => Ok(false),
+    };
+    match shaped {
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
+        shaped => shaped.map_err(not_given),
+    }
+}
+
+/// True if `known` lacks records: a table that it names is gone, or one that it does not name has newer entries, which
+/// no log can have (`recover/unnamed.rs`).
+fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc<IoCounters>) -> Result<bool> {
+    let named: BTreeSet<u64> = known.tables().map(|table| table.id).collect();
+    let is_there = |name: FileName| match files.len(name) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(not_given(error)),
+    };
+    for id in &named {
+        if !is_there(FileName::Table(*id))? {
+            return Ok(true);
+        }
+    }
+    for name in own {
+        let FileName::Table(id) = *name else { continue };
+        if named.contains(&id) {
+            continue;
+        }
+        let Some(newest) = newest_of(files, id, counters)? else { continue };
+        let head = owner::head(files.dir(), *name, HEADER_BYTES).map_err(not_given)?;
+        let log_id = TableOwner::decode(&head, id).map_or(0, |owner| owner.log_id);
+        let may_be_in_log = log_id > 0 && (log_id < known.log_floor || is_there(FileName::Log(log_id))?);
+        if newest > known.last_seqno && !may_be_in_log {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The number of the newest entry of table `id`; `None` if the table is not whole.
+fn newest_of(files: &Files, id: u64, counters: &Arc<IoCounters>) -> Result<Option<SeqNo>> {
+    let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), counters.clone());
+    let read = files.open(FileName::Table(id), OpenMode::Read).and_then(|file| {
+        let extent = Sst::find_extent(&*file, id)?;
+        Ok(Sst::open(file, id, extent, context)?.properties().seqno_max)
+    });
+    match read {
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
+        read => read.map(Some).map_err(not_given),
+    }
+}

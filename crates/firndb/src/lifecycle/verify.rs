@@ -1,0 +1,189 @@
+//! Reading everything and checking all that it claims.
+
+use crate::engine::Engine;
+use crate::files::FileName;
+use crate::manifest::TableMeta;
+use firn_base::{Error, ErrorKind, Result};
+use firn_table::sst::{DamagedBlock, Sst};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What a clean database holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    /// Tables read.
+    pub tables: u64,
+    /// Data blocks read.
+    pub blocks: u64,
+    /// Entries read, superseded versions and tombstones among them.
+    pub entries: u64,
+    /// Bytes of keys and values read.
+    pub bytes: u64,
+    /// Entries that the logs held when the database was opened.
+    pub log_entries: u64,
+}
+
+/// A place where bytes are not those that were written.
+#[derive(Debug, Clone)]
+pub struct Damage {
+    /// Which file or pool, where in it, and what was expected there.
+    pub error: Error,
+    /// The smallest and the largest key that it may have taken, if that is known.
+    pub keys: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Engine {
+    pub(crate) fn verify(&self) -> Result<VerifyReport> {
+        self.examine(&mut |damage| Err(damage.error))
+    }
+
+    pub(crate) fn find_damage(&self) -> Result<(VerifyReport, Vec<Damage>)> {
+        let mut damages = Vec::new();
+        let report = self.examine(&mut |damage| {
+            damages.push(damage);
+            Ok(())
+        })?;
+        Ok((report, damages))
+    }
+
+    /// Reads everything and hands each damage to `found`, whose error ends it.
+    fn examine(&self, found: &mut dyn FnMut(Damage) -> Result<()>) -> Result<VerifyReport> {
+        let _entered = self.calls.enter()?;
+        let state = self.state.load_full();
+        let mut report = VerifyReport { log_entries: self.recovery.replayed_entries, ..VerifyReport::default() };
+        for (level, run) in state.parts.iter().flat_map(|part| part.tables()) {
+            self.calls.check()?;
+            let keys = || Some((run.meta.smallest.clone(), run.meta.largest.clone()));
+            // Footer, index and filter are read from media too, through the file that is held: beside a writer its name
+            // may be gone.
+            let table = match run.table().and_then(|table| table.reopen()) {
+                Ok(table) => Arc::new(table),
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    found(Damage { error, keys: keys() })?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if let Some(what) = differs(&table, &run.meta) {
+                let place = self.files.path_of(FileName::Table(run.meta.id));
+                let expected = format!("the {what} that the manifest names for level {level}");
+                let error = Error::corruption(place.display(), table.extent().footer_offset, expected);
+                found(Damage { error, keys: keys() })?;
+            }
+            match table.verify() {
+                Ok(checked) => {
+                    report.tables += 1;
+                    report.blocks += checked.blocks;
+                    report.entries += checked.entries;
+                    report.bytes += checked.bytes;
+                }
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    let blocks = table.damaged_blocks()?;
+                    if blocks.is_empty() {
+                        found(Damage { error, keys: keys() })?;
+                    }
+                    for DamagedBlock { error, smallest, largest } in blocks {
+                        found(Damage { error, keys: Some((smallest, largest)) })?;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        for result in self.examine_pool(&mut report) {
+            let told = result.map_err(|error| {
+                let again =
+                    |fresh: &Arc<Engine>| fresh.examine_pool(&mut VerifyReport::default()).into_iter().collect();
+                self.told_apart(error, again)
+            });
+            match told {
+                Err(error) if error.kind() == ErrorKind::Corruption => found(Damage { error, keys: None })?,
+                other => other?,
+            }
+        }
+        Ok(report)
+    }
+
+    /// What can be changed in place by a process that writes.
+    fn examine_pool(&self, report: &mut VerifyReport) -> Vec<Result<()>> {
+        let state = self.state.load_full();
+        let mut count = |entries: u64, bytes: u64| {
+            report.entries += entries;
+            report.bytes += bytes;
+        };
+        let trees = state.parts.iter().filter_map(|part| part.trees.as_ref()).map(|trees| trees.verify(&mut count));
+        trees.chain(self.pm.iter().map(|pool| pool.check().map(drop))).collect()
+    }
+}
+
+/// What of `meta` is not as the table says of itself, if anything. How many blocks are small depends on an option.
+fn differs(table: &Sst, meta: &TableMeta) -> Option<&'static str> {
+    let properties = table.properties();
+    let claims = [
+        ("entries", properties.entries == meta.entries),
+        ("tombstones", properties.deletes == meta.deletes),
+        ("smallest key", properties.smallest == meta.smallest),
+        ("largest key", properties.largest == meta.largest),
+        ("sequence numbers", (properties.seqno_min, properties.seqno_max) == (meta.seqno_min, meta.seqno_max)),
+        ("dead bytes", table.dead_bytes() == meta.dead_bytes),
+        ("live bytes", table.data_bytes() == meta.data_bytes),
+        ("room in the filter", properties.filter_left() == meta.filter_left),
+        ("number of appends", properties.appends == meta.appends),
+    ];
+    claims.iter().find(|(_, holds)| !holds).map(|(what, _)| *what)
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use crate::manifest::TableMeta;
+    use crate::read::run::SstRun;
+    use crate::read::state::{Level, Part};
+    use crate::{Db, ErrorKind, Options};
+    use firn_base::SeqNo;
+    use firn_table::sst::Extent;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_table_that_is_not_what_the_manifest_says_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), Options::tiny()).unwrap();
+        db.put(b"a", b"1").unwrap();
+        db.flush().unwrap();
+        db.verify().unwrap();
+        let engine = &db.engine;
+        let true_meta = TableMeta::clone(&engine.state.load().parts[0].levels[0].runs[0].meta);
+        let found = |meta: TableMeta| {
+            engine.state.rcu(|state| {
+                let part = &state.parts[0];
+                let mut levels = part.levels.clone();
+                let run = SstRun::new(Arc::new(meta.clone()), engine.tables.clone());
+                levels[0] = Arc::new(Level::new(false, vec![Arc::new(run)]));
+                state.with_part(0, Part { levels, ..Part::clone(part) })
+            });
+            db.verify().err().map(|error| {
+                assert_eq!(error.kind(), ErrorKind::Corruption);
+                error.to_string()
+            })
+        };
+        assert_eq!(found(true_meta.clone()), None);
+        let says = |meta: TableMeta, what: &str| {
+            let error = found(meta).unwrap();
+            assert!(error.contains(what), "{error}, without: {what}");
+        };
+        let truth = || true_meta.clone();
+        says(TableMeta { dead_bytes: truth().dead_bytes + 1, ..truth() }, "dead bytes");
+        says(TableMeta { data_bytes: truth().data_bytes - 1, ..truth() }, "live bytes");
+        says(TableMeta { entries: 2, ..truth() }, "entries");
+        says(TableMeta { deletes: 1, ..truth() }, "tombstones");
+        says(TableMeta { smallest: b"A".to_vec(), ..truth() }, "smallest key");
+        says(TableMeta { seqno_min: SeqNo(0), ..truth() }, "sequence numbers");
+        says(TableMeta { filter_left: truth().filter_left + 1, ..truth() }, "room in the filter");
+        says(TableMeta { appends: 1, ..truth() }, "number of appends");
+        let Extent { valid_len, footer_offset } = truth().extent;
+        let beyond = Extent { valid_len, footer_offset: footer_offset + 1 };
+        says(TableMeta { extent: beyond, ..truth() }, "footer at the end of its valid length");
+        let longer = Extent { valid_len: valid_len + (1 << 20), footer_offset: footer_offset + (1 << 20) };
+        says(TableMeta { extent: longer, ..truth() }, "of which the file has");
+        found(true_meta.clone());
+    }
+}

@@ -1,0 +1,85 @@
+//! What cursors hold of the database, and how it is taken away from those that idle.
+
+use crate::engine::Engine;
+use crate::lab::TierIter;
+use crate::read::run_iter::{LevelIter, MergeIter, RunIter};
+use crate::read::state::ReadState;
+use firn_base::Result;
+use firn_base::sync::{Mutex, Ordering};
+use firn_table::sst::Access;
+use std::sync::{Arc, Weak};
+
+/// What a cursor holds of the database. Taken away when it idles.
+pub(crate) struct Pins {
+    pub(crate) merge: MergeIter,
+    pub(crate) state: Arc<ReadState>,
+    pub(crate) direction: Direction,
+    /// When it was last moved, in idle ticks.
+    pub(crate) last_tick: u64,
+    /// How many revocations there had been when it was taken.
+    pub(crate) revocations: u64,
+}
+
+impl Pins {
+    pub(crate) fn are_of(&self, state: &Arc<ReadState>) -> bool {
+        Arc::ptr_eq(&self.state, state)
+    }
+}
+
+/// The revocable part of a cursor.
+pub(crate) type SharedPins = Mutex<Option<Pins>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// The merge is behind the current key's entries.
+    Forward,
+    /// The merge is in front of them.
+    Backward,
+}
+
+/// Cursors over all that `state` has, newest first.
+pub(crate) fn children(state: &ReadState) -> Result<Vec<RunIter>> {
+    let mut children = Vec::new();
+    for part in state.parts.iter() {
+        children.extend(part.buffers.iter().map(|buffer| RunIter::Buffer(buffer.iter())));
+        if let Some(trees) = &part.trees {
+            children.extend(TierIter::all(trees).map(|iter| RunIter::Tier(Box::new(iter))));
+        }
+        for level in &part.levels {
+            if level.sorted {
+                if !level.runs.is_empty() {
+                    let level = LevelIter::new(level.clone(), Access::Cached);
+                    children.push(RunIter::Level(Box::new(level)));
+                }
+                continue;
+            }
+            for run in &level.runs {
+                children.push(RunIter::Sst(Box::new(run.table()?.iter(Access::Cached))));
+            }
+        }
+    }
+    Ok(children)
+}
+
+impl Engine {
+    /// Takes the pins of cursors on older states that were not moved since tick `since`. False if one was being moved.
+    pub(crate) fn revoke_cursors(&self, since: u64) -> bool {
+        let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(Weak::upgrade).collect();
+        let current = self.state.load_full();
+        let mut all = true;
+        for pins in iters {
+            match pins.try_lock() {
+                Some(mut slot) => drop(slot.take_if(|held| held.last_tick < since && !held.are_of(&current))),
+                None => all = false,
+            }
+        }
+        all
+    }
+
+    /// Has every cursor let go of its older state; one that is being moved does when it is moved again.
+    pub(crate) fn revoke_all_cursors(&self) {
+        if !self.revoke_cursors(u64::MAX) {
+            self.readers.revocations.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

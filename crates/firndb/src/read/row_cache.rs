@@ -1,0 +1,249 @@
+//! Rows: the newest entry of a key below the write buffers, kept in the block cache for gets.
+//!
+//! A hit costs one look, and neither filters nor indexes of any level; and a merge takes no row away, because in which
+//! table an entry lies does not matter.
+//!
+//! 1. A row is the newest entry that the trees and tables of a state have of its key, or says that they have none.
+//! 2. Merges and evictions do not change what that is. A flush does, once its buffer goes: before a state without the
+//!    buffer is there, its keys' rows are replaced, and what gets found in it becomes rows ([`RowCache::follow`]): it
+//!    is in memory now, and would be read again a moment later.
+//! 3. A reader who found nothing in his state's buffers may take it, unless it is above his read point, or above all
+//!    that his state may have. If his state is older than the row, it has the row's entry in a buffer (he has looked)
+//!    or below, and none between. Without that bound he might see one half of a batch in a row, and not the other,
+//!    which is in a buffer that his state has not.
+//! 4. What a reader finds below his state's buffers is a row if it is that behind the newest flush, too: if his read
+//!    point is not below what was flushed, and his state has that in its buffers, which have nothing of the key, or
+//!    below them ([`RowCache::may_bring`]). So rows are brought while a flush is recorded, by readers of the state
+//!    before, of keys that its buffer has not; and who reads from an older state does not bring back what was
+//!    replaced. A flush that could not be recorded leaves rows that are newer than what is below its buffer, and the
+//!    buffer: it is looked into first, and flushed again.
+//!
+//! Thread safety: `Send + Sync`. Gets take no lock beside the cache's; keeping a row takes one of a few.
+
+use crate::memtable::Buffer;
+use crate::sites;
+use firn_base::exec::give_way;
+use firn_base::key::Kind;
+use firn_base::sync::{AtomicU64, Mutex, Ordering};
+use firn_base::{SeqNo, Tag};
+use firn_table::sst::hash;
+use firn_table::{BlockCache, Row, Value};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Locks, by hash.
+const LOCKS: usize = 16;
+
+/// The rows of a part.
+pub(crate) struct RowCache {
+    cache: Arc<BlockCache>,
+    /// Rows are the newest entries up to this number, which is flushed, or about to be. It only rises, and does before
+    /// rows are replaced.
+    through: AtomicU64,
+    keeping: [Mutex<()>; LOCKS],
+    /// Whether what gets found in a buffer is kept behind it.
+    keeps_found: bool,
+}
+
+impl RowCache {
+    /// For states in which all up to `flushed_through` is below the buffers.
+    pub(crate) fn new(cache: Arc<BlockCache>, flushed_through: SeqNo, keeps_found: bool) -> RowCache {
+        RowCache { cache, through: AtomicU64::new(flushed_through.0), keeping: Default::default(), keeps_found }
+    }
+
+    /// The newest entry of `key` below the buffers, if it is here and not above `seqno`. It may be newer than the
+    /// caller's state.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Value)> {
+        self.cache.get_row(hash)?.get(key, Tag::seek(seqno))
+    }
+
+    /// Whether one may bring rows who looked into everything that is numbered above the first of `searched` and up to
+    /// its last and found nothing of the key, so that he brings the newest up to the first.
+    #[inline]
+    pub(crate) fn may_bring(&self, searched: &RangeInclusive<SeqNo>) -> bool {
+        searched.contains(&SeqNo(self.through.load(Ordering::Acquire)))
+    }
+
+    /// Keeps what such a one found to be the newest entry of a key.
+    pub(crate) fn keep(&self, searched: &RangeInclusive<SeqNo>, hash: u64, row: Row) {
+        let _keeping = self.keeping[hash as usize % LOCKS].lock();
+        if self.may_bring(searched) {
+            self.cache.insert_row(hash, row);
+        }
+    }
+
+    /// Replaces the rows of the keys that `buffer` has, which was flushed and is about to go from the state, and keeps
+    /// what gets found there.
+    pub(crate) fn follow(&self, buffer: &Arc<Buffer>) {
+        // What is flushed was frozen; if it were not, nobody would bring rows.
+        self.through.store(buffer.frozen_at().unwrap_or(SeqNo::MAX).0, Ordering::Release);
+        // Who looked before has kept his row once his lock is free; who looks now knows that his key is not in it.
+        self.keeping.iter().for_each(|lock| drop(lock.lock()));
+        if self.cache.has_rows() && sites::ROWS_REPLACE.is_on() {
+            self.replace_all(buffer);
+        }
+    }
+
+    fn replace_all(&self, buffer: &Arc<Buffer>) {
+        let mut iter = buffer.iter();
+        let mut newest = buffer.iter();
+        let keeps_found = self.keeps_found && self.cache.prefers_rows();
+        iter.first();
+        while iter.valid() {
+            // The newest of a key comes first.
+            newest.move_to(&iter);
+            let mut was_read = false;
+            while iter.valid() && *iter.key() == *newest.key() {
+                was_read |= iter.was_read();
+                iter.next();
+                give_way();
+            }
+            let hash = hash(newest.key());
+            let row = || {
+                let value = if newest.tag().kind() == Some(Kind::Put) { newest.value() } else { &[] };
+                Row::new(newest.key(), newest.tag(), value)
+            };
+            if self.cache.has_row(hash) {
+                self.cache.replace_row(hash, row());
+            } else if was_read && keeps_found && !newest.is_hot() {
+                // What is hot stays in persistent memory.
+                self.cache.insert_row(hash, row());
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for RowCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowCache(through {})", self.through.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::{Db, Options, Profile};
+
+    fn open(dir: &std::path::Path, profile: Profile) -> Db {
+        Db::open(dir, Options { profile, block_cache_bytes: Some(64 << 10), ..Options::tiny() }).unwrap()
+    }
+
+    fn misses(db: &Db) -> u64 {
+        db.stats().memory.cache_misses
+    }
+
+    /// Gets twice: the first may make a row.
+    fn get(db: &Db, key: &[u8]) -> Option<Vec<u8>> {
+        let first = db.get(key).unwrap().map(|value| value.to_vec());
+        assert_eq!(db.get(key).unwrap().map(|value| value.to_vec()), first);
+        first
+    }
+
+    #[test]
+    fn rows_follow_flushes_and_outlive_merges() {
+        for profile in Profile::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let db = open(dir.path(), profile);
+            let keys: Vec<Vec<u8>> = (0..200_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
+            keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
+            db.compact_range(None, None).unwrap();
+            // Three times, because of those that are observed.
+            (0..3).for_each(|_| keys.iter().for_each(|key| assert_eq!(get(&db, key).unwrap(), [1; 50])));
+            let snapshot = db.snapshot();
+            keys.iter().step_by(10).for_each(|key| db.put(key, [2; 50]).unwrap());
+            keys.iter().skip(5).step_by(10).for_each(|key| db.delete(key).unwrap());
+            db.compact_range(None, None).unwrap();
+            let before = misses(&db);
+            for (i, key) in keys.iter().enumerate() {
+                let expected = match i % 10 {
+                    0 => Some(vec![2; 50]),
+                    5 => None,
+                    _ => Some(vec![1; 50]),
+                };
+                assert_eq!(get(&db, key), expected, "{profile:?} key {i}");
+            }
+            assert_eq!(misses(&db), before, "{profile:?}: all of them are rows");
+            keys.iter().for_each(|key| assert_eq!(snapshot.get(key).unwrap().unwrap(), [1; 50], "older than rows"));
+            keys.iter().step_by(10).for_each(|key| assert_eq!(get(&db, key).unwrap(), [2; 50]));
+        }
+    }
+
+    #[test]
+    fn what_was_read_in_a_buffer_is_a_row_behind_it() {
+        for profile in Profile::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let db = open(dir.path(), profile);
+            db.put(b"a", [0; 50]).unwrap();
+            db.compact_range(None, None).unwrap();
+            // The first row: who has none looks for none.
+            (0..3).for_each(|_| assert_eq!(get(&db, b"a").unwrap(), [0; 50]));
+            let keys: Vec<Vec<u8>> = (0..20_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
+            keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
+            keys.iter().step_by(2).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
+            // Who was found in the version before is as likely to be asked for.
+            keys.iter().step_by(4).for_each(|key| db.put(key, [2; 50]).unwrap());
+            db.delete(&keys[2]).unwrap();
+            db.compact_range(None, None).unwrap();
+            let before = misses(&db);
+            for (i, key) in keys.iter().enumerate().step_by(2) {
+                let expected = if i == 2 { None } else { Some(vec![if i % 4 == 0 { 2 } else { 1 }; 50]) };
+                assert_eq!(db.get(key).unwrap().map(|value| value.to_vec()), expected, "{profile:?} key {i}");
+            }
+            assert_eq!(misses(&db), before, "{profile:?}");
+            assert_eq!(db.get(&keys[1]).unwrap().unwrap(), [1; 50]);
+            assert!(misses(&db) > before, "{profile:?}: nobody had found that one");
+        }
+    }
+
+    #[test]
+    fn rows_can_be_done_without() {
+        let misses_of_gets = |row_cache| {
+            let dir = tempfile::tempdir().unwrap();
+            let options = Options { row_cache, block_cache_bytes: Some(64 << 10), ..Options::tiny() };
+            let db = Db::open(dir.path(), options).unwrap();
+            let keys: Vec<Vec<u8>> = (0..4000_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
+            keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
+            db.compact_range(None, None).unwrap();
+            // They fit the cache, and their blocks do not.
+            let gets = || keys.iter().step_by(20).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
+            (0..4).for_each(|_| gets());
+            let before = misses(&db);
+            gets();
+            misses(&db) - before
+        };
+        assert_eq!(misses_of_gets(true), 0);
+        let without = misses_of_gets(false);
+        assert!(without > 50, "{without} misses of 200 gets in blocks");
+    }
+
+    #[test]
+    fn rows_are_brought_from_the_newest_state() {
+        let cache = Arc::new(BlockCache::new(1 << 20, 4096));
+        let rows = RowCache::new(cache, SeqNo(5), true);
+        let (key, hash, tag) = (b"k", hash(b"k"), Tag::new(SeqNo(3), Kind::Put));
+        let get = |seqno| rows.get(key, hash, SeqNo(seqno)).map(|(_, value)| value.to_vec());
+        let row = Row::new(key, tag, b"v");
+        let keep = |from, through| rows.keep(&(SeqNo(from)..=SeqNo(through)), hash, row.clone());
+        keep(5, 4);
+        assert_eq!(get(9), None, "brought by one who sees not all");
+        keep(2, 4);
+        assert_eq!(get(9), None, "brought from an older state");
+        keep(5, 9);
+        assert_eq!(get(9), Some(b"v".to_vec()));
+        assert_eq!(get(2), None, "above the read point");
+        assert_eq!(rows.get(b"other", hash, SeqNo(9)).map(|(tag, _)| tag), None, "of the same hash");
+        let flushed = Arc::new(Buffer::new(4096, 1));
+        flushed.freeze(SeqNo(8));
+        rows.follow(&flushed);
+        assert_eq!(get(9), Some(b"v".to_vec()), "is not in that buffer");
+        let bring = |from, through| {
+            rows.keep(&(SeqNo(from)..=SeqNo(through)), hash, Row::new(key, tag, b"other"));
+            get(9)
+        };
+        assert_eq!(bring(5, 7), Some(b"v".to_vec()), "it took writes when he looked");
+        assert_eq!(bring(5, 8), Some(b"other".to_vec()), "he knows that it is not there, before the state changes");
+        assert_eq!(bring(8, 9), Some(b"other".to_vec()));
+    }
+}

@@ -1,0 +1,378 @@
+//! A cursor over any run, and the merge of several: both ways, by internal key.
+
+use crate::lab::TierIter;
+use crate::memtable::BufferIter;
+use crate::read::run::SstRun;
+use crate::read::state::Level;
+use firn_base::key::compare;
+use firn_base::{Result, SeqNo, Tag};
+use firn_table::pm_btree::ValueAddress;
+use firn_table::sst::{Access, SstIter};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Entries in internal key order, one behind the other: what a merge makes tables of.
+pub(crate) trait Entries {
+    /// Whether there is one.
+    fn valid(&self) -> bool;
+    fn key(&self) -> &[u8];
+    fn tag(&self) -> Tag;
+    /// The value. REQUIRES: `load` since the last `next`.
+    fn value(&self) -> &[u8];
+    /// Goes to the next. REQUIRES: `valid`.
+    fn next(&mut self) -> Result<()>;
+    /// Reads the value if it is not at hand. An entry of the trees has its value in a log, and a version that is
+    /// dropped need not be read. REQUIRES: `valid`.
+    fn load(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Entries for MergeIter {
+    fn valid(&self) -> bool {
+        MergeIter::valid(self)
+    }
+
+    fn key(&self) -> &[u8] {
+        MergeIter::key(self)
+    }
+
+    fn tag(&self) -> Tag {
+        MergeIter::tag(self)
+    }
+
+    fn value(&self) -> &[u8] {
+        MergeIter::value(self)
+    }
+
+    fn next(&mut self) -> Result<()> {
+        MergeIter::next(self)
+    }
+
+    fn load(&mut self) -> Result<()> {
+        MergeIter::load(self)
+    }
+}
+
+/// A cursor over one run, or over the runs of a sorted level one behind the other.
+pub(crate) enum RunIter {
+    Buffer(BufferIter),
+    Sst(Box<SstIter>),
+    Level(Box<LevelIter>),
+    Tier(Box<TierIter>),
+}
+
+macro_rules! each {
+    ($self:ident, $iter:ident => $body:expr, $fallible:expr) => {
+        match $self {
+            RunIter::Buffer($iter) => $body,
+            RunIter::Sst($iter) => $fallible,
+            RunIter::Level($iter) => $fallible,
+            RunIter::Tier($iter) => $fallible,
+        }
+    };
+}
+
+impl RunIter {
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        each!(self, iter => iter.valid(), iter.valid())
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        each!(self, iter => iter.key(), iter.key())
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self) -> Tag {
+        each!(self, iter => iter.tag(), iter.tag())
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        each!(self, iter => iter.value(), iter.value())
+    }
+
+    /// Reads the value, where that is not done yet. REQUIRES: `valid`.
+    pub(crate) fn load(&mut self) -> Result<()> {
+        if let RunIter::Tier(iter) = self { iter.load() } else { Ok(()) }
+    }
+
+    /// The address of the value and the sequence number of its entry, if the value is not at hand.
+    fn place(&self) -> Option<(ValueAddress, SeqNo)> {
+        if let RunIter::Tier(iter) = self { iter.place() } else { None }
+    }
+
+    pub(crate) fn first(&mut self) -> Result<()> {
+        each!(self, iter => { iter.first(); Ok(()) }, iter.first())
+    }
+
+    pub(crate) fn last(&mut self) -> Result<()> {
+        each!(self, iter => { iter.last(); Ok(()) }, iter.last())
+    }
+
+    pub(crate) fn next(&mut self) -> Result<()> {
+        each!(self, iter => { iter.next(); Ok(()) }, iter.next())
+    }
+
+    pub(crate) fn prev(&mut self) -> Result<()> {
+        each!(self, iter => { iter.prev(); Ok(()) }, iter.prev())
+    }
+
+    pub(crate) fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        each!(self, iter => { iter.seek(key, tag); Ok(()) }, iter.seek(key, tag))
+    }
+
+    pub(crate) fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        each!(self, iter => { iter.seek_before(key, tag); Ok(()) }, iter.seek_before(key, tag))
+    }
+}
+
+/// A cursor over disjoint tables in key order. Opens one at a time.
+pub(crate) struct LevelIter {
+    level: Arc<Level>,
+    access: Access,
+    /// No key from here on is wanted.
+    end: Option<Vec<u8>>,
+    at: usize,
+    iter: Option<SstIter>,
+}
+
+impl LevelIter {
+    /// REQUIRES: the level is sorted.
+    pub(crate) fn new(level: Arc<Level>, access: Access) -> LevelIter {
+        LevelIter { at: level.runs.len(), level, access, end: None, iter: None }
+    }
+
+    /// Over these tables alone.
+    pub(crate) fn of(runs: Vec<Arc<SstRun>>, access: Access) -> LevelIter {
+        LevelIter::new(Arc::new(Level::new(true, runs)), access)
+    }
+
+    /// For one who wants no key from `end` on: nothing behind it is read ahead.
+    pub(crate) fn until(mut self, end: Option<&[u8]>) -> LevelIter {
+        self.end = end.map(<[u8]>::to_vec);
+        self
+    }
+
+    fn valid(&self) -> bool {
+        self.iter.as_ref().is_some_and(SstIter::valid)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], SstIter::key)
+    }
+
+    fn tag(&self) -> Tag {
+        self.iter.as_ref().map_or(Tag(0), SstIter::tag)
+    }
+
+    fn value(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], SstIter::value)
+    }
+
+    /// Puts the cursor on table `at`, on no entry yet; on nothing if there is no such table.
+    fn enter(&mut self, at: usize) -> Result<()> {
+        if at != self.at || self.iter.is_none() {
+            self.iter = None;
+            self.at = at.min(self.level.runs.len());
+            if let Some(run) = self.level.runs.get(at) {
+                let mut iter = run.table()?.iter(self.access);
+                self.end.iter().for_each(|end| iter.stop_at(end));
+                self.iter = Some(iter);
+            }
+        }
+        Ok(())
+    }
+
+    fn within(&mut self, step: impl FnOnce(&mut SstIter) -> Result<()>) -> Result<()> {
+        self.iter.as_mut().map_or(Ok(()), step)
+    }
+
+    fn first(&mut self) -> Result<()> {
+        self.enter(0)?;
+        self.within(SstIter::first)
+    }
+
+    fn last(&mut self) -> Result<()> {
+        self.enter(self.level.runs.len().wrapping_sub(1))?;
+        self.within(SstIter::last)
+    }
+
+    fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        self.enter(self.level.first_not_below(key))?;
+        self.within(|iter| iter.seek(key, tag))?;
+        self.skip_forward()
+    }
+
+    fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        self.seek(key, tag)?;
+        if self.valid() { self.prev() } else { self.last() }
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.within(SstIter::next)?;
+        self.skip_forward()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.within(SstIter::prev)?;
+        if !self.valid() && self.at > 0 {
+            self.enter(self.at - 1)?;
+            self.within(SstIter::last)?;
+        }
+        Ok(())
+    }
+
+    fn skip_forward(&mut self) -> Result<()> {
+        while !self.valid() && self.at < self.level.runs.len() {
+            self.enter(self.at + 1)?;
+            self.within(SstIter::first)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// The merge of several cursors. A binary heap of child numbers, the next entry's on top.
+pub(crate) struct MergeIter {
+    children: Vec<RunIter>,
+    heap: Vec<u32>,
+    direction: Direction,
+}
+
+impl MergeIter {
+    pub(crate) fn new(children: Vec<RunIter>) -> MergeIter {
+        MergeIter { heap: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
+    }
+
+    /// On the first entry of all.
+    pub(crate) fn at_first(children: Vec<RunIter>) -> Result<MergeIter> {
+        let mut merge = MergeIter::new(children);
+        merge.first()?;
+        Ok(merge)
+    }
+
+    fn top(&self) -> Option<&RunIter> {
+        self.heap.first().map(|&i| &self.children[i as usize])
+    }
+
+    pub(crate) fn valid(&self) -> bool {
+        !self.heap.is_empty()
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.top().map_or(&[], RunIter::key)
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        self.top().map_or(Tag(0), RunIter::tag)
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        self.top().map_or(&[], RunIter::value)
+    }
+
+    /// Sees to it that `value` is there. REQUIRES: `valid`.
+    pub(crate) fn load(&mut self) -> Result<()> {
+        let top = self.heap.first().copied();
+        top.map_or(Ok(()), |top| self.children[top as usize].load())
+    }
+
+    /// The address of the value and the sequence number of its entry, if `value` needs `load` first. For a caller that
+    /// knows only after moving on whether it wants the value, which stays readable as long as this merge lives.
+    pub(crate) fn place(&self) -> Option<(ValueAddress, SeqNo)> {
+        self.top().and_then(RunIter::place)
+    }
+
+    pub(crate) fn first(&mut self) -> Result<()> {
+        self.reposition(Direction::Forward, RunIter::first)
+    }
+
+    pub(crate) fn last(&mut self) -> Result<()> {
+        self.reposition(Direction::Backward, RunIter::last)
+    }
+
+    /// Goes to the first entry at or behind (key, tag); `next` goes on from there.
+    pub(crate) fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        self.reposition(Direction::Forward, |child| child.seek(key, tag))
+    }
+
+    /// Goes to the last entry in front of (key, tag); `prev` goes on from there.
+    pub(crate) fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
+        self.reposition(Direction::Backward, |child| child.seek_before(key, tag))
+    }
+
+    /// REQUIRES: valid, and the last positioning was forward.
+    pub(crate) fn next(&mut self) -> Result<()> {
+        debug_assert_eq!(self.direction, Direction::Forward);
+        self.advance(RunIter::next)
+    }
+
+    /// REQUIRES: valid, and the last positioning was backward.
+    pub(crate) fn prev(&mut self) -> Result<()> {
+        debug_assert_eq!(self.direction, Direction::Backward);
+        self.advance(RunIter::prev)
+    }
+
+    fn reposition(&mut self, direction: Direction, mut step: impl FnMut(&mut RunIter) -> Result<()>) -> Result<()> {
+        self.direction = direction;
+        self.heap.clear();
+        for i in 0..self.children.len() {
+            step(&mut self.children[i])?;
+            if self.children[i].valid() {
+                self.heap.push(i as u32);
+            }
+        }
+        for i in (0..self.heap.len() / 2).rev() {
+            self.sift_down(i);
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, step: impl FnOnce(&mut RunIter) -> Result<()>) -> Result<()> {
+        let Some(&top) = self.heap.first() else { return Ok(()) };
+        let child = &mut self.children[top as usize];
+        if let Err(error) = step(child) {
+            self.heap.clear();
+            return Err(error);
+        }
+        if !child.valid() {
+            self.heap.swap_remove(0);
+        }
+        self.sift_down(0);
+        Ok(())
+    }
+
+    /// Whether the child on heap place `a` goes before that on `b`.
+    fn goes_before(&self, a: usize, b: usize) -> bool {
+        let (x, y) = (&self.children[self.heap[a] as usize], &self.children[self.heap[b] as usize]);
+        let order = compare(x.key(), x.tag(), y.key(), y.tag());
+        match self.direction {
+            Direction::Forward => order == Ordering::Less,
+            Direction::Backward => order == Ordering::Greater,
+        }
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        loop {
+            let left = 2 * at + 1;
+            if left >= self.heap.len() {
+                return;
+            }
+            let right = left + 1;
+            let child = if right < self.heap.len() && self.goes_before(right, left) { right } else { left };
+            if !self.goes_before(child, at) {
+                return;
+            }
+            self.heap.swap(at, child);
+            at = child;
+        }
+    }
+}

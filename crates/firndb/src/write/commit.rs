@@ -1,0 +1,299 @@
+//! Group commit: the order of all writes.
+//!
+//! A write goes: reserve and fill space in the active buffer (any number at once) -> join the open group, which gives
+//! its sequence numbers -> the group's first member leads: it writes the group's frame, links its entries, raises
+//! `visible` -> all members return.
+//!
+//! 1. Joining is under one lock, so sequence numbers, group order and buffer order agree: an entry in a newer buffer
+//!    has a higher number than any in an older one. A ticket for a buffer that was frozen meanwhile is refused.
+//! 2. A group belongs to one buffer, and so to one log. Groups take their turn at the log, and again at publishing, by
+//!    their number; the frame of one is written while the entries of the one before are linked.
+//! 3. `visible` is raised only after the frame is durable as promised, in order; so a reader sees a prefix of all
+//!    writes.
+//! 4. A group that failed is linked nowhere; its numbers stay unused.
+//! 5. Before `visible` is raised, the group's puts end the gaps that they fall into (`gaps.rs`).
+//!
+//! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held over I/O.
+
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+
+use crate::gate::was_closed;
+use crate::log::{LogMark, LogWriter};
+use crate::memtable::{Buffer, Ticket};
+use crate::read::gaps::{Gap, Gaps, Watch};
+use firn_base::exec::relax;
+use firn_base::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use firn_base::{Error, Result, SeqNo};
+use std::sync::Arc;
+
+/// Rounds that a waiter looks again, giving its time slice away, before it sleeps: a frame takes microseconds, waking a
+/// thread as many, and whoever gets the time slice may join the next group.
+const SPIN_ROUNDS: u32 = if cfg!(shuttle) { 2 } else { 64 };
+
+/// The queue and what it feeds.
+pub(crate) struct Commit {
+    queue: Mutex<Queue>,
+    log: Turnstile<Option<LogWriter>>,
+    publish: Turnstile<Watch>,
+    pub(crate) visible: Arc<AtomicU64>,
+    /// Where nothing is live.
+    pub(crate) gaps: Gaps,
+    /// Seeds the heights of entries, one batch after the other.
+    pub(crate) heights: AtomicU64,
+    group_bytes_max: usize,
+}
+
+/// The state under the queue's lock.
+pub(crate) struct Queue {
+    pub(crate) next_seqno: u64,
+    pub(crate) active: Arc<Buffer>,
+    open: Option<Arc<Group>>,
+    groups: u64,
+    is_closed: bool,
+}
+
+/// Writes that share one frame.
+pub(crate) struct Group {
+    number: u64,
+    pub(crate) log_id: u64,
+    first_seqno: SeqNo,
+    /// Written under the queue's lock until the group is closed; then the leader's.
+    members: Mutex<Members>,
+    done: AtomicBool,
+    result: Mutex<Option<Result<()>>>,
+    finished: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct Members {
+    pub(crate) tickets: Vec<Ticket>,
+    pub(crate) power: bool,
+    bytes: usize,
+    entries: u64,
+}
+
+/// What joining made of a write.
+pub(crate) enum Joined {
+    /// It is the group's first: it leads.
+    Leader(Arc<Group>),
+    /// Another leads.
+    Follower(Arc<Group>),
+}
+
+/// A lock that is taken in the order of numbers.
+struct Turnstile<T> {
+    state: Mutex<(u64, T)>,
+    /// The number whose turn it is, to look at without the lock.
+    turn: AtomicU64,
+    moved: Condvar,
+}
+
+impl<T> Turnstile<T> {
+    fn new(value: T) -> Self {
+        Self { state: Mutex::new((0, value)), turn: AtomicU64::new(0), moved: Condvar::new() }
+    }
+
+    fn wait(&self, number: u64) -> MutexGuard<'_, (u64, T)> {
+        for round in 0..SPIN_ROUNDS {
+            if self.turn.load(Ordering::Acquire) == number {
+                break;
+            }
+            relax(round);
+        }
+        let mut state = self.state.lock();
+        while state.0 != number {
+            self.moved.wait(&mut state);
+        }
+        state
+    }
+
+    fn leave(&self, mut state: MutexGuard<'_, (u64, T)>) {
+        state.0 += 1;
+        self.turn.store(state.0, Ordering::Release);
+        drop(state);
+        self.moved.notify_all();
+    }
+}
+
+impl Commit {
+    pub(crate) fn new(log: Option<LogWriter>, active: Arc<Buffer>, last: SeqNo, group_bytes_max: usize) -> Commit {
+        Commit {
+            queue: Mutex::new(Queue { next_seqno: last.0 + 1, active, open: None, groups: 0, is_closed: false }),
+            log: Turnstile::new(log),
+            publish: Turnstile::new(Watch::default()),
+            gaps: Gaps::default(),
+            visible: Arc::new(AtomicU64::new(last.0)),
+            heights: AtomicU64::new(0),
+            group_bytes_max,
+        }
+    }
+
+    /// All that readers may see.
+    #[inline]
+    pub(crate) fn visible(&self) -> SeqNo {
+        SeqNo(self.visible.load(Ordering::Acquire))
+    }
+
+    /// The buffer that takes writes.
+    pub(crate) fn active(&self) -> Arc<Buffer> {
+        self.queue.lock().active.clone()
+    }
+
+    /// Locks the queue, to freeze the active buffer.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock()
+    }
+
+    /// The log, between two groups.
+    pub(crate) fn with_log(&self, body: impl FnOnce(&mut LogWriter) -> Result<()>) -> Result<()> {
+        self.log.state.lock().1.as_mut().map_or(Ok(()), body)
+    }
+
+    /// Takes a cursor's report of keys that it found deleted.
+    pub(crate) fn report(&self, walked: Gap) {
+        let mut turn = self.publish.state.lock();
+        self.gaps.report(&mut turn.1, walked, self.visible());
+    }
+
+    /// Refuses all who would join from now on, and waits until every group has reached its end.
+    pub(crate) fn close(&self) {
+        let groups = {
+            let mut queue = self.queue.lock();
+            queue.is_closed = true;
+            queue.groups
+        };
+        drop(self.publish.wait(groups));
+    }
+
+    /// Takes a filled ticket into the open group, or opens one. `None` if the buffer was frozen meanwhile: reserve
+    /// again.
+    ///
+    /// # Errors
+    /// `Invalid` once the database is closed.
+    pub(crate) fn join(&self, ticket: Ticket, power: bool) -> Result<Option<Joined>> {
+        let mut queue = self.queue.lock();
+        if queue.is_closed {
+            return Err(was_closed());
+        }
+        if !Arc::ptr_eq(&queue.active, &ticket.buffer) {
+            return Ok(None);
+        }
+        let open = queue.open.clone();
+        let (group, leads) = match open {
+            Some(group) => (group, false),
+            None => (queue.open_group(), true),
+        };
+        queue.next_seqno += ticket.count;
+        let mut members = group.members.lock();
+        members.entries += ticket.count;
+        members.bytes += ticket.bytes();
+        members.power |= power;
+        members.tickets.push(ticket);
+        if members.bytes >= self.group_bytes_max {
+            queue.open = None;
+        }
+        drop(members);
+        Ok(Some(if leads { Joined::Leader(group) } else { Joined::Follower(group) }))
+    }
+
+    /// Leads `group` to its end: `write` puts it in the log, and says where if its entries are to know; then they are
+    /// linked and published.
+    pub(crate) fn lead(
+        &self,
+        group: &Group,
+        write: impl FnOnce(&mut LogWriter, &Group, &Members) -> Result<Option<LogMark>>,
+    ) -> Result<()> {
+        let mut turn = self.log.wait(group.number);
+        let members = self.close_group(group);
+        let result = match &mut turn.1 {
+            Some(log) => write(log, group, &members),
+            None => Err(Error::invalid("the database was opened read-only")),
+        };
+        self.log.leave(turn);
+        let mut seqno = group.first_seqno;
+        let result = result.map(|mut mark| {
+            for ticket in &members.tickets {
+                mark.iter_mut().for_each(|mark| ticket.note_addresses(|len| mark.next(len)));
+                ticket.link(seqno);
+                seqno.0 += ticket.count;
+            }
+        });
+        let mut turn = self.publish.wait(group.number);
+        if !turn.1.is_empty() {
+            let puts = members.tickets.iter().flat_map(|ticket| ticket.entries()).filter(|entry| !entry.is_delete());
+            puts.for_each(|entry| self.gaps.put(&mut turn.1, entry.key));
+        }
+        self.visible.store(group.first_seqno.0 + members.entries - 1, Ordering::Release);
+        self.publish.leave(turn);
+        group.finish(result.clone());
+        result
+    }
+
+    /// No more members; returns those there are.
+    fn close_group(&self, group: &Group) -> Members {
+        let mut queue = self.queue.lock();
+        if queue.open.as_ref().is_some_and(|open| open.number == group.number) {
+            queue.open = None;
+        }
+        std::mem::take(&mut *group.members.lock())
+    }
+}
+
+impl Queue {
+    fn open_group(&mut self) -> Arc<Group> {
+        let group = Arc::new(Group {
+            number: self.groups,
+            log_id: self.active.log_id,
+            first_seqno: SeqNo(self.next_seqno),
+            members: Mutex::default(),
+            done: AtomicBool::new(false),
+            result: Mutex::new(None),
+            finished: Condvar::new(),
+        });
+        self.groups += 1;
+        self.open = Some(group.clone());
+        group
+    }
+
+    /// Makes `fresh` the buffer that takes writes and freezes the one that did.
+    pub(crate) fn switch(&mut self, fresh: Arc<Buffer>) -> Arc<Buffer> {
+        self.open = None;
+        let full = std::mem::replace(&mut self.active, fresh);
+        full.freeze(SeqNo(self.next_seqno - 1));
+        full
+    }
+}
+
+impl Group {
+    /// The first sequence number of its members.
+    pub(crate) fn first_seqno(&self) -> SeqNo {
+        self.first_seqno
+    }
+
+    fn finish(&self, result: Result<()>) {
+        let mut slot = self.result.lock();
+        *slot = Some(result);
+        self.done.store(true, Ordering::Release);
+        drop(slot);
+        self.finished.notify_all();
+    }
+
+    /// Waits for the leader.
+    pub(crate) fn wait(&self) -> Result<()> {
+        for round in 0..SPIN_ROUNDS {
+            if self.done.load(Ordering::Acquire) {
+                break;
+            }
+            relax(round);
+        }
+        let mut result = self.result.lock();
+        loop {
+            if let Some(result) = &*result {
+                return result.clone();
+            }
+            self.finished.wait(&mut result);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Group commit: several writers, a buffer switch and a failing log, in every order.
+
+use super::*;
+use crate::interleave::{files, join, thread};
+use crate::memtable::Entry;
+use firn_base::count::IoCounters;
+use firn_base::key::Kind;
+use firn_base::sync::explore;
+
+const WRITERS: u8 = 3;
+/// The group whose log write fails.
+const FAILING: u64 = 1;
+
+/// What the log was given, in its order.
+#[derive(Default)]
+struct Ledger {
+    /// (first number, keys, whether the write succeeded)
+    groups: Vec<(u64, Vec<[u8; 2]>, bool)>,
+    /// All numbers up to here went through the log.
+    through: u64,
+}
+
+struct World {
+    commit: Commit,
+    ledger: Mutex<Ledger>,
+    buffers: Mutex<Vec<Arc<Buffer>>>,
+}
+
+impl World {
+    fn new() -> World {
+        let first = Arc::new(Buffer::new(4 << 10, 1));
+        let log = LogWriter::create(files(), Arc::new(IoCounters::default()), 1, Arc::default()).unwrap();
+        World {
+            commit: Commit::new(Some(log), first.clone(), SeqNo(0), 100),
+            ledger: Mutex::default(),
+            buffers: Mutex::new(vec![first]),
+        }
+    }
+
+    /// The write path without its limits: reserve, join, lead or follow.
+    fn write(&self, key: [u8; 2]) -> Result<()> {
+        let entries = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: b"value" });
+        let seed = u64::from(key[0]);
+        loop {
+            let buffer = self.commit.active();
+            let bytes = Buffer::bytes_for(entries(), seed);
+            let ticket = buffer.reserve(entries(), bytes, seed).unwrap();
+            match self.commit.join(ticket, false)? {
+                None => {}
+                Some(Joined::Follower(group)) => return group.wait(),
+                Some(Joined::Leader(group)) => {
+                    return self.commit.lead(&group, |log, group, members| self.log(log, group, members));
+                }
+            }
+        }
+    }
+
+    fn log(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<Option<LogMark>> {
+        if log.log_id() != group.log_id {
+            log.rotate(group.log_id)?;
+        }
+        let fails = group.number == FAILING;
+        let written = if fails {
+            Err(Error::invalid("on purpose"))
+        } else {
+            log.append(&members.tickets, group.first_seqno, false, true).map(Some)
+        };
+        let mut ledger = self.ledger.lock();
+        assert_eq!(group.first_seqno.0, ledger.through + 1, "numbers follow each other in the log");
+        let keys: Vec<[u8; 2]> =
+            members.tickets.iter().flat_map(Ticket::entries).map(|e| [e.key[0], e.key[1]]).collect();
+        ledger.through += keys.len() as u64;
+        ledger.groups.push((group.first_seqno.0, keys, written.is_ok()));
+        written
+    }
+
+    /// What is visible went through the log, and is all there; what failed is nowhere.
+    fn check(&self, last: u64) -> u64 {
+        let visible = self.commit.visible();
+        let ledger = self.ledger.lock();
+        assert!(last <= visible.0 && visible.0 <= ledger.through, "{last} {visible:?} {}", ledger.through);
+        for (first, keys, ok) in &ledger.groups {
+            for (seqno, key) in (*first..).zip(keys) {
+                let found = self.buffers.lock().iter().find_map(|buffer| buffer.get(key, SeqNo::MAX));
+                assert!(*ok || found.is_none(), "a failed write is linked");
+                if *ok && seqno <= visible.0 {
+                    assert_eq!(found.unwrap().0.seqno().0, seqno);
+                }
+            }
+        }
+        visible.0
+    }
+
+    /// Freezes the buffer, as `write.rs` does when it is full.
+    fn switch(&self) {
+        let mut queue = self.commit.lock();
+        let fresh = Arc::new(Buffer::new(4 << 10, 2));
+        self.buffers.lock().insert(0, fresh.clone());
+        let full = queue.switch(fresh);
+        let last = full.frozen_at();
+        assert_eq!(last, Some(SeqNo(queue.next_seqno - 1)));
+    }
+}
+
+fn writer(world: &World, name: u8) -> Vec<([u8; 2], bool)> {
+    (0..2).map(|i| [name, i]).map(|key| (key, world.write(key).is_ok())).collect()
+}
+
+#[test]
+fn group_commit() {
+    explore::random(|| {
+        let world = Arc::new(World::new());
+        let spawn = |name| {
+            let world = world.clone();
+            thread::spawn(move || writer(&world, name))
+        };
+        let writers = (0..WRITERS).map(spawn).collect();
+        let other = world.clone();
+        let reader = thread::spawn(move || {
+            let last = other.check(0);
+            other.switch();
+            other.check(other.check(last));
+        });
+        let results: Vec<_> = join(writers).into_iter().flatten().collect();
+        reader.join().unwrap();
+        let last = world.check(0);
+        assert_eq!(last, world.commit.lock().next_seqno - 1, "all is visible in the end");
+        assert_eq!(last, u64::from(WRITERS) * 2);
+        for (_, keys, ok) in &world.ledger.lock().groups {
+            // Members of a group, its leader and its followers, were told the same.
+            assert!(keys.iter().all(|key| results.contains(&(*key, *ok))));
+        }
+        let newest = world.buffers.lock()[0].clone();
+        let oldest = world.buffers.lock()[1].clone();
+        for (first, keys, ok) in world.ledger.lock().groups.iter().filter(|(_, _, ok)| *ok) {
+            assert!(ok);
+            let is_new = *first > oldest.frozen_at().unwrap().0;
+            let place = if is_new { &newest } else { &oldest };
+            assert!(
+                keys.iter().all(|key| place.get(key, SeqNo::MAX).is_some()),
+                "a group is in one buffer, by its number"
+            );
+        }
+    });
+}
+
+/// Two at a turnstile, however they arrive: each gets in, in the order of their numbers.
+#[test]
+fn turnstile_complete() {
+    explore::all(|| {
+        let gate = Arc::new(Turnstile::new(Vec::new()));
+        let pass = |number: u64| {
+            let gate = gate.clone();
+            move || {
+                let mut turn = gate.wait(number);
+                turn.1.push(number);
+                gate.leave(turn);
+            }
+        };
+        let second = thread::spawn(pass(1));
+        pass(0)();
+        second.join().unwrap();
+        assert_eq!(gate.wait(2).1, [0, 1]);
+    });
+}

@@ -1,0 +1,229 @@
+//! The write path. [`Engine::write`] is its ordered description.
+
+pub(crate) mod commit;
+pub(crate) mod stall;
+
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::log::{LogMark, LogWriter};
+use crate::memtable::{Buffer, Entry, Ticket};
+use crate::options::Durability;
+use crate::write::commit::{Group, Joined, Members, Queue};
+use crate::write::stall::Reason;
+use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use firn_base::sync::Ordering;
+use firn_base::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+impl Engine {
+    /// Applies `entries` atomically; returns once they are visible, and durable as asked.
+    pub(crate) fn write<'a>(
+        &self,
+        entries: impl Iterator<Item = Entry<'a>> + Clone,
+        durability: Durability,
+    ) -> Result<()> {
+        let joined = self.join(entries, durability)?;
+        self.complete(joined)
+    }
+
+    /// The first half of a write: `entries` are in a commit group, which is given to [`Engine::complete`].
+    pub(crate) fn join<'a>(
+        &self,
+        entries: impl Iterator<Item = Entry<'a>> + Clone,
+        durability: Durability,
+    ) -> Result<Joined> {
+        let seed = self.commit.heights.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.check(entries.clone(), seed)?;
+        self.stall.pace(bytes, || self.active_fill(), || !self.calls.is_closed());
+        loop {
+            let ticket = self.reserve(entries.clone(), bytes, seed)?;
+            if let Some(joined) = self.commit.join(ticket, durability == Durability::Power)? {
+                return Ok(joined);
+            }
+        }
+    }
+
+    /// The second half: leads the group, or waits for who does.
+    pub(crate) fn complete(&self, joined: Joined) -> Result<()> {
+        match joined {
+            Joined::Leader(group) => {
+                let result = self.commit.lead(&group, |log, group, members| self.write_group(log, group, members));
+                if matches!(&result, Err(error) if error.kind() == ErrorKind::NoSpace) {
+                    // What may be removed is, so that another try finds room.
+                    self.remove_obsolete(true);
+                }
+                if self.state.load().parts[0].buffers[0].log_id != group.log_id {
+                    // Frozen while this was under way, it can be flushed only now; nobody else would say so.
+                    self.executor.wake();
+                }
+                result
+            }
+            Joined::Follower(group) => group.wait(),
+        }
+    }
+
+    /// Refuses what cannot be written, before anything is. Returns the bytes of buffer that it takes.
+    fn check<'a>(&self, entries: impl Iterator<Item = Entry<'a>> + Clone, seed: u64) -> Result<usize> {
+        self.check_writable()?;
+        for entry in entries.clone() {
+            if entry.key.is_empty() {
+                return Err(Error::invalid("a key must have at least one byte"));
+            }
+            if entry.key.len() > KEY_BYTES_MAX {
+                let len = entry.key.len();
+                return Err(Error::invalid(format!("a key of {len} bytes exceeds the limit of {KEY_BYTES_MAX}")));
+            }
+            if entry.value.len() > VALUE_BYTES_MAX {
+                let len = entry.value.len();
+                return Err(Error::invalid(format!("a value of {len} bytes exceeds the limit of {VALUE_BYTES_MAX}")));
+            }
+        }
+        let bytes = Buffer::bytes_for(entries, seed);
+        if bytes > self.budget.batch_bytes_max {
+            return Err(Error::invalid(format!(
+                "a batch takes {bytes} bytes; at most a quarter of what memory_limit has for buffers and caches may be \
+                 taken ({} bytes): split it or raise memory_limit",
+                self.budget.batch_bytes_max
+            )));
+        }
+        Ok(bytes)
+    }
+
+    /// Copies `entries` into the active buffer, making room if there is none.
+    fn reserve<'a>(&self, entries: impl Iterator<Item = Entry<'a>> + Clone, bytes: usize, seed: u64) -> Result<Ticket> {
+        loop {
+            let active = self.commit.active();
+            if let Some(ticket) = active.reserve(entries.clone(), bytes, seed) {
+                return Ok(ticket);
+            }
+            self.make_room(&active, bytes)?;
+        }
+    }
+
+    /// Replaces the full buffer by a fresh one, once there may be another.
+    fn make_room(&self, full: &Arc<Buffer>, bytes: usize) -> Result<()> {
+        let _entered = self.calls.enter()?;
+        let start_ns = self.clock.now_ns();
+        let mut looks = 0;
+        self.wait_for(|| {
+            looks += 1;
+            let may_begin = self.next_log_may_begin();
+            let mut queue = self.commit.lock();
+            let switched = !Arc::ptr_eq(&queue.active, full);
+            let buffers = self.state.load().parts[0].buffers.len();
+            let may_switch = buffers < self.options.limits.write_buffers && may_begin;
+            if !switched && may_switch {
+                self.switch_buffer(&mut queue, bytes);
+            }
+            (switched || may_switch).then_some(())
+        })?;
+        if looks > 1 {
+            self.stall.stalled(Reason::Buffers, self.clock.now_ns() - start_ns);
+        }
+        self.update_stall();
+        self.executor.wake();
+        Ok(())
+    }
+
+    /// Whether a log may begin: one that must lie in persistent memory waits for evictions to make room there, while
+    /// any is under way or due. Behind that it is for the log to say that the pool is too small.
+    pub(crate) fn next_log_may_begin(&self) -> bool {
+        let lacks_room = self.logs.values.as_ref().is_some_and(|values| values.lacks_room_for(1));
+        if lacks_room {
+            self.ask_for_merges();
+            if !self.is_idle() {
+                return false;
+            }
+            // Logs that the last eviction was done with.
+            self.remove_obsolete(true);
+        }
+        true
+    }
+
+    /// Freezes the active buffer and puts a fresh one in front, with room for `bytes`.
+    pub(crate) fn switch_buffer(&self, queue: &mut Queue, bytes: usize) {
+        let log_id = self.next_file_id();
+        let capacity = self.budget.write_buffer_bytes.max(bytes);
+        let fresh = Arc::new(self.fresh_buffer(capacity, log_id));
+        self.state.rcu(|state| {
+            let mut part = (*state.parts[0]).clone();
+            part.buffers.insert(0, fresh.clone());
+            state.with_part(0, part)
+        });
+        queue.switch(fresh);
+    }
+
+    /// Puts a group's frame in the log, after starting the log that belongs to its buffer.
+    fn write_group(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<Option<LogMark>> {
+        if log.log_id() != group.log_id {
+            self.rotate_log(log, group.log_id)?;
+        }
+        self.record_log_end()?;
+        if members.power || log.durable_at_write() {
+            // The ends of earlier logs must be durable before anything behind them is acknowledged as such.
+            self.sync_log_ends()?;
+        }
+        if log.has_superseded() {
+            log.let_go(&self.readers.snapshots.list(&self.commit.visible));
+        }
+        let named = self.logs.ends_synced.load(Ordering::Acquire);
+        let mark = log.append(&members.tickets, group.first_seqno(), members.power, named)?;
+        if self.logs.pm_buffer.as_ref().is_some_and(|buffer| buffer.has_full()) {
+            self.executor.wake();
+        }
+        Ok(self.logs.values.is_some().then_some(mark))
+    }
+
+    pub(crate) fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {
+        let end = log.rotate(log_id)?;
+        // An end before this one may be waiting still: a manifest that cannot be written does not stop logs from
+        // ending.
+        let mut unrecorded = self.logs.unrecorded_end.lock();
+        let edit = unrecorded.get_or_insert_default();
+        edit.logs_added.push(log_id);
+        edit.logs_sealed.push(end);
+        drop(unrecorded);
+        self.emit(&Event::LogRotated { log_id });
+        Ok(())
+    }
+
+    /// Records the end of the log before this one, if that is still to do; a full disk may have been in the way.
+    pub(crate) fn record_log_end(&self) -> Result<()> {
+        let mut unrecorded = self.logs.unrecorded_end.lock();
+        if let Some(edit) = &*unrecorded {
+            let mut manifest = self.manifest.lock();
+            manifest.append(edit.clone(), false, || self.next_file_id())?;
+            // With the lock: whoever makes the records durable says so with it, too.
+            self.logs.ends_synced.store(false, Ordering::Release);
+            *unrecorded = None;
+        }
+        Ok(())
+    }
+
+    /// Makes the names of the logs so far, and their ends, durable.
+    pub(crate) fn sync_log_ends(&self) -> Result<()> {
+        if self.logs.ends_synced.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut manifest = self.manifest.lock();
+        manifest.make_durable(|| self.next_file_id())?;
+        self.logs.ends_synced.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn active_fill(&self) -> f64 {
+        let active = self.commit.active();
+        active.used_bytes() as f64 / active.capacity_bytes() as f64
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::invalid("the database was opened read-only; open it with `Db::open` to write"));
+        }
+        self.calls.check()?;
+        match self.background_error() {
+            Some(error) if error.kind() == ErrorKind::Corruption || error.kind() == ErrorKind::Poisoned => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
