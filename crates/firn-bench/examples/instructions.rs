@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let options = Options { compression: Codec::None, background_workers: 1, ..Options::default() };
     let db = Db::open(directory.path(), options)?;
-    let process = WriteOptions { durability: Durability::Process };
+    let process = WriteOptions::new().durability(Durability::Process);
     let value = [7u8; 100];
     for number in 0..RECORDS {
         db.put_with(key(number), value, &process)?;

@@ -193,7 +193,7 @@ impl FirnStore {
 
 impl Store for FirnStore {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.db.put_with(key, value, &WriteOptions { durability })
+        self.db.put_with(key, value, &WriteOptions::new().durability(durability))
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -219,7 +219,7 @@ impl Store for FirnStore {
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.db.delete_with(key, &WriteOptions { durability })
+        self.db.delete_with(key, &WriteOptions::new().durability(durability))
     }
 
     fn settle(&self) -> Result<()> {

@@ -134,7 +134,7 @@ impl Del {
         }
         let durability = options.durability;
         let db = Db::open(&self.db, Options { create_if_missing: false, ..options })?;
-        db.write(batch, &WriteOptions { durability })?;
+        db.write(&batch, &WriteOptions::new().durability(durability))?;
         db.close()?;
         Ok(Exit::Done)
     }

@@ -70,12 +70,12 @@ impl Session {
     /// # Errors
     /// What writing met.
     pub fn write(&mut self, changes: Vec<Change>, durability: Durability) -> Result<()> {
-        let options = WriteOptions { durability };
+        let options = WriteOptions::new().durability(durability);
         let number = self.history.issue([changes.clone()]);
         let written = match &changes[..] {
             [(key, Some(value))] => self.db().put_with(key, value, &options),
             [(key, None)] => self.db().delete_with(key, &options),
-            _ => self.db().write(batch(&changes), &options),
+            _ => self.db().write(&batch(&changes), &options),
         };
         self.alive(written).inspect(|()| self.history.acknowledge(number, durability))
     }

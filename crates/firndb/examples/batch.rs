@@ -11,9 +11,9 @@ fn main() -> firndb::Result<()> {
     let mut transfer = WriteBatch::new();
     transfer.put(b"account/ada", b"70").put(b"account/bob", b"30").delete(b"pending/17");
     // Survives power loss once this returns.
-    db.write(transfer, &WriteOptions { durability: Durability::Power })?;
+    db.write(&transfer, &WriteOptions::new().durability(Durability::Power))?;
     // Survives the death of the process only, until the sync.
-    db.put_with(b"seen/ada", b"now", &WriteOptions { durability: Durability::Process })?;
+    db.put_with(b"seen/ada", b"now", &WriteOptions::new().durability(Durability::Process))?;
     db.sync()?;
     let balances = db.multi_get(&[b"account/ada", b"account/bob"])?;
     for (name, balance) in ["ada", "bob"].iter().zip(balances) {

@@ -8,7 +8,7 @@
 //! db.put(b"snow", b"white")?;
 //! let mut batch = WriteBatch::new();
 //! batch.put(b"firn", b"grey").delete(b"snow");
-//! db.write(batch, &WriteOptions::default())?;
+//! db.write(&batch, &WriteOptions::default())?;
 //! assert!(db.get(b"snow")?.is_none());
 //! let mut iter = db.iter()?;
 //! iter.first()?;

@@ -35,18 +35,18 @@ fn keys_values_and_batches() {
     assert_eq!(kind(db.put(b"k", vec![0; (256 << 20) + 1]), "268435456"), ErrorKind::Invalid);
     let mut batch = WriteBatch::new();
     batch.put(b"good", b"1").put(b"", b"2");
-    assert_eq!(kind(db.write(batch, &WriteOptions::default()), "at least one byte"), ErrorKind::Invalid);
+    assert_eq!(kind(db.write(&batch, &WriteOptions::default()), "at least one byte"), ErrorKind::Invalid);
     assert!(db.get(b"good").unwrap().is_none(), "a refused batch wrote something");
     let mut batch = WriteBatch::new();
     for i in 0..300u32 {
         batch.put(i.to_be_bytes(), vec![0; 1000]);
     }
     assert_eq!(
-        kind(db.write(batch, &WriteOptions::default()), "a quarter of what memory_limit has for buffers and caches"),
+        kind(db.write(&batch, &WriteOptions::default()), "a quarter of what memory_limit has for buffers and caches"),
         ErrorKind::Invalid
     );
     assert!(db.get(0u32.to_be_bytes()).unwrap().is_none());
-    db.write(WriteBatch::new(), &WriteOptions::default()).unwrap();
+    db.write(&WriteBatch::new(), &WriteOptions::default()).unwrap();
     // A value larger than the write buffer is no bad input.
     db.put(b"large", vec![7; 200_000]).unwrap();
     assert_eq!(db.get(b"large").unwrap().unwrap().len(), 200_000);

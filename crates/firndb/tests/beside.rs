@@ -67,7 +67,7 @@ fn read(db: &Db, from: u64) -> Result<(), Error> {
 fn beside(profile: Profile, pool: bool) {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("db"), options(dir.path(), profile, pool)).unwrap();
-    let process = WriteOptions { durability: Durability::Process };
+    let process = WriteOptions::new().durability(Durability::Process);
     (0..KEYS).for_each(|number| db.put_with(key(number), value(number, 0), &process).unwrap());
     let (stop, whole, changed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let seconds = if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 5 } else { 1 };

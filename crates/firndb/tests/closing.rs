@@ -50,7 +50,7 @@ fn assert_closed<T>(result: Result<T>) {
 fn write(db: &Db, writer: usize, from: u64, acknowledged: &AtomicU64) {
     let durability = if writer.is_multiple_of(4) { Durability::Process } else { Durability::Power };
     for number in from.. {
-        match db.put_with(key(writer, number), value(number), &WriteOptions { durability }) {
+        match db.put_with(key(writer, number), value(number), &WriteOptions::new().durability(durability)) {
             Ok(()) => acknowledged.store(number + 1, Ordering::SeqCst),
             closed => return assert_closed(closed),
         }

@@ -32,7 +32,7 @@ fn transfer(db: &Db, seed: &mut Seed, lock: &std::sync::Mutex<()>) {
         put(to, balance(to) + amount);
     }
     let durability = if amount % 10 == 0 { Durability::Power } else { Durability::Process };
-    db.write(batch, &WriteOptions { durability }).unwrap();
+    db.write(&batch, &WriteOptions::new().durability(durability)).unwrap();
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn own_writes_are_read_by_many_threads() {
                 for i in 0..2000u64 {
                     let key = [thread.to_be_bytes(), (i % 300).to_be_bytes()].concat();
                     let durability = if i % 50 == 0 { Durability::Power } else { Durability::Process };
-                    db.put_with(&key, i.to_be_bytes(), &WriteOptions { durability }).unwrap();
+                    db.put_with(&key, i.to_be_bytes(), &WriteOptions::new().durability(durability)).unwrap();
                     assert_eq!(db.get(&key).unwrap().unwrap(), i.to_be_bytes());
                 }
             });

@@ -236,7 +236,7 @@ fn a_file_that_a_pool_is_refused_in_stays() {
 fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("db");
-    let process = firndb::WriteOptions { durability: firndb::Durability::Process };
+    let process = firndb::WriteOptions::new().durability(firndb::Durability::Process);
     let db = tiny(&path);
     // Some in tables, some in a log that ended, some in the one that is written; synced, and killed.
     let put =

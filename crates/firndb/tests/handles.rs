@@ -38,7 +38,7 @@ fn share(dir: &Path, profile: Profile) {
     let options =
         Options { profile, memory_limit: 64 << 20, write_buffer_bytes: Some(256 << 10), ..Options::default() };
     let db = Db::open(dir.join(profile.to_string()), options).unwrap();
-    let process = WriteOptions { durability: Durability::Process };
+    let process = WriteOptions::new().durability(Durability::Process);
     let write = |from: u64, round: u64| {
         (from..KEYS).step_by(WRITERS as usize).for_each(|number| {
             let value = [number.to_be_bytes(), round.to_be_bytes()].concat().repeat(32);

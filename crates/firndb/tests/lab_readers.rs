@@ -38,7 +38,7 @@ fn write_group(db: &Db, writer: u64, group: u64, version: u64) {
             batch.put(key, value(version, i));
         }
     }
-    db.write(batch, &WriteOptions { durability: Durability::Process }).unwrap();
+    db.write(&batch, &WriteOptions::new().durability(Durability::Process)).unwrap();
 }
 
 /// Each key at most once, whole groups, one version to a group.

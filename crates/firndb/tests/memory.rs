@@ -63,7 +63,7 @@ fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) ->
 }
 
 fn put(db: &Db, numbers: std::ops::Range<u64>, value: &[u8]) {
-    let process = WriteOptions { durability: Durability::Process };
+    let process = WriteOptions::new().durability(Durability::Process);
     numbers.for_each(|i| db.put_with(mix(i).to_be_bytes(), value, &process).unwrap());
 }
 

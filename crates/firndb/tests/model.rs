@@ -105,7 +105,7 @@ impl Session {
 
     fn write(&mut self) {
         let durability = if self.seed.one_in(10) { Durability::Power } else { Durability::Process };
-        let options = WriteOptions { durability };
+        let options = WriteOptions::new().durability(durability);
         let mut batch = WriteBatch::new();
         let count = if self.seed.one_in(13) { self.seed.below(20) } else { 1 };
         for _ in 0..count {
@@ -118,7 +118,7 @@ impl Session {
                 self.model.insert(key, value);
             }
         }
-        self.db().write(batch, &options).unwrap();
+        self.db().write(&batch, &options).unwrap();
     }
 
     fn read(&mut self) {

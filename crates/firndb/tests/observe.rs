@@ -30,7 +30,7 @@ fn tables(dir: &Path) -> usize {
 }
 
 fn fill(db: &Db, rounds: u32) {
-    let process = WriteOptions { durability: Durability::Process };
+    let process = WriteOptions::new().durability(Durability::Process);
     for round in 0..rounds {
         for i in 0..500u32 {
             db.put_with(i.to_be_bytes(), vec![round as u8; 200], &process).unwrap();
@@ -228,7 +228,7 @@ fn compactions_leave_no_tiny_tables() {
     let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
     let options = Options { environment, compression: Codec::None, ..Options::tiny() };
     let db = Db::open(dir.path(), options.clone()).unwrap();
-    let process = WriteOptions { durability: Durability::Process };
+    let process = WriteOptions::new().durability(Durability::Process);
     for i in 0..12_000u32 {
         let key = i.wrapping_mul(2_654_435_761).to_be_bytes();
         db.put_with(key, vec![i as u8; 120], &process).unwrap();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const PROCESS: WriteOptions = WriteOptions { durability: Durability::Process };
+const PROCESS: WriteOptions = WriteOptions::new().durability(Durability::Process);
 
 /// xorshift64*: the test's own dice.
 struct Dice(u64);
@@ -107,7 +107,7 @@ fn live(seed: u64, profile: Profile) {
                     batch.put(key(number), round.to_be_bytes());
                     model.insert(key(number), round.to_be_bytes().to_vec());
                 }
-                db.write(batch, &PROCESS).unwrap();
+                db.write(&batch, &PROCESS).unwrap();
             }
             6 => {
                 db.put_with(key(from), round.to_be_bytes(), &PROCESS).unwrap();

@@ -12,7 +12,7 @@ fn open(dir: &Path, profile: Profile, pool: bool) -> Db {
 }
 
 fn put_all(db: &Db, round: u8) {
-    let process = WriteOptions { durability: Durability::Process };
+    let process = WriteOptions::new().durability(Durability::Process);
     (0..KEYS).for_each(|i| db.put_with(i.to_be_bytes(), [round; 200], &process).unwrap());
 }
 

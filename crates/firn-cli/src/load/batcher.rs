@@ -79,7 +79,7 @@ impl<'a> Batcher<'a> {
         debug_assert!(self.batch.is_empty());
         let mut batch = WriteBatch::new();
         batch.put(key, value);
-        match self.db.write(batch, &WriteOptions { durability: self.durability }) {
+        match self.db.write(&batch, &WriteOptions::new().durability(self.durability)) {
             Ok(()) => {
                 self.written.0 += 1;
                 self.written.1 += (key.len() + value.len()) as u64;
@@ -119,7 +119,7 @@ impl<'a> Batcher<'a> {
             pending.clear();
         }
         if !batch.is_empty() {
-            self.db.write(batch, &WriteOptions { durability: self.durability })?;
+            self.db.write(&batch, &WriteOptions::new().durability(self.durability))?;
         }
         self.written = (self.written.0 + records, self.written.1 + bytes);
         Ok(())

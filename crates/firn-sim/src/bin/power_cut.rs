@@ -115,7 +115,7 @@ fn write(asked: &Asked) -> Result<()> {
     let mut out = std::io::stdout().lock();
     loop {
         for (place, db, number) in &mut databases {
-            db.put_with(key(*number), value(*number), &WriteOptions { durability })?;
+            db.put_with(key(*number), value(*number), &WriteOptions::new().durability(durability))?;
             let told = writeln!(out, "{place} {number}").and_then(|()| out.flush());
             told.map_err(|source| Error::from_io("write to", Path::new("standard output"), source))?;
             *number += 1;

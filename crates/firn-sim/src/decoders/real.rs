@@ -36,7 +36,7 @@ impl Real {
             db.delete(format!("key{:02}", round * 6))?;
             let mut batch = WriteBatch::new();
             batch.put(b"key07", b"").put(b"long key".repeat(12), b"value").delete(b"key09");
-            db.write(batch, &WriteOptions::default())?;
+            db.write(&batch, &WriteOptions::default())?;
             if round < 2 {
                 db.flush()?;
             }

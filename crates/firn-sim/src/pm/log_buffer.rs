@@ -124,7 +124,7 @@ fn value(key: u8, len: usize) -> Vec<u8> {
 impl<K> LogBuffer<K> {
     fn options() -> WriteOptions {
         // Durable at the fence all the same.
-        WriteOptions { durability: Durability::Process }
+        WriteOptions::new().durability(Durability::Process)
     }
 }
 
@@ -184,7 +184,7 @@ impl<K: Kind> Structure for LogBuffer<K> {
             Op::Both { len } => {
                 let mut batch = WriteBatch::new();
                 batch.put([1], value(1, len)).put([2], value(2, len));
-                self.db.write(batch, &Self::options())
+                self.db.write(&batch, &Self::options())
             }
             Op::Flush => self.db.flush(),
         })

@@ -124,7 +124,7 @@ fn write(db: &Db, dir: &Path, thread: u64, numbers: std::ops::Range<u64>) {
             batch.put(key, value(thread, number));
         }
         let durability = if number % 7 == 0 { Durability::Power } else { Durability::Process };
-        db.write(batch, &WriteOptions { durability }).unwrap();
+        db.write(&batch, &WriteOptions::new().durability(durability)).unwrap();
         acks.write_all(&number.to_le_bytes()).unwrap();
     }
 }

@@ -219,7 +219,7 @@ fn write(db: &Db, changes: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<()> {
             None => batch.delete(key),
         };
     }
-    db.write(batch, &Default::default())
+    db.write(&batch, &Default::default())
 }
 
 /// A checksum over up to `count` entries.

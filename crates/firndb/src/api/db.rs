@@ -6,7 +6,7 @@ use crate::api::snapshot::Snapshot;
 use crate::engine::Engine;
 use crate::lifecycle::open;
 use crate::memtable::Entry;
-use crate::options::{Options, ReadOptions, WriteOptions};
+use crate::options::{Durability, Options, ReadOptions, WriteOptions};
 use firn_base::key::{Kind, prefix_end};
 use firn_base::{Error, Result};
 use firn_table::Value;
@@ -72,7 +72,7 @@ impl Db {
     /// `Invalid` for an empty or oversize key or value; `NoSpace` when the disk is full (it resumes by itself);
     /// `Poisoned` after a failed sync.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_with(key, value, &self.default_write())
+        self.put_with(key, value, &WriteOptions::new())
     }
 
     /// Sets `key` to `value`.
@@ -88,7 +88,7 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_with(key, &self.default_write())
+        self.delete_with(key, &WriteOptions::new())
     }
 
     /// Deletes `key`; it need not be there.
@@ -99,26 +99,26 @@ impl Db {
         self.write_one(Entry { kind: Kind::Delete, key: key.as_ref(), value: &[] }, options)
     }
 
-    fn default_write(&self) -> WriteOptions {
-        WriteOptions { durability: self.engine.options.durability }
+    fn durability(&self, options: &WriteOptions) -> Durability {
+        options.durability.unwrap_or(self.engine.options.durability)
     }
 
     fn write_one(&self, entry: Entry<'_>, options: &WriteOptions) -> Result<()> {
-        self.engine.write(std::iter::once(entry), options.durability)?;
+        self.engine.write(std::iter::once(entry), self.durability(options))?;
         self.engine.counts.user.writes.add(1);
         self.engine.counts.user.written_bytes.add((entry.key.len() + entry.value.len()) as u64);
         Ok(())
     }
 
-    /// Applies a batch: all of it or nothing.
+    /// Applies a batch: all of it or nothing. The batch can be cleared and used again.
     ///
     /// # Errors
     /// As [`Db::put`]; `Invalid` too for a batch over a quarter of `memory_limit`.
-    pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+    pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if batch.is_empty() {
             return self.engine.check_writable();
         }
-        self.engine.write(batch.entries(), options.durability)?;
+        self.engine.write(batch.entries(), self.durability(options))?;
         self.engine.counts.user.writes.add(batch.len() as u64);
         self.engine.counts.user.written_bytes.add(batch.byte_size() as u64);
         Ok(())

@@ -449,7 +449,7 @@ mod tests {
         let (keys_bytes, table_bytes) = (4 << 20 >> 5, options.limits.table_bytes);
         let db = Db::open(dir.path(), options).unwrap();
         let records = 100_000_u64;
-        let process = WriteOptions { durability: Durability::Process };
+        let process = WriteOptions::new().durability(Durability::Process);
         (0..records).for_each(|i| db.put_with(mix(i).to_be_bytes(), b"", &process).unwrap());
         db.compact_range(None, None).unwrap();
         let levels = db.stats().levels;

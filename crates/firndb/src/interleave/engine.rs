@@ -9,8 +9,8 @@ use firn_pm::sim::{Mode, SimRegion};
 use std::sync::Arc;
 use std::time::Duration;
 
-const POWER: WriteOptions = WriteOptions { durability: Durability::Power };
-const PROCESS: WriteOptions = WriteOptions { durability: Durability::Process };
+const POWER: WriteOptions = WriteOptions::new().durability(Durability::Power);
+const PROCESS: WriteOptions = WriteOptions::new().durability(Durability::Process);
 
 /// A key per writer, and the version that was acknowledged last.
 struct Story {

@@ -103,10 +103,31 @@ impl FromStr for Durability {
 }
 
 /// Options of one write.
+///
+/// ```
+/// use firndb::{Durability, WriteOptions};
+/// let fast = WriteOptions::new().durability(Durability::Process);
+/// # assert_eq!(fast.durability, Some(Durability::Process));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct WriteOptions {
-    /// What the write survives once it is acknowledged.
-    pub durability: Durability,
+    /// The failures that the write survives once it is acknowledged. Default: `None`, which means
+    /// [`Options::durability`] of the database.
+    pub durability: Option<Durability>,
+}
+
+impl WriteOptions {
+    /// The defaults of the database.
+    pub const fn new() -> WriteOptions {
+        WriteOptions { durability: None }
+    }
+
+    /// Sets the failures that the write survives once it is acknowledged.
+    #[must_use]
+    pub const fn durability(self, durability: Durability) -> WriteOptions {
+        WriteOptions { durability: Some(durability) }
+    }
 }
 
 /// How to open a database. Start from `Options::default()`.
@@ -119,7 +140,7 @@ pub struct Options {
     /// Whether to create the directories above the database's own, too. Default: false, so that a mistyped path is an
     /// error.
     pub create_parents: bool,
-    /// The durability of writes that do not say. Default: power.
+    /// The durability of writes whose [`WriteOptions`] do not name one. Default: power.
     pub durability: Durability,
     /// Bytes of memory that buffers, caches, filters and indexes may take in all. Default: 512 MiB; least 16 MiB with
     /// default limits. More memory means fewer reads and larger buffers.

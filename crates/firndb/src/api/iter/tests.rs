@@ -43,7 +43,7 @@ fn a_cursor_that_goes_on_lets_go_of_an_older_state_alone() {
 fn versions_of_a_key_are_passed_by_a_search() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options { write_buffer_bytes: Some(128 << 10), ..Options::tiny() }).unwrap();
-    let process = crate::WriteOptions { durability: crate::Durability::Process };
+    let process = crate::WriteOptions::new().durability(crate::Durability::Process);
     let raise = |from: u32, to: u32| {
         for round in from..to {
             for key in [b"b", b"d", b"f"] {

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_log_whose_name_is_lost_is_replayed() {
         let fs = SimFs::new(1);
-        let process = WriteOptions { durability: Durability::Process };
+        let process = WriteOptions::new().durability(Durability::Process);
         let db = Db::open("/db", options(&fs)).unwrap();
         let mut keys = 0_u32;
         // Nothing is flushed: nobody runs background work.

@@ -4,7 +4,7 @@ use crate::interleave::{World, join, thread};
 use crate::{Db, Durability, WriteOptions};
 use firn_base::sync::explore;
 
-const PROCESS: WriteOptions = WriteOptions { durability: Durability::Process };
+const PROCESS: WriteOptions = WriteOptions::new().durability(Durability::Process);
 /// Enough deleted keys on both sides of the one in the middle for a report.
 const KEYS: u8 = 20;
 const MIDDLE: u8 = 10;
