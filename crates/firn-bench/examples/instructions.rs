@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         db.put_with(key(number), value, &process)?;
     }
     if verb != "put" {
-        db.compact_range(None, None)?;
+        db.compact()?;
         for number in (0..if verb == "get" { 2 } else { 1 }).flat_map(|_| 0..RECORDS) {
             black_box(db.get(key(number))?);
         }
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             "scan" => {
                 let lower = Some(key(number).to_vec());
-                let mut iter = db.iter_with(ReadOptions { lower, ..ReadOptions::default() })?;
+                let mut iter = db.cursor_with(ReadOptions { lower, ..ReadOptions::default() })?;
                 iter.first()?;
                 for _ in 0..50 {
                     if !iter.valid() {

@@ -206,7 +206,7 @@ impl Store for FirnStore {
 
     fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let lower = (!from.is_empty()).then(|| from.to_vec());
-        let mut iter = self.db.iter_with(ReadOptions { lower, ..ReadOptions::default() })?;
+        let mut iter = self.db.cursor_with(ReadOptions { lower, ..ReadOptions::default() })?;
         iter.first()?;
         for _ in 0..count {
             if !iter.valid() {

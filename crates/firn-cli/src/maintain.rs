@@ -6,6 +6,7 @@ use crate::progress::{Progress, watched};
 use clap::Args;
 use firndb::{Db, ErrorKind, Options};
 use std::ffi::OsString;
+use std::ops::Bound;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -29,7 +30,9 @@ impl Compact {
         let (from, to) = (key(&self.from)?, key(&self.to)?);
         let db = Db::open(&self.db, Options { create_if_missing: false, ..options })?;
         watched(&db, "compacting", None, move |db| {
-            db.compact_range(from.as_deref(), to.as_deref())?;
+            let lower = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
+            let upper = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            db.compact_range::<&[u8]>((lower, upper))?;
             db.wait_idle()
         })?;
         db.close()?;

@@ -5,7 +5,7 @@ use crate::exit::{Exit, Outcome};
 use crate::output::{Output, print, print_json};
 use crate::reserved;
 use clap::Args;
-use firndb::{Db, Iter, Options, ReadOptions};
+use firndb::{Cursor, Db, Options, ReadOptions};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ impl Scan {
     pub(crate) fn run(self, options: Options) -> Outcome {
         let bounds = self.bounds()?;
         let db = Db::open_read_only(&self.db, options)?;
-        let mut cursor = Cursor::new(db.iter_with(bounds)?, self.reverse, self.all)?;
+        let mut cursor = ShownEntries::new(db.cursor_with(bounds)?, self.reverse, self.all)?;
         let mut output = Output::new();
         let mut count = 0;
         while cursor.valid() && self.limit.is_none_or(|limit| count < limit) {
@@ -81,7 +81,7 @@ impl Scan {
         Ok(ReadOptions { lower: from.max(prefix), upper, ..ReadOptions::default() })
     }
 
-    fn print(&self, output: &mut Output, iter: &Iter) -> Outcome<()> {
+    fn print(&self, output: &mut Output, iter: &Cursor) -> Outcome<()> {
         let (key, value) = (iter.key(), iter.value());
         match (self.json, self.keys_only) {
             (true, true) => output.json_line(&json!({ "key": to_json(key, self.hex) })),
@@ -112,7 +112,7 @@ pub(crate) struct Dump {
 impl Dump {
     pub(crate) fn run(self, options: Options) -> Outcome {
         let db = Db::open_read_only(&self.db, options)?;
-        let mut cursor = Cursor::new(db.iter()?, false, self.all)?;
+        let mut cursor = ShownEntries::new(db.cursor()?, false, self.all)?;
         let mut output = Output::new();
         while cursor.valid() {
             let (key, value) = (cursor.iter.key(), cursor.iter.value());
@@ -131,14 +131,14 @@ impl Dump {
 }
 
 /// Goes over entries in one direction, past the command's own keys unless asked for.
-pub(crate) struct Cursor {
-    pub(crate) iter: Iter,
+pub(crate) struct ShownEntries {
+    pub(crate) iter: Cursor,
     reverse: bool,
     all: bool,
 }
 
-impl Cursor {
-    pub(crate) fn new(iter: Iter, reverse: bool, all: bool) -> Outcome<Self> {
+impl ShownEntries {
+    pub(crate) fn new(iter: Cursor, reverse: bool, all: bool) -> Outcome<Self> {
         let mut cursor = Self { iter, reverse, all };
         if reverse {
             cursor.iter.last()?

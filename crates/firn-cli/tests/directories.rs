@@ -118,7 +118,7 @@ fn verify_and_checkpoint_beside_a_writer() {
                     break;
                 }
                 put(round % 10 * 1_000, (round % 10 + 1) * 1_000);
-                open.compact_range(None, None).unwrap();
+                open.compact().unwrap();
             }
         });
         for round in 0..5 {

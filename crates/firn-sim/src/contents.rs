@@ -2,7 +2,7 @@
 
 use crate::model::Map;
 use firn_base::seed::Seed;
-use firndb::{Db, Iter, Result};
+use firndb::{Cursor, Db, Result};
 use std::ops::Bound;
 
 /// All contents: by a scan forward, a scan backward, gets and a multi-get, which must agree.
@@ -14,7 +14,7 @@ use std::ops::Bound;
 /// If two ways of reading disagree.
 pub fn read_all(db: &Db) -> Result<Map> {
     let mut forward = Vec::new();
-    let mut iter = db.iter()?;
+    let mut iter = db.cursor()?;
     iter.first()?;
     while iter.valid() {
         forward.push((iter.key().to_vec(), iter.value().to_vec()));
@@ -40,21 +40,21 @@ pub fn read_all(db: &Db) -> Result<Map> {
 }
 
 /// A cursor with what it must show: kept over other operations, it must go on showing it.
-pub struct Cursor {
+pub struct CheckedCursor {
     /// The cursor.
-    pub iter: Iter,
+    pub iter: Cursor,
     /// What the database held at its read point, within its bounds.
     pub map: Map,
     /// The key it is on.
     pub at: Option<Vec<u8>>,
 }
 
-impl Cursor {
+impl CheckedCursor {
     /// A cursor on no entry yet.
-    pub fn new(iter: Iter, map: &Map, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Cursor {
+    pub fn new(iter: Cursor, map: &Map, lower: Option<&[u8]>, upper: Option<&[u8]>) -> CheckedCursor {
         let inside = |key: &[u8]| lower.is_none_or(|lower| key >= lower) && upper.is_none_or(|upper| key < upper);
         let map = map.iter().filter(|(key, _)| inside(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
-        Cursor { iter, map, at: None }
+        CheckedCursor { iter, map, at: None }
     }
 }
 
@@ -66,7 +66,7 @@ impl Cursor {
 /// # Panics
 /// If the cursor is elsewhere than it must be.
 pub fn check_cursor(
-    cursor: &mut Cursor,
+    cursor: &mut CheckedCursor,
     count: u64,
     random: &mut Seed,
     key: impl Fn(&mut Seed) -> Vec<u8>,

@@ -17,7 +17,7 @@ mod suites;
 mod tally;
 mod tier;
 
-pub use contents::{Cursor, check_cursor, read_all};
+pub use contents::{CheckedCursor, check_cursor, read_all};
 pub use machine::{Machine, fingerprint};
 pub use model::{Change, Death, History, Map};
 pub use mutants::{Verdict, hunt, sites};

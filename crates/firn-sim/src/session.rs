@@ -1,6 +1,6 @@
 //! An open database on a simulated file system, with the reference beside it: random operations, each compared.
 
-use crate::contents::{Cursor, check_cursor, read_all};
+use crate::contents::{CheckedCursor, check_cursor, read_all};
 use crate::machine::Machine;
 use crate::model::{Change, History, Map};
 use crate::setup::Setup;
@@ -31,7 +31,7 @@ pub struct Session {
     /// Checkpoints that were begun: where, what they must hold, and whether they were finished.
     pub checkpoints: Vec<(PathBuf, Map, bool)>,
     snapshots: Vec<(Snapshot, Map)>,
-    cursors: Vec<Cursor>,
+    cursors: Vec<CheckedCursor>,
 }
 
 impl Session {
@@ -172,14 +172,14 @@ impl Session {
             76..79 => self.use_snapshot(random),
             79..81 => self.synced(|db| db.flush()),
             81..83 => self.synced(|db| db.sync()),
-            83 => self.synced(|db| db.compact_range(None, None)),
+            83 => self.synced(|db| db.compact()),
             84 => {
                 let (from, to) = (key(random), key(random));
                 if from >= to {
                     // An empty range: nothing is flushed for it.
-                    return self.alive(self.db().compact_range(Some(&from), Some(&to)));
+                    return self.alive(self.db().compact_range::<&Vec<u8>>(&from..&to));
                 }
-                self.synced(|db| db.compact_range(Some(&from), Some(&to)))
+                self.synced(|db| db.compact_range::<&Vec<u8>>(&from..&to))
             }
             85 if random.one_in(3) => self.checkpoint(random.next_u64()),
             86 if random.one_in(2) => self.read_only(),
@@ -209,26 +209,31 @@ impl Session {
         Ok(())
     }
 
-    fn cursor(&self, random: &mut Seed) -> Result<Cursor> {
+    fn cursor(&self, random: &mut Seed) -> Result<CheckedCursor> {
         let key = |random: &mut Seed| self.setup.key(random);
         let now = self.history.now();
         match random.below(4) {
-            0 => Ok(Cursor::new(self.db().iter()?, now, None, None)),
+            0 => Ok(CheckedCursor::new(self.db().cursor()?, now, None, None)),
             1 => {
                 let prefix = key(random)[..3].to_vec();
                 let mut end = prefix.clone();
                 end[2] += 1;
-                Ok(Cursor::new(self.db().prefix(&prefix)?, now, Some(&prefix), Some(&end)))
+                Ok(CheckedCursor::new(
+                    self.db().cursor_with(ReadOptions::prefix(&prefix))?,
+                    now,
+                    Some(&prefix),
+                    Some(&end),
+                ))
             }
             2 if !self.snapshots.is_empty() => {
                 let (snapshot, map) = &self.snapshots[random.below(self.snapshots.len() as u64) as usize];
-                Ok(Cursor::new(snapshot.iter()?, map, None, None))
+                Ok(CheckedCursor::new(snapshot.cursor()?, map, None, None))
             }
             _ => {
                 let lower = (!random.one_in(4)).then(|| key(random));
                 let upper = (!random.one_in(4)).then(|| key(random));
                 let options = ReadOptions { lower: lower.clone(), upper: upper.clone(), snapshot: None };
-                Ok(Cursor::new(self.db().iter_with(options)?, now, lower.as_deref(), upper.as_deref()))
+                Ok(CheckedCursor::new(self.db().cursor_with(options)?, now, lower.as_deref(), upper.as_deref()))
             }
         }
     }
@@ -265,7 +270,7 @@ impl Session {
             assert!(got.as_deref() == map.get(&key).map(Vec::as_slice), "get of {} at a snapshot", key.escape_ascii());
         }
         let mut got = Map::new();
-        for entry in snapshot.iter()?.entries() {
+        for entry in snapshot.iter() {
             let (key, value) = entry?;
             got.insert(key, value.to_vec());
         }

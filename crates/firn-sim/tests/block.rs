@@ -51,7 +51,7 @@ fn compaction_bytes(stats: &Stats) -> u64 {
 fn block_01_both_bounds_of_a_block_are_in_its_index_entry() {
     row(&firn_table::mechanisms::BLOCK_BOUNDS, || {
         let rig = Rig::loaded(Profile::Classic, 4_000, |options| options.filter_bits = 0);
-        rig.db.compact_range(None, None).unwrap();
+        rig.db.compact().unwrap();
         let before = looks(&rig);
         let absent = rig.model.keys().map(|key| [key.as_slice(), b"+"].concat());
         let gets = absent.inspect(|key| assert!(rig.db.get(key).unwrap().is_none())).count() as u64;
@@ -117,7 +117,7 @@ fn block_02_tables_that_no_key_falls_into_stay_as_they_are() {
         options.limits.level_base_bytes = 4 << 10;
         options.limits.level_fan_out = 1000;
     });
-    rig.db.compact_range(None, None).unwrap();
+    rig.db.compact().unwrap();
     let tables = rig.stats().levels[2].tables;
     assert!(tables > 12 && tables == tables_of(&rig.stats()), "{:?}", rig.stats().levels);
     let seen = rig.fs.log().len();
@@ -177,7 +177,7 @@ fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
     let mut rig = Rig::loaded(profile, 14_000, looser);
     let read = |rig: &Rig| {
         let before = looks(rig).1;
-        let mut iter = rig.db.iter().unwrap();
+        let mut iter = rig.db.cursor().unwrap();
         iter.last().unwrap();
         // Backward, as nothing is read ahead then.
         while iter.valid() {
@@ -279,7 +279,7 @@ fn block_05_tables_that_are_scanned_are_written_anew() {
         for _ in 0..20 {
             for _ in 0..scans {
                 let from = format!("key{:07}", rig.random.below(1_000_000));
-                let mut iter = rig.db.iter().unwrap();
+                let mut iter = rig.db.cursor().unwrap();
                 iter.seek(from).unwrap();
                 (0..30).for_each(|_| iter.next().unwrap());
             }
@@ -647,7 +647,7 @@ fn block_snapshots_and_cursors_outlive_appends() {
     let mut rig = Rig::loaded(Profile::Block, 8_000, loose);
     let before = rig.model.clone();
     let snapshot = rig.db.snapshot();
-    let mut iter = rig.db.iter().unwrap();
+    let mut iter = rig.db.cursor().unwrap();
     iter.first().unwrap();
     for key in before.keys().step_by(3) {
         rig.db.delete(key).unwrap();
@@ -676,10 +676,10 @@ fn block_readers_of_an_older_end_outlive_the_table() {
     });
     let before = rig.model.clone();
     let snapshot = rig.db.snapshot();
-    let mut iter = rig.db.iter().unwrap();
+    let mut iter = rig.db.cursor().unwrap();
     iter.first().unwrap();
     rig.put(2_000, 1_000_000);
-    rig.db.compact_range(None, None).unwrap();
+    rig.db.compact().unwrap();
     for (key, value) in &before {
         assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
         iter.next().unwrap();

@@ -86,7 +86,7 @@ fn block_07_a_cut_at_any_removal_of_a_batch_loses_nothing() {
 fn block_07_a_write_that_finds_no_room_makes_some() {
     let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = u64::MAX);
     // While an iterator may read them, nobody removes the tables that its view had; nor is it asked again when it ends.
-    let mut iter = rig.db.iter().unwrap();
+    let mut iter = rig.db.cursor().unwrap();
     iter.first().unwrap();
     rig.put(6_000, 1_000_000);
     assert!(tables_on_disk(&rig.fs) >= tables_of(&rig.stats()) + 5);
@@ -120,7 +120,7 @@ fn block_07_a_table_that_cannot_be_removed_waits_for_the_next_open() {
 fn block_07_all_obsolete_tables_go_at_close() {
     let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = u64::MAX);
     // What a cursor may read stays, so that nothing is left to do but to wait for it.
-    let mut iter = rig.db.iter().unwrap();
+    let mut iter = rig.db.cursor().unwrap();
     iter.first().unwrap();
     rig.put(3_000, 1_000_000);
     let live = tables_of(&rig.stats());

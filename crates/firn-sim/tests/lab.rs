@@ -29,7 +29,7 @@ fn options(memory: Option<&SimRegion>) -> Options {
 
 fn check(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let found: BTreeMap<Vec<u8>, Vec<u8>> =
-        db.iter().unwrap().entries().map(|entry| entry.unwrap()).map(|(k, v)| (k, v.to_vec())).collect();
+        db.iter().map(|entry| entry.unwrap()).map(|(k, v)| (k, v.to_vec())).collect();
     assert_eq!(found.len(), model.len());
     assert!(found == *model);
     for (key, value) in model.iter().step_by(7) {
@@ -224,7 +224,7 @@ fn lab_07_a_flush_puts_many_entries_in_at_a_time() {
         let fences =
             |rig: &Rig| rig.stats().pm.iter().filter(|pm| pm.owner == "btree").map(|pm| pm.fences).sum::<u64>();
         let before = fences(&rig);
-        let iter = rig.db.iter().unwrap();
+        let iter = rig.db.cursor().unwrap();
         flush(&rig);
         let took = fences(&rig) - before;
         assert!(took < 60, "{took} fences for {} entries", rig.model.len());
@@ -241,7 +241,7 @@ fn lab_07_writers_do_not_wait_for_a_scan_that_goes_on() {
     let db = Db::open(dir.path().join("db"), options(Some(&memory))).unwrap();
     let key = |i: u32| format!("key{:05}", i * 7919 % 100_000).into_bytes();
     (0..300).for_each(|i| db.put(key(i), [1; 100]).unwrap());
-    let (mut scan, is_over) = (db.iter().unwrap(), AtomicBool::new(false));
+    let (mut scan, is_over) = (db.cursor().unwrap(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let scanner = scope.spawn(|| {
             let (mut seen, mut rounds) = (0, 0);
@@ -318,7 +318,7 @@ fn lab_12_values_of_a_scan_are_asked_for_ahead() {
         log.iter().filter(|operation| operation.kind == OpKind::Read && is_log(&operation.path)).count()
     };
     let before = reads(&rig);
-    let mut iter = rig.db.iter().unwrap();
+    let mut iter = rig.db.cursor().unwrap();
     iter.first().unwrap();
     assert_eq!((iter.value().len() > 90, reads(&rig) - before), (true, 1), "who stops there pays for one value");
     let mut ahead = Vec::new();
@@ -356,7 +356,7 @@ fn lab_12_what_is_passed_over_is_not_read() {
     rig.db.checkpoint("/copy").unwrap();
     assert_eq!(took(), 100, "the values that the copy has");
     for (snapshot, then) in &seen[..3] {
-        let mut iter = snapshot.iter().unwrap();
+        let mut iter = snapshot.cursor().unwrap();
         iter.last().unwrap();
         for (key, value) in then.iter().rev() {
             assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
@@ -608,7 +608,7 @@ fn lab_15_logs_lie_where_they_are_to() {
             rig.check();
             // Their room comes back.
             let before = in_pool(&rig);
-            rig.db.compact_range(None, None).unwrap();
+            rig.db.compact().unwrap();
             rig.settle();
             assert!(before == 0 || in_pool(&rig) <= 2 * (36 << 10), "{} bytes of logs are left", in_pool(&rig));
             rig.check();

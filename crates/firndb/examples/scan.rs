@@ -1,4 +1,4 @@
-//! Cursors: ranges, prefixes, both directions. Run: `cargo run --release -p firndb --example scan`
+//! Ranges: a loop over a prefix, the end of a range, a cursor. Run: `cargo run --release -p firndb --example scan`
 
 use firndb::{Db, Options};
 
@@ -7,20 +7,18 @@ fn main() -> firndb::Result<()> {
     let db = Db::open(dir.path().join("db"), Options::default())?;
     for day in 1..=9 {
         db.put(format!("snow/2026-01-0{day}"), format!("{} cm", day * 3))?;
-        db.put(format!("wind/2026-01-0{day}"), format!("{} m/s", day))?;
+        db.put(format!("wind/2026-01-0{day}"), format!("{day} m/s"))?;
     }
-    let mut snow = db.prefix(b"snow/")?;
-    snow.last()?;
-    while snow.valid() {
-        println!("{}: {}", String::from_utf8_lossy(snow.key()), String::from_utf8_lossy(snow.value()));
-        snow.prev()?;
+    for entry in db.prefix("snow/").rev() {
+        let (day, depth) = entry?;
+        println!("{}: {}", String::from_utf8_lossy(&day), String::from_utf8_lossy(&depth));
     }
-    let count = db.range("snow/2026-01-03".."snow/2026-01-06")?.entries().count();
+    let count = db.range("snow/2026-01-03".."snow/2026-01-06").count();
     println!("{count} days in the range");
     assert_eq!(count, 3);
-    let mut iter = db.iter()?;
-    iter.seek_for_prev(b"snow/2026-01-05x")?;
-    assert_eq!(iter.key(), b"snow/2026-01-05");
-    drop((snow, iter));
+    let mut cursor = db.cursor()?;
+    cursor.seek_for_prev("snow/2026-01-05x")?;
+    assert_eq!(cursor.key(), b"snow/2026-01-05");
+    drop(cursor);
     db.close()
 }

@@ -9,7 +9,7 @@ fn main() -> firndb::Result<()> {
     let yesterday = db.snapshot();
     db.put(b"depth", b"2 m")?;
     db.flush()?;
-    db.compact_range(None, None)?;
+    db.compact()?;
     println!("now: {:?}, then: {:?}", db.get(b"depth")?, yesterday.get(b"depth")?);
     assert_eq!(yesterday.get(b"depth")?.expect("it was there"), b"1 m");
     // Dropping the snapshot lets compaction take its versions.

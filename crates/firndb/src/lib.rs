@@ -10,7 +10,7 @@
 //! batch.put(b"firn", b"grey").delete(b"snow");
 //! db.write(&batch, &WriteOptions::default())?;
 //! assert!(db.get(b"snow")?.is_none());
-//! let mut iter = db.iter()?;
+//! let mut iter = db.cursor()?;
 //! iter.first()?;
 //! assert_eq!((iter.key(), iter.value()), (&b"firn"[..], &b"grey"[..]));
 //! db.close()
@@ -43,6 +43,7 @@ pub mod sites;
 mod write;
 
 pub use api::batch::WriteBatch;
+pub use api::cursor::Cursor;
 pub use api::db::Db;
 pub use api::iter::Iter;
 pub use api::snapshot::Snapshot;

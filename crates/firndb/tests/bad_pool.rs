@@ -88,7 +88,7 @@ impl Case {
     fn contents(&self) -> Model {
         let db = self.open().unwrap();
         db.verify().unwrap();
-        let all = db.iter().unwrap().entries().map(|entry| entry.unwrap());
+        let all = db.iter().map(|entry| entry.unwrap());
         all.map(|(key, value)| (key, value.to_vec())).collect()
     }
 }

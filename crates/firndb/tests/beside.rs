@@ -48,7 +48,7 @@ fn read(db: &Db, from: u64) -> Result<(), Error> {
     for (number, found) in (0..KEYS).step_by(5).zip(db.multi_get(&keys)?) {
         check(number, &found.expect("a key that was always there"));
     }
-    let mut iter = db.iter()?;
+    let mut iter = db.cursor()?;
     iter.first()?;
     for number in 0..KEYS {
         assert_eq!(iter.key(), key(number));

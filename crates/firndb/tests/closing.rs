@@ -125,7 +125,7 @@ fn whatever_is_under_way_ends_with_the_database() {
                     let db = db.clone();
                     scope.spawn(move || while_open(&*call, &db));
                 };
-                spawn(Box::new(|db| db.compact_range(None, None)));
+                spawn(Box::new(|db| db.compact()));
                 spawn(Box::new(Db::flush));
                 spawn(Box::new(|db| db.verify().map(drop)));
                 spawn(Box::new(|db| db.wait_idle().and_then(|()| db.sync())));
@@ -138,7 +138,7 @@ fn whatever_is_under_way_ends_with_the_database() {
                 let snapshot = db.snapshot();
                 spawn(Box::new(move |_| snapshot.get(key(0, 0)).map(drop)));
                 for backward in [false, true] {
-                    let cursor = std::cell::RefCell::new(db.iter().unwrap());
+                    let cursor = std::cell::RefCell::new(db.cursor().unwrap());
                     spawn(Box::new(move |_| {
                         let mut cursor = cursor.borrow_mut();
                         match (cursor.valid(), backward) {
@@ -175,14 +175,15 @@ fn what_is_kept_of_a_closed_database_keeps_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path(), kind);
         (0..50).for_each(|number| db.put(key(0, number), value(number)).unwrap());
-        let (handle, snapshot, mut cursor) = (db.clone(), db.snapshot(), db.iter().unwrap());
+        let (handle, snapshot, mut cursor) = (db.clone(), db.snapshot(), db.cursor().unwrap());
         cursor.seek(key(0, 20)).unwrap();
         let pinned = db.get(key(0, 7)).unwrap().unwrap();
         db.close().unwrap();
         let again = open(dir.path(), kind);
         assert_closed(cursor.next());
         assert_closed(snapshot.get(key(0, 1)));
-        assert_closed(snapshot.iter());
+        assert_closed(snapshot.cursor());
+        assert_closed(snapshot.iter().next().unwrap());
         assert_closed(handle.get(key(0, 1)));
         assert_closed(handle.put(b"k", b"v"));
         assert_closed(handle.checkpoint(dir.path().join("copy")));

@@ -51,7 +51,7 @@ fn the_sum_never_changes() {
                 let mut checks = 0;
                 while !stop.load(Ordering::Relaxed) || checks < 10 {
                     let sum: i64 = if reader == 0 {
-                        db.iter().unwrap().entries().map(|e| number(&e.unwrap().1)).sum()
+                        db.iter().map(|e| number(&e.unwrap().1)).sum()
                     } else {
                         let keys: Vec<_> = (0..KEYS).map(key).collect();
                         db.multi_get(&keys).unwrap().into_iter().map(|v| number(&v.unwrap())).sum()
@@ -98,6 +98,6 @@ fn own_writes_are_read_by_many_threads() {
             });
         }
     });
-    assert_eq!(db.iter().unwrap().entries().count() as u64, THREADS * 300);
+    assert_eq!(db.iter().count() as u64, THREADS * 300);
     assert_eq!(db.stats().user.writes, THREADS * 2000);
 }

@@ -41,10 +41,10 @@ fn a_directory_that_is_moved_takes_its_database_along() {
     let other = tiny(&path);
     fill(&other, 0, 100);
     fill(&db, 200, 600);
-    db.compact_range(None, None).unwrap();
+    db.compact().unwrap();
     db.checkpoint(root.path().join("copy")).unwrap();
     fill(&other, 100, 300);
-    other.compact_range(None, None).unwrap();
+    other.compact().unwrap();
     check(&db, 600);
     check(&other, 300);
     db.close().unwrap();
@@ -190,7 +190,7 @@ fn strangers_in_a_directory_of_ours_stay() {
     for round in 0..3 {
         let db = tiny(&path);
         fill(&db, 100 + round * 300, 400 + round * 300);
-        db.compact_range(None, None).unwrap();
+        db.compact().unwrap();
         db.close().unwrap();
         are_there();
     }
@@ -314,7 +314,7 @@ fn repairs_without_a_manifest_bring_all_back() {
             check(&db, 400);
             // Obsolete tables of the source, or of before a repair, are swept like any others.
             (0..400_u32).for_each(|i| db.put(i.to_be_bytes(), [i as u8; 300]).unwrap());
-            db.compact_range(None, None).unwrap();
+            db.compact().unwrap();
             db.close().unwrap();
             drop(tiny(dir));
             let tables = contents(dir).keys().filter(|path| path.extension().is_some_and(|kind| kind == "sst")).count();

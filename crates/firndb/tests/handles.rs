@@ -62,7 +62,7 @@ fn share(dir: &Path, profile: Profile) {
                 }
                 let keys: Vec<[u8; 8]> = (0..20).map(|i| key((reader * 7 + i * 191) % KEYS)).collect();
                 assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_some));
-                let mut iter = db.iter().unwrap();
+                let mut iter = db.cursor().unwrap();
                 iter.seek(key(reader * 9)).unwrap();
                 for number in (reader * 9)..KEYS.min(reader * 9 + 50) {
                     assert_eq!(iter.key(), key(number));

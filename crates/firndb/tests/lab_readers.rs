@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
-use firndb::{Backend, Db, Durability, Iter, LabTuning, LogPlacement, Options, PmConfig, Profile, Snapshot, Tuning};
+use firndb::{Backend, Cursor, Db, Durability, LabTuning, LogPlacement, Options, PmConfig, Profile, Snapshot, Tuning};
 use firndb::{TierStats, WriteBatch, WriteOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -53,12 +53,12 @@ fn check(pairs: &[(Vec<u8>, Vec<u8>)]) {
     }
 }
 
-fn pair(iter: &Iter) -> (Vec<u8>, Vec<u8>) {
+fn pair(iter: &Cursor) -> (Vec<u8>, Vec<u8>) {
     assert!(iter.valid());
     (iter.key().to_vec(), iter.value().to_vec())
 }
 
-fn forward(iter: &mut Iter) -> Pairs {
+fn forward(iter: &mut Cursor) -> Pairs {
     let mut pairs = Pairs::new();
     iter.first().unwrap();
     while iter.valid() {
@@ -68,7 +68,7 @@ fn forward(iter: &mut Iter) -> Pairs {
     pairs
 }
 
-fn backward(iter: &mut Iter) -> Pairs {
+fn backward(iter: &mut Cursor) -> Pairs {
     let mut pairs = Pairs::new();
     iter.last().unwrap();
     while iter.valid() {
@@ -81,13 +81,13 @@ fn backward(iter: &mut Iter) -> Pairs {
 
 /// A snapshot shows the same by gets, and by cursors of any age, whichever way they go.
 fn read_snapshot(snapshot: &Snapshot, seed: &mut Seed) {
-    let mut old = snapshot.iter().unwrap();
+    let mut old = snapshot.cursor().unwrap();
     let pairs = backward(&mut old);
     check(&pairs);
     for (key, value) in &pairs {
         assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
     }
-    let mut new = snapshot.iter().unwrap();
+    let mut new = snapshot.cursor().unwrap();
     if seed.one_in(2) {
         assert!(forward(&mut new) == pairs && backward(&mut old) == pairs);
     } else {
@@ -97,7 +97,7 @@ fn read_snapshot(snapshot: &Snapshot, seed: &mut Seed) {
 
 /// A cursor that wanders about sees what it saw at first.
 fn wander(db: &Db, seed: &mut Seed) {
-    let mut iter = db.iter().unwrap();
+    let mut iter = db.cursor().unwrap();
     let pairs = forward(&mut iter);
     check(&pairs);
     for _ in 0..8 {
@@ -154,7 +154,7 @@ fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> TierStats {
             let mut seed = Seed::new(11);
             while_written(&mut || wander(db, &mut seed));
         });
-        scope.spawn(move || while_written(&mut || db.compact_range(None, None).unwrap()));
+        scope.spawn(move || while_written(&mut || db.compact().unwrap()));
         scope.spawn(move || {
             let mut copies = 0;
             while_written(&mut || {
@@ -166,7 +166,7 @@ fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> TierStats {
             });
         });
     });
-    check(&forward(&mut db.iter().unwrap()));
+    check(&forward(&mut db.cursor().unwrap()));
     db.verify().unwrap();
     db.stats().tier.unwrap()
 }

@@ -77,7 +77,7 @@ fn stays_within_the_limit() {
     let (records, value) = (if ci { 600_000 } else { 150_000 }, [7u8; 1024]);
     let cursors = Profile::ALL.map(|profile| {
         peak(profile, records, &value, |db| {
-            let mut iters: Vec<_> = (0..32).map(|_| db.iter().unwrap()).collect();
+            let mut iters: Vec<_> = (0..32).map(|_| db.cursor().unwrap()).collect();
             for (i, iter) in iters.iter_mut().enumerate() {
                 iter.seek(mix(i as u64).to_be_bytes()).unwrap();
             }

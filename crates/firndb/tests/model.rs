@@ -29,7 +29,7 @@ fn check_scans(db: &Db, snapshot: Option<&Snapshot>, model: &Model, seed: &mut S
     }
     let options = ReadOptions { lower: Some(from.clone()), upper: Some(to.clone()), snapshot: snapshot.cloned() };
     let want: Vec<_> = model.range(from.clone()..to.clone()).collect();
-    let mut iter = db.iter_with(options).unwrap();
+    let mut iter = db.cursor_with(options).unwrap();
     iter.first().unwrap();
     for (key, value) in &want {
         assert!(iter.valid());
@@ -149,8 +149,8 @@ impl Session {
         let from = key(&mut self.seed);
         match self.seed.below(4) {
             0 => self.db().flush().unwrap(),
-            1 => self.db().compact_range(None, None).unwrap(),
-            2 => self.db().compact_range(Some(&from), None).unwrap(),
+            1 => self.db().compact().unwrap(),
+            2 => self.db().compact_range::<&[u8]>(from.as_slice()..).unwrap(),
             _ => self.db().sync().unwrap(),
         }
     }
@@ -188,7 +188,7 @@ impl Session {
         let db = self.db();
         db.wait_idle().unwrap();
         db.verify().unwrap();
-        let got: Vec<_> = db.iter().unwrap().entries().map(|e| e.map(|(k, v)| (k, v.to_vec())).unwrap()).collect();
+        let got: Vec<_> = db.iter().map(|e| e.map(|(k, v)| (k, v.to_vec())).unwrap()).collect();
         assert_eq!(got, self.model.iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>());
     }
 }

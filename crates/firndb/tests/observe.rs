@@ -144,14 +144,14 @@ fn idle_cursors_let_go() {
     fill(&db, 3);
     db.flush().unwrap();
     inline.run();
-    let mut iter = db.iter().unwrap();
+    let mut iter = db.cursor().unwrap();
     iter.seek(100u32.to_be_bytes()).unwrap();
     let (key, value) = (iter.key().to_vec(), iter.value().to_vec());
     let before = tables(dir.path());
     assert!(before > 0);
     fill(&db, 20);
     db.flush().unwrap();
-    db.compact_range(None, None).unwrap();
+    db.compact().unwrap();
     inline.run();
     let live = |db: &Db| db.stats().levels.iter().map(|level| level.tables).sum::<usize>();
     assert!(tables(dir.path()) > live(&db), "the cursor pins old tables");
@@ -178,16 +178,16 @@ fn deletes_give_space_back() {
     let options = Options { compression: Codec::None, environment, ..Options::tiny() };
     let db = Db::open(dir.path(), options).unwrap();
     fill(&db, 5);
-    db.compact_range(None, None).unwrap();
+    db.compact().unwrap();
     assert!(db.stats().table_bytes > 50_000);
     for i in 0..500u32 {
         db.delete(i.to_be_bytes()).unwrap();
     }
-    db.compact_range(None, None).unwrap();
+    db.compact().unwrap();
     let stats = db.stats();
     assert_eq!(stats.table_bytes, 0, "{:?}", stats.levels);
     assert_eq!(tables(dir.path()), 0);
-    assert_eq!(db.iter().unwrap().entries().count(), 0);
+    assert_eq!(db.iter().count(), 0);
 }
 
 /// Compactions that `gets` of a key in a lower table cause where another table covers it, with so large a cache.
@@ -199,7 +199,7 @@ fn seek_compactions(gets: usize, block_cache_bytes: u64) -> u64 {
     for i in (0..100u32).step_by(2) {
         db.put(i.to_be_bytes(), b"even").unwrap();
     }
-    db.compact_range(None, None).unwrap();
+    db.compact().unwrap();
     db.put(0u32.to_be_bytes(), b"new").unwrap();
     db.put(98u32.to_be_bytes(), b"new").unwrap();
     db.flush().unwrap();

@@ -2,7 +2,7 @@
 //! walk over what was taken before.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Db, Durability, Iter, Options, Profile, ReadOptions, Snapshot, WriteBatch, WriteOptions};
+use firndb::{Cursor, Db, Durability, Options, Profile, ReadOptions, Snapshot, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes()[5..].to_vec()
 }
 
-fn at(iter: &Iter) -> Option<(Vec<u8>, Vec<u8>)> {
+fn at(iter: &Cursor) -> Option<(Vec<u8>, Vec<u8>)> {
     iter.valid().then(|| (iter.key().to_vec(), iter.value().to_vec()))
 }
 
@@ -36,7 +36,7 @@ fn owned(entry: Option<(&Vec<u8>, &Vec<u8>)>) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Moves a cursor about and compares each stop with the model's.
-fn compare(mut iter: Iter, model: &Model, dice: &mut Dice, keys: u64, bounds: &(Option<Vec<u8>>, Option<Vec<u8>>)) {
+fn compare(mut iter: Cursor, model: &Model, dice: &mut Dice, keys: u64, bounds: &(Option<Vec<u8>>, Option<Vec<u8>>)) {
     let lower = bounds.0.clone().map_or(Bound::Unbounded, Bound::Included);
     let upper = bounds.1.clone().map_or(Bound::Unbounded, Bound::Excluded);
     let is_empty = matches!(bounds, (Some(from), Some(to)) if from >= to);
@@ -121,9 +121,15 @@ fn live(seed: u64, profile: Profile) {
         let mut bound = || (dice.below(3) == 0).then(|| key(dice.below(KEYS)));
         let bounds = (bound(), bound());
         let (lower, upper) = bounds.clone();
-        compare(db.iter_with(ReadOptions { lower, upper, snapshot: None }).unwrap(), &model, &mut dice, KEYS, &bounds);
+        compare(
+            db.cursor_with(ReadOptions { lower, upper, snapshot: None }).unwrap(),
+            &model,
+            &mut dice,
+            KEYS,
+            &bounds,
+        );
         if let Some((snapshot, model)) = snapshots.first() {
-            compare(snapshot.iter().unwrap(), model, &mut dice, KEYS, &(None, None));
+            compare(snapshot.cursor().unwrap(), model, &mut dice, KEYS, &(None, None));
         }
     }
 }
@@ -157,7 +163,7 @@ fn a_queue_beside_producers_loses_nothing() {
         }
         let mut popped = [0; PRODUCERS as usize];
         while popped.iter().sum::<u64>() < PRODUCERS * EACH {
-            let mut iter = db.iter().unwrap();
+            let mut iter = db.cursor().unwrap();
             iter.first().unwrap();
             if !iter.valid() {
                 std::thread::yield_now();
@@ -170,7 +176,7 @@ fn a_queue_beside_producers_loses_nothing() {
             db.delete_with(iter.key(), &PROCESS).unwrap();
         }
     });
-    let mut iter = db.iter().unwrap();
+    let mut iter = db.cursor().unwrap();
     iter.first().unwrap();
     assert!(!iter.valid());
 }

@@ -48,7 +48,7 @@ fn space_comes_back(give_back: impl Fn(&Db)) {
             snapshots.push(db.snapshot());
             db.flush().unwrap();
         }
-        db.compact_range(None, None).unwrap();
+        db.compact().unwrap();
         db.wait_idle().unwrap();
         assert!(bytes_now(dir.path()) > 3 * live, "{profile}: the snapshots keep it");
         for (round, snapshot) in (0..).zip(&snapshots) {
@@ -57,7 +57,7 @@ fn space_comes_back(give_back: impl Fn(&Db)) {
         drop(snapshots);
         give_back(&db);
         db.verify().unwrap();
-        assert_eq!(db.iter().unwrap().entries().count(), KEYS as usize);
+        assert_eq!(db.iter().count(), KEYS as usize);
         // Blocks, filters, indexes and footers of many small tables among them, and logs of one write buffer.
         let wanted = live * 13 / 10 + (64 << 10);
         let bytes = file_bytes(&db, dir.path(), wanted);
@@ -66,11 +66,11 @@ fn space_comes_back(give_back: impl Fn(&Db)) {
         let snapshot = db.snapshot();
         (0..KEYS).for_each(|i| db.delete(i.to_be_bytes()).unwrap());
         db.flush().unwrap();
-        db.compact_range(None, None).unwrap();
-        assert_eq!(snapshot.iter().unwrap().entries().count(), KEYS as usize);
+        db.compact().unwrap();
+        assert_eq!(snapshot.iter().count(), KEYS as usize);
         drop(snapshot);
         give_back(&db);
-        assert!(db.iter().unwrap().entries().next().is_none());
+        assert!(db.iter().next().is_none());
         let bytes = file_bytes(&db, dir.path(), 64 << 10);
         assert!(bytes <= 64 << 10, "{profile} {pool}: {bytes} bytes for none");
     }
@@ -78,7 +78,7 @@ fn space_comes_back(give_back: impl Fn(&Db)) {
 
 #[test]
 fn compact_range_gives_back_what_snapshots_kept() {
-    space_comes_back(|db| db.compact_range(None, None).unwrap());
+    space_comes_back(|db| db.compact().unwrap());
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn compact_range_ends_beside_writers() {
                 });
             }
             for _ in 0..3 {
-                db.compact_range(None, None).unwrap();
+                db.compact().unwrap();
                 most.fetch_max(db.stats().levels[0].tables, Ordering::Relaxed);
             }
             stop.store(true, Ordering::Relaxed);

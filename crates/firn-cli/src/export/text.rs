@@ -6,7 +6,7 @@ use crate::encoding::Encoding;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::progress::{Progress, Unit};
-use crate::scan::Cursor;
+use crate::scan::ShownEntries;
 use firndb::{Error, Options};
 use serde_json::json;
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) fn export(arguments: &Export, file: &Path, format: Format, options: Options) -> Outcome {
     let db = arguments.open(options)?;
-    let mut cursor = Cursor::new(db.iter()?, false, arguments.all)?;
+    let mut cursor = ShownEntries::new(db.cursor()?, false, arguments.all)?;
     let mut writer = Writer::new(open(file, arguments.force)?, format, arguments.quote);
     let progress = Progress::new("exporting", Some(super::about_entries(&db)), Unit::Entries);
     let mut records = 0u64;

@@ -9,8 +9,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::place::resolved;
 use crate::progress::{Progress, Unit};
-use crate::scan::Cursor;
-use firndb::{Iter, Options};
+use crate::scan::ShownEntries;
+use firndb::{Cursor, Options};
 use serde_json::json;
 use std::path::Path;
 
@@ -19,8 +19,8 @@ pub(super) fn export(arguments: &Export, target: &Path, options: Options) -> Out
     refuse_overlap(&arguments.db, target)?;
     let mut directory = Directory::open(target, arguments.force)?;
     let snapshot = db.snapshot();
-    let mut cursor = Cursor::new(snapshot.iter()?, false, arguments.all)?;
-    let mut ahead = snapshot.iter()?;
+    let mut cursor = ShownEntries::new(snapshot.cursor()?, false, arguments.all)?;
+    let mut ahead = snapshot.cursor()?;
     let progress = Progress::new("exporting", Some(super::about_entries(&db)), Unit::Entries);
     let (mut files, mut bytes, mut refused) = (0u64, 0u64, 0u64);
     while cursor.valid() {
@@ -49,7 +49,7 @@ pub(super) fn export(arguments: &Export, target: &Path, options: Options) -> Out
 }
 
 /// Writes one entry. The inner error is why this entry was refused.
-fn write(directory: &mut Directory, ahead: &mut Iter, key: &[u8], value: &[u8]) -> Outcome<Result<(), String>> {
+fn write(directory: &mut Directory, ahead: &mut Cursor, key: &[u8], value: &[u8]) -> Outcome<Result<(), String>> {
     let path = match components(key) {
         Ok(path) => path,
         Err(reason) => return Ok(Err(reason.to_owned())),

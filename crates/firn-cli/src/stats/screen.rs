@@ -97,14 +97,8 @@ fn disk_bytes(path: &Path) -> (u64, u64) {
 }
 
 fn unfinished_loads(db: &Db) -> Outcome<usize> {
-    let mut positions = db.prefix([crate::reserved::PREFIX, b"load/"].concat())?;
-    positions.first()?;
-    let mut count = 0;
-    while positions.valid() {
-        count += 1;
-        positions.next()?;
-    }
-    Ok(count)
+    let positions = db.prefix([crate::reserved::PREFIX, b"load/"].concat());
+    positions.map(|entry| Ok(entry?)).try_fold(0, |count, entry: Outcome<_>| entry.map(|_| count + 1))
 }
 
 /// One sentence: the most useful thing to do next.

@@ -56,7 +56,7 @@ fn open(real: &Real, fs: &SimFs, open: fn(&'static str, firndb::Options) -> Resu
 
 /// Reads all, both ways.
 fn read(db: &Db) -> Result<()> {
-    let mut iter = db.iter()?;
+    let mut iter = db.cursor()?;
     let mut steps = 0;
     let mut step = || {
         steps += 1;
@@ -84,7 +84,7 @@ fn work(db: Db) {
         db.verify().map(drop),
         db.put(b"key05", b"new"),
         db.flush(),
-        db.compact_range(None, None),
+        db.compact(),
         db.wait_idle(),
         read(&db),
         db.close(),

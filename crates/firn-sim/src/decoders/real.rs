@@ -41,7 +41,7 @@ impl Real {
                 db.flush()?;
             }
             if round == 0 {
-                db.compact_range(None, None)?;
+                db.compact()?;
             }
         }
         db.wait_idle()?;

@@ -63,7 +63,7 @@ fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
         expected.insert(vec![b'c', n], vec![n; 200]);
     }
     source.run(40, &mut random).unwrap();
-    copy.compact_range(None, None).unwrap();
+    copy.compact().unwrap();
     source.settle().unwrap();
     assert!(read_all(&copy).unwrap() == expected, "the copy differs after both were written on");
     copy.verify().unwrap();

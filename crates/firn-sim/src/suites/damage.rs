@@ -155,7 +155,7 @@ impl Golden {
             if grows_small {
                 session.db().wait_idle().unwrap();
             } else if round == 1 {
-                session.db().compact_range(None, None).unwrap();
+                session.db().compact().unwrap();
             }
         }
         session.db().wait_idle().unwrap();
@@ -311,7 +311,7 @@ fn scan_is_right(db: &Db, map: &Map, forward: bool) -> bool {
     if !forward {
         want.reverse();
     }
-    let Ok(mut iter) = db.iter() else { return true };
+    let Ok(mut iter) = db.cursor() else { return true };
     let mut moved = if forward { iter.first() } else { iter.last() };
     for (key, value) in want {
         match moved {

@@ -25,7 +25,7 @@ fn run_on(session: &mut Session, count: u64, random: &mut Seed) -> Vec<Error> {
             1 => session.db().sync().inspect(|()| session.history.synced()),
             // A user's compaction never appends.
             2 if setup.eager_appends => session.db().wait_idle(),
-            2 => session.db().compact_range(None, None).inspect(|()| session.history.synced()),
+            2 => session.db().compact().inspect(|()| session.history.synced()),
             3..6 => {
                 session.clock.advance(Duration::from_millis(300));
                 session.inline.step();

@@ -152,7 +152,7 @@ fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Ve
                 0
             }
             Op::Get(key) => runner.until_done(|db| Ok(db.get(key)?.map_or(1, |value| crc32c(&value)))),
-            Op::Scan(key, count, forward) => runner.until_done(|db| scan(db.iter()?, Some(key), *count, *forward)),
+            Op::Scan(key, count, forward) => runner.until_done(|db| scan(db.cursor()?, Some(key), *count, *forward)),
             Op::Snapshot => match snapshot.take() {
                 None => {
                     snapshot = runner.db.as_ref().map(Db::snapshot);
@@ -160,7 +160,7 @@ fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Ve
                 }
                 Some(taken) => {
                     let taken: firndb::Snapshot = taken;
-                    runner.until_done(|_| scan(taken.iter()?, None, u64::MAX, true))
+                    runner.until_done(|_| scan(taken.cursor()?, None, u64::MAX, true))
                 }
             },
             Op::Flush => {
@@ -168,7 +168,7 @@ fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Ve
                 3
             }
             Op::Compact => {
-                runner.until_done(|db| db.compact_range(None, None));
+                runner.until_done(|db| db.compact());
                 4
             }
             Op::Work => {
@@ -187,11 +187,11 @@ fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Ve
         };
         told.push(shown);
     }
-    told.push(runner.until_done(|db| scan(db.iter()?, None, u64::MAX, true)));
+    told.push(runner.until_done(|db| scan(db.cursor()?, None, u64::MAX, true)));
     runner.machine.fs.heal();
     runner.until_done(Db::wait_idle);
     runner.until_done(|db| db.verify().map(drop));
-    told.push(runner.until_done(|db| scan(db.iter()?, None, u64::MAX, false)));
+    told.push(runner.until_done(|db| scan(db.cursor()?, None, u64::MAX, false)));
     drop(snapshot);
     let grown_tables = runner.db.as_ref().unwrap().stats().levels.iter().map(|level| level.grown_tables).sum();
     (told, runner.machine, grown_tables)
@@ -223,7 +223,7 @@ fn write(db: &Db, changes: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<()> {
 }
 
 /// A checksum over up to `count` entries.
-fn scan(mut iter: firndb::Iter, from: Option<&Vec<u8>>, count: u64, forward: bool) -> Result<u32> {
+fn scan(mut iter: firndb::Cursor, from: Option<&Vec<u8>>, count: u64, forward: bool) -> Result<u32> {
     match (from, forward) {
         (Some(key), true) => iter.seek(key)?,
         (Some(key), false) => iter.seek_for_prev(key)?,

@@ -125,7 +125,7 @@ impl Rig {
     }
 
     pub(crate) fn check(&self) {
-        let mut iter = self.db.iter().unwrap();
+        let mut iter = self.db.cursor().unwrap();
         iter.first().unwrap();
         for (key, value) in &self.model {
             assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));

@@ -1,16 +1,19 @@
 //! The handle that users hold, and what all handles of one open database share.
 
 use crate::api::batch::WriteBatch;
+use crate::api::cursor::Cursor;
 use crate::api::iter::Iter;
 use crate::api::snapshot::Snapshot;
 use crate::engine::Engine;
+use crate::files::FileName;
 use crate::lifecycle::open;
 use crate::memtable::Entry;
 use crate::options::{Durability, Options, ReadOptions, WriteOptions};
-use firn_base::key::{Kind, prefix_end};
-use firn_base::{Error, Result};
+use crate::read_points::Point;
+use firn_base::key::Kind;
+use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_table::Value;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -133,7 +136,7 @@ impl Db {
         self.count_get(self.engine.get(key).map_err(|error| self.reread(error, key)))
     }
 
-    pub(crate) fn get_at(&self, key: &[u8], seqno: firn_base::SeqNo) -> Result<Option<Value>> {
+    pub(crate) fn get_at(&self, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
         self.count_get(self.engine.get_at(key, seqno).map_err(|error| self.reread(error, key)))
     }
 
@@ -154,64 +157,80 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn multi_get(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>> {
+        self.multi_get_at(keys, None)
+    }
+
+    pub(crate) fn multi_get_at(&self, keys: &[impl AsRef<[u8]>], at: Option<SeqNo>) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         self.engine.counts.user.gets.add(keys.len() as u64);
-        let got = self.engine.multi_get(&keys);
-        got.map_err(|error| self.engine.told_apart(error, |fresh| fresh.multi_get(&keys).map(drop)))
+        let got = self.engine.multi_get(&keys, at);
+        got.map_err(|error| self.engine.told_apart(error, |fresh| fresh.multi_get(&keys, None).map(drop)))
+    }
+
+    /// True if `key` has a value.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.get(key).map(|found| found.is_some())
+    }
+
+    /// The entry with the smallest key.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn first(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The entry with the largest key.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn last(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// An iterator over all entries. Its first item is the error if the database was closed.
+    pub fn iter(&self) -> Iter {
+        Iter::new(self, ReadOptions::default())
+    }
+
+    /// An iterator over the entries with keys in `range`.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        Iter::new(self, ReadOptions::range(range))
+    }
+
+    /// An iterator over the entries whose keys begin with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::new(self, ReadOptions::prefix(prefix))
     }
 
     /// A cursor over all keys.
     ///
     /// # Errors
-    /// `Corruption` and `Io`, naming the file.
-    pub fn iter(&self) -> Result<Iter> {
-        self.iter_with(ReadOptions::default())
-    }
-
-    /// A cursor over the keys in `range`.
-    ///
-    /// # Errors
-    /// As [`Db::iter`].
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
-        let behind = |key: &K| {
-            let mut key = key.as_ref().to_vec();
-            key.push(0);
-            key
-        };
-        let lower = match range.start_bound() {
-            Bound::Included(key) => Some(key.as_ref().to_vec()),
-            Bound::Excluded(key) => Some(behind(key)),
-            Bound::Unbounded => None,
-        };
-        let upper = match range.end_bound() {
-            Bound::Included(key) => Some(behind(key)),
-            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
-            Bound::Unbounded => None,
-        };
-        self.iter_with(ReadOptions { lower, upper, snapshot: None })
-    }
-
-    /// A cursor over just the keys that begin with `prefix`.
-    ///
-    /// # Errors
-    /// As [`Db::iter`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        let prefix = prefix.as_ref();
-        self.iter_with(ReadOptions { lower: Some(prefix.to_vec()), upper: prefix_end(prefix), snapshot: None })
+    /// `Invalid` if the database was closed.
+    pub fn cursor(&self) -> Result<Cursor> {
+        self.cursor_with(ReadOptions::default())
     }
 
     /// A cursor with bounds, at the present or at a snapshot.
     ///
     /// # Errors
-    /// As [`Db::iter`].
-    pub fn iter_with(&self, options: ReadOptions) -> Result<Iter> {
+    /// `Invalid` if the database was closed, or if the snapshot is of another one.
+    pub fn cursor_with(&self, options: ReadOptions) -> Result<Cursor> {
+        let point = self.point(&options)?;
+        Ok(Cursor::new(self.clone(), point, options))
+    }
+
+    /// The read point that `options` name.
+    pub(crate) fn point(&self, options: &ReadOptions) -> Result<Arc<Point>> {
         self.engine.calls.check()?;
-        let point = match &options.snapshot {
-            Some(snapshot) if Arc::ptr_eq(&snapshot.db.engine, &self.engine) => snapshot.point.clone(),
-            Some(_) => return Err(Error::invalid("the snapshot is of another database")),
-            None => self.engine.readers.snapshots.register(&self.engine.commit.visible),
-        };
-        Ok(Iter::new(self.clone(), point, options))
+        match &options.snapshot {
+            Some(snapshot) if Arc::ptr_eq(&snapshot.db.engine, &self.engine) => Ok(snapshot.point.clone()),
+            Some(_) => Err(Error::invalid("the snapshot is of another database")),
+            None => Ok(self.engine.readers.snapshots.register(&self.engine.commit.visible)),
+        }
     }
 
     /// The database as it is now, to read later.
@@ -235,13 +254,22 @@ impl Db {
         self.engine.flush()
     }
 
-    /// Compacts the keys from `from` to `to` (not included) down to the last level that holds any, so that what was
-    /// overwritten or deleted gives its space back. `None` means no bound.
+    /// Compacts all keys: [`Db::compact_range`] without bounds.
     ///
     /// # Errors
-    /// What reading and writing met.
-    pub fn compact_range(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> Result<()> {
-        self.engine.compact_range(from.unwrap_or(&[]), to)
+    /// I/O errors, and `Corruption` of a table that is read.
+    pub fn compact(&self) -> Result<()> {
+        self.engine.compact_range(&[], None)
+    }
+
+    /// Compacts the keys in `range` down to the last level that holds any, so that the space of overwritten and deleted
+    /// entries is released. Blocks until that is done; reads and writes go on meanwhile.
+    ///
+    /// # Errors
+    /// I/O errors, and `Corruption` of a table that is read.
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        let ReadOptions { lower, upper, .. } = ReadOptions::range(range);
+        self.engine.compact_range(lower.as_deref().unwrap_or_default(), upper.as_deref())
     }
 
     /// Waits until no background work is left to do.
@@ -259,6 +287,36 @@ impl Db {
     /// `Invalid` if `dir` exists and is not empty; `NoSpace` and `Io`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine.checkpoint(dir.as_ref())
+    }
+
+    /// The directory, as it was given to the open.
+    pub fn path(&self) -> &Path {
+        self.engine.files.path()
+    }
+
+    /// Bytes that the database's files take on disk: tables, logs and manifest.
+    ///
+    /// # Errors
+    /// `Io`, if the directory cannot be read.
+    pub fn disk_space(&self) -> Result<u64> {
+        self.engine.calls.check()?;
+        let own = |name: &String| FileName::parse(name) != FileName::Unknown;
+        let mut bytes = 0;
+        for name in self.engine.files.list()?.iter().filter(|name| own(name)) {
+            match self.engine.files.len(FileName::parse(name)) {
+                Ok(len) => bytes += len,
+                // Removed since it was listed.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Roughly how many keys have a value: an overwritten key counts more than once until its versions are merged.
+    pub fn approximate_len(&self) -> u64 {
+        let visible = self.engine.commit.visible();
+        self.engine.state.load().parts.iter().map(|part| part.approximate_len(visible)).sum()
     }
 
     /// Counters and sizes.

@@ -1,11 +1,13 @@
 //! Snapshots: read points that merges respect while they live.
 
+use crate::api::cursor::Cursor;
 use crate::api::db::Db;
 use crate::api::iter::Iter;
 use crate::options::ReadOptions;
 use crate::read_points::Point;
 use firn_base::Result;
 use firn_table::Value;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// The database as it was when this was taken. Owns what it needs: keep it as long as you like, but the space of what
@@ -25,24 +27,81 @@ impl Snapshot {
         self.db.get_at(key.as_ref(), self.point.seqno)
     }
 
-    /// A cursor over all keys as they were.
+    /// The values that several keys had, their reads in flight together.
     ///
     /// # Errors
-    /// As [`Db::iter`].
-    pub fn iter(&self) -> Result<Iter> {
-        self.iter_with(ReadOptions::default())
+    /// As [`Db::get`].
+    pub fn multi_get(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>> {
+        self.db.multi_get_at(keys, Some(self.point.seqno))
+    }
+
+    /// True if `key` had a value.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.get(key).map(|found| found.is_some())
+    }
+
+    /// The entry with the smallest key.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn first(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The entry with the largest key.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn last(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// An iterator over all entries. Its first item is the error if the database was closed.
+    pub fn iter(&self) -> Iter {
+        Iter::new(&self.db, self.within(ReadOptions::default()))
+    }
+
+    /// An iterator over the entries with keys in `range`.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        Iter::new(&self.db, self.within(ReadOptions::range(range)))
+    }
+
+    /// An iterator over the entries whose keys begin with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::new(&self.db, self.within(ReadOptions::prefix(prefix)))
+    }
+
+    /// A cursor over all keys.
+    ///
+    /// # Errors
+    /// As [`Db::cursor`].
+    pub fn cursor(&self) -> Result<Cursor> {
+        self.cursor_with(ReadOptions::default())
     }
 
     /// A cursor with bounds.
     ///
     /// # Errors
-    /// As [`Db::iter_with`].
-    pub fn iter_with(&self, options: ReadOptions) -> Result<Iter> {
-        self.db.iter_with(ReadOptions { snapshot: Some(self.clone()), ..options })
+    /// As [`Db::cursor`].
+    pub fn cursor_with(&self, options: ReadOptions) -> Result<Cursor> {
+        self.db.cursor_with(self.within(options))
+    }
+
+    fn within(&self, options: ReadOptions) -> ReadOptions {
+        ReadOptions { snapshot: Some(self.clone()), ..options }
     }
 
     /// The position in the order of all writes that it shows.
     pub fn seqno(&self) -> u64 {
         self.point.seqno.0
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({}, of {:?})", self.seqno(), self.db)
     }
 }

@@ -451,7 +451,7 @@ mod tests {
         let records = 100_000_u64;
         let process = WriteOptions::new().durability(Durability::Process);
         (0..records).for_each(|i| db.put_with(mix(i).to_be_bytes(), b"", &process).unwrap());
-        db.compact_range(None, None).unwrap();
+        db.compact().unwrap();
         let levels = db.stats().levels;
         let bytes: u64 = levels.iter().map(|level| level.bytes).sum();
         assert!(bytes < table_bytes, "{bytes} would be one table");

@@ -3,7 +3,7 @@
 //! Keys have versions that only grow, so that a reader can tell what it must see at least.
 
 use super::{World, join, spawner, thread};
-use crate::{Db, Durability, Iter, ReadOptions, WriteBatch, WriteOptions};
+use crate::{Cursor, Db, Durability, ReadOptions, WriteBatch, WriteOptions};
 use firn_base::sync::{AtomicU64, Ordering, explore};
 use firn_pm::sim::{Mode, SimRegion};
 use std::sync::Arc;
@@ -78,14 +78,14 @@ impl Story {
         let read = || [0, 1].map(|writer| Self::version(&snapshot.get(Self::key(writer)).unwrap().expect("is there")));
         let first = read();
         assert!(first[0] >= least[0] && first[1] >= least[1], "{first:?} {least:?}");
-        let entries = snapshot.iter().unwrap().entries().map(|entry| Self::version(&entry.unwrap().1));
+        let entries = snapshot.iter().map(|entry| Self::version(&entry.unwrap().1));
         assert_eq!(entries.collect::<Vec<_>>(), first);
         assert_eq!(read(), first);
     }
 
     /// A cursor, both ways, with as many pauses as the scheduler likes.
     fn walk(&self) {
-        let mut iter = self.db.iter_with(ReadOptions::default()).unwrap();
+        let mut iter = self.db.cursor_with(ReadOptions::default()).unwrap();
         iter.first().unwrap();
         let first = Self::version(iter.value());
         iter.next().unwrap();
@@ -112,7 +112,7 @@ fn readers_beside_flush_and_merge() {
             spawn(|story| (2..4).for_each(|version| story.write(1, version, &POWER))),
             spawn(|story| {
                 story.db.flush().unwrap();
-                story.db.compact_range(None, None).unwrap();
+                story.db.compact().unwrap();
             }),
             spawn(|story| {
                 let first = story.get(0);
@@ -168,7 +168,7 @@ fn a_merge_keeps_the_tables_that_are_read() {
         let threads = vec![
             spawn(|story| {
                 story.write(0, 2, &PROCESS);
-                story.db.compact_range(None, None).unwrap();
+                story.db.compact().unwrap();
             }),
             spawn(|story| story.get_often(1)),
             spawn(Story::walk),
@@ -207,7 +207,7 @@ fn who_waits_is_woken() {
             spawn(|story| (2..6).for_each(|version| story.write(1, version, &PROCESS))),
             spawn(|story| story.db.flush().unwrap()),
             spawn(|story| {
-                story.db.compact_range(None, None).unwrap();
+                story.db.compact().unwrap();
                 story.db.wait_idle().unwrap();
             }),
         ];
@@ -337,10 +337,10 @@ fn a_read_only_open_beside_an_eviction() {
         let reads = thread::spawn(move || {
             let least = reader.least();
             let db = beside.open_lab_read_only(&memory);
-            let keys = db.iter().unwrap().entries().map(|entry| Story::version(&entry.unwrap().1));
+            let keys = db.iter().map(|entry| Story::version(&entry.unwrap().1));
             assert_eq!(keys.collect::<Vec<_>>(), least);
         });
-        let writes = spawn(|story| story.db.compact_range(None, None).unwrap());
+        let writes = spawn(|story| story.db.compact().unwrap());
         join(vec![reads, writes]);
     });
 }
@@ -361,7 +361,7 @@ fn readers_beside_trees() {
             }),
             spawn(|story| {
                 story.write(1, 2, &POWER);
-                story.db.compact_range(None, None).unwrap();
+                story.db.compact().unwrap();
             }),
             spawn(|story| story.get_often(0)),
             spawn(Story::snapshot),
@@ -386,13 +386,13 @@ fn beside_a_change_of_trees(db: Db) {
     let snapshot = story.db.snapshot();
     story.write(0, 2, &PROCESS);
     story.db.flush().unwrap();
-    let (mut up, mut down) = (story.db.iter().unwrap(), story.db.iter().unwrap());
+    let (mut up, mut down) = (story.db.cursor().unwrap(), story.db.cursor().unwrap());
     up.first().unwrap();
     down.last().unwrap();
     drop(snapshot);
     let spawn = spawner(&story);
     let cursors = thread::spawn(move || {
-        let is_at = |iter: &Iter, writer: usize, version| {
+        let is_at = |iter: &Cursor, writer: usize, version| {
             assert_eq!((iter.key(), Story::version(iter.value())), (&Story::key(writer)[..], version));
         };
         down.prev().unwrap();
@@ -413,7 +413,7 @@ fn beside_a_change_of_trees(db: Db) {
                 story.db.flush().unwrap();
             }
         }),
-        spawn(|story| story.db.compact_range(None, None).unwrap()),
+        spawn(|story| story.db.compact().unwrap()),
         spawn(|story| drop(story.db.verify().unwrap())),
     ];
     join(others.into_iter().chain([cursors]).collect());
@@ -475,12 +475,12 @@ fn a_close_beside_everything_else() {
                 let mut cursor = story.db.iter().map_err(|error| told_closed(&error)).ok();
                 for _ in 0..2 {
                     story.db.get(Story::key(1)).map_or_else(|error| told_closed(&error), drop);
-                    let moved = cursor.as_mut().map_or(Ok(()), Iter::first);
+                    let moved = cursor.as_mut().map_or(Ok(()), Cursor::first);
                     moved.unwrap_or_else(|error| told_closed(&error));
                 }
             }),
             spawn(|story| {
-                story.db.flush().and_then(|()| story.db.compact_range(None, None)).unwrap_or_else(|e| told_closed(&e));
+                story.db.flush().and_then(|()| story.db.compact()).unwrap_or_else(|e| told_closed(&e));
             }),
         ];
         story.db.clone().close().unwrap();

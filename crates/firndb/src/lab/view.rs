@@ -139,6 +139,11 @@ impl std::fmt::Debug for Trees {
 }
 
 impl Trees {
+    /// The entries of both trees.
+    pub(crate) fn entries(&self) -> u64 {
+        std::iter::once(&self.mutable).chain(&self.immutable).map(|view| view.entries()).sum()
+    }
+
     /// Reads every leaf and every value that one points to, and calls `checked` with the entries and bytes of each
     /// tree.
     pub(crate) fn verify(&self, mut checked: impl FnMut(u64, u64)) -> Result<()> {

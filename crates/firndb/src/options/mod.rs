@@ -7,12 +7,14 @@ use crate::event::EventListener;
 use crate::options::tuning::Tuning;
 use firn_base::clock::Clock;
 use firn_base::exec::Executor;
+use firn_base::key::prefix_end;
 use firn_base::{Error, Limits, Result};
 use firn_fs::Fs;
 use firn_pm::sim::SimRegion;
 use firn_pm::{Backend, PmConfig};
 use firn_table::sst::Codec;
 use std::fmt;
+use std::ops::{Bound, RangeBounds};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -267,8 +269,43 @@ impl fmt::Debug for Options {
 pub struct ReadOptions {
     /// The smallest key to visit.
     pub lower: Option<Vec<u8>>,
-    /// The first key behind those to visit.
+    /// The first key after those to visit.
     pub upper: Option<Vec<u8>>,
     /// The snapshot to read. Default: the present.
     pub snapshot: Option<crate::Snapshot>,
+}
+
+impl ReadOptions {
+    /// The keys in `range`, at the present.
+    pub fn range<K: AsRef<[u8]>>(range: impl RangeBounds<K>) -> ReadOptions {
+        let after = |key: &K| [key.as_ref(), &[0]].concat();
+        let lower = match range.start_bound() {
+            Bound::Included(key) => Some(key.as_ref().to_vec()),
+            Bound::Excluded(key) => Some(after(key)),
+            Bound::Unbounded => None,
+        };
+        let upper = match range.end_bound() {
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+            Bound::Unbounded => None,
+        };
+        ReadOptions { lower, upper, snapshot: None }
+    }
+
+    /// The keys that begin with `prefix`, at the present.
+    pub fn prefix(prefix: impl AsRef<[u8]>) -> ReadOptions {
+        let prefix = prefix.as_ref();
+        ReadOptions { lower: Some(prefix.to_vec()), upper: prefix_end(prefix), snapshot: None }
+    }
+}
+
+impl fmt::Debug for ReadOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seqno = self.snapshot.as_ref().map(crate::Snapshot::seqno);
+        f.debug_struct("ReadOptions")
+            .field("lower", &self.lower)
+            .field("upper", &self.upper)
+            .field("snapshot", &seqno)
+            .finish()
+    }
 }

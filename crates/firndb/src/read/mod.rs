@@ -88,9 +88,9 @@ impl Engine {
 
     /// The values of several keys at one read point, their reads in flight together: each round puts the next read of
     /// every key that is still open in flight, then takes them in.
-    pub(crate) fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+    pub(crate) fn multi_get(&self, keys: &[&[u8]], at: Option<SeqNo>) -> Result<Vec<Option<Value>>> {
         let state = self.read_state()?;
-        let seqno = self.commit.visible();
+        let seqno = at.unwrap_or_else(|| self.commit.visible());
         let mut searches: Vec<Search<'_>> =
             keys.iter().map(|key| Search::new(&state.parts[state.part_of(key)], key, seqno)).collect::<Result<_>>()?;
         loop {

@@ -148,13 +148,13 @@ mod tests {
             let db = open(dir.path(), profile);
             let keys: Vec<Vec<u8>> = (0..200_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
-            db.compact_range(None, None).unwrap();
+            db.compact().unwrap();
             // Three times, because of those that are observed.
             (0..3).for_each(|_| keys.iter().for_each(|key| assert_eq!(get(&db, key).unwrap(), [1; 50])));
             let snapshot = db.snapshot();
             keys.iter().step_by(10).for_each(|key| db.put(key, [2; 50]).unwrap());
             keys.iter().skip(5).step_by(10).for_each(|key| db.delete(key).unwrap());
-            db.compact_range(None, None).unwrap();
+            db.compact().unwrap();
             let before = misses(&db);
             for (i, key) in keys.iter().enumerate() {
                 let expected = match i % 10 {
@@ -176,7 +176,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let db = open(dir.path(), profile);
             db.put(b"a", [0; 50]).unwrap();
-            db.compact_range(None, None).unwrap();
+            db.compact().unwrap();
             // The first row: who has none looks for none.
             (0..3).for_each(|_| assert_eq!(get(&db, b"a").unwrap(), [0; 50]));
             let keys: Vec<Vec<u8>> = (0..20_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
@@ -185,7 +185,7 @@ mod tests {
             // Who was found in the version before is as likely to be asked for.
             keys.iter().step_by(4).for_each(|key| db.put(key, [2; 50]).unwrap());
             db.delete(&keys[2]).unwrap();
-            db.compact_range(None, None).unwrap();
+            db.compact().unwrap();
             let before = misses(&db);
             for (i, key) in keys.iter().enumerate().step_by(2) {
                 let expected = if i == 2 { None } else { Some(vec![if i % 4 == 0 { 2 } else { 1 }; 50]) };
@@ -205,7 +205,7 @@ mod tests {
             let db = Db::open(dir.path(), options).unwrap();
             let keys: Vec<Vec<u8>> = (0..4000_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
-            db.compact_range(None, None).unwrap();
+            db.compact().unwrap();
             // They fit the cache, and their blocks do not.
             let gets = || keys.iter().step_by(20).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
             (0..4).for_each(|_| gets());

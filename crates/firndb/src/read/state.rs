@@ -184,6 +184,14 @@ impl Part {
         self.flushed_through = flushed.frozen_at().unwrap_or(self.flushed_through);
     }
 
+    /// Roughly how many keys have a value at `visible`: each version counts, and each tombstone takes one off.
+    pub(crate) fn approximate_len(&self, visible: SeqNo) -> u64 {
+        let live = |run: &SstRun| run.meta.entries.saturating_sub(2 * run.meta.deletes);
+        let in_tables: u64 = self.tables().map(|(_, run)| live(run)).sum();
+        let in_trees = self.trees.as_ref().map_or(0, Trees::entries);
+        in_tables + in_trees + visible.0.saturating_sub(self.flushed_through.0)
+    }
+
     /// The last level that holds any table; 0 if none does.
     pub(crate) fn last_level(&self) -> usize {
         self.levels.iter().rposition(|level| !level.runs.is_empty()).unwrap_or(0)

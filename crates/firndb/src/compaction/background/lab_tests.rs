@@ -139,7 +139,7 @@ fn lab_14_a_due_eviction_comes_before_other_compactions() {
     let db = open(dir.path(), 256 << 10);
     for round in 0..2 {
         (0..200).for_each(|i| db.put(key(i), [round; 100]).unwrap());
-        db.compact_range(None, None).unwrap();
+        db.compact().unwrap();
     }
     (0..200).for_each(|i| db.put(key(i), b"in the tree").unwrap());
     db.flush().unwrap();
@@ -316,7 +316,7 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
                 assert_eq!(db.get(key(i)).unwrap().unwrap(), value(of + 10, i), "round {round}, {i}");
                 assert_eq!(snapshot.get(key(i)).unwrap().unwrap(), at(of), "round {round}, {i}, as it was");
             }
-            let mut iter = db.iter().unwrap();
+            let mut iter = db.cursor().unwrap();
             iter.first().unwrap();
             let mut seen = 0;
             while iter.valid() {
@@ -484,7 +484,7 @@ fn a_cursor_steps_back_from_before_a_change_of_trees() {
         let snapshot = db.snapshot();
         write(0..100, 2);
         db.flush().unwrap();
-        let mut iter = db.iter().unwrap();
+        let mut iter = db.cursor().unwrap();
         iter.last().unwrap();
         drop(snapshot);
         write(0..100, 3);
@@ -507,7 +507,7 @@ fn what_was_evicted_in_another_session_is_not_taken_along() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path(), 8 << 10);
     (0..20).for_each(|i| db.put(key(i), b"first").unwrap());
-    db.compact_range(None, None).unwrap();
+    db.compact().unwrap();
     db.close().unwrap();
     let db = open(dir.path(), 8 << 10);
     let long = |i: u32| [key(i), vec![b'x'; 100]].concat();

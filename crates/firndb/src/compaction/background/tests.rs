@@ -17,7 +17,7 @@ fn a_merge_holds_nothing_but_what_it_reads() {
     let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
     let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
     db.put(b"z", b"0").unwrap();
-    db.compact_range(None, None).unwrap();
+    db.compact().unwrap();
     db.put(b"a", b"1").unwrap();
     db.flush().unwrap();
     db.put(b"a", b"2").unwrap();

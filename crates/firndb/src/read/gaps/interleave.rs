@@ -17,13 +17,13 @@ fn deleted() -> Db {
 }
 
 fn first(db: &Db) -> Vec<u8> {
-    let mut iter = db.iter().unwrap();
+    let mut iter = db.cursor().unwrap();
     iter.first().unwrap();
     iter.key().to_vec()
 }
 
 fn last_before_end(db: &Db) -> Vec<u8> {
-    let mut iter = db.iter().unwrap();
+    let mut iter = db.cursor().unwrap();
     iter.seek_for_prev([KEYS - 1]).unwrap();
     iter.key().to_vec()
 }

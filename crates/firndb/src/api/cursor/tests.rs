@@ -4,7 +4,7 @@ use super::*;
 use crate::Options;
 
 /// Revokes while `iter` is being moved, as far as that can be told, and moves it.
-fn revoke_and_move(db: &Db, iter: &mut Iter) {
+fn revoke_and_move(db: &Db, iter: &mut Cursor) {
     let shared = iter.pins.clone();
     let moving = shared.lock();
     db.engine.revoke_all_cursors();
@@ -17,9 +17,9 @@ fn a_cursor_that_goes_on_lets_go_of_an_older_state_alone() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options::tiny()).unwrap();
     (0..9_u8).for_each(|i| db.put([i], [i]).unwrap());
-    let mut iter = db.iter().unwrap();
+    let mut iter = db.cursor().unwrap();
     iter.first().unwrap();
-    let held = |iter: &Iter| Arc::downgrade(&iter.pins.lock().as_ref().unwrap().state);
+    let held = |iter: &Cursor| Arc::downgrade(&iter.pins.lock().as_ref().unwrap().state);
     let first = held(&iter);
     revoke_and_move(&db, &mut iter);
     assert!(first.ptr_eq(&held(&iter)), "it held what is there");
@@ -68,9 +68,11 @@ fn versions_of_a_key_are_passed_by_a_search() {
     };
     let first = ["a", "c", "e", "g"].map(|key| (key_of(key), b"once".to_vec())).to_vec();
     let check = || {
-        for (iter, want) in
-            [(before.iter().unwrap(), first.clone()), (middle.iter().unwrap(), at(199)), (db.iter().unwrap(), at(499))]
-        {
+        for (iter, want) in [
+            (before.cursor().unwrap(), first.clone()),
+            (middle.cursor().unwrap(), at(199)),
+            (db.cursor().unwrap(), at(499)),
+        ] {
             let (mut forward, mut backward) = (Vec::new(), Vec::new());
             let mut iter = iter;
             iter.first().unwrap();

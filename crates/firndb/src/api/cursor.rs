@@ -1,0 +1,373 @@
+//! Cursors over the database, both ways, at one read point.
+//!
+//! 1. A cursor sees the database as of its read point, which is registered while it lives.
+//! 2. Its position is a user key of its own memory; the pins on buffers and tables underneath (`Pins`) are revocable: a
+//!    cursor that idles on an old state has them taken away, and seeks again when it is next moved.
+//! 3. After an error the cursor is on no entry.
+//! 4. Deleted keys that a cursor walked over are passed in one step by those that come later (`gaps.rs`).
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
+mod walk;
+
+use self::walk::Walk;
+use crate::api::db::Db;
+use crate::options::ReadOptions;
+use crate::read::gaps::behind;
+use crate::read::pins::{Direction, Pins, SharedPins, children};
+use crate::read::run_iter::MergeIter;
+use crate::read_points::Point;
+use firn_base::key::Kind;
+use firn_base::sync::{Mutex, Ordering};
+use firn_base::{Error, Result, SeqNo, Tag};
+use std::sync::Arc;
+
+/// A cursor. Created by [`crate::Db::cursor`] and its siblings; it is on no entry until positioned. For a
+/// loop over entries there is [`crate::Iter`].
+pub struct Cursor {
+    db: Db,
+    point: Arc<Point>,
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    pins: Arc<SharedPins>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    valid: bool,
+    /// A key that `prev` has read past while it looked for the one before.
+    scratch: Vec<u8>,
+}
+
+impl Cursor {
+    pub(crate) fn new(db: Db, point: Arc<Point>, options: ReadOptions) -> Cursor {
+        let pins = Arc::new(Mutex::new(None));
+        db.engine.register_iter(&pins);
+        let ReadOptions { lower, upper, snapshot: _ } = options;
+        Cursor { db, point, lower, upper, pins, key: Vec::new(), value: Vec::new(), valid: false, scratch: Vec::new() }
+    }
+
+    /// Whether the cursor is on an entry.
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The key under the cursor; empty if there is none.
+    pub fn key(&self) -> &[u8] {
+        if self.valid { &self.key } else { &[] }
+    }
+
+    /// The value under the cursor; empty if there is none.
+    pub fn value(&self) -> &[u8] {
+        if self.valid { &self.value } else { &[] }
+    }
+
+    /// Goes to the first key within the bounds.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io`, naming the file; likewise for every method that moves.
+    pub fn first(&mut self) -> Result<()> {
+        let lower = self.lower.take();
+        let result = self.move_by(|iter, pins| iter.forward_from(lower.as_deref().unwrap_or_default(), pins));
+        self.lower = lower;
+        result
+    }
+
+    /// Goes to the last key within the bounds.
+    ///
+    /// # Errors
+    /// See [`Cursor::first`].
+    pub fn last(&mut self) -> Result<()> {
+        let upper = self.upper.take();
+        let result = self.move_by(|iter, pins| iter.backward_from(upper.as_deref(), pins));
+        self.upper = upper;
+        // The bounds were set aside so that they could be borrowed; the lower one is checked by `settle_backward`.
+        result
+    }
+
+    /// Goes to the first key at or behind `key`, within the bounds.
+    ///
+    /// # Errors
+    /// See [`Cursor::first`].
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let target = match &self.lower {
+            Some(lower) if lower.as_slice() > key.as_ref() => lower.clone(),
+            _ => key.as_ref().to_vec(),
+        };
+        self.move_by(|iter, pins| iter.forward_from(&target, pins))
+    }
+
+    /// Goes to the last key at or before `key`, within the bounds.
+    ///
+    /// # Errors
+    /// See [`Cursor::first`].
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        let border = match &self.upper {
+            Some(upper) if upper.as_slice() <= key.as_ref() => upper.clone(),
+            _ => behind(key.as_ref()),
+        };
+        self.move_by(|iter, pins| iter.backward_from(Some(&border), pins))
+    }
+
+    /// Goes to the next key. Does nothing if the cursor is on none.
+    ///
+    /// # Errors
+    /// See [`Cursor::first`].
+    #[expect(clippy::should_implement_trait, reason = "a cursor's `next` borrows its entry; see `Iter` for loops")]
+    pub fn next(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        self.move_by(|iter, pins| {
+            if pins.direction == Direction::Backward {
+                pins.merge.seek(&iter.key, Tag(0))?;
+                pins.direction = Direction::Forward;
+            }
+            pass_key(&mut pins.merge, &iter.key)?;
+            iter.settle_forward(pins, Walk::at(iter.point.seqno))
+        })
+    }
+
+    /// Goes to the key before. Does nothing if the cursor is on none.
+    ///
+    /// # Errors
+    /// See [`Cursor::first`].
+    pub fn prev(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        self.move_by(|iter, pins| {
+            if pins.direction == Direction::Forward {
+                pins.merge.seek_before(&iter.key, Tag::seek(SeqNo::MAX))?;
+                pins.direction = Direction::Backward;
+            }
+            iter.settle_backward(pins, Walk::at(iter.point.seqno))
+        })
+    }
+
+    /// Moves by `step`.
+    fn move_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
+        let was_valid = self.valid;
+        self.step_by(&step).map_err(|error| {
+            self.db.engine.told_apart(error, |fresh| {
+                let (lower, upper, snapshot) = (self.lower.clone(), self.upper.clone(), None);
+                let mut iter = Db::new(fresh.clone()).cursor_with(ReadOptions { lower, upper, snapshot })?;
+                iter.key.clone_from(&self.key);
+                iter.valid = was_valid;
+                iter.step_by(&step)
+            })
+        })
+    }
+
+    /// Runs `step` on the pins, taken anew if they were revoked.
+    fn step_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
+        let shared = self.pins.clone();
+        let mut slot = shared.lock();
+        let was_valid = std::mem::replace(&mut self.valid, false);
+        let engine = &self.db.engine;
+        // With the lock on the pins: closing takes it once for each cursor, and waits so for the last move.
+        engine.calls.check()?;
+        let revocations = engine.readers.revocations.load(Ordering::Relaxed);
+        let is_older = |pins: &mut Pins| pins.revocations != revocations && !pins.are_of(&engine.state.load());
+        if slot.take_if(is_older).is_some() {
+            // Somebody waits for what it held.
+            engine.executor.wake();
+        }
+        let mut pins = match slot.take() {
+            Some(pins) => pins,
+            None => self.pin(was_valid)?,
+        };
+        (pins.last_tick, pins.revocations) = (engine.readers.idle_ticks.load(Ordering::Relaxed), revocations);
+        step(self, &mut pins)?;
+        *slot = Some(pins);
+        Ok(())
+    }
+
+    fn pin(&self, was_valid: bool) -> Result<Pins> {
+        let state = self.db.engine.state.load_full();
+        let mut merge = MergeIter::new(children(&state)?);
+        if was_valid {
+            merge.seek(&self.key, Tag::seek(SeqNo::MAX))?;
+        }
+        Ok(Pins { merge, state, direction: Direction::Forward, last_tick: 0, revocations: 0 })
+    }
+
+    /// Goes to the first visible key at or behind `start`, which is empty for the first of all.
+    fn forward_from(&mut self, start: &[u8], pins: &mut Pins) -> Result<()> {
+        pins.direction = Direction::Forward;
+        let mut walk = Walk::forward(self.point.seqno, start);
+        if let Some(gap) = self.db.engine.commit.gaps.at(start, self.point.seqno) {
+            walk.pass(&gap);
+            match &gap.to {
+                Some(to) => pins.merge.seek(to, Tag::seek(SeqNo::MAX))?,
+                None => return Ok(()),
+            }
+        } else if start.is_empty() {
+            pins.merge.first()?;
+        } else {
+            pins.merge.seek(start, Tag::seek(SeqNo::MAX))?;
+        }
+        self.settle_forward(pins, walk)
+    }
+
+    /// Goes to the last visible key in front of `border`, which is none for the last of all.
+    fn backward_from(&mut self, border: Option<&[u8]>, pins: &mut Pins) -> Result<()> {
+        pins.direction = Direction::Backward;
+        let mut walk = Walk::backward(self.point.seqno, border);
+        let gap = self.db.engine.commit.gaps.before(border, self.point.seqno);
+        let border = match &gap {
+            Some(gap) if gap.from.is_empty() => return Ok(()),
+            Some(gap) => {
+                walk.pass(gap);
+                Some(gap.from.as_slice())
+            }
+            None => border,
+        };
+        match border {
+            Some(border) => pins.merge.seek_before(border, Tag::seek(SeqNo::MAX))?,
+            None => pins.merge.last()?,
+        }
+        self.settle_backward(pins, walk)
+    }
+
+    /// From an entry on, goes to the first key that is visible and not deleted.
+    fn settle_forward(&mut self, pins: &mut Pins, mut walk: Walk<'_>) -> Result<()> {
+        let merge = &mut pins.merge;
+        let commit = &self.db.engine.commit;
+        let mut newer = 0;
+        while merge.valid() {
+            if let Some(upper) = self.upper.as_ref().filter(|upper| merge.key() >= upper.as_slice()) {
+                walk.end_at(Some(upper), commit);
+                return Ok(());
+            }
+            if merge.tag().seqno() > self.point.seqno {
+                newer += 1;
+                if newer % STEPS_MAX == 0 {
+                    // Versions of one key, perhaps, and this point sees an older one.
+                    self.scratch.clear();
+                    self.scratch.extend_from_slice(merge.key());
+                    merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
+                } else {
+                    merge.next()?;
+                }
+                continue;
+            }
+            self.key.clear();
+            self.key.extend_from_slice(merge.key());
+            match known_kind(merge.tag())? {
+                Kind::Delete => match commit.gaps.at(&self.key, self.point.seqno) {
+                    Some(gap) => {
+                        walk.pass(&gap);
+                        let Some(to) = gap.to else { break };
+                        merge.seek(&to, Tag::seek(SeqNo::MAX))?;
+                    }
+                    None => {
+                        walk.step_forward(&self.key);
+                        pass_key(merge, &self.key)?;
+                    }
+                },
+                _ => {
+                    walk.end_at(Some(&self.key), commit);
+                    merge.load()?;
+                    self.value.clear();
+                    self.value.extend_from_slice(merge.value());
+                    self.valid = true;
+                    return Ok(());
+                }
+            }
+        }
+        walk.end_at(None, commit);
+        Ok(())
+    }
+
+    /// From an entry back, goes to the first key that is visible and not deleted, and past all its entries.
+    ///
+    /// Versions come oldest first here, and the newest visible one counts. Which one that is shows only when the merge
+    /// has passed it. So a value in a log is read then, and no other: reading every version on the way would cost a
+    /// disk read for values nobody asked for.
+    fn settle_backward(&mut self, pins: &mut Pins, mut walk: Walk<'_>) -> Result<()> {
+        let merge = &mut pins.merge;
+        let commit = &self.db.engine.commit;
+        while merge.valid() {
+            if let Some(lower) = self.lower.as_ref().filter(|lower| merge.key() < lower.as_slice()) {
+                walk.begin_at(lower.clone(), commit);
+                return Ok(());
+            }
+            self.scratch.clear();
+            self.scratch.extend_from_slice(merge.key());
+            let (mut found, mut place) = (false, None);
+            let mut steps = 0;
+            while merge.valid() && merge.key() == self.scratch {
+                steps += 1;
+                if steps > STEPS_MAX {
+                    // Straight to the version that counts, and past the others.
+                    merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
+                    found = merge.valid() && merge.key() == self.scratch && known_kind(merge.tag())? != Kind::Delete;
+                    place = merge.place().filter(|_| found);
+                    self.value.clear();
+                    self.value.extend_from_slice(if found && place.is_none() { merge.value() } else { &[] });
+                    merge.seek_before(&self.scratch, Tag::seek(SeqNo::MAX))?;
+                    break;
+                }
+                if merge.tag().seqno() <= self.point.seqno {
+                    found = known_kind(merge.tag())? != Kind::Delete;
+                    place = merge.place();
+                    self.value.clear();
+                    self.value.extend_from_slice(if found && place.is_none() { merge.value() } else { &[] });
+                }
+                merge.prev()?;
+            }
+            if found {
+                if let Some((at, seqno)) = place {
+                    // The merge has moved on, but the pins still hold the state with this place, so the value is there.
+                    let values = self.db.engine.logs.values.as_ref();
+                    let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
+                    self.value.extend_from_slice(&values.get(at, seqno)?);
+                }
+                walk.begin_at(behind(&self.scratch), commit);
+                std::mem::swap(&mut self.key, &mut self.scratch);
+                self.valid = true;
+                return Ok(());
+            }
+            match commit.gaps.at(&self.scratch, self.point.seqno) {
+                Some(gap) => {
+                    walk.pass(&gap);
+                    if gap.from.is_empty() {
+                        break;
+                    }
+                    merge.seek_before(&gap.from, Tag::seek(SeqNo::MAX))?;
+                }
+                None => walk.step_backward(&self.scratch),
+            }
+        }
+        walk.begin_at(Vec::new(), commit);
+        Ok(())
+    }
+}
+
+/// Versions of a key that are passed one by one; behind so many a search is cheaper, however many more there are.
+const STEPS_MAX: u32 = 8;
+
+/// Goes past all entries of `key` that lie ahead.
+fn pass_key(merge: &mut MergeIter, key: &[u8]) -> Result<()> {
+    for _ in 0..STEPS_MAX {
+        if !merge.valid() || merge.key() != key {
+            return Ok(());
+        }
+        merge.next()?;
+    }
+    // Tag 0 is behind every entry of the key.
+    if merge.valid() && merge.key() == key { merge.seek(key, Tag(0)) } else { Ok(()) }
+}
+
+fn known_kind(tag: Tag) -> Result<Kind> {
+    tag.kind().filter(|kind| *kind != Kind::Pointer).ok_or_else(|| {
+        let kind = tag.kind_byte();
+        Error::corruption("an entry", tag.seqno().0, format_args!("expected a put or delete, not kind {kind}"))
+    })
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").field("valid", &self.valid).field("seqno", &self.point.seqno).finish_non_exhaustive()
+    }
+}
