@@ -50,15 +50,15 @@ impl LogSource {
     /// `Corruption` if that begins behind the end of what is there: a half begins only where everything before it is in
     /// the file or in the other half.
     pub(crate) fn lay_over(&mut self, overlay: Vec<(u64, Vec<u8>)>, end: Option<u64>) -> Result<()> {
-        let end = end.unwrap_or(u64::MAX);
-        self.file_len = self.file_len.min(end);
-        for (at, mut bytes) in overlay.into_iter().filter(|(at, _)| *at < end) {
+        self.file_len = self.file_len.min(end.unwrap_or(u64::MAX));
+        for (at, mut bytes) in overlay.into_iter().filter(|(at, _)| end.is_none_or(|end| *at < end)) {
             let so_far = self.len();
             if at > so_far {
                 let expected = format!("the bytes up to {at}, where the log's buffer goes on");
                 return Err(Error::corruption(self.file.path().display(), so_far, expected));
             }
-            bytes.truncate((end - at).min(bytes.len() as u64) as usize);
+            let room = end.map_or(u64::MAX, |end| end - at);
+            bytes.truncate(room.min(bytes.len() as u64) as usize);
             self.overlay.push((at, bytes));
         }
         Ok(())
