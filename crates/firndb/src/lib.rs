@@ -41,7 +41,6 @@ mod mill;
 mod options;
 mod owner;
 mod pace;
-mod pages;
 mod plan;
 mod prometheus;
 #[cfg(feature = "proof")]
