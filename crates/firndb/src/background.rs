@@ -10,6 +10,7 @@ mod graveyard;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod interleave;
+mod loans;
 mod manual;
 mod sub_tasks;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod tier_tests;
 
 pub(crate) use self::graveyard::Dead;
 use self::graveyard::Graveyard;
+use self::loans::Loans;
 use self::sub_tasks::SubTasks;
 use crate::buffer::Buffer;
 use crate::db::Inner;
@@ -55,6 +57,7 @@ pub(crate) struct Jobs {
     graveyard: Graveyard,
     /// What newer views of level 0 do not have.
     pub(crate) releases: Releases,
+    loans: Loans,
     /// Compactions whose sub-tasks any worker may take.
     shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) pace: Pace,
@@ -89,6 +92,7 @@ impl Jobs {
             seek: Mutex::default(),
             graveyard: Graveyard::default(),
             releases: Releases::default(),
+            loans: Loans::default(),
             shared: Mutex::default(),
             pace,
             progress: Default::default(),
@@ -164,6 +168,7 @@ impl Inner {
             lab: &self.options.tuning.lab,
             chunk_bytes: self.chunk_bytes(),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
+            level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: self.jobs.pace.is_at_rest(self.commit.visible()),
             idle: self.jobs.pace.is_idle(),
         };
@@ -261,6 +266,10 @@ impl Inner {
             slept_ns = slept;
             made
         } else {
+            let _loan = match job.plan.how {
+                How::Move => None,
+                _ => self.borrow_for(&job.plan)?,
+            };
             let work = mill::run(&job.plan, &job.around, &snapshots, &self.mill);
             match job.plan.reason {
                 Reason::Flush => block_on(work)?,
@@ -369,9 +378,8 @@ impl Inner {
         self.wait_for(|| {
             let may_begin = self.next_log_may_begin();
             let mut queue = self.commit.lock();
-            let buffers = self.state.load().parts[0].buffers.len();
             let is_empty = queue.active.used_bytes() <= Buffer::EMPTY_BYTES;
-            let may_switch = buffers < self.options.limits.write_buffers && may_begin;
+            let may_switch = may_begin && self.may_add_buffer(0);
             if !is_empty && may_switch {
                 self.switch_buffer(&mut queue, 0);
             }

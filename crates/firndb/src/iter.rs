@@ -5,6 +5,10 @@
 //!    cursor that idles on an old state has them taken away, and seeks again when it is next moved.
 //! 3. After an error the cursor is on no entry.
 
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
+
 use crate::db::{Db, Inner};
 use crate::options::ReadOptions;
 use crate::run_iter::{LevelIter, MergeIter, RunIter};
@@ -14,6 +18,7 @@ use crate::tier::TierIter;
 use firn_base::key::Kind;
 use firn_base::sync::{Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo, Tag};
+use firn_fs::{LARGE_BYTES, give_back_if_large};
 use firn_table::Value;
 use firn_table::sst::Access;
 use std::sync::{Arc, Weak};
@@ -55,9 +60,17 @@ pub struct Iter {
     pins: Arc<SharedPins>,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// In place of `value`, if it is large and not in a write buffer: it is not copied, and keeps its own block alone.
+    large: Option<Value>,
     valid: bool,
     /// A key that `prev` has read past while it looked for the one before.
     scratch: Vec<u8>,
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        give_back_if_large(&mut self.value);
+    }
 }
 
 impl Iter {
@@ -65,7 +78,8 @@ impl Iter {
         let pins = Arc::new(Mutex::new(None));
         db.inner.register_iter(&pins);
         let ReadOptions { lower, upper, snapshot: _ } = options;
-        Iter { db, point, lower, upper, pins, key: Vec::new(), value: Vec::new(), valid: false, scratch: Vec::new() }
+        let (key, value, scratch) = (Vec::new(), Vec::new(), Vec::new());
+        Iter { db, point, lower, upper, pins, key, value, large: None, valid: false, scratch }
     }
 
     /// Whether the cursor is on an entry.
@@ -80,7 +94,11 @@ impl Iter {
 
     /// The value under the cursor; empty if there is none.
     pub fn value(&self) -> &[u8] {
-        if self.valid { &self.value } else { &[] }
+        match &self.large {
+            _ if !self.valid => &[],
+            Some(large) => large,
+            None => &self.value,
+        }
     }
 
     /// Goes to the first key within the bounds.
@@ -196,7 +214,10 @@ impl Iter {
             let moved = if std::mem::replace(&mut started, true) { self.next() } else { self.first() };
             match moved {
                 Err(error) => Some(Err(error)),
-                Ok(()) => self.valid.then(|| Ok((self.key.clone(), Value::owned(self.value.clone())))),
+                Ok(()) => self.valid.then(|| {
+                    let value = self.large.clone();
+                    Ok((self.key.clone(), value.unwrap_or_else(|| Value::owned(self.value.clone()))))
+                }),
             }
         })
     }
@@ -206,6 +227,11 @@ impl Iter {
         let shared = self.pins.clone();
         let mut slot = shared.lock();
         let was_valid = std::mem::replace(&mut self.valid, false);
+        // Or two values would be in memory while the next one is read.
+        self.large = None;
+        if self.value.capacity() >= LARGE_BYTES {
+            give_back_if_large(&mut std::mem::take(&mut self.value));
+        }
         let inner = &self.db.inner;
         // With the lock on the pins: closing takes it once for each cursor, and waits so for the last move.
         inner.calls.check()?;
@@ -234,6 +260,18 @@ impl Iter {
         Ok(Pins { merge, state, direction: Direction::Forward, last_tick: 0, revocations: 0 })
     }
 
+    /// Takes the value of the merge's entry, whose block may go then.
+    fn take_value(&mut self, merge: &mut MergeIter) -> Result<()> {
+        merge.load()?;
+        self.value.clear();
+        self.large = merge.large_value();
+        if self.large.is_none() {
+            self.value.extend_from_slice(merge.value());
+        }
+        merge.shed();
+        Ok(())
+    }
+
     /// From an entry on, goes to the first key that is visible and not deleted.
     fn settle_forward(&mut self, pins: &mut Pins) -> Result<()> {
         let merge = &mut pins.merge;
@@ -259,9 +297,7 @@ impl Iter {
             match known_kind(merge.tag())? {
                 Kind::Delete => pass_key(merge, &self.key)?,
                 _ => {
-                    merge.load()?;
-                    self.value.clear();
-                    self.value.extend_from_slice(merge.value());
+                    self.take_value(merge)?;
                     self.valid = true;
                     return Ok(());
                 }
@@ -292,16 +328,22 @@ impl Iter {
                     merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
                     found = merge.valid() && merge.key() == self.scratch && known_kind(merge.tag())? != Kind::Delete;
                     place = merge.place().filter(|_| found);
+                    self.large = None;
                     self.value.clear();
-                    self.value.extend_from_slice(if found && place.is_none() { merge.value() } else { &[] });
+                    if found && place.is_none() {
+                        self.take_value(merge)?;
+                    }
                     merge.seek_before(&self.scratch, Tag::seek(SeqNo::MAX))?;
                     break;
                 }
                 if merge.tag().seqno() <= self.point.seqno {
                     found = known_kind(merge.tag())? != Kind::Delete;
                     place = merge.place();
+                    self.large = None;
                     self.value.clear();
-                    self.value.extend_from_slice(if found && place.is_none() { merge.value() } else { &[] });
+                    if found && place.is_none() {
+                        self.take_value(merge)?;
+                    }
                 }
                 merge.prev()?;
             }
@@ -310,7 +352,11 @@ impl Iter {
                     // The merge has moved on, but the pins still hold the state with this place, so the value is there.
                     let values = self.db.inner.logs.values.as_ref();
                     let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
-                    self.value.extend_from_slice(&values.get(at, seqno)?);
+                    let value = values.get(at, seqno)?;
+                    match value.len() >= LARGE_BYTES {
+                        true => self.large = Some(value),
+                        false => self.value.extend_from_slice(&value),
+                    }
                 }
                 std::mem::swap(&mut self.key, &mut self.scratch);
                 self.valid = true;
@@ -392,108 +438,5 @@ impl Inner {
 impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Iter").field("valid", &self.valid).field("seqno", &self.point.seqno).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(shuttle))]
-mod tests {
-    use super::*;
-    use crate::Options;
-
-    /// Revokes while `iter` is being moved, as far as that can be told, and moves it.
-    fn revoke_and_move(db: &Db, iter: &mut Iter) {
-        let shared = iter.pins.clone();
-        let moving = shared.lock();
-        db.inner.revoke_all_cursors();
-        drop(moving);
-        iter.next().unwrap();
-    }
-
-    #[test]
-    fn a_cursor_that_goes_on_lets_go_of_an_older_state_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options::tiny()).unwrap();
-        (0..9_u8).for_each(|i| db.put([i], [i]).unwrap());
-        let mut iter = db.iter().unwrap();
-        iter.first().unwrap();
-        let held = |iter: &Iter| Arc::downgrade(&iter.pins.lock().as_ref().unwrap().state);
-        let first = held(&iter);
-        revoke_and_move(&db, &mut iter);
-        assert!(first.ptr_eq(&held(&iter)), "it held what is there");
-        db.put([3], [99]).unwrap();
-        db.flush().unwrap();
-        assert!(first.upgrade().is_some());
-        revoke_and_move(&db, &mut iter);
-        assert!(!first.ptr_eq(&held(&iter)), "somebody waits for what it held");
-        let rest: Vec<u8> = std::iter::from_fn(|| {
-            let value = iter.valid().then(|| iter.value()[0])?;
-            iter.next().unwrap();
-            Some(value)
-        })
-        .collect();
-        assert_eq!(rest, [2, 3, 4, 5, 6, 7, 8], "as of the time that it was made");
-    }
-
-    /// A key that was written often costs a cursor a search, not a step for each version: both ways, at the present and
-    /// at a snapshot in between, with versions in a buffer and in tables.
-    #[test]
-    fn versions_of_a_key_are_passed_by_a_search() {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options { write_buffer_bytes: Some(128 << 10), ..Options::tiny() }).unwrap();
-        let process = crate::WriteOptions { durability: crate::Durability::Process };
-        let raise = |from: u32, to: u32| {
-            for round in from..to {
-                for key in [b"b", b"d", b"f"] {
-                    db.put_with(key, round.to_be_bytes(), &process).unwrap();
-                }
-                db.delete_with(b"c", &process).unwrap();
-            }
-        };
-        for key in [b"a", b"c", b"e", b"g"] {
-            db.put(key, b"once").unwrap();
-        }
-        let before = db.snapshot();
-        raise(0, 200);
-        let middle = db.snapshot();
-        raise(200, 500);
-        let entry = |key: &str, value: &[u8]| (key.as_bytes().to_vec(), value.to_vec());
-        let at = |round: u32| {
-            let raised = round.to_be_bytes();
-            let entry = |key| entry(key, &raised);
-            let once = |key| (key_of(key), b"once".to_vec());
-            vec![once("a"), entry("b"), entry("d"), once("e"), entry("f"), once("g")]
-        };
-        let first = ["a", "c", "e", "g"].map(|key| (key_of(key), b"once".to_vec())).to_vec();
-        let check = || {
-            for (iter, want) in [
-                (before.iter().unwrap(), first.clone()),
-                (middle.iter().unwrap(), at(199)),
-                (db.iter().unwrap(), at(499)),
-            ] {
-                let (mut forward, mut backward) = (Vec::new(), Vec::new());
-                let mut iter = iter;
-                iter.first().unwrap();
-                while iter.valid() {
-                    forward.push((iter.key().to_vec(), iter.value().to_vec()));
-                    iter.next().unwrap();
-                }
-                iter.last().unwrap();
-                while iter.valid() {
-                    backward.push((iter.key().to_vec(), iter.value().to_vec()));
-                    iter.prev().unwrap();
-                }
-                backward.reverse();
-                assert_eq!(forward, want);
-                assert_eq!(backward, want);
-            }
-        };
-        check();
-        db.flush().unwrap();
-        check();
-    }
-
-    fn key_of(key: &str) -> Vec<u8> {
-        key.as_bytes().to_vec()
     }
 }
