@@ -352,6 +352,7 @@ fn what_was_found_stays_mended() {
         ("pm_file", 849_151_966_716),
         ("repair_cut", 480),
         ("joint", 723),
+        ("joint", 1321),
         ("joint", 2902),
         ("joint", 4755),
         ("joint", 19_543),

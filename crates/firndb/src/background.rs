@@ -172,7 +172,7 @@ impl Inner {
             at_rest: self.jobs.pace.is_at_rest(self.commit.visible()),
             idle: self.jobs.pace.is_idle(),
         };
-        match compactions && !jobs.manual {
+        match compactions && !jobs.manual && self.jobs.pace.may_begin() {
             true => shape::pick(state, &facts),
             // Whatever else is due.
             false => shape::pick_flush(state, &facts),
@@ -358,7 +358,8 @@ impl Inner {
         }
     }
 
-    /// Once a second: takes the pins of cursors that idle on an old state, and sees to the spare buffer.
+    /// Once a second: takes the pins of cursors that idle on an old state, sees to the spare buffer, and lets go of what
+    /// snapshots kept.
     fn tick(&self) {
         let tick = self.clock.now_ns() / TICK_NS;
         let last = &self.readers.idle_ticks;
@@ -366,6 +367,7 @@ impl Inner {
             return;
         }
         self.tend_spare(tick);
+        (0..self.state.load().parts.len()).for_each(|part| self.prune_side(part));
         // Cursors that ended have let go of tables that were closed already.
         self.tables.leave_the_rest();
         self.revoke_cursors(tick.saturating_sub(1));
@@ -404,12 +406,20 @@ impl Inner {
                 return Ok(found);
             }
             self.calls.check()?;
+            self.ask_for_merges();
             match self.background_error() {
                 Some(error) if error.kind() != ErrorKind::NoSpace || !self.is_trying_again(&mut asked_ns) => {
                     return Err(error);
                 }
                 _ => self.wait_for_background(seen, WAIT),
             }
+        }
+    }
+
+    /// Has merges begin that wait because the database was just opened.
+    pub(crate) fn ask_for_merges(&self) {
+        if self.jobs.pace.wake() {
+            self.executor.wake();
         }
     }
 
@@ -442,8 +452,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until level 0 has fewer tables than `level0_stop`. Each open may add one, and a process that ends soon
-    /// discards the merge it started, so many short-lived processes would otherwise grow level 0 without bound.
+    /// Waits until level 0 has fewer tables than `level0_stop`. An open may add one, and a process that ends soon merges
+    /// none, so many short-lived processes would otherwise grow level 0 without bound.
     pub(crate) fn lower_level0(&self) {
         let is_low = || {
             let state = self.state.load();
@@ -452,6 +462,7 @@ impl Inner {
         if is_low() {
             return;
         }
+        self.ask_for_merges();
         // An error here does not fail the open: it stays the background error, which writes report.
         let _reported = self.wait_for(|| (is_low() || self.is_idle()).then_some(()));
         self.remove_obsolete(true);

@@ -6,8 +6,8 @@
 //! ```
 //! The block cache has whatever of the shared part the others do not use at the moment: a database that is only read
 //! gives it the memory of the buffers that it does not need, and takes it back before it fills the next one. Each part
-//! is bounded, so the sum is a cap and not a wish. Where values are larger than a stretch of reading, merges borrow from the
-//! block cache what those take (`background/loans.rs`).
+//! is bounded, so the sum is a cap and not a wish. For values larger than a stretch of reading merges borrow from the
+//! block cache (`background/loans.rs`).
 
 use crate::options::Options;
 use firn_base::{Error, Limits, Result};

@@ -11,6 +11,7 @@
 //! 3. `visible` is raised only after the frame is durable as promised, in order; so a reader sees a prefix of all
 //!    writes.
 //! 4. A group that failed is linked nowhere; its numbers stay unused.
+//! 5. Before `visible` is raised, the group's puts end the gaps that they fall into (`gaps.rs`).
 //!
 //! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held over I/O.
 
@@ -19,6 +20,7 @@
 mod interleave;
 
 use crate::buffer::{Buffer, Ticket};
+use crate::gaps::{Gap, Gaps, Watch};
 use crate::gate::was_closed;
 use crate::log::{LogMark, LogWriter};
 use firn_base::exec::relax;
@@ -34,8 +36,10 @@ const SPIN_ROUNDS: u32 = if cfg!(shuttle) { 2 } else { 64 };
 pub(crate) struct Commit {
     queue: Mutex<Queue>,
     log: Turnstile<Option<LogWriter>>,
-    publish: Turnstile<()>,
+    publish: Turnstile<Watch>,
     pub(crate) visible: Arc<AtomicU64>,
+    /// Where nothing is live.
+    pub(crate) gaps: Gaps,
     /// Seeds the heights of entries, one batch after the other.
     pub(crate) heights: AtomicU64,
     group_bytes_max: usize,
@@ -118,7 +122,8 @@ impl Commit {
         Commit {
             queue: Mutex::new(Queue { next_seqno: last.0 + 1, active, open: None, groups: 0, is_closed: false }),
             log: Turnstile::new(log),
-            publish: Turnstile::new(()),
+            publish: Turnstile::new(Watch::default()),
+            gaps: Gaps::default(),
             visible: Arc::new(AtomicU64::new(last.0)),
             heights: AtomicU64::new(0),
             group_bytes_max,
@@ -144,6 +149,12 @@ impl Commit {
     /// The log, between two groups.
     pub(crate) fn with_log(&self, body: impl FnOnce(&mut LogWriter) -> Result<()>) -> Result<()> {
         self.log.state.lock().1.as_mut().map_or(Ok(()), body)
+    }
+
+    /// Takes a cursor's report of keys that it found deleted.
+    pub(crate) fn report(&self, walked: Gap) {
+        let mut turn = self.publish.state.lock();
+        self.gaps.report(&mut turn.1, walked, self.visible());
     }
 
     /// Refuses all who would join from now on, and waits until every group has reached its end.
@@ -203,14 +214,17 @@ impl Commit {
         self.log.leave(turn);
         let mut seqno = group.first_seqno;
         let result = result.map(|mut mark| {
-            for ticket in members.tickets {
-                let count = ticket.count;
+            for ticket in &members.tickets {
                 mark.iter_mut().for_each(|mark| ticket.note_addresses(|len| mark.next(len)));
                 ticket.link(seqno);
-                seqno.0 += count;
+                seqno.0 += ticket.count;
             }
         });
-        let turn = self.publish.wait(group.number);
+        let mut turn = self.publish.wait(group.number);
+        if !turn.1.is_empty() {
+            let puts = members.tickets.iter().flat_map(|ticket| ticket.entries()).filter(|entry| !entry.is_delete());
+            puts.for_each(|entry| self.gaps.put(&mut turn.1, entry.key));
+        }
         self.visible.store(group.first_seqno.0 + members.entries - 1, Ordering::Release);
         self.publish.leave(turn);
         group.finish(result.clone());

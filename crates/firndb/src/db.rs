@@ -213,11 +213,16 @@ impl Db {
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.count_get(self.inner.get(key.as_ref()))
+        let key = key.as_ref();
+        self.count_get(self.inner.get(key).map_err(|error| self.reread(error, key)))
     }
 
     pub(crate) fn get_at(&self, key: &[u8], seqno: firn_base::SeqNo) -> Result<Option<Value>> {
-        self.count_get(self.inner.get_at(key, seqno))
+        self.count_get(self.inner.get_at(key, seqno).map_err(|error| self.reread(error, key)))
+    }
+
+    fn reread(&self, error: Error, key: &[u8]) -> Error {
+        self.inner.told_apart(error, |fresh| fresh.inner.get(key).map(drop))
     }
 
     fn count_get(&self, got: Result<Option<Value>>) -> Result<Option<Value>> {
@@ -235,7 +240,8 @@ impl Db {
     pub fn multi_get(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         self.inner.counts.user.gets.add(keys.len() as u64);
-        self.inner.multi_get(&keys)
+        let got = self.inner.multi_get(&keys);
+        got.map_err(|error| self.inner.told_apart(error, |fresh| fresh.inner.multi_get(&keys).map(drop)))
     }
 
     /// A cursor over all keys.

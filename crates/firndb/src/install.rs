@@ -122,12 +122,12 @@ impl Inner {
         }
     }
 
-    /// The log of the buffer that is next newer than `flushed`: logs below it are not needed once that is a table.
+    /// The first log of the buffer that is next newer than `flushed`: logs below it are not needed once that is a table.
     pub(crate) fn log_behind(&self, part: usize, flushed: &Arc<Buffer>) -> Option<u64> {
         let state = self.state.load();
         let buffers = &state.parts[part].buffers;
         let at = buffers.iter().position(|buffer| Arc::ptr_eq(buffer, flushed))?;
-        buffers.get(at.checked_sub(1)?).map(|newer| newer.log_id)
+        buffers.get(at.checked_sub(1)?).map(|newer| newer.first_log)
     }
 
     pub(crate) fn report(&self, plan: &Plan, tables_out: usize, (bytes_in, bytes_out): (u64, u64), start_ns: u64) {

@@ -4,12 +4,16 @@
 //! 2. Its position is a user key of its own memory; the pins on buffers and tables underneath (`Pins`) are revocable: a
 //!    cursor that idles on an old state has them taken away, and seeks again when it is next moved.
 //! 3. After an error the cursor is on no entry.
+//! 4. Deleted keys that a cursor walked over are passed in one step by those that come later (`gaps.rs`).
 
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests;
+mod walk;
 
+use self::walk::Walk;
 use crate::db::{Db, Inner};
+use crate::gaps::behind;
 use crate::options::ReadOptions;
 use crate::run_iter::{LevelIter, MergeIter, RunIter};
 use crate::snapshot::Point;
@@ -107,14 +111,7 @@ impl Iter {
     /// `Corruption` and `Io`, naming the file; likewise for every method that moves.
     pub fn first(&mut self) -> Result<()> {
         let lower = self.lower.take();
-        let result = self.move_by(|iter, pins| {
-            match &lower {
-                Some(key) => pins.merge.seek(key, Tag::seek(SeqNo::MAX))?,
-                None => pins.merge.first()?,
-            }
-            pins.direction = Direction::Forward;
-            iter.settle_forward(pins)
-        });
+        let result = self.move_by(|iter, pins| iter.forward_from(lower.as_deref().unwrap_or_default(), pins));
         self.lower = lower;
         result
     }
@@ -125,14 +122,7 @@ impl Iter {
     /// See [`Iter::first`].
     pub fn last(&mut self) -> Result<()> {
         let upper = self.upper.take();
-        let result = self.move_by(|iter, pins| {
-            match &upper {
-                Some(key) => pins.merge.seek_before(key, Tag::seek(SeqNo::MAX))?,
-                None => pins.merge.last()?,
-            }
-            pins.direction = Direction::Backward;
-            iter.settle_backward(pins)
-        });
+        let result = self.move_by(|iter, pins| iter.backward_from(upper.as_deref(), pins));
         self.upper = upper;
         // The bounds were set aside so that they could be borrowed; the lower one is checked by `settle_backward`.
         result
@@ -147,11 +137,7 @@ impl Iter {
             Some(lower) if lower.as_slice() > key.as_ref() => lower.clone(),
             _ => key.as_ref().to_vec(),
         };
-        self.move_by(|iter, pins| {
-            pins.merge.seek(&target, Tag::seek(SeqNo::MAX))?;
-            pins.direction = Direction::Forward;
-            iter.settle_forward(pins)
-        })
+        self.move_by(|iter, pins| iter.forward_from(&target, pins))
     }
 
     /// Goes to the last key at or before `key`, within the bounds.
@@ -159,16 +145,11 @@ impl Iter {
     /// # Errors
     /// See [`Iter::first`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let (target, tag) = match &self.upper {
-            Some(upper) if upper.as_slice() <= key.as_ref() => (upper.clone(), Tag::seek(SeqNo::MAX)),
-            // Tag 0 is behind every entry of the key.
-            _ => (key.as_ref().to_vec(), Tag(0)),
+        let border = match &self.upper {
+            Some(upper) if upper.as_slice() <= key.as_ref() => upper.clone(),
+            _ => behind(key.as_ref()),
         };
-        self.move_by(|iter, pins| {
-            pins.merge.seek_before(&target, tag)?;
-            pins.direction = Direction::Backward;
-            iter.settle_backward(pins)
-        })
+        self.move_by(|iter, pins| iter.backward_from(Some(&border), pins))
     }
 
     /// Goes to the next key. Does nothing if the cursor is on none.
@@ -186,7 +167,7 @@ impl Iter {
                 pins.direction = Direction::Forward;
             }
             pass_key(&mut pins.merge, &iter.key)?;
-            iter.settle_forward(pins)
+            iter.settle_forward(pins, Walk::at(iter.point.seqno))
         })
     }
 
@@ -203,7 +184,7 @@ impl Iter {
                 pins.merge.seek_before(&iter.key, Tag::seek(SeqNo::MAX))?;
                 pins.direction = Direction::Backward;
             }
-            iter.settle_backward(pins)
+            iter.settle_backward(pins, Walk::at(iter.point.seqno))
         })
     }
 
@@ -222,8 +203,22 @@ impl Iter {
         })
     }
 
+    /// Moves by `step`.
+    fn move_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
+        let was_valid = self.valid;
+        self.step_by(&step).map_err(|error| {
+            self.db.inner.told_apart(error, |fresh| {
+                let (lower, upper, snapshot) = (self.lower.clone(), self.upper.clone(), None);
+                let mut iter = fresh.iter_with(ReadOptions { lower, upper, snapshot })?;
+                iter.key.clone_from(&self.key);
+                iter.valid = was_valid;
+                iter.step_by(&step)
+            })
+        })
+    }
+
     /// Runs `step` on the pins, taken anew if they were revoked.
-    fn move_by(&mut self, step: impl FnOnce(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
+    fn step_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
         let shared = self.pins.clone();
         let mut slot = shared.lock();
         let was_valid = std::mem::replace(&mut self.valid, false);
@@ -261,23 +256,63 @@ impl Iter {
     }
 
     /// Takes the value of the merge's entry, whose block may go then.
-    fn take_value(&mut self, merge: &mut MergeIter) -> Result<()> {
+    fn take_value(value: &mut Vec<u8>, large: &mut Option<Value>, merge: &mut MergeIter) -> Result<()> {
         merge.load()?;
-        self.value.clear();
-        self.large = merge.large_value();
-        if self.large.is_none() {
-            self.value.extend_from_slice(merge.value());
+        value.clear();
+        *large = merge.large_value();
+        if large.is_none() {
+            value.extend_from_slice(merge.value());
         }
         merge.shed();
         Ok(())
     }
 
+    /// Goes to the first visible key at or behind `start`, which is empty for the first of all.
+    fn forward_from(&mut self, start: &[u8], pins: &mut Pins) -> Result<()> {
+        pins.direction = Direction::Forward;
+        let mut walk = Walk::forward(self.point.seqno, start);
+        if let Some(gap) = self.db.inner.commit.gaps.at(start, self.point.seqno) {
+            walk.pass(&gap);
+            match &gap.to {
+                Some(to) => pins.merge.seek(to, Tag::seek(SeqNo::MAX))?,
+                None => return Ok(()),
+            }
+        } else if start.is_empty() {
+            pins.merge.first()?;
+        } else {
+            pins.merge.seek(start, Tag::seek(SeqNo::MAX))?;
+        }
+        self.settle_forward(pins, walk)
+    }
+
+    /// Goes to the last visible key in front of `border`, which is none for the last of all.
+    fn backward_from(&mut self, border: Option<&[u8]>, pins: &mut Pins) -> Result<()> {
+        pins.direction = Direction::Backward;
+        let mut walk = Walk::backward(self.point.seqno, border);
+        let gap = self.db.inner.commit.gaps.before(border, self.point.seqno);
+        let border = match &gap {
+            Some(gap) if gap.from.is_empty() => return Ok(()),
+            Some(gap) => {
+                walk.pass(gap);
+                Some(gap.from.as_slice())
+            }
+            None => border,
+        };
+        match border {
+            Some(border) => pins.merge.seek_before(border, Tag::seek(SeqNo::MAX))?,
+            None => pins.merge.last()?,
+        }
+        self.settle_backward(pins, walk)
+    }
+
     /// From an entry on, goes to the first key that is visible and not deleted.
-    fn settle_forward(&mut self, pins: &mut Pins) -> Result<()> {
+    fn settle_forward(&mut self, pins: &mut Pins, mut walk: Walk<'_>) -> Result<()> {
         let merge = &mut pins.merge;
+        let commit = &self.db.inner.commit;
         let mut newer = 0;
         while merge.valid() {
-            if self.upper.as_ref().is_some_and(|upper| merge.key() >= upper.as_slice()) {
+            if let Some(upper) = self.upper.as_ref().filter(|upper| merge.key() >= upper.as_slice()) {
+                walk.end_at(Some(upper), commit);
                 return Ok(());
             }
             if merge.tag().seqno() > self.point.seqno {
@@ -295,14 +330,26 @@ impl Iter {
             self.key.clear();
             self.key.extend_from_slice(merge.key());
             match known_kind(merge.tag())? {
-                Kind::Delete => pass_key(merge, &self.key)?,
+                Kind::Delete => match commit.gaps.at(&self.key, self.point.seqno) {
+                    Some(gap) => {
+                        walk.pass(&gap);
+                        let Some(to) = gap.to else { break };
+                        merge.seek(&to, Tag::seek(SeqNo::MAX))?;
+                    }
+                    None => {
+                        walk.step_forward(&self.key);
+                        pass_key(merge, &self.key)?;
+                    }
+                },
                 _ => {
-                    self.take_value(merge)?;
+                    walk.end_at(Some(&self.key), commit);
+                    Self::take_value(&mut self.value, &mut self.large, merge)?;
                     self.valid = true;
                     return Ok(());
                 }
             }
         }
+        walk.end_at(None, commit);
         Ok(())
     }
 
@@ -311,10 +358,12 @@ impl Iter {
     /// Versions come oldest first here, and the newest visible one counts. Which one that is shows only when the merge
     /// has passed it. So a value in a log is read then, and no other: reading every version on the way would cost a
     /// disk read for values nobody asked for.
-    fn settle_backward(&mut self, pins: &mut Pins) -> Result<()> {
+    fn settle_backward(&mut self, pins: &mut Pins, mut walk: Walk<'_>) -> Result<()> {
         let merge = &mut pins.merge;
+        let commit = &self.db.inner.commit;
         while merge.valid() {
-            if self.lower.as_ref().is_some_and(|lower| merge.key() < lower.as_slice()) {
+            if let Some(lower) = self.lower.as_ref().filter(|lower| merge.key() < lower.as_slice()) {
+                walk.begin_at(lower.clone(), commit);
                 return Ok(());
             }
             self.scratch.clear();
@@ -331,7 +380,7 @@ impl Iter {
                     self.large = None;
                     self.value.clear();
                     if found && place.is_none() {
-                        self.take_value(merge)?;
+                        Self::take_value(&mut self.value, &mut self.large, merge)?;
                     }
                     merge.seek_before(&self.scratch, Tag::seek(SeqNo::MAX))?;
                     break;
@@ -342,7 +391,7 @@ impl Iter {
                     self.large = None;
                     self.value.clear();
                     if found && place.is_none() {
-                        self.take_value(merge)?;
+                        Self::take_value(&mut self.value, &mut self.large, merge)?;
                     }
                 }
                 merge.prev()?;
@@ -358,11 +407,23 @@ impl Iter {
                         false => self.value.extend_from_slice(&value),
                     }
                 }
+                walk.begin_at(behind(&self.scratch), commit);
                 std::mem::swap(&mut self.key, &mut self.scratch);
                 self.valid = true;
                 return Ok(());
             }
+            match commit.gaps.at(&self.scratch, self.point.seqno) {
+                Some(gap) => {
+                    walk.pass(&gap);
+                    if gap.from.is_empty() {
+                        break;
+                    }
+                    merge.seek_before(&gap.from, Tag::seek(SeqNo::MAX))?;
+                }
+                None => walk.step_backward(&self.scratch),
+            }
         }
+        walk.begin_at(Vec::new(), commit);
         Ok(())
     }
 }

@@ -20,6 +20,7 @@
 
 mod background;
 mod batch;
+mod beside;
 mod budget;
 mod buffer;
 mod checkpoint;
@@ -28,6 +29,7 @@ mod commit;
 mod db;
 mod event;
 mod files;
+mod gaps;
 mod gate;
 mod install;
 #[cfg(test)]

@@ -132,7 +132,7 @@ pub struct Options {
     pub compression: Codec,
     /// Filter bits per key, 0 for none. Default: 10, which lets 1 absent key in 100 cost a read.
     pub filter_bits: u32,
-    /// Tables kept open. Default: 1,000; stay below `ulimit -n`.
+    /// Tables kept open. Default: 1,000; never more than three quarters of `ulimit -n`.
     pub max_open_files: usize,
     /// Background workers. Default: 0, which means one per core, at most 4.
     pub background_workers: usize,

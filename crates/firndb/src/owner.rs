@@ -42,7 +42,11 @@ impl Owner {
 /// # Errors
 /// What reading met; `NotFound` if it is not there.
 pub(crate) fn owner_of(dir: &dyn Dir, name: FileName) -> Result<Owner> {
-    let bytes = head(dir, name, LOCK_BYTES_MAX)?;
+    let bytes = match head(dir, name, LOCK_BYTES_MAX) {
+        // No regular file: a database has no other.
+        Err(error) if error.kind() == ErrorKind::Invalid => return Ok(Owner::Unknown),
+        read => read?,
+    };
     if bytes.iter().take(HEADER_BYTES).all(|&byte| byte == 0) {
         return Ok(Owner::Nobody);
     }

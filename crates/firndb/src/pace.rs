@@ -18,7 +18,7 @@ use crate::log::FLYING_MAX;
 use crate::shape::Debt;
 use firn_base::clock::Clock;
 use firn_base::count::{Cause, Counter, IoCounters};
-use firn_base::sync::{AtomicU64, AtomicUsize, Ordering};
+use firn_base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use firn_base::{Limits, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +35,16 @@ const SLEEP_MAX_NS: u64 = 4_000_000;
 /// After so long without a write there is time for what is not urgent.
 const REST_NS: u64 = 10_000_000_000;
 
+/// For so long after an open no merge begins unasked. A process that looks something up, or writes a little, has ended
+/// by then, and would have discarded what the merge wrote.
+const QUIET_NS: u64 = 1_000_000_000;
+
 /// The pace of merges.
 pub(crate) struct Pace {
     clock: Clock,
+    /// Whether merges are asked for, and when the database was opened.
+    is_awake: AtomicBool,
+    opened_ns: u64,
     counters: Arc<IoCounters>,
     pressure: AtomicU64,
     /// Bytes that merges had written when one of them last looked.
@@ -73,6 +80,8 @@ fn per_second(bytes: u64, ns: u64) -> u64 {
 impl Pace {
     pub(crate) fn new(clock: Clock, counters: Arc<IoCounters>) -> Pace {
         Pace {
+            is_awake: AtomicBool::new(false),
+            opened_ns: clock.now_ns(),
             pressure: AtomicU64::new(u64::from(URGENT)),
             seen: AtomicU64::new(0),
             next_ns: AtomicU64::new(0),
@@ -89,8 +98,19 @@ impl Pace {
         }
     }
 
+    /// Somebody asks for merges. True if nobody did before.
+    pub(crate) fn wake(&self) -> bool {
+        !self.is_awake.load(Ordering::Relaxed) && !self.is_awake.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether a merge may begin: somebody asked for one, a flush made work, or the database has been open for a while.
+    pub(crate) fn may_begin(&self) -> bool {
+        self.is_awake.load(Ordering::Relaxed) || self.clock.now_ns() >= self.opened_ns + QUIET_NS
+    }
+
     /// A flush brought `bytes`.
     pub(crate) fn flushed(&self, bytes: u64) {
+        self.wake();
         let now = self.clock.now_ns();
         let since = now.saturating_sub(self.flushed_ns.swap(now, Ordering::Relaxed)).max(1);
         let before = self.intake.load(Ordering::Relaxed);
@@ -110,6 +130,7 @@ impl Pace {
 
     /// Somebody waits for merges to end, who sees all up to `visible`.
     pub(crate) fn hurry(&self, visible: SeqNo) -> Hurry<'_> {
+        self.wake();
         self.waited_at.store(visible.0, Ordering::Relaxed);
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Hurry(self)

@@ -5,7 +5,7 @@
 //! 3. open the pool and check that it pairs with the manifest;
 //! 4. find the logs that belong to it though the manifest lost their names, and refuse a manifest that lost more
 //!    (`unnamed.rs`);
-//! 5. replay the logs from their floor, in order, writing full buffers out as tables;
+//! 5. replay the logs from their floor, in order, writing buffers out as tables, unless the logs hold little;
 //! 6. start a new log and a new manifest, which name what was recovered;
 //! 7. remove what is the database's own and nothing names.
 //!
@@ -74,11 +74,17 @@ struct Recovery {
     trees: Option<Trees>,
     replaying: Replaying,
     rebuilt: Rebuilt,
+    /// What the logs hold is little, and stays in them.
+    stays_in_logs: bool,
+    /// Logs that are needed longer than this recovery, with the ends that were found.
+    settled: Vec<LogEnd>,
 }
 
 /// The log that is replayed.
 #[derive(Default)]
 struct Replaying {
+    /// Bytes of all logs.
+    bytes: u64,
     log_id: u64,
     /// Keys of which it must have a newer version, as the older one's slot in the hot buffer was used again.
     superseded: HashMap<Box<[u8]>, SeqNo>,
@@ -87,8 +93,6 @@ struct Replaying {
 /// What the trees were rebuilt from.
 #[derive(Default)]
 struct Rebuilt {
-    /// Logs, with the ends that were found.
-    settled: Vec<LogEnd>,
     /// What found no room and is in tables: entries up to this number, and the first log that has others.
     spilled: Option<(SeqNo, u64)>,
 }
@@ -98,14 +102,22 @@ const READ_ONLY_TRIES: u32 = 8;
 
 /// Opens the database at `dir`.
 pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Db> {
-    let mut tries = if read_only { READ_ONLY_TRIES } else { 1 };
-    loop {
-        tries -= 1;
-        match open_once(dir, options.clone(), read_only) {
-            Err(error) if tries > 0 && matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Changed) => {}
+    if !read_only {
+        return open_once(dir, options, false);
+    }
+    let mut met: Option<Error> = None;
+    let mut is_same = true;
+    for _ in 0..READ_ONLY_TRIES {
+        match open_once(dir, options.clone(), true) {
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Changed) => {
+                is_same &= met.as_ref().is_none_or(|met| met.to_string() == error.to_string());
+                met = Some(error);
+            }
             other => return other,
         }
     }
+    // Damage stays what it is.
+    Err(met.filter(|_| is_same).unwrap_or_else(|| Error::changed(dir.display())))
 }
 
 fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Db> {
@@ -137,10 +149,8 @@ fn open_directory(directory: Directory, options: Options, budget: Budget, clock:
     let mill = MillContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
     let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
     // A read-only open keeps tables open whatever their memory: a writer beside it may remove the files at any time.
-    let (tables_max, bytes_max) = match read_only {
-        true => (options.max_open_files.max(1), u64::MAX),
-        false => (options.max_open_files.max(1), budget.open_tables_bytes),
-    };
+    let tables_max = tables_max(&options);
+    let bytes_max = if read_only { u64::MAX } else { budget.open_tables_bytes };
     let bounds = TableCacheBounds {
         tables_max,
         bytes_max,
@@ -173,6 +183,8 @@ fn open_directory(directory: Directory, options: Options, budget: Budget, clock:
         trees: None,
         replaying: Replaying::default(),
         rebuilt: Rebuilt::default(),
+        stays_in_logs: false,
+        settled: Vec::new(),
     };
     recovery.step("manifest");
     recovery.open_pool()?;
@@ -184,6 +196,13 @@ fn open_directory(directory: Directory, options: Options, budget: Budget, clock:
     recovery.replay_logs()?;
     recovery.step("logs");
     recovery.finish()
+}
+
+/// Tables that are kept open at most: as many as the options say, but no more than leave the process some handles.
+fn tables_max(options: &Options) -> usize {
+    const LEAST: usize = 16;
+    let spared = firn_fs::handles_max() / 4 * 3;
+    options.max_open_files.clamp(1, spared.max(LEAST))
 }
 
 impl Recovery {

@@ -329,8 +329,8 @@ impl Repair {
         Ok(())
     }
 
-    /// How tables are written. What is in them is in older files too until the new manifest stands, and a repair that is
-    /// made again must not take them for what a lost record named: so they say that a log holds it.
+    /// How tables are written. What is in them is in older files too until the new manifest stands, and a repair that
+    /// is made again must not take them for what a lost record named: so they say that a log holds it.
     fn output(&self) -> Output {
         Output { log_id: self.mill.sst.owner.log_id, ..Output::new(Cause::Maintenance, true) }
     }

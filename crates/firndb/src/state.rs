@@ -71,6 +71,8 @@ struct Bytes {
     all: u64,
     live: u64,
     dead: u64,
+    /// Tables that are mostly tombstones.
+    tombstone_tables: u64,
 }
 
 impl Bytes {
@@ -79,6 +81,7 @@ impl Bytes {
             all: sum.all + run.meta.bytes(),
             live: sum.live + run.meta.live_bytes(),
             dead: sum.dead + run.meta.dead_bytes,
+            tombstone_tables: sum.tombstone_tables + u64::from(run.meta.is_mostly_tombstones()),
         })
     }
 }
@@ -202,6 +205,11 @@ impl Part {
         self.levels.iter().skip(level + 1).map(|level| level.tables.clone()).collect()
     }
 
+    /// As [`Part::metas_below`], of `level` itself.
+    pub(crate) fn metas_of(&self, level: usize) -> Tables {
+        self.levels.get(level).map(|level| level.tables.clone()).unwrap_or_default()
+    }
+
     /// The oldest buffer, if it is frozen and all that belongs in it is visible, so that it can be flushed.
     pub(crate) fn flushable(&self, visible: SeqNo) -> Option<&Arc<Buffer>> {
         let oldest = self.buffers.last()?;
@@ -219,6 +227,11 @@ impl Level {
     /// Bytes of its tables.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.all
+    }
+
+    /// Whether any table is mostly tombstones.
+    pub(crate) fn has_tombstone_tables(&self) -> bool {
+        self.bytes.tombstone_tables > 0
     }
 
     /// Of these, bytes that their newest states need.
@@ -318,6 +331,7 @@ impl<'a> Change<'a> {
             all: of(old.all, gone.all, new.all),
             live: of(old.live, gone.live, new.live),
             dead: of(old.dead, gone.dead, new.dead),
+            tombstone_tables: of(old.tombstone_tables, gone.tombstone_tables, new.tombstone_tables),
         };
         debug_assert_eq!(bytes, Bytes::of(&runs));
         Level { sorted, runs, tables: self.tables.clone(), heads, bytes }

@@ -1,6 +1,6 @@
 //! Reading everything and checking all that it claims.
 
-use crate::db::Inner;
+use crate::db::{Db, Inner};
 use crate::files::FileName;
 use crate::manifest::TableMeta;
 use firn_base::{Error, ErrorKind, Result};
@@ -89,15 +89,24 @@ impl Inner {
                 Err(error) => return Err(error),
             }
         }
-        let others = state.parts.iter().filter_map(|part| part.trees.as_ref()).map(|trees| trees.verify(&mut report));
-        let checked: Vec<Result<()>> = others.chain(self.pm.iter().map(|pool| pool.check().map(drop))).collect();
-        for result in checked {
-            match result {
+        for result in self.examine_pool(&mut report) {
+            let told = result.map_err(|error| {
+                let again = |fresh: &Db| fresh.inner.examine_pool(&mut VerifyReport::default()).into_iter().collect();
+                self.told_apart(error, again)
+            });
+            match told {
                 Err(error) if error.kind() == ErrorKind::Corruption => found(Damage { error, keys: None })?,
                 other => other?,
             }
         }
         Ok(report)
+    }
+
+    /// What can be changed in place by a process that writes.
+    fn examine_pool(&self, report: &mut VerifyReport) -> Vec<Result<()>> {
+        let state = self.state.load_full();
+        let trees = state.parts.iter().filter_map(|part| part.trees.as_ref()).map(|trees| trees.verify(report));
+        trees.chain(self.pm.iter().map(|pool| pool.check().map(drop))).collect()
     }
 }
 

@@ -141,10 +141,11 @@ impl Inner {
     /// any is under way or due. Behind that it is for the log to say that the pool is too small.
     pub(crate) fn next_log_may_begin(&self) -> bool {
         let lacks_room = self.logs.values.as_ref().is_some_and(|values| values.lacks_room_for(1));
-        if lacks_room && !self.is_idle() {
-            return false;
-        }
         if lacks_room {
+            self.ask_for_merges();
+            if !self.is_idle() {
+                return false;
+            }
             // Logs that the last eviction was done with.
             self.remove_obsolete(true);
         }

@@ -322,3 +322,28 @@ fn repairs_without_a_manifest_bring_all_back() {
         }
     }
 }
+
+/// What has a name like ours and is no file is a stranger's: it stays, and nobody waits for the other end of a FIFO.
+#[test]
+fn a_fifo_or_a_directory_with_a_name_of_ours_stays() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("db");
+    let db = tiny(&path);
+    fill(&db, 0, 100);
+    db.close().unwrap();
+    for name in ["000901.log", "000902.sst", "MANIFEST-000903"] {
+        let made = std::process::Command::new("mkfifo").arg(path.join(name)).status().unwrap();
+        assert!(made.success());
+    }
+    std::fs::create_dir(path.join("000904.log")).unwrap();
+    let db = tiny(&path);
+    check(&db, 100);
+    db.close().unwrap();
+    for name in ["000901.log", "000902.sst", "MANIFEST-000903", "000904.log"] {
+        assert!(path.join(name).exists(), "{name} is gone");
+    }
+    std::fs::rename(path.join("CURRENT"), path.join("CURRENT.away")).unwrap();
+    std::fs::create_dir(path.join("CURRENT")).unwrap();
+    let error = Db::open(&path, Options::tiny()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+}

@@ -124,3 +124,30 @@ fn compact_range_ends_beside_writers() {
         db.verify().unwrap();
     }
 }
+
+/// Versions that were replaced in the trees of `lab` go soon after the last snapshot that sees them, without a flush.
+#[test]
+fn replaced_versions_beside_the_trees_go_with_their_snapshot() {
+    let dir = tempfile::tempdir().unwrap();
+    // What is flushed goes into the trees, and there is room for all of it.
+    let pm = Some(PmConfig::at(dir.path().join("pool"), Backend::Emulated, 8 << 20));
+    let mut options = Options { profile: Profile::Lab, pm, write_buffer_bytes: Some(64 << 10), ..Options::tiny() };
+    options.tuning.lab.reuse_min = 0.0;
+    let db = Db::open(dir.path().join("db"), options).unwrap();
+    let put = |round: u8| (0..50_u32).for_each(|i| db.put(i.to_be_bytes(), [round; 20]).unwrap());
+    put(1);
+    db.flush().unwrap();
+    let snapshot = db.snapshot();
+    put(2);
+    db.flush().unwrap();
+    let versions = || db.stats().tier.unwrap().side_versions;
+    assert_eq!(versions(), 50);
+    drop(snapshot);
+    let waited = std::time::Instant::now();
+    while versions() > 0 {
+        assert!(waited.elapsed().as_secs() < 20, "{} versions that nobody sees", versions());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(db.get(7_u32.to_be_bytes()).unwrap().unwrap(), [2; 20]);
+    db.verify().unwrap();
+}

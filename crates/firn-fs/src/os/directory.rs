@@ -6,7 +6,7 @@ use crate::file::{Dir, File, Lock, OpenMode};
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr as uninterrupted};
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,18 @@ impl OsDir {
 
     fn failed(&self, verb: &str, name: &str, errno: Errno) -> Error {
         Error::from_io(verb, &self.path.join(name), errno.into())
+    }
+
+    /// Refuses what is there and is no file: opening a FIFO would wait for its other end.
+    fn check_regular(&self, name: &str) -> Result<()> {
+        match rustix::fs::statat(&self.fd, name, AtFlags::empty()) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile => {
+                let path = self.path.join(name);
+                Err(Error::invalid(format!("{} is not a regular file: move it out of the way", path.display())))
+            }
+            // Whoever opens it says what is wrong.
+            _ => Ok(()),
+        }
     }
 
     fn flags(mode: OpenMode) -> OFlags {
@@ -90,6 +102,9 @@ impl Dir for OsDir {
 
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let mut flags = Self::flags(mode) | OFlags::CLOEXEC;
+        if !mode.creates() {
+            self.check_regular(name)?;
+        }
         if !self.direct {
             flags.remove(OFlags::DIRECT);
         }

@@ -9,4 +9,4 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-pub use system::{IoBackend, OsFs};
+pub use system::{IoBackend, OsFs, handles_max};

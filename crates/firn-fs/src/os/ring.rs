@@ -7,21 +7,23 @@
 //! 2. A slot is reused only after its completion was reaped. An abandoned operation's slot is freed when it is reaped.
 //! 3. A ring is dropped only when nothing is in flight: its destructor waits.
 //! 4. Reads are queued and start with the first wait or when the queue is full; writes start at once.
-//! 5. No failure of a ring fails an operation: one that the ring does not take, does not finish or cancels is done by
-//!    `pread` or `pwrite`, whose error is then the operation's own. Doing it twice does no harm, because a place in a
-//!    file is written with the same bytes both times. A ring that failed is broken: it takes nothing more.
+//! 5. No failure of a ring fails an operation: one that the ring does not take, ends early or cancels is done by `pread`
+//!    or `pwrite`, whose error is then the operation's own. A ring that failed is broken: it takes nothing more. What
+//!    the kernel has of it still ends, and shows so in shared memory; until then a write is not done again, because it
+//!    could land later, over what has been written to its place since.
 #![expect(unsafe_code, reason = "io_uring takes raw pointers; listed in UNSAFE.md")]
 
 use super::direct::{Handle, Span};
 use crate::buf::IoBuf;
 use crate::file::{Completion, Pending};
-use firn_base::Result;
+use firn_base::{Error, ErrorKind, Result};
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
 use rustix::fd::AsRawFd;
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Operations in flight on one ring.
 const DEPTH: u32 = 64;
@@ -44,9 +46,14 @@ struct Ring {
     uring: IoUring,
     slots: Vec<Slot>,
     in_flight: usize,
-    /// It failed in a way that leaves unknown what is in flight.
-    is_broken: bool,
+    /// The slots of operations that the kernel has not taken from the queue yet, in their order.
+    queued: Vec<usize>,
+    /// When it failed: nobody enters it from then on.
+    broken: Option<Instant>,
 }
+
+/// So long after a ring broke the kernel is waited for.
+const STUCK: Duration = Duration::from_secs(30);
 
 /// The rings of the process that nobody uses, and how many there are in all.
 static IDLE: Mutex<Rings> = Mutex::new(Rings { idle: Vec::new(), count: 0 });
@@ -130,7 +137,7 @@ fn take_idle() -> Option<Arc<Mutex<Ring>>> {
 }
 
 fn give_back(ring: Arc<Mutex<Ring>>) {
-    let is_broken = ring.lock().is_broken;
+    let is_broken = ring.lock().is_broken();
     let mut rings = IDLE.lock();
     match is_broken {
         true => rings.count -= 1,
@@ -154,7 +161,17 @@ impl Ring {
     fn new() -> io::Result<Ring> {
         #[cfg(test)]
         tests::fail(Failing::Setup)?;
-        Ok(Ring { uring: IoUring::new(DEPTH)?, slots: Vec::new(), in_flight: 0, is_broken: false })
+        Ok(Ring { uring: IoUring::new(DEPTH)?, slots: Vec::new(), in_flight: 0, queued: Vec::new(), broken: None })
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Notes what the kernel took from the queue.
+    fn note_taken(&mut self) {
+        let left = self.uring.submission().len();
+        self.queued.drain(..self.queued.len().saturating_sub(left));
     }
 
     /// Puts an operation in flight; gives the buffer back if that cannot be.
@@ -163,10 +180,10 @@ impl Ring {
         if tests::fail(Failing::Submit).is_err() {
             return Err(buf);
         }
-        while self.in_flight >= DEPTH as usize && !self.is_broken {
+        while self.in_flight >= DEPTH as usize && !self.is_broken() {
             self.reap(1);
         }
-        if self.is_broken {
+        if self.is_broken() {
             return Err(buf);
         }
         let index = self.slots.iter().position(|slot| matches!(slot, Slot::Free)).unwrap_or(self.slots.len());
@@ -199,9 +216,11 @@ impl Ring {
                 Slot::Free | Slot::Complete { .. } => Err(IoBuf::default()),
             };
         }
+        self.queued.push(index);
         if eager {
             // If it does not start now it starts with the next wait. It is queued, so nobody may think that it failed.
             let _later = self.uring.submit();
+            self.note_taken();
         }
         Ok(index)
     }
@@ -209,19 +228,23 @@ impl Ring {
     /// Submits what is queued, waits for at least `want` completions and files them. It may come back with fewer: a
     /// kernel that is short of something is to be asked again, because what is queued or in flight may yet happen.
     fn reap(&mut self, want: usize) {
-        #[cfg(test)]
-        if tests::fail(Failing::Wait).is_err() {
-            self.is_broken = true;
-            return;
-        }
-        match self.uring.submit_and_wait(want) {
-            Ok(_) => {}
+        let entered = match self.broken {
+            None => self.enter(want),
+            Some(_) => {
+                // Completions come without being asked for.
+                std::thread::sleep(Duration::from_millis(1));
+                Ok(())
+            }
+        };
+        match entered {
+            Ok(()) => {}
             Err(error) if is_passing(&error) => std::thread::yield_now(),
             Err(error) => {
                 tracing::warn!(%error, "a ring failed; its operations are done by plain reads and writes");
-                self.is_broken = true;
+                self.broken = Some(Instant::now());
             }
         }
+        self.note_taken();
         while let Some(completion) = self.uring.completion().next() {
             let slot = &mut self.slots[completion.user_data() as usize];
             if let Slot::InFlight { handle, op, buf, abandoned } = std::mem::replace(slot, Slot::Free) {
@@ -233,16 +256,28 @@ impl Ring {
         }
     }
 
+    fn enter(&mut self, want: usize) -> io::Result<()> {
+        #[cfg(test)]
+        tests::fail(Failing::Wait)?;
+        self.uring.submit_and_wait(want).map(drop)
+    }
+
     /// Takes a completed operation out of its slot, after one look for completions; `None` if it is still in flight.
     fn finish(&mut self, index: usize) -> Option<Finished> {
         for looks in 0..2 {
             match std::mem::replace(&mut self.slots[index], Slot::Free) {
                 Slot::Complete { handle, op, buf, result } => return Some(Finished::On { handle, op, buf, result }),
-                Slot::InFlight { handle, op, buf, .. } if self.is_broken => {
+                Slot::InFlight { handle, op, buf, .. } if self.is_broken() && self.queued.contains(&index) => {
+                    // The kernel has never seen it.
+                    self.queued.retain(|&queued| queued != index);
+                    self.in_flight -= 1;
+                    return Some(Finished::Never { handle, op, buf });
+                }
+                Slot::InFlight { handle, op, buf, .. } if self.broken.is_some_and(|at| at.elapsed() > STUCK) => {
                     // The kernel may still use the buffer, so the slot keeps it for ever.
-                    let (again, copy) = (handle.clone(), copy_of(op, &buf));
+                    let stuck = Finished::Stuck { handle: handle.clone(), op };
                     self.slots[index] = Slot::InFlight { handle, op, buf, abandoned: true };
-                    return Some(Finished::Never { handle: again, op, buf: copy });
+                    return Some(stuck);
                 }
                 other => self.slots[index] = other,
             }
@@ -258,19 +293,10 @@ impl Ring {
     }
 }
 
-/// What an operation that is done again needs of its buffer: the bytes of a write.
-fn copy_of(op: Op, buf: &IoBuf) -> IoBuf {
-    let mut copy = IoBuf::default();
-    if matches!(op, Op::Write { .. }) {
-        copy.push(buf.bytes());
-    }
-    copy
-}
-
 impl Drop for Ring {
     fn drop(&mut self) {
         while self.in_flight > 0 {
-            if self.is_broken {
+            if self.is_broken() {
                 // The kernel may still write into the buffers: leak them rather than free them.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 return;
@@ -288,11 +314,16 @@ enum Finished {
         buf: IoBuf,
         result: i32,
     },
-    /// The ring broke while it was in flight.
+    /// The ring broke before it was begun.
     Never {
         handle: Arc<Handle>,
         op: Op,
         buf: IoBuf,
+    },
+    /// The ring broke, and the kernel has it for ever.
+    Stuck {
+        handle: Arc<Handle>,
+        op: Op,
     },
 }
 
@@ -310,7 +341,7 @@ impl Completion for Ticket {
         let finished = loop {
             let mut ring = self.ring.lock();
             if let Some(finished) = ring.finish(self.slot) {
-                let is_idle = ring.is_idle() || ring.is_broken;
+                let is_idle = ring.is_idle() || ring.is_broken();
                 drop(ring);
                 if is_idle {
                     self.release();
@@ -328,6 +359,19 @@ impl Completion for Ticket {
             Finished::Never { handle, op, mut buf } => {
                 plainly(&handle, op, &mut buf)?;
                 Ok(buf)
+            }
+            Finished::Stuck { handle, op: op @ Op::Read(_) } => {
+                let mut buf = IoBuf::default();
+                plainly(&handle, op, &mut buf)?;
+                Ok(buf)
+            }
+            Finished::Stuck { handle, op: Op::Write { offset } } => {
+                let seconds = STUCK.as_secs();
+                let message = format!(
+                    "{}: a write at byte {offset} did not end {seconds} s after its ring failed; reopen the database",
+                    handle.path.display()
+                );
+                Err(Error::new(ErrorKind::Io, message))
             }
         }
     }

@@ -13,6 +13,12 @@ use rustix::io::{Errno, retry_on_intr as uninterrupted};
 use std::path::Path;
 use std::sync::Arc;
 
+/// How many files this process may have open, as the system says (`ulimit -n`).
+pub fn handles_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
 /// How several operations are kept in flight by one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoBackend {

@@ -56,7 +56,7 @@ fn pool_of(bytes: &[u8]) -> Result<Arc<Pool>> {
 fn recover(pool: &Arc<Pool>, lenient: bool) -> Result<Recovered> {
     let mut entries = 0;
     let damage = &mut |error| if lenient { Ok(()) } else { Err(error) };
-    let seen = Seen { evicted: &|_| false, entry: &mut |_, _| entries += 1, damage };
+    let seen = Seen { evicted: &|_| false, entry: &mut |_, _| entries += 1, damage, hold: None };
     let recovered = TreeStore::recover(pool.clone(), LEAF_BYTES, seen)?.expect("the root names trees");
     let views = [Some(&recovered.mutable), recovered.immutable.as_ref()];
     assert_eq!(entries, views.into_iter().flatten().map(View::entries).sum::<u64>(), "every entry is told");

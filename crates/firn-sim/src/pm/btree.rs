@@ -194,7 +194,7 @@ impl Structure for BTrees {
         pool.finish_recovery()?;
         let edge = Self::word(&pool, EVICTED) as u8;
         let evicted = |bound: &[u8]| is_evicted(bound, edge);
-        let seen = Seen { evicted: &evicted, entry: &mut |_, _| {}, damage: &mut Err };
+        let seen = Seen { evicted: &evicted, entry: &mut |_, _| {}, damage: &mut Err, hold: None };
         let mut trees = match TreeStore::recover(pool.clone(), LEAF_BYTES, seen)? {
             Some(Recovered { store, mutable, immutable, .. }) => {
                 Self { pool, store: Arc::new(store), mutable, immutable }

@@ -29,7 +29,7 @@ pub use insert::Inserted;
 pub use iter::TreeIter;
 pub use layout::{LEAF_BYTES_RANGE, Place};
 pub use leaf::{Entry, HOT_LOG, Leaf, ValueAddress};
-pub use recover::{IsEvicted, Recovered, Seen};
+pub use recover::{Hold, IsEvicted, Recovered, Seen};
 pub use space::Space;
 pub use store::{TreeStore, Trees, Usage};
 pub use verify::TreeReport;

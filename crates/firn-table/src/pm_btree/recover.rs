@@ -9,6 +9,7 @@ use super::write::Gathered;
 use firn_base::sync::Mutex;
 use firn_base::{Error, Result};
 use firn_pm::{Owner, Pool};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What was recovered.
@@ -35,6 +36,16 @@ pub struct Seen<'a> {
     pub entry: &'a mut dyn FnMut(&Entry<'_>, bool),
     /// A leaf that cannot be read: an error from here ends the recovery, `Ok` leaves the leaf out.
     pub damage: &'a mut dyn FnMut(Error) -> Result<()>,
+    /// What a read-only open takes along, because a writer beside it uses the places again.
+    pub hold: Option<Hold<'a>>,
+}
+
+/// Copies of what the trees are at one moment.
+pub struct Hold<'a> {
+    /// Leaves of more bytes than this, together, are read where they lie.
+    pub bytes_max: u64,
+    /// Called when the leaves were copied: what they point to is still there, or it is called again.
+    pub copied: &'a mut dyn FnMut() -> Result<()>,
 }
 
 impl Seen<'_> {
@@ -80,14 +91,17 @@ impl TreeStore {
         };
         let units = u32::try_from(region.len / UNIT_BYTES).unwrap_or(u32::MAX);
         let state = State { space: Space::new(units), free_slots: Vec::new(), next_version: 1, trees, is_short: false };
-        let store = TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state) };
-        store.recover_trees(seen).map(Some)
+        let held = HashMap::new();
+        let mut store = TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state), held };
+        let mut seen = seen;
+        let words = store.words(seen.hold.as_mut())?;
+        store.recover_trees(words, seen).map(Some)
     }
 
-    fn recover_trees(self, mut seen: Seen<'_>) -> Result<Recovered> {
+    fn recover_trees(self, words: Vec<u64>, mut seen: Seen<'_>) -> Result<Recovered> {
         let trees = self.trees();
         let (mut mutable, mut immutable, mut stray) = (Found::new(), Found::new(), Vec::new());
-        for (slot, word) in (0..).zip(self.words()?) {
+        for (slot, word) in (0..).zip(words) {
             let (version, unit) = ((word >> 32) as u32, word as u32);
             let unread = Place { unit, version, slot, bytes: 0, entries: 0 };
             match self.read_named(slot, version, unit) {
@@ -149,13 +163,17 @@ impl TreeStore {
 
     /// The directory's words as they were at one moment. A writer beside a read-only open publishes them one by one:
     /// the two parts of a leaf that is cut, the right one first. What is read twice in a row was all there between, as
-    /// a leaf's version does not come back.
-    fn words(&self) -> Result<Vec<u64>> {
+    /// a leaf's version does not come back; so were the leaves that are held.
+    fn words(&mut self, mut hold: Option<&mut Hold<'_>>) -> Result<Vec<u64>> {
         let mut words = self.read_words()?;
         if !self.pool.is_read_only() {
             return Ok(words);
         }
         for _ in 0..READS_MAX {
+            if let Some(hold) = &mut hold {
+                self.hold_leaves(&words, hold.bytes_max)?;
+                (hold.copied)()?;
+            }
             let again = self.read_words()?;
             if again == words {
                 return Ok(words);
@@ -164,6 +182,32 @@ impl TreeStore {
             std::thread::yield_now();
         }
         Err(Error::corruption("the pool's trees", self.directory.offset.get(), "a directory that rests for a moment"))
+    }
+
+    /// Copies the leaves that `words` name. What is none is found out later.
+    fn hold_leaves(&mut self, words: &[u64], bytes_max: u64) -> Result<()> {
+        self.held.clear();
+        let mut left = bytes_max;
+        for &word in words.iter().filter(|&&word| word != 0) {
+            let unit = word as u32;
+            let mut head = [0; HEADER_BYTES];
+            let start = u64::from(unit) * UNIT_BYTES;
+            if start + HEADER_BYTES as u64 > self.region.len {
+                continue;
+            }
+            self.pool.read(self.offset(unit)?, &mut head)?;
+            let header = Header::peek(&head).filter(|header| start + u64::from(header.bytes) <= self.region.len);
+            let Some(header) = header else { continue };
+            let Some(rest) = left.checked_sub(u64::from(header.bytes)) else {
+                self.held.clear();
+                return Ok(());
+            };
+            left = rest;
+            let mut bytes = vec![0; header.bytes as usize];
+            self.pool.read(self.offset(unit)?, &mut bytes)?;
+            self.held.insert(unit, bytes);
+        }
+        Ok(())
     }
 
     fn read_words(&self) -> Result<Vec<u64>> {
@@ -184,7 +228,10 @@ impl TreeStore {
         if start + HEADER_BYTES as u64 > self.region.len {
             return Err(Some(wrong()));
         }
-        self.pool.read(self.offset(unit)?, &mut head)?;
+        match self.held.get(&unit) {
+            Some(leaf) => head.copy_from_slice(&leaf[..HEADER_BYTES]),
+            None => self.pool.read(self.offset(unit)?, &mut head)?,
+        }
         let header = Header::peek(&head).filter(|header| start + u64::from(header.bytes) <= self.region.len);
         let header = header.ok_or_else(wrong)?;
         let place = Place { unit, version, slot, bytes: header.bytes, entries: header.entries };

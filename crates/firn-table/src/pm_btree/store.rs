@@ -16,6 +16,7 @@ use crate::sites;
 use firn_base::sync::Mutex;
 use firn_base::{Error, ErrorKind, Result};
 use firn_pm::{DurableAt, Extent, Fenced, Flushed, Owner, PmOffset, Pool, RootEntry};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(super) const REGION_KIND: u16 = 0;
@@ -73,6 +74,8 @@ pub struct TreeStore {
     pub(super) directory: Extent,
     pub(super) leaf_bytes: u32,
     pub(super) state: Mutex<State>,
+    /// By their first units, the leaves that a read-only open has copies of.
+    pub(super) held: HashMap<u32, Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -108,7 +111,7 @@ impl TreeStore {
         let space = Space::new((region.len / UNIT_BYTES) as u32);
         let free_slots = (0..slots).rev().collect();
         let state = State { space, free_slots, next_version: 1, trees, is_short: false };
-        Ok(TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state) })
+        Ok(TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state), held: HashMap::new() })
     }
 
     /// Which trees the root of `pool` names.
@@ -209,9 +212,14 @@ impl TreeStore {
     /// # Errors
     /// `Corruption` if something else lies there.
     pub fn read(&self, place: Place) -> Result<Leaf> {
-        let at = self.offset(place.unit)?;
-        let mut bytes = vec![0; place.bytes as usize];
-        self.pool.read(at, &mut bytes)?;
+        let bytes = match self.held.get(&place.unit) {
+            Some(held) => held.clone(),
+            None => {
+                let mut bytes = vec![0; place.bytes as usize];
+                self.pool.read(self.offset(place.unit)?, &mut bytes)?;
+                bytes
+            }
+        };
         Leaf::decode(bytes, place.version, place.unit).ok_or_else(|| self.wrong(place.unit, "a leaf with its checksum"))
     }
 

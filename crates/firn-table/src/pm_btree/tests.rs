@@ -73,7 +73,7 @@ fn contents(store: &Arc<TreeStore>, view: &View) -> Model {
 }
 
 fn recover(pool: &Arc<Pool>, leaf_bytes: u32) -> Result<Recovered> {
-    let seen = Seen { evicted: &|_| false, entry: &mut |_, _| {}, damage: &mut Err };
+    let seen = Seen { evicted: &|_| false, entry: &mut |_, _| {}, damage: &mut Err, hold: None };
     Ok(TreeStore::recover(pool.clone(), leaf_bytes, seen)?.expect("a pool with trees"))
 }
 
@@ -203,8 +203,12 @@ fn trees_change_places_and_come_back() {
 
     let mut seen = Vec::new();
     let evicted = |bound: &[u8]| bound < edge.as_slice();
-    let told =
-        Seen { evicted: &evicted, entry: &mut |e, of_old| seen.push((e.key.to_vec(), of_old)), damage: &mut Err };
+    let told = Seen {
+        evicted: &evicted,
+        entry: &mut |e, of_old| seen.push((e.key.to_vec(), of_old)),
+        damage: &mut Err,
+        hold: None,
+    };
     let recovered = TreeStore::recover(pool.clone(), 256, told).unwrap().unwrap();
     assert_eq!(recovered.swept, gone.len() - 2);
     let again = Arc::new(recovered.store);
@@ -255,7 +259,7 @@ fn damage_is_told_and_may_be_left_out() {
             lost += 1;
             Ok(())
         };
-        let seen = Seen { evicted: &|_| false, entry: &mut |_, _| {}, damage };
+        let seen = Seen { evicted: &|_| false, entry: &mut |_, _| {}, damage, hold: None };
         let saved = TreeStore::recover(open(), 256, seen).unwrap().unwrap();
         assert_eq!((lost, saved.mutable.leaves()), (1, places.len() - 1));
         let after = recover(&open(), 256).unwrap();
@@ -284,7 +288,7 @@ fn a_cut_that_did_not_end_brings_nothing_back() {
 
     let told = &mut 0;
     let evicted = |bound: &[u8]| bound == key(10);
-    let seen = Seen { evicted: &evicted, entry: &mut |_, _| *told += 1, damage: &mut Err };
+    let seen = Seen { evicted: &evicted, entry: &mut |_, _| *told += 1, damage: &mut Err, hold: None };
     let recovered = TreeStore::recover(pool.clone(), 512, seen).unwrap().unwrap();
     let left = recovered.immutable.unwrap();
     assert_eq!((*told, recovered.swept, left.entries()), (10, 1, 10));

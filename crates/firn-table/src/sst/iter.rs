@@ -87,8 +87,8 @@ impl SstIter {
         Self { table, access, block, cursor, bare, lazy_above, ahead, stride, stop, stream, next_stream, spare }
     }
 
-    /// From now on large blocks are loaded only by [`SstIter::load`], which whoever merges this with others calls before
-    /// he asks for a value, and where the tag is not known ([`SstIter::knows_tag`]).
+    /// From now on large blocks are loaded only by [`SstIter::load`], which whoever merges this with others calls where
+    /// the tag is not known ([`SstIter::knows_tag`]), and before he asks for a value.
     pub fn be_lazy(&mut self) {
         self.lazy_above = match self.access {
             Access::Cached => LAZY_BYTES,

@@ -29,8 +29,10 @@ pub(crate) struct Entry<'a> {
 /// A write buffer, active or frozen.
 pub(crate) struct Buffer {
     list: Skiplist,
-    /// Names the buffer, and the log that holds its entries.
+    /// Names the buffer, and the log that takes its entries.
     pub(crate) log_id: u64,
+    /// The first log that holds entries of it: an earlier one, if some were replayed when the database was opened.
+    pub(crate) first_log: u64,
     /// The highest sequence number that belongs here, once frozen; until then `u64::MAX`.
     last_seqno: AtomicU64,
 }
@@ -51,18 +53,29 @@ pub(crate) struct LogEntry<'a> {
     pub(crate) framed_value: &'a [u8],
 }
 
+impl LogEntry<'_> {
+    pub(crate) fn is_delete(&self) -> bool {
+        self.kind == Kind::Delete as u8
+    }
+}
+
 impl Buffer {
     /// What [`Buffer::used_bytes`] says of an empty buffer.
     pub(crate) const EMPTY_BYTES: usize = Skiplist::EMPTY_BYTES;
 
     /// An empty buffer of `capacity` bytes, whose entries are in log `log_id`.
     pub(crate) fn new(capacity: usize, log_id: u64) -> Buffer {
-        Buffer { list: Skiplist::new(capacity), log_id, last_seqno: AtomicU64::new(u64::MAX) }
+        Buffer { list: Skiplist::new(capacity), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
+    }
+
+    /// This buffer, whose next entries go to log `log_id`.
+    pub(crate) fn continued_in(self, log_id: u64) -> Buffer {
+        Buffer { log_id, ..self }
     }
 
     /// This buffer emptied, for the entries of log `log_id`: its memory is used again.
     pub(crate) fn recycle(self, log_id: u64) -> Buffer {
-        Buffer { list: self.list.recycle(), log_id, last_seqno: AtomicU64::new(u64::MAX) }
+        Buffer { list: self.list.recycle(), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
     }
 
     /// Has the system give all of its memory now, and not while somebody writes.
@@ -204,7 +217,7 @@ impl Ticket {
     }
 
     /// Links the entries under the sequence numbers from `first` on.
-    pub(crate) fn link(self, first: SeqNo) {
+    pub(crate) fn link(&self, first: SeqNo) {
         for (node, i) in self.nodes().zip(0u64..) {
             let kind = self.buffer.list.tag(node).0 & 0xff;
             self.buffer.list.link(node.at, Tag((first.0 + i) << 8 | kind));

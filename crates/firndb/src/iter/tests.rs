@@ -1,4 +1,4 @@
-//! Cursors whose pins are taken away, and keys with many versions.
+//! Cursors that are moved while states change, and over many versions.
 
 use super::*;
 use crate::Options;

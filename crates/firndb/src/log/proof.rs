@@ -41,7 +41,7 @@ pub fn replay_log(file: &[u8], pool: Option<&Pool>, log_id: u64, uuid: &[u8; 16]
     fs.write_file(path, file);
     let mut source = LogSource::new(fs.open(path, OpenMode::Read)?, Arc::new(IoCounters::default()))?;
     if let Some(pool) = pool {
-        source.lay_over(PmLogBuffer::overlay(pool, uuid, log_id)?)?;
+        source.lay_over(PmLogBuffer::overlay(pool, uuid, log_id)?, None)?;
     }
     let len = source.len();
     let mut replay = if any { Replay::open_any(source, log_id, uuid)? } else { Replay::open(source, log_id, uuid)? };

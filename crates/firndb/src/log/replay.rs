@@ -46,29 +46,25 @@ impl LogSource {
         Ok(LogSource { file_len: file.len()?, file, overlay: Vec::new(), counters })
     }
 
-    /// Lays what a persistent-memory buffer holds of the log over its file.
+    /// Lays what a persistent-memory buffer holds of the log over its file. Of a log that was sealed, what lies behind
+    /// its `end` is not there: a half may have begun behind it that nothing was written to.
     ///
     /// # Errors
     /// `Corruption` if that begins behind the end of what is there: a half begins only where everything before it is in
     /// the file or in the other half.
-    pub(crate) fn lay_over(&mut self, overlay: Vec<(u64, Vec<u8>)>) -> Result<()> {
-        for (at, bytes) in overlay {
-            let end = self.len();
-            if at > end {
+    pub(crate) fn lay_over(&mut self, overlay: Vec<(u64, Vec<u8>)>, end: Option<u64>) -> Result<()> {
+        let end = end.unwrap_or(u64::MAX);
+        self.file_len = self.file_len.min(end);
+        for (at, mut bytes) in overlay.into_iter().filter(|(at, _)| *at < end) {
+            let so_far = self.len();
+            if at > so_far {
                 let expected = format!("the bytes up to {at}, where the log's buffer goes on");
-                return Err(Error::corruption(self.file.path().display(), end, expected));
+                return Err(Error::corruption(self.file.path().display(), so_far, expected));
             }
+            bytes.truncate((end - at).min(bytes.len() as u64) as usize);
             self.overlay.push((at, bytes));
         }
         Ok(())
-    }
-
-    /// Takes what lies behind `end` for not there: the manifest says that the log was sealed there.
-    pub(crate) fn cut(&mut self, end: u64) {
-        self.file_len = self.file_len.min(end);
-        for (at, bytes) in &mut self.overlay {
-            bytes.truncate(end.saturating_sub(*at).min(bytes.len() as u64) as usize);
-        }
     }
 
     /// Where the bytes end.

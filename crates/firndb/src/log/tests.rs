@@ -72,7 +72,7 @@ fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Res
     let file = files.open(FileName::Log(LOG), OpenMode::Read)?;
     let mut source = LogSource::new(file.clone(), Arc::new(IoCounters::default()))?;
     let in_file = overlay.is_empty();
-    source.lay_over(overlay)?;
+    source.lay_over(overlay, None)?;
     let mut replay = Replay::open(source, LOG, &UUID)?;
     let mut found = Vec::new();
     let mut buf = IoBuf::default();

@@ -88,6 +88,11 @@ impl TableMeta {
         self.seqno_max <= oldest && has_any
     }
 
+    /// True if more than half of its entries are tombstones.
+    pub(crate) fn is_mostly_tombstones(&self) -> bool {
+        self.deletes * 2 > self.entries
+    }
+
     /// Of these, bytes that its newest state needs.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.extent.valid_len.saturating_sub(self.dead_bytes)

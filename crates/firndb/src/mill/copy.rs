@@ -23,6 +23,7 @@ use crate::run_iter::{Entries, LevelIter, MergeIter, RunIter};
 use crate::sites;
 use crate::sst_run::SstRun;
 use crate::state::Part;
+use crate::tier::Trees;
 use crate::tuning::BlockTuning;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
@@ -112,6 +113,8 @@ fn check_open(stop: &AtomicBool) -> Result<()> {
 /// the work takes.
 #[derive(Debug)]
 pub(crate) struct Around {
+    /// The tables of level 0, if nothing else is older than a write buffer and newer than level 1.
+    level0: Option<Tables>,
     /// The tables of each level below the output's.
     deeper: Vec<Tables>,
     /// Whether they are none.
@@ -129,6 +132,7 @@ impl Around {
         let last = part.last_level();
         let bytes = |level: usize| part.levels.get(level).map_or(0, |level| level.live_bytes()).max(1) as f64;
         Around {
+            level0: part.trees.as_ref().is_none_or(Trees::are_empty).then(|| part.metas_of(0)),
             deeper: part.metas_below(level),
             is_last: level >= last,
             level_share: (bytes(level) / bytes(last)).min(1.0),
@@ -138,7 +142,10 @@ impl Around {
 
     /// To be walked along with a merge.
     pub(super) fn below(&self, level: usize) -> Below {
-        Below::new(level, self.deeper.clone())
+        match &self.level0 {
+            Some(level0) if level == 0 => Below::newest(level0.clone(), self.deeper.clone()),
+            _ => Below::new(level, self.deeper.clone()),
+        }
     }
 }
 
@@ -252,8 +259,8 @@ impl Output {
 
 /// What lies below the output, walked along with the merge.
 pub(crate) struct Below {
-    /// Older tables of the output's own level may hold any key: level 0.
-    beside: bool,
+    /// Older tables of the output's own level, which is level 0; `None` if something beside may hold any key.
+    beside: Option<Tables>,
     deeper: Vec<Tables>,
     /// Per deeper level, the first table that does not end before the merge's key.
     at: Vec<usize>,
@@ -263,12 +270,18 @@ pub(crate) struct Below {
 
 impl Below {
     pub(crate) fn new(level: usize, deeper: Vec<Tables>) -> Below {
-        Below { beside: level == 0, at: vec![0; deeper.len()], deeper, overlapped: 0 }
+        let beside = (level > 0).then(Tables::default);
+        Below { beside, at: vec![0; deeper.len()], deeper, overlapped: 0 }
+    }
+
+    /// Below an output on level 0 that is newer than the tables `beside` it, and than nothing else on its level.
+    fn newest(beside: Tables, deeper: Vec<Tables>) -> Below {
+        Below { beside: Some(beside), ..Below::new(0, deeper) }
     }
 
     /// Nothing lies below.
     pub(crate) fn nothing() -> Below {
-        Below { beside: false, deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
+        Below { beside: Some(Tables::default()), deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
     }
 
     /// An output begins at `key`. As the first of a walk, it need not go past all that lies in front.
@@ -294,7 +307,9 @@ impl Below {
     pub(super) fn is_bottom(&self, key: &[u8]) -> bool {
         let holds =
             |(tables, &at): (&Tables, &usize)| tables.get(at).is_some_and(|table| table.smallest.as_slice() <= key);
-        !self.beside && !self.deeper.iter().zip(&self.at).any(holds)
+        let spans = |table: &Arc<TableMeta>| table.smallest.as_slice() <= key && key <= table.largest.as_slice();
+        self.beside.as_ref().is_some_and(|tables| !tables.iter().any(spans))
+            && !self.deeper.iter().zip(&self.at).any(holds)
     }
 }
 

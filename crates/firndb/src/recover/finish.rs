@@ -30,9 +30,10 @@ use std::sync::{Arc, Weak};
 impl Recovery {
     /// Records what was recovered and puts the parts together.
     pub(super) fn finish(mut self) -> Result<Db> {
-        self.end_buffer()?;
         let log_id = self.next_file_id();
-        let kept = self.kept.first().filter(|_| !self.read_only).map(|buffer| buffer.log_id);
+        let replayed = self.buffer.take().and_then(Arc::into_inner);
+        let oldest = self.kept.first().map(|buffer| buffer.log_id).filter(|_| !self.read_only);
+        let kept = oldest.or(replayed.as_ref().map(|buffer| buffer.first_log));
         let sealed = Arc::new(SealedLogs::new(kept.unwrap_or(log_id)));
         let (log, log_name, manifest) = if self.read_only {
             let version = self.version.clone();
@@ -56,11 +57,12 @@ impl Recovery {
             ((Some((log, pm))), log_name, manifest)
         };
         self.step("record");
-        let active = Arc::new(Buffer::new(self.budget.write_buffer_bytes, log_id));
+        let active = replayed.unwrap_or_else(|| Buffer::new(self.budget.write_buffer_bytes, log_id));
+        let active = Arc::new(active.continued_in(log_id));
         let mut part = Part::default().with_tables(manifest.version(), &self.tables, self.options.limits.levels);
         if self.read_only {
             // As many as may be open are held, so that a writer beside this cannot take them away.
-            for (_, run) in part.tables().take(self.options.max_open_files) {
+            for (_, run) in part.tables().take(super::tables_max(&self.options)) {
                 match run.table().map(drop) {
                     // Whoever reads the table is told.
                     Err(error) if error.kind() == ErrorKind::Corruption => {}
@@ -69,8 +71,8 @@ impl Recovery {
             }
         }
         // What is kept is not in trees or tables yet.
-        let before_kept = self.kept.first().and_then(|buffer| buffer.seqnos());
-        part.flushed_through = before_kept.map_or(self.last_seqno, |(first, _)| SeqNo(first.0.saturating_sub(1)));
+        let first_kept = self.kept.first().unwrap_or(&active).seqnos();
+        part.flushed_through = first_kept.map_or(self.last_seqno, |(first, _)| SeqNo(first.0.saturating_sub(1)));
         let cache = self.options.row_cache.then(|| self.tables.context().cache.clone());
         let keeps_found = self.options.profile != Profile::Lab || rows::LAB_CACHED.is_on();
         part.rows = cache.map(|cache| Arc::new(RowCache::new(cache, part.flushed_through, keeps_found)));
@@ -138,7 +140,7 @@ impl Recovery {
             log_floor: (!is_rebuilt).then_some(kept.unwrap_or(log_id)).or(self.rebuilt.spilled.map(|(_, log)| log)),
             evicted_through: self.rebuilt.spilled.map(|(through, _)| through),
             logs_added: vec![log_id],
-            logs_sealed: std::mem::take(&mut self.rebuilt.settled),
+            logs_sealed: std::mem::take(&mut self.settled),
             add: std::mem::take(&mut self.recovered).into_iter().map(|table| (0, table)).collect(),
             pm: Some(pm),
             ..Edit::default()

@@ -1,4 +1,9 @@
-//! From logs to buffers, and from full buffers to tables.
+//! From logs to buffers, and from buffers to tables.
+//!
+//! Logs that hold little are kept: their entries become the first of the new active buffer, which then has several
+//! logs. So a process that writes a little and ends leaves no small table behind, and an open writes none. Each kept
+//! log ends where its replay ended, and the new manifest says so: a torn frame behind that end is never read again, and
+//! nothing that was acknowledged in a later log can be mistaken for what follows on a torn one.
 
 use super::Recovery;
 use crate::buffer::{Buffer, Entry};
@@ -7,6 +12,7 @@ use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAdd
 use crate::manifest::{self, LogState};
 use crate::mill::{Below, Output, write_tables};
 use crate::run_iter::{Entries, MergeIter, RunIter};
+use crate::sites;
 use crate::state::Part;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
@@ -16,11 +22,19 @@ use firn_fs::OpenMode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Logs that are kept at most. Each costs an open its file.
+const KEPT_LOGS_MAX: usize = 16;
+/// How often a read-only open reads the end of a log that is being written.
+const CATCH_UPS_MAX: usize = 100;
+/// Bytes in kept logs at most: each open reads them again.
+const KEPT_BYTES_MAX: u64 = 4 << 20;
+
 impl Recovery {
     /// Replays the logs in order. Behind a torn end nothing may follow that was acknowledged as durable.
     pub(super) fn replay_logs(&mut self) -> Result<()> {
         self.adopt_logs()?;
         let logs: BTreeMap<u64, LogState> = self.version.logs.clone();
+        self.weigh_logs(&logs)?;
         let mut torn: Option<u64> = None;
         for (log_id, LogState { end: sealed, named }) in logs {
             let Some(mut replay) = self.open_log(log_id, sealed, named)? else {
@@ -43,6 +57,9 @@ impl Recovery {
                 continue;
             }
             while replay.next(|entry| self.replay_entry(&entry))? {}
+            if self.read_only && !self.replaying.superseded.is_empty() {
+                replay = self.catch_up(replay, log_id, sealed, named)?;
+            }
             self.check_superseded(log_id)?;
             let End { at, torn: is_torn } = replay.end(sealed.map_or(0, |end| end.synced_through))?;
             self.settle_log(log_id, &replay, at)?;
@@ -53,17 +70,67 @@ impl Recovery {
                 torn = Some(log_id);
             }
         }
-        self.end_buffer()?;
+        // Logs behind a torn one must never be read again, and only a floor above all of them says so.
+        if torn.is_some() || !self.may_continue_buffer() {
+            self.end_buffer()?;
+        }
         self.check_unnamed_tables()?;
-        if !self.read_only && self.replayed_goes_past() {
-            // The trees are as empty as before: nothing is to be rebuilt from these logs.
-            self.rebuilt.settled.clear();
+        let needs_logs = self.buffer.is_some() || (self.trees.is_some() && !self.replayed_goes_past());
+        if !needs_logs {
+            self.settled.clear();
         }
         if torn.is_some() && !self.read_only && (self.is_rebuilt() || !self.kept.is_empty()) {
-            // Logs behind the torn one must never be read again, and only a floor above all of them says so.
             self.trees_into_tables()?;
         }
         Ok(())
+    }
+
+    /// Decides by the size of `logs` whether what they hold stays in them.
+    fn weigh_logs(&mut self, logs: &BTreeMap<u64, LogState>) -> Result<()> {
+        for (&log_id, log) in logs {
+            self.replaying.bytes += match self.files.len(FileName::Log(log_id)) {
+                Ok(len) => log.end.map_or(len, |end| end.end),
+                // Whoever opens it says whether it may be missing.
+                Err(error) if error.kind() == ErrorKind::NotFound => 0,
+                Err(error) => return Err(error),
+            };
+        }
+        let bytes_max = KEPT_BYTES_MAX.min(self.budget.write_buffer_bytes as u64 / 4);
+        self.stays_in_logs = !self.read_only && logs.len() <= KEPT_LOGS_MAX && self.replaying.bytes <= bytes_max;
+        Ok(())
+    }
+
+    /// Whether the buffer may go on as the active one. If an earlier part of its log is in a table, it may not: the
+    /// next replay would bring that part back.
+    fn may_continue_buffer(&self) -> bool {
+        self.stays_in_logs && self.trees.is_none() && self.recovered.is_empty()
+    }
+
+    /// Makes log `log_id` durable up to `end`, where its replay ended, if it is needed longer than this recovery: what
+    /// the pool has of it goes into its file.
+    fn settle_log(&mut self, log_id: u64, replay: &Replay, end: u64) -> Result<()> {
+        if self.read_only || (self.trees.is_none() && !self.may_continue_buffer()) {
+            return Ok(());
+        }
+        let mut stays = false;
+        if let Some(trees) = &self.trees {
+            trees.values.end(log_id, end, self.last_seqno);
+            stays = trees.values.placed().and_then(|placed| placed.extent(log_id)).is_some();
+        }
+        let settled = LogEnd { log_id, end, synced_through: end };
+        self.settled.push(settled);
+        if self.version.logs.get(&log_id).is_some_and(|log| log.end == Some(settled)) && replay.overlay().is_empty() {
+            return Ok(());
+        }
+        let file = self.files.open(FileName::Log(log_id), OpenMode::Append)?;
+        // What lies in an extent of the log's own comes first.
+        for (at, bytes) in replay.overlay().iter().skip(usize::from(stays)) {
+            let len = end.saturating_sub(*at).min(bytes.len() as u64) as usize;
+            if len > 0 {
+                file.write(*at, &[&bytes[..len]])?;
+            }
+        }
+        file.sync(&sites::LOG_SETTLE_SYNC)
     }
 
     /// The log's replay; `None` if a power cut took the log before its name was durable.
@@ -91,10 +158,7 @@ impl Recovery {
             self.files.len(FileName::Log(log_id)).map_err(|_| Error::changed(path.display()))?;
         }
         let mut source = LogSource::new(file, self.counters.clone())?;
-        source.lay_over(overlay)?;
-        if let Some(end) = sealed {
-            source.cut(end.end);
-        }
+        source.lay_over(overlay, sealed.map(|end| end.end))?;
         Replay::open(source, log_id, &self.files.uuid).map(Some)
     }
 
@@ -146,6 +210,24 @@ impl Recovery {
             hot.hold(self.replaying.log_id, at, seqno)?;
         }
         Ok(value)
+    }
+
+    /// Replays what a writer beside this appended meanwhile, until that has the newer versions of keys whose slots it
+    /// used again.
+    fn catch_up(&mut self, mut replay: Replay, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Replay> {
+        for _ in 0..CATCH_UPS_MAX {
+            let through = self.last_seqno;
+            let Some(longer) = self.open_log(log_id, sealed, named)? else { break };
+            replay = longer;
+            while replay.next(|entry| match entry.tag.seqno() > through {
+                true => self.replay_entry(&entry),
+                false => Ok(()),
+            })? {}
+            if self.replaying.superseded.is_empty() || self.last_seqno == through {
+                break;
+            }
+        }
+        Ok(replay)
     }
 
     /// Whoever lost a slot in the hot buffer must have been superseded in the same log, which was replayed.

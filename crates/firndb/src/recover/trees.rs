@@ -3,22 +3,24 @@
 use super::Recovery;
 use crate::buffer::Buffer;
 use crate::files::FileName;
-use crate::log::{HotSlots, LogEnd, PlacedLogs, Replay, ValueLogs};
+use crate::log::{HotSlots, PlacedLogs, ValueLogs};
 use crate::manifest::{self, Version};
 use crate::options::Profile;
 use crate::rows;
 use crate::run_iter::{MergeIter, RunIter};
-use crate::sites;
 use crate::tier::{TierIter, Trees};
 use crate::tuning::LogPlacement;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
-use firn_fs::OpenMode;
 use firn_pm::{DurableAt, PmConfig, Pool};
-use firn_table::pm_btree::{Recovered, Seen, TreeStore, View};
+use firn_table::pm_btree::{Hold, Recovered, Seen, TreeStore, View};
 use std::sync::Arc;
 
 /// What the log's two halves take in a pool beside their bytes.
 const HALVES_MORE_BYTES: u64 = 16 << 10;
+
+/// A read-only open copies what a writer beside it would use again, if it is no more than this part of the memory limit:
+/// leaves, and as much of the hot buffer.
+const HELD_SHARE: u64 = 8;
 
 const NO_ROOM: &str = "level 0; lower tuning.lab.tree_bytes, or raise pm.size";
 
@@ -45,7 +47,10 @@ impl Recovery {
                 counted = values.add_recovered(at, seqno);
             }
         };
-        let seen = Seen { evicted: &is_evicted, entry: &mut count, damage: &mut Err };
+        let bytes_max = self.options.memory_limit / HELD_SHARE;
+        let mut copied = || values.hot().map_or(Ok(()), |hot| hot.take_along(bytes_max));
+        let hold = self.read_only.then_some(Hold { bytes_max, copied: &mut copied });
+        let seen = Seen { evicted: &is_evicted, entry: &mut count, damage: &mut Err, hold };
         let recovered = match TreeStore::recover(pool.clone(), leaf_bytes, seen)? {
             Some(recovered) => recovered,
             None if self.read_only => return Ok(()),
@@ -177,37 +182,20 @@ impl Recovery {
         Ok(())
     }
 
-    /// Puts what the pool has of log `log_id`, up to `end`, into its file, where leaves will point to, and sees to it
-    /// that what was replayed stays.
-    pub(super) fn settle_log(&mut self, log_id: u64, replay: &Replay, end: u64) -> Result<()> {
-        let Some(trees) = self.trees.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
-        trees.values.end(log_id, end, self.last_seqno);
-        self.rebuilt.settled.push(LogEnd { log_id, end, synced_through: end });
-        let file = self.files.open(FileName::Log(log_id), OpenMode::Append)?;
-        let stays = trees.values.placed().and_then(|placed| placed.extent(log_id)).is_some();
-        // What lies in an extent of the log's own comes first.
-        for (at, bytes) in replay.overlay().iter().skip(usize::from(stays)) {
-            let len = end.saturating_sub(*at).min(bytes.len() as u64) as usize;
-            if len > 0 {
-                file.write(*at, &[&bytes[..len]])?;
-            }
-        }
-        file.sync(&sites::LOG_SETTLE_SYNC)
-    }
-
     /// Whether trees were rebuilt from logs.
     pub(super) fn is_rebuilt(&self) -> bool {
-        !self.rebuilt.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
+        !self.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
     }
 
     /// Whether what is replayed becomes tables, as nothing says that it was written again (`Inner::goes_past_trees`):
-    /// the trees outlived the process and are empty, or they are to be rebuilt from no more logs than there are write
-    /// buffers.
+    /// the trees outlived the process and are empty, or they are to be rebuilt from logs that hold no more than the
+    /// write buffers do, but more than stays in logs.
     pub(super) fn replayed_goes_past(&self) -> bool {
-        let few_logs = self.version.logs.len() <= self.options.limits.write_buffers;
+        let buffers_bytes = (self.budget.write_buffer_bytes * self.options.limits.write_buffers) as u64;
+        let fits_in_buffers = self.replaying.bytes <= buffers_bytes;
         let may = |trees: &Trees| {
             trees.are_empty()
-                && (trees.store.is_durable() || few_logs)
+                && (trees.store.is_durable() || (fits_in_buffers && !self.stays_in_logs))
                 && !trees.values.is_placed(self.replaying.log_id)
         };
         let is_asked = self.options.tuning.lab.reuse_min > 0.0;
@@ -225,7 +213,7 @@ impl Recovery {
         let kept = self.kept.drain(..).map(|buffer| RunIter::Buffer(buffer.iter()));
         let children = TierIter::all(&trees).map(|iter| RunIter::Tier(Box::new(iter))).chain(kept).collect();
         self.write_recovered(MergeIter::at_first(children)?)?;
-        self.rebuilt.settled.clear();
+        self.settled.clear();
         drop(trees);
         self.open_trees()
     }

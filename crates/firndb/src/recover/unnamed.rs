@@ -46,6 +46,8 @@ impl Recovery {
                 Ok(bytes) => LogHeader::decode(&bytes, log_id),
                 // A writer beside a read-only open removed it.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                // No regular file: none of ours.
+                Err(error) if error.kind() == ErrorKind::Invalid => continue,
                 Err(error) => return Err(error),
             };
             let Some(header) = header.filter(|header| header.uuid == self.files.uuid) else { continue };
@@ -156,6 +158,7 @@ impl Recovery {
 
     /// The number of the newest entry of table `id` and what its header says, if it is whole and the database's own.
     fn read_unnamed(&self, id: u64) -> Result<Option<(SeqNo, TableOwner)>> {
+        use ErrorKind::{Corruption, Invalid, NotFound};
         let name = FileName::Table(id);
         let read = owner::head(self.files.dir(), name, HEADER_BYTES).and_then(|bytes| {
             let owner = TableOwner::decode(&bytes, id).filter(|owner| owner.uuid == self.files.uuid);
@@ -166,8 +169,8 @@ impl Recovery {
             Ok(Some((table.properties().seqno_max, owner)))
         });
         match read {
-            // It was never finished, or a writer beside a read-only open removed it.
-            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => Ok(None),
+            // It was never finished, a writer beside a read-only open removed it, or it is no regular file.
+            Err(error) if matches!(error.kind(), Corruption | NotFound | Invalid) => Ok(None),
             read => read,
         }
     }

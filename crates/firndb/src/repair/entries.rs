@@ -48,7 +48,7 @@ impl Repair {
             leaves_lost += 1;
             Ok(())
         };
-        let seen = Seen { evicted: &is_evicted, entry: &mut |_, _| {}, damage: &mut damage };
+        let seen = Seen { evicted: &is_evicted, entry: &mut |_, _| {}, damage: &mut damage, hold: None };
         self.hot = HotSlots::find(&pool).map(Arc::new);
         let recovered = TreeStore::recover(pool, self.options.tuning.lab.leaf_bytes, seen);
         self.known = known;
@@ -181,11 +181,8 @@ impl Repair {
             None => Vec::new(),
         };
         // One that begins behind the end is of another time, or what is in front of it was lost.
-        let mut whole = source.lay_over(overlay).is_ok();
-        if let Some(end) = sealed {
-            // What lies behind failed, and its numbers were given again.
-            source.cut(end.end);
-        }
+        // Where it was sealed, what lies behind failed, and its numbers were given again.
+        let mut whole = source.lay_over(overlay, sealed.map(|end| end.end)).is_ok();
         let mut replay = Replay::open_any(source, log_id, &self.files.uuid)?;
         loop {
             let mut full = Ok(());

@@ -2,8 +2,9 @@
 //! fixed factor larger than the one above (O'Neil et al. 1996; LevelDB's arrangement).
 //!
 //! In order of urgency: flush the oldest full buffer; compact the level that is furthest over its target; compact a
-//! table that costs too many fruitless reads; write anew the table with the largest share of dead bytes, if there are
-//! too many; and while nobody writes, what would soon be due. Pure: reads the state and the facts, changes nothing.
+//! table that costs too many fruitless reads, or is mostly tombstones; write anew the table with the largest share of
+//! dead bytes, if there are too many; and while nobody writes, what would soon be due. Pure: reads the state and the
+//! facts, changes nothing.
 
 use crate::manifest::KeyRange;
 use crate::plan::{Busy, How, Plan, Reason};
@@ -79,6 +80,7 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     pick_flush(state, facts)
         .or_else(|| parts().find_map(|(i, part)| pick_by_size(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_seeks(i, part, facts)))
+        .or_else(|| parts().find_map(|(i, part)| pick_by_tombstones(i, part, facts)))
         .or_else(|| parts().find_map(|(i, part)| pick_by_space(i, part, facts)))
         .or_else(|| pick_eviction(state, facts))
         .or_else(|| pick_rest(state, facts))
@@ -260,6 +262,20 @@ fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let run = runs.iter().find(|run| run.meta.id == id)?;
     let inputs = if level == 0 { oldest_of_level0(part, facts) } else { std::slice::from_ref(run) };
     plan_for(i, part, level, inputs, facts, Reason::Seeks)
+}
+
+/// Takes down a table that is mostly tombstones: a read walks over them and over what they hide, which is below and
+/// goes with them. Those of level 0 wait until it is full.
+fn pick_by_tombstones(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    let inner = 1..part.levels.len().saturating_sub(1);
+    inner.filter(|&level| part.levels[level].has_tombstone_tables()).find_map(|level| {
+        let is_due = |run: &&Arc<SstRun>| {
+            let is_free = run.meta.is_mostly_tombstones() && !facts.busy.has(run) && run.meta.seqno_max <= facts.oldest;
+            is_free && has_below(part, level, run)
+        };
+        let mut due = part.levels[level].runs.iter().filter(is_due);
+        due.find_map(|run| plan_for(i, part, level, std::slice::from_ref(run), facts, Reason::Space))
+    })
 }
 
 /// Writes one table anew where it is, so that its dead bytes go (BlockDB, V-E, has them bounded table by table alone).

@@ -251,6 +251,20 @@ impl Inner {
         Ok(())
     }
 
+    /// Lets go of replaced versions that only snapshots saw which are gone.
+    pub(crate) fn prune_side(&self, part: usize) {
+        // Whoever changes level 0 now does it too.
+        let Some(_changing) = self.jobs.releases.changing.try_lock() else { return };
+        let Ok(trees) = self.trees(part) else { return };
+        let snapshots = self.readers.snapshots.list(&self.commit.visible);
+        if trees.side.versions().iter().all(|version| version.is_seen(&snapshots)) {
+            return;
+        }
+        let (side, gone) = trees.side.with(Vec::new(), &snapshots);
+        let pointers = gone.into_iter().filter_map(|version| version.address).collect();
+        self.swap_trees(part, Trees { side: Arc::new(side), ..trees }, Vec::new(), pointers);
+    }
+
     /// Level 0 as it is now.
     pub(super) fn trees(&self, part: usize) -> Result<Trees> {
         self.state.load().parts[part].trees.clone().ok_or_else(|| Error::invalid("this profile has no trees"))

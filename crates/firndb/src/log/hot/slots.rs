@@ -6,7 +6,7 @@ use crate::log::layout::{VALUE_HEADER_BYTES, ValueAddress, check_value};
 use crate::sites;
 use firn_base::coding::get_u64;
 use firn_base::count::Counter;
-use firn_base::sync::Mutex;
+use firn_base::sync::{ArcSwapOption, Mutex};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_pm::{Extent, Fenced, Flushed, Owner, PmOffset, Pool, RootEntry};
 use firn_table::pm_btree::{HOT_LOG, Space};
@@ -28,6 +28,8 @@ pub(crate) struct HotSlots {
     pool: Arc<Pool>,
     extent: Extent,
     state: Mutex<State>,
+    /// What a read-only open took along.
+    copy: ArcSwapOption<Vec<u8>>,
     written: Counter,
     written_bytes: Counter,
     pub(super) turned_away: Counter,
@@ -134,7 +136,21 @@ impl HotSlots {
         let units = u32::try_from(extent.len / UNIT_BYTES).unwrap_or(u32::MAX);
         let state = State { space: Space::new(units), slots: HashMap::new(), held: BTreeMap::new() };
         let (written, written_bytes, turned_away) = Default::default();
-        HotSlots { pool, extent, state: Mutex::new(state), written, written_bytes, turned_away }
+        let copy = ArcSwapOption::empty();
+        HotSlots { pool, extent, state: Mutex::new(state), copy, written, written_bytes, turned_away }
+    }
+
+    /// Copies what is there now, if it is no more than `bytes_max`: a writer beside this uses the slots again.
+    ///
+    /// # Errors
+    /// What reading the pool met.
+    pub(crate) fn take_along(&self, bytes_max: u64) -> Result<()> {
+        if self.extent.len <= bytes_max {
+            let mut bytes = vec![0; self.extent.len as usize];
+            self.pool.read(self.extent.offset, &mut bytes)?;
+            self.copy.store(Some(Arc::new(bytes)));
+        }
+        Ok(())
     }
 
     /// Bytes of it.
@@ -196,17 +212,31 @@ impl HotSlots {
 
     /// The value of `len` bytes in the slot at `unit`, and whose it is; `None` if the slot has no such value.
     fn read_slot(&self, unit: u32, len: u32) -> Result<Option<(SeqNo, Vec<u8>)>> {
-        let offset = self.offset(unit, len)?;
         let mut bytes = vec![0; slot_bytes(len)];
-        self.pool.read(offset, &mut bytes)?;
+        self.pool.read(self.offset(unit, len)?, &mut bytes)?;
+        Ok(Self::decode_slot(bytes, len))
+    }
+
+    /// As [`HotSlots::read_slot`], for entry `seqno`, which may be what was taken along.
+    fn read_its(&self, unit: u32, len: u32, seqno: SeqNo) -> Result<Option<(SeqNo, Vec<u8>)>> {
+        let copy = self.copy.load_full();
+        let at = unit as usize * UNIT_BYTES as usize;
+        let slot = copy.as_ref().and_then(|copy| copy.get(at..at + slot_bytes(len)));
+        match slot.and_then(|slot| Self::decode_slot(slot.to_vec(), len)).filter(|(its, _)| *its == seqno) {
+            Some(found) => Ok(Some(found)),
+            None => self.read_slot(unit, len),
+        }
+    }
+
+    fn decode_slot(mut bytes: Vec<u8>, len: u32) -> Option<(SeqNo, Vec<u8>)> {
         let seqno = SeqNo(get_u64(&bytes, 0).unwrap_or(0));
         let (slot, zeros) = bytes.split_at(HEADER_BYTES + len as usize);
         if check_value(&slot[SEQNO_BYTES..], len, seqno).is_none() || zeros.iter().any(|&byte| byte != 0) {
-            return Ok(None);
+            return None;
         }
         bytes.truncate(HEADER_BYTES + len as usize);
         bytes.drain(..HEADER_BYTES);
-        Ok(Some((seqno, bytes)))
+        Some((seqno, bytes))
     }
 
     /// Entry `seqno`'s value at `at`, which the reader needs.
@@ -216,7 +246,7 @@ impl HotSlots {
     /// again.
     pub(crate) fn read(&self, at: ValueAddress, seqno: SeqNo) -> Result<Vec<u8>> {
         let unit = self.unit(at)?;
-        let found = self.read_slot(unit, at.len)?.filter(|(its, _)| *its == seqno);
+        let found = self.read_its(unit, at.len, seqno)?.filter(|(its, _)| *its == seqno);
         let expected = || format!("the value of entry {} with its checksum", seqno.0);
         found.map(|(_, value)| value).ok_or_else(|| self.wrong(unit, &expected()))
     }
@@ -227,7 +257,7 @@ impl HotSlots {
     /// # Errors
     /// `Corruption` if it would be outside.
     pub(crate) fn replayed(&self, at: ValueAddress, seqno: SeqNo) -> Result<Option<Vec<u8>>> {
-        let found = self.read_slot(self.unit(at)?, at.len)?;
+        let found = self.read_its(self.unit(at)?, at.len, seqno)?;
         let is_its = |found: &(SeqNo, _)| found.0 == seqno || !sites::HOT_SEQNO_CHECK.is_on();
         Ok(found.filter(is_its).map(|(_, value)| value))
     }
@@ -307,7 +337,7 @@ impl HotSlots {
             // Under the lock, so that it is not used again meanwhile.
             let state = self.state.lock();
             let Some(slot) = state.slots.get(&unit).filter(|slot| slot.is_written) else { continue };
-            if self.read_slot(unit, slot.len)?.is_none_or(|(seqno, _)| seqno != slot.seqno) {
+            if self.read_its(unit, slot.len, slot.seqno)?.is_none_or(|(seqno, _)| seqno != slot.seqno) {
                 return Err(self.wrong(unit, &format!("the value of entry {} with its checksum", slot.seqno.0)));
             }
         }

@@ -34,7 +34,7 @@ fn recovered(files: &crate::files::Files, pool: &Pool) -> u64 {
     let overlay = PmLogBuffer::overlay(pool, &UUID, LOG).unwrap();
     let file = files.open(FileName::Log(LOG), OpenMode::Read).unwrap();
     let mut source = LogSource::new(file, Arc::default()).unwrap();
-    source.lay_over(overlay).unwrap();
+    source.lay_over(overlay, None).unwrap();
     let mut replay = Replay::open(source, LOG, &UUID).unwrap();
     let mut count = 0;
     let mut take = |entry: &super::super::Replayed<'_>| {

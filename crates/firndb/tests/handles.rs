@@ -1,0 +1,76 @@
+//! A process with few file handles and many threads: nobody's read or write fails for want of a handle.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use firndb::{Db, Durability, Options, Profile, WriteOptions};
+use std::path::Path;
+use std::process::Command;
+
+const CHILD: &str = "FIRN_TEST_FEW_HANDLES";
+const READERS: u64 = 400;
+const WRITERS: u64 = 4;
+const KEYS: u64 = 4000;
+
+/// Runs itself again with 256 handles.
+#[test]
+fn hundreds_of_readers_with_256_handles() {
+    if let Some(dir) = std::env::var_os(CHILD) {
+        Profile::ALL.into_iter().for_each(|profile| share(Path::new(&dir), profile));
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let me = std::env::current_exe().unwrap();
+    let ran = Command::new("sh")
+        .args(["-c", "ulimit -n 256 && exec \"$0\" --exact hundreds_of_readers_with_256_handles --nocapture"])
+        .arg(me)
+        .env(CHILD, dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}");
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// Readers of many small tables, few of which may be open at once, beside writers that make more.
+fn share(dir: &Path, profile: Profile) {
+    let options =
+        Options { profile, memory_limit: 64 << 20, write_buffer_bytes: Some(256 << 10), ..Options::default() };
+    let db = Db::open(dir.join(profile.to_string()), options).unwrap();
+    let process = WriteOptions { durability: Durability::Process };
+    let write = |from: u64, round: u64| {
+        (from..KEYS).step_by(WRITERS as usize).for_each(|number| {
+            let value = [number.to_be_bytes(), round.to_be_bytes()].concat().repeat(32);
+            db.put_with(key(number), value, &process).unwrap();
+        });
+    };
+    (0..WRITERS).for_each(|writer| write(writer, 0));
+    db.flush().unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let write = &write;
+            scope.spawn(move || (1..6).for_each(|round| write(writer, round)));
+        }
+        for reader in 0..READERS {
+            let db = &db;
+            scope.spawn(move || {
+                for i in 0..50 {
+                    let number = (reader * 31 + i * 97) % KEYS;
+                    let value = db.get(key(number)).unwrap().unwrap();
+                    assert_eq!(value[..8], key(number));
+                }
+                let keys: Vec<[u8; 8]> = (0..20).map(|i| key((reader * 7 + i * 191) % KEYS)).collect();
+                assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_some));
+                let mut iter = db.iter().unwrap();
+                iter.seek(key(reader * 9)).unwrap();
+                for number in (reader * 9)..KEYS.min(reader * 9 + 50) {
+                    assert_eq!(iter.key(), key(number));
+                    iter.next().unwrap();
+                }
+            });
+        }
+    });
+    db.verify().unwrap();
+    db.close().unwrap();
+}

@@ -1,0 +1,64 @@
+//! Processes that live shortly: each opens a database, does little, and ends.
+//!
+//! What they wrote stays in the log while it is small, so they leave no pile of tables or logs behind, however many
+//! they are; and one that only looks something up takes next to no memory.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use firndb::{Backend, Db, Options, PmConfig, Profile};
+use std::path::Path;
+
+/// Lives in a row, more in the CI tier.
+fn lives() -> u32 {
+    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 400 } else { 100 }
+}
+
+fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
+    let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 64 << 20));
+    Options { profile, pm, ..Options::default() }
+}
+
+/// How many files in the database's directory end in `.extension`.
+fn count(dir: &Path, extension: &str) -> usize {
+    let names = std::fs::read_dir(dir.join("db")).unwrap().map(|entry| entry.unwrap().path());
+    names.filter(|path| path.extension().is_some_and(|found| found == extension)).count()
+}
+
+/// A thousand short writers once left 1,044 tables in level 0, whose stop is 36.
+fn live_shortly(profile: Profile, pool: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    for life in 0..lives() {
+        let db = Db::open(dir.path().join("db"), options(dir.path(), profile, pool)).unwrap();
+        db.put(life.to_be_bytes(), [7; 100]).unwrap();
+        if life % 3 == 0 {
+            assert_eq!(db.get((life / 2).to_be_bytes()).unwrap().unwrap(), [7; 100]);
+        }
+        // One in two ends without a word.
+        if life % 2 == 0 {
+            db.close().unwrap()
+        } else {
+            drop(db)
+        }
+        let (logs, tables) = (count(dir.path(), "log"), count(dir.path(), "sst"));
+        assert!(logs <= 17, "{profile:?}, pool {pool}: {logs} logs after {life} lives");
+        assert!(tables <= 36, "{profile:?}, pool {pool}: {tables} tables after {life} lives");
+    }
+    let db = Db::open(dir.path().join("db"), options(dir.path(), profile, pool)).unwrap();
+    for life in 0..lives() {
+        assert_eq!(db.get(life.to_be_bytes()).unwrap().unwrap(), [7; 100]);
+    }
+    db.verify().unwrap();
+}
+
+#[test]
+fn short_lives_leave_no_pile() {
+    for profile in Profile::ALL {
+        live_shortly(profile, false);
+    }
+}
+
+#[test]
+fn short_lives_leave_no_pile_where_the_log_ends_in_a_pool() {
+    for profile in Profile::ALL {
+        live_shortly(profile, true);
+    }
+}
