@@ -35,6 +35,27 @@ pub fn crc32c_salted(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     digest.finalize() as u32
 }
 
+/// [`crc32c`] of what comes piece by piece.
+pub struct Crc32c(Digest);
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Crc32c {
+    /// Goes on with `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all.
+    pub fn finish(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
 /// The checksum of entry `seqno`'s value, whose CRC-32C is `crc`: another entry's value does not pass here.
 pub fn of_entry(crc: u32, seqno: SeqNo) -> u32 {
     crc ^ mix(seqno.0) as u32
@@ -55,6 +76,9 @@ mod tests {
     fn known_answer() {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
         assert_eq!(crc32c(b""), 0);
+        let mut pieces = Crc32c::default();
+        [&b"1234"[..], b"", b"56789"].iter().for_each(|piece| pieces.update(piece));
+        assert_eq!(pieces.finish(), crc32c(b"123456789"));
     }
 
     #[test]

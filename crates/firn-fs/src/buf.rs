@@ -4,6 +4,7 @@
 //! 2. The bytes a caller sees are `view`, which lies within the storage behind `start`.
 //! 3. Storage is as long as what was ever in it: room that nothing was put into costs no zeros.
 
+use crate::pages::{LARGE_BYTES, give_back_if_large};
 use std::ops::Range;
 
 /// The alignment of every buffer's address, in bytes: a page, which satisfies every device.
@@ -33,6 +34,20 @@ impl IoBuf {
     /// The bytes read into it or pushed onto it.
     pub fn bytes(&self) -> &[u8] {
         &self.storage[self.view.clone()]
+    }
+
+    /// Its bytes, on their own. Memory that was copied goes back to the system before the rest is, so that of what is
+    /// large there are never two.
+    pub fn into_bytes(mut self) -> Box<[u8]> {
+        let mut out = Vec::with_capacity(self.len());
+        let mut at = self.view.start;
+        while at < self.view.end {
+            let end = self.view.end.min(at + LARGE_BYTES);
+            out.extend_from_slice(&self.storage[at..end]);
+            give_back_if_large(&mut self.storage[at..end]);
+            at = end;
+        }
+        out.into_boxed_slice()
     }
 
     /// How many bytes it holds.
@@ -104,10 +119,17 @@ impl IoBuf {
         if self.capacity() >= capacity && self.storage.capacity() > 0 {
             return;
         }
+        give_back_if_large(&mut self.storage);
         self.storage = Vec::with_capacity(capacity + BUFFER_ALIGN);
         self.start = self.storage.as_ptr().align_offset(BUFFER_ALIGN);
         self.storage.resize(self.start, 0);
         self.clear();
+    }
+}
+
+impl Drop for IoBuf {
+    fn drop(&mut self) {
+        give_back_if_large(&mut self.storage);
     }
 }
 
@@ -147,6 +169,12 @@ mod tests {
             room.fill(7);
             buf.set_view(10, len - 10);
             assert_eq!(buf.bytes(), vec![7; len - 10]);
+        }
+        for len in [0, 100, LARGE_BYTES, 5 * LARGE_BYTES / 2] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let mut buf = IoBuf::default();
+            buf.push(&bytes);
+            assert_eq!(*buf.into_bytes(), bytes);
         }
     }
 }

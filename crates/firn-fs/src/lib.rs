@@ -7,9 +7,11 @@
 mod buf;
 mod file;
 mod os;
+mod pages;
 mod sim;
 
 pub use buf::{BUFFER_ALIGN, IoBuf};
 pub use file::{Dir, File, Fs, Lock, OpenMode, Pending, cannot_link, open_file};
 pub use os::{IoBackend, OsFs, handles_max};
+pub use pages::{LARGE_BYTES, give_back, give_back_if_large};
 pub use sim::{CrashPlan, Fault, FaultKind, Keep, OpKind, Operation, SECTOR, SimFs};

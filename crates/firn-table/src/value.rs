@@ -1,5 +1,6 @@
 //! A value as readers hand it out: pinned where it lies, so that a get copies and allocates nothing.
 
+use firn_fs::give_back_if_large;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -33,6 +34,12 @@ impl Value {
 }
 
 struct Owned(Vec<u8>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        give_back_if_large(&mut self.0);
+    }
+}
 
 impl Pin for Owned {
     fn bytes(&self, at: usize, len: usize) -> &[u8] {

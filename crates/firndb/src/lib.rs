@@ -34,7 +34,6 @@ mod manifest;
 pub mod mechanisms;
 mod memtable;
 mod options;
-mod pages;
 #[cfg(feature = "proof")]
 pub mod proof;
 mod read;

@@ -48,8 +48,7 @@ pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
     const LINKS_BYTES_MAX: usize = 256;
     let active = db.engine.commit.active();
     let bytes = Buffer::bytes_for(batch.entries(), 0) + LINKS_BYTES_MAX * batch.len();
-    let buffers = db.engine.state.load().parts[0].buffers.len();
-    active.used_bytes() + bytes > active.capacity_bytes() && buffers >= db.engine.options.limits.write_buffers
+    active.used_bytes() + bytes > active.capacity_bytes() && !db.engine.may_add_buffer(bytes)
 }
 
 impl Begun {

@@ -12,10 +12,9 @@ const PACKAGE: &str = "crates/firndb";
 const HUB: &str = "engine";
 
 /// From the bottom up.
-const ROOMS: [&str; 19] = [
+const ROOMS: [&str; 18] = [
     "mechanisms",
     "sites",
-    "pages",
     "gate",
     "files",
     "event",

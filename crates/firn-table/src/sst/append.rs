@@ -145,6 +145,16 @@ impl SstAppender {
             self.filter_keys += 1;
         }
         self.added.count(key, tag, value);
+        if self.out.is_large(value.len()) {
+            self.end_region()?;
+            let handle = self.out.large_block(key, tag, value)?;
+            self.data_bytes += u64::from(handle.stored_len);
+            self.index.add(key, key, handle);
+            self.smallest.get_or_insert_with(|| key.to_vec());
+            self.largest.clear();
+            self.largest.extend_from_slice(key);
+            return Ok(());
+        }
         let at = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);

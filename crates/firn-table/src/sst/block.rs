@@ -12,6 +12,7 @@ use crate::value::Pin;
 use firn_base::coding::{Reader, get_u32, put_varint};
 use firn_base::key::{KEY_BYTES_MAX, Tag, shared_prefix_len};
 use firn_base::sync::{AtomicU64, Ordering as AtomicOrdering};
+use firn_fs::give_back_if_large;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -42,7 +43,7 @@ impl BlockBuilder {
     /// Makes room for one entry with so many bytes of key and value.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         const HEADER_AND_RESTARTS: usize = 48;
-        self.bytes.reserve(bytes + HEADER_AND_RESTARTS);
+        self.bytes.reserve_exact(bytes + HEADER_AND_RESTARTS);
     }
 
     /// Whether nothing was added.
@@ -63,11 +64,7 @@ impl BlockBuilder {
             self.restarts.push(self.bytes.len() as u32);
             self.since_restart = 0;
         }
-        put_varint(&mut self.bytes, shared as u64);
-        put_varint(&mut self.bytes, (key.len() - shared) as u64);
-        put_varint(&mut self.bytes, value.len() as u64);
-        self.bytes.extend_from_slice(&tag.0.to_le_bytes());
-        self.bytes.extend_from_slice(&key[shared..]);
+        put_entry_head(&mut self.bytes, shared, key, tag, value.len());
         self.bytes.extend_from_slice(value);
         self.last_key.truncate(shared);
         self.last_key.extend_from_slice(&key[shared..]);
@@ -84,6 +81,11 @@ impl BlockBuilder {
         &self.bytes
     }
 
+    /// What it has its bytes in.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Begins the next block.
     pub fn reset(&mut self) {
         self.bytes.clear();
@@ -92,6 +94,23 @@ impl BlockBuilder {
         self.since_restart = 0;
         self.entries = 0;
     }
+}
+
+fn put_entry_head(out: &mut Vec<u8>, shared: usize, key: &[u8], tag: Tag, value_len: usize) {
+    put_varint(out, shared as u64);
+    put_varint(out, (key.len() - shared) as u64);
+    put_varint(out, value_len as u64);
+    out.extend_from_slice(&tag.0.to_le_bytes());
+    out.extend_from_slice(&key[shared..]);
+}
+
+/// What a block of one entry has in front of the value, which has `value_len` bytes, and behind it: for a value so
+/// large that it is not to be copied.
+pub(super) fn around_value(key: &[u8], tag: Tag, value_len: usize) -> (Vec<u8>, [u8; 8]) {
+    let mut head = Vec::new();
+    put_entry_head(&mut head, 0, key, tag, value_len);
+    // One restart point, at 0.
+    (head, [0, 0, 0, 0, 1, 0, 0, 0])
 }
 
 /// A decoded block, shared by its readers.
@@ -272,6 +291,12 @@ impl Block {
             }
         }
         Some(Lookup::PastEnd)
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        give_back_if_large(&mut self.bytes);
     }
 }
 

@@ -52,6 +52,11 @@ impl BlockIter {
         self.value.clone()
     }
 
+    /// Whether the current entry is the block's first, and whether it is its last.
+    pub(super) fn ends(&self) -> (bool, bool) {
+        (self.at == 0, self.next >= self.block.entries_end())
+    }
+
     pub(super) fn block(&self) -> &Arc<Block> {
         &self.block
     }

@@ -152,7 +152,7 @@ impl BlocksIter {
                 None => (self.look_ahead(self.at, used), Vec::new()),
             };
             let behind = held.places.end;
-            if behind < self.blocks.len() && !self.alone {
+            if self.blocks.get(behind).is_some_and(|&number| !self.alone && !self.is_large(number)) {
                 self.next = Some(self.look_ahead(behind, spare));
             }
             let reads = held.window.reads() + self.next.as_ref().map_or(0, |next| next.window.reads());
@@ -163,8 +163,20 @@ impl BlocksIter {
         if let Ok(at) = held.cached.binary_search_by_key(&self.at, |(place, _)| *place) {
             return Ok(held.cached[at].1.clone());
         }
+        if held.places.len() == 1
+            && self.is_large(number)
+            && let Some(held) = self.held.take()
+        {
+            return self.table.decode_own(number, held.window.into_only()?).map(Arc::new);
+        }
+        let Some(held) = &mut self.held else { return self.table.load(number, self.cause) };
         let stored = held.window.stored(&self.table, number)?;
         self.table.decode(number, stored).map(Arc::new)
+    }
+
+    /// Whether a block is larger than what is in flight at a time: it is read alone, and when it is wanted.
+    fn is_large(&self, number: usize) -> bool {
+        self.table.index().handle(number).stored_len as usize > self.stretch_bytes
     }
 
     /// Puts the blocks from place `from` on in flight, as many as may be: one, if reads go alone.
@@ -175,15 +187,14 @@ impl BlocksIter {
         let mut end = from;
         for &number in self.blocks[from..].iter().take(places_max) {
             let handle = index.handle(number);
+            // What the cache has counts as well: it may leave there and is in memory all the same.
+            stored += handle.stored_len as usize;
+            if end > from && (stored > self.stretch_bytes || self.is_large(number)) {
+                break;
+            }
             match cache.peek(self.table.id(), handle.offset) {
                 Some(block) => cached.push((end, block)),
-                None => {
-                    stored += handle.stored_len as usize;
-                    if stored > self.stretch_bytes && !wanted.is_empty() {
-                        break;
-                    }
-                    wanted.push(number);
-                }
+                None => wanted.push(number),
             }
             end += 1;
         }

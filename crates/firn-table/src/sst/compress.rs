@@ -1,6 +1,11 @@
 //! Block compression. A block is stored compressed only if that saves at least an eighth of it.
 
 use firn_base::{Error, Result};
+use firn_fs::LARGE_BYTES;
+
+/// So much memory at once an allocator has not lying about: it comes from the system, as zeros that nobody writes, and
+/// what is never touched takes none. (The most that glibc ever keeps for later is 32 MiB.)
+const FRESH_BYTES: usize = (32 << 20) + 1;
 
 /// How a block's bytes are stored. The numbers are on media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,7 +48,12 @@ impl Codec {
         let packed = match self {
             Codec::None => return Codec::None,
             Codec::Lz4 => {
-                out.resize(lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+                let most = lz4_flex::block::get_maximum_output_size(raw.len());
+                if raw.len() >= LARGE_BYTES {
+                    *out = vec![0; most.max(FRESH_BYTES)];
+                } else {
+                    out.resize(most, 0);
+                }
                 lz4_flex::block::compress_into(raw, out).ok()
             }
             Codec::Zstd => zstd_compress(raw, out),
@@ -55,6 +65,19 @@ impl Codec {
             }
             _ => Codec::None,
         }
+    }
+
+    /// Whether compressing a large `value` would pay, going by samples of it: to try takes as much memory again.
+    pub(super) fn pays_for(self, value: &[u8]) -> bool {
+        const SAMPLES: usize = 8;
+        const SAMPLE_BYTES_MAX: usize = 8 << 10;
+        let bytes = (value.len() / SAMPLES).clamp(1, SAMPLE_BYTES_MAX);
+        let samples: Vec<u8> = value
+            .chunks((value.len() / SAMPLES).max(1))
+            .flat_map(|part| &part[..bytes.min(part.len())])
+            .copied()
+            .collect();
+        self.compress(&samples, &mut Vec::new()) != Codec::None
     }
 
     /// The most bytes that `stored_len` bytes can stand for: what is to be allocated before they are looked at.

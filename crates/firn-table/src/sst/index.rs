@@ -65,6 +65,11 @@ impl IndexBuilder {
         self.raw_lens.iter().filter(|&&len| (len as usize) < bytes).count() as u64
     }
 
+    /// Bytes of the largest block before compression.
+    pub(super) fn block_bytes_max(&self) -> u64 {
+        self.raw_lens.iter().copied().max().map_or(0, u64::from)
+    }
+
     pub(super) fn finish(self) -> Vec<u8> {
         let mut out = (self.raw_lens.len() as u32).to_le_bytes().to_vec();
         out.extend_from_slice(&self.bytes);

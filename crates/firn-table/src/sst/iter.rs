@@ -3,6 +3,10 @@
 //! Two ways to the blocks ([`Access`]): a reader goes through the block cache and, once it goes on to the next block,
 //! reads some more ahead in the same request; a merge passes the cache by and keeps the next stretch in flight while it
 //! works on the present one.
+//!
+//! A block that is large beside what is read at once is read alone and not ahead, and a lazy cursor, one of several
+//! that are merged, is only *at* such a block until somebody looks: the index knows the first key and the last. So of
+//! all the cursors of a merge one alone has a large block in memory.
 
 use super::block::Block;
 use super::block_iter::{BlockIter, Damaged};
@@ -11,8 +15,9 @@ use super::window::Window;
 use crate::locality::Locality;
 use crate::value::Value;
 use firn_base::count::Cause;
-use firn_base::{Result, Tag};
+use firn_base::{Result, SeqNo, Tag};
 use firn_fs::IoBuf;
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,6 +35,26 @@ pub enum Access {
     },
 }
 
+/// Blocks larger than this a lazy cursor of a reader does not load before somebody looks.
+const LAZY_BYTES: usize = 128 << 10;
+
+/// A position at one end of a block that is not in memory.
+struct Bare {
+    key: Vec<u8>,
+    /// Whether it is the block's last entry, or else its first.
+    last: bool,
+    /// Its tag, and whether the block has no other entry; once it was looked at.
+    known: Option<(Tag, bool)>,
+}
+
+impl Bare {
+    /// As long as the tag is not known, one that comes before all others of the key: forward from a first entry, back
+    /// from a last one.
+    fn tag(&self) -> Tag {
+        self.known.map_or(Tag(if self.last { 0 } else { u64::MAX }), |(tag, _)| tag)
+    }
+}
+
 /// A position in a table, or none. After an error it is on no entry.
 pub struct SstIter {
     table: Arc<Sst>,
@@ -37,6 +62,10 @@ pub struct SstIter {
     /// The block under the cursor; `index.len()` if none.
     pub(super) block: usize,
     cursor: Option<BlockIter>,
+    /// In place of `cursor`.
+    bare: Option<Bare>,
+    /// Blocks larger than this are not loaded before somebody looks.
+    lazy_above: usize,
     /// Blocks that the last read on end had.
     ahead: usize,
     /// Blocks since the cursor began somewhere, all of them forward; 0 if it went back, or streams.
@@ -53,7 +82,57 @@ impl SstIter {
     pub(super) fn new(table: Arc<Sst>, access: Access) -> Self {
         let block = table.index().len();
         let (stream, next_stream, spare) = (None, None, Vec::new());
-        Self { table, access, block, cursor: None, ahead: 0, stride: 0, stop: block, stream, next_stream, spare }
+        let (cursor, bare, lazy_above) = (None, None, usize::MAX);
+        let (ahead, stride, stop) = (0, 0, block);
+        Self { table, access, block, cursor, bare, lazy_above, ahead, stride, stop, stream, next_stream, spare }
+    }
+
+    /// From now on large blocks are loaded only by [`SstIter::load`], which whoever merges this with others calls where
+    /// the tag is not known ([`SstIter::knows_tag`]), and before he asks for a value.
+    pub fn be_lazy(&mut self) {
+        self.lazy_above = match self.access {
+            Access::Cached => LAZY_BYTES,
+            Access::Streaming { bytes, .. } => bytes,
+        };
+    }
+
+    /// False if only the key is known. REQUIRES: `valid`.
+    #[inline]
+    pub fn knows_tag(&self) -> bool {
+        self.bare.as_ref().is_none_or(|bare| bare.known.is_some())
+    }
+
+    /// Sees to it that the entry under the cursor is in memory.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io`.
+    pub fn load(&mut self) -> Result<()> {
+        let Some(bare) = self.bare.take() else { return Ok(()) };
+        self.enter(self.block)?;
+        self.within(if bare.last { BlockIter::last } else { BlockIter::first })?;
+        if self.key() != bare.key {
+            self.cursor = None;
+            return Err(self.table.damaged(self.block, "a block with the keys that the index says"));
+        }
+        Ok(())
+    }
+
+    /// Lets go of a large block, if the cursor can stay where it is without.
+    pub fn shed(&mut self) {
+        let large = self.is_large(self.block);
+        let Some(cursor) = self.cursor.as_ref().filter(|cursor| large && cursor.valid()) else { return };
+        let (first, last) = cursor.ends();
+        if first || last {
+            let known = Some((cursor.tag(), first && last));
+            self.bare = Some(Bare { key: cursor.key().to_vec(), last: !first, known });
+            self.cursor = None;
+        }
+    }
+
+    #[inline]
+    fn is_large(&self, block: usize) -> bool {
+        let index = self.table.index();
+        self.lazy_above < usize::MAX && block < index.len() && index.handle(block).raw_len as usize > self.lazy_above
     }
 
     /// Streaming reads no further ahead than the block of `key`: nobody wants what lies behind it. The cursor may still
@@ -65,22 +144,28 @@ impl SstIter {
     /// Whether the cursor is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.cursor.as_ref().is_some_and(BlockIter::valid)
+        self.cursor.as_ref().map_or(self.bare.is_some(), BlockIter::valid)
     }
 
     /// The user key under the cursor. REQUIRES: `valid`.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.cursor.as_ref().map_or(&[], BlockIter::key)
+        match &self.cursor {
+            Some(cursor) => cursor.key(),
+            None => self.bare.as_ref().map_or(&[], |bare| &bare.key),
+        }
     }
 
-    /// The tag under the cursor. REQUIRES: `valid`.
+    /// The tag under the cursor, if it is known. REQUIRES: `valid`.
     #[inline]
     pub fn tag(&self) -> Tag {
-        self.cursor.as_ref().map_or(Tag(0), BlockIter::tag)
+        match &self.cursor {
+            Some(cursor) => cursor.tag(),
+            None => self.bare.as_ref().map_or(Tag(0), Bare::tag),
+        }
     }
 
-    /// The value under the cursor, in place. REQUIRES: `valid`.
+    /// The value under the cursor, in place. REQUIRES: `valid`, and `load` of a lazy cursor.
     pub fn value(&self) -> &[u8] {
         self.cursor.as_ref().map_or(&[], |cursor| cursor.block().value(&cursor.value_range()))
     }
@@ -101,8 +186,7 @@ impl SstIter {
     /// # Errors
     /// `Corruption` and `Io`, as for every method that moves.
     pub fn first(&mut self) -> Result<()> {
-        self.enter(0)?;
-        self.within(BlockIter::first)
+        self.enter_at(0, false)
     }
 
     /// Goes to the last entry.
@@ -111,8 +195,7 @@ impl SstIter {
     /// See [`SstIter::first`].
     pub fn last(&mut self) -> Result<()> {
         let blocks = self.table.index().len();
-        self.enter(blocks.wrapping_sub(1))?;
-        self.within(BlockIter::last)
+        self.enter_at(blocks.wrapping_sub(1), true)
     }
 
     /// Goes to the first entry at or behind (key, tag).
@@ -120,15 +203,28 @@ impl SstIter {
     /// # Errors
     /// See [`SstIter::first`].
     pub fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
-        let block = self.table.index().find(key);
-        self.enter(block)?;
-        self.within(|cursor| cursor.seek(key, tag))?;
-        // The versions of one key can span blocks, so the place may lie in a later one.
-        while !self.valid() && self.block < self.table.index().len() {
-            self.enter(self.block + 1)?;
+        let mut block = self.table.index().find(key);
+        loop {
+            if self.is_large(block) {
+                let index = self.table.index();
+                let order = index.compare_smallest(block, key);
+                if order == Ordering::Greater || (order == Ordering::Equal && tag == Tag::seek(SeqNo::MAX)) {
+                    return self.enter_at(block, false);
+                }
+                if tag == Tag(0) && index.largest(block) == key {
+                    // Behind all entries of the key.
+                    block += 1;
+                    continue;
+                }
+            }
+            self.enter(block)?;
             self.within(|cursor| cursor.seek(key, tag))?;
+            // The versions of one key can span blocks, so the place may lie in a later one.
+            if self.valid() || self.block >= self.table.index().len() {
+                return Ok(());
+            }
+            block = self.block + 1;
         }
-        Ok(())
     }
 
     /// Goes to the last entry in front of (key, tag).
@@ -147,8 +243,15 @@ impl SstIter {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a cursor's `next` borrows its entry")]
     pub fn next(&mut self) -> Result<()> {
-        self.within(BlockIter::next)?;
-        self.skip_forward()
+        if self.bare.is_some() && self.leaves_bare(false)? {
+            self.enter_at(self.block + 1, false)?;
+        } else {
+            self.within(BlockIter::next)?;
+        }
+        while !self.valid() && self.block < self.table.index().len() {
+            self.enter_at(self.block + 1, false)?;
+        }
+        Ok(())
     }
 
     /// Goes to the entry before. REQUIRES: `valid`.
@@ -156,19 +259,35 @@ impl SstIter {
     /// # Errors
     /// See [`SstIter::first`].
     pub fn prev(&mut self) -> Result<()> {
-        self.within(BlockIter::prev)?;
+        if self.bare.is_none() || !self.leaves_bare(true)? {
+            self.within(BlockIter::prev)?;
+        }
         if !self.valid() && self.block > 0 {
-            self.enter(self.block - 1)?;
-            self.within(BlockIter::last)?;
+            self.enter_at(self.block - 1, true)?;
         }
         Ok(())
     }
 
-    fn skip_forward(&mut self) -> Result<()> {
-        while !self.valid() && self.block < self.table.index().len() {
-            self.enter(self.block + 1)?;
-            self.within(BlockIter::first)?;
+    /// One step from a position without its block: true if it leads out of that, and the cursor is on nothing now. If
+    /// not, or if only the block can tell, that is loaded and the step still to be made.
+    fn leaves_bare(&mut self, back: bool) -> Result<bool> {
+        let leaves = |bare: &Bare| bare.last != back || bare.known.is_some_and(|(_, alone)| alone);
+        if self.bare.take_if(|bare| leaves(bare)).is_some() {
+            return Ok(true);
         }
+        self.load().map(|()| false)
+    }
+
+    /// Puts the cursor on the first or last entry of `block`; on nothing if there is no such block.
+    fn enter_at(&mut self, block: usize, last: bool) -> Result<()> {
+        if !self.is_large(block) {
+            self.enter(block)?;
+            return self.within(if last { BlockIter::last } else { BlockIter::first });
+        }
+        let index = self.table.index();
+        let key = if last { index.largest(block).to_vec() } else { index.smallest(block) };
+        self.bare = Some(Bare { key, last, known: None });
+        (self.block, self.cursor) = (block, None);
         Ok(())
     }
 
@@ -183,6 +302,7 @@ impl SstIter {
 
     /// Puts the cursor on `block`, on none of its entries yet; on nothing if there is no such block.
     pub(super) fn enter(&mut self, block: usize) -> Result<()> {
+        self.bare = None;
         let blocks = self.table.index().len();
         if block >= blocks {
             self.block = blocks;
@@ -233,7 +353,7 @@ impl SstIter {
             true => 1,
             false => self.table.strides().next_read(self.stride.saturating_sub(1), self.ahead),
         };
-        match self.ahead.min(self.table.index().len() - block) {
+        match self.table.run_within_bytes(block, self.ahead) {
             1 => self.table.load_missed(block, Cause::UserRead),
             count => self.table.load_run(block, count),
         }
@@ -253,9 +373,13 @@ impl SstIter {
             let end = taken.0.end;
             // What was just used up gives its buffers to what comes next.
             self.spare = self.stream.replace(taken).map(|(_, used)| used.into_buffers()).unwrap_or_default();
-            if end < self.stop {
+            if end < self.stop && !self.is_alone(end, bytes) {
                 self.next_stream = Some(self.submit(end, bytes, cause));
             }
+        }
+        let alone = self.is_alone(block, bytes);
+        if let Some((_, window)) = self.stream.take_if(|(blocks, _)| alone && blocks.len() == 1) {
+            return self.table.decode_own(block, window.into_only()?).map(Arc::new);
         }
         let Some((_, window)) = &mut self.stream else { return self.table.load(block, cause) };
         let decoded = window.stored(&self.table, block).and_then(|stored| self.table.decode(block, stored));
@@ -263,6 +387,11 @@ impl SstIter {
             self.stream = None;
         }
         decoded.map(Arc::new)
+    }
+
+    /// Whether `block` is larger than what is read at once: it is read when it is wanted, and no buffer is kept of it.
+    fn is_alone(&self, block: usize, bytes: usize) -> bool {
+        self.table.index().handle(block).stored_len as usize > bytes
     }
 
     /// Puts the blocks from `first` on in flight, as many as fit `bytes`.

@@ -3,15 +3,19 @@
 //! No block is decoded before its checksum matched. Reads go through a buffer of the thread's own.
 
 use super::block::Block;
+use super::compress::Codec;
 use super::read::Sst;
 use super::window::{READER_GAP, Window, stretches};
 use crate::sites;
 use firn_base::Result;
 use firn_base::checksum::{crc32c, matches};
 use firn_base::count::Cause;
-use firn_fs::IoBuf;
+use firn_fs::{IoBuf, LARGE_BYTES};
 use std::cell::RefCell;
 use std::sync::Arc;
+
+/// Bytes of blocks, decoded, that a cursor has read at once at most, if they are more than one.
+const RUN_BYTES_MAX: usize = 512 << 10;
 
 thread_local! {
     /// Where a block is read before it is checked and decoded.
@@ -38,10 +42,31 @@ impl Sst {
     pub(super) fn read_block(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
         let handle = self.index().handle(block);
         self.context().counters.read(cause, handle.stored_len as usize);
+        let read = |into: &mut IoBuf| self.file().read(handle.offset, handle.stored_len as usize, into);
+        if handle.stored_len as usize >= LARGE_BYTES {
+            // What a thread keeps it has for good.
+            let mut buf = IoBuf::default();
+            read(&mut buf)?;
+            return self.decode_own(block, buf).map(Arc::new);
+        }
         SCRATCH.with_borrow_mut(|scratch| {
-            self.file().read(handle.offset, handle.stored_len as usize, scratch)?;
+            read(scratch)?;
             self.decode(block, scratch.bytes()).map(Arc::new)
         })
+    }
+
+    /// How many of the `count` blocks from `first` on a cursor may have read at once: what comes before somebody asks
+    /// for it is in memory beside all that was asked for.
+    pub(super) fn run_within_bytes(&self, first: usize, count: usize) -> usize {
+        let mut left = RUN_BYTES_MAX;
+        let fits = |block: &usize| {
+            let bytes = self.index().handle(*block).raw_len as usize;
+            let fits = bytes <= left;
+            left = left.saturating_sub(bytes);
+            fits
+        };
+        let last = self.index().len().min(first + count);
+        (first..last).take_while(fits).count().max(1)
     }
 
     /// Loads `count` blocks into the cache, all reads at the same time; returns the first.
@@ -77,8 +102,28 @@ impl Sst {
         found.ok_or_else(|| self.damaged(first, "a block"))
     }
 
+    /// As [`Sst::decode`], for a block that is alone in its buffer, of which large memory goes back on the way.
+    pub(super) fn decode_own(&self, block: usize, stored: IoBuf) -> Result<Block> {
+        let handle = self.index().handle(block);
+        if handle.codec != Codec::None || handle.raw_len != handle.stored_len {
+            return self.decode(block, stored.bytes());
+        }
+        self.check(block, stored.bytes())?;
+        Block::new(stored.into_bytes()).ok_or_else(|| self.damaged(block, "a block"))
+    }
+
     /// Checks and decodes the stored bytes of a block.
     pub(super) fn decode(&self, block: usize, stored: &[u8]) -> Result<Block> {
+        self.check(block, stored)?;
+        let handle = self.index().handle(block);
+        handle
+            .codec
+            .decompress(stored, handle.raw_len as usize)
+            .and_then(Block::new)
+            .ok_or_else(|| self.damaged(block, "a block that decompresses to its declared length"))
+    }
+
+    fn check(&self, block: usize, stored: &[u8]) -> Result<()> {
         let handle = self.index().handle(block);
         if stored.len() != handle.stored_len as usize {
             return Err(self.damaged(block, "a block; the file ends before it"));
@@ -86,10 +131,6 @@ impl Sst {
         if !matches(&sites::SST_BLOCK_CHECK, handle.crc, || crc32c(stored)) {
             return Err(self.damaged(block, &format!("a block with checksum {:#010x}", handle.crc)));
         }
-        handle
-            .codec
-            .decompress(stored, handle.raw_len as usize)
-            .and_then(Block::new)
-            .ok_or_else(|| self.damaged(block, "a block that decompresses to its declared length"))
+        Ok(())
     }
 }

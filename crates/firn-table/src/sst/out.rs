@@ -1,19 +1,24 @@
 //! The bytes of a table on their way to its file: blocks and sections go on a buffer, and a full buffer is put in
 //! flight while the next one fills, so that merging and the device work side by side.
 //!
+//! A block that is larger than such a buffer goes through it piece by piece: beside the value that it is made of, no
+//! more than two buffers are in memory.
+//!
 //! What is written begins at an offset that the file's alignment divides, and nothing before it is touched.
 
+use super::block::{BlockBuilder, around_value};
 use super::compress::Codec;
 use super::index::{BlockHandle, IndexBuilder};
 use super::layout::{FOOTER_BYTES, Footer, HEADER_BYTES, Handle};
 use super::properties::Properties;
 use super::read::Extent;
 use super::write::{SstMeta, SstOptions};
-use firn_base::Result;
-use firn_base::checksum::crc32c;
+use firn_base::checksum::{Crc32c, crc32c};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::site::Site;
-use firn_fs::{File, IoBuf, Pending};
+use firn_base::sync::Mutex;
+use firn_base::{Result, Tag};
+use firn_fs::{File, IoBuf, Pending, give_back_if_large};
 use std::sync::Arc;
 
 /// A file that is written from some offset on. Who abandons it waits for what is in flight: it must not come down on
@@ -26,6 +31,7 @@ pub(super) struct Out {
     codec: Codec,
     io_bytes: usize,
     block_bytes: usize,
+    compressing: Arc<Mutex<()>>,
     packed: Vec<u8>,
     buffer: IoBuf,
     in_flight: Option<Pending>,
@@ -57,6 +63,7 @@ impl Out {
             codec: options.codec,
             io_bytes: options.io_bytes,
             block_bytes: options.block_bytes,
+            compressing: options.compressing.clone(),
             file,
             file_id,
             counters,
@@ -80,19 +87,58 @@ impl Out {
     /// Compresses and writes a data block.
     pub(super) fn block(&mut self, raw: &[u8]) -> Result<BlockHandle> {
         let codec = self.codec.compress(raw, &mut self.packed);
-        let stored = if codec == Codec::None { raw } else { &self.packed };
+        let packed = std::mem::take(&mut self.packed);
+        let stored = if codec == Codec::None { raw } else { &packed };
         let handle = BlockHandle {
-            offset: self.at + self.buffer.len() as u64,
+            offset: self.position(),
             stored_len: stored.len() as u32,
             raw_len: raw.len() as u32,
             crc: crc32c(stored),
             codec,
         };
-        self.buffer.push(stored);
-        if self.buffer.len() >= self.io_bytes {
-            self.put_in_flight()?;
-        }
+        self.push(stored)?;
+        self.packed = packed;
         Ok(handle)
+    }
+
+    /// Whether a value of so many bytes makes a block of its own, which [`Out::large_block`] writes.
+    pub(super) fn is_large(&self, value_bytes: usize) -> bool {
+        value_bytes > self.io_bytes
+    }
+
+    /// Writes a data block of one large entry, without a copy of it if it is not compressed.
+    pub(super) fn large_block(&mut self, key: &[u8], tag: Tag, value: &[u8]) -> Result<BlockHandle> {
+        if self.codec.pays_for(value) {
+            let compressing = self.compressing.clone();
+            let _alone = compressing.lock();
+            let mut block = BlockBuilder::new(1);
+            block.reserve(key.len() + value.len());
+            block.add(key, tag, value);
+            let handle = self.block(block.finish());
+            give_back_if_large(&mut std::mem::take(&mut self.packed));
+            give_back_if_large(&mut block.into_bytes());
+            return handle;
+        }
+        let (head, tail) = around_value(key, tag, value.len());
+        let mut crc = Crc32c::default();
+        let (offset, mut len) = (self.position(), 0);
+        for part in [&head, value, &tail] {
+            crc.update(part);
+            len += part.len() as u32;
+            self.push(part)?;
+        }
+        Ok(BlockHandle { offset, stored_len: len, raw_len: len, crc: crc.finish(), codec: Codec::None })
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        let is_whole = bytes.len() <= self.io_bytes;
+        for piece in bytes.chunks(if is_whole { bytes.len().max(1) } else { self.io_bytes / 2 }) {
+            self.buffer.push(piece);
+            if self.buffer.len() >= self.io_bytes {
+                self.put_in_flight()?;
+            }
+        }
+        Ok(())
     }
 
     /// Puts the buffer's aligned part in flight; what is left over starts the next buffer.
@@ -130,6 +176,7 @@ impl Out {
         let data_end = self.position();
         let filter = self.section(filter);
         let small_blocks = index.blocks_below(self.block_bytes / 2);
+        let block_bytes_max = index.block_bytes_max();
         let index = self.section(&index.finish());
         let encoded = self.section(&properties.encode());
         let footer_offset = self.position();
@@ -147,6 +194,6 @@ impl Out {
         self.file.sync(site)?;
         let extent = Extent { valid_len, footer_offset };
         let dead_bytes = data_end - HEADER_BYTES as u64 - data_bytes;
-        Ok(SstMeta { extent, data_bytes, dead_bytes, small_blocks, properties })
+        Ok(SstMeta { extent, data_bytes, dead_bytes, small_blocks, block_bytes_max, properties })
     }
 }

@@ -252,6 +252,11 @@ impl Sst {
         (0..self.index.len()).filter(|&block| (self.index.handle(block).raw_len as usize) < bytes).count()
     }
 
+    /// Bytes of its largest data block before compression.
+    pub fn block_bytes_max(&self) -> u64 {
+        (0..self.index.len()).map(|block| u64::from(self.index.handle(block).raw_len)).max().unwrap_or(0)
+    }
+
     /// Drops the blocks with these numbers from the cache, since nothing will ask for them again; returns how many were
     /// there.
     pub fn forget(&self, blocks: impl Iterator<Item = usize>) -> u64 {

@@ -1,6 +1,7 @@
 //! Tables against a sorted vector: every way in, every codec, and every byte damaged.
 
 mod append;
+mod lazy;
 
 use super::block_iter::BlockIter;
 use super::*;

@@ -87,6 +87,18 @@ impl Window {
         read.buf.bytes().get(start..start + handle.stored_len as usize).ok_or_else(missing)
     }
 
+    /// The bytes of the one block that it was made for, as stored; not checked yet.
+    ///
+    /// # Errors
+    /// `Io` of its read.
+    pub(super) fn into_only(self) -> Result<IoBuf> {
+        match self.reads.into_iter().next() {
+            Some(Read { pending: Some(pending), .. }) => pending.wait(),
+            Some(Read { buf, .. }) => Ok(buf),
+            None => Ok(IoBuf::default()),
+        }
+    }
+
     /// How many reads it is made of.
     pub(super) fn reads(&self) -> usize {
         self.reads.len()

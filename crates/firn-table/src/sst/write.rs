@@ -17,6 +17,7 @@ use super::read::Extent;
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Tag;
+use firn_base::sync::Mutex;
 use firn_base::{Limits, Result, SeqNo};
 use firn_fs::File;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct SstOptions {
     pub io_bytes: usize,
     /// Whose table it is.
     pub owner: TableOwner,
+    /// Held while a large block is compressed, which takes as much memory again: one at a time, of all who have it.
+    pub compressing: Arc<Mutex<()>>,
 }
 
 impl SstOptions {
@@ -54,6 +57,7 @@ impl SstOptions {
             filter_reserve_share_max: 1.0,
             io_bytes: limits.io_bytes,
             owner: TableOwner { uuid: [0; 16], log_id: 0 },
+            compressing: Arc::default(),
         }
     }
 }
@@ -69,6 +73,8 @@ pub struct SstMeta {
     pub dead_bytes: u64,
     /// Data blocks of less than half the target size.
     pub small_blocks: u64,
+    /// Bytes of the largest data block before compression.
+    pub block_bytes_max: u64,
     /// Counts and bounds.
     pub properties: Properties,
 }
@@ -115,6 +121,15 @@ impl SstWriter {
     /// # Errors
     /// What writing a full buffer met; the table is then to be abandoned.
     pub fn add(&mut self, key: &[u8], tag: Tag, value: &[u8]) -> Result<()> {
+        if self.out.is_large(value.len()) {
+            if !self.block.is_empty() {
+                self.end_block()?;
+            }
+            self.count(key, tag, value);
+            let handle = self.out.large_block(key, tag, value)?;
+            self.index.add(key, key, handle);
+            return Ok(());
+        }
         // Even an empty value costs some bytes, so a block of large entries ends in front of one that overshoots.
         let full = self.block.len() + key.len() + value.len() / 2 >= self.options.block_bytes;
         if !self.block.is_empty() && full {
@@ -125,6 +140,11 @@ impl SstWriter {
             self.block_smallest.extend_from_slice(key);
         }
         self.block.add(key, tag, value);
+        self.count(key, tag, value);
+        Ok(())
+    }
+
+    fn count(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
         if self.properties.entries == 0 {
             self.properties.smallest = key.to_vec();
         }
@@ -136,7 +156,6 @@ impl SstWriter {
             self.properties.superseded_bytes += (key.len() + value.len()) as u64;
         }
         self.properties.count(key, tag, value);
-        Ok(())
     }
 
     /// Entries so far.

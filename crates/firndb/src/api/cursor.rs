@@ -21,6 +21,8 @@ use crate::read_points::Point;
 use firn_base::key::Kind;
 use firn_base::sync::{Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo, Tag};
+use firn_fs::{LARGE_BYTES, give_back_if_large};
+use firn_table::Value;
 use std::sync::Arc;
 
 /// A cursor. Created by [`crate::Db::cursor`] and its siblings; it is on no entry until positioned. For a
@@ -33,9 +35,17 @@ pub struct Cursor {
     pins: Arc<SharedPins>,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// In place of `value`, if it is large and not in a write buffer: it is not copied, and keeps its own block alone.
+    large: Option<Value>,
     valid: bool,
     /// A key that `prev` has read past while it looked for the one before.
     scratch: Vec<u8>,
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        give_back_if_large(&mut self.value);
+    }
 }
 
 impl Cursor {
@@ -43,7 +53,8 @@ impl Cursor {
         let pins = Arc::new(Mutex::new(None));
         db.engine.register_iter(&pins);
         let ReadOptions { lower, upper, snapshot: _ } = options;
-        Cursor { db, point, lower, upper, pins, key: Vec::new(), value: Vec::new(), valid: false, scratch: Vec::new() }
+        let (key, value, scratch) = (Vec::new(), Vec::new(), Vec::new());
+        Cursor { db, point, lower, upper, pins, key, value, large: None, valid: false, scratch }
     }
 
     /// Whether the cursor is on an entry.
@@ -58,7 +69,16 @@ impl Cursor {
 
     /// The value under the cursor; empty if there is none.
     pub fn value(&self) -> &[u8] {
-        if self.valid { &self.value } else { &[] }
+        match &self.large {
+            _ if !self.valid => &[],
+            Some(large) => large,
+            None => &self.value,
+        }
+    }
+
+    /// The value under the cursor, to keep: a large one is shared, others are copied.
+    pub(crate) fn to_value(&self) -> Value {
+        self.large.clone().unwrap_or_else(|| Value::owned(self.value().to_vec()))
     }
 
     /// Goes to the first key within the bounds.
@@ -163,6 +183,11 @@ impl Cursor {
         let shared = self.pins.clone();
         let mut slot = shared.lock();
         let was_valid = std::mem::replace(&mut self.valid, false);
+        // Or two values would be in memory while the next one is read.
+        self.large = None;
+        if self.value.capacity() >= LARGE_BYTES {
+            give_back_if_large(&mut std::mem::take(&mut self.value));
+        }
         let engine = &self.db.engine;
         // With the lock on the pins: closing takes it once for each cursor, and waits so for the last move.
         engine.calls.check()?;
@@ -189,6 +214,18 @@ impl Cursor {
             merge.seek(&self.key, Tag::seek(SeqNo::MAX))?;
         }
         Ok(Pins { merge, state, direction: Direction::Forward, last_tick: 0, revocations: 0 })
+    }
+
+    /// Takes the value of the merge's entry, whose block may go then.
+    fn take_value(value: &mut Vec<u8>, large: &mut Option<Value>, merge: &mut MergeIter) -> Result<()> {
+        merge.load()?;
+        value.clear();
+        *large = merge.large_value();
+        if large.is_none() {
+            value.extend_from_slice(merge.value());
+        }
+        merge.shed();
+        Ok(())
     }
 
     /// Goes to the first visible key at or behind `start`, which is empty for the first of all.
@@ -267,9 +304,7 @@ impl Cursor {
                 },
                 _ => {
                     walk.end_at(Some(&self.key), commit);
-                    merge.load()?;
-                    self.value.clear();
-                    self.value.extend_from_slice(merge.value());
+                    Self::take_value(&mut self.value, &mut self.large, merge)?;
                     self.valid = true;
                     return Ok(());
                 }
@@ -303,16 +338,22 @@ impl Cursor {
                     merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
                     found = merge.valid() && merge.key() == self.scratch && known_kind(merge.tag())? != Kind::Delete;
                     place = merge.place().filter(|_| found);
+                    self.large = None;
                     self.value.clear();
-                    self.value.extend_from_slice(if found && place.is_none() { merge.value() } else { &[] });
+                    if found && place.is_none() {
+                        Self::take_value(&mut self.value, &mut self.large, merge)?;
+                    }
                     merge.seek_before(&self.scratch, Tag::seek(SeqNo::MAX))?;
                     break;
                 }
                 if merge.tag().seqno() <= self.point.seqno {
                     found = known_kind(merge.tag())? != Kind::Delete;
                     place = merge.place();
+                    self.large = None;
                     self.value.clear();
-                    self.value.extend_from_slice(if found && place.is_none() { merge.value() } else { &[] });
+                    if found && place.is_none() {
+                        Self::take_value(&mut self.value, &mut self.large, merge)?;
+                    }
                 }
                 merge.prev()?;
             }
@@ -321,7 +362,11 @@ impl Cursor {
                     // The merge has moved on, but the pins still hold the state with this place, so the value is there.
                     let values = self.db.engine.logs.values.as_ref();
                     let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
-                    self.value.extend_from_slice(&values.get(at, seqno)?);
+                    let value = values.get(at, seqno)?;
+                    match value.len() >= LARGE_BYTES {
+                        true => self.large = Some(value),
+                        false => self.value.extend_from_slice(&value),
+                    }
                 }
                 walk.begin_at(behind(&self.scratch), commit);
                 std::mem::swap(&mut self.key, &mut self.scratch);

@@ -99,7 +99,7 @@ impl Iter {
             true => cursor.key() >= far.key(),
             false => cursor.key() <= far.key(),
         });
-        Ok((!have_met).then(|| (cursor.key().to_vec(), Value::owned(cursor.value().to_vec()))))
+        Ok((!have_met).then(|| (cursor.key().to_vec(), cursor.to_value())))
     }
 }
 

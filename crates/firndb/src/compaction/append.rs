@@ -219,7 +219,8 @@ impl Incoming<'_> {
         while entries.valid() {
             entries.load()?;
             finder.note(entries.key(), entries.value().len());
-            held = held.filter(|held| held.byte_size() <= self.context.hold_bytes);
+            let bytes = entries.key().len() + entries.value().len();
+            held = held.filter(|held| held.byte_size() + bytes <= self.context.hold_bytes);
             if let Some(held) = &mut held {
                 held.push(&entries);
             }

@@ -12,6 +12,7 @@ mod interleave;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod lab_tests;
+mod loans;
 mod manual;
 mod obsolete;
 mod sub_tasks;
@@ -19,6 +20,7 @@ mod sub_tasks;
 #[cfg(not(shuttle))]
 mod tests;
 
+use self::loans::Loans;
 pub(crate) use self::obsolete::Dead;
 use self::obsolete::Graveyard;
 use self::sub_tasks::SubTasks;
@@ -56,6 +58,7 @@ pub(crate) struct Jobs {
     graveyard: Graveyard,
     /// What newer views of level 0 do not have.
     pub(crate) releases: Releases,
+    loans: Loans,
     /// Compactions whose sub-tasks any worker may take.
     shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) pace: Pace,
@@ -90,6 +93,7 @@ impl Jobs {
             seek: Mutex::default(),
             graveyard: Graveyard::default(),
             releases: Releases::default(),
+            loans: Loans::default(),
             shared: Mutex::default(),
             pace,
             progress: Default::default(),
@@ -165,6 +169,7 @@ impl Engine {
             lab: &self.options.tuning.lab,
             chunk_bytes: self.chunk_bytes(),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
+            level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: self.jobs.pace.is_at_rest(self.commit.visible()),
             idle: self.jobs.pace.is_idle(),
         };
@@ -262,6 +267,10 @@ impl Engine {
             slept_ns = slept;
             made
         } else {
+            let _loan = match job.plan.how {
+                How::Move => None,
+                _ => self.borrow_for(&job.plan)?,
+            };
             let work = compaction::run(&job.plan, &job.around, &snapshots, &self.mill);
             match job.plan.reason {
                 Reason::Flush => block_on(work)?,
@@ -372,9 +381,8 @@ impl Engine {
         self.wait_for(|| {
             let may_begin = self.next_log_may_begin();
             let mut queue = self.commit.lock();
-            let buffers = self.state.load().parts[0].buffers.len();
             let is_empty = queue.active.used_bytes() <= Buffer::EMPTY_BYTES;
-            let may_switch = buffers < self.options.limits.write_buffers && may_begin;
+            let may_switch = may_begin && self.may_add_buffer(0);
             if !is_empty && may_switch {
                 self.switch_buffer(&mut queue, 0);
             }

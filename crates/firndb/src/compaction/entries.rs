@@ -1,10 +1,11 @@
 //! The entries that an append works with, whatever they come from: what comes in, held or read again, up to the key
 //! where the next sub-task begins, and its merge with what is there.
 
-use crate::pages;
 use crate::read::run_iter::{Entries, MergeIter};
+use firn_base::exec::give_way;
 use firn_base::key::compare;
 use firn_base::{Result, Tag};
+use firn_fs::give_back;
 use firn_table::sst::BlocksIter;
 use std::cmp::Ordering;
 
@@ -57,7 +58,7 @@ pub(crate) struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        pages::give_back(&mut self.bytes);
+        give_back(&mut self.bytes, give_way);
     }
 }
 

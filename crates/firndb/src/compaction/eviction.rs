@@ -116,6 +116,7 @@ impl Engine {
         // What no entry of it comes to stays as it is.
         let plan = &plan.narrowed(held.keys());
         let (bytes_in, replaced) = (held.byte_size() as u64 + plan.input_bytes(), entries - held.len() as u64);
+        let _loan = self.borrow_for(plan)?;
         let work = compaction::run_above(held, plan, around, &snapshots, &self.mill);
         let made = block_on_with(work, || slept_ns += self.yield_point())?;
         drop(memory);

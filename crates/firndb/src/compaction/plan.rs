@@ -88,6 +88,11 @@ impl Plan {
         self.tables.iter().map(|(_, run)| run.meta.live_bytes()).sum()
     }
 
+    /// Bytes of the largest block of its tables.
+    pub(crate) fn block_bytes_max(&self) -> u64 {
+        self.tables.iter().map(|(_, run)| run.meta.block_bytes_max).max().unwrap_or(0)
+    }
+
     /// Its tables on the output's level.
     pub(crate) fn children(&self) -> impl Iterator<Item = &Arc<SstRun>> {
         self.tables.iter().filter(|(level, _)| *level == self.level).map(|(_, run)| run)

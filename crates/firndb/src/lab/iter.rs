@@ -5,6 +5,7 @@ use super::side::Side;
 use super::view::{Trees, as_put};
 use crate::log::{FLYING_MAX, PendingValue, ValueLogs};
 use firn_base::{Result, SeqNo, Tag};
+use firn_fs::LARGE_BYTES;
 use firn_table::Value;
 use firn_table::pm_btree::{TreeIter, ValueAddress, View};
 use std::collections::VecDeque;
@@ -25,6 +26,8 @@ pub(crate) struct TierIter {
 
 /// Values asked for ahead at most.
 const REACH_MAX: usize = 16;
+/// Bytes of them at most.
+const AHEAD_BYTES_MAX: usize = 512 << 10;
 
 enum Source {
     Tree(TreeIter),
@@ -99,7 +102,12 @@ impl TierIter {
         if let Some(last) = self.ahead.back() {
             let _asked = behind.find(|(_, address)| *address == last.at);
         }
+        let mut bytes: usize = self.ahead.iter().map(|asked| asked.at.len as usize).sum();
         for (tag, address) in behind {
+            bytes += address.len as usize;
+            if bytes > AHEAD_BYTES_MAX {
+                break;
+            }
             // A guess: perhaps nobody wants this value. If somebody does, `load` meets the error again and reports it.
             let Ok(asked) = self.values.submit(address, tag.seqno()) else { break };
             asked.iter().for_each(|_| self.values.ask());
@@ -111,6 +119,16 @@ impl TierIter {
     fn take_asked(&mut self, address: ValueAddress) -> Option<PendingValue> {
         let is_next = self.ahead.front().is_some_and(|asked| asked.at == address);
         is_next.then(|| self.ahead.pop_front()).flatten()
+    }
+
+    /// The value under the cursor, pinned.
+    pub(crate) fn pinned(&self) -> Option<Value> {
+        self.value.clone()
+    }
+
+    /// Lets go of a large value: [`TierIter::load`] reads it again.
+    pub(crate) fn shed(&mut self) {
+        self.value.take_if(|value| value.len() >= LARGE_BYTES);
     }
 
     /// Forgets the value under the cursor, and what was asked for ahead.

@@ -150,6 +150,7 @@ fn open_directory(
         bytes_max,
         shared_bytes: budget.shared_bytes,
         cache_bytes_min: budget.block_cache_bytes / 2,
+        buffer_bytes_usual: (budget.write_buffer_bytes * options.limits.write_buffers) as u64,
         seek_charge_bytes: options.limits.seek_charge_bytes,
         direct: options.direct_io,
     };

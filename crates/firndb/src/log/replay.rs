@@ -18,12 +18,15 @@ use firn_base::coding::Reader;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::{Error, Result, SeqNo, Tag};
-use firn_fs::{File, IoBuf};
+use firn_fs::{File, IoBuf, give_back_if_large};
 use firn_table::pm_btree::HOT_LOG;
 use std::sync::Arc;
 
 /// Bytes read at once while searching for frames behind a damaged place.
 const SEARCH_BYTES: usize = 1 << 20;
+
+/// Bytes of one read at most.
+const READ_BYTES: usize = 1 << 20;
 
 /// The bytes of a log: its file, overlaid with what a persistent-memory buffer holds of it.
 pub(crate) struct LogSource {
@@ -75,8 +78,14 @@ impl LogSource {
         if offset < self.file_len {
             let from_file = len.min((self.file_len - offset) as usize);
             self.counters.read(Cause::Recovery, from_file);
-            self.file.read(offset, from_file, buf)?;
-            out.extend_from_slice(buf.bytes());
+            out.reserve_exact(from_file);
+            // In pieces: a frame of a large value is not in memory twice.
+            let mut left = from_file;
+            while left > 0 {
+                self.file.read(offset + out.len() as u64, left.min(READ_BYTES), buf)?;
+                out.extend_from_slice(buf.bytes());
+                left = if buf.len() < left.min(READ_BYTES) { 0 } else { left - buf.len() };
+            }
         }
         for (at, bytes) in &self.overlay {
             let (from, to) = ((*at).max(offset), (at + bytes.len() as u64).min(offset + len as u64));
@@ -122,6 +131,12 @@ pub(crate) struct Replay {
     buf: IoBuf,
     keys: Vec<u8>,
     values: Vec<u8>,
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        give_back_if_large(&mut self.values);
+    }
 }
 
 impl Replay {

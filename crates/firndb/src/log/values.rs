@@ -16,7 +16,7 @@ use crate::mechanisms;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result, SeqNo};
-use firn_fs::{File, IoBuf, OpenMode, Pending};
+use firn_fs::{File, IoBuf, LARGE_BYTES, OpenMode, Pending};
 use firn_pm::Extent;
 use firn_table::pm_btree::HOT_LOG;
 use firn_table::{BlockCache, Value};
@@ -283,12 +283,16 @@ impl ValueLogs {
         }
         let file = self.open(&log, at.log_id)?;
         // Taken, not borrowed: what `make` does with the cache may let another thread of a model run on this one.
-        let mut scratch = SCRATCH.take();
+        // And what a thread keeps it has for good.
+        let keeps = (at.len as usize) < LARGE_BYTES;
+        let mut scratch = if keeps { SCRATCH.take() } else { IoBuf::default() };
         let made = read_value(&**file, at, seqno, &mut scratch).map(|value| {
             self.counters.read(Cause::UserRead, value.len());
             (make(value), true)
         });
-        SCRATCH.set(scratch);
+        if keeps {
+            SCRATCH.set(scratch);
+        }
         made
     }
 

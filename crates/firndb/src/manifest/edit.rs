@@ -33,6 +33,8 @@ pub(crate) struct TableMeta {
     pub(crate) dead_bytes: u64,
     /// Data blocks of less than half the target size.
     pub(crate) small_blocks: u64,
+    /// Bytes of the largest data block before compression.
+    pub(crate) block_bytes_max: u64,
     /// Keys that the filter has room for.
     pub(crate) filter_left: u64,
     /// How often it grew.
@@ -53,6 +55,7 @@ impl TableMeta {
             data_bytes: meta.data_bytes,
             dead_bytes: meta.dead_bytes,
             small_blocks: meta.small_blocks,
+            block_bytes_max: meta.block_bytes_max,
             filter_left: meta.properties.filter_left(),
             appends: meta.properties.appends,
             entries: meta.properties.entries,
@@ -152,7 +155,7 @@ const EVICTED: u64 = 17;
 const ORIGIN: u64 = 18;
 
 /// The version of all formats that this build writes and reads.
-pub(crate) const FORMAT_VERSION: u64 = 4;
+pub(crate) const FORMAT_VERSION: u64 = 5;
 
 /// Levels that a record may name.
 const LEVELS_MAX: usize = 64;
@@ -280,6 +283,7 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
         table.filter_left,
         table.appends,
         table.superseded_bytes,
+        table.block_bytes_max,
     ];
     for number in numbers {
         put_varint(out, number);
@@ -307,6 +311,7 @@ fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
         filter_left: number(reader)?,
         appends: number(reader)?,
         superseded_bytes: number(reader)?,
+        block_bytes_max: number(reader)?,
         smallest: reader.bytes()?.to_vec(),
         largest: reader.bytes()?.to_vec(),
     };

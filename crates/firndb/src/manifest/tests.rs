@@ -26,6 +26,7 @@ fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
         shared: id.is_multiple_of(2),
         dead_bytes: id * 3,
         small_blocks: id,
+        block_bytes_max: 7 * id,
         filter_left: id * 7,
         appends: id,
         superseded_bytes: id * 3,

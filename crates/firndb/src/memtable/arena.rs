@@ -8,8 +8,9 @@
 //! by a release store that they loaded with acquire (the skiplist's links, or the queue's lock).
 #![expect(unsafe_code, reason = "shared memory for a lock-free structure; listed in UNSAFE.md")]
 
-use crate::pages;
+use firn_base::exec::give_way;
 use firn_base::sync::{AtomicUsize, Ordering, point};
+use firn_fs::give_back;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -158,7 +159,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: the region is initialized, and `&mut self` is the only way left to it.
-        pages::give_back(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.capacity) });
+        give_back(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.capacity) }, give_way);
         // SAFETY: `allocated` came from `alloc_zeroed` with this layout, which is that of the capacity it made.
         unsafe { dealloc(self.allocated.as_ptr(), Self::layout(self.capacity)) }
     }

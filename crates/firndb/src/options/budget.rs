@@ -6,7 +6,8 @@
 //! ```
 //! The block cache has whatever of the shared part the others do not use at the moment: a database that is only read
 //! gives it the memory of the buffers that it does not need, and takes it back before it fills the next one. Each part
-//! is bounded, so the sum is a cap and not a wish.
+//! is bounded, so the sum is a cap and not a wish. For values larger than a stretch of reading merges borrow from the
+//! block cache (`background/loans.rs`).
 
 use crate::options::Options;
 use firn_base::{Error, Limits, Result};
@@ -22,6 +23,8 @@ pub(crate) struct Budget {
     pub(crate) shared_bytes: Option<u64>,
     /// Bytes read at once from each input of a merge.
     pub(crate) stretch_bytes: usize,
+    /// Tables of level 0 that one merge may take: each has a block and two stretches in memory.
+    pub(crate) level0_inputs_max: usize,
     /// Bytes that a merge may hold of what comes in while it looks where it goes.
     pub(crate) hold_bytes: usize,
     /// Bytes that a table in the making may hold of its keys, which it has until it ends.
@@ -117,10 +120,31 @@ impl Budget {
             open_tables_bytes: open_tables,
             shared_bytes: options.block_cache_bytes.is_none().then_some(shared),
             stretch_bytes: stretch as usize,
+            level0_inputs_max: (io / (3 * stretch)).max(2) as usize,
             hold_bytes: (io / 8) as usize,
             keys_bytes: (io / 4) as usize,
             io_bytes: (io / 16).clamp(4 * block, options.limits.io_bytes as u64) as usize,
             batch_bytes_max: (limit / 4) as usize,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inputs_of_a_merge_fit_its_share_of_io() {
+        for memory_limit in [16 << 20, 64 << 20, 512 << 20, 16 << 30] {
+            let budget = Budget::new(&Options { memory_limit, ..Options::default() }).unwrap();
+            let io = memory_limit as usize / 8;
+            assert!(budget.level0_inputs_max * 3 * budget.stretch_bytes <= io, "{memory_limit}");
+            assert!(
+                budget.level0_inputs_max >= Limits::default().level0_stop,
+                "no merge is cut as long as writers wait"
+            );
+        }
+        let tiny = Budget::new(&Options::tiny()).unwrap();
+        assert!(tiny.level0_inputs_max > Limits::tiny().level0_stop);
     }
 }

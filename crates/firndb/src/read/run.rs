@@ -39,6 +39,9 @@ pub(crate) struct SstRun {
     cache: Arc<TableCache>,
 }
 
+/// What the block cache has while values that are large beside the memory limit are worked on.
+const CACHE_BYTES_LEAST: u64 = 64 << 10;
+
 const FREE: u8 = 0;
 const APPENDING: u8 = 1;
 const SHARED: u8 = 2;
@@ -157,6 +160,7 @@ pub(crate) struct TableCache {
     /// Of all write buffers, in whatever state.
     buffer_bytes: AtomicU64,
     cache_bytes_min: u64,
+    buffer_bytes_usual: u64,
     kept: Mutex<VecDeque<Kept>>,
     /// Of the kept ones.
     bytes: AtomicU64,
@@ -172,6 +176,8 @@ pub(crate) struct TableCacheBounds {
     /// What write buffers, open tables and the block cache have together, if the cache is to have what is left.
     pub(crate) shared_bytes: Option<u64>,
     pub(crate) cache_bytes_min: u64,
+    /// Of all write buffers, if none is larger than usual. Beyond it the cache has less than its least.
+    pub(crate) buffer_bytes_usual: u64,
     pub(crate) seek_charge_bytes: u64,
     pub(crate) direct: bool,
 }
@@ -184,6 +190,7 @@ impl TableCacheBounds {
         bytes_max: u64::MAX,
         shared_bytes: None,
         cache_bytes_min: 0,
+        buffer_bytes_usual: u64::MAX,
         seek_charge_bytes: 256,
         direct: false,
     };
@@ -213,6 +220,7 @@ impl TableCache {
             shared_bytes: bounds.shared_bytes,
             buffer_bytes: AtomicU64::new(0),
             cache_bytes_min: bounds.cache_bytes_min,
+            buffer_bytes_usual: bounds.buffer_bytes_usual,
             kept: Mutex::new(VecDeque::new()),
             bytes: AtomicU64::new(0),
             resizing: Mutex::new(()),
@@ -310,8 +318,10 @@ impl TableCache {
     pub(crate) fn leave_the_rest(&self) {
         let Some(shared) = self.shared_bytes else { return };
         let _one_by_one = self.resizing.lock();
-        let taken = self.buffer_bytes.load(Ordering::Relaxed) + self.context.open_bytes();
-        self.context.cache.resize(shared.saturating_sub(taken).max(self.cache_bytes_min));
+        let buffers = self.buffer_bytes.load(Ordering::Relaxed);
+        let least = self.cache_bytes_min.saturating_sub(buffers.saturating_sub(self.buffer_bytes_usual));
+        let left = shared.saturating_sub(buffers + self.context.open_bytes());
+        self.context.cache.resize(left.max(least).max(CACHE_BYTES_LEAST));
     }
 
     /// Forgets tables whose run is gone.

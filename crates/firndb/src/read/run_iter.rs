@@ -6,6 +6,8 @@ use crate::read::run::SstRun;
 use crate::read::state::Level;
 use firn_base::key::compare;
 use firn_base::{Result, SeqNo, Tag};
+use firn_fs::LARGE_BYTES;
+use firn_table::Value;
 use firn_table::pm_btree::ValueAddress;
 use firn_table::sst::{Access, SstIter};
 use std::cmp::Ordering;
@@ -96,7 +98,50 @@ impl RunIter {
 
     /// Reads the value, where that is not done yet. REQUIRES: `valid`.
     pub(crate) fn load(&mut self) -> Result<()> {
-        if let RunIter::Tier(iter) = self { iter.load() } else { Ok(()) }
+        match self {
+            RunIter::Buffer(_) => Ok(()),
+            RunIter::Sst(iter) => iter.load(),
+            RunIter::Level(iter) => iter.within(SstIter::load),
+            RunIter::Tier(iter) => iter.load(),
+        }
+    }
+
+    /// The table that it is in, if that may know less than the whole entry.
+    #[inline]
+    fn sst(&self) -> Option<&SstIter> {
+        match self {
+            RunIter::Sst(iter) => Some(iter),
+            RunIter::Level(iter) => iter.iter.as_ref(),
+            RunIter::Buffer(_) | RunIter::Tier(_) => None,
+        }
+    }
+
+    fn be_lazy(&mut self) {
+        match self {
+            RunIter::Sst(iter) => iter.be_lazy(),
+            RunIter::Level(iter) => iter.be_lazy(),
+            RunIter::Buffer(_) | RunIter::Tier(_) => {}
+        }
+    }
+
+    /// The value, in its block, if it is large and in one. REQUIRES: `load`.
+    fn large_value(&self) -> Option<Value> {
+        let is_large = self.value().len() >= LARGE_BYTES;
+        match self {
+            _ if !is_large => None,
+            RunIter::Tier(iter) => iter.pinned(),
+            _ => self.sst().map(SstIter::pinned),
+        }
+    }
+
+    /// Lets go of a large block.
+    fn shed(&mut self) {
+        match self {
+            RunIter::Sst(iter) => iter.shed(),
+            RunIter::Level(iter) => iter.iter.iter_mut().for_each(SstIter::shed),
+            RunIter::Tier(iter) => iter.shed(),
+            RunIter::Buffer(_) => {}
+        }
     }
 
     /// The address of the value and the sequence number of its entry, if the value is not at hand.
@@ -137,12 +182,13 @@ pub(crate) struct LevelIter {
     end: Option<Vec<u8>>,
     at: usize,
     iter: Option<SstIter>,
+    lazy: bool,
 }
 
 impl LevelIter {
     /// REQUIRES: the level is sorted.
     pub(crate) fn new(level: Arc<Level>, access: Access) -> LevelIter {
-        LevelIter { at: level.runs.len(), level, access, end: None, iter: None }
+        LevelIter { at: level.runs.len(), level, access, end: None, iter: None, lazy: false }
     }
 
     /// Over these tables alone.
@@ -154,6 +200,11 @@ impl LevelIter {
     pub(crate) fn until(mut self, end: Option<&[u8]>) -> LevelIter {
         self.end = end.map(<[u8]>::to_vec);
         self
+    }
+
+    /// As [`SstIter::be_lazy`]. REQUIRES: it was not moved yet.
+    fn be_lazy(&mut self) {
+        self.lazy = true;
     }
 
     fn valid(&self) -> bool {
@@ -180,6 +231,9 @@ impl LevelIter {
             if let Some(run) = self.level.runs.get(at) {
                 let mut iter = run.table()?.iter(self.access);
                 self.end.iter().for_each(|end| iter.stop_at(end));
+                if self.lazy {
+                    iter.be_lazy();
+                }
                 self.iter = Some(iter);
             }
         }
@@ -241,6 +295,9 @@ enum Direction {
 }
 
 /// The merge of several cursors. A binary heap of child numbers, the next entry's on top.
+///
+/// The children are lazy: one that comes to a large block, of which the index knows the key, does not have it in memory
+/// before it is on top, and no longer than it is. So of a merge of many tables with large values one is in memory.
 pub(crate) struct MergeIter {
     children: Vec<RunIter>,
     heap: Vec<u32>,
@@ -248,7 +305,8 @@ pub(crate) struct MergeIter {
 }
 
 impl MergeIter {
-    pub(crate) fn new(children: Vec<RunIter>) -> MergeIter {
+    pub(crate) fn new(mut children: Vec<RunIter>) -> MergeIter {
+        children.iter_mut().for_each(RunIter::be_lazy);
         MergeIter { heap: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
     }
 
@@ -326,6 +384,7 @@ impl MergeIter {
         self.heap.clear();
         for i in 0..self.children.len() {
             step(&mut self.children[i])?;
+            self.children[i].shed();
             if self.children[i].valid() {
                 self.heap.push(i as u32);
             }
@@ -333,7 +392,38 @@ impl MergeIter {
         for i in (0..self.heap.len() / 2).rev() {
             self.sift_down(i);
         }
+        self.settle()
+    }
+
+    /// Looks at what is on top until that is known to be the next entry. A child of which only the key is known comes
+    /// before all others with that key.
+    fn settle(&mut self) -> Result<()> {
+        while let Some(top) = self.heap.first().map(|&top| top as usize) {
+            if self.children[top].sst().is_none_or(SstIter::knows_tag) {
+                break;
+            }
+            if let Err(error) = self.children[top].load() {
+                self.heap.clear();
+                return Err(error);
+            }
+            self.sift_down(0);
+            if self.heap.first() != Some(&(top as u32)) {
+                self.children[top].shed();
+            }
+        }
         Ok(())
+    }
+
+    /// The value, if it is large and need not be copied. REQUIRES: `load`.
+    pub(crate) fn large_value(&self) -> Option<Value> {
+        self.top().and_then(RunIter::large_value)
+    }
+
+    /// Lets go of the entry's block if that is large: nobody wants the value any more.
+    pub(crate) fn shed(&mut self) {
+        if let Some(&top) = self.heap.first() {
+            self.children[top as usize].shed();
+        }
     }
 
     fn advance(&mut self, step: impl FnOnce(&mut RunIter) -> Result<()>) -> Result<()> {
@@ -347,7 +437,7 @@ impl MergeIter {
             self.heap.swap_remove(0);
         }
         self.sift_down(0);
-        Ok(())
+        self.settle()
     }
 
     /// Whether the child on heap place `a` goes before that on `b`.

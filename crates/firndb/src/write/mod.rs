@@ -107,11 +107,14 @@ impl Engine {
         let mut looks = 0;
         self.wait_for(|| {
             looks += 1;
+            if bytes > self.budget.write_buffer_bytes {
+                // Buffers of such batches that were flushed, of which no worker got to let go yet.
+                self.remove_obsolete(true);
+            }
             let may_begin = self.next_log_may_begin();
             let mut queue = self.commit.lock();
             let switched = !Arc::ptr_eq(&queue.active, full);
-            let buffers = self.state.load().parts[0].buffers.len();
-            let may_switch = buffers < self.options.limits.write_buffers && may_begin;
+            let may_switch = may_begin && self.may_add_buffer(bytes);
             if !switched && may_switch {
                 self.switch_buffer(&mut queue, bytes);
             }
@@ -123,6 +126,18 @@ impl Engine {
         self.update_stall();
         self.executor.wake();
         Ok(())
+    }
+
+    /// Whether there may be one more write buffer, with room for `bytes`: so many of the usual size, or two whatever
+    /// their size, or more that are no larger together.
+    pub(crate) fn may_add_buffer(&self, bytes: usize) -> bool {
+        let (most, usual) = (self.options.limits.write_buffers, self.budget.write_buffer_bytes);
+        let state = self.state.load();
+        let buffers = &state.parts[0].buffers;
+        let held: usize = buffers.iter().map(|buffer| buffer.capacity_bytes()).sum();
+        // Each is a little larger than it was asked for.
+        let fits = || held + bytes.max(usual) <= most * usual + usual / 2;
+        buffers.len() < most && (buffers.len() < 2 || fits())
     }
 
     /// Whether a log may begin: one that must lie in persistent memory waits for evictions to make room there, while

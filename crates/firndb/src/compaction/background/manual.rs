@@ -36,14 +36,17 @@ impl Engine {
         let deepest = self.deepest_level(from, to);
         for level in 0..deepest.max(1) {
             let mut after: Option<Vec<u8>> = None;
+            // Of level 0 all that is there now goes, however many merges that takes; what is flushed meanwhile stays.
+            let mut left = self.state.load().parts[0].levels.first().map_or(0, |level| level.runs.len());
             loop {
                 self.make_way()?;
                 let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else { break };
                 after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
+                left = left.saturating_sub(job.plan.tables.iter().filter(|(of, _)| *of == 0).count());
                 let result = self.run_and_install(&job);
                 self.unmark(job);
                 result?;
-                if level == 0 {
+                if level == 0 && left == 0 {
                     break;
                 }
             }
@@ -147,6 +150,7 @@ impl Engine {
             lab: &self.options.tuning.lab,
             chunk_bytes: 0,
             buffer_bytes: self.budget.write_buffer_bytes as u64,
+            level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: false,
             idle: false,
         }

@@ -211,17 +211,19 @@ impl Engine {
         let grown = used - if log_id == active.log_id { before } else { 0 };
         let comes_back = buffers.len() > 1 || self.jobs.graveyard.has_buffer();
         let ticks = if comes_back { FULL_TICKS_FLUSHING } else { FULL_TICKS };
-        let is_near = used + ticks * grown >= active.capacity_bytes();
+        // Who filled one that was made for a huge batch does not want the next one to be as usual.
+        let is_usual = active.capacity_bytes() < 2 * self.budget.write_buffer_bytes;
+        let is_near = is_usual && used + ticks * grown >= active.capacity_bytes();
         let let_go = match is_near {
-            true => self.make_spare(tick, buffers.len()),
+            true => self.make_spare(tick),
             false => self.jobs.graveyard.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS),
         };
         self.drop_spare(let_go);
     }
 
-    /// Makes a spare buffer if there is none and there may be one beside `buffers`. Returns one that came meanwhile.
-    fn make_spare(&self, tick: u64, buffers: usize) -> Option<Spare> {
-        if self.jobs.graveyard.spare.lock().is_some() || buffers >= self.options.limits.write_buffers {
+    /// Makes a spare buffer if there is none and there may be one more buffer. Returns one that came meanwhile.
+    fn make_spare(&self, tick: u64) -> Option<Spare> {
+        if self.jobs.graveyard.spare.lock().is_some() || !self.may_add_buffer(0) {
             return None;
         }
         let mut buffer = self.new_buffer(self.budget.write_buffer_bytes, 0);

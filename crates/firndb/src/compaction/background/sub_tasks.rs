@@ -134,7 +134,8 @@ impl Engine {
         let mut slept_ns = 0;
         let work =
             compaction::run_sub_task(&shared.tasks[place], &job.plan, &job.around, &shared.snapshots, &self.mill);
-        let result = block_on_with(work, || slept_ns += self.yield_point());
+        let result =
+            self.borrow_for(&job.plan).and_then(|_loan| block_on_with(work, || slept_ns += self.yield_point()));
         drop(job);
         self.counts.jobs.sub_tasks.add(1);
         shared.end(place, result);

@@ -43,6 +43,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) chunk_bytes: u64,
     /// Bytes of a write buffer.
     pub(crate) buffer_bytes: u64,
+    /// Tables of level 0 that one merge may take.
+    pub(crate) level0_inputs_max: usize,
     /// Whether there is time for what is not urgent.
     pub(crate) at_rest: bool,
     /// Whether nothing was written for long: there is time for what only saves space.
@@ -212,9 +214,15 @@ fn pick_by_size(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     })
 }
 
-/// All of level 0 with what it overlaps in level 1.
+/// All of level 0, or as much of it as a merge may take, with what it overlaps in level 1.
 fn pick_level0(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    plan_for(i, part, 0, &part.levels[0].runs, facts, Reason::Size)
+    plan_for(i, part, 0, oldest_of_level0(part, facts), facts, Reason::Size)
+}
+
+/// What goes down from level 0 at a time: what stays there must be newer than what goes, since it is searched first.
+fn oldest_of_level0<'a>(part: &'a Part, facts: &Facts<'_>) -> &'a [Arc<SstRun>] {
+    let runs = &part.levels[0].runs;
+    &runs[runs.len().saturating_sub(facts.level0_inputs_max)..]
 }
 
 /// The table that costs least per byte moved down.
@@ -238,7 +246,7 @@ fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let (level, id) = facts.seek?;
     let runs = &part.levels.get(level).filter(|_| level + 1 < part.levels.len())?.runs;
     let run = runs.iter().find(|run| run.meta.id == id)?;
-    let inputs = if level == 0 { runs.as_slice() } else { std::slice::from_ref(run) };
+    let inputs = if level == 0 { oldest_of_level0(part, facts) } else { std::slice::from_ref(run) };
     plan_for(i, part, level, inputs, facts, Reason::Seeks)
 }
 
@@ -289,7 +297,7 @@ fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
         is_inner && run.meta.seqno_max <= facts.oldest && run.meta.deletes * 4 > run.meta.entries
     };
     let (level, run) = part.tables().find(hides_much)?;
-    let inputs = if level == 0 { part.levels[0].runs.as_slice() } else { std::slice::from_ref(run) };
+    let inputs = if level == 0 { oldest_of_level0(part, facts) } else { std::slice::from_ref(run) };
     plan_for(i, part, level, inputs, facts, Reason::Space)
 }
 
@@ -340,7 +348,7 @@ pub(crate) fn pick_manual(
     let runs = &part.levels.get(level)?.runs;
     if level == 0 {
         let meets = runs.iter().any(|run| in_range(&run));
-        return meets.then(|| plan_for(0, part, 0, runs, facts, Reason::Manual)).flatten();
+        return meets.then(|| plan_for(0, part, 0, oldest_of_level0(part, facts), facts, Reason::Manual)).flatten();
     }
     let run =
         runs.iter().filter(in_range).find(|run| after.is_none_or(|after| run.meta.smallest.as_slice() > after))?;

@@ -33,6 +33,7 @@ fn add(tables: &[Table<'_>]) -> Vec<(usize, TableMeta)> {
             shared: false,
             dead_bytes: 0,
             small_blocks: 0,
+            block_bytes_max: 0,
             filter_left: 0,
             appends: 0,
             superseded_bytes: 0,
@@ -109,6 +110,7 @@ fn facts<'a>(limits: &'a Limits, busy: &'a Busy, seek: Option<(usize, u64)>) -> 
         lab: Box::leak(Box::default()),
         chunk_bytes: 0,
         buffer_bytes: 0,
+        level0_inputs_max: usize::MAX,
         at_rest: false,
         idle: false,
     }
@@ -139,6 +141,25 @@ fn level_0_goes_down_as_a_whole() {
     assert_eq!((plan.level, plan.how, plan.reason), (1, How::Copy, Reason::Size));
     assert!(choose(&state, &[5], None).is_none(), "an input is busy");
     assert_eq!(debt(&state, &Limits::tiny(), &LabTuning::default(), 0).level0_tables, 3);
+}
+
+#[test]
+fn level_0_goes_down_by_its_oldest_where_a_merge_cannot_have_all() {
+    let tables: Vec<_> =
+        (1..8).map(|id| (0, id, "a", "z", 10)).chain([(1, 9, "a", "c", 10), (1, 10, "x", "y", 10)]).collect();
+    let (state, limits, busy) = (state(&tables), Limits::tiny(), Busy::default());
+    let pick_of = |level0_inputs_max| {
+        let plan = pick(&state, &Facts { level0_inputs_max, ..facts(&limits, &busy, None) }).unwrap();
+        let taken: Vec<u64> = plan.tables.iter().filter(|(level, _)| *level == 0).map(|(_, run)| run.meta.id).collect();
+        (taken, plan.tables.len())
+    };
+    assert_eq!(pick_of(7), (vec![7, 6, 5, 4, 3, 2, 1], 9));
+    assert_eq!(pick_of(3), (vec![3, 2, 1], 5), "what stays is newer than what goes");
+    assert_eq!(pick_of(1), (vec![1], 3));
+    // A user's compaction, one for reads, and one for what tombstones hide.
+    let some = Facts { level0_inputs_max: 2, ..facts(&limits, &busy, Some((0, 7))) };
+    let manual = pick_manual(&state, 0, (b"a", None), None, &some).unwrap();
+    assert_eq!(ids(&manual)[..2], [(0, 2), (0, 1)]);
 }
 
 #[test]
