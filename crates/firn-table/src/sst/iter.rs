@@ -64,8 +64,9 @@ pub struct SstIter {
     cursor: Option<BlockIter>,
     /// In place of `cursor`.
     bare: Option<Bare>,
-    /// Blocks larger than this are not loaded before somebody looks.
+    /// Blocks larger than this are not loaded before somebody looks, and whether the cursor is at one.
     lazy_above: usize,
+    at_large: bool,
     /// Blocks that the last read on end had.
     ahead: usize,
     /// Blocks since the cursor began somewhere, all of them forward; 0 if it went back, or streams.
@@ -84,7 +85,22 @@ impl SstIter {
         let (stream, next_stream, spare) = (None, None, Vec::new());
         let (cursor, bare, lazy_above) = (None, None, usize::MAX);
         let (ahead, stride, stop) = (0, 0, block);
-        Self { table, access, block, cursor, bare, lazy_above, ahead, stride, stop, stream, next_stream, spare }
+        let at_large = false;
+        Self {
+            table,
+            access,
+            block,
+            cursor,
+            bare,
+            lazy_above,
+            at_large,
+            ahead,
+            stride,
+            stop,
+            stream,
+            next_stream,
+            spare,
+        }
     }
 
     /// From now on large blocks are loaded only by [`SstIter::load`], which whoever merges this with others calls where
@@ -117,10 +133,22 @@ impl SstIter {
         Ok(())
     }
 
+    /// True if the cursor is at a block so large that it is lazy about it.
+    #[inline]
+    pub fn is_at_large(&self) -> bool {
+        self.at_large
+    }
+
     /// Lets go of a large block, if the cursor can stay where it is without.
+    #[inline]
     pub fn shed(&mut self) {
-        let large = self.is_large(self.block);
-        let Some(cursor) = self.cursor.as_ref().filter(|cursor| large && cursor.valid()) else { return };
+        if self.at_large {
+            self.shed_large();
+        }
+    }
+
+    fn shed_large(&mut self) {
+        let Some(cursor) = self.cursor.as_ref().filter(|cursor| cursor.valid()) else { return };
         let (first, last) = cursor.ends();
         if first || last {
             let known = Some((cursor.tag(), first && last));
@@ -287,7 +315,7 @@ impl SstIter {
         let index = self.table.index();
         let key = if last { index.largest(block).to_vec() } else { index.smallest(block) };
         self.bare = Some(Bare { key, last, known: None });
-        (self.block, self.cursor) = (block, None);
+        (self.block, self.cursor, self.at_large) = (block, None, true);
         Ok(())
     }
 
@@ -305,8 +333,7 @@ impl SstIter {
         self.bare = None;
         let blocks = self.table.index().len();
         if block >= blocks {
-            self.block = blocks;
-            self.cursor = None;
+            (self.block, self.cursor, self.at_large) = (blocks, None, false);
             return Ok(());
         }
         if block == self.block && self.cursor.is_some() {
@@ -317,7 +344,7 @@ impl SstIter {
             Access::Cached => self.load_cached(block, forward),
             Access::Streaming { bytes, cause } => self.load_streaming(block, bytes, cause),
         };
-        self.block = block;
+        (self.block, self.at_large) = (block, self.is_large(block));
         match loaded {
             Ok(loaded) => {
                 match &mut self.cursor {

@@ -143,7 +143,7 @@ impl Cursor {
                 pins.direction = Direction::Forward;
             }
             pass_key(&mut pins.merge, &iter.key)?;
-            iter.settle_forward(pins, Walk::at(iter.point.seqno))
+            iter.settle_forward(pins, None, None)
         })
     }
 
@@ -160,7 +160,7 @@ impl Cursor {
                 pins.merge.seek_before(&iter.key, Tag::seek(SeqNo::MAX))?;
                 pins.direction = Direction::Backward;
             }
-            iter.settle_backward(pins, Walk::at(iter.point.seqno))
+            iter.settle_backward(pins, None, None)
         })
     }
 
@@ -197,14 +197,17 @@ impl Cursor {
             // Somebody waits for what it held.
             engine.executor.wake();
         }
-        let mut pins = match slot.take() {
+        let pins = match &mut *slot {
             Some(pins) => pins,
-            None => self.pin(was_valid)?,
+            None => slot.insert(self.pin(was_valid)?),
         };
         (pins.last_tick, pins.revocations) = (engine.readers.idle_ticks.load(Ordering::Relaxed), revocations);
-        step(self, &mut pins)?;
-        *slot = Some(pins);
-        Ok(())
+        let moved = step(self, pins);
+        if moved.is_err() {
+            // What it is on is not known.
+            *slot = None;
+        }
+        moved
     }
 
     fn pin(&self, was_valid: bool) -> Result<Pins> {
@@ -217,7 +220,13 @@ impl Cursor {
     }
 
     /// Takes the value of the merge's entry, whose block may go then.
+    #[inline]
     fn take_value(value: &mut Vec<u8>, large: &mut Option<Value>, merge: &mut MergeIter) -> Result<()> {
+        if !merge.may_be_large() {
+            value.clear();
+            value.extend_from_slice(merge.value());
+            return Ok(());
+        }
         merge.load()?;
         value.clear();
         *large = merge.large_value();
@@ -231,9 +240,9 @@ impl Cursor {
     /// Goes to the first visible key at or behind `start`, which is empty for the first of all.
     fn forward_from(&mut self, start: &[u8], pins: &mut Pins) -> Result<()> {
         pins.direction = Direction::Forward;
-        let mut walk = Walk::forward(self.point.seqno, start);
+        let mut walk = None;
         if let Some(gap) = self.db.engine.commit.gaps.at(start, self.point.seqno) {
-            walk.pass(&gap);
+            walk.insert(Walk::forward(self.point.seqno, Some(start))).pass(&gap);
             match &gap.to {
                 Some(to) => pins.merge.seek(to, Tag::seek(SeqNo::MAX))?,
                 None => return Ok(()),
@@ -243,18 +252,19 @@ impl Cursor {
         } else {
             pins.merge.seek(start, Tag::seek(SeqNo::MAX))?;
         }
-        self.settle_forward(pins, walk)
+        self.settle_forward(pins, Some(start), walk)
     }
 
     /// Goes to the last visible key in front of `border`, which is none for the last of all.
     fn backward_from(&mut self, border: Option<&[u8]>, pins: &mut Pins) -> Result<()> {
         pins.direction = Direction::Backward;
-        let mut walk = Walk::backward(self.point.seqno, border);
+        let start = Some(border);
+        let mut walk = None;
         let gap = self.db.engine.commit.gaps.before(border, self.point.seqno);
         let border = match &gap {
             Some(gap) if gap.from.is_empty() => return Ok(()),
             Some(gap) => {
-                walk.pass(gap);
+                walk.insert(Walk::backward(self.point.seqno, start)).pass(gap);
                 Some(gap.from.as_slice())
             }
             None => border,
@@ -263,17 +273,23 @@ impl Cursor {
             Some(border) => pins.merge.seek_before(border, Tag::seek(SeqNo::MAX))?,
             None => pins.merge.last()?,
         }
-        self.settle_backward(pins, walk)
+        self.settle_backward(pins, start, walk)
     }
 
-    /// From an entry on, goes to the first key that is visible and not deleted.
-    fn settle_forward(&mut self, pins: &mut Pins, mut walk: Walk<'_>) -> Result<()> {
+    /// From an entry on, goes to the first key that is visible and not deleted. `start` is where that begins, if it was
+    /// asked for, and `walk` the way so far, if any of it was deleted.
+    fn settle_forward<'a>(
+        &mut self,
+        pins: &mut Pins,
+        start: Option<&'a [u8]>,
+        mut walk: Option<Walk<'a>>,
+    ) -> Result<()> {
         let merge = &mut pins.merge;
         let commit = &self.db.engine.commit;
         let mut newer = 0;
         while merge.valid() {
             if let Some(upper) = self.upper.as_ref().filter(|upper| merge.key() >= upper.as_slice()) {
-                walk.end_at(Some(upper), commit);
+                Walk::end_at(walk, Some(upper), commit);
                 return Ok(());
             }
             if merge.tag().seqno() > self.point.seqno {
@@ -291,26 +307,29 @@ impl Cursor {
             self.key.clear();
             self.key.extend_from_slice(merge.key());
             match known_kind(merge.tag())? {
-                Kind::Delete => match commit.gaps.at(&self.key, self.point.seqno) {
-                    Some(gap) => {
-                        walk.pass(&gap);
-                        let Some(to) = gap.to else { break };
-                        merge.seek(&to, Tag::seek(SeqNo::MAX))?;
+                Kind::Delete => {
+                    let walk = walk.get_or_insert_with(|| Walk::forward(self.point.seqno, start));
+                    match commit.gaps.at(&self.key, self.point.seqno) {
+                        Some(gap) => {
+                            walk.pass(&gap);
+                            let Some(to) = gap.to else { break };
+                            merge.seek(&to, Tag::seek(SeqNo::MAX))?;
+                        }
+                        None => {
+                            walk.step_forward(&self.key);
+                            pass_key(merge, &self.key)?;
+                        }
                     }
-                    None => {
-                        walk.step_forward(&self.key);
-                        pass_key(merge, &self.key)?;
-                    }
-                },
+                }
                 _ => {
-                    walk.end_at(Some(&self.key), commit);
+                    Walk::end_at(walk, Some(&self.key), commit);
                     Self::take_value(&mut self.value, &mut self.large, merge)?;
                     self.valid = true;
                     return Ok(());
                 }
             }
         }
-        walk.end_at(None, commit);
+        Walk::end_at(walk, None, commit);
         Ok(())
     }
 
@@ -319,12 +338,17 @@ impl Cursor {
     /// Versions come oldest first here, and the newest visible one counts. Which one that is shows only when the merge
     /// has passed it. So a value in a log is read then, and no other: reading every version on the way would cost a
     /// disk read for values nobody asked for.
-    fn settle_backward(&mut self, pins: &mut Pins, mut walk: Walk<'_>) -> Result<()> {
+    fn settle_backward<'a>(
+        &mut self,
+        pins: &mut Pins,
+        start: Option<Option<&'a [u8]>>,
+        mut walk: Option<Walk<'a>>,
+    ) -> Result<()> {
         let merge = &mut pins.merge;
         let commit = &self.db.engine.commit;
         while merge.valid() {
             if let Some(lower) = self.lower.as_ref().filter(|lower| merge.key() < lower.as_slice()) {
-                walk.begin_at(lower.clone(), commit);
+                Walk::begin_at(walk, || lower.clone(), commit);
                 return Ok(());
             }
             self.scratch.clear();
@@ -368,11 +392,12 @@ impl Cursor {
                         false => self.value.extend_from_slice(&value),
                     }
                 }
-                walk.begin_at(behind(&self.scratch), commit);
+                Walk::begin_at(walk, || behind(&self.scratch), commit);
                 std::mem::swap(&mut self.key, &mut self.scratch);
                 self.valid = true;
                 return Ok(());
             }
+            let walk = walk.get_or_insert_with(|| Walk::backward(self.point.seqno, start));
             match commit.gaps.at(&self.scratch, self.point.seqno) {
                 Some(gap) => {
                     walk.pass(&gap);
@@ -384,7 +409,7 @@ impl Cursor {
                 None => walk.step_backward(&self.scratch),
             }
         }
-        walk.begin_at(Vec::new(), commit);
+        Walk::begin_at(walk, Vec::new, commit);
         Ok(())
     }
 }

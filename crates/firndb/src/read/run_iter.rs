@@ -134,6 +134,17 @@ impl RunIter {
         }
     }
 
+    /// False if the value is in memory already and small, or in a write buffer.
+    #[inline]
+    fn may_be_large(&self) -> bool {
+        match self {
+            RunIter::Buffer(_) => false,
+            RunIter::Tier(_) => true,
+            RunIter::Sst(iter) => iter.is_at_large(),
+            RunIter::Level(iter) => iter.iter.as_ref().is_some_and(SstIter::is_at_large),
+        }
+    }
+
     /// Lets go of a large block.
     fn shed(&mut self) {
         match self {
@@ -397,11 +408,19 @@ impl MergeIter {
 
     /// Looks at what is on top until that is known to be the next entry. A child of which only the key is known comes
     /// before all others with that key.
+    #[inline]
     fn settle(&mut self) -> Result<()> {
-        while let Some(top) = self.heap.first().map(|&top| top as usize) {
-            if self.children[top].sst().is_none_or(SstIter::knows_tag) {
-                break;
-            }
+        if self.knows_top() { Ok(()) } else { self.look_at_top() }
+    }
+
+    #[inline]
+    fn knows_top(&self) -> bool {
+        self.heap.first().is_none_or(|&top| self.children[top as usize].sst().is_none_or(SstIter::knows_tag))
+    }
+
+    #[cold]
+    fn look_at_top(&mut self) -> Result<()> {
+        while let Some(top) = self.heap.first().map(|&top| top as usize).filter(|_| !self.knows_top()) {
             if let Err(error) = self.children[top].load() {
                 self.heap.clear();
                 return Err(error);
@@ -412,6 +431,12 @@ impl MergeIter {
             }
         }
         Ok(())
+    }
+
+    /// False if the value is in memory already and small.
+    #[inline]
+    pub(crate) fn may_be_large(&self) -> bool {
+        self.top().is_some_and(RunIter::may_be_large)
     }
 
     /// The value, if it is large and need not be copied. REQUIRES: `load`.

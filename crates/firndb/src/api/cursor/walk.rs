@@ -17,19 +17,15 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// One from where the cursor is.
-    pub(super) fn at(seqno: SeqNo) -> Walk<'a> {
-        Walk { seqno, from: None, to: None, steps: 0, passed: 0 }
+    /// One forward from `start`, or from the first deleted key that it meets.
+    pub(super) fn forward(seqno: SeqNo, start: Option<&'a [u8]>) -> Walk<'a> {
+        Walk { seqno, from: start.map(Cow::Borrowed), to: None, steps: 0, passed: 0 }
     }
 
-    /// One forward from `key`.
-    pub(super) fn forward(seqno: SeqNo, key: &'a [u8]) -> Walk<'a> {
-        Walk { from: Some(Cow::Borrowed(key)), ..Walk::at(seqno) }
-    }
-
-    /// One backward from `border`, or from the end of all keys.
-    pub(super) fn backward(seqno: SeqNo, border: Option<&'a [u8]>) -> Walk<'a> {
-        Walk { to: Some(border.map(Cow::Borrowed)), ..Walk::at(seqno) }
+    /// One backward from `start`, which may be the end of all keys, or from the first deleted key that it meets.
+    pub(super) fn backward(seqno: SeqNo, start: Option<Option<&'a [u8]>>) -> Walk<'a> {
+        let to = start.map(|border| border.map(Cow::Borrowed));
+        Walk { seqno, from: None, to, steps: 0, passed: 0 }
     }
 
     /// It looks at a deleted key. The first one is its border if it had none.
@@ -52,22 +48,29 @@ impl<'a> Walk<'a> {
     }
 
     /// It went forward to `key`, or to the end of all keys.
-    pub(super) fn end_at(self, key: Option<&[u8]>, commit: &Commit) {
-        if self.steps >= REPORT_MIN
-            && let Some(from) = self.from
-        {
-            let (to, dead) = (key.map(<[u8]>::to_vec), self.steps + self.passed);
-            commit.report(Gap { from: from.into_owned(), to, since: self.seqno, dead });
+    #[inline]
+    pub(super) fn end_at(walk: Option<Walk<'a>>, key: Option<&[u8]>, commit: &Commit) {
+        if let Some(walk) = walk {
+            walk.report(walk.from.as_deref(), Some(key), commit);
         }
     }
 
     /// It went backward to the key in front of `from`.
-    pub(super) fn begin_at(self, from: Vec<u8>, commit: &Commit) {
-        if self.steps >= REPORT_MIN
-            && let Some(to) = self.to
+    #[inline]
+    pub(super) fn begin_at(walk: Option<Walk<'a>>, from: impl FnOnce() -> Vec<u8>, commit: &Commit) {
+        if let Some(walk) = walk {
+            let to = walk.to.as_ref().map(|to| to.as_deref());
+            walk.report(Some(&from()), to, commit);
+        }
+    }
+
+    #[cold]
+    fn report(&self, from: Option<&[u8]>, to: Option<Option<&[u8]>>, commit: &Commit) {
+        if let (Some(from), Some(to)) = (from, to)
+            && self.steps >= REPORT_MIN
         {
-            let (to, dead) = (to.map(Cow::into_owned), self.steps + self.passed);
-            commit.report(Gap { from, to, since: self.seqno, dead });
+            let (from, to) = (from.to_vec(), to.map(<[u8]>::to_vec));
+            commit.report(Gap { from, to, since: self.seqno, dead: self.steps + self.passed });
         }
     }
 }
