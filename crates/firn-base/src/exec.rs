@@ -90,7 +90,7 @@ fn begin_turn() {
     TURN_SINCE.set(CLOCK.get_or_init(Clock::system).now_ns().max(1));
 }
 
-/// Yields the core if this is a worker whose turn has lasted [`TURN_NS`]. Call it where no lock is
+/// Yields the core if this is a worker whose turn has lasted 100 us. Call it where no lock is
 /// held that a reader or writer may want.
 ///
 /// The scheduler preempts a computing thread only at its next tick, up to 4 ms after another thread
