@@ -1,4 +1,5 @@
-//! Little-endian integers, varints and length-prefixed bytes, and a [`Reader`] that never trusts a length.
+//! Little-endian integers, varints and length-prefixed bytes, and a [`Reader`] that never trusts a
+//! length.
 //!
 //! Every `Reader` method returns `None` instead of reading past the end. A decoder is therefore a
 //! chain of `?`: it cannot panic, and no length it reads can make it allocate.

@@ -1,8 +1,8 @@
 //! The one public error: a kind to branch on, a message that says what to do, and the underlying
 //! cause.
 //!
-//! An `Error` is cheap to clone (every member of a commit group gets the same one) and one word wide, so that
-//! `Result<()>` stays in a register on the hot paths.
+//! An `Error` is cheap to clone (every member of a commit group gets the same one) and one word
+//! wide, so that `Result<()>` stays in a register on the hot paths.
 
 use std::fmt;
 use std::io;
@@ -74,8 +74,8 @@ impl Error {
 
     /// An operating system error that occurred while doing `verb` to `path`.
     ///
-    /// A full disk becomes [`ErrorKind::NoSpace`], a missing file [`ErrorKind::NotFound`], and running out of file
-    /// handles says which knob to turn.
+    /// A full disk becomes [`ErrorKind::NoSpace`], a missing file [`ErrorKind::NotFound`], and
+    /// running out of file handles says which knob to turn.
     pub fn from_io(verb: &str, path: &Path, source: io::Error) -> Self {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;

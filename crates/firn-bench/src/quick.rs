@@ -95,8 +95,8 @@ pub fn quick_bytes_needed(config: &QuickConfig) -> u64 {
 /// everything in it.
 ///
 /// # Errors
-/// [`ErrorKind::NoSpace`] before anything is written if there is too little room; the first error of the engine;
-/// [`ErrorKind::Corruption`] for the first wrong answer.
+/// [`ErrorKind::NoSpace`] before anything is written if there is too little room; the first error
+/// of the engine; [`ErrorKind::Corruption`] for the first wrong answer.
 pub fn quick(
     config: &QuickConfig,
     directory: &Path,

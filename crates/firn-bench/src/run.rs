@@ -109,7 +109,8 @@ impl RunConfig {
 /// to `done` as soon as it is available.
 ///
 /// # Errors
-/// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong answer.
+/// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong
+/// answer.
 pub fn run(
     store: Arc<dyn Store>,
     open: &dyn Fn() -> Result<Arc<dyn Store>>,

@@ -1,12 +1,12 @@
-//! Zipf-distributed ranks by the method of Gray et al., "Quickly Generating Billion-Record Synthetic Databases"
-//! (SIGMOD 1994, section 3.2), as YCSB uses it.
+//! Zipf-distributed ranks by the method of Gray et al., "Quickly Generating Billion-Record
+//! Synthetic Databases" (SIGMOD 1994, section 3.2), as YCSB uses it.
 //!
 //! The normalisation, zeta(n, theta), is summed exactly at construction. Ranks 0 and 1 have their
 //! exact probabilities. For the others the method is an approximation whose distribution function
 //! is within 0.02 of the exact one everywhere (the test below checks this).
 
-/// Ranks from 0 (the most frequent) to `items` - 1. Rank r has a probability proportional to 1 / (r
-/// + 1)^theta.
+/// Ranks from 0 (the most frequent) to `items` - 1. Rank r has a probability proportional to
+/// `1 / (r + 1)^theta`.
 #[derive(Debug, Clone)]
 pub struct Zipf {
     items: u64,

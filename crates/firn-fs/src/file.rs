@@ -51,7 +51,8 @@ pub trait File: Send + Sync + Debug {
     fn read(&self, offset: u64, len: usize, into: &mut IoBuf) -> Result<()>;
     /// Writes `parts`, one after the other, starting at `offset`.
     ///
-    /// REQUIRES, for a direct file: one part, from an [`IoBuf`], offset and length multiples of [`File::alignment`].
+    /// REQUIRES, for a direct file: one part, from an [`IoBuf`], offset and length multiples of
+    /// [`File::alignment`].
     /// DURABLE AFTER: [`File::sync`].
     fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<()>;
     /// Starts a read like [`File::read`]. Several may be in flight. Reads may be queued until one

@@ -65,7 +65,8 @@ pub enum DurableAt {
     /// At the fence that covers it (`dax`). `emulated` behaves the same but survives only the death
     /// of the process.
     Fence,
-    /// At the sync of the file: [`crate::Pool::persist`] for extents, [`crate::Pool::commit`] for roots (`file`).
+    /// At the sync of the file: [`crate::Pool::persist`] for extents, [`crate::Pool::commit`] for
+    /// roots (`file`).
     Sync,
     /// Never (`volatile`).
     Never,

@@ -1,4 +1,5 @@
-//! The bytes of a pool that the pool itself owns: header line, session word, root record. See `docs/format/pool.md`.
+//! The bytes of a pool that the pool itself owns: header line, session word, root record. See
+//! `docs/format/pool.md`.
 //!
 //! 1. Little-endian, no padding, no pointers. Offsets and sizes are asserted here at compile time.
 //! 2. These structs only name fields; [`crate::header`] and [`crate::root`] decide if they are

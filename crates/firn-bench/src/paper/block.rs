@@ -1,4 +1,5 @@
-//! BlockDB: "Reducing Write Amplification of LSM-Trees by Block-Grained Compaction" (ICDE 2022), section V.
+//! BlockDB: "Reducing Write Amplification of LSM-Trees by Block-Grained Compaction" (ICDE 2022),
+//! section V.
 //!
 //! The paper's tree: memtables and tables of 16 MB, 8 of them in level 0 and 8 in level 1, a
 //! fan-out of 10, keys of 32 bytes, values of 1 KiB, a block cache of a tenth of the data. The

@@ -1,4 +1,5 @@
-//! LAB-DB: "Log-Assisted B+-tree" level 0 in persistent memory (ACM TOS 20(1), article 4, 2024), section 4.
+//! LAB-DB: "Log-Assisted B+-tree" level 0 in persistent memory (ACM TOS 20(1), article 4, 2024),
+//! section 4.
 //!
 //! The paper's data: 90 M records of 1 KiB with keys of 8 bytes, 8 clients, theta 0.99, persistent
 //! memory of 0.6 % of the data against 8.9 % for the baseline. `--scale 9` has 10 M records. The

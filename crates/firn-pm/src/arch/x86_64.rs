@@ -32,8 +32,8 @@ pub(crate) fn best_flush() -> LineFlush {
 /// `line` points into a live mapping, and `how` came from [`best_flush`].
 #[inline]
 pub(crate) unsafe fn flush_line(line: *const u8, how: LineFlush) {
-    // SAFETY: the caller promises a mapped address and an instruction that the processor has; flushing changes no
-    // byte. Test: arch::x86_64::tests, pool::tests (emulated).
+    // SAFETY: the caller promises a mapped address and an instruction that the processor has;
+    // flushing changes no byte. Test: arch::x86_64::tests, pool::tests (emulated).
     unsafe {
         match how {
             LineFlush::None => {}
@@ -60,7 +60,8 @@ pub(crate) fn fence() {
 pub(crate) unsafe fn stream_lines(target: *mut u8, source: *const u8, lines: usize) {
     debug_assert!((target as usize).is_multiple_of(64), "a stream starts at a line");
     for line in 0..lines {
-        // SAFETY: the caller promises both ranges and the alignment that movntdq needs. Test: arch::x86_64::tests.
+        // SAFETY: the caller promises both ranges and the alignment that movntdq needs. Test:
+        // arch::x86_64::tests.
         unsafe {
             asm!(
                 "movdqu {a}, [{source}]",
@@ -96,7 +97,8 @@ mod tests {
         for shift in 0..16 {
             let mut target = Lines([0xaa; 256]);
             let lines = 3;
-            // SAFETY: source holds shift + 192 <= 256 bytes, target is aligned and ours, clflush is in every x86-64.
+            // SAFETY: source holds shift + 192 <= 256 bytes, target is aligned and ours, clflush is
+            // in every x86-64.
             unsafe {
                 stream_lines(target.0.as_mut_ptr(), source[shift..].as_ptr(), lines);
                 fence();

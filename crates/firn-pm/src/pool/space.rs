@@ -57,7 +57,8 @@ impl Pool {
     /// Frees `extent`. REQUIRES: nothing durable reaches it any more.
     ///
     /// # Errors
-    /// `Invalid`, naming the extent, if it is not live (freed before), frozen, or named by the committed root.
+    /// `Invalid`, naming the extent, if it is not live (freed before), frozen, or named by the
+    /// committed root.
     pub fn free(&self, extent: Extent) -> Result<()> {
         let root = self.root.read();
         self.refuse_rooted(&root, extent)?;

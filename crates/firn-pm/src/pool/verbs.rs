@@ -16,7 +16,8 @@ impl Pool {
     /// to [`Pool::flush`] and fenced.
     ///
     /// # Errors
-    /// `Invalid` if a byte lies in free space, a frozen extent or the pool's own pages, or the pool is read-only.
+    /// `Invalid` if a byte lies in free space, a frozen extent or the pool's own pages, or the pool
+    /// is read-only.
     #[inline]
     pub fn store(&self, offset: PmOffset, bytes: &[u8]) -> Result<Dirty> {
         let span = self.writable_span(offset.get(), bytes.len() as u64)?;

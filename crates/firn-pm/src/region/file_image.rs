@@ -1,4 +1,5 @@
-//! The file under the `file` backend: ranges of the DRAM image are written to it and synced, and loaded back at open.
+//! The file under the `file` backend: ranges of the DRAM image are written to it and synced, and
+//! loaded back at open.
 //!
 //! 1. After a failed sync nothing more is acknowledged, because the kernel may have marked the
 //!    pages clean. The image is poisoned until the pool is opened again.

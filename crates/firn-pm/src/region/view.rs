@@ -64,7 +64,8 @@ impl View {
             return None;
         }
         let base = self.base.load(Ordering::Acquire);
-        // SAFETY: at <= end <= the mapped length (invariants 2 and 3). Test: region::tests::nothing_outside.
+        // SAFETY: at <= end <= the mapped length (invariants 2 and 3). Test:
+        // region::tests::nothing_outside.
         Some(unsafe { base.add(at as usize) })
     }
 
@@ -138,8 +139,8 @@ impl View {
     pub(crate) fn stream(&self, at: u64, bytes: &[u8]) -> Option<()> {
         let target = self.address(at, bytes.len() as u64).filter(|_| at.is_multiple_of(64))?;
         debug_assert!(bytes.len().is_multiple_of(64), "only whole lines are streamed");
-        // SAFETY: mapped and line-aligned; the caller owns these bytes until its fence (contract of region.rs).
-        // Test: region::tests::every_alignment.
+        // SAFETY: mapped and line-aligned; the caller owns these bytes until its fence (contract of
+        // region.rs). Test: region::tests::every_alignment.
         unsafe { arch::stream_lines(target, bytes.as_ptr(), bytes.len() / 64) };
         Some(())
     }
@@ -171,7 +172,8 @@ impl View {
 /// `source` is mapped.
 #[inline]
 unsafe fn load_byte(source: *const u8) -> u8 {
-    // SAFETY: the caller's promise; an atomic load through a read-only mapping only reads. Test: region::tests.
+    // SAFETY: the caller's promise; an atomic load through a read-only mapping only reads. Test:
+    // region::tests.
     unsafe { AtomicU8::from_ptr(source.cast_mut()).load(Ordering::Relaxed) }
 }
 
@@ -179,6 +181,7 @@ unsafe fn load_byte(source: *const u8) -> u8 {
 /// `source` is mapped for eight bytes and aligned to eight.
 #[inline]
 unsafe fn load_word(source: *const u8, order: Ordering) -> u64 {
-    // SAFETY: the caller's promise; an atomic load through a read-only mapping only reads. Test: region::tests.
+    // SAFETY: the caller's promise; an atomic load through a read-only mapping only reads. Test:
+    // region::tests.
     unsafe { AtomicU64::from_ptr(source.cast_mut().cast()).load(order) }
 }

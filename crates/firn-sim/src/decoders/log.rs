@@ -27,7 +27,8 @@ pub(super) const FRAME: Target =
 pub(super) const LOG: Target =
     Target { name: "log", bytes_max: 8 << 10, run: run_log, seeds: log_seeds, mend: mend_log };
 
-/// A log file's length (`u16`), a half of the log buffer's header, the file's bytes, the half's bytes.
+/// A log file's length (`u16`), a half of the log buffer's header, the file's bytes, the half's
+/// bytes.
 pub(super) const HALF: Target =
     Target { name: "log_half", bytes_max: 8 << 10, run: run_half, seeds: half_seeds, mend: mend_half };
 
