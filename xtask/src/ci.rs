@@ -1,7 +1,7 @@
-//! `cargo xtask ci`: everything that must hold before a merge, in order, each step timed.
+//! `cargo xtask ci`: every check that must pass before a merge, in order, each step timed.
 //!
-//! A step that fails ends the run with its name and exit code. Nothing is asked on standard input. Once tests have run,
-//! the last line of the output is `N passed, N failed`, summed over all test binaries.
+//! A failing step ends the run with its name and exit code. Nothing is read from standard input. If
+//! tests ran, the last line of the output is `N passed, N failed`, summed over all test binaries.
 
 mod steps;
 mod totals;
@@ -15,12 +15,12 @@ use crate::tidy;
 use steps::{Action, Step};
 use totals::Totals;
 
-/// How much to run.
+/// The extent of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Every step, tests at their CI size.
     Full,
-    /// Only the quick steps, tests at their quick size.
+    /// Only the quick steps, with tests at their quick size.
     Quick,
 }
 
@@ -30,7 +30,7 @@ struct Outcome {
     code: u8,
 }
 
-/// Runs the steps. The exit code is that of the step that failed, or 0.
+/// Runs the steps. The exit code is that of the failed step, or 0.
 pub(crate) fn run(root: &Path, extent: Extent) -> u8 {
     let steps = match steps::all(root, extent) {
         Ok(steps) => steps,
@@ -73,12 +73,12 @@ fn run_step(root: &Path, step: &Step, totals: &mut Totals) -> u8 {
 fn command(root: &Path, step: &Step) -> Command {
     let mut command = Command::new(&step.line[0]);
     command.args(&step.line[1..]).current_dir(root).stdin(Stdio::null());
-    // What incremental compilation keeps for the next time costs more than it saves in a fresh clone.
+    // In a fresh clone incremental compilation costs more than it saves.
     command.env("CARGO_INCREMENTAL", "0").envs(step.environment.iter().copied());
     command
 }
 
-/// Passes the output on while it comes and adds up its result lines.
+/// Forwards the output as it arrives and adds up its result lines.
 fn run_tests(mut command: Command, totals: &mut Totals) -> std::io::Result<ExitStatus> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut reader = BufReader::new(child.stdout.take().ok_or_else(|| std::io::Error::other("no output to read"))?);

@@ -1,4 +1,5 @@
-//! `cargo xtask`: the chores of this repository, in plain `std` so that they build in a second.
+//! `cargo xtask`: maintenance tasks of this repository, in plain `std` so that they build in a
+//! second.
 #![forbid(unsafe_code)]
 
 mod ci;

@@ -1,9 +1,13 @@
-//! `cargo xtask peers`: gets what other engines need, by name, and builds `crates/firn-peers` with all of them.
+//! `cargo xtask peers`: fetches the dependencies of other engines by name, and builds
+//! `crates/firn-peers` with all of them.
 //!
-//! 1. Debian packages that are missing are installed if we may, else the command that would is printed.
-//! 2. RocksDB is the library inside its own Java package, which exports the whole C interface: fetched once, its hash
-//!    compared with the one here, and kept beside the build. From source it would take some 25 minutes.
-//! 3. The build is `--release`, for measuring. The path to the library is in the program, so running it needs nothing.
+//! 1. Missing Debian packages are installed if this user may do so; otherwise the necessary command
+//!    is printed.
+//! 2. RocksDB is the library inside its own Java package, which exports the whole C interface. It
+//!    is fetched once, its hash is compared with the one here, and it is kept next to the build.
+//!    Building it from source would take some 25 minutes.
+//! 3. The build is `--release`, for measurements. The program contains the path to the library, so
+//!    running it needs no settings.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,11 +15,12 @@ use std::{env, fs, io};
 
 /// libclang reads RocksDB's header for its binding; the first two fetch and unpack.
 const PACKAGES: [&str; 4] = ["curl", "unzip", "libclang-dev", "libleveldb-dev"];
-/// The version of the binding in crates/firn-peers/Cargo.lock.
+/// The RocksDB version of the binding in crates/firn-peers/Cargo.lock.
 const ROCKSDB: &str = "11.8.1";
 const JAR_SHA256: &str = "628ed387887f4a431df480857954df2a28b4389bfe24858ccdec611cabf65dbf";
 
-/// Does all of it; 2 if something could not be had, the build's exit code if that failed.
+/// Runs all steps. Returns 2 if a dependency could not be obtained, or the build's exit code if the
+/// build failed.
 pub(crate) fn run(root: &Path) -> u8 {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target/peers"), |folder| root.join(folder));
     let prepared = packages().and_then(|()| rocksdb(&target));
@@ -43,7 +48,7 @@ fn packages() -> io::Result<()> {
     done(Command::new("apt-get").args(["install", "-y"]).args(&missing).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// The folder that holds `librocksdb.so`.
+/// The folder that contains `librocksdb.so`.
 fn rocksdb(target: &Path) -> io::Result<PathBuf> {
     let folder = target.join(format!("rocksdb-{ROCKSDB}"));
     let library = folder.join("librocksdb.so");
@@ -67,7 +72,7 @@ fn rocksdb(target: &Path) -> io::Result<PathBuf> {
         return Err(io::Error::other(format!("{url} is not what it was: SHA-256 `{hash}`, not {JAR_SHA256}")));
     }
     done(Command::new("unzip").arg("-p").arg(&jar).arg(name).stdout(fs::File::create(&part)?))?;
-    // Only a whole library has the name that is looked for next time.
+    // The final name is given only to a complete library, because the next run looks for that name.
     fs::rename(&part, &library)?;
     fs::remove_file(&jar)?;
     Ok(folder)
@@ -93,7 +98,7 @@ fn build(root: &Path, target: &Path, library: &Path) -> u8 {
     }
 }
 
-/// What a command prints; nothing if it cannot be run.
+/// The standard output of a command; empty if it cannot be run.
 fn quiet(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).stderr(Stdio::null()).output();
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -1,18 +1,19 @@
-//! `cargo xtask perf`: instructions per get, put and scan, by callgrind, beside the checked-in figures of `perf.txt`: a
-//! slow-down of the code is seen on any machine, however busy.
+//! `cargo xtask perf`: instructions per get, put and scan, counted by callgrind, compared with the
+//! checked-in figures of `perf.txt`. A slowdown of the code shows on any machine, however busy.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 const FIGURES: &str = "xtask/perf.txt";
-/// A figure may grow by this share before it is a slow-down.
+/// The fraction by which a figure may grow before it counts as a slowdown.
 const TOLERANCE: f64 = 0.03;
-/// Verbs, and how many operations the longer of two runs has more.
+/// The verbs, and the number of additional operations in the longer of two runs.
 const VERBS: [(&str, u64); 5] =
     [("put", 20_000), ("get", 20_000), ("get-block", 20_000), ("get-absent", 20_000), ("scan", 2_000)];
 
-/// Counts; rewrites the figures if `update`. 1 if one has grown, 2 if it could not count.
+/// Counts, and rewrites the figures if `update`. Returns 1 if a figure has grown, 2 if counting
+/// failed.
 pub(crate) fn run(root: &Path, update: bool) -> u8 {
     match counts(root).and_then(|counts| compare(root, &counts, update)) {
         Ok(true) => 0,
@@ -42,7 +43,7 @@ fn counts(root: &Path) -> Result<BTreeMap<String, f64>, String> {
     Ok(counts)
 }
 
-/// Instructions of a whole run, in user mode, all threads.
+/// Instructions of a whole run, in user mode, over all threads.
 fn instructions(program: &Path, verb: &str, count: u64) -> Result<u64, String> {
     let ran = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

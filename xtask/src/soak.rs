@@ -1,9 +1,9 @@
-//! `cargo xtask soak`: builds the soak program for speed and hands over to it.
+//! `cargo xtask soak`: builds the soak program in release mode and runs it.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs it with `arguments`; 1 if it found something, 2 if it could not run.
+/// Runs it with `arguments`. Returns its exit code: 1 if it found a failure, 2 if it could not run.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> u8 {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let built = Command::new(&cargo).current_dir(root).args("build --release -p firn-sim --bins".split(' ')).status();

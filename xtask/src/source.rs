@@ -1,7 +1,10 @@
-//! A Rust file split into code and comments, well enough for tidy: no parser, one pass over the bytes.
+//! Splits a Rust file into code and comments, precisely enough for tidy: no parser, one pass over
+//! the bytes.
 //!
-//! 1. `code` and `comments` have the length and the line breaks of the text; what belongs to neither is blank.
-//! 2. The contents of strings and character literals are in neither, so a rule never trips over its own message.
+//! 1. `code` and `comments` have the length and the line breaks of the text. Bytes that belong to
+//!    neither are blank.
+//! 2. The contents of strings and character literals are in neither, so that a rule never matches
+//!    its own message.
 //! 3. A test region runs from `#[cfg(test)]` to the end of the item under it.
 
 /// One Rust file, scanned.
@@ -22,30 +25,30 @@ impl Source {
         Source { text: text.to_owned(), code, comments, line_starts, test_regions }
     }
 
-    /// The line, from 1, that holds the byte at `offset`.
+    /// The line, counted from 1, that contains the byte at `offset`.
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.line_starts.partition_point(|&start| start <= offset)
     }
 
-    /// Lines that are not in a test region.
+    /// The number of lines outside test regions.
     pub(crate) fn lines_without_tests(&self) -> usize {
         let all = self.text.lines().count();
         let tests: usize = self.test_regions.iter().map(|&(from, to)| self.line(to - 1) - self.line(from) + 1).sum();
         all.saturating_sub(tests)
     }
 
-    /// Whether the byte at `offset` is in a test region.
+    /// True if the byte at `offset` is in a test region.
     pub(crate) fn in_test(&self, offset: usize) -> bool {
         self.test_regions.iter().any(|&(from, to)| (from..to).contains(&offset))
     }
 
-    /// Where `word` stands in the code, not as part of a longer name.
+    /// The offsets of `word` in the code, except as part of a longer name.
     pub(crate) fn words<'a>(&'a self, word: &'a str) -> impl Iterator<Item = usize> + 'a {
         word_offsets(&self.code, word)
     }
 }
 
-/// Where `word` stands in `code` with no letter, digit or `_` on either side.
+/// The offsets of `word` in `code` with no letter, digit or `_` on either side.
 pub(crate) fn word_offsets<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = code.as_bytes();
     let starts_in_name = word.bytes().next().is_some_and(is_name_byte);
@@ -61,14 +64,15 @@ pub(crate) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// The name that starts at or after `from`, past white space; empty if something else stands there.
+/// The name at `from`, after white space; empty if something else follows.
 pub(crate) fn name_after(code: &str, from: usize) -> &str {
     let rest = code[from..].trim_start();
     let end = rest.bytes().position(|b| !is_name_byte(b)).unwrap_or(rest.len());
     &rest[..end]
 }
 
-/// The offset just past the bracket that closes the one at `open`; the end of the code if none does.
+/// The offset just after the bracket that closes the one at `open`; the end of the code if it is
+/// never closed.
 pub(crate) fn matching_end(code: &str, open: usize) -> usize {
     let mut depth = 0usize;
     for (at, byte) in code.bytes().enumerate().skip(open) {
@@ -86,7 +90,8 @@ pub(crate) fn matching_end(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// From `from`, the first `{` outside brackets: the body of an item. `None` if a `;` or a closing bracket comes first.
+/// The offset of the first `{` after `from` outside brackets, which starts the body of an item.
+/// `None` if a `;` or a closing bracket comes first.
 pub(crate) fn body_start(code: &str, from: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in code.bytes().enumerate().skip(from) {
@@ -125,7 +130,7 @@ fn test_regions(code: &str) -> Vec<(usize, usize)> {
     regions
 }
 
-/// What the bytes at a position begin.
+/// The kind of text that starts at a position, with its end.
 enum Piece {
     Code(usize),
     Comment(usize),
@@ -195,7 +200,7 @@ fn block_comment_len(rest: &str) -> usize {
     rest.len()
 }
 
-/// The length of a literal that begins and ends with `quote`, escapes skipped.
+/// The length of a literal delimited by `quote`, skipping escapes.
 fn quoted_len(bytes: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while at < bytes.len() {
@@ -208,7 +213,8 @@ fn quoted_len(bytes: &[u8], quote: u8) -> usize {
     bytes.len()
 }
 
-/// `'x'` and `'\n'` are literals; `'a` of a lifetime or a label is not.
+/// The length of a character literal such as `'x'` or `'\n'`. `None` for the `'a` of a lifetime or
+/// a label.
 fn char_literal_len(rest: &str) -> Option<usize> {
     let mut chars = rest[1..].chars();
     match chars.next()? {

@@ -1,6 +1,7 @@
-//! `cargo xtask tidy`: the rules of STYLE.md that the compiler and the lints cannot hold.
+//! `cargo xtask tidy`: the rules of STYLE.md that the compiler and the lints cannot enforce.
 //!
-//! Each rule is a function from the tree to findings, in a file of its own, with a planted violation as its test.
+//! Each rule is a function from the tree to findings, in its own file, with a planted violation as
+//! its test.
 
 mod arrows;
 mod banned;
@@ -18,7 +19,7 @@ use std::path::Path;
 
 use crate::tree::Tree;
 
-/// Something to put right.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     file: String,
@@ -38,7 +39,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Prints every finding. The exit code: 0 if there is none, 1 if there are some, 2 if the tree cannot be read.
+/// Prints every finding. The exit code is 0 if there are none, 1 if there are some, 2 if the tree
+/// cannot be read.
 pub(crate) fn check(root: &Path) -> u8 {
     let Some(tree) = load(root) else { return 2 };
     let rules = [
@@ -68,7 +70,7 @@ pub(crate) fn check(root: &Path) -> u8 {
     u8::from(!findings.is_empty())
 }
 
-/// Rewrites the ratchet to the present lengths, then checks.
+/// Rewrites the ratchet to the current lengths, then checks.
 pub(crate) fn update(root: &Path) -> u8 {
     let Some(tree) = load(root) else { return 2 };
     let text = ratchet::render(&lengths::exceptions(&tree));

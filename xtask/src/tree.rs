@@ -1,6 +1,6 @@
-//! The files that tidy looks at: the whole repository, or a few planted ones in a test.
+//! The files that tidy checks: the whole repository, or a few planted files in a test.
 //!
-//! Paths are relative to the root, with `/`. Build output and hidden directories are left out.
+//! Paths are relative to the root, with `/`. Build output and hidden directories are excluded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ impl Tree {
         self.texts.insert(path.to_owned(), text.to_owned());
     }
 
-    /// A tree of these files only.
+    /// A tree of only these files.
     #[cfg(test)]
     pub(crate) fn planted(files: &[(&str, &str)]) -> Tree {
         let mut tree = Tree::default();
@@ -82,7 +82,7 @@ impl Tree {
     }
 }
 
-/// Whether the whole file is tests, by where it lies.
+/// True if the file's path says that all of it is tests.
 pub(crate) fn is_test_path(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
 }
@@ -102,12 +102,12 @@ pub(crate) fn join(folder: &str, name: &str) -> String {
     parts.join("/")
 }
 
-/// The folder of `path`; empty at the root.
+/// The folder of `path`; empty for a file at the root.
 pub(crate) fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// The nearest folder above the current one whose Cargo.toml is a workspace.
+/// The nearest folder, from the current one upwards, whose Cargo.toml is a workspace.
 pub(crate) fn workspace_root() -> io::Result<PathBuf> {
     let start = env::current_dir()?;
     let is_workspace =

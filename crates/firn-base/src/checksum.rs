@@ -1,16 +1,17 @@
-//! CRC-32C, the checksum of every block, frame and record, with a salt for what must not be taken for something else.
+//! CRC-32C, the checksum of every block, frame and record. A salted form keeps bytes that were
+//! valid elsewhere from passing.
 //!
-//! A salted checksum starts from (file id, offset), so bytes that were valid elsewhere - a recycled page, a misplaced
-//! write, a value that happens to hold a copy of a log frame - do not pass here. A value's checksum, which is computed
-//! before its place is known, is tied to its entry's number afterwards.
+//! A salted checksum starts from (file id, offset), so a recycled page, a misplaced write or a
+//! value that happens to hold a copy of a log frame fails its check. A value's checksum is computed
+//! before its place is known, so it is tied to its entry's sequence number afterwards.
 
 use crate::SeqNo;
 use crate::seed::mix;
 use crate::site::Site;
 use crc_fast::{CrcAlgorithm, Digest, checksum};
 
-/// Whether a checksum that was read is the one `computed` of what it covers. Every comparison goes through here, so
-/// that none is without a site.
+/// True if `stored` equals the checksum that `computed` returns. Every comparison goes through
+/// here, so that each one has a site.
 #[inline]
 pub fn matches(site: &'static Site, stored: u32, computed: impl FnOnce() -> u32) -> bool {
     !site.is_on() || stored == computed()
@@ -35,7 +36,7 @@ pub fn crc32c_salted(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     digest.finalize() as u32
 }
 
-/// [`crc32c`] of what comes piece by piece.
+/// Computes [`crc32c`] of bytes that arrive in pieces.
 pub struct Crc32c(Digest);
 
 impl Default for Crc32c {
@@ -45,18 +46,19 @@ impl Default for Crc32c {
 }
 
 impl Crc32c {
-    /// Goes on with `bytes`.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The checksum of all.
+    /// Returns the checksum of all bytes so far.
     pub fn finish(&self) -> u32 {
         self.0.finalize() as u32
     }
 }
 
-/// The checksum of entry `seqno`'s value, whose CRC-32C is `crc`: another entry's value does not pass here.
+/// The checksum of entry `seqno`'s value, whose CRC-32C is `crc`. The value of another entry fails
+/// it.
 pub fn of_entry(crc: u32, seqno: SeqNo) -> u32 {
     crc ^ mix(seqno.0) as u32
 }
@@ -68,7 +70,7 @@ mod tests {
     #[test]
     fn entries_do_not_share_their_sums() {
         let sums: std::collections::HashSet<u32> = (0..10_000).map(|seqno| of_entry(7, SeqNo(seqno))).collect();
-        // Two in 2^32 meet by chance.
+        // Two may collide by chance, with probability 2^-32.
         assert!(sums.len() >= 9_999, "{}", sums.len());
     }
 

@@ -1,7 +1,7 @@
 //! The only place that reads time or waits for it.
 //!
-//! A [`Clock`] is either the system's monotonic clock or a manual one that moves only when it is told to, or when
-//! somebody sleeps on it; so a test that runs on the manual clock never waits.
+//! A [`Clock`] is either the system's monotonic clock or a manual clock. A manual clock moves only
+//! when it is told to or when a thread sleeps on it, so a test that runs on one never waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ impl Clock {
         }
     }
 
-    /// Waits for `duration`: really, or by moving the manual clock.
+    /// Waits for `duration`. A manual clock advances by it instead.
     pub fn sleep(&self, duration: Duration) {
         match &self.0 {
             Source::System(_) => std::thread::sleep(duration),
@@ -45,14 +45,14 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock forward. A system clock moves by itself.
+    /// Moves a manual clock forward. Does nothing to a system clock.
     pub fn advance(&self, duration: Duration) {
         if let Source::Manual(now) = &self.0 {
             now.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
         }
     }
 
-    /// Whether this clock moves only when told to.
+    /// True if this clock moves only when it is told to.
     pub fn is_manual(&self) -> bool {
         matches!(self.0, Source::Manual(_))
     }

@@ -1,9 +1,10 @@
-//! Little-endian integers, varints and length-prefixed bytes, and a [`Reader`] that never trusts a length.
+//! Little-endian integers, varints and length-prefixed bytes, and a [`Reader`] that never trusts a
+//! length.
 //!
-//! Every `Reader` method returns `None` instead of reading past the end, so a decoder is a chain of `?` and cannot
-//! panic or allocate by what it read.
+//! Every `Reader` method returns `None` instead of reading past the end. A decoder is therefore a
+//! chain of `?`: it cannot panic, and no length it reads can make it allocate.
 
-/// Appends `value` as a varint: seven bits a byte, low bits first.
+/// Appends `value` as a varint: seven bits per byte, low bits first.
 #[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -13,13 +14,13 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends `bytes` behind their length as a varint.
+/// Appends the length of `bytes` as a varint, then `bytes`.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// How many bytes [`put_varint`] takes for `value`.
+/// The number of bytes that [`put_varint`] writes for `value`.
 pub fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -50,17 +51,17 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// How many bytes are left.
+    /// The number of bytes left.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether all was read.
+    /// True if every byte was read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `len` bytes.
+    /// Takes the next `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(len)?;
@@ -93,7 +94,7 @@ impl<'a> Reader<'a> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// The next varint. `None` too when it is longer than a `u64` or not in its shortest form.
+    /// The next varint. `None` if it does not fit a `u64` or is not in its shortest form.
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         let first = self.u8()?;

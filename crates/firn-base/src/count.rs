@@ -1,14 +1,14 @@
-//! Counters by cause: amplification is measured where the bytes move, not guessed.
+//! Counters by cause. Amplification is measured where the bytes move, not estimated.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why bytes moved. One row of the amplification table each.
+/// The reason why bytes moved. Each is one row of the amplification table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Cause {
     /// The write-ahead log.
     Log,
-    /// A write buffer written out as a table.
+    /// A memtable written out as a table.
     Flush,
     /// A compaction that stays inside persistent memory.
     Internal,
@@ -91,36 +91,38 @@ pub struct IoCounters {
     recent: Recent,
 }
 
-/// What reads were like between the last two looks.
+/// Statistics of the reads since the last sample.
 #[derive(Debug, Default)]
 struct Recent {
-    /// Bytes and reads in all at the last look.
+    /// Total bytes and reads at the last sample.
     bytes: AtomicU64,
     reads: AtomicU64,
-    /// Bytes of a read, in the mean. 0 before the first look.
+    /// Mean bytes per read. 0 before the first sample.
     mean: AtomicU64,
 }
 
-/// What a device moves in the time that one more read takes it: 15.6 KB on a cloud disk with 250 MB/s and 16,000
-/// reads a second, 6 on a `sata` one. Where reads have as many bytes in the mean, it comes to both its limits at once.
+/// The bytes that a device transfers in the time that one more read costs it: 15.6 KB on a cloud
+/// disk with 250 MB/s and 16,000 reads a second, 6 KB on a `sata` disk. At this mean read size a
+/// device reaches both its limits at once.
 const READ_COSTS: u64 = 12 << 10;
-/// Reads between two looks.
+/// Reads between two samples.
 const LOOK_READS: u64 = 1024;
-/// The least and the most that is read along.
+/// The smallest and the largest gap that is read through, in bytes.
 const GAP_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=32 << 10;
 
 impl IoCounters {
-    /// How many bytes that it does not need a merge should read along rather than begin another read, which waits for
-    /// no single one but shares a device with who does.
+    /// The largest gap, in bytes, that a merge should read through rather than start another read.
+    /// A merge does not wait for any single read, but it shares the device with readers that do.
     ///
-    /// While reads, of whatever cause, are small, the device comes to its number of reads first, and bytes cost
-    /// nothing; while they are large it is the other way round. So the more, the smaller reads were of late. At the
-    /// least it is what one more read costs a processor.
+    /// While reads of every cause are small, the device hits its limit on reads per second first
+    /// and bytes cost nothing. While they are large it hits its bandwidth first. So the gap is
+    /// larger the smaller recent reads were. Its lower bound is what one more read costs the
+    /// processor.
     pub fn merge_gap(&self) -> u64 {
         let sum = |counters: &[Counter]| counters.iter().map(Counter::get).sum::<u64>();
         let (recent, reads) = (&self.recent, sum(&self.reads));
         let since = recent.reads.load(Ordering::Relaxed);
-        // One who looks at the same time may count a few reads to the one side or the other.
+        // A concurrent sample may count a few reads on the other side of the boundary.
         if reads.saturating_sub(since) >= LOOK_READS
             && recent.reads.compare_exchange(since, reads, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
@@ -148,7 +150,7 @@ impl IoCounters {
         self.writes[cause as usize].add(1);
     }
 
-    /// What was counted for `cause`: (bytes read, reads, bytes written, writes).
+    /// The counts of `cause`: (bytes read, reads, bytes written, writes).
     pub fn get(&self, cause: Cause) -> (u64, u64, u64, u64) {
         let i = cause as usize;
         (self.read_bytes[i].get(), self.reads[i].get(), self.written_bytes[i].get(), self.writes[i].get())

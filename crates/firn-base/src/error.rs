@@ -1,7 +1,8 @@
-//! The one public error: a kind to branch on, a sentence that says what to do, and the cause underneath.
+//! The one public error: a kind to branch on, a message that says what to do, and the underlying
+//! cause.
 //!
-//! An `Error` is cheap to clone (every member of a commit group gets the same one) and one word wide, so that
-//! `Result<()>` stays in a register on the hot paths.
+//! An `Error` is cheap to clone (every member of a commit group gets the same one) and one word
+//! wide, so that `Result<()>` stays in a register on the hot paths.
 
 use std::fmt;
 use std::io;
@@ -11,27 +12,29 @@ use std::sync::Arc;
 /// `Result` with FirnDB's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What sort of failure it was. Branch on this; print the error itself.
+/// The category of a failure. Branch on this; print the error itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A file, database or pool that should be there is not.
+    /// A file, database or pool does not exist.
     NotFound,
     /// Another process (or another handle of this one) has the database or pool open.
     Locked,
-    /// The caller asked for something that cannot be done as asked. Nothing was written.
+    /// The request cannot be carried out as stated. Nothing was written.
     Invalid,
-    /// The files are intact but of another version, profile or pairing than this open can serve.
+    /// The files are intact, but this open cannot serve their version, profile or pairing.
     Incompatible,
-    /// Bytes read from media are not the bytes that were written. Names where, and what was expected.
+    /// Bytes read from media differ from the bytes written. The message names the place and what
+    /// was expected.
     Corruption,
-    /// A writer beside a read-only open took away what was looked at. Nothing is damaged: try again.
+    /// A writer removed what a read-only open was reading. Nothing is damaged: try again.
     Changed,
     /// The disk or pool is full. Writes resume by themselves once there is room.
     NoSpace,
     /// The operating system failed an operation.
     Io,
-    /// An earlier sync failed, so nothing more may be acknowledged on this handle. Reads go on; reopen to recover.
+    /// An earlier sync failed, so this handle acknowledges no further write. Reads still work;
+    /// reopen to recover.
     Poisoned,
 }
 
@@ -41,7 +44,7 @@ struct Inner {
     source: Option<io::Error>,
 }
 
-/// What went wrong, where, and what to do about it.
+/// A failure: what happened, where, and what to do about it.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -61,7 +64,7 @@ impl Error {
         Self::new(ErrorKind::Corruption, format!("{place} is damaged at byte {offset}: {expected}; run `firn verify`"))
     }
 
-    /// A writer beside a read-only open took `what` away.
+    /// A writer removed `what` while a read-only open was using it.
     pub fn changed(what: impl fmt::Display) -> Self {
         Self::new(
             ErrorKind::Changed,
@@ -69,10 +72,10 @@ impl Error {
         )
     }
 
-    /// An operating system error met while doing `verb` to `path`.
+    /// An operating system error that occurred while doing `verb` to `path`.
     ///
-    /// A full disk becomes [`ErrorKind::NoSpace`], a missing file [`ErrorKind::NotFound`], and running out of file
-    /// handles says which knob to turn.
+    /// A full disk becomes [`ErrorKind::NoSpace`], a missing file [`ErrorKind::NotFound`], and
+    /// running out of file handles says which knob to turn.
     pub fn from_io(verb: &str, path: &Path, source: io::Error) -> Self {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
@@ -94,7 +97,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The same error with `context` in front of its message.
+    /// The same error with `context` prefixed to its message. The source is dropped.
     #[must_use]
     pub fn context(&self, context: impl fmt::Display) -> Self {
         Self::new(self.0.kind, format!("{context}: {}", self.0.message))

@@ -1,11 +1,12 @@
-//! Executors: who runs background work. The only place where threads start.
+//! Executors, which run background work. The only place where threads start.
 //!
-//! Work is a state machine that is asked for one step at a time ([`Work::step`]). [`Threads`] asks from a fixed number
-//! of workers that sleep while there is none; [`Inline`] asks only when a test (or a caller that would otherwise wait)
-//! says so, which makes a whole run deterministic. Both are driven through [`Executor`].
+//! Work is a state machine that is asked for one step at a time ([`Work::step`]). [`Threads`] asks
+//! from a fixed number of workers, which sleep while there is no work. [`Inline`] asks only when a
+//! test (or a caller that would otherwise wait) tells it to, which makes a whole run deterministic.
+//! Both are driven through [`Executor`].
 //!
-//! Merges are `async` so that one piece of code serves threads (which block on it) and coroutines (which poll it).
-//! [`block_on`] is the blocking side; [`yield_now`] is a yield point.
+//! Merges are `async` so that the same code serves threads (which block on it) and coroutines
+//! (which poll it). [`block_on`] is the blocking side; [`yield_now`] is a yield point.
 
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -20,12 +21,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Something with background work to do.
+/// A source of background work.
 pub trait Work: Send + Sync + 'static {
-    /// Does one unit of work if there is any. Returns whether it did.
+    /// Does one unit of work if there is any. Returns true if it did.
     fn step(&self) -> bool;
 
-    /// How long an idle worker may sleep before it asks again without having been woken.
+    /// The longest sleep of an idle worker before it asks again without having been woken.
     fn idle_wait(&self) -> Duration {
         Duration::from_secs(1)
     }
@@ -33,23 +34,26 @@ pub trait Work: Send + Sync + 'static {
 
 /// Runs a [`Work`]'s steps.
 pub trait Executor: Send + Sync {
-    /// Gives the executor its work. It is held weakly: work that is dropped stops being asked.
+    /// Gives the executor its work. The executor holds it weakly and stops asking once it is
+    /// dropped.
     fn attach(&self, work: Weak<dyn Work>);
-    /// Says that there may be something to do.
+    /// Announces that there may be work.
     fn wake(&self);
-    /// Called by a thread that cannot go on until background work was done. True if a step was made here, so that the
-    /// caller should look again at once; false if others will do it and the caller may sleep.
+    /// Called by a thread that cannot proceed until background work is done. True if this call made
+    /// a step, so the caller should check again at once. False if other threads will do it, so the
+    /// caller may sleep.
     fn help(&self) -> bool;
-    /// Stops: no step starts after this returns.
+    /// Stops the executor. No step starts after this returns.
     fn stop(&self);
 }
 
-/// A fixed number of worker threads. If the system starts none of them, whoever waits for work does it.
+/// A fixed number of worker threads. If the system starts none of them, a thread that waits for
+/// work does the work itself.
 pub struct Threads {
     shared: Arc<Shared>,
     count: usize,
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
-    /// Work that no thread could be started for.
+    /// Work for which no thread could be started.
     orphaned: Mutex<Option<Weak<dyn Work>>>,
 }
 
@@ -72,13 +76,13 @@ impl Threads {
     }
 }
 
-/// How long a worker keeps its core from others that want to run.
+/// The time a worker keeps its core before it yields, in nanoseconds.
 const TURN_NS: u64 = 100_000;
 
 static CLOCK: OnceLock<Clock> = OnceLock::new();
 
 thread_local! {
-    /// Since when this thread has had its core; 0 if it is no worker.
+    /// The time at which this thread's turn on its core began; 0 if it is not a worker.
     static TURN_SINCE: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -86,11 +90,12 @@ fn begin_turn() {
     TURN_SINCE.set(CLOCK.get_or_init(Clock::system).now_ns().max(1));
 }
 
-/// Lets who waits for this core run, if this is a worker that has had it for long; for places where it holds no lock
-/// that a reader or writer may want.
+/// Yields the core if this is a worker whose turn has lasted 100 us. Call it where no lock is
+/// held that a reader or writer may want.
 ///
-/// Left to itself the system takes a core from who computes at its next tick, up to 4 ms after somebody else began to
-/// wait for it; and with a group's leader the whole group waits. If nobody waits this returns at once.
+/// The scheduler preempts a computing thread only at its next tick, up to 4 ms after another thread
+/// began to wait for the core; if that thread leads a commit group, the whole group waits with it.
+/// Returns at once if no thread waits.
 #[inline]
 pub fn give_way() {
     let since = TURN_SINCE.get();
@@ -102,7 +107,7 @@ pub fn give_way() {
 
 fn work_loop(shared: &Shared, work: &Weak<dyn Work>) {
     if cfg!(not(shuttle)) {
-        // A model goes by no clock.
+        // Models do not use a clock.
         begin_turn();
     }
     loop {
@@ -159,7 +164,7 @@ impl Executor for Threads {
         self.shared.condvar.notify_all();
         let me = thread::current().id();
         for handle in self.workers.lock().drain(..) {
-            // The last owner of the work may be a worker itself: it cannot wait for its own end.
+            // The last owner of the work may be a worker itself, which cannot join its own thread.
             if handle.thread().id() != me && handle.join().is_err() {
                 tracing::error!("a background worker panicked");
             }
@@ -167,25 +172,25 @@ impl Executor for Threads {
     }
 }
 
-/// Steps only when asked: by a test, or by a caller that would wait.
+/// An executor that steps only when asked, by a test or by a caller that would otherwise wait.
 #[derive(Default)]
 pub struct Inline {
     work: Mutex<Option<Weak<dyn Work>>>,
 }
 
 impl Inline {
-    /// An executor that does nothing by itself.
+    /// An executor with no work attached.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes one step. False if there was nothing to do.
+    /// Makes one step. Returns false if there was no work.
     pub fn step(&self) -> bool {
         let work = self.work.lock().clone();
         work.and_then(|w| w.upgrade()).is_some_and(|w| w.step())
     }
 
-    /// Makes steps until there is nothing to do.
+    /// Makes steps until there is no work left.
     pub fn run(&self) {
         while self.step() {}
     }
@@ -207,14 +212,15 @@ impl Executor for Inline {
     }
 }
 
-/// Runs `future` to its end on this thread.
+/// Runs `future` to completion on this thread.
 ///
-/// I/O inside completes synchronously under threads, so `Pending` is only ever a yield point: this polls again.
+/// I/O inside it completes synchronously, so `Pending` only ever means a yield point. This polls
+/// again after each.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     block_on_with(future, thread::yield_now)
 }
 
-/// Like [`block_on`], and calls `between` at every yield point: more urgent work can be done there.
+/// Like [`block_on`], but calls `between` at every yield point, where more urgent work can be done.
 pub fn block_on_with<F: Future>(future: F, mut between: impl FnMut()) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -226,7 +232,7 @@ pub fn block_on_with<F: Future>(future: F, mut between: impl FnMut()) -> F::Outp
     }
 }
 
-/// A yield point: lets other tasks run, then goes on.
+/// A yield point: lets other tasks run, then continues.
 pub fn yield_now() -> impl Future<Output = ()> {
     struct Yield(bool);
     impl Future for Yield {
@@ -238,7 +244,8 @@ pub fn yield_now() -> impl Future<Output = ()> {
     Yield(false)
 }
 
-/// Gives up the rest of this thread's time slice; for short waits on a thread that is running.
+/// Spins for the first 8 rounds and yields the core after that. For short waits on a thread that is
+/// running.
 pub fn relax(round: u32) {
     if round < 8 {
         hint::spin_loop();
@@ -247,10 +254,11 @@ pub fn relax(round: u32) {
     }
 }
 
-/// Starts a named thread, for the few that are not background work (a server, a benchmark's clients).
+/// Starts a named thread. For the few threads that are not background work (a server, a benchmark's
+/// clients).
 ///
 /// # Errors
-/// Whatever the operating system says when it cannot start one.
+/// The operating system's error if it cannot start one.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,

@@ -1,16 +1,16 @@
-//! The first bytes of many sorted keys, side by side: a search goes through one dense array of words and looks at
-//! whole keys only among those that it cannot tell apart. (The idea is that of poor man's normalized keys: Graefe and
+//! The first bytes of many sorted keys, side by side. A search scans one dense array of words and
+//! compares whole keys only where the words are equal. (Poor man's normalized keys: Graefe and
 //! Larson, "B-Tree Indexes and CPU Caches", ICDE 2001.)
 //!
-//! 1. `prefix` begins every key.
-//! 2. Word `i` is the eight bytes of key `i` behind `prefix`, as a big-endian number, zeros behind a key's end; so
-//!    words ascend, and a smaller word means a smaller key.
+//! 1. Every key starts with `prefix`.
+//! 2. Word `i` is the eight bytes of key `i` after `prefix` as a big-endian number, padded with
+//!    zeros. So words ascend, and a smaller word means a smaller key.
 
 use crate::key::shared_prefix_len;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// The heads of sorted keys.
+/// The key prefixes of a sorted list of keys.
 #[derive(Debug, Clone, Default)]
 pub struct KeyHeads {
     prefix: Box<[u8]>,
@@ -18,7 +18,7 @@ pub struct KeyHeads {
 }
 
 impl KeyHeads {
-    /// Of `count` keys in ascending order, of which `key` gives each.
+    /// Builds the words of `count` keys in ascending order. `key(i)` returns key `i`.
     pub fn new<'a>(count: usize, key: impl Fn(usize) -> &'a [u8]) -> Self {
         let Some(last) = count.checked_sub(1) else { return Self::default() };
         let shared = shared_prefix_len(key(0), key(last));
@@ -26,8 +26,8 @@ impl KeyHeads {
         Self { prefix: key(0)[..shared].into(), words }
     }
 
-    /// As [`KeyHeads::new`], where all keys but those with numbers in `fresh` are here, too: as many in front of the
-    /// others and as many behind.
+    /// Like [`KeyHeads::new`], reusing the words of `self` for all keys outside `fresh`. Those keys
+    /// are the first `fresh.start` and the last `count - fresh.end` keys of `self`.
     pub fn spliced<'a>(&self, count: usize, fresh: Range<usize>, key: impl Fn(usize) -> &'a [u8]) -> Self {
         let Some(last) = count.checked_sub(1) else { return Self::default() };
         let shared = shared_prefix_len(key(0), key(last));
@@ -40,7 +40,8 @@ impl KeyHeads {
         Self { prefix: self.prefix.clone(), words }
     }
 
-    /// The keys before the range are below `wanted`, those behind it above; within it a search must compare them whole.
+    /// The range of keys that a search must compare whole. All keys before it are less than
+    /// `wanted`, all keys after it are greater.
     #[inline]
     pub fn narrow(&self, wanted: &[u8]) -> Range<usize> {
         let (head, rest) = wanted.split_at_checked(self.prefix.len()).unwrap_or((wanted, &[]));
@@ -50,7 +51,7 @@ impl KeyHeads {
             Ordering::Equal => {
                 let wanted = word(rest);
                 let from = self.words.partition_point(|&word| word < wanted);
-                // Almost always one key or none has the same word.
+                // Almost always at most one key has the same word.
                 let same = self.words[from..].iter().take_while(|&&word| word == wanted).take(LINEAR).count();
                 let to = match same {
                     LINEAR => from + self.words[from..].partition_point(|&word| word == wanted),
@@ -61,7 +62,7 @@ impl KeyHeads {
         }
     }
 
-    /// The first key that is not below `wanted`, by its number; `key` gives each.
+    /// The index of the first key that is not less than `wanted`. `key(i)` returns key `i`.
     #[inline]
     pub fn first_not_below<'a>(&self, wanted: &[u8], key: impl Fn(usize) -> &'a [u8]) -> usize {
         let Range { mut start, mut end } = self.narrow(wanted);
@@ -76,13 +77,13 @@ impl KeyHeads {
         start
     }
 
-    /// Bytes held.
+    /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.prefix.len() + size_of_val(&*self.words)
     }
 }
 
-/// So many equal words are looked at one by one.
+/// The number of equal words up to which the scan is linear.
 const LINEAR: usize = 4;
 
 #[inline]
@@ -109,7 +110,7 @@ mod tests {
             let prefix: Vec<u8> = vec![b'p'; (round % 5) as usize * 3];
             let mut random_key = || {
                 let mut key = prefix.clone();
-                // Few letters, zeros among them, and lengths around a word: many equal words.
+                // Few letters, zeros among them, and lengths around one word give many equal words.
                 (0..seed.below(12)).for_each(|_| key.push([0, 1, b'x', 255][seed.below(4) as usize]));
                 key
             };
@@ -142,7 +143,7 @@ mod tests {
             };
             let (old, new) = (sorted(7), sorted(5));
             for (from, to) in [(0usize, 3), (2, 2), (2, 5), (3, 7), (0, 7), (0, 0), (7, 7)] {
-                // Any keys in the middle that keep the order.
+                // Any keys that fit the middle without breaking the order.
                 let within = new.iter().filter(|key| {
                     from.checked_sub(1).is_none_or(|i| old[i] <= **key) && old.get(to).is_none_or(|old| **key <= *old)
                 });

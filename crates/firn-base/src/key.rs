@@ -1,15 +1,15 @@
-//! Keys, sequence numbers and kinds: the order in which entries lie everywhere in the engine.
+//! Keys, sequence numbers and kinds: the order of entries everywhere in the engine.
 //!
 //! 1. User keys compare as bytes.
-//! 2. Entries of one user key lie newest first: by descending [`Tag`].
+//! 2. Entries of one user key are sorted newest first: by descending [`Tag`].
 //! 3. A tag is `seqno << 8 | kind`; sequence numbers have 56 bits.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// The longest user key, in bytes.
+/// The maximum length of a user key, in bytes.
 pub const KEY_BYTES_MAX: usize = 65_535;
-/// The largest value, in bytes (256 MiB).
+/// The maximum length of a value, in bytes (256 MiB).
 pub const VALUE_BYTES_MAX: usize = 256 << 20;
 
 /// The position of a write in the one order of all writes. 56 bits; 0 is before the first write.
@@ -17,7 +17,7 @@ pub const VALUE_BYTES_MAX: usize = 256 << 20;
 pub struct SeqNo(pub u64);
 
 impl SeqNo {
-    /// The largest sequence number that fits its 56 bits.
+    /// The largest sequence number that fits in 56 bits.
     pub const MAX: SeqNo = SeqNo((1 << 56) - 1);
 }
 
@@ -27,7 +27,8 @@ impl fmt::Display for SeqNo {
     }
 }
 
-/// What an entry does to its key. The numbers are on media and never change their meaning.
+/// The effect of an entry on its key. The numbers are stored on media and never change their
+/// meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -35,13 +36,13 @@ pub enum Kind {
     Delete = 0,
     /// The key has this value.
     Put = 1,
-    /// The key's value lies elsewhere; the entry holds its address. (Numbers 3 to 5 are reserved for merge, range
-    /// delete and expiry.)
+    /// The key's value is stored elsewhere; the entry holds its address. (Numbers 3 to 5 are
+    /// reserved for merge, range delete and expiry.)
     Pointer = 2,
 }
 
 impl Kind {
-    /// The kind with this number, if it is one that this version knows.
+    /// The kind with this number, or `None` if this version does not know it.
     pub fn from_byte(byte: u8) -> Option<Kind> {
         match byte {
             0 => Some(Kind::Delete),
@@ -63,7 +64,8 @@ impl Tag {
         Tag(seqno.0 << 8 | kind as u64)
     }
 
-    /// The tag that a search for "as of `seqno`" starts from: at or before every entry with that number or a lower one.
+    /// The tag at which a search "as of `seqno`" starts. It sorts at or before every entry with
+    /// that sequence number or a lower one.
     pub fn seek(seqno: SeqNo) -> Tag {
         Tag(seqno.0 << 8 | 0xff)
     }
@@ -73,7 +75,7 @@ impl Tag {
         SeqNo(self.0 >> 8)
     }
 
-    /// The kind's number, known or not.
+    /// The kind's number, known to this version or not.
     pub fn kind_byte(self) -> u8 {
         self.0 as u8
     }
@@ -90,13 +92,14 @@ pub fn compare(key_a: &[u8], tag_a: Tag, key_b: &[u8], tag_b: Tag) -> Ordering {
     key_a.cmp(key_b).then_with(|| tag_b.cmp(&tag_a))
 }
 
-/// How many leading bytes `a` and `b` share.
+/// The number of leading bytes that `a` and `b` share.
 #[inline]
 pub fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// The least key greater than every key that starts with `prefix`; `None` if there is none (all bytes 0xff).
+/// The smallest key greater than every key that starts with `prefix`. `None` if there is none
+/// because all its bytes are 0xff.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&b| b != 0xff)?;
     let mut end = prefix[..=last].to_vec();

@@ -1,7 +1,8 @@
-//! The ground that every FirnDB crate stands on: no file I/O, no `unsafe`, and the only threads are `exec`'s.
+//! The foundation of every FirnDB crate: no file I/O, no `unsafe`, and no threads but those of
+//! `exec`.
 //!
-//! Nothing outside [`clock`] reads time, nothing outside [`seed`] makes randomness and nothing outside [`exec`] starts
-//! a thread, so that the whole engine runs deterministically when a test wants it to.
+//! Only [`clock`] reads time, only [`seed`] makes randomness and only [`exec`] starts threads, so
+//! the whole engine can run deterministically in a test.
 #![forbid(unsafe_code)]
 
 pub mod checksum;

@@ -1,7 +1,8 @@
-//! Every size in the engine that a test wants small, in one value.
+//! Every size in the engine that a test wants small, in one struct.
 
-/// Sizes and counts that shape the engine, apart from what a user tunes. [`Limits::default`] is for production,
-/// [`Limits::tiny`] runs the same code at 64 KiB, so that a test crosses every border within milliseconds.
+/// Sizes and counts that shape the engine, apart from the user's tuning. [`Limits::default`] is for
+/// production. [`Limits::tiny`] runs the same code at 64 KiB, so that a test crosses every boundary
+/// within milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -13,32 +14,32 @@ pub struct Limits {
     pub table_bytes: u64,
     /// Target size of level 1, in bytes.
     pub level_base_bytes: u64,
-    /// How many times larger each level is than the one above it.
+    /// The size ratio of each level to the level above it.
     pub level_fan_out: u64,
-    /// Number of levels, level 0 included.
+    /// Number of levels, including level 0.
     pub levels: usize,
-    /// Level-0 tables at which compaction into level 1 starts.
+    /// Number of level-0 tables at which compaction into level 1 starts.
     pub level0_trigger: usize,
-    /// Level-0 tables at which it starts while nothing is written, or somebody waits for background work;
-    /// at least 1.
+    /// Number of level-0 tables at which it starts while there are no writes, or while a thread
+    /// waits for background work; at least 1.
     pub level0_rest: usize,
-    /// Level-0 tables at which writes begin to be slowed.
+    /// Number of level-0 tables at which writes begin to be slowed.
     pub level0_slow: usize,
-    /// Level-0 tables at which writes run at their slowest.
+    /// Number of level-0 tables at which writes are slowed the most.
     pub level0_stop: usize,
-    /// Write buffers, the active one included, before writers wait for a flush.
+    /// Number of memtables, the active one included, at which writers wait for a flush.
     pub write_buffers: usize,
-    /// Bytes of a commit group past which it takes no further member.
+    /// Size of a commit group past which it takes no further member, in bytes.
     pub group_bytes: usize,
-    /// Each half of the persistent-memory log buffer, in bytes; 0 for no such buffer.
+    /// Size of each half of the persistent-memory log buffer, in bytes; 0 for no such buffer.
     pub pm_log_buffer_bytes: usize,
-    /// Bytes read or written at once by flush and compaction.
+    /// Size of one read or write of flush and compaction, in bytes.
     pub io_bytes: usize,
-    /// Bytes of MANIFEST past which it is rewritten as a snapshot.
+    /// Size of MANIFEST past which it is rewritten as a snapshot, in bytes.
     pub manifest_bytes: u64,
-    /// For seek compaction: a table may cost one fruitless read for each so many of its bytes before it is compacted.
-    /// Compacting a byte moves some 25 (LevelDB's estimate), and a read of a block costs an SSD of 95,000 reads or 530
-    /// MB a second as much as moving 6 KiB.
+    /// For seek compaction: the bytes of a table per fruitless read that it may cost before it is
+    /// compacted. Compacting a byte moves some 25 bytes (LevelDB's estimate). Reading a block costs
+    /// an SSD of 95,000 reads or 530 MB a second as much as moving 6 KiB.
     pub seek_charge_bytes: u64,
 }
 
@@ -66,7 +67,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The smallest sizes at which everything still happens: buffers and tables of 16 to 64 KiB.
+    /// The smallest sizes at which every mechanism still runs: buffers and tables of 16 to 64 KiB.
     pub fn tiny() -> Self {
         Self {
             block_bytes: 512,

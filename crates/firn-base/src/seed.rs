@@ -1,6 +1,7 @@
-//! The seeded generator: the only source of randomness, so that a seed replays a run.
+//! The seeded generator: the only source of randomness, so a seed replays a run.
 
-/// SplitMix64: 64 bits of state, full period, good enough for heights, shuffles and test plans (not for secrets).
+/// SplitMix64: 64 bits of state and a full period. Good enough for skiplist heights, shuffles and
+/// test plans, but not for secrets.
 #[derive(Debug, Clone)]
 pub struct Seed(u64);
 
@@ -10,7 +11,7 @@ impl Seed {
         Self(seed)
     }
 
-    /// A seed that differs from run to run, from the operating system's hasher keys.
+    /// A seed that differs from run to run. It is derived from the operating system's hasher keys.
     pub fn from_entropy() -> Self {
         use std::hash::{BuildHasher, RandomState};
         Self(RandomState::new().hash_one(0u8))
@@ -34,7 +35,7 @@ impl Seed {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True once in `n` times.
+    /// True with a probability of 1 in `n`.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -1,9 +1,10 @@
-//! Sites: the places where something is made durable, put in order or checked. Each flush, fence, sync, rename and
-//! checksum has one, declared with [`sites!`](crate::sites) in its crate's `sites.rs` beside what it is for.
+//! Sites: the places where something is made durable, ordered or checked. Each flush, fence, sync,
+//! rename and checksum has one. [`sites!`](crate::sites) declares it in its crate's `sites.rs`,
+//! with its purpose.
 //!
-//! With the feature `proof`, which only `firn-sim` and `fuzz` ask for, a test can switch a site off and see that a
-//! suite notices, count how often sites are passed, or end the process at one. Without it [`Site::is_on`] is `true` at
-//! compile time and a site is only a name.
+//! With the feature `proof`, which only `firn-sim` and `fuzz` enable, a test can switch a site off
+//! and see that a suite notices, count how often sites are passed, or end the process at one.
+//! Without it [`Site::is_on`] is `true` at compile time and a site is only a name.
 
 #[cfg(feature = "proof")]
 mod switch;
@@ -11,27 +12,28 @@ mod switch;
 #[cfg(feature = "proof")]
 pub use switch::{counted, die_at, without};
 
-/// One place. Two are the same if they are the same `static`.
+/// One site. Two sites are the same if they are the same `static`.
 #[derive(Debug)]
 pub struct Site {
     name: &'static str,
 }
 
-/// For tests that are not about sites.
+/// A site for tests that are not about sites.
 pub static TEST: Site = Site::new("test");
 
 impl Site {
-    /// A site; `name` is unique, with dots from the large to the small.
+    /// A site named `name`. Names are unique and go from the general to the specific, separated by
+    /// dots.
     pub const fn new(name: &'static str) -> Self {
         Self { name }
     }
 
-    /// What tests and documents call it.
+    /// The name used in tests and documents.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether what this site stands for is to be done: always, but in a test that switched it off.
+    /// True if the operation of this site is to be done: always, unless a test switched it off.
     #[inline(always)]
     pub fn is_on(&'static self) -> bool {
         #[cfg(feature = "proof")]
@@ -41,13 +43,13 @@ impl Site {
     }
 }
 
-/// Declares a crate's sites and the list `ALL` of them.
+/// Declares a crate's sites and `ALL`, the list of them.
 #[macro_export]
 macro_rules! sites {
     ($($(#[doc = $doc:literal])+ $id:ident = $name:literal;)+) => {
         $($(#[doc = $doc])+ pub static $id: $crate::site::Site = $crate::site::Site::new($name);)+
 
-        /// All of them.
+        /// All sites of this crate.
         pub static ALL: &[&$crate::site::Site] = &[$(&$id),+];
     };
 }

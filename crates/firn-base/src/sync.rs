@@ -1,10 +1,14 @@
-//! What threads meet at: locks, shared words, the pointer to a state, and threads themselves.
+//! Everything that threads synchronize on: locks, atomics, the shared pointer to a state, and
+//! threads themselves.
 //!
-//! 1. In a normal build these are other crates' own types and nothing more; [`point`] is no code at all.
-//! 2. Under `--cfg shuttle` they are those of the shuttle scheduler behind the same interface, so that the models in
-//!    `interleave` modules run the engine's real code in every order that the scheduler can think of
-//!    (`docs/interleave.md`). Only memory orderings are beyond it: it takes each for `SeqCst`.
-//! 3. The engine uses no other; `cargo xtask tidy` sees to that. Counters of statistics and clocks need no watching.
+//! 1. In a normal build these are other crates' own types and nothing more; [`point`] compiles to
+//!    nothing.
+//! 2. Under `--cfg shuttle` they are the shuttle scheduler's types with the same interface. The
+//!    models in `interleave` modules then run the engine's real code in every order that the
+//!    scheduler can produce (`docs/interleave.md`). Memory orderings are the exception: the
+//!    scheduler treats each as `SeqCst`.
+//! 3. The engine uses no other types for this, and `cargo xtask tidy` checks that. Statistics
+//!    counters and clocks are exempt.
 
 #[cfg(shuttle)]
 pub mod explore;
@@ -34,8 +38,8 @@ pub(crate) use shuttle::{hint, thread};
 #[cfg(not(shuttle))]
 pub(crate) use std::{hint, thread};
 
-/// A place where another thread may come between, for words in raw memory that the scheduler cannot see. Stands in
-/// front of each access to one.
+/// A scheduling point, for words in raw memory that the scheduler cannot see. Call it before each
+/// access to such a word.
 #[inline(always)]
 pub fn point() {
     #[cfg(shuttle)]

@@ -1,7 +1,9 @@
-//! The parts of a get and a put alone: `cargo bench -p firn-bench --bench micro`, with `-- NAME` for some of them.
+//! Micro-benchmarks of the parts of a get and a put: `cargo bench -p firn-bench --bench micro`,
+//! with `-- NAME` for some of them.
 //!
-//! Each works on more data than a processor's small caches hold, as it would in the engine, and goes through it in an
-//! order that no prefetcher guesses. The sites of the proof can be switched off here, which costs a load each.
+//! Each works on more data than a processor's small caches hold, as in the engine, and accesses it
+//! in an order that no prefetcher can predict. The sites of the proof can be switched off here,
+//! which costs a load each.
 
 #![allow(missing_docs, reason = "criterion's macros make functions without")]
 
@@ -17,12 +19,12 @@ use firndb::proof::{Memtable, frame_head};
 use std::cell::Cell;
 use std::hint::black_box;
 
-/// A key of 16 bytes; those of consecutive numbers lie far apart.
+/// A key of 16 bytes. Keys of consecutive numbers are far apart.
 fn key(number: u64) -> [u8; 16] {
     (u128::from(mix(number)) << 64 | u128::from(number)).to_be_bytes()
 }
 
-/// 0, 1, 2, ... below `count`, in an order that jumps about, again and again.
+/// Numbers below `count` in an unpredictable order, without end.
 fn jumping(count: u64) -> impl FnMut() -> u64 {
     let mut at = 0;
     move || {
@@ -83,7 +85,7 @@ fn skiplist(c: &mut Criterion) {
 fn block(c: &mut Criterion) {
     let mut group = c.benchmark_group("block");
     for value in [20usize, 100, 1024] {
-        // A megabyte of blocks of 4 KiB, sorted all through.
+        // A megabyte of blocks of 4 KiB, sorted throughout.
         let mut keys: Vec<_> = (0..(1 << 20) / (value as u64 + 24)).map(key).collect();
         keys.sort_unstable();
         let tag = Tag::new(SeqNo(7), Kind::Put);
@@ -155,7 +157,7 @@ fn verbs(c: &mut Criterion) {
     pool.finish_recovery().expect("an empty pool");
     let extent: Extent = pool.alloc(BYTES, Owner::LogBuffer).expect("room");
     let at = Cell::new(0u64);
-    // Places that no cache holds and no prefetcher guesses.
+    // Places that no cache holds and no prefetcher predicts.
     let place = |bytes: usize| {
         at.set(at.get() + 1);
         let slots = BYTES / (bytes as u64).next_multiple_of(64);

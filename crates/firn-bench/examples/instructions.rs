@@ -1,9 +1,11 @@
-//! What `cargo xtask perf` counts the instructions of: `instructions VERB N` does everything around N operations, which
-//! is what two runs with different N differ by.
+//! The program whose instructions `cargo xtask perf` counts. `instructions VERB N` runs N
+//! operations with the same setup for every N, so two runs with different N differ only by the
+//! operations.
 //!
-//! - `put`: of 16 + 100 bytes into a write buffer that holds them all, process durability;
-//! - `get`: of such records, each of which was read often enough to be cached as a row;
-//! - `get-block`: of such records, read for the second time, from blocks in the cache: each is made a row;
+//! - `put`: of 16 + 100 bytes, into a memtable that holds them all, with process durability;
+//! - `get`: of such records, each read often enough to be cached as a row;
+//! - `get-block`: of such records, read for the second time, from cached blocks: each becomes a
+//!   row;
 //! - `get-absent`: of keys between them, which the filter excludes;
 //! - `scan`: of 50 entries each, likewise.
 
@@ -14,7 +16,7 @@ use std::hint::black_box;
 const RECORDS: u64 = 20_000;
 
 fn key(number: u64) -> [u8; 16] {
-    // Spread over the key space, and even: what is odd is absent.
+    // Spread evenly over the key space. Odd numbers are absent.
     let mixed = firn_base::seed::mix(number) & !1;
     (u128::from(mixed) << 64 | u128::from(number)).to_be_bytes()
 }

@@ -1,4 +1,4 @@
-//! One engine in one round, in a process of its own.
+//! One engine in one round, in its own process.
 
 use crate::engine::{Engine, Setup};
 use crate::machine::sync_ns;
@@ -16,24 +16,24 @@ use std::sync::Mutex;
 
 const SYNC_ROUNDS: usize = 50;
 
-/// The engines that this program has.
+/// The engines of this program.
 pub struct Engines(Vec<Box<dyn Engine>>);
 
 impl Engines {
-    /// These.
+    /// A set of these engines.
     pub fn new(engines: Vec<Box<dyn Engine>>) -> Self {
         Self(engines)
     }
 
-    /// All of them.
+    /// All engines.
     pub fn iter(&self) -> impl Iterator<Item = &dyn Engine> {
         self.0.iter().map(|engine| &**engine)
     }
 
-    /// The engine of this name.
+    /// The engine named `name`.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] naming those that there are.
+    /// [`firn_base::ErrorKind::Invalid`] with the names of all engines.
     pub fn named(&self, name: &str) -> Result<&dyn Engine> {
         self.iter().find(|engine| engine.name() == name).ok_or_else(|| {
             let names: Vec<String> = self.iter().map(Engine::name).collect();
@@ -42,39 +42,40 @@ impl Engines {
     }
 }
 
-/// What a cell's process is told.
+/// The input of a cell's process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellSpec {
     /// The engine's name.
     pub engine: String,
-    /// Which round, from 0 on.
+    /// The round, from 0.
     pub round: u32,
-    /// What it is given.
+    /// The setup of the engine.
     pub setup: Setup,
-    /// What it has to do.
+    /// The work to do.
     pub config: RunConfig,
 }
 
-/// What came of it.
+/// The result of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The engine's name.
     pub engine: String,
-    /// Which round, from 0 on.
+    /// The round, from 0.
     pub round: u32,
-    /// What it was given.
+    /// The setup of the engine.
     pub setup: Setup,
-    /// What it had to do.
+    /// The work that was requested.
     pub config: RunConfig,
-    /// What the engine says of itself once open.
+    /// The engine's description of itself once open.
     pub described: String,
-    /// What it made of the setup.
+    /// The settings that the engine derived from the setup.
     pub settings: BTreeMap<String, String>,
-    /// What the device took to append and sync 4 KiB, in microseconds (median), before anything else was done.
+    /// Time to append and sync 4 KiB on the device, in microseconds (median), before anything else
+    /// was done.
     pub device_sync_us: f64,
-    /// Each workload that ended well, in order.
+    /// Each workload that ended successfully, in order.
     pub phases: Vec<PhaseReport>,
-    /// Why it ended early, if it did: an error, a wrong answer, or the death of its process.
+    /// The reason for an early end, if any: an error, a wrong answer, or the death of its process.
     pub failure: Option<String>,
 }
 
@@ -88,13 +89,13 @@ impl Cell {
     /// Reads a cell's file.
     ///
     /// # Errors
-    /// If it is not there, or is none.
+    /// If it does not exist or is not a cell's file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::from_io("read", path, e))?;
         serde_json::from_str(&text).map_err(|e| Error::invalid(format!("{}: {e}", path.display())))
     }
 
-    /// Whether this is a good result of `spec`, whatever directory it had.
+    /// True if this is a usable result of `spec`, whatever its directory.
     pub(crate) fn is_of(&self, spec: &CellSpec) -> bool {
         let mut setup = Setup { directory: spec.setup.directory.clone(), ..self.setup.clone() };
         if let (Some(its), Some(pm)) = (&mut setup.pm, &spec.setup.pm) {
@@ -105,13 +106,13 @@ impl Cell {
     }
 }
 
-/// Tells the parent how far it is, on standard output.
+/// Reports progress to the parent on standard output.
 struct Telling(Mutex<()>);
 
 impl Telling {
     fn line(&self, line: std::fmt::Arguments<'_>) {
         let _one_at_a_time = self.0.lock();
-        // Without a parent that listens the work is the same.
+        // The work is the same without a parent that reads this.
         let _unheard = writeln!(std::io::stdout(), "{line}");
     }
 }
@@ -130,10 +131,10 @@ impl Watch for Telling {
     }
 }
 
-/// What a cell's process does: reads its specification, works, writes its result.
+/// The main function of a cell's process: reads its specification, works, writes its result.
 ///
 /// # Errors
-/// If it cannot read or write those. What the engine does wrong is in the result.
+/// If it cannot read or write those. A failure of the engine is part of the result.
 pub fn run_cell(engines: &Engines, spec: &Path, result: &Path) -> Result<()> {
     let text = std::fs::read_to_string(spec).map_err(|e| Error::from_io("read", spec, e))?;
     let spec: CellSpec = serde_json::from_str(&text).map_err(|e| Error::invalid(format!("{}: {e}", spec.display())))?;

@@ -1,4 +1,5 @@
-//! What stands beside each other in a run: engines, each told the same and each saying what it made of it.
+//! Engines that are compared in a run: each gets the same setup and reports the settings it
+//! derived.
 
 use crate::store::Store;
 use firn_base::{Error, Result};
@@ -9,63 +10,63 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A key-value store that can be measured. What it opens is used by one process, and by many threads of it.
+/// A key-value store that can be measured. One process uses an open database, with many threads.
 pub trait Engine: Sync {
     /// The name in `--engines` and in reports.
     fn name(&self) -> String;
 
-    /// What it is, in one line.
+    /// A one-line description.
     fn about(&self) -> String;
 
-    /// What it makes of `setup`, option by option, for reports.
+    /// The settings it derives from `setup`, option by option, for reports.
     fn settings(&self, setup: &Setup) -> BTreeMap<String, String>;
 
     /// Opens the database in `setup.directory`, or creates it there.
     ///
     /// # Errors
-    /// What the engine says; [`firn_base::ErrorKind::Invalid`] for a setup that it cannot follow.
+    /// The engine's error; [`firn_base::ErrorKind::Invalid`] for a setup that it cannot implement.
     fn open(&self, setup: &Setup) -> Result<Arc<dyn Store>>;
 }
 
-/// What every engine of a run is given alike.
+/// The setup that every engine of a run gets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
-    /// Where its files go. It is there, and empty before the database is created.
+    /// Directory for its files. It exists, and is empty before the database is created.
     pub directory: PathBuf,
-    /// Bytes of DRAM for write buffers, caches, filters and indexes together.
+    /// Total DRAM for write buffers, caches, filters and indexes, in bytes.
     pub memory_bytes: u64,
-    /// How tables are compressed, where the engine can.
+    /// Compression of tables, if the engine supports it.
     pub compression: Compression,
-    /// Whether tables pass the page cache by, where the engine can.
+    /// True if tables bypass the page cache, if the engine supports it.
     pub direct_io: bool,
     /// Threads for flushes and compactions.
     pub background_threads: usize,
-    /// Records that it will hold at most, for engines that must know.
+    /// Maximum number of records, for engines that must know it.
     pub records_max: u64,
-    /// Bytes of the longest key.
+    /// Length of the longest key, in bytes.
     pub key_bytes_max: usize,
-    /// Bytes of the longest value.
+    /// Length of the longest value, in bytes.
     pub value_bytes_max: usize,
     /// Persistent memory, for engines that use it.
     pub pm: Option<PmBudget>,
-    /// What is said to this engine alone, option by option.
+    /// Options for this engine only.
     pub extra: BTreeMap<String, String>,
 }
 
 impl Setup {
-    /// The option `name` that is said to this engine alone.
+    /// The value of option `name` among those for this engine only.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] if it is there and cannot be read.
+    /// [`firn_base::ErrorKind::Invalid`] if it is set but cannot be parsed.
     pub fn extra<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>> {
         let Some(text) = self.extra.get(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|e| Error::invalid(format!("option {name}={text}: {e}")))
     }
 
-    /// Refuses what is said to this engine alone and not in `known`.
+    /// Refuses options for this engine only that are not in `known`.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] naming what is known.
+    /// [`firn_base::ErrorKind::Invalid`] with the known names.
     pub fn refuse_unknown(&self, known: &[&str]) -> Result<()> {
         match self.extra.keys().find(|name| !known.contains(&name.as_str())) {
             Some(name) if known.is_empty() => Err(Error::invalid(format!("option {name}: this engine has none"))),
@@ -78,9 +79,9 @@ impl Setup {
 /// Persistent memory that an engine may use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PmBudget {
-    /// A directory on it: a DAX mount, or one in `/dev/shm` that stands for one.
+    /// A directory on it: a DAX mount, or a directory in `/dev/shm` as a substitute.
     pub directory: PathBuf,
-    /// Bytes of it.
+    /// The amount, in bytes.
     pub bytes: u64,
 }
 
@@ -88,7 +89,7 @@ pub struct PmBudget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// None.
+    /// No compression.
     None,
     /// LZ4.
     Lz4,

@@ -1,4 +1,4 @@
-//! FirnDB as an engine under test: one per profile.
+//! FirnDB as an engine under test, one per profile.
 
 use crate::engine::{Compression, Engine, PmBudget, Setup};
 use crate::machine::directory_bytes;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Firn(Profile);
 
-/// Options that are FirnDB's alone.
+/// Options that only FirnDB has.
 const EXTRA: [&str; 28] = [
     "write_buffer_bytes",
     "block_cache_bytes",
@@ -48,7 +48,7 @@ const EXTRA: [&str; 28] = [
     "lab_block_grained",
 ];
 
-/// What the option `name` names of `choices`, if it was given.
+/// The value among `choices` that option `name` selects, if the option is set.
 fn one_of<T: Copy>(setup: &Setup, name: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
     let Some(given) = setup.extra::<String>(name)? else { return Ok(None) };
     let found = choices.iter().find(|(choice, _)| *choice == given).map(|(_, value)| *value);
@@ -56,7 +56,7 @@ fn one_of<T: Copy>(setup: &Setup, name: &str, choices: &[(&str, T)]) -> Result<O
     found.map(Some).ok_or_else(|| Error::invalid(format!("{name}={given}: there are {}", names())))
 }
 
-/// Numbers of the profile `block`, to be varied.
+/// Numbers of the profile `block` that can be varied.
 type BlockNumber = (&'static str, fn(&mut BlockTuning) -> &mut f64);
 const BLOCK: [BlockNumber; 8] = [
     ("block_live_tables_max_middle", |tuning| &mut tuning.live_tables_max.middle),
@@ -70,7 +70,7 @@ const BLOCK: [BlockNumber; 8] = [
 ];
 
 impl Firn {
-    /// Every profile there is.
+    /// An engine for every profile.
     pub fn all() -> Vec<Box<dyn Engine>> {
         Profile::ALL.into_iter().map(|profile| Box::new(Firn(profile)) as Box<dyn Engine>).collect()
     }
@@ -185,7 +185,7 @@ pub struct FirnStore {
 }
 
 impl FirnStore {
-    /// `db`, open in `directory`, which stays the caller's too.
+    /// Wraps `db`, open in `directory`. The caller keeps its own handle.
     pub fn new(db: &Db, directory: impl Into<PathBuf>) -> Self {
         Self { db: db.clone(), directory: directory.into() }
     }

@@ -1,9 +1,11 @@
-//! A run as one page that needs nothing else: no network, no fonts, no script but one that counts what was drawn.
+//! A run as one self-contained page: no network, no fonts, no script except one that counts the
+//! drawn figures.
 //!
 //! 1. Every string of the report is escaped before it is on the page.
-//! 2. Figures, tables and sections have ids and classes that stay: `<figure id="throughput-a" data-series="2">`. The
-//!    attribute `data-drawn` of the body, once the page is open, is the number of figures in which every series shows.
-//! 3. The page's own policy refuses whatever would be fetched.
+//! 2. Figures, tables and sections have stable ids and classes: `<figure id="throughput-a"
+//!    data-series="2">`. Once the page is open, the attribute `data-drawn` of the body is the
+//!    number of figures in which every series is visible.
+//! 3. The page's own policy refuses to fetch anything.
 
 mod axis;
 mod chart;
@@ -66,7 +68,7 @@ fn details(id: &str, title: &str, content: &str) -> String {
     format!("<details id=\"{id}\"><summary>{title}</summary>\n{content}</details>\n")
 }
 
-/// When, where, and what was asked for.
+/// Date, machine and parameters of the run.
 fn facts(report: &MatrixReport) -> String {
     let (machine, config, setup) = (&report.machine, &report.config, &report.setup);
     let memory = machine.memory_bytes.map_or_else(|| "unknown memory".to_owned(), |all| bytes(all as f64));
@@ -112,7 +114,7 @@ fn facts(report: &MatrixReport) -> String {
     format!("<dl class=\"facts\">\n{rows}</dl>\n<pre id=\"command\">{command}</pre>\n")
 }
 
-/// What a reader must know before any figure.
+/// Notes that a reader must know before looking at any figure.
 fn notes(report: &MatrixReport) -> String {
     let notes: String = report.summary.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
     match notes.is_empty() {
@@ -131,7 +133,7 @@ fn workloads(report: &MatrixReport) -> Result<String> {
     let mut ids: Vec<String> = Vec::new();
     let mut sections = String::new();
     for (index, workload) in report.config.workloads.iter().enumerate() {
-        // A workload may come twice: its group ends where an engine comes again.
+        // A workload may occur twice. Its group ends where an engine occurs again.
         let mut group: Vec<&WorkloadSummary> = Vec::new();
         let belongs = |group: &[&WorkloadSummary], next: &WorkloadSummary| {
             next.workload == workload.name() && group.iter().all(|summary| summary.engine != next.engine)

@@ -1,21 +1,23 @@
-//! Which keys there are, and in which order they are met.
+//! The keys of a benchmark, and the order in which they are used.
 //!
-//! A record has a number, the order in which it is inserted. Its rank among the loaded records is a random one:
-//! random means a permutation, not a hash, so no key comes twice, a scrambled rank keeps its exact probability, and
-//! from a place in the order of keys one gets back to the record. The key is twice the rank in decimal, zero-padded
-//! to the least size of keys; a record inserted later takes the odd number behind a loaded one's. Longer keys are
-//! filled up behind the number, so that keys of all sizes are in the order of their numbers.
+//! A record has a number, which is its position in the order of insertion. Its rank among the
+//! loaded records is given by a random permutation, not by a hash. So no key occurs twice, a
+//! scrambled rank keeps its exact probability, and a rank can be mapped back to its record. The key
+//! is twice the rank in decimal, zero-padded to the minimum key size. A record inserted later takes
+//! the odd number after that of a loaded one. Longer keys are padded after the number, so keys of
+//! all sizes sort by their numbers.
 
 use crate::size::Sizes;
 use firn_base::seed::mix;
 use firn_base::{Error, Result};
 use std::io::Write;
 
-/// The order depends on nothing but the number of records, so that a later run finds the keys of an earlier one.
+/// The order depends only on the number of records, so that a later run finds the keys of an
+/// earlier one.
 const ORDER_SALT: u64 = 0x6669_726E;
 const KEY_BYTES_MAX: usize = 1024;
 
-/// The keys of a benchmark: their sizes, and how a record's number becomes one.
+/// The keys of a benchmark: their sizes, and the mapping from record numbers to keys.
 #[derive(Debug, Clone)]
 pub struct KeySpace {
     sizes: Sizes,
@@ -24,10 +26,10 @@ pub struct KeySpace {
 }
 
 impl KeySpace {
-    /// Keys for `records` and as many inserts.
+    /// Keys for `records` records and as many inserts.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] if so short a key cannot hold the largest number.
+    /// [`firn_base::ErrorKind::Invalid`] if the shortest keys cannot hold the largest number.
     pub fn new(sizes: Sizes, records: u64) -> Result<Self> {
         if !(1..=1 << 40).contains(&records) {
             return Err(Error::invalid("the number of records must be 1 to 2^40"));
@@ -46,7 +48,7 @@ impl KeySpace {
         let id = self.id(number);
         key.clear();
         let width = self.sizes.min();
-        // A `Vec` takes everything that is written to it.
+        // Writing to a `Vec` never fails.
         let _never_fails = write!(key, "{id:0width$}");
         debug_assert_eq!(key.len(), width);
         key.resize(self.sizes.of(id), b'-');
@@ -60,33 +62,35 @@ impl KeySpace {
         }
     }
 
-    /// The place of record `number` in the order of the loaded keys; an inserted one is behind the loaded one there.
+    /// The rank of record `number` among the loaded keys. An inserted record is just after the
+    /// loaded one of the same rank.
     pub fn rank(&self, number: u64) -> u64 {
         self.id(number) / 2
     }
 
-    /// The loaded record at place `rank`.
+    /// The loaded record with rank `rank`.
     pub fn loaded_at(&self, rank: u64) -> u64 {
         self.order.inverse(rank)
     }
 
-    /// Records that are loaded.
+    /// The number of loaded records.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Bytes of the longest key.
+    /// The length of the longest key, in bytes.
     pub fn bytes_max(&self) -> usize {
         self.sizes.max()
     }
 
-    /// Bytes of a key on average.
+    /// The mean length of a key, in bytes.
     pub fn bytes_mean(&self) -> f64 {
         self.sizes.mean()
     }
 }
 
-/// A pseudo-random order of 0..n: a Feistel network over the next power of four, walked until it falls below n.
+/// A pseudo-random permutation of 0..n: a Feistel network over the next power of four, repeated
+/// until the result is below n.
 #[derive(Debug, Clone)]
 pub struct Permutation {
     items: u64,
@@ -97,21 +101,21 @@ pub struct Permutation {
 const ROUNDS: u64 = 4;
 
 impl Permutation {
-    /// The order of 0..`items` that `salt` chooses.
+    /// The permutation of 0..`items` selected by `salt`.
     pub fn new(items: u64, salt: u64) -> Self {
         assert!((1..=1 << 62).contains(&items), "a permutation of nothing, or of too much");
         let bits = 64 - (items - 1).leading_zeros();
         Self { items, half_bits: bits.div_ceil(2).max(1), salt }
     }
 
-    /// Where `index` goes.
+    /// The image of `index`.
     ///
     /// REQUIRES: `index` is below the number of items.
     pub fn get(&self, index: u64) -> u64 {
         self.walk(index, |at| self.forward(at))
     }
 
-    /// What goes to `place`.
+    /// The index whose image is `place`.
     ///
     /// REQUIRES: `place` is below the number of items.
     pub fn inverse(&self, place: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Latencies: one histogram per sort of operation, three significant digits, up to an hour.
+//! Latencies: one histogram per kind of operation, with three significant digits, up to an hour.
 
 use firn_base::{Error, Result};
 use hdrhistogram::Histogram;
@@ -11,40 +11,40 @@ const HOUR_NS: u64 = 3_600_000_000_000;
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// An empty one.
+    /// An empty histogram.
     ///
     /// # Errors
-    /// Never with these bounds; what the histogram's maker says if it should.
+    /// Never with these bounds; otherwise the error of the histogram library.
     pub fn new() -> Result<Self> {
         let histogram = Histogram::new_with_bounds(1, HOUR_NS, 3);
         histogram.map(Self).map_err(|e| Error::invalid(format!("cannot make a histogram: {e}")))
     }
 
-    /// One for the many seconds of a timeline: one significant digit, and small.
+    /// A histogram for the many seconds of a timeline: one significant digit, and small.
     ///
     /// # Errors
-    /// As [`Latencies::new`].
+    /// The errors of [`Latencies::new`].
     pub(crate) fn coarse() -> Result<Self> {
         let histogram = Histogram::new_with_bounds(1000, HOUR_NS, 1);
         histogram.map(Self).map_err(|e| Error::invalid(format!("cannot make a histogram: {e}")))
     }
 
-    /// How many were counted.
+    /// The number of operations recorded.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Microseconds that the share `quantile` of the operations did not exceed.
+    /// The latency in microseconds that the fraction `quantile` of the operations did not exceed.
     pub fn at(&self, quantile: f64) -> f64 {
         self.0.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    /// Counts one operation that took `ns`.
+    /// Records one operation that took `ns`.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// Adds what `other` counted.
+    /// Adds the counts of `other`.
     ///
     /// # Errors
     /// Never: both have the same bounds.
@@ -52,14 +52,15 @@ impl Latencies {
         self.0.add(&other.0).map_err(|e| Error::invalid(format!("cannot add histograms: {e}")))
     }
 
-    /// Pairs of a quantile and its microseconds: nine steps from each number of nines to the next.
+    /// Pairs of a quantile and its latency in microseconds: nine steps from each number of nines to
+    /// the next.
     pub fn quantiles(&self) -> Vec<(f64, f64)> {
         let steps = (0..54).map(|i| 1.0 - 10f64.powi(-(i / 9)) * f64::from(10 - i % 9) / 10.0);
         let enough = |quantile: &f64| (1.0 - quantile) * self.0.len() as f64 >= 1.0;
         steps.filter(enough).map(|quantile| (quantile, self.at(quantile))).collect()
     }
 
-    /// What is printed of it; nothing if nothing was counted.
+    /// The percentiles to print; `None` if nothing was recorded.
     pub fn percentiles(&self) -> Option<Percentiles> {
         let at = |quantile: f64| self.at(quantile);
         (!self.0.is_empty()).then(|| Percentiles {
@@ -75,7 +76,7 @@ impl Latencies {
     }
 }
 
-/// Latencies as a report gives them, in microseconds.
+/// Latencies in a report, in microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// Operations counted.
@@ -92,7 +93,7 @@ pub struct Percentiles {
     pub p99_9_us: f64,
     /// 99.99 % were no slower.
     pub p99_99_us: f64,
-    /// The slowest.
+    /// The slowest operation.
     pub max_us: f64,
 }
 

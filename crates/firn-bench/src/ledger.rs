@@ -1,15 +1,17 @@
-//! Which version a read may see: what has been written to each record, and what of it is certain.
+//! Determines which versions a read may see, from the writes to each record and from which of them
+//! are certain.
 //!
-//! One word per record: writes begun (32 bits), writes begun since the record was last at rest, the first of them not
-//! counted (16), and writes under way (16). From the word before a read and the word after it:
+//! One word per record: the number of writes begun (32 bits); the number of writes begun since the
+//! record was last at rest, not counting the first (16); and the number of writes in progress (16).
+//! From the word before a read and the word after it:
 //! 1. no version above the writes begun after the read may be seen;
-//! 2. if no write was under way before the read, no version below the first of the last burst may be seen: that write
-//!    began when all earlier ones had ended, and has ended itself.
+//! 2. if no write was in progress before the read, no version below the first of the last burst may
+//!    be seen, because that write began after all earlier ones had ended, and has itself ended;
+//! 3. the record may be missing only if the last delete begun, as known after the read, is not
+//!    older than the version of rule 2.
 //!
-//! 3. nothing may be found if the last delete begun, as known after the read, is not older than what rule 2 names.
-//!
-//! So a lost update and a stale read are both found, without a lock around the write and without keys that belong to
-//! one writer. Safe for any number of threads.
+//! So both a lost update and a stale read are found, without a lock around the write and without
+//! assigning each key to one writer. Safe for any number of threads.
 
 use crate::record::wrong;
 use firn_base::Result;
@@ -17,12 +19,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const COUNT_MAX: u64 = 0xFFFF;
 
-/// The versions of every record: the run's number in the upper 32 bits, and which write of the run it is.
+/// The versions of every record: the run's number in the upper 32 bits, and the number of the write
+/// within the run.
 #[derive(Debug)]
 pub struct Ledger {
     run: u64,
     words: Vec<AtomicU64>,
-    /// The number of the last write begun that is a delete; empty in a run without deletes.
+    /// The number of the last delete begun; empty in a run without deletes.
     deletes: Vec<AtomicU32>,
 }
 
@@ -47,38 +50,40 @@ impl Word {
         Self { begun: self.begun + 1, burst, under_way: self.under_way + 1 }
     }
 
-    /// The lowest version that a read beginning now may see; 0 if nothing is certain.
+    /// The lowest version that a read starting now may see; 0 if nothing is certain.
     fn floor(self) -> u64 {
         let certain = self.under_way == 0 && self.burst < COUNT_MAX;
         if certain { self.begun - self.burst } else { 0 }
     }
 }
 
-/// What was known of a record before a read of it.
+/// The state of a record before a read of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Before {
     floor: u64,
 }
 
 impl Ledger {
-    /// Room for `records`, none of them written in this run. `run` must differ from that of every earlier run.
+    /// A ledger for `records`, none of them written in this run. `run` must differ from that of
+    /// every earlier run.
     pub fn new(records: u64, run: u32, deletes: bool) -> Self {
         let words = (0..records).map(|_| AtomicU64::new(0)).collect();
         let deletes = (0..if deletes { records } else { 0 }).map(|_| AtomicU32::new(0)).collect();
         Self { run: u64::from(run), words, deletes }
     }
 
-    /// Bytes of memory that it takes.
+    /// The memory that it takes, in bytes.
     pub fn bytes(&self) -> u64 {
         (self.words.len() * 8 + self.deletes.len() * 4) as u64
     }
 
-    /// How many records there is room for.
+    /// The number of records it covers.
     pub fn records(&self) -> u64 {
         self.words.len() as u64
     }
 
-    /// Begins a write of `id` and says which version it is. Each begin must be followed by an [`Ledger::end`].
+    /// Begins a write of `id` and returns its version. Every call must be followed by
+    /// [`Ledger::end`].
     pub fn begin(&self, id: u64) -> u64 {
         let word = &self.words[id as usize];
         let mut seen = word.load(Ordering::SeqCst);
@@ -91,7 +96,7 @@ impl Ledger {
         }
     }
 
-    /// Begins a delete of `id`, which must be followed by an [`Ledger::end`].
+    /// Begins a delete of `id`, which must be followed by [`Ledger::end`].
     pub fn begin_delete(&self, id: u64) {
         let version = self.begin(id);
         if let Some(last) = self.deletes.get(id as usize) {
@@ -99,21 +104,21 @@ impl Ledger {
         }
     }
 
-    /// Ends a write of `id`: it was acknowledged.
+    /// Ends a write of `id`, which was acknowledged.
     pub fn end(&self, id: u64) {
         self.words[id as usize].fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Call before a read of `id`.
+    /// The state of `id`. Call this before a read of it.
     pub fn before(&self, id: u64) -> Before {
         Before { floor: Word::unpack(self.words[id as usize].load(Ordering::SeqCst)).floor() }
     }
 
-    /// Whether a read of `id` that began at `before` may have found nothing; `was_loaded` if it was there before any
-    /// write that is known of.
+    /// Checks that a read of `id` that began at `before` may have found nothing. `was_loaded` means
+    /// that the record existed before any write recorded here.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Corruption`] if it must be there.
+    /// [`firn_base::ErrorKind::Corruption`] if the record must exist.
     pub fn missing(&self, id: u64, before: Before, was_loaded: bool) -> Result<()> {
         let deleted = self.deletes.get(id as usize).map_or(0, |last| u64::from(last.load(Ordering::SeqCst)));
         match () {
@@ -124,13 +129,13 @@ impl Ledger {
         }
     }
 
-    /// Whether a read of `id` that began at `before` may have seen `version`.
+    /// Checks that a read of `id` that began at `before` may have seen `version`.
     ///
     /// # Errors
     /// [`firn_base::ErrorKind::Corruption`] if it may not.
     pub fn seen(&self, id: u64, before: Before, version: u64) -> Result<()> {
         let begun = Word::unpack(self.words[id as usize].load(Ordering::SeqCst)).begun;
-        // What an earlier run wrote is older than all of this one.
+        // A version of an earlier run is older than all of this one.
         let number = if version >> 32 == self.run { version & 0xFFFF_FFFF } else { 0 };
         if number > begun {
             return Err(wrong(id, format!("of write {number}, and only {begun} were made")));

@@ -1,7 +1,9 @@
-//! FirnDB's benchmark: workloads, the check of every read, and reports. Prints nothing: the `firn` command does.
+//! FirnDB's benchmark: workloads, the check of every read, and reports. It prints nothing; the
+//! `firn` command does.
 //!
-//! A workload runs against a [`Store`], which an [`Engine`] opens, so that other engines can stand beside FirnDB. A
-//! [`Matrix`] runs several, each in a process of its own, and a [`Summary`] compares them.
+//! A workload runs against a [`Store`], which an [`Engine`] opens, so that other engines can be
+//! compared with FirnDB. A [`Matrix`] runs several engines, each in its own process, and a
+//! [`Summary`] compares them.
 #![forbid(unsafe_code)]
 
 mod cell;

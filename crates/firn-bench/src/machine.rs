@@ -1,6 +1,7 @@
-//! What the operating system says about this process and the disk under it.
+//! Information from the operating system about this process and its disk.
 //!
-//! What cannot be had (no `/proc`, no permission) is 0 or `None` in a report, never a failure of the run.
+//! A value that is not available (no `/proc`, no permission) is 0 or `None` in a report, never a
+//! failure of the run.
 
 use crate::report::Moved;
 use firn_base::clock::Clock;
@@ -12,34 +13,35 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Seconds of CPU that this process has used, in user and in kernel mode.
+/// CPU seconds used by this process, in user and kernel mode.
 pub(crate) fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Bytes that this process has caused to be written to storage, by the kernel's count.
+/// Bytes that this process caused to be written to storage, as counted by the kernel.
 pub(crate) fn written_bytes() -> Option<u64> {
     field(&fs::read_to_string("/proc/self/io").ok()?, "write_bytes:")
 }
 
-/// Bytes that this process has caused to be read from storage, by the kernel's count.
+/// Bytes that this process caused to be read from storage, as counted by the kernel.
 pub(crate) fn read_bytes() -> Option<u64> {
     field(&fs::read_to_string("/proc/self/io").ok()?, "read_bytes:")
 }
 
-/// The largest resident set so far, in bytes, or since [`reset_peak`] where that is allowed.
+/// The largest resident set so far, in bytes, or since [`reset_peak`] where that is permitted.
 pub(crate) fn peak_memory_bytes() -> Option<u64> {
     Some(field(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")? * 1024)
 }
 
-/// Forgets the largest resident set, so that the next phase has its own.
+/// Resets the largest resident set, so that the next phase has its own.
 pub(crate) fn reset_peak() {
-    // Where it is not allowed the peak is that of the whole run, which is still an upper bound.
+    // If this is not permitted the peak is that of the whole run, which is still an upper bound.
     let _refused = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Bytes written to and read from the block device under `directory` since it was attached, whoever did it.
+/// Bytes written to and read from the block device under `directory` since it was attached, by any
+/// process.
 pub fn device_bytes(directory: &Path) -> Option<Moved> {
     const SECTOR_BYTES: u64 = 512;
     let device = fs::metadata(directory).ok()?.dev();
@@ -50,7 +52,8 @@ pub fn device_bytes(directory: &Path) -> Option<Moved> {
     Some(Moved { written_bytes: written * SECTOR_BYTES, read_bytes: read * SECTOR_BYTES })
 }
 
-/// Bytes of memory that this process may have: the machine's, or its control group's if that is less.
+/// Memory available to this process in bytes: that of the machine or of its control group,
+/// whichever is less.
 pub(crate) fn memory_bytes() -> Option<u64> {
     let machine = field(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")? * 1024;
     let limits = ["memory:/sys/fs/cgroup/memory/memory.limit_in_bytes", ":/sys/fs/cgroup/memory.max"];
@@ -68,25 +71,25 @@ pub(crate) fn memory_bytes() -> Option<u64> {
     Some(limits.into_iter().filter_map(limit).fold(machine, u64::min))
 }
 
-/// Where a run was made.
+/// The machine of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor.
     pub cpu: String,
     /// Processors that this process may use.
     pub cpus: usize,
-    /// Bytes of memory, of the machine or of the control group.
+    /// Memory of the machine or of the control group, in bytes.
     pub memory_bytes: Option<u64>,
     /// The operating system and its version.
     pub os: String,
     /// The file system under the databases, and its device.
     pub device: String,
-    /// The commit of the sources, if they were in a repository.
+    /// The commit of the sources, if the current directory is in a repository.
     pub commit: Option<String>,
 }
 
 impl Machine {
-    /// This one, with databases in `directory`.
+    /// This machine, with databases in `directory`.
     pub fn here(directory: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpu = read("/proc/cpuinfo").lines().find_map(|line| Some(line.strip_prefix("model name")?.to_owned()));
@@ -105,7 +108,7 @@ impl Machine {
     }
 }
 
-/// Type and source of the mount that `directory` is on, from the text of `mountinfo`.
+/// Type and source of the mount that contains `directory`, from the text of `mountinfo`.
 fn mount_of(mounts: &str, directory: &Path) -> Option<String> {
     let directory = fs::canonicalize(directory).ok()?;
     let mount = |line: &str| {
@@ -124,17 +127,17 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Bytes that an ordinary user may still write in the file system of `directory`.
+/// Free space for an ordinary user in the file system of `directory`, in bytes.
 ///
 /// # Errors
-/// What the operating system says.
+/// The error of the operating system.
 pub fn free_bytes(directory: &Path) -> Result<u64> {
     let stats =
         rustix::fs::statvfs(directory).map_err(|e| Error::from_io("ask for the free space of", directory, e.into()))?;
     Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
-/// Bytes that the files in `directory` and below take on the disk, whatever they are for.
+/// Disk space of all files in and below `directory`, in bytes.
 pub fn directory_bytes(directory: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
     let bytes_of = |entry: fs::DirEntry| match entry.metadata() {
@@ -145,10 +148,11 @@ pub fn directory_bytes(directory: &Path) -> u64 {
     entries.flatten().map(bytes_of).sum()
 }
 
-/// Nanoseconds that appending 4 KiB to a file in `directory` and syncing it takes: the median of `rounds`.
+/// Time to append 4 KiB to a file in `directory` and sync it, in nanoseconds: the median of
+/// `rounds`.
 ///
 /// # Errors
-/// What the operating system says when the file cannot be made, written or removed.
+/// The operating system's error if the file cannot be created, written or removed.
 pub fn sync_ns(directory: &Path, rounds: usize, clock: &Clock) -> Result<u64> {
     let path = directory.join("sync-time.tmp");
     let failed = |verb: &'static str| {

@@ -1,10 +1,11 @@
-//! Engines side by side: each in a process of its own, in rounds A B A B.
+//! Engines compared with each other: each in its own process, in rounds A B A B.
 //!
-//! 1. A cell is one engine in one round: all workloads, in order, on one database. Its result is one JSON file, so that
-//!    a long matrix that was cut short goes on with the cells that are missing.
-//! 2. If the workloads do not begin with a load, each engine's database is loaded once, before the first round, and
-//!    every cell works on a copy; matrices of one scratch directory share it if they load the same.
-//! 3. A cell that fails, lies or dies is a result too; the others stand.
+//! 1. A cell is one engine in one round: all workloads, in order, on one database. Its result is
+//!    one JSON file, so that an interrupted matrix continues with the missing cells.
+//! 2. If the workloads do not start with a load, each engine's database is loaded once, before the
+//!    first round, and every cell works on a copy. Matrices with the same scratch directory share
+//!    it if they load the same data.
+//! 3. A cell that fails, gives a wrong answer or dies is a result too; the others remain valid.
 //! 4. Databases are removed when their cell is done, and when the run is interrupted.
 
 use crate::cell::{Cell, CellSpec, Engines};
@@ -22,46 +23,47 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The version of what [`MatrixReport`] is written as.
+/// The schema version of a serialized [`MatrixReport`].
 pub const SCHEMA: &str = "firn-bench/1";
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Matrix {
-    /// Names of engines; the first is what the others are compared with.
+    /// Names of engines. The others are compared with the first.
     pub engines: Vec<String>,
-    /// How often each engine runs.
+    /// The number of rounds in which each engine runs.
     pub rounds: u32,
     /// The workloads.
     pub config: RunConfig,
-    /// What all engines are given; `extra` is filled in by engine.
+    /// The setup common to all engines; `extra` is filled in per engine.
     pub setup: Setup,
-    /// What is said to one engine alone: engine, option, value.
+    /// Options for one engine only: engine, option, value.
     pub extra: Vec<(String, String, String)>,
-    /// Where databases go: a directory of this run's own, removed by whoever made it.
+    /// Directory for databases. It belongs to this run, and its creator removes it.
     pub scratch: PathBuf,
-    /// Where cells are kept, and looked for.
+    /// Directory in which cells are stored and looked up.
     pub cells: PathBuf,
-    /// How this program is told to run one cell; the paths of its specification and of its result follow.
+    /// The command line arguments for running one cell. The paths of its specification and result
+    /// are appended.
     pub child: Vec<String>,
 }
 
-/// A run's results, as `--json` writes them.
+/// A run's results, as written by `--json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MatrixReport {
     /// [`SCHEMA`].
     pub schema: String,
-    /// When it ended, in seconds since 1970.
+    /// End of the run, in seconds since 1970.
     pub unix_seconds: u64,
-    /// Where it ran.
+    /// The machine on which it ran.
     pub machine: Machine,
     /// The command line.
     pub command: Vec<String>,
-    /// What was run.
+    /// The workloads that were run.
     pub config: RunConfig,
-    /// What all engines were given.
+    /// The setup common to all engines.
     pub setup: Setup,
-    /// Each engine, in the order asked for.
+    /// Each engine, in the requested order.
     pub engines: Vec<EngineReport>,
     /// Every engine in every round.
     pub cells: Vec<Cell>,
@@ -74,13 +76,13 @@ pub struct MatrixReport {
 pub struct EngineReport {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub about: String,
-    /// What it made of the setup.
+    /// The settings that it derived from the setup.
     pub settings: BTreeMap<String, String>,
 }
 
-/// Refuses what may need more than is free where `directory` is.
+/// Refuses a run that may need more than the free space in `directory`.
 fn refuse_if_short(directory: &Path, needed: u64, advice: &str) -> Result<()> {
     let (free, megabytes) = (free_bytes(directory)?, |bytes: u64| bytes / 1_000_000);
     if free >= needed {
@@ -92,11 +94,12 @@ fn refuse_if_short(directory: &Path, needed: u64, advice: &str) -> Result<()> {
 }
 
 impl Matrix {
-    /// Runs what is missing, and reads what is there.
+    /// Runs the missing cells and reads the existing ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an unknown engine or what cannot be run, [`ErrorKind::NoSpace`] if it would not fit,
-    /// before anything is written. What goes wrong in a cell is no error of the matrix.
+    /// [`ErrorKind::Invalid`] for an unknown engine or an impossible configuration,
+    /// [`ErrorKind::NoSpace`] if it would not fit; both before anything is written. A failure
+    /// within a cell is not an error of the matrix.
     pub fn run(&self, engines: &Engines, watch: &dyn Watch) -> Result<Vec<Cell>> {
         self.check(engines)?;
         self.check_room()?;
@@ -149,8 +152,9 @@ impl Matrix {
         Ok(())
     }
 
-    /// Bytes of persistent memory for one database at a time, and for a loaded copy of each engine's where that is
-    /// kept. Each may have `bytes`, or what it alone is told.
+    /// Persistent memory in bytes for one database at a time, and for a loaded copy of each
+    /// engine's database where one is kept. Each engine may use `bytes`, or its own `pm_bytes`
+    /// option.
     fn pm_bytes_needed(&self, bytes: u64) -> u64 {
         let told = |engine: &String| {
             let its = self.extra.iter().find(|(of, name, _)| of == engine && name == "pm_bytes");
@@ -161,7 +165,7 @@ impl Matrix {
         one + if self.config.fills() { 0 } else { copies }
     }
 
-    /// What `engine` is told, with its database in `directory`.
+    /// The setup of `engine` with its database in `directory`.
     pub fn setup_of(&self, engine: &str, directory: PathBuf) -> Setup {
         let mut setup = Setup { pm: self.pm_beside(&directory), directory, ..self.setup.clone() };
         let its = self.extra.iter().filter(|(of, _, _)| of == engine);
@@ -170,14 +174,14 @@ impl Matrix {
         setup
     }
 
-    /// What a database in `directory` has of persistent memory.
+    /// The persistent memory of a database in `directory`.
     fn pm_beside(&self, directory: &Path) -> Option<PmBudget> {
         let PmBudget { directory: all, bytes } = self.setup.pm.as_ref()?;
         let directory = directory.file_name().map_or_else(|| all.clone(), |name| all.join(name));
         Some(PmBudget { directory, bytes: *bytes })
     }
 
-    /// The directories of a database in `directory`, that in persistent memory among them.
+    /// The directories of a database in `directory`, including the one in persistent memory.
     fn both(&self, directory: &Path) -> impl Iterator<Item = PathBuf> {
         std::iter::once(directory.to_owned()).chain(self.pm_beside(directory).map(|pm| pm.directory))
     }
@@ -209,14 +213,16 @@ impl Matrix {
         Ok(cell)
     }
 
-    /// The engine's loaded database, made if it is not there; or what became of loading it.
+    /// The engine's loaded database, created if it does not exist; or the failed cell of loading
+    /// it.
     fn loaded(&self, engine: &str, watch: &dyn Watch) -> Result<std::result::Result<PathBuf, Cell>> {
-        // What a load does not go by is left out of its name.
+        // Parameters that do not affect a load are left out of its name.
         let workloads = vec![Workload::load()];
         let config =
             RunConfig { workloads, rate: None, theta: 0.0, operations: 1, seconds_min: 0, ..self.config.clone() };
         let setup = self.setup_of(engine, PathBuf::new());
-        // Another load has another name, so that several matrices may share a scratch directory.
+        // A different load has a different name, so that several matrices may share a scratch
+        // directory.
         let load =
             serde_json::to_vec(&(&config, &setup)).map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
         let name = format!("{}-loaded-{:08x}", engine.replace([':', '/'], "-"), crc32c(&load));
@@ -240,7 +246,7 @@ impl Matrix {
         Ok(Ok(directory))
     }
 
-    /// Runs a cell in a process of its own and shows its progress.
+    /// Runs a cell in its own process and shows its progress.
     fn run_child(&self, spec: &CellSpec, result: &Path, watch: &dyn Watch) -> Result<Cell> {
         let spec_path = result.with_extension("spec.json");
         write_json(&spec_path, spec)?;
@@ -297,7 +303,7 @@ fn copy_dir(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes `value` as JSON, whole or not at all.
+/// Writes `value` as JSON, completely or not at all.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
     let part = path.with_extension("part");

@@ -1,7 +1,8 @@
-//! The experiments of a paper, scaled down: what it varied, its figure, ours beside it, and why they may differ.
+//! The experiments of a paper, scaled down: the varied parameter, its figure, ours next to it, and
+//! why they may differ.
 //!
-//! An experiment is a list of variants, each a matrix of two engines: the paper's design and what it was compared with.
-//! Facts about the papers are in `docs/benchmarks/papers.md`.
+//! An experiment is a list of variants, each a matrix of two engines: the paper's design and its
+//! baseline. Facts about the papers are in `docs/benchmarks/papers.md`.
 
 mod block;
 mod lab;
@@ -22,61 +23,61 @@ use serde::Serialize;
 /// A paper's evaluation.
 #[derive(Debug)]
 pub struct Paper {
-    /// What it is asked for by.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// Which paper it is.
+    /// The paper's title.
     pub title: &'static str,
-    /// The profile that builds the paper's design.
+    /// The profile that implements the paper's design.
     pub engine: &'static str,
-    /// What it is compared with, unless told otherwise.
+    /// The default baseline.
     pub baseline: &'static str,
     /// The experiments, in the paper's order.
     pub experiments: &'static [Experiment],
 }
 
-/// One of its experiments.
+/// One experiment of a paper.
 #[derive(Debug)]
 pub struct Experiment {
-    /// The figure or table it stands for.
+    /// The figure or table that it reproduces.
     pub id: &'static str,
-    /// What it shows.
+    /// A description of the experiment.
     pub title: &'static str,
     /// The paper's figure, in its own terms.
     pub paper: &'static str,
-    /// Why ours may differ.
+    /// The reason why ours may differ.
     pub differs: &'static str,
-    /// What of a run's last workload is compared.
+    /// The figure of a run's last workload that is compared.
     pub figure: Figure,
     variants: fn(&Shape) -> Result<Vec<Variant>>,
 }
 
-/// What a run's size is scaled to.
+/// The scaled size of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// The paper's records are divided by this.
+    /// The divisor of the paper's number of records.
     pub scale: u64,
     /// Threads that issue operations.
     pub threads: usize,
-    /// Seconds that each workload but a load goes on at least.
+    /// Minimum duration of each workload except a load, in seconds.
     pub seconds_min: u64,
 }
 
-/// One setting of what an experiment varies.
+/// One setting of the parameter that an experiment varies.
 #[derive(Debug, Clone)]
 pub struct Variant {
-    /// What is set, such as `40 M records`.
+    /// The setting, such as `40 M records`.
     pub name: String,
-    /// What is run; the last workload is the one that counts.
+    /// The run. Only its last workload counts.
     pub config: RunConfig,
-    /// Bytes of DRAM for each engine.
+    /// DRAM for each engine, in bytes.
     pub memory_bytes: u64,
-    /// Options that both engines are given, under the names that all engines share.
+    /// Options for both engines, under names shared by all engines.
     pub options: Vec<(&'static str, String)>,
-    /// Options that the paper's design alone is given, if it is the profile that builds it.
+    /// Options for the paper's design only, if the engine is the profile that implements it.
     pub own: Vec<(&'static str, String)>,
 }
 
-/// A figure of a run.
+/// A figure measured in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     /// Seconds to zero compaction debt; less is better.
@@ -87,21 +88,23 @@ pub enum Figure {
     SpaceAmplification,
     /// Operations per second; more is better.
     OperationsPerSecond,
-    /// Microseconds that 99.9 % of the operations did not exceed; less is better.
+    /// Latency in microseconds that 99.9 % of the operations did not exceed; less is better.
     P999,
-    /// Bytes written to the SSD by the kernel's count, as not every engine says what it wrote there; less is better.
+    /// Bytes written to the SSD as counted by the kernel, because not every engine counts them;
+    /// less is better.
     WrittenBytes,
     /// Blocks that were not in the block cache, per operation; less is better.
     CacheMisses,
-    /// Seconds of compactions; less is better.
+    /// Total seconds of compactions; less is better.
     CompactionSeconds,
-    /// Seconds of compactions out of level 0; less is better.
+    /// Total seconds of compactions out of level 0; less is better.
     Level0Seconds,
-    /// Bytes of the logs that level 0 has its values in, when the last operation ended; less is better.
+    /// Bytes of the logs that hold the values of level 0, when the last operation ended; less is
+    /// better.
     LogBytes,
-    /// Seconds that the opening behind the workload took; less is better.
+    /// Seconds to reopen the database after the workload; less is better.
     OpeningSeconds,
-    /// Operations in the slowest second by those in the median one; more is better.
+    /// Operations in the slowest second divided by those in the median second; more is better.
     SlowestSecond,
 }
 
@@ -124,7 +127,7 @@ impl Figure {
         }
     }
 
-    /// The figure in `phase` of `cell`; nothing if the engine, or the kernel, does not say.
+    /// The figure in `phase` of `cell`; `None` if the engine, or the kernel, does not report it.
     fn of(self, cell: &Cell, phase: &PhaseReport) -> Option<f64> {
         let tables = || {
             let is_counted = !phase.engine.traffic.is_empty();
@@ -148,44 +151,44 @@ impl Figure {
     }
 }
 
-/// What a variant gave.
+/// The result of a variant.
 #[derive(Debug, Clone, Serialize)]
 pub struct PaperRow {
     /// The experiment's id.
     pub experiment: String,
-    /// What it shows.
+    /// A description of the experiment.
     pub title: String,
-    /// What was set.
+    /// The setting of the variant.
     pub variant: String,
     /// The figure's name and unit.
     pub figure: String,
-    /// What the baseline had; nothing if it failed or does not count that.
+    /// The baseline's figure; `None` if it failed or does not count it.
     pub baseline: Option<Spread>,
-    /// What the paper's design had here; nothing if it failed or does not count that.
+    /// The figure of the paper's design here; `None` if it failed or does not count it.
     pub ours: Option<Spread>,
-    /// Microseconds of CPU that an operation took the baseline.
+    /// CPU microseconds per operation of the baseline.
     pub baseline_cpu_us: Option<Spread>,
-    /// Microseconds of CPU that an operation took the paper's design.
+    /// CPU microseconds per operation of the paper's design.
     pub our_cpu_us: Option<Spread>,
-    /// The steps of the opening of the paper's design in its first round, if there was one.
+    /// The steps of reopening the paper's design in its first round, if it was reopened.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub opening_steps: Vec<OpeningStep>,
-    /// The second over the first, round by round.
+    /// Our figure divided by the baseline's, round by round.
     pub ratio: Option<Spread>,
     /// The paper's figure.
     pub paper: String,
-    /// Why they may differ.
+    /// The reason why they may differ.
     pub differs: String,
 }
 
 impl Paper {
-    /// The papers there are.
+    /// All papers.
     pub const ALL: [&'static Paper; 2] = [&block::PAPER, &lab::PAPER];
 
-    /// The paper of this name.
+    /// The paper named `name`.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] naming those that there are.
+    /// [`firn_base::ErrorKind::Invalid`] with the names of all papers.
     pub fn named(name: &str) -> Result<&'static Paper> {
         Self::ALL.into_iter().find(|paper| paper.name == name).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|paper| paper.name).collect();
@@ -195,10 +198,10 @@ impl Paper {
 }
 
 impl Variant {
-    /// A name for what is run, such that variants of several experiments that run the same have the same name.
+    /// A name for the run. Variants of different experiments with the same run have the same name.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] if its settings cannot be written down.
+    /// [`firn_base::ErrorKind::Invalid`] if its settings cannot be serialized.
     pub fn run_name(&self) -> Result<String> {
         let run = serde_json::to_vec(&(&self.config, self.memory_bytes, &self.options, &self.own));
         let run = run.map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
@@ -207,10 +210,10 @@ impl Variant {
 }
 
 impl Experiment {
-    /// The settings to run.
+    /// The variants to run.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] for a scale that leaves nothing.
+    /// [`firn_base::ErrorKind::Invalid`] if the scale is 0.
     pub fn variants(&self, shape: &Shape) -> Result<Vec<Variant>> {
         if shape.scale == 0 {
             return Err(Error::invalid("the scale must be at least 1"));
@@ -218,7 +221,7 @@ impl Experiment {
         (self.variants)(shape)
     }
 
-    /// What `cells`, of a baseline and of the paper's design, say about `variant`.
+    /// The result of `variant` from the `cells` of a baseline and of the paper's design.
     pub fn row(&self, variant: &Variant, cells: &[Cell], baseline: &str) -> PaperRow {
         let figure = |cell: &Cell| self.figure.of(cell, last_phase(cell)?);
         let cpu_us = |cell: &Cell| last_phase(cell).map(PhaseReport::cpu_us_per_operation);
@@ -246,12 +249,13 @@ impl Experiment {
     }
 }
 
-/// The workload that counts, if the cell came so far.
+/// The last workload's phase, if the cell completed all workloads.
 fn last_phase(cell: &Cell) -> Option<&PhaseReport> {
     cell.phases.last().filter(|_| cell.phases.len() == cell.config.workloads.len())
 }
 
-/// A run of `workloads` as the papers have them: process durability, values that do not matter to compression.
+/// A run of `workloads` with the papers' common settings: process durability, default
+/// compressibility of values.
 fn config(shape: &Shape, records: u64, key: usize, value: usize, theta: f64, workloads: &[&str]) -> Result<RunConfig> {
     let records = (records / shape.scale).max(1000);
     Ok(RunConfig {

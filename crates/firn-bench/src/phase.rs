@@ -1,7 +1,8 @@
 //! Runs a workload: starts the threads, shows progress, adds up.
 //!
-//! Steps: 1 make the job that the threads share; 2 note what engine and kernel have counted; 3 run the threads until
-//! the operations are done or the time is; 4 wait until the engine is at rest, if asked; 5 report the differences.
+//! Steps: 1 create the job that the threads share; 2 record the counters of engine and kernel; 3
+//! run the threads until both the operations are done and the minimum time is over; 4 wait until
+//! the engine is at rest, if requested; 5 report the differences.
 
 use crate::key_space::{KeySpace, Permutation};
 use crate::ledger::Ledger;
@@ -24,35 +25,37 @@ use std::time::Duration;
 /// One workload to run.
 #[derive(Debug, Clone)]
 pub struct Phase {
-    /// What to do.
+    /// The workload.
     pub workload: Workload,
-    /// How many operations; for a load, how many records.
+    /// The number of operations; for a load, the number of records.
     pub operations: u64,
-    /// Threads that issue them, each waiting for its own.
+    /// Threads that issue operations, each waiting for its own.
     pub threads: usize,
-    /// What a write must survive before it counts as done.
+    /// The failure that a write must survive before it counts as done.
     pub durability: Durability,
-    /// Go on for so many seconds, though the operations are done; a load ends when all is loaded.
+    /// Minimum duration in seconds, even if the operations are done. A load ends when all records
+    /// are loaded.
     pub seconds_min: u64,
-    /// Operations per second of all threads together, each begun at its appointed time however late the others are.
+    /// Total operations per second of all threads. Each operation is due at its scheduled time,
+    /// however late the others are.
     pub rate: Option<f64>,
-    /// The zipfian parameter: 0 is uniform, 0.99 what YCSB takes.
+    /// The zipfian parameter: 0 is uniform; YCSB uses 0.99.
     pub theta: f64,
-    /// Whether to wait for background work at the end.
+    /// True to wait for background work at the end.
     pub settle: bool,
 }
 
-/// Who looks on. Called only from the thread that runs the benchmark.
+/// An observer of progress. Called only from the thread that runs the benchmark.
 pub trait Watch {
-    /// A phase of `total` operations begins; of unknown length if 0.
+    /// A phase of `total` operations starts; 0 means unknown.
     fn begin(&self, name: &str, total: u64);
-    /// So many are begun.
+    /// The number of operations begun so far.
     fn advance(&self, done: u64);
-    /// The phase is over.
+    /// The phase has ended.
     fn end(&self);
 }
 
-/// Nobody looks on.
+/// An observer that ignores everything.
 #[derive(Debug)]
 pub struct Silent;
 
@@ -62,29 +65,30 @@ impl Watch for Silent {
     fn end(&self) {}
 }
 
-/// A store, its records and what is known of them: what the phases of one run share.
+/// A store, its records and their ledger: the state shared by the phases of one run.
 pub struct Bench {
     store: Arc<dyn Store>,
-    /// Where the store's files are: the device under them is watched.
+    /// The directory of the store's files. The device under it is measured.
     directory: PathBuf,
     keys: KeySpace,
     values: Values,
     clock: Clock,
     ledger: Arc<Ledger>,
-    /// Records that are there for certain: all, unless a load of this run was cut short.
+    /// Records that certainly exist: all, unless a load of this run was interrupted.
     records: AtomicU64,
     /// Records inserted by this run after the first `records`.
     inserted: Arc<AtomicU64>,
     seed: u64,
-    /// Phases begun. Each draws operations of its own: those of the phase before would find in caches all that it read.
+    /// Phases begun. Each generates different operations, because repeating those of the previous
+    /// phase would find everything in caches.
     phases: AtomicU64,
 }
 
 impl Bench {
-    /// A run of `workloads`, of `operations` each, over all records of `keys`.
+    /// A run of `workloads`, with `operations` each, over all records of `keys`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for sizes that cannot be.
+    /// [`ErrorKind::Invalid`] for impossible sizes.
     pub fn new(
         store: Arc<dyn Store>,
         directory: &Path,
@@ -114,7 +118,7 @@ impl Bench {
         })
     }
 
-    /// Runs `phase` to its end.
+    /// Runs `phase` to completion.
     ///
     /// # Errors
     /// The first error of the store, or [`ErrorKind::Corruption`] for the first wrong answer.
@@ -139,15 +143,15 @@ impl Bench {
         report(&job, &tally, settle_seconds, &before, &after)
     }
 
-    /// The same with its store closed and opened by `open`.
+    /// The same run with its store closed and then opened with `open`.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// The errors of `open`.
     pub fn reopened(self, open: &dyn Fn() -> Result<Arc<dyn Store>>, watch: &dyn Watch) -> Result<(Self, Opening)> {
         let start = self.clock.now_ns();
         let since = |from: u64| (self.clock.now_ns() - from) as f64 / 1e9;
         watch.begin("open", 0);
-        // The only handle there is: no phase is running.
+        // This is the only handle, because no phase is running.
         drop(self.store);
         let (close_seconds, closed) = (since(start), self.clock.now_ns());
         let store = open();
@@ -218,7 +222,7 @@ fn run_threads(job: &Arc<Job>, watch: &dyn Watch) -> Result<Tally> {
     result
 }
 
-/// What is counted outside of the benchmark.
+/// Counters maintained outside of the benchmark.
 struct Measure {
     engine: Counters,
     device: Option<Moved>,

@@ -1,7 +1,8 @@
-//! The quick benchmark: is anything badly wrong, on this machine, in under three minutes?
+//! The quick benchmark: checks in under three minutes that nothing is badly wrong on this machine.
 //!
-//! Steps: 1 is there room; 2 how long does the device take to sync; 3 load; 4 half reads, half updates; 5 reads only;
-//! 6 updates that survive power loss; 7 wait for rest; 8 say what is badly wrong, if anything.
+//! Steps: 1 check the free space; 2 measure a device sync; 3 load; 4 half reads, half updates; 5
+//! reads only; 6 updates that survive power loss; 7 wait until the engine is at rest; 8 report what
+//! is badly wrong, if anything.
 
 mod verdict;
 
@@ -25,20 +26,20 @@ use std::sync::Arc;
 
 const SYNC_ROUNDS: usize = 50;
 
-/// How much of it.
+/// The size of the benchmark.
 #[derive(Debug, Clone)]
 pub struct QuickConfig {
     /// Records to load.
     pub records: u64,
-    /// Operations of the mixed and of the reading phase.
+    /// Operations of the mixed phase and of the read phase, each.
     pub operations: u64,
     /// Updates that survive power loss.
     pub power_operations: u64,
     /// Threads that issue operations.
     pub threads: usize,
-    /// Bytes of each key.
+    /// Length of each key, in bytes.
     pub key_bytes: usize,
-    /// Bytes of each value.
+    /// Length of each value, in bytes.
     pub value_bytes: usize,
 }
 
@@ -55,20 +56,21 @@ impl Default for QuickConfig {
     }
 }
 
-/// What came of it.
+/// The result of the benchmark.
 #[derive(Debug, Clone, Serialize)]
 pub struct QuickReport {
-    /// What was measured.
+    /// The engine that was measured.
     pub engine: String,
     /// Records loaded.
     pub records: u64,
     /// Bytes of keys and values loaded.
     pub loaded_bytes: u64,
-    /// What the device takes to append and sync 4 KiB, in microseconds (median), before anything else was done.
+    /// Time to append and sync 4 KiB on the device, in microseconds (median), before anything else
+    /// was done.
     pub device_sync_us: f64,
-    /// Load, mix, reads, durable updates.
+    /// The phases: load, mix, reads, durable updates.
     pub phases: Vec<PhaseReport>,
-    /// Seconds until the engine was at rest after the last.
+    /// Seconds until the engine was at rest after the last phase.
     pub settle_seconds: f64,
     /// Bytes written to storage per byte of user data, over the whole run.
     pub written_per_byte: f64,
@@ -76,24 +78,25 @@ pub struct QuickReport {
     pub space_bytes: u64,
     /// Bytes of storage in use per byte loaded.
     pub space_per_byte: f64,
-    /// Seconds that writers were held back.
+    /// Total seconds that writers were held back.
     pub stall_seconds: f64,
-    /// Is anything badly wrong?
+    /// The assessment: is anything badly wrong?
     pub verdict: Verdict,
 }
 
-/// Bytes of disk that a run of `config` may take at its highest.
+/// Peak disk space of a run of `config`, in bytes.
 pub fn quick_bytes_needed(config: &QuickConfig) -> u64 {
-    // Twice the data while a level is rewritten, once more for the log and what waits to be removed.
+    // Twice the data while a level is rewritten, and once more for the log and obsolete files.
     let record_bytes = (config.key_bytes + config.value_bytes) as u64;
     config.records.saturating_mul(record_bytes).saturating_mul(3) + (256 << 20)
 }
 
-/// Runs the quick benchmark with its database in `directory`, which must be there and stays, with all that is in it.
+/// Runs the quick benchmark with its database in `directory`, which must exist and is kept, with
+/// everything in it.
 ///
 /// # Errors
-/// [`ErrorKind::NoSpace`] before anything is written if there is too little room; the first error of the engine;
-/// [`ErrorKind::Corruption`] for the first wrong answer.
+/// [`ErrorKind::NoSpace`] before anything is written if there is too little room; the first error
+/// of the engine; [`ErrorKind::Corruption`] for the first wrong answer.
 pub fn quick(
     config: &QuickConfig,
     directory: &Path,

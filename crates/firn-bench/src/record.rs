@@ -1,7 +1,8 @@
-//! What a benchmark's value holds: its id, its version, and bytes that follow from both.
+//! The contents of a benchmark's value: its id, its version, and bytes derived from both.
 //!
-//! So a reader can tell, from the value alone, that it belongs to the key it asked for, which write made it, and that
-//! no byte of it changed. A part of the bytes is random and the rest repeats it: compression takes that rest away.
+//! A reader can therefore tell from the value alone that it belongs to the requested key, which
+//! write made it, and that no byte of it changed. Some of the bytes are random and the rest repeat
+//! them, so compression removes that rest.
 
 use crate::size::Sizes;
 use firn_base::seed::{Seed, mix};
@@ -12,25 +13,25 @@ use serde::{Deserialize, Serialize};
 pub(crate) const VALUE_BYTES_MIN: usize = 16;
 const VALUE_BYTES_MAX: usize = 16 << 20;
 
-/// What values are like.
+/// The properties of values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Values {
     /// Their sizes in bytes.
     pub sizes: Sizes,
-    /// The share of the bytes that compression can take away, 0 to 1.
+    /// The fraction of the bytes that compression can remove, 0 to 1.
     pub compressibility: f64,
 }
 
 impl Values {
-    /// Values of these sizes, of which compression takes half away.
+    /// Values of these sizes, half of which compression removes.
     pub fn new(sizes: Sizes) -> Self {
         Self { sizes, compressibility: 0.5 }
     }
 
-    /// Refuses what cannot be checked.
+    /// Refuses values that cannot be checked.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] saying what is possible.
+    /// [`ErrorKind::Invalid`] stating the possible range.
     pub fn check(&self) -> Result<()> {
         if self.sizes.min() < VALUE_BYTES_MIN || self.sizes.max() > VALUE_BYTES_MAX {
             return Err(Error::invalid(format!("the value size must be {VALUE_BYTES_MIN} bytes to 16 MiB")));
@@ -64,10 +65,10 @@ impl Values {
         }
     }
 
-    /// The version of `value`, once it is sure that it is `id`'s and whole.
+    /// Checks that `value` is an intact value of `id`. Returns its version.
     ///
     /// # Errors
-    /// [`ErrorKind::Corruption`] saying what is wrong with it.
+    /// [`ErrorKind::Corruption`] stating what is wrong with it.
     pub(crate) fn check_value(&self, id: u64, value: &[u8]) -> Result<u64> {
         if value.len() < VALUE_BYTES_MIN {
             return Err(wrong(id, format!("only {} bytes long", value.len())));
@@ -93,7 +94,7 @@ impl Values {
     }
 }
 
-/// The number that `value` says it belongs to. Only [`check_value`] can tell whether that is so.
+/// The id that `value` claims to belong to. Only [`check_value`] verifies it.
 pub(crate) fn claimed_id(value: &[u8]) -> Option<u64> {
     value.get(..8).map(word)
 }
@@ -126,7 +127,7 @@ mod tests {
             assert!(values.check_value(8, &value).is_err());
             assert!(values.check_value(7, &value[1..]).is_err());
             let bytes = value.len();
-            // In 16 bytes there is nothing that a changed version could contradict.
+            // A value of 16 bytes has no body that could contradict a changed version.
             for at in (0..bytes).filter(|_| bytes > 16) {
                 value[at] ^= 1;
                 assert!(values.check_value(7, &value).is_err(), "byte {at} of {bytes}");

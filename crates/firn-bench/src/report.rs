@@ -1,56 +1,59 @@
-//! What a phase of a benchmark reports. Everything is in the JSON; the table shows a choice.
+//! The report of a benchmark's phase. Everything is in the JSON; the table shows a selection.
 
 use crate::latency::Percentiles;
 use crate::store::Counters;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What one workload gave.
+/// The result of one workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseReport {
     /// The workload's name.
     pub workload: String,
     /// Threads that issued operations.
     pub threads: usize,
-    /// What an acknowledged write survives: `power` or `process`.
+    /// The failure that an acknowledged write survives: `power` or `process`.
     pub durability: String,
     /// Operations acknowledged.
     pub operations: u64,
     /// Seconds from the start to the last acknowledgement.
     pub seconds: f64,
-    /// Operations by seconds.
+    /// Operations divided by seconds.
     pub operations_per_second: f64,
-    /// The rate asked for, in operations per second; latencies then count from when an operation should have begun.
+    /// The requested rate, in operations per second. If set, latency counts from the time at which
+    /// an operation should have begun.
     pub rate: Option<f64>,
     /// Latency of all operations.
     pub latency: Percentiles,
-    /// The latency of all operations by quantile: pairs of a quantile, 0 to 1, and microseconds; for plots.
+    /// The latency of all operations by quantile, for plots: pairs of a quantile, 0 to 1, and
+    /// microseconds.
     pub quantiles: Vec<(f64, f64)>,
-    /// Latency of each sort of operation that there was.
+    /// Latency by kind of operation.
     pub latency_by_sort: BTreeMap<String, Percentiles>,
-    /// What happened in each second.
+    /// The course of the phase, second by second.
     pub timeline: Timeline,
-    /// Seconds from the last acknowledgement until no background work was left, if that was waited for.
+    /// Seconds from the last acknowledgement until no background work was left, if that was
+    /// awaited.
     pub settle_seconds: Option<f64>,
-    /// Bytes of keys and values that were written by the workload.
+    /// Bytes of keys and values written by the workload.
     pub user_bytes: u64,
-    /// What the engine counted, to zero compaction debt if that was waited for.
+    /// The engine's counters, to zero compaction debt if that was awaited.
     pub engine: Counters,
-    /// Bytes that the kernel counted as written to storage for this process.
+    /// Bytes written to storage by this process, as counted by the kernel.
     pub os_written_bytes: Option<u64>,
-    /// Bytes that the kernel counted as read from storage for this process.
+    /// Bytes read from storage by this process, as counted by the kernel.
     pub os_read_bytes: Option<u64>,
-    /// Bytes that the block device counted meanwhile, whoever moved them.
+    /// Bytes counted by the block device in the same time, by any process.
     pub device: Option<Moved>,
-    /// Seconds of CPU used, the benchmark's own included.
+    /// CPU seconds used, including those of the benchmark itself.
     pub cpu_seconds: f64,
-    /// The largest resident set, the benchmark's own included.
+    /// The largest resident set in bytes, including that of the benchmark itself.
     pub peak_memory_bytes: Option<u64>,
-    /// Of that, what the check of the answers takes; the same for all engines.
+    /// The part of it used by the check of the answers, in bytes; the same for all engines.
     pub checker_bytes: u64,
 }
 
-/// Bytes moved.
+/// Bytes transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// Written.
@@ -65,37 +68,37 @@ pub struct Moved {
 pub enum Counted {
     /// The engine's own counters.
     Engine,
-    /// The kernel's counters of the process, for engines that do not count, or not all.
+    /// The kernel's counters of the process, for engines that do not count everything.
     Kernel,
 }
 
 impl PhaseReport {
-    /// The best source for the bytes that were written; `None` if nobody counted them.
+    /// The best available source for the bytes written; `None` if there is none.
     pub fn counted_by(&self) -> Option<Counted> {
         [Counted::Engine, Counted::Kernel].into_iter().find(|source| self.written_bytes_by(*source).is_some())
     }
 
-    /// Bytes written to the SSD by the count of `source`; `None` if it does not say.
+    /// Bytes written to the SSD as counted by `source`; `None` if it does not count them.
     pub fn written_bytes_by(&self, source: Counted) -> Option<u64> {
         match source {
             Counted::Engine => self.engine.counts_writes().then(|| self.engine.written("ssd", |_| true)),
-            // None for a workload that writes means that the kernel does not count there, as on tmpfs.
+            // 0 for a workload that writes means that the kernel does not count there, as on tmpfs.
             Counted::Kernel => self.os_written_bytes.filter(|bytes| *bytes > 0 || self.user_bytes == 0),
         }
     }
 
-    /// Bytes written to the SSD, by the best source that there is.
+    /// Bytes written to the SSD, from the best available source.
     pub fn written_bytes(&self) -> Option<u64> {
         self.written_bytes_by(self.counted_by()?)
     }
 
-    /// Bytes written to the SSD per byte of user data; `None` if nothing was written, or nobody counted.
+    /// Bytes written to the SSD per byte of user data; `None` if nothing was written or counted.
     pub fn write_amplification(&self) -> Option<f64> {
         let written = self.written_bytes().filter(|_| self.user_bytes > 0)?;
         Some(written as f64 / self.user_bytes as f64)
     }
 
-    /// Microseconds of CPU per operation, all threads together.
+    /// CPU microseconds per operation, over all threads.
     pub fn cpu_us_per_operation(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.operations.max(1) as f64
     }
@@ -105,7 +108,7 @@ impl PhaseReport {
         Some(self.engine.cache_misses? as f64 / self.operations.max(1) as f64)
     }
 
-    /// Seconds to zero compaction debt: to the last acknowledgement where that was not waited for.
+    /// Seconds to zero compaction debt, or to the last acknowledgement if that was not awaited.
     pub fn settled_seconds(&self) -> f64 {
         self.seconds + self.settle_seconds.unwrap_or(0.0)
     }
@@ -114,11 +117,11 @@ impl PhaseReport {
 /// The seconds of a phase: operations acknowledged, and their latencies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// The slowest whole second.
+    /// Operations in the slowest whole second.
     pub min: u64,
-    /// The median of the whole seconds.
+    /// Operations in the median whole second.
     pub median: u64,
-    /// All seconds; the last one may be a part of one.
+    /// Operations in every second; the last one may be partial.
     pub seconds: Vec<u64>,
     /// The 99th percentile of the latencies in each second, in microseconds, to one digit.
     pub p99_us: Vec<f64>,
@@ -127,7 +130,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// From the counts of each second; the last is not taken for a whole one, unless it is the only one.
+    /// Builds a timeline from the counts of each second. The last second counts as partial unless
+    /// it is the only one.
     pub fn new(seconds: Vec<u64>, p99_us: Vec<f64>, max_us: Vec<f64>) -> Self {
         let mut whole = seconds[..seconds.len().saturating_sub(1).max(1).min(seconds.len())].to_vec();
         whole.sort_unstable();

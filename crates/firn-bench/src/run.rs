@@ -1,4 +1,4 @@
-//! A list of workloads over one database, one after the other.
+//! A sequence of workloads on one database.
 
 use crate::engine::Setup;
 use crate::key_space::KeySpace;
@@ -14,27 +14,28 @@ use firndb::Durability;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunConfig {
-    /// Records in the database once it is loaded.
+    /// Records in the database after the load.
     pub records: u64,
-    /// Operations of each workload but a load, which has one per record.
+    /// Operations of each workload except a load, which has one per record.
     pub operations: u64,
-    /// Seconds that each workload but a load goes on at least.
+    /// Minimum duration of each workload except a load, in seconds.
     pub seconds_min: u64,
     /// Threads that issue operations.
     pub threads: usize,
     /// Sizes of keys.
     pub key_sizes: Sizes,
-    /// What values are like.
+    /// The properties of values.
     pub values: Values,
-    /// What to run, in order.
+    /// The workloads, in order.
     pub workloads: Vec<Workload>,
-    /// What a write must survive before it counts as done.
+    /// The failure that a write must survive before it counts as done.
     #[serde(with = "as_word")]
     pub durability: Durability,
-    /// Operations per second, for an open loop. A load that others follow is as fast as it can be.
+    /// Operations per second, for an open loop. A load followed by other workloads runs at full
+    /// speed.
     pub rate: Option<f64>,
     /// The zipfian parameter.
     pub theta: f64,
@@ -54,18 +55,18 @@ mod as_word {
 }
 
 impl RunConfig {
-    /// The keys.
+    /// The key space.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] if so short keys cannot hold so many records.
+    /// [`firn_base::ErrorKind::Invalid`] if the keys are too short for the number of records.
     pub fn keys(&self) -> Result<KeySpace> {
         KeySpace::new(self.key_sizes, self.records)
     }
 
-    /// Refuses what cannot be run, before anything is.
+    /// Refuses a run that is not possible, before anything is run.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] saying what is wrong.
+    /// [`firn_base::ErrorKind::Invalid`] stating what is wrong.
     pub fn check(&self) -> Result<()> {
         self.keys()?;
         self.values.check()?;
@@ -79,23 +80,23 @@ impl RunConfig {
         wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, what)| Err(Error::invalid(what)))
     }
 
-    /// Bytes of keys and values once all is loaded.
+    /// Total bytes of keys and values after the load.
     pub fn loaded_bytes(&self) -> u64 {
         (self.records as f64 * (self.key_sizes.mean() + self.values.sizes.mean())) as u64
     }
 
-    /// Bytes of disk that a run may take at its highest.
+    /// Peak disk space of a run, in bytes.
     pub fn bytes_needed(&self) -> u64 {
-        // Twice the data while a level is rewritten, once more for the log and what waits to be removed.
+        // Twice the data while a level is rewritten, and once more for the log and obsolete files.
         self.loaded_bytes().saturating_mul(3) + (256 << 20)
     }
 
-    /// Whether it begins with an empty database.
+    /// True if it starts with an empty database.
     pub fn fills(&self) -> bool {
         self.workloads.first().is_some_and(Workload::fills)
     }
 
-    /// Tells `setup` what an engine must know of the records.
+    /// Fills in the fields of `setup` that describe the records.
     pub fn describe_records(&self, setup: &mut Setup) {
         setup.records_max = self.records * 2;
         setup.key_bytes_max = self.key_sizes.max();
@@ -103,11 +104,13 @@ impl RunConfig {
     }
 }
 
-/// Runs the workloads of `config` on `store`, waiting in between until the store is at rest; those that end with an
-/// opening get another by `open` instead. Each report goes to `done` as soon as it is there.
+/// Runs the workloads of `config` on `store`. After each one it waits until the store is at rest; a
+/// workload that ends with a reopening gets a new store from `open` instead. Each report is passed
+/// to `done` as soon as it is available.
 ///
 /// # Errors
-/// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong answer.
+/// The first error of the store, or [`firn_base::ErrorKind::Corruption`] for the first wrong
+/// answer.
 pub fn run(
     store: Arc<dyn Store>,
     open: &dyn Fn() -> Result<Arc<dyn Store>>,

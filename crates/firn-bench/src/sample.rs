@@ -1,4 +1,4 @@
-//! A report for tests, made by hand: two engines, two workloads, two rounds, and a cell that failed.
+//! A handmade report for tests: two engines, two workloads, two rounds, and a failed cell.
 
 use crate::cell::{Cell, CellSpec};
 use crate::engine::{Compression, PmBudget, Setup};
@@ -15,7 +15,7 @@ use crate::workload::Workload;
 use firndb::Durability;
 use std::collections::BTreeMap;
 
-/// What must never be on a page as it is.
+/// Text that must never appear unescaped on a page.
 pub(crate) const HOSTILE: &str = "<script>alert('1')</script>&\"";
 
 fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
@@ -105,7 +105,7 @@ fn cell(engine: &str, round: u32, phases: Vec<PhaseReport>) -> Cell {
     Cell { phases, described: HOSTILE.into(), device_sync_us: 900.0, ..Cell::new(spec) }
 }
 
-/// A report of `cells`, whatever they are.
+/// A report of any `cells`.
 pub(crate) fn report_of(cells: Vec<Cell>) -> MatrixReport {
     let engine = |name: &str| EngineReport {
         name: name.into(),
@@ -132,7 +132,7 @@ pub(crate) fn report_of(cells: Vec<Cell>) -> MatrixReport {
     }
 }
 
-/// Both engines in two rounds; the second one fails in its second round, after the load.
+/// Both engines in two rounds. The second engine fails in its second round, after the load.
 pub(crate) fn report() -> MatrixReport {
     let both = |rate| vec![phase("load", rate, 200 << 20), phase("mixed:50/40/10", rate / 2.0, 3 << 30)];
     let mut failed = cell("y:&<b>", 1, vec![phase("load", 1.0, 1)]);
@@ -140,7 +140,8 @@ pub(crate) fn report() -> MatrixReport {
     report_of(vec![cell("x", 0, both(900.0)), cell("y:&<b>", 0, both(2000.0)), cell("x", 1, both(1000.0)), failed])
 }
 
-/// A report whose cells ended before any workload did, and one of workloads that did and wrote nothing.
+/// A report without cells, one whose cell ended before any workload, and one whose workloads wrote
+/// nothing.
 pub(crate) fn empty_reports() -> [MatrixReport; 3] {
     let mut nothing = phase("load", 10.0, 0);
     nothing.engine = Counters::default();

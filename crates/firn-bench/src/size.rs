@@ -1,4 +1,4 @@
-//! Sizes of keys and values: one, or evenly spread between two.
+//! Sizes of keys and values: fixed, or uniformly distributed over a range.
 
 use firn_base::seed::mix;
 use firn_base::{Error, Result};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Sizes in bytes. Written `1024`, or `100-4000` for every size from one to the other alike.
+/// Sizes in bytes. Written as `1024`, or as `100-4000` for a uniform distribution over the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sizes {
@@ -15,27 +15,27 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// All of `bytes`.
+    /// Only the size `bytes`.
     pub fn fixed(bytes: usize) -> Self {
         Self { min: bytes, max: bytes }
     }
 
-    /// The least.
+    /// The smallest size.
     pub fn min(self) -> usize {
         self.min
     }
 
-    /// The largest.
+    /// The largest size.
     pub fn max(self) -> usize {
         self.max
     }
 
-    /// The arithmetic mean.
+    /// The arithmetic mean of the sizes.
     pub fn mean(self) -> f64 {
         (self.min + self.max) as f64 / 2.0
     }
 
-    /// The size that belongs to `number`: always the same.
+    /// The size for `number`, always the same.
     pub fn of(self, number: u64) -> usize {
         let span = (self.max - self.min + 1) as u64;
         self.min + if span == 1 { 0 } else { (mix(number) % span) as usize }

@@ -1,4 +1,4 @@
-//! What a benchmark needs of an open database.
+//! The interface of an open database to the benchmark.
 
 use firn_base::Result;
 use firndb::Durability;
@@ -7,119 +7,124 @@ use std::collections::BTreeMap;
 
 /// An ordered key-value store under test. Called by many threads at once.
 pub trait Store: Send + Sync + 'static {
-    /// Writes `value` at `key`; returns when it is as durable as asked.
+    /// Writes `value` at `key`. Returns once it has the requested durability.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine's error.
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()>;
 
-    /// Hands the value at `key` to `see`. False, without calling it, if there is none.
+    /// Passes the value at `key` to `see` and returns true. Returns false, without calling it, if
+    /// there is none.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine's error.
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Hands up to `count` entries from `from` on to `see`, in key order. An empty `from` is the first key.
+    /// Passes up to `count` entries, starting at `from`, to `see` in key order. An empty `from`
+    /// starts at the first key.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine's error.
     fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()>;
 
-    /// Removes `key`; returns when that is as durable as asked. Nothing is wrong if it was not there.
+    /// Removes `key`. Returns once that has the requested durability. A missing key is not an
+    /// error.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine's error.
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()>;
 
-    /// Writes buffers out and waits until no background work is left: to zero compaction debt.
+    /// Flushes memtables and waits until no background work is left: to zero compaction debt.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine's error.
     fn settle(&self) -> Result<()>;
 
-    /// What it is, in a few words, for reports.
+    /// A short description for reports.
     fn describe(&self) -> String;
 
-    /// What the engine has counted since it was opened.
+    /// The engine's counters since it was opened.
     fn counters(&self) -> Counters;
 
-    /// The steps of its opening, in order; empty if the engine does not say.
+    /// The steps of its opening, in order; empty if the engine does not report them.
     fn opening_steps(&self) -> Vec<OpeningStep> {
         Vec::new()
     }
 }
 
-/// A database that was closed and opened again, with whatever its log then had.
+/// The closing and reopening of a database, including the replay of its log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opening {
-    /// Seconds that closing took.
+    /// Seconds to close.
     pub close_seconds: f64,
-    /// Seconds that opening took, until it could be read and written.
+    /// Seconds to open, until it could be read and written.
     pub seconds: f64,
-    /// The steps of that, if the engine says.
+    /// The steps of opening, if the engine reports them.
     pub steps: Vec<OpeningStep>,
 }
 
 /// A step of an opening.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpeningStep {
-    /// The engine's word for it.
+    /// The engine's name for it.
     pub step: String,
-    /// How long it took.
+    /// Its duration in seconds.
     pub seconds: f64,
 }
 
-/// What is counted in an engine: totals since it was opened, but for logs, indexes and space, which are now.
+/// Counters of an engine. They are totals since it was opened, except those of logs, indexes and
+/// space, which are current values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Bytes moved, by medium and cause. Empty if the engine does not count them.
     pub traffic: Vec<Traffic>,
-    /// True if the traffic leaves out a part of the bytes written, such as those of a log.
+    /// True if the traffic omits some of the bytes written, such as those of a log.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_partial: bool,
-    /// Seconds that writers were held back; nothing if the engine does not say.
+    /// Total seconds that writers were held back; `None` if the engine does not report them.
     pub stall_seconds: Option<f64>,
-    /// Blocks that were looked for in the block cache in vain; nothing if the engine does not say.
+    /// Block cache misses; `None` if the engine does not report them.
     #[serde(default)]
     pub cache_misses: Option<u64>,
-    /// How often a table took what came from above by an append (`append: RULE`) or was written anew (`anew: RULE`), by
-    /// the rule that decided; empty if the engine has no such choice.
+    /// How often a table received entries from above by an append (`append: RULE`) or was rewritten
+    /// (`anew: RULE`), by the rule that decided. Empty if the engine has no such choice.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grains: BTreeMap<String, u64>,
-    /// Seconds of compactions, each from its beginning to its end, without flushes; FirnDB leaves out what they slept
-    /// for their pace. Nothing if the engine does not say.
+    /// Total seconds of compactions, without flushes, each from start to end. FirnDB excludes the
+    /// time that its rate limiter makes them sleep. `None` if the engine does not report them.
     #[serde(default)]
     pub compaction_seconds: Option<f64>,
-    /// Those of them that were out of level 0; nothing if the engine does not say.
+    /// The part of them spent on compactions out of level 0; `None` if the engine does not report
+    /// it.
     #[serde(default)]
     pub level0_seconds: Option<f64>,
-    /// Bytes of the logs that level 0 has its values in: of a workload's last operation, as they shrink while the store
-    /// comes to rest. Nothing if the engine has no such logs.
+    /// Bytes of the logs that hold the values of level 0. Taken at a workload's last operation,
+    /// because they shrink while the store comes to rest. `None` if the engine has no such logs.
     #[serde(default)]
     pub log_bytes: Option<u64>,
-    /// Bytes of memory that indexes of tables take, of those that are open; nothing if the engine does not say.
+    /// Memory of the indexes of open tables, in bytes; `None` if the engine does not report it.
     #[serde(default)]
     pub index_bytes: Option<u64>,
-    /// Bytes of storage in use, by the file system's count.
+    /// Bytes of storage in use, as counted by the file system.
     pub space_bytes: u64,
-    /// How it was closed and opened again behind a workload, if the workload does that; the benchmark says so, not the
+    /// The reopening after a workload, if the workload has one. Set by the benchmark, not by the
     /// engine.
     #[serde(default)]
     pub opening: Option<Opening>,
 }
 
-/// Bytes that an engine moved for one cause, by its own count.
+/// Bytes that an engine transferred for one cause, by its own count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// `ssd` or `pm`.
     pub medium: String,
-    /// What for: `log`, `flush`, `compaction`, `manifest`, `read`, or another word of the engine's.
+    /// The cause: `log`, `flush`, `compaction`, `manifest`, `read`, or another word of the engine.
     pub cause: String,
     /// Bytes written.
     pub written_bytes: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Reads that it took; nothing if the engine does not count them.
+    /// The number of reads; `None` if the engine does not count them.
     #[serde(default)]
     pub reads: Option<u64>,
 }
@@ -130,13 +135,13 @@ impl Counters {
         !self.traffic.is_empty() && !self.is_partial
     }
 
-    /// Bytes written to `medium` for causes that `wanted` takes.
+    /// Bytes written to `medium` for causes that `wanted` accepts.
     pub fn written(&self, medium: &str, wanted: impl Fn(&str) -> bool) -> u64 {
         let of = self.traffic.iter().filter(|t| t.medium == medium && wanted(&t.cause));
         of.map(|traffic| traffic.written_bytes).sum()
     }
 
-    /// What was counted since `before`; logs, indexes and space are those of now.
+    /// The counts since `before`. Logs, indexes and space keep their current values.
     pub fn since(&self, before: &Counters) -> Counters {
         let earlier = |of: &Traffic| before.traffic.iter().find(|t| (&t.medium, &t.cause) == (&of.medium, &of.cause));
         let difference = |now: &Traffic| Traffic {

@@ -1,28 +1,28 @@
-//! From cells to what they say: medians and spreads over rounds, and ratios within a round.
+//! Summarizes cells: medians and spreads over rounds, and ratios within a round.
 
 use crate::cell::Cell;
 use crate::report::{Counted, PhaseReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Bytes that an engine counts and those that the kernel counts for its process may differ by this share.
+/// The fraction by which the engine's and the kernel's byte counts may differ.
 const AGREEMENT: f64 = 0.02;
-/// Below so many bytes nobody cares.
+/// Smaller differences in bytes are not reported.
 const NOTED_BYTES: u64 = 64 << 20;
 
 /// A figure over the rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
+    /// The median; for an even number of values the mean of the middle two.
     pub median: f64,
-    /// The least.
+    /// The smallest value.
     pub min: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these; nothing of nothing.
+    /// The spread of `figures`; `None` if there are none.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -33,7 +33,7 @@ impl Spread {
     }
 }
 
-/// One workload on one engine.
+/// The summary of one workload on one engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadSummary {
     /// The workload.
@@ -46,59 +46,59 @@ pub struct WorkloadSummary {
     pub settled_seconds: Spread,
     /// Latencies in microseconds: median, 99 %, 99.9 % and 99.99 %.
     pub latency_us: [Spread; 4],
-    /// Bytes written to the SSD, to zero compaction debt; `None` if nobody counted them.
+    /// Bytes written to the SSD, to zero compaction debt; `None` if they were not counted.
     pub written_bytes: Option<Spread>,
     /// The source of that count.
     #[serde(default)]
     pub written_by: Option<Counted>,
-    /// Bytes read from storage by the kernel's count for the process.
+    /// Bytes read from storage by the process, as counted by the kernel.
     pub os_read_bytes: Option<Spread>,
     /// Bytes written to the SSD per byte that the workload wrote.
     pub write_amplification: Option<Spread>,
     /// Bytes of storage in use at the end per byte of the records loaded.
     pub space_amplification: Spread,
-    /// Microseconds of CPU per operation.
+    /// CPU microseconds per operation.
     pub cpu_us_per_operation: Spread,
-    /// The largest resident set, the check of the answers left out.
+    /// The largest resident set in bytes, excluding the check of the answers.
     pub peak_memory_bytes: Option<Spread>,
-    /// Seconds that writers were held back.
+    /// Total seconds that writers were held back.
     pub stall_seconds: Option<Spread>,
     /// Block-cache misses per operation.
     pub cache_misses_per_operation: Option<Spread>,
-    /// What this engine has over what the first one has, in the same round.
+    /// This engine's figures divided by those of the first engine in the same round.
     pub ratio: Option<Ratios>,
 }
 
-/// An engine's figures over the first engine's, round by round.
+/// An engine's figures divided by the first engine's, round by round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratios {
     /// Operations per second: more is better.
     pub operations_per_second: Spread,
     /// Latency that 99.9 % did not exceed: less is better.
     pub p99_9: Spread,
-    /// Bytes written, both by the engines' counts or both by the kernel's: less is better. `None` if the first engine
-    /// wrote none, or if nobody counted.
+    /// Bytes written, both from the engines' counts or both from the kernel's: less is better.
+    /// `None` if the first engine wrote none, or if they were not counted.
     pub written_bytes: Option<Spread>,
     /// Seconds to zero compaction debt: less is better.
     pub settled_seconds: Spread,
 }
 
-/// What a run says.
+/// The summary of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// By workload, then engine, in the order in which they were asked for.
+    /// By workload, then engine, in the requested order.
     pub workloads: Vec<WorkloadSummary>,
-    /// Operations per second as a ratio, for "engine/first engine": in each round the geometric mean over the
-    /// workloads, of those the median.
+    /// Ratio of operations per second, by "engine/first engine": the median over the rounds of the
+    /// geometric mean over the workloads.
     pub geomean_ratio: BTreeMap<String, f64>,
-    /// The same with its spread.
+    /// The same ratios with their spread.
     pub geomean_spread: BTreeMap<String, Spread>,
-    /// What a reader must know: failures, and counts that do not agree.
+    /// Notes that a reader must know: failures, and counts that do not agree.
     pub notes: Vec<String>,
 }
 
 impl Summary {
-    /// Of `cells`, whose first engine is what the others are compared with.
+    /// Summarizes `cells`. The other engines are compared with that of the first cell.
     pub fn of(cells: &[Cell]) -> Self {
         let mut summary = Self::default();
         let Some(first) = cells.first() else { return summary };
@@ -128,7 +128,7 @@ impl Summary {
     }
 }
 
-/// What `engine` reported of the workload at `index`, by round.
+/// The reports of `engine` for the workload at `index`, by round.
 fn phases<'a>(cells: &'a [Cell], engine: &str, index: usize) -> BTreeMap<u32, &'a PhaseReport> {
     let of_engine = cells.iter().filter(|cell| cell.engine == engine);
     of_engine.filter_map(|cell| Some((cell.round, cell.phases.get(index)?))).collect()
@@ -181,7 +181,7 @@ fn ratios(runs: &BTreeMap<u32, &PhaseReport>, base: &BTreeMap<u32, &PhaseReport>
         Spread::of(runs.iter().filter_map(in_round))
     };
     let of = |figure: &dyn Fn(&PhaseReport) -> f64| of_some(&|run| Some(figure(run)));
-    // The counts of two sources cannot be compared.
+    // The counts of two different sources cannot be compared.
     let all_count = runs.values().chain(base.values()).all(|run| run.counted_by() == Some(Counted::Engine));
     let source = if all_count { Counted::Engine } else { Counted::Kernel };
     Some(Ratios {
@@ -192,8 +192,8 @@ fn ratios(runs: &BTreeMap<u32, &PhaseReport>, base: &BTreeMap<u32, &PhaseReport>
     })
 }
 
-/// The geometric mean over the workloads of `cell`'s operations per second over those of the first engine in its round;
-/// nothing unless both have all.
+/// The geometric mean over the workloads of the ratio of `cell`'s operations per second to those of
+/// the first engine in its round. `None` unless both completed all workloads.
 fn geomean(cells: &[Cell], cell: &Cell) -> Option<f64> {
     let base = cells.iter().find(|other| other.engine == cells[0].engine && other.round == cell.round)?;
     let count = cell.config.workloads.len();
@@ -212,7 +212,8 @@ fn notes(cell: &Cell) -> Vec<String> {
     for phase in &cell.phases {
         let counts = (phase.written_bytes_by(Counted::Engine), phase.written_bytes_by(Counted::Kernel));
         let (Some(ssd), Some(seen)) = counts else { continue };
-        // The kernel counts persistent memory that is a file system's device, and none that is mapped: either is right.
+        // The kernel counts persistent memory that is a file system's device, but not mapped
+        // memory. Either count may match.
         let all = ssd + phase.engine.written("pm", |_| true);
         let counted = if all.abs_diff(seen) < ssd.abs_diff(seen) { all } else { ssd };
         let apart = counted.abs_diff(seen);

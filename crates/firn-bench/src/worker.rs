@@ -1,8 +1,9 @@
-//! One thread of a workload: takes the next operation, does it, checks what it read, counts it.
-//!
-//! Operations are numbered across threads. Under a rate, the number says when an operation should begin, and its
-//! latency counts from there: a store that stands still delays all that should have come meanwhile, and is charged for
+//! One thread of a workload: takes the next operation, does it, checks the values read, and counts
 //! it.
+//!
+//! Operations are numbered across threads. With a rate, the number determines when an operation
+//! should begin, and its latency counts from then. A store that stalls therefore delays all
+//! operations due meanwhile, and is charged for the delay.
 
 use crate::key_space::{KeySpace, Permutation};
 use crate::latency::{Latencies, Percentiles};
@@ -21,14 +22,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What the threads of a phase share.
+/// The state shared by the threads of a phase.
 pub(crate) struct Job {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keys: KeySpace,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) values: Values,
     pub(crate) choice: Choice,
-    /// From ranks to records, so that the often chosen ones were not inserted one after the other.
+    /// Maps ranks to records, so that the frequently chosen records were not inserted
+    /// consecutively.
     pub(crate) scramble: Permutation,
     pub(crate) phase: Phase,
     pub(crate) records: u64,
@@ -41,14 +43,15 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Operations begun so far.
+    /// The number of operations begun so far.
     pub(crate) fn begun(&self) -> u64 {
         let begun = self.next.load(Ordering::SeqCst);
         if self.phase.workload.fills() { begun.min(self.phase.operations) } else { begun }
     }
 
-    /// The number of the next operation; nothing if the phase is at its end: a load when all is loaded, any other when
-    /// both its operations are done and its time is up.
+    /// The number of the next operation; `None` at the end of the phase. A load ends when all
+    /// records are loaded, any other workload when both its operations are done and its time is
+    /// over.
     fn next_operation(&self) -> Option<u64> {
         if self.failed.load(Ordering::Relaxed) {
             return None;
@@ -65,7 +68,7 @@ impl Job {
         Some(number)
     }
 
-    /// When operation `number` begins: now, or at its appointed time, for which this waits.
+    /// The start time of operation `number`: now, or its scheduled time, for which this waits.
     fn begin(&self, number: u64) -> u64 {
         let Some(rate) = self.phase.rate else { return self.clock.now_ns() };
         let due = self.start_ns + (number as f64 * 1e9 / rate) as u64;
@@ -76,7 +79,7 @@ impl Job {
         due
     }
 
-    /// A record that is there, chosen as the workload says.
+    /// An existing record, chosen by the workload's distribution.
     fn choose(&self, seed: &mut Seed) -> u64 {
         match &self.choice {
             Choice::Uniform | Choice::Ascending => seed.below(self.records),
@@ -94,12 +97,12 @@ impl Job {
     }
 }
 
-/// What a thread counted.
+/// The measurements of a thread.
 pub(crate) struct Tally {
     reads: Latencies,
     writes: Latencies,
     scans: Latencies,
-    /// Of each second.
+    /// Latencies by second.
     seconds: Vec<Latencies>,
     pub(crate) user_bytes: u64,
     pub(crate) last_ns: u64,
@@ -162,7 +165,7 @@ impl Tally {
     }
 }
 
-/// The life of thread `thread`.
+/// The main function of thread `thread`.
 pub(crate) fn work(job: &Job, thread: u64) -> Result<Tally> {
     let mut worker = Worker {
         job,
@@ -191,15 +194,15 @@ struct Worker<'a> {
     key: Vec<u8>,
     value: Vec<u8>,
     scan: Scan,
-    /// Where the next scan goes on.
+    /// The rank at which the next scan continues.
     next_rank: u64,
     tally: Tally,
 }
 
-/// What a scan needs, kept for the next one.
+/// The buffers of a scan, kept for the next one.
 #[derive(Default)]
 struct Scan {
-    /// What was known, before the scan, of the loaded records from its start on.
+    /// The ledger's state, before the scan, of the loaded records from its start on.
     known: Vec<(u64, Before)>,
     last_key: Vec<u8>,
     expected: Vec<u8>,
@@ -210,7 +213,7 @@ impl Worker<'_> {
         let action = self.job.phase.workload.action(self.thread, &mut self.seed);
         let (action, record) = self.subject(action, number);
         let entries = self.job.phase.workload.scan_entries(&mut self.seed);
-        // What is known of a scan's records is looked up before the time starts: it is no work of the engine's.
+        // The ledger is read before the clock starts, because that is not the engine's work.
         if matches!(action, Action::Scan | Action::ScanOn) {
             self.look_up(record, entries);
         }
@@ -229,7 +232,7 @@ impl Worker<'_> {
         self.tally.record(action, begin_ns, self.job.clock.now_ns(), self.job.start_ns)
     }
 
-    /// The record that `action` is about. An insert for which there is no room left becomes an update.
+    /// The record for `action`. An insert for which there is no room becomes an update.
     fn subject(&mut self, action: Action, number: u64) -> (Action, u64) {
         let job = self.job;
         match action {
@@ -284,7 +287,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Reads the key beside loaded record `record` that an insert would take, if none has.
+    /// Reads the key next to loaded record `record` that an insert would use, if none has.
     fn read_missing(&mut self, record: u64) -> Result<()> {
         let job = self.job;
         let free_from = job.ledger.records() - job.records;
@@ -296,12 +299,13 @@ impl Worker<'_> {
         }
     }
 
-    /// Notes what must be found by a scan of up to `entries` from `record` on.
+    /// Records the ledger's state of the loaded records that a scan of up to `entries` from
+    /// `record` must find.
     fn look_up(&mut self, record: u64, entries: u64) {
         let job = self.job;
         let from = job.keys.rank(record);
         self.scan.known.clear();
-        // An inserted record comes behind the loaded one of its place.
+        // An inserted record comes after the loaded one of the same rank.
         let first = if record < job.records { from } else { from + 1 };
         for rank in first..(first + entries).min(job.records) {
             let id = job.keys.loaded_at(rank);
@@ -311,8 +315,9 @@ impl Worker<'_> {
         self.next_rank = if next < job.records { next } else { 0 };
     }
 
-    /// Every loaded record from the start on must be among the entries, in order, in a version that may be seen, until
-    /// the entries end; between them there may be inserted ones.
+    /// Scans and checks the result. Every loaded record from the start on must be among the
+    /// entries, in order, in a permitted version, until the entries end. Inserted records may come
+    /// between them.
     fn scan(&mut self, record: u64, entries: u64) -> Result<()> {
         let job = self.job;
         let Scan { known, last_key, expected } = &mut self.scan;
@@ -331,7 +336,7 @@ impl Worker<'_> {
                 if id >= job.records {
                     return Ok(());
                 }
-                // Loaded records that the scan went past were not there.
+                // Loaded records that the scan skipped must have been missing.
                 while let Some(&(next, before)) = known.get(passed) {
                     passed += 1;
                     if next == id {
@@ -349,7 +354,7 @@ impl Worker<'_> {
         if let Some(error) = wrong_answer {
             return Err(error);
         }
-        // Fewer than asked for: then it went to the last key there is.
+        // With fewer entries than requested the scan reached the last key.
         let unseen = if found < entries { &known[passed..] } else { &[] };
         unseen.iter().try_for_each(|&(id, before)| job.ledger.missing(id, before, true))
     }

@@ -1,10 +1,11 @@
-//! The workloads: which share of the operations is of which sort, and which records they meet.
+//! The workloads: their mix of operations, and the records that they access.
 //!
-//! Load and A to F are YCSB's (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB", SoCC 2010); `u` and `o`
-//! read and update uniformly; names such as `readrandom` do what `db_bench` does under that name; `rh` to `wo` and
-//! `scanrh` to `scanwh` are the BlockDB paper's shares of reads or scans and writes (its table III and section V-G);
-//! `mixed:P/G/S` is the mix of the PMDB paper: puts, gets and scans of 8 entries in these percentages, where 1 % of the
-//! keys get half of the accesses.
+//! Load and A to F are YCSB's (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB", SoCC
+//! 2010). `u` and `o` read and update uniformly. Names such as `readrandom` match the `db_bench`
+//! benchmarks of the same name. `rh` to `wo` and `scanrh` to `scanwh` are the BlockDB paper's mixes
+//! of reads or scans and writes (its table III and section V-G). `mixed:P/G/S` is the mix of the
+//! PMDB paper: puts, gets and scans of 8 entries in these percentages, where 1 % of the keys get
+//! half of the accesses.
 
 use crate::zipf::Zipf;
 use firn_base::seed::Seed;
@@ -18,16 +19,16 @@ use std::str::FromStr;
 #[serde(try_from = "String", into = "String")]
 pub struct Workload {
     name: String,
-    /// Each sort of operation with its share in percent.
+    /// Each kind of operation with its percentage.
     mix: Vec<(Action, u64)>,
     reach: Reach,
-    /// Entries of a scan, from and to.
+    /// Minimum and maximum number of entries of a scan.
     scan_entries: (u64, u64),
-    /// What one thread does instead of the mix.
+    /// The action of thread 0 instead of the mix.
     beside: Option<Action>,
 }
 
-/// What one operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Loads the next record of the order.
@@ -38,26 +39,26 @@ pub(crate) enum Action {
     Update,
     Insert,
     Scan,
-    /// Scans on from where the thread's last scan ended.
+    /// Continues from the end of the thread's last scan.
     ScanOn,
     /// Reads, then updates.
     Modify,
     Delete,
 }
 
-/// Which records are met.
+/// The distribution of accesses over the records.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Reach {
-    /// Each once, in the order of their keys.
+    /// Each once, in key order.
     Ascending,
     Uniform,
     Zipf,
     Latest,
-    /// So many percent of the records get so many percent of the accesses.
+    /// The given percentage of the records gets the given percentage of the accesses.
     Hot(u64, u64),
 }
 
-/// Name, what it is, mix, reach, scan entries.
+/// Name, description, mix, distribution, scan entries.
 type Row = (&'static str, &'static str, &'static [(Action, u64)], Reach, (u64, u64));
 
 const REOPEN: &str = "reopen";
@@ -101,12 +102,12 @@ const ROWS: &[Row] = &[
 ];
 
 impl Workload {
-    /// Inserts every record once, in random order.
+    /// The workload that inserts every record once, in random order.
     pub fn load() -> Self {
         Self::of(&ROWS[0])
     }
 
-    /// Every name there is, each with what it is.
+    /// Every name with its description.
     pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
         ROWS.iter().map(|row| (row.0, row.1)).chain([("mixed:P/G/S", "puts, gets, scans of 8 in percent, 1 % hot")])
     }
@@ -126,36 +127,36 @@ impl Workload {
         &self.name
     }
 
-    /// What it does, in a few words.
+    /// A short description.
     pub fn about(&self) -> &'static str {
         ROWS.iter()
             .find(|row| row.0 == self.name)
             .map_or("puts, gets, scans of 8; 1 % of the keys get half", |row| row.1)
     }
 
-    /// Whether it fills an empty database, one operation a record.
+    /// True if it fills an empty database, one operation per record.
     pub fn fills(&self) -> bool {
         self.mix[0].0 == Action::Load
     }
 
-    /// Whether the database is closed and opened again behind it, with what its log then has.
+    /// True if the database is closed and reopened after it, with its log as it is then.
     pub fn reopens(&self) -> bool {
         self.name == REOPEN
     }
 
-    /// Whether it removes records.
+    /// True if it removes records.
     pub fn deletes(&self) -> bool {
         self.mix[0].0 == Action::Delete
     }
 
-    /// How many of `operations` are inserts of new records, at most.
+    /// The maximum number of inserts of new records among `operations`.
     pub(crate) fn inserts_max(&self, operations: u64) -> u64 {
         let percent: u64 = self.mix.iter().filter(|(action, _)| *action == Action::Insert).map(|(_, p)| p).sum();
-        // What chance adds, and some seconds beyond the operations.
+        // Allows for chance, and for some seconds beyond the operations.
         if percent == 0 { 0 } else { operations / 50 * (percent + 1) + 1000 }
     }
 
-    /// What thread `thread` does next.
+    /// The next action of thread `thread`.
     pub(crate) fn action(&self, thread: u64, seed: &mut Seed) -> Action {
         if let Some(action) = self.beside.filter(|_| thread == 0) {
             return action;
@@ -185,7 +186,7 @@ impl Workload {
         }
     }
 
-    /// `mixed:P/G/S`.
+    /// Parses `P/G/S` of `mixed:P/G/S`.
     fn mixed(text: &str) -> Option<Self> {
         let percents: Vec<u64> = text.split('/').map(|part| part.parse().ok()).collect::<Option<_>>()?;
         let [put, get, scan] = percents[..] else { return None };
@@ -235,10 +236,10 @@ impl FromStr for Workload {
     }
 }
 
-/// How a rank among the records is chosen.
+/// The distribution from which a rank among the records is chosen.
 #[derive(Debug)]
 pub(crate) enum Choice {
-    /// Not at all: one after the other.
+    /// Not chosen: one after the other.
     Ascending,
     Uniform,
     Zipf(Zipf),

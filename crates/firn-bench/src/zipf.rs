@@ -1,11 +1,12 @@
-//! Zipf-distributed ranks by the method of Gray et al., "Quickly Generating Billion-Record Synthetic Databases"
-//! (SIGMOD 1994, section 3.2), as YCSB uses it.
+//! Zipf-distributed ranks by the method of Gray et al., "Quickly Generating Billion-Record
+//! Synthetic Databases" (SIGMOD 1994, section 3.2), as YCSB uses it.
 //!
-//! The normalisation, zeta(n, theta), is summed exactly at construction. Ranks 0 and 1 then come with their exact
-//! probabilities; for the others the method is an approximation whose distribution function is within 0.02 of the exact
-//! one everywhere (the test below holds it there).
+//! The normalisation, zeta(n, theta), is summed exactly at construction. Ranks 0 and 1 have their
+//! exact probabilities. For the others the method is an approximation whose distribution function
+//! is within 0.02 of the exact one everywhere (the test below checks this).
 
-/// Ranks from 0 (the most frequent) to `items` - 1, rank r with a probability proportional to 1 / (r + 1)^theta.
+/// Ranks from 0 (the most frequent) to `items` - 1. Rank r has a probability proportional to
+/// `1 / (r + 1)^theta`.
 #[derive(Debug, Clone)]
 pub struct Zipf {
     items: u64,
@@ -28,7 +29,7 @@ impl Zipf {
         Self { items, zeta, alpha: 1.0 / (1.0 - theta), eta, two }
     }
 
-    /// The rank that belongs to `unit`, a uniform number in [0, 1).
+    /// The rank for `unit`, a uniform number in [0, 1).
     pub fn rank(&self, unit: f64) -> u64 {
         let scaled = unit * self.zeta;
         if scaled < 1.0 || self.items == 1 {
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
     use firn_base::seed::Seed;
 
-    /// The share of each rank over evenly spread units: no chance involved.
+    /// The fraction of each rank over evenly spaced units, without randomness.
     fn shares(items: u64, theta: f64) -> Vec<f64> {
         const UNITS: u64 = 400_000;
         let zipf = Zipf::new(items, theta);

@@ -1,4 +1,5 @@
-//! A benchmark must find a store that answers wrongly: here are some, each with one fault, and an honest one.
+//! A benchmark must detect a store that answers wrongly. Here are some, each with one fault, and a
+//! correct one.
 
 use firn_base::clock::Clock;
 use firn_base::{ErrorKind, Result};
@@ -16,20 +17,20 @@ enum Fault {
     LosesPuts,
     /// Every hundredth get has a flipped bit.
     FlipsBits,
-    /// Every hundredth get is of the key before.
+    /// Every hundredth get returns the value of the previous key.
     MixesKeysUp,
     /// Every hundredth get finds nothing.
     FindsNothing,
-    /// Scans go over the entries twice.
+    /// Scans return the entries twice.
     RepeatsEntries,
-    /// Scans leave every fifth entry out.
+    /// Scans omit every fifth entry.
     SkipsEntries,
     /// Scans end early.
     EndsScans,
-    /// Scans show values as they were at the first.
+    /// Scans return the first value of each key.
     ScansThePast,
-    /// Every tenth delete is acknowledged and forgotten: with every hundredth, one in fifty runs deletes each such key
-    /// again or finds it gone.
+    /// Every tenth delete is acknowledged and forgotten. With every hundredth, one in fifty runs
+    /// would delete each such key again or find it gone.
     LosesDeletes,
 }
 
@@ -38,7 +39,7 @@ struct Map {
     entries: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// Each key's first value.
     past: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// How often each key was put.
+    /// The number of puts of each key.
     puts: Mutex<BTreeMap<Vec<u8>, u64>>,
     calls: AtomicU64,
 }
@@ -192,7 +193,7 @@ fn a_phase_does_not_repeat_the_one_before() {
         run_on(store.clone(), None, workloads).expect("right answers");
         store.0.puts.lock().expect("a lock").values().filter(|&&puts| puts == 1).count()
     };
-    // Of 2,000 records 5,000 updates leave 164, and 10,000 leave 13.
+    // Of 2,000 records, 5,000 updates leave 164 untouched, and 10,000 leave 13.
     assert!((110..230).contains(&untouched(&["load", "o"])));
     assert!(untouched(&["load", "o", "o"]) < 50);
 }

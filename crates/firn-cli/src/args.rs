@@ -1,4 +1,4 @@
-//! The command line: one variant per verb, and the arguments that all verbs share.
+//! The command line: one variant per verb, and the options that all verbs share.
 
 use crate::config::{HEADING, Settings};
 use crate::exit::{self, Outcome};
@@ -39,7 +39,8 @@ const SEE_OPTIONS: &str = "The options of the engine go here as well: see `firn 
 /// The options of the engine.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    /// TOML file with options of the engine; without it, firn.toml where firn is started, if it is there
+    /// TOML file with options of the engine; without it, firn.toml in the current directory, if it
+    /// exists
     #[arg(
         long,
         global = true,
@@ -73,28 +74,28 @@ enum Verb {
     Man(help::Man),
 }
 
-/// A verb about one database.
+/// A verb that operates on one database.
 #[derive(Debug, Subcommand)]
 enum OfDatabase {
-    /// Print the value at a key
+    /// Print the value of a key
     Get(get_put::Get),
-    /// Write a value at a key; makes the database if it is not there
+    /// Write a value to a key; creates the database if it does not exist
     Put(get_put::Put),
     /// Delete keys
     Del(get_put::Del),
     /// Print entries in key order
     Scan(scan::Scan),
-    /// Print every entry, key and value whole
+    /// Print every entry with its whole key and value
     Dump(scan::Dump),
     /// Print the state of a database on one screen
     Stats(stats::Stats),
-    /// Read everything and check it; exit code 4 if something is damaged
+    /// Read and check everything; exit code 4 if something is damaged
     Verify(verify::Verify),
-    /// Make a damaged database open again, with whatever of it is whole
+    /// Make a damaged database usable again, with everything that is still intact
     Repair(verify::Repair),
     /// Merge tables until no stale entry is left in a range
     Compact(maintain::Compact),
-    /// Write a copy of the database, as it is now, to another directory
+    /// Write a copy of the current state of the database to another directory
     Checkpoint(maintain::Checkpoint),
     /// Load a directory tree or a CSV, TSV or JSON Lines file
     #[command(long_about = load::LONG_ABOUT)]
@@ -104,7 +105,8 @@ enum OfDatabase {
 }
 
 impl Cli {
-    /// The command; its verbs' help is without the options of the engine, which `firn help options` prints.
+    /// The command. The help of its verbs omits the options of the engine, which `firn help
+    /// options` prints.
     pub(crate) fn described() -> Command {
         let command = Self::command().mut_args(|argument| {
             let is_of_engine = argument.get_help_heading() == Some(HEADING);
@@ -116,7 +118,7 @@ impl Cli {
         command.mut_subcommands(|verb| if takes_options(&verb) { verb.after_help(SEE_OPTIONS) } else { verb })
     }
 
-    /// The arguments of this process. Ends it if they are wrong, or if they ask for help.
+    /// The arguments of this process. Ends the process if they are wrong or ask for help.
     pub(crate) fn of_process() -> Self {
         Self::from_arg_matches(&Self::described().get_matches()).unwrap_or_else(|error| error.exit())
     }
@@ -136,7 +138,7 @@ impl Cli {
 }
 
 impl OfDatabase {
-    /// The database that the verb is about.
+    /// The database that the verb operates on.
     fn db(&self) -> &Path {
         match self {
             OfDatabase::Get(verb) => &verb.db,

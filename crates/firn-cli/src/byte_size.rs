@@ -1,4 +1,4 @@
-//! Sizes in bytes as people write them: `4096`, `64K`, `512M`, `2G`, in powers of 1024.
+//! Human-readable sizes in bytes: `4096`, `64K`, `512M`, `2G`, in powers of 1024.
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use std::fmt;
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for ByteSize {
     }
 }
 
-/// As a person reads it: three digits and a unit.
+/// Human-readable: three digits and a unit.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

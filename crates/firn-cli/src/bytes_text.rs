@@ -1,11 +1,12 @@
-//! Bytes as text and back: escaped for people, hexadecimal for exactness, and what JSON can hold of them.
+//! Conversion between bytes and text: escaped for people, hexadecimal for exactness, and as JSON.
 
 use crate::exit::{Failure, Outcome};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
-/// Bytes readable on a terminal: text as it is, but for control characters, backslashes and what is not UTF-8.
+/// Bytes readable on a terminal: text unchanged, except for control characters, backslashes and
+/// bytes that are not UTF-8.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -28,7 +29,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
 }
 
 fn escape_byte(byte: u8, out: &mut String) {
-    // A `String` takes everything that is written to it.
+    // Writing to a `String` never fails.
     let _never_fails = write!(out, "\\x{byte:02x}");
 }
 
@@ -37,7 +38,8 @@ pub(crate) fn show(bytes: &[u8], hex: bool) -> String {
     if hex { HEXLOWER.encode(bytes) } else { escape(bytes) }
 }
 
-/// For JSON: hexadecimal if asked for; else text, or `{"hex": ".."}` for what is not UTF-8, so that nothing is lost.
+/// Bytes for JSON: hexadecimal if `hex`. Otherwise text, or `{"hex": ".."}` if it is not UTF-8, so
+/// that nothing is lost.
 pub(crate) fn to_json(bytes: &[u8], hex: bool) -> Json {
     if hex {
         return json!(HEXLOWER.encode(bytes));

@@ -1,5 +1,6 @@
-//! Options of the engine: from the command line, else from FIRN_* in the environment, else from a TOML file, else their
-//! defaults. One struct is the list for all three, so that they cannot drift apart.
+//! Options of the engine. Each comes from the command line, otherwise from FIRN_* in the
+//! environment, otherwise from a TOML file, otherwise it has its default. One struct is the list
+//! for all three sources, so they cannot diverge.
 
 use crate::byte_size::ByteSize;
 use crate::exit::{Failure, Outcome};
@@ -21,30 +22,32 @@ const FILE_BY_DEFAULT: &str = "firn.toml";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const POOL_BYTES_BY_DEFAULT: u64 = 1 << 30;
 
-/// What may be set. The names in a TOML file are the fields' names.
+/// The available options. The names in a TOML file are the field names.
 #[derive(Debug, Default, Args, Deserialize)]
 #[command(next_help_heading = HEADING)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// Design of the database: classic, block or lab [default: its own; for a new one classic]
+    /// Design of the database: classic, block or lab [default: that of the database; classic for a
+    /// new one]
     #[arg(long, global = true, value_name = "NAME", env = "FIRN_PROFILE", hide_env_values = true)]
     profile: Option<Word<Profile>>,
-    /// What an acknowledged write survives: power (loss of it) or process (its death, by kill -9) [default: power]
+    /// Failure that an acknowledged write survives: power (power loss) or process (death of the
+    /// process, as by kill -9) [default: power]
     #[arg(long, global = true, value_name = "WORD", env = "FIRN_DURABILITY", hide_env_values = true)]
     durability: Option<Word<Durability>>,
-    /// Memory for buffers, caches, filters and indexes in all [default: 512M]
+    /// Total memory for buffers, caches, filters and indexes [default: 512M]
     #[arg(long, global = true, value_name = "SIZE", env = "FIRN_MEMORY_LIMIT", hide_env_values = true)]
     memory_limit: Option<ByteSize>,
-    /// Memory of one write buffer [default: from the memory limit]
+    /// Memory of one write buffer [default: derived from the memory limit]
     #[arg(long, global = true, value_name = "SIZE", env = "FIRN_WRITE_BUFFER", hide_env_values = true)]
     write_buffer: Option<ByteSize>,
-    /// Memory of the block cache [default: from the memory limit]
+    /// Memory of the block cache [default: derived from the memory limit]
     #[arg(long, global = true, value_name = "SIZE", env = "FIRN_BLOCK_CACHE", hide_env_values = true)]
     block_cache: Option<ByteSize>,
     /// Compression of tables: none, lz4 or zstd [default: lz4]
     #[arg(long, global = true, value_name = "NAME", env = "FIRN_COMPRESSION", hide_env_values = true)]
     compression: Option<Word<Compression>>,
-    /// Filter bits per key, 0 for none [default: 10]
+    /// Filter bits per key, 0 for no filters [default: 10]
     #[arg(long, global = true, value_name = "N", env = "FIRN_FILTER_BITS", hide_env_values = true)]
     filter_bits: Option<u32>,
     /// Tables kept open [default: 1000]
@@ -53,16 +56,17 @@ pub(crate) struct Settings {
     /// Background workers, 0 for one per core up to 4 [default: 0]
     #[arg(long, global = true, value_name = "N", env = "FIRN_BACKGROUND_WORKERS", hide_env_values = true)]
     background_workers: Option<usize>,
-    /// Whether tables pass the page cache by: true or false [default: true]
+    /// Read and write tables past the page cache: true or false [default: true]
     #[arg(long, global = true, value_name = "BOOL", env = "FIRN_DIRECT_IO", hide_env_values = true)]
     direct_io: Option<bool>,
     /// File or device of the persistent-memory pool
     #[arg(long, global = true, value_name = "PATH", env = "FIRN_PM_PATH", hide_env_values = true)]
     pm_path: Option<PathBuf>,
-    /// Kind of the pool: dax, file, volatile, emulated, or none [default: the pool that the database was opened with]
+    /// Kind of the pool: dax, file, volatile, emulated, or none [default: the pool that the
+    /// database was opened with]
     #[arg(long, global = true, value_name = "NAME", env = "FIRN_PM_BACKEND", hide_env_values = true)]
     pm_backend: Option<Word<PoolBackend>>,
-    /// Size of a pool that is created [default: 1G]
+    /// Size of a newly created pool [default: 1G]
     #[arg(long, global = true, value_name = "SIZE", env = "FIRN_PM_SIZE", hide_env_values = true)]
     pm_size: Option<ByteSize>,
     /// Nanoseconds to add for each cache line read from the pool; for experiments
@@ -73,7 +77,7 @@ pub(crate) struct Settings {
     pm_write_ns: Option<u32>,
 }
 
-/// A value that is written as a word, whether on the command line or in a file.
+/// A value written as a word, on the command line or in a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Word<T>(pub(crate) T);
 
@@ -91,7 +95,7 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {
     }
 }
 
-/// A backend by its name, or no pool.
+/// A backend by name, or no pool.
 #[derive(Debug, Clone, Copy)]
 struct PoolBackend(Option<Backend>);
 
@@ -103,7 +107,7 @@ impl FromStr for PoolBackend {
     }
 }
 
-/// A codec by its name.
+/// A codec by name.
 #[derive(Debug, Clone)]
 struct Compression(Codec);
 
@@ -121,7 +125,8 @@ impl FromStr for Compression {
 }
 
 impl Settings {
-    /// These settings (command line and environment) before those of the file.
+    /// Merges these settings (from command line and environment) with those of the file. These take
+    /// precedence.
     pub(crate) fn over_file(self, file: Option<&Path>) -> Outcome<Self> {
         let in_file = match file {
             Some(path) => Self::read(path)?,
@@ -131,8 +136,8 @@ impl Settings {
         Ok(self.or(in_file))
     }
 
-    /// What all engines of a comparison are given: their defaults are process durability and no compression, and what
-    /// only FirnDB knows is said to it alone.
+    /// The options given to all engines of a comparison, which default to process durability and no
+    /// compression. Options that only FirnDB knows are refused.
     pub(crate) fn for_bench(self) -> Outcome<Options> {
         let alone = [
             ("profile", self.profile.is_some()),
@@ -194,16 +199,17 @@ impl Settings {
         }
     }
 
-    /// The options for the database at `db`: profile and pool are its own unless others are given.
+    /// The options for the database at `db`. Profile and pool are those of the database unless
+    /// others are given.
     pub(crate) fn into_options_for(mut self, db: &Path) -> Outcome<Options> {
         let is_database = || matches!(firndb::profile_at(db, &Options::default()), Ok(Some(_)));
         let stored = match Stored::read(db) {
-            // The pool is given, or the file is another program's, which the verb reports.
+            // The pool is given, or the file belongs to another program, which the verb reports.
             Err(_) if !self.names_no_pool() || !is_database() => Stored::default(),
             read => read?,
         };
         if self.profile.is_none() {
-            // A manifest that cannot be read is for the verb to report; `repair` needs a profile all the same.
+            // The verb reports a manifest that cannot be read; `repair` needs a profile even then.
             let known = firndb::profile_at(db, &Options::default()).unwrap_or(stored.profile());
             self.profile = known.map(Word);
         }
@@ -213,7 +219,7 @@ impl Settings {
         Ok(options)
     }
 
-    /// True if nothing was said of a pool.
+    /// True if no option about a pool was given.
     fn names_no_pool(&self) -> bool {
         self.pm_backend.is_none() && self.pm_path.is_none() && self.pm_size.is_none()
     }

@@ -1,4 +1,5 @@
-//! How bytes stand in a CSV, TSV or JSON Lines file: as they are, or in an encoding that any byte survives.
+//! The encoding of bytes in a CSV, TSV or JSON Lines file: unchanged, or in a form that can
+//! represent any byte.
 
 use clap::ValueEnum;
 use data_encoding::{BASE64, HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -7,7 +8,7 @@ use std::borrow::Cow;
 /// An encoding of keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Encoding {
-    /// As they are; text only
+    /// Unchanged; text only
     Raw,
     /// Hexadecimal
     Hex,
@@ -16,7 +17,7 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// The bytes that `field` stands for, or why it stands for none.
+    /// The bytes that `field` encodes, or why it is not valid.
     pub(crate) fn decode(self, field: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Encoding::Raw => Ok(field.to_vec()),
@@ -25,7 +26,7 @@ impl Encoding {
         }
     }
 
-    /// `bytes` as a field; nothing if that cannot be said in this encoding.
+    /// `bytes` as a field; `None` if this encoding cannot represent them.
     pub(crate) fn encode(self, bytes: &[u8]) -> Option<Cow<'_, str>> {
         match self {
             Encoding::Raw => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),

@@ -1,10 +1,11 @@
-//! How `firn` ends: an exit code that a script can branch on, and one sentence on stderr for a person.
+//! The end of a `firn` process: an exit code that a script can branch on, and one sentence on
+//! stderr for a person.
 
 use firndb::{Error, ErrorKind};
 use std::io;
 use std::process::ExitCode;
 
-/// What each code means; printed by `firn --help`, and the only place where it is said.
+/// The meaning of each code, printed by `firn --help` and documented only here.
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  done
@@ -36,15 +37,15 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
-/// Why a verb ended early.
+/// The reason why a verb ended early.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
-    /// Nothing is printed if it is empty.
+    /// Not printed if empty.
     message: String,
 }
 
-/// How a verb ends.
+/// The result of a verb.
 pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
 
 impl Failure {
@@ -56,13 +57,13 @@ impl Failure {
         self.exit
     }
 
-    /// The same failure at `place`, which its message begins with.
+    /// The same failure with `place` prefixed to its message.
     #[must_use]
     pub(crate) fn at(self, place: impl std::fmt::Display) -> Self {
         Self { message: format!("{place}: {}", self.message), ..self }
     }
 
-    /// The same failure with `sentence` after its message.
+    /// The same failure with `sentence` appended to its message.
     #[must_use]
     pub(crate) fn and(self, sentence: impl std::fmt::Display) -> Self {
         Self { message: format!("{}; {sentence}", self.message), ..self }
@@ -76,7 +77,8 @@ impl Failure {
         Self::new(Exit::Invalid, message)
     }
 
-    /// The reader of our output is gone (`firn scan | head`): not an error, but nobody is left to write for.
+    /// The reader of the output closed it (`firn scan | head`). This is not an error, but there is
+    /// nothing left to do.
     pub(crate) fn from_output(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::new(Exit::Done, "");
@@ -99,7 +101,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Prints what is to be said of `outcome` and gives its exit code.
+/// Prints the message of `outcome` and returns its exit code.
 pub(crate) fn report(outcome: Outcome) -> ExitCode {
     let exit = match outcome {
         Ok(exit) => exit,

@@ -46,7 +46,7 @@ impl Get {
             output.line(HEXLOWER.encode(&value))?;
         } else {
             output.bytes(&value)?;
-            // The bytes are the value and nothing else, unless a person looks on.
+            // The output is exactly the value, unless it goes to a terminal.
             if io::stdout().is_terminal() {
                 output.line("")?;
             }
@@ -65,10 +65,10 @@ pub(crate) struct Put {
     /// The value
     #[arg(required_unless_present = "file", conflicts_with = "file")]
     value: Option<OsString>,
-    /// Make the directories above the database's, too
+    /// Also create the parent directories of the database
     #[arg(long)]
     create_parents: bool,
-    /// Take the value from FILE, or from stdin if FILE is -
+    /// Read the value from FILE, or from stdin if FILE is -
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Key and value are given in hexadecimal
@@ -95,7 +95,8 @@ impl Put {
     }
 }
 
-/// The bytes of `file`, or of stdin if it is `-`: at most `bytes_max`, however long it is.
+/// The bytes of `file`, or of stdin if it is `-`. Reads at most `bytes_max + 1` bytes and refuses a
+/// longer input.
 fn read_value(file: &Path, bytes_max: usize) -> Outcome<Vec<u8>> {
     let input: io::Result<Box<dyn Read>> = match file.as_os_str() == "-" {
         true => Ok(Box::new(io::stdin())),
@@ -118,7 +119,7 @@ fn read_value(file: &Path, bytes_max: usize) -> Outcome<Vec<u8>> {
 pub(crate) struct Del {
     /// Directory of the database
     pub(crate) db: PathBuf,
-    /// The keys; all are deleted, or none
+    /// The keys; either all are deleted or none
     #[arg(required = true)]
     keys: Vec<OsString>,
     /// The keys are given in hexadecimal

@@ -1,4 +1,5 @@
-//! `firn help`, `firn completions` and `firn man`: the command line described to people, shells and `man`.
+//! `firn help`, `firn completions` and `firn man`: descriptions of the command line for people,
+//! shells and `man`.
 
 use crate::args::{Cli, Common};
 use crate::exit::{self, Exit, Failure, Outcome};
@@ -9,7 +10,7 @@ use clap_complete::Shell;
 use firndb::Error;
 use std::path::{Path, PathBuf};
 
-/// The topic beside the verbs.
+/// A help topic that is not a verb.
 const OPTIONS: &str = "options";
 
 const ABOUT_OPTIONS: &str = "\
@@ -32,7 +33,7 @@ impl Help {
             return Ok(Exit::Done);
         }
         find(Cli::described(), &self.topic)?;
-        // The same as `firn VERB --help`, styles included.
+        // The same output as `firn VERB --help`, including styles.
         let line = ["firn"].into_iter().chain(self.topic.iter().map(String::as_str)).chain(["--help"]);
         match Cli::described().try_get_matches_from(line) {
             Err(help) if help.kind() == ErrorKind::DisplayHelp => help.print().map_err(Failure::from_output)?,
@@ -43,13 +44,13 @@ impl Help {
     }
 }
 
-/// The options of the engine as the help of a command of their own.
+/// The options of the engine as the help of a separate command.
 fn options_page() -> Command {
     let page = Common::augment_args(Command::new("firn VERB DB"));
     page.about(ABOUT_OPTIONS).disable_help_flag(true).help_template("{about}\n\n{all-args}\n")
 }
 
-/// The command that `path` leads to from `command`, named by all of it.
+/// The command at `path` below `command`, with its full name.
 fn find(mut command: Command, path: &[String]) -> Outcome<Command> {
     command.build();
     for name in path {
@@ -79,10 +80,10 @@ impl Completions {
 
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// A verb (and a verb of that verb); firn itself without it
+    /// A verb (and a verb of that verb); without it, firn itself
     #[arg(conflicts_with = "dir")]
     verb: Vec<String>,
-    /// Write the pages of firn and of all verbs to DIR instead, which must be there
+    /// Write the pages of firn and of all verbs to DIR instead, which must exist
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -114,7 +115,7 @@ fn options_manual() -> Command {
     options_page().name("firn-options").override_usage("firn VERB DB [OPTIONS]").after_help(exit::HELP)
 }
 
-/// Writes the page of `command` and those of its verbs.
+/// Writes the manual pages of `command` and its verbs.
 fn write_pages(command: &Command, directory: &Path) -> Outcome<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     write_page(command.clone(), &directory.join(format!("{name}.1")))?;

@@ -1,17 +1,18 @@
-//! Ctrl-C while records go into a database.
+//! Handles Ctrl-C while records are loaded into a database.
 //!
-//! The first signal asks the load to stop: it commits the records at hand with its position and says how to go on. A
-//! second signal ends the process at once, as does one that arrives while all records are in. Both are safe, because
-//! records and position are in one atomic write.
+//! The first signal asks the load to stop: it commits the records read so far with its position and
+//! reports how to continue. A second signal ends the process at once, as does a signal that arrives
+//! after all records are loaded. Both are safe, because records and position are in one atomic
+//! write.
 
 use crate::exit::{Exit, Failure, Outcome};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Nothing was asked for.
+/// No signal has arrived.
 const RUNNING: u8 = 0;
-/// The load is to stop.
+/// The load should stop.
 const STOPPING: u8 = 1;
-/// All records are in; only merges are under way.
+/// All records are loaded; only merges are still running.
 const COMPLETE: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(RUNNING);
@@ -35,7 +36,8 @@ pub(crate) fn is_requested() -> bool {
     STATE.load(Ordering::SeqCst) == STOPPING
 }
 
-/// Notes that all records are in, so that a signal may end the process at once. False if one arrived already.
+/// Notes that all records are loaded, so that a signal may end the process at once. Returns false
+/// if one has already arrived.
 pub(crate) fn complete() -> bool {
     STATE.compare_exchange(RUNNING, COMPLETE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
 }

@@ -1,6 +1,7 @@
-//! The `firn` command: what a person or a script does with a FirnDB database from outside of a program.
+//! The `firn` command: operations on a FirnDB database for people and scripts.
 //!
-//! A library, so that `firn-peers` has the same benchmarks with other engines beside FirnDB.
+//! It is a library so that `firn-peers` can offer the same benchmarks with other engines next to
+//! FirnDB.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -34,7 +35,7 @@ pub fn main() -> ExitCode {
     finish(args::Cli::of_process().run())
 }
 
-/// A command `name` that has `firn bench`'s verbs for `engines`.
+/// A command `name` with the verbs of `firn bench` for `engines`.
 pub fn bench_main(name: &'static str, engines: Vec<Box<dyn Engine>>) -> ExitCode {
     let matches = args::BenchCli::command().name(name).get_matches();
     let outcome = match args::BenchCli::from_arg_matches(&matches) {

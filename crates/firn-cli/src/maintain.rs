@@ -16,7 +16,7 @@ pub(crate) struct Compact {
     /// First key of the range
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
-    /// First key behind the range
+    /// First key after the range
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
     /// The keys are given in hexadecimal
@@ -44,14 +44,15 @@ impl Compact {
 pub(crate) struct Checkpoint {
     /// Directory of the database
     pub(crate) db: PathBuf,
-    /// Directory to make, which gets a database of its own
+    /// Directory to create for the copy, which is an independent database
     target: PathBuf,
 }
 
 impl Checkpoint {
     pub(crate) fn run(self, options: Options) -> Outcome {
         let db = match Db::open(&self.db, Options { create_if_missing: false, ..options.clone() }) {
-            // Its tables are copied then, and the copy shows what was there when this looked.
+            // In this case its tables are copied, and the copy shows the state at the time of this
+            // open.
             Err(error) if error.kind() == ErrorKind::Locked => Db::open_read_only(&self.db, options)?,
             opened => opened?,
         };

@@ -1,4 +1,4 @@
-//! Printing: tables for people, JSON for programs, and never a panic because a pipe is closed.
+//! Printing: tables for people, JSON for programs, and no panic if a pipe is closed.
 
 use crate::exit::{Failure, Outcome};
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
@@ -21,7 +21,7 @@ impl Output {
         writeln!(self.0, "{line}").map_err(Failure::from_output)
     }
 
-    /// One JSON value on a line of its own.
+    /// Writes a JSON value on one line.
     pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Outcome<()> {
         let text = serde_json::to_string(value).map_err(|e| Failure::invalid(format!("cannot print as JSON: {e}")))?;
         self.line(text)
@@ -39,17 +39,17 @@ pub(crate) fn print(line: impl std::fmt::Display) -> Outcome<()> {
     output.finish()
 }
 
-/// Prints `value` as JSON, over several lines.
+/// Prints `value` as JSON on several lines.
 pub(crate) fn print_json(value: &impl Serialize) -> Outcome<()> {
     let text =
         serde_json::to_string_pretty(value).map_err(|e| Failure::invalid(format!("cannot print as JSON: {e}")))?;
     print(text)
 }
 
-/// One line below the header and no other.
+/// One line below the header and no others.
 const HEADER_ONLY: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// A table with `header`, whose columns from the second on are aligned to the right if `numbers`.
+/// A table with `header`. Columns from the second on are right-aligned if `numbers`.
 pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>, numbers: bool) -> Table {
     let mut table = Table::new();
     table.load_style(HEADER_ONLY);

@@ -1,8 +1,8 @@
-//! Where a path leads, though its end may not be there yet.
+//! Resolution of a path whose last components may not exist yet.
 
 use std::path::{Path, PathBuf};
 
-/// `path` without symbolic links and `..`, as far as it exists, and the rest of it as it is.
+/// `path` without symbolic links and `..` as far as it exists; the rest is unchanged.
 pub(crate) fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for ancestor in absolute.ancestors() {

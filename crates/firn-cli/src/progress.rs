@@ -1,4 +1,5 @@
-//! A line on the terminal while something takes long: how far, how fast, how long still. Off a terminal, nothing.
+//! A line on the terminal during long work: progress, speed, and time left. Prints nothing if it is
+//! not a terminal.
 
 use firn_base::clock::Clock;
 use firn_base::exec;
@@ -8,18 +9,19 @@ use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// What is counted.
+/// The unit that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Bytes,
     Entries,
 }
 
-/// A progress line; gone when dropped. It has no colours, so that `NO_COLOR` has nothing to ask for.
+/// A progress line, removed when dropped. It uses no colours, so there is nothing for `NO_COLOR` to
+/// disable.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// `what` goes on; it is over when `total` is reached, if that is known.
+    /// Progress of `what`, up to `total` if that is known.
     pub(crate) fn new(what: &str, total: Option<u64>, unit: Unit) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let template = match (total, unit) {
@@ -31,7 +33,7 @@ impl Progress {
         Self::start(bar, template, what)
     }
 
-    /// `what` goes on, and nobody knows how far it is.
+    /// Progress of `what` of unknown extent.
     pub(crate) fn spinner(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         Self::start(bar, "{spinner} {msg}, {elapsed}", what)
@@ -48,7 +50,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// The same progress, of other work.
+    /// Continues the same progress for other work.
     pub(crate) fn rename(&self, what: &'static str) {
         self.0.set_message(what);
     }
@@ -61,7 +63,7 @@ impl Progress {
         self.0.set_position(position);
     }
 
-    /// Prints a line on stderr without tearing the progress line apart.
+    /// Prints a line on stderr without breaking the progress line.
     pub(crate) fn say(&self, line: impl std::fmt::Display) {
         self.0.suspend(|| eprintln!("firn: {line}"));
     }
@@ -73,10 +75,11 @@ impl Drop for Progress {
     }
 }
 
-/// Does `work` with `db`, which says itself how many bytes it has read of `total`, if that is known.
+/// Runs `work` with `db` and shows how many bytes the database has read, of `total` if that is
+/// known.
 ///
 /// # Errors
-/// Those of `work`.
+/// The errors of `work`.
 pub(crate) fn watched<T: Send + 'static>(
     db: &Db,
     what: &str,

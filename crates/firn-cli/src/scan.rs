@@ -20,25 +20,26 @@ pub(crate) struct Scan {
     /// First key not to print
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
-    /// Only keys that begin so
+    /// Only keys with this prefix
     #[arg(long, value_name = "KEY")]
     prefix: Option<OsString>,
-    /// Print so many at most
+    /// Print at most N entries
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// From the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// Leave the values out
+    /// Omit the values
     #[arg(long)]
     keys_only: bool,
-    /// Print how many there are, and nothing else
+    /// Print the number of entries and nothing else
     #[arg(long)]
     count: bool,
-    /// Print the firn command's own keys too
+    /// Also print the firn command's own keys
     #[arg(long)]
     all: bool,
-    /// Keys and values, given and printed, are in hexadecimal; otherwise what is not text is printed as \xNN
+    /// Keys and values are given and printed in hexadecimal; otherwise bytes that are not text are
+    /// printed as \xNN
     #[arg(long)]
     hex: bool,
     /// Print one JSON object per line
@@ -69,7 +70,7 @@ impl Scan {
         Ok(Exit::Done)
     }
 
-    /// What lies within all of --from, --to and --prefix.
+    /// The intersection of --from, --to and --prefix.
     fn bounds(&self) -> Outcome<ReadOptions> {
         let key = |text: &Option<OsString>| text.as_ref().map(|text| from_argument(text, self.hex)).transpose();
         let (from, to, prefix) = (key(&self.from)?, key(&self.to)?, key(&self.prefix)?);
@@ -98,10 +99,10 @@ impl Scan {
 pub(crate) struct Dump {
     /// Directory of the database
     pub(crate) db: PathBuf,
-    /// Print the firn command's own keys too
+    /// Also print the firn command's own keys
     #[arg(long)]
     all: bool,
-    /// In hexadecimal; otherwise what is not text is printed as \xNN
+    /// In hexadecimal; otherwise bytes that are not text are printed as \xNN
     #[arg(long)]
     hex: bool,
     /// Print one JSON object per line
@@ -130,7 +131,8 @@ impl Dump {
     }
 }
 
-/// Goes over entries in one direction, past the command's own keys unless asked for.
+/// Iterates over entries in one direction, skipping the command's own keys unless they are
+/// requested.
 pub(crate) struct ShownEntries {
     pub(crate) iter: Cursor,
     reverse: bool,

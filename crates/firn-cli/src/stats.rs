@@ -1,5 +1,5 @@
-//! `firn stats`: the state of a database on one screen, and all that the engine counts as tables, as JSON or for
-//! Prometheus.
+//! `firn stats`: the state of a database on one screen, and all counters of the engine as tables,
+//! as JSON or for Prometheus.
 
 mod screen;
 
@@ -17,18 +17,18 @@ use std::path::PathBuf;
 pub(crate) struct Stats {
     /// Directory of the database; another process may have it open
     pub(crate) db: PathBuf,
-    /// Print all that the engine counts
+    /// Print all counters of the engine
     #[arg(long, conflicts_with_all = ["json", "prometheus"])]
     all: bool,
-    /// Print all of it as JSON
+    /// Print all of them as JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
-    /// Print Prometheus' text format
+    /// Print in Prometheus text format
     #[arg(long)]
     prometheus: bool,
 }
 
-/// The screen's facts, then those of the engine.
+/// The facts of the screen, then those of the engine.
 #[derive(Serialize)]
 struct Everything<'a> {
     #[serde(flatten)]
@@ -62,7 +62,8 @@ impl Stats {
     }
 }
 
-/// Prints any report: its single values as one table, each list of like records as a table of its own.
+/// Prints any report: its single values as one table, each list of similar records as a separate
+/// table.
 pub(crate) fn print_report(report: &impl Serialize) -> Outcome<()> {
     let json = serde_json::to_value(report).map_err(|e| Failure::invalid(format!("cannot print: {e}")))?;
     let (mut singles, mut lists) = (Vec::new(), Vec::new());
@@ -94,7 +95,7 @@ fn sort_out<'a>(path: &str, json: &'a Json, singles: &mut Vec<Vec<String>>, list
     }
 }
 
-/// A name with its value.
+/// A name and its value.
 fn pair(json: &Json) -> Option<(&str, &Json)> {
     match json.as_array()?.as_slice() {
         [Json::String(name), value] => Some((name, value)),
@@ -109,7 +110,7 @@ fn list_table(rows: &[Json]) -> comfy_table::Table {
     table(&names, rows.iter().map(line).collect(), true)
 }
 
-/// A value as a person reads it: bytes with their unit, a list on one line.
+/// A value in human-readable form: bytes with their unit, a list on one line.
 fn cell(name: &str, value: &Json) -> String {
     match value {
         Json::Number(number) if name.ends_with("bytes") => {

@@ -1,7 +1,7 @@
-//! The profile and the pool that a database's file `OPTIONS` names.
+//! The profile and the pool named by a database's file `OPTIONS`.
 //!
-//! A copy of the directory has that file too, but not the pool: the pool is taken only for the directory that the file
-//! was written in, or for one that was moved from there.
+//! A copy of the directory has that file too, but not the pool. So the pool is used only for the
+//! directory in which the file was written, or for a directory moved from there.
 
 use crate::exit::{Exit, Failure, Outcome};
 use firndb::{Backend, PmConfig, Profile};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 const BYTES_MAX: u64 = 64 << 10;
 
-/// The lines of `OPTIONS` that are read; all are optional, since versions differ.
+/// The lines of `OPTIONS` that are read. All are optional, because versions differ.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Stored {
     profile: Option<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Reads the file of the database at `db`; no file has no lines.
+    /// Reads the file of the database at `db`. A missing file counts as empty.
     pub(crate) fn read(db: &Path) -> Outcome<Self> {
         let path = db.join("OPTIONS");
         let failure = |exit, error: &dyn std::fmt::Display| {
@@ -71,7 +71,7 @@ impl Stored {
     }
 }
 
-/// True if `directory` is there and is not `db`.
+/// True if `directory` exists and is not `db`.
 fn is_other(directory: &Path, db: &Path) -> bool {
     directory.canonicalize().is_ok_and(|there| db.canonicalize().is_ok_and(|here| here != there))
 }

@@ -10,7 +10,7 @@ use firndb::{Db, Error, ErrorKind, Options, VerifyReport};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Damages that the sentence at the end repeats.
+/// The maximum number of damages repeated in the final sentence.
 const REPEATED_MAX: usize = 3;
 
 #[derive(Debug, Args)]
@@ -22,12 +22,12 @@ pub(crate) struct Verify {
     json: bool,
 }
 
-/// One place where bytes are not those that were written.
+/// One place where bytes differ from those written.
 #[derive(Debug, Clone, Serialize)]
 struct Damage {
-    /// The file, the place in it, and what was expected there.
+    /// The file, the place in it, and the expected contents.
     what: String,
-    /// The first and the last key that may be affected, if they are known.
+    /// The first and the last key that may be affected, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<(String, String)>,
 }
@@ -59,7 +59,7 @@ impl Verify {
         Err(Failure::new(Exit::Corruption, self.sentence(&damages)))
     }
 
-    /// The damage in short, and a next step that cannot make it worse.
+    /// A short description of the damage, and a next step that cannot make it worse.
     fn sentence(&self, damages: &[Damage]) -> String {
         let places = if damages.len() == 1 { "one place" } else { &format!("{} places", damages.len()) };
         let first: Vec<&str> = damages.iter().take(REPEATED_MAX).map(|damage| damage.what.as_str()).collect();
@@ -73,10 +73,10 @@ impl Verify {
     }
 }
 
-/// Reads all of the database, and lists the damage.
+/// Reads the whole database and lists the damage.
 ///
 /// # Errors
-/// Whatever keeps it from being read but is no damage.
+/// Any error other than damage that prevents reading.
 fn examine(path: &Path, options: Options) -> Outcome<(VerifyReport, Vec<Damage>)> {
     let checked = Db::open_read_only(path, options)
         .and_then(|db| watched(&db, "verifying", Some(db.stats().table_bytes), Db::find_damage));
@@ -96,7 +96,7 @@ fn damage(error: Error) -> Outcome<Damage> {
     match error.kind() {
         ErrorKind::Corruption => {
             let text = error.to_string();
-            // The advice of the error is to run this very verb.
+            // The error advises running this verb.
             let what = text.trim_end_matches("; run `firn verify`").to_owned();
             Ok(Damage { what, keys: None })
         }
@@ -126,7 +126,7 @@ fn sound(report: &VerifyReport) -> String {
 pub(crate) struct Repair {
     /// Directory of the database
     pub(crate) db: PathBuf,
-    /// Say what would be done, and change nothing
+    /// Print the planned actions and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Print JSON
@@ -135,7 +135,7 @@ pub(crate) struct Repair {
 }
 
 impl Repair {
-    /// Exit code 1 if anything could not be read in full, and so is in `lost/` (or would be).
+    /// Exit code 1 if anything could not be read completely and so is in `lost/` (or would be).
     pub(crate) fn run(self, options: Options) -> Outcome {
         let progress = Progress::spinner(if self.dry_run { "looking" } else { "repairing" });
         let repair = if self.dry_run { firndb::repair_dry_run } else { firndb::repair };

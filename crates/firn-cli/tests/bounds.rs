@@ -1,15 +1,17 @@
-//! Everything that is read is bounded first; a record that is too large is a bad line, or a file that is named.
+//! All inputs are bounded before they are read. A record that is too large is a bad line, or a file
+//! that is listed.
 
 mod firn;
 
 use firn::Firn;
 use std::process::Command;
 
-/// The least memory limit is 256 KiB; with this one a batch has 1 MiB and a value may have nearly as much.
+/// The minimum memory limit is 256 KiB. With this one a batch has 1 MiB and a value may have almost
+/// as much.
 const LITTLE: [&str; 2] = ["--memory-limit", "4M"];
 const MIB: usize = 1 << 20;
 
-/// Lets the process of `command` have 2 GiB of address space.
+/// Limits the process of `command` to 2 GiB of address space.
 fn bounded(command: &Command) -> Command {
     let mut bounded = Command::new("sh");
     bounded.args(["-c", "ulimit -v 2097152; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
@@ -39,7 +41,7 @@ fn a_line_of_endless_fields_is_a_bad_line() {
     let loaded = firn.run("load", [&load[..], &LITTLE].concat());
     assert!(loaded.stderr.contains("data:2: "), "{}", loaded.stderr);
     assert!(loaded.text().contains("3 lines read = 2 records + 1 passed over (1 bad lines)"), "{}", loaded.text());
-    // Neither has a header any number of columns.
+    // The number of columns in a header is limited too.
     firn.write("header", vec![b','; 2 * MIB]);
     let refused = firn.try_run("load", ["--csv", "header"]);
     assert!(refused.stderr.contains("in the header line, there are more than 65536 columns"), "{}", refused.stderr);
@@ -90,7 +92,8 @@ fn a_record_too_large_is_a_bad_line() {
 fn a_file_about_as_large_as_the_limit_stops_no_tree() {
     let firn = Firn::new();
     firn.write("tree/a", "x");
-    // The limit is of the batch with all that it has beside the value: some of these fit, others do not.
+    // The limit applies to the batch, including its overhead per value. So some of these fit and
+    // others do not.
     for less in [0, 1, 20, 60, 100, 200, 4096] {
         firn.write(format!("tree/large-{less}"), vec![b'x'; MIB - less]);
     }
@@ -112,7 +115,8 @@ fn a_file_about_as_large_as_the_limit_stops_no_tree() {
 
 #[test]
 fn a_file_that_ends_before_its_size_is_no_complete_load() {
-    // Files of sysfs have a page by their metadata, and less to read: as one that is cut while it is read.
+    // The metadata of a sysfs file says one page, but less can be read, as for a file that is
+    // truncated while it is read.
     let short = "/sys/devices/system/cpu/online";
     if !std::fs::metadata(short).is_ok_and(|metadata| metadata.len() > 1024) {
         return println!("skipped: there is no {short} of a page");

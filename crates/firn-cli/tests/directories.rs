@@ -1,4 +1,5 @@
-//! Directories that are not a database's, and databases that are damaged: what `firn` touches, says and answers with.
+//! Directories that do not hold a database, and damaged databases: side effects, messages and exit
+//! codes of `firn`.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;
@@ -62,8 +63,8 @@ fn parents_are_made_when_that_is_asked_for() {
     assert_eq!(firn(&["get", text(&db), "k"]).stdout, b"v");
 }
 
-/// `verify` lists each damaged block with its keys; a dry run changes nothing; a repair says by its exit code that not
-/// everything could be taken along, and where the rest is.
+/// `verify` lists each damaged block with its keys. A dry run changes nothing. The exit code of a
+/// repair says that not everything was recovered, and its message says where the rest is.
 #[test]
 fn damage_is_listed_and_a_repair_says_what_it_set_aside() {
     let root = tempfile::tempdir().unwrap();
@@ -100,8 +101,8 @@ fn damage_is_listed_and_a_repair_says_what_it_set_aside() {
     assert!(firn(&["repair", text(&db)]).status.success(), "nothing is lost any more");
 }
 
-/// Beside a process that has the database open: `verify` finds no damage in a sound one, and a checkpoint is a copy of
-/// one moment.
+/// While another process has the database open, `verify` finds no damage in a sound one, and a
+/// checkpoint is a consistent copy.
 #[test]
 fn verify_and_checkpoint_beside_a_writer() {
     let root = tempfile::tempdir().unwrap();
@@ -123,7 +124,7 @@ fn verify_and_checkpoint_beside_a_writer() {
         });
         for round in 0..5 {
             let output = firn(&["verify", text(&db)]);
-            // What cannot be had is said to have changed, never to be damaged.
+            // Data that is no longer available is reported as changed, never as damaged.
             assert_ne!(output.status.code(), Some(4), "{}", error(&output));
             let copy = root.path().join(format!("copy{round}"));
             let output = firn(&["checkpoint", text(&db), text(&copy)]);

@@ -82,7 +82,7 @@ fn a_database_that_is_not_there_is_not_made_by_reading() {
     for verb in ["scan", "dump", "stats", "verify", "compact"] {
         assert_eq!(firn.try_run(verb, [""; 0]).code, 8, "{verb}");
     }
-    // A script must tell this from a key that is not there.
+    // A script must be able to tell this from a missing key.
     assert_eq!(firn.try_run("get", ["x"]).code, 8);
     assert!(!firn.db().exists());
 }

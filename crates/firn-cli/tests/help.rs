@@ -53,7 +53,7 @@ fn options_of_the_engine_are_a_topic_of_their_own() {
         assert!(!text.contains("--block-cache") && text.contains("firn help options"), "{text}");
         assert_eq!(text, help(&firn, &["help", verb], "80"));
     }
-    // Hidden options work all the same, on either side of the verb.
+    // Hidden options still work, on either side of the verb.
     firn.run("put", ["k", "v", "--memory-limit", "64M"]);
     assert!(help(&firn, &["load", "--help"], "80").contains("Every line of a file is a record or passed over"));
     assert!(help(&firn, &["help", "bench", "quick"], "80").contains("--power-ops"));

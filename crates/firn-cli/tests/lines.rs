@@ -1,4 +1,4 @@
-//! No line is lost by a load: each is a record, or counted as passed over, or stops the load with its place.
+//! A load loses no line: each is a record, is counted as skipped, or stops the load with its place.
 
 mod firn;
 
@@ -9,7 +9,7 @@ fn json(ran: &Ran) -> Value {
     serde_json::from_slice(&ran.stdout).expect("JSON")
 }
 
-/// Loads `text` in `format` with `rest`; the result must add up.
+/// Loads `text` in `format` with the arguments `rest`. The counts of the result must add up.
 fn load(firn: &Firn, format: &str, text: &[u8], rest: &[&str]) -> Value {
     firn.write("data", text);
     let result = json(&firn.run("load", [&[format, "data", "--json"], rest].concat()));
@@ -113,7 +113,7 @@ fn files_with_hardly_anything_in_them() {
     let firn = Firn::new();
     assert_eq!(load(&firn, "--csv", b"key,value\n", &[])["header_lines"], 1);
     assert_eq!(load(&firn, "--csv", b"", &BY_NUMBER)["lines_read"], 0);
-    // Nothing but a byte order mark is no line.
+    // A file with only a byte order mark has no lines.
     firn.write("data", b"\xef\xbb\xbf");
     let marked = firn.run("load", [&["--csv", "data"], &BY_NUMBER[..]].concat());
     assert!(marked.text().contains("0 lines read = 0 records + 0 passed over"), "{}", marked.text());
@@ -141,7 +141,7 @@ fn columns_that_cannot_be_told_apart() {
     assert!(refused.stderr.contains("--header") && refused.stderr.contains("1 or 2"), "{}", refused.stderr);
     firn.run("load", ["--csv", "data", "--key", "0", "--value", "2", "--header"]);
     assert_eq!(scanned(&firn), "1\tb\n");
-    // Nobody asked for the column that is doubled.
+    // The duplicated column was not requested.
     firn.write("data", "id,x,x,text\n1,a,b,c\n");
     firn.run("load", ["--csv", "data", "--key", "id", "--value", "text"]);
     firn.write("data", "id,\"text\n1,a\n");
@@ -183,7 +183,7 @@ fn a_key_that_comes_twice_can_be_a_bad_line() {
     let firn = Firn::new();
     firn.put("there", "0");
     let mut lines = vec!["there,1".to_owned(), "a,1".to_owned(), "a,2".to_owned(), "a,1".to_owned()];
-    // In another batch than the first.
+    // In a different batch from the first.
     lines.extend((0..3000).map(|number| format!("{number:05},x")));
     lines.extend(["00001,x".to_owned(), "00001,y".to_owned()]);
     let text = lines.join("\n") + "\n";
@@ -195,7 +195,7 @@ fn a_key_that_comes_twice_can_be_a_bad_line() {
     firn.write("data", "a,3\n");
     let refused = firn.try_run("load", [&["--csv", "data", "--no-overwrite"], &BY_NUMBER[..]].concat());
     assert!(refused.stderr.contains("data:1: the key a is there already, with another value"), "{}", refused.stderr);
-    // Without it, the last record counts.
+    // Without the option the last record wins.
     load(&firn, "--csv", b"a,3\na,4\n", &BY_NUMBER);
     assert_eq!(firn.run("get", ["a"]).text(), "4");
 }
@@ -206,7 +206,7 @@ fn every_byte_before_the_position_is_compared() {
     let lines: String = (0..5000).map(|number| format!("{{\"key\":\"{number:05}\"}}\n")).collect();
     let file = firn.write("data", format!("{lines}bad\n"));
     assert_eq!(firn.try_run("load", ["--jsonl", "data"]).code, 3);
-    // As long as before, and far from the position.
+    // The same length as before, and far from the position.
     let changed = lines.replacen("00003", "99993", 1);
     std::fs::write(&file, format!("{changed}{{\"key\":\"x\"}}\n")).expect("a file");
     let refused = firn.try_run("load", ["--jsonl", "data"]);
@@ -215,7 +215,7 @@ fn every_byte_before_the_position_is_compared() {
     assert!(refused.stderr.contains("--restart"), "{}", refused.stderr);
     std::fs::write(&file, "{\"key\":\"00000\"}\n").expect("a file");
     assert_eq!(firn.try_run("load", ["--jsonl", "data"]).code, 3, "a file that has become shorter");
-    // Appended and corrected lines are no change.
+    // Appended and corrected lines do not count as changes.
     std::fs::write(&file, format!("{lines}{{\"key\":\"good\"}}\n{{\"key\":\"more\"}}\n")).expect("a file");
     let resumed = firn.run("load", ["--jsonl", "data"]);
     assert!(resumed.text().starts_with("loaded 2 records"), "{}", resumed.text());

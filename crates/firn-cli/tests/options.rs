@@ -1,4 +1,4 @@
-//! Where options come from, and how wrong ones are refused.
+//! The sources of options, and how wrong ones are refused.
 
 mod firn;
 
@@ -20,7 +20,7 @@ fn an_unknown_key_of_a_file_is_named() {
 #[test]
 fn a_flag_goes_before_the_environment_and_that_before_the_file() {
     let firn = Firn::new();
-    // Too little memory is refused by the engine: so it shows which one was taken.
+    // The engine refuses too little memory, which shows which source was used.
     firn.write("firn.toml", "memory_limit = 1\n");
     assert_eq!(firn.try_run("put", ["k", "v"]).code, 3);
     let with = |environment: &str, flag: &[&str]| {
@@ -54,7 +54,7 @@ fn a_database_is_opened_with_its_own_profile() {
         firn.run("put", ["k", "w"]);
         let stats: serde_json::Value = serde_json::from_slice(&firn.run("stats", ["--json"]).stdout).expect("JSON");
         assert_eq!(stats["profile"], profile);
-        // The manifest counts, also for a copy that has no OPTIONS.
+        // The manifest also decides for a copy without OPTIONS.
         firn.run("checkpoint", ["copy"]);
         assert!(!firn.path("copy/OPTIONS").exists());
         assert_eq!(firn.try_command(firn.command("get").args(["copy", "k"])).text(), "w");
@@ -74,13 +74,13 @@ fn a_database_is_opened_with_its_own_pool() {
     firn.run("compact", [""; 0]);
     assert_eq!(firn.run("scan", [""; 0]).text(), "k\tw\n");
     assert_eq!(firn.try_run("get", ["k", "--pm-backend", "none"]).code, 3, "the pool was taken though it was declined");
-    // The pool of a copy is not the copy's: writing to it would damage the original.
+    // The pool does not belong to a copy of the directory: writing to it would damage the original.
     let copied = std::process::Command::new("cp").args(["-a", "db", "copy"]).current_dir(firn.path(".")).status();
     assert!(copied.expect("cp").success());
     let refused = firn.try_command(firn.command("put").args(["copy", "k", "x"]));
     assert_eq!(refused.code, 3, "{}", refused.stderr);
     assert!(refused.stderr.contains("copy/OPTIONS") && refused.stderr.contains("--pm-path"), "{}", refused.stderr);
-    // A database that was moved keeps it.
+    // A moved database keeps its pool.
     std::fs::rename(firn.db(), firn.path("moved")).expect("moved");
     assert_eq!(firn.try_command(firn.command("get").args(["moved", "k"])).text(), "w");
     std::fs::rename(firn.path("pool"), firn.path("elsewhere")).expect("moved");
@@ -91,7 +91,7 @@ fn a_database_is_opened_with_its_own_pool() {
     assert_eq!(firn.try_command(firn.command("get").args(given)).text(), "w");
 }
 
-/// A pool that `OPTIONS` names must not be left out because the file cannot be read.
+/// A pool named in `OPTIONS` must not be ignored because the file cannot be read.
 #[test]
 fn an_options_file_that_cannot_be_read_is_reported() {
     let firn = Firn::new();

@@ -1,4 +1,4 @@
-//! Streams as sources and targets, and loads that a signal ends.
+//! Streams as sources and targets, and loads ended by a signal.
 
 mod firn;
 
@@ -45,7 +45,7 @@ fn a_stream_goes_on_when_it_is_given_again() {
     let load = |text: &'static str| {
         let path = path.clone();
         let writer = std::thread::spawn(move || {
-            // The load may end before it has read all.
+            // The load may end before it has read everything.
             let _may_be_closed = std::fs::write(path, text);
         });
         let ran = firn.try_run("load", ["--csv", "fifo"]);
@@ -84,7 +84,7 @@ fn a_reader_that_ends_early_is_an_error_of_a_named_pipe() {
     assert!(full.code == 6 && full.stderr.contains("/dev/full"), "{} {}", full.code, full.stderr);
 }
 
-/// Ends a load by `signal` while it waits for more, and lets it go on.
+/// Ends a load with `signal` while it waits for input, and resumes it.
 fn interrupted(signal: Signal) {
     let firn = Firn::new();
     let mut child = firn.start("load", &["--jsonl", "-"]);
@@ -92,7 +92,7 @@ fn interrupted(signal: Signal) {
     let lines = |count: usize| (0..count).map(|i| format!("{{\"key\":\"{i:05}\"}}\n")).collect::<String>();
     stdin.write_all(lines(2500).as_bytes()).expect("firn reads");
     stdin.flush().expect("firn reads");
-    // A batch is in: the load has been running for a while.
+    // A batch is written, so the load has been running for a while.
     while firn.db_bytes() < 20_000 {
         assert!(child.try_wait().expect("a state").is_none(), "the load ended by itself");
         std::thread::yield_now();
@@ -129,7 +129,7 @@ fn an_interrupted_tree_goes_on_after_its_last_file() {
     let output = child.wait_with_output().expect("it ends");
     let stderr = String::from_utf8_lossy(&output.stderr);
     let left = firn.run("scan", ["--count"]).text().trim().to_owned();
-    // All may have been in when the signal came.
+    // All files may have been loaded before the signal arrived.
     if left != "4000" {
         assert_eq!(output.status.code(), Some(130), "{stderr}");
         assert!(stderr.contains(&format!("interrupted; {left} files are in: start the same load again")), "{stderr}");

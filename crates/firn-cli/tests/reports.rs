@@ -1,4 +1,4 @@
-//! stats, verify, repair, compact, checkpoint and the benchmarks: what they print can be read by a program.
+//! stats, verify, repair, compact, checkpoint and the benchmarks: programs can read their output.
 
 mod firn;
 
@@ -20,7 +20,7 @@ fn filled() -> Firn {
 fn stats_in_three_forms() {
     let firn = filled();
     let stats = json(&firn.run("stats", ["--json"]));
-    // What the manifest knows is there though nothing was done since the open.
+    // Facts from the manifest are present even if nothing was done since the open.
     for field in ["tables", "live_bytes", "dead_bytes", "small_blocks", "append_share", "filter_left", "index_bytes"] {
         assert!(stats["levels"][0][field].is_number(), "{field}: {stats}");
     }
@@ -48,7 +48,7 @@ fn stats_fit_one_screen() {
             assert!(screen.contains(words), "{words} in\n{screen}");
         }
         assert!(ran.lines().last().is_some_and(|line| line.ends_with('.')), "{screen}");
-        // Of the levels, those that hold something.
+        // Only levels that contain something are shown.
         let levels =
             ran.lines().iter().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
         assert!(levels == 1 || (profile == "lab" && screen.contains("levels   all empty")), "{screen}");
@@ -155,7 +155,7 @@ fn quick_leaves_nothing_behind() {
     assert!(full.stderr.contains("--dir"), "{}", full.stderr);
 }
 
-/// `firn bench ycsb` on few small records.
+/// `firn bench ycsb` on a few small records.
 fn ycsb(firn: &Firn, rest: &[&str]) -> Ran {
     let few = ["--dir", ".", "--records", "2000", "--ops", "2000", "--threads", "2", "--value-size", "100"];
     let mut command = firn.command("bench");
@@ -193,7 +193,7 @@ fn cells_that_are_done_are_not_run_again() {
     assert_ne!(other["cells"][0]["phases"], first["cells"][0]["phases"], "what was not asked for was taken");
 }
 
-/// Reads behind the opening are checked against all that was acknowledged in front of it.
+/// Reads after the reopen are checked against everything acknowledged before it.
 #[test]
 fn a_database_is_opened_again_with_what_its_log_has() {
     let firn = Firn::new();
@@ -214,7 +214,7 @@ fn a_papers_experiments_stand_beside_its_figures() {
         let mut command = firn.command("bench");
         firn.try_command(command.args(["paper"]).args(rest))
     };
-    // Both sides are the same engine here: what is tested is the frame.
+    // Both sides are the same engine here, because the test is about the framework.
     let same = ["--engine", "firn:classic", "--baseline", "firn:classic", "--scale", "20000", "--dir", "."];
     let ran = paper(&[&["block", "--experiments", "fig7,fig12", "--json"], &same[..]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -255,7 +255,7 @@ fn what_cannot_be_compared_is_said_before_it_starts() {
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(word), "{arguments:?}: {}", ran.stderr);
     }
-    // What an engine refuses is its cell's failure.
+    // An option that an engine refuses fails its cell.
     let refused = ycsb(&firn, &["--set", "firn:classic.colour=blue", "--workloads", "load"]);
     assert_eq!(refused.code, 1);
     assert!(refused.text().contains("option colour"), "{}", refused.text());

@@ -1,11 +1,11 @@
-//! A load that is killed goes on where it was; and what a second opener meets meanwhile.
+//! A killed load continues from its position; and a second opener is refused meanwhile.
 
 mod firn;
 
 use firn::Firn;
 use std::io::Write;
 
-/// A record of about 1 KiB, so that a batch is 1,000 of them, just under 1 MiB.
+/// A record of about 1 KiB, so that a batch is 1,000 records, just under 1 MiB.
 fn line(number: usize) -> String {
     format!("{{\"key\":\"key-{number:06}\",\"pad\":\"{}\"}}\n", "x".repeat(960))
 }
@@ -18,7 +18,7 @@ fn killed_half_way_and_resumed() {
     let half: String = (0..3500).map(line).collect();
     stdin.write_all(half.as_bytes()).expect("firn reads");
     stdin.flush().expect("firn reads");
-    // Three batches are full. The fourth waits for more, which does not come.
+    // Three batches are written. The fourth waits for more input, which does not come.
     while firn.db_bytes() < 2_900_000 {
         assert!(child.try_wait().expect("a state").is_none(), "the load ended by itself");
         std::thread::yield_now();
@@ -36,7 +36,7 @@ fn killed_half_way_and_resumed() {
     assert_eq!(firn.run("scan", ["--count", "--prefix", "key-"]).text().trim(), left.to_string());
     let mut other = firn.start("load", &["--jsonl", "-"]);
     let mut stdin = other.stdin.take().expect("stdin");
-    // It may be refused before all is read.
+    // The load may be refused before everything is read.
     let _may_be_closed = stdin.write_all((1..5000).map(line).collect::<String>().as_bytes());
     drop(stdin);
     assert_eq!(other.wait().expect("it ends").code(), Some(3), "other records, taken for those of before");
@@ -65,7 +65,7 @@ fn a_tree_resumes_after_its_last_key() {
     let left: u64 = firn.run("scan", ["--count"]).text().trim().parse().expect("a count");
     let cut_short = firn.run("scan", ["--count", "--all"]).text().trim() != left.to_string();
     let resumed = firn.run("load", ["--tree", "tree", "--json"]);
-    // A load that had ended begins anew; one that was cut short goes on.
+    // A load that had finished starts again from the beginning; an interrupted one continues.
     let expected = if cut_short { left } else { 0 };
     assert!(resumed.text().contains(&format!("\"skipped\": {expected},")), "{} after {left}", resumed.text());
     assert_eq!(firn.run("scan", ["--count", "--all"]).text().trim(), "3000");
@@ -76,7 +76,7 @@ fn a_tree_resumes_after_its_last_key() {
     }
 }
 
-/// Loads with files of at most `kib` KiB, so that the log is full before all is in.
+/// Loads with files of at most `kib` KiB, so that the log is full before everything is loaded.
 fn load_into_little(firn: &Firn, kib: usize, rest: &str) -> firn::Ran {
     let script = format!("ulimit -f {kib}; trap '' XFSZ; exec \"$0\" load db {rest}");
     let mut command = std::process::Command::new("bash");

@@ -1,10 +1,11 @@
-//! CSV, TSV and JSON Lines into a database and out again.
+//! CSV, TSV and JSON Lines, loaded into a database and exported again.
 
 mod firn;
 
 use firn::Firn;
 
-/// A database with keys and values of every byte, and of what a text format must take care of.
+/// A database with keys and values of every byte, and of everything that a text format must handle
+/// specially.
 fn odd_entries(firn: &Firn, binary: bool) -> usize {
     let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     for text in
@@ -25,7 +26,7 @@ fn odd_entries(firn: &Firn, binary: bool) -> usize {
     pairs.len()
 }
 
-/// Out, and into another database: both must dump alike.
+/// Exports, and loads into another database: both must have the same dump.
 fn round_trip(format: &str, encoding: &str, binary: bool, rest: &[&str]) {
     let firn = Firn::new();
     let count = odd_entries(&firn, binary);
@@ -40,7 +41,7 @@ fn round_trip(format: &str, encoding: &str, binary: bool, rest: &[&str]) {
     assert_eq!(loaded.code, 0, "{}", loaded.stderr);
     let copy = firn.try_command(firn.command("dump").args(["copy", "--hex", "--all"]));
     assert_eq!(firn.run("dump", ["--hex", "--all"]).text(), copy.text(), "{format} {encoding}");
-    // The same on stdout, where nothing else may be.
+    // The same on stdout, which must contain nothing else.
     let on_stdout = firn.run("export", [&[format, "-", "--encoding", encoding], rest].concat());
     assert_eq!(on_stdout.stdout, std::fs::read(file).expect("bytes"));
     assert_eq!(firn.try_run("export", [format, file]).code, 3, "overwritten without --force");

@@ -1,4 +1,4 @@
-//! Directory trees into a database and out again.
+//! Directory trees, loaded into a database and exported again.
 
 mod firn;
 
@@ -43,7 +43,7 @@ fn odd_names_and_sizes_come_back() {
     firn.run("verify", [""; 0]);
     assert!(firn.run("export", ["--tree", "out"]).text().starts_with("exported 10 files"));
     assert_eq!(files(&firn.path("tree")), files(&firn.path("out")));
-    // A complete load begins anew.
+    // A load after a complete one starts from the beginning.
     assert!(firn.run("load", ["--tree", "tree"]).text().starts_with("loaded 10 records"));
 }
 

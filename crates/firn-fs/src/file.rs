@@ -1,14 +1,20 @@
-//! The traits that everything on files goes through, and [`Pending`], an operation in flight.
+//! The traits that all file access goes through, and [`Pending`], an operation in flight.
 //!
-//! 1. A file is reached by its name in a [`Dir`] that was opened once. A directory that is moved, or removed and made
-//!    again, or a process that changes its working directory, never leads a handle to another directory.
-//! 2. A new file is new: creating one whose name is taken is an error, never a truncation.
-//! 3. A write is durable after `sync` of its file and, for a new or renamed file, `sync` of its directory.
-//! 4. Files are written at explicit offsets; there is no shared position, so all methods take `&self`.
-//! 5. A direct file takes aligned writes only; reads may ask for any range, the file aligns them itself.
-//! 6. What makes something durable or replaces a name says by its [`Site`] what for; a test can switch it off there.
+//! 1. A file is accessed by its name in a [`Dir`] that was opened once. A handle never moves to
+//!    another directory, even if the directory is moved, or removed and created again, or the
+//!    process changes its working directory.
+//! 2. A new file is new: creating a file whose name is taken is an error, never a truncation.
+//! 3. A write is durable after `sync` of its file and, for a new or renamed file, `sync` of its
+//!    directory.
+//! 4. Files are written at explicit offsets. There is no shared position, so all methods take
+//!    `&self`.
+//! 5. A direct file accepts aligned writes only. Reads may ask for any range; the file aligns them
+//!    itself.
+//! 6. An operation that makes something durable or replaces a name takes a [`Site`] that states its
+//!    purpose. A test can switch it off there.
 //!
-//! Thread safety: everything is `Send + Sync`; a [`Pending`] is `Send` and may be waited for on any thread.
+//! Thread safety: everything is `Send + Sync`. A [`Pending`] is `Send` and may be waited for on any
+//! thread.
 
 use crate::buf::IoBuf;
 use firn_base::site::Site;
@@ -19,60 +25,66 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How to open a file.
+/// The mode in which to open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// An existing file, to read through the page cache.
+    /// An existing file, read through the page cache.
     Read,
-    /// An existing file, to read past the page cache where the file system can.
+    /// An existing file, read past the page cache where the file system supports it.
     ReadDirect,
-    /// A new file, to read and write through the page cache. An error if the name is taken.
+    /// A new file, read and written through the page cache. An error if the name is taken.
     Create,
-    /// A new file, to read and write past the page cache where the file system can. An error if the name is taken.
+    /// A new file, read and written past the page cache where the file system supports it. An error
+    /// if the name is taken.
     CreateDirect,
-    /// An existing file, to read and append to through the page cache. Never truncates.
+    /// An existing file, read and appended to through the page cache. Never truncates.
     Append,
-    /// An existing file, to read and append to past the page cache where the file system can. Never truncates.
+    /// An existing file, read and appended to past the page cache where the file system supports
+    /// it. Never truncates.
     AppendDirect,
 }
 
 /// One open file.
 pub trait File: Send + Sync + Debug {
-    /// Reads `len` bytes at `offset` into `into`, whose [`IoBuf::bytes`] are then those bytes: fewer only if the file
-    /// ends before.
+    /// Reads `len` bytes at `offset` into `into`, whose [`IoBuf::bytes`] are then those bytes.
+    /// Fewer only if the file ends earlier.
     fn read(&self, offset: u64, len: usize, into: &mut IoBuf) -> Result<()>;
-    /// Writes `parts` one behind the other from `offset` on.
+    /// Writes `parts`, one after the other, starting at `offset`.
     ///
-    /// REQUIRES, for a direct file: one part, from an [`IoBuf`], offset and length multiples of [`File::alignment`].
+    /// REQUIRES, for a direct file: one part, from an [`IoBuf`], offset and length multiples of
+    /// [`File::alignment`].
     /// DURABLE AFTER: [`File::sync`].
     fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<()>;
-    /// Starts a read like [`File::read`]. Several may be in flight; they start when one is waited for.
+    /// Starts a read like [`File::read`]. Several may be in flight. Reads may be queued until one
+    /// of them is waited for.
     fn submit_read(&self, offset: u64, len: usize, into: IoBuf) -> Pending;
-    /// Starts a write of `buf` at `offset`, at once. Same rules as [`File::write`].
+    /// Starts a write of `buf` at `offset` at once. The rules of [`File::write`] apply.
     fn submit_write(&self, offset: u64, buf: IoBuf) -> Pending;
-    /// Cuts the file to `len` bytes; nothing happens if it is no longer than that.
+    /// Truncates the file to `len` bytes. Does nothing if it is already that short.
     ///
-    /// REQUIRES: no write is in flight behind `len`.
-    /// DURABLE AFTER: [`File::sync`]. Until then a power cut may bring back what was synced behind `len`.
+    /// REQUIRES: no write beyond `len` is in flight.
+    /// DURABLE AFTER: [`File::sync`]. Until then a power cut may bring back synced bytes beyond
+    /// `len`.
     fn truncate(&self, len: u64) -> Result<()>;
     /// Makes the file's data, and the length needed to read it, durable.
     fn sync(&self, site: &'static Site) -> Result<()>;
-    /// Hints that the system's cache need not keep what was synced of the file: whoever reads it reads past that.
+    /// Hints that the system's cache need not keep the synced bytes of the file, because its
+    /// readers bypass that cache.
     fn leave_cache(&self) {}
     /// The file's length in bytes.
     fn len(&self) -> Result<u64>;
-    /// Whether the file has no bytes.
+    /// True if the file has no bytes.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// What offsets and lengths of writes must be multiples of: 1 for a buffered file.
+    /// The alignment of write offsets and lengths, in bytes; 1 for a buffered file.
     fn alignment(&self) -> usize;
     /// The file's path, for messages.
     fn path(&self) -> &Path;
 }
 
 impl OpenMode {
-    /// True if the file must not be there before.
+    /// True if the file must not exist yet.
     pub fn creates(self) -> bool {
         matches!(self, OpenMode::Create | OpenMode::CreateDirect)
     }
@@ -80,39 +92,44 @@ impl OpenMode {
 
 /// An exclusive lock, held until dropped.
 pub trait Lock: Send + Sync + Debug {
-    /// Checks that the lock's name still stands for the file that is locked: if not, another process may hold a lock
-    /// of that name too.
+    /// Checks that the lock's name still refers to the locked file. Otherwise another process may
+    /// hold a lock of the same name.
     ///
     /// # Errors
-    /// `Poisoned` if the name is gone or stands for another file; `Io`.
+    /// `Poisoned` if the name is gone or refers to another file; `Io`.
     fn check(&self) -> Result<()>;
 }
 
-/// A directory, held open: what is done by a name happens in this directory, wherever it was moved meanwhile.
+/// A directory, held open. Operations by name happen in this directory, even if it was moved
+/// meanwhile.
 pub trait Dir: Send + Sync + Debug {
-    /// The path that the directory was opened by, for messages.
+    /// The path by which the directory was opened, for messages.
     fn path(&self) -> &Path;
     /// Opens or creates the file `name`.
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>>;
-    /// Renames a file over any that is there. DURABLE AFTER: [`Dir::sync`].
+    /// Renames a file, replacing any existing one. DURABLE AFTER: [`Dir::sync`].
     fn rename(&self, site: &'static Site, from: &str, to: &str) -> Result<()>;
     /// Removes a file. DURABLE AFTER: [`Dir::sync`].
     fn remove(&self, name: &str) -> Result<()>;
-    /// Gives the file `from` of directory `source` the new name `name` here. DURABLE AFTER: [`Dir::sync`].
+    /// Links the file `from` of directory `source` here under the name `name`. DURABLE AFTER:
+    /// [`Dir::sync`].
     ///
     /// # Errors
-    /// `Io` if the name is taken, or with a source for which [`cannot_link`] holds if the file has to be copied.
+    /// `Io` if the name is taken. `Io` with a source for which [`cannot_link`] holds if the file
+    /// has to be copied instead.
     fn link(&self, name: &str, source: &dyn Dir, from: &str) -> Result<()>;
-    /// The names in the directory, sorted. Names that are not UTF-8 come with replacement characters: they are nobody's
-    /// to open, but they are there.
+    /// The names in the directory, sorted. Names that are not UTF-8 are returned with replacement
+    /// characters; they cannot be opened but are listed.
     fn list(&self) -> Result<Vec<String>>;
     /// Makes creations, renames and removals in the directory durable.
     fn sync(&self, site: &'static Site) -> Result<()>;
-    /// A file's length; an error of kind `NotFound` if it is not there.
+    /// The length of a file in bytes; an error of kind `NotFound` if it does not exist.
     fn len(&self, name: &str) -> Result<u64>;
-    /// Takes the lock file `name`, creating it if needed; an error of kind `Locked` if somebody holds it.
+    /// Takes the lock file `name`, creating it if needed; an error of kind `Locked` if it is held
+    /// already.
     fn lock(&self, name: &str) -> Result<Box<dyn Lock>>;
-    /// Opens the directory `name` in this one, after creating it if it is not there. DURABLE AFTER: return.
+    /// Opens the subdirectory `name`, creating it first if it does not exist. DURABLE AFTER:
+    /// return.
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Dir>>;
     /// The concrete type, for [`Dir::link`].
     fn as_any(&self) -> &dyn Any;
@@ -120,31 +137,34 @@ pub trait Dir: Send + Sync + Debug {
 
 /// A file system.
 pub trait Fs: Send + Sync + Debug {
-    /// Opens a directory; an error of kind `NotFound` if it is not there.
+    /// Opens a directory; an error of kind `NotFound` if it does not exist.
     fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
-    /// Creates a directory, and with `parents` those above it. Nothing happens if it is there. DURABLE AFTER: return.
+    /// Creates a directory, and with `parents` those above it. Does nothing if it exists. DURABLE
+    /// AFTER: return.
     ///
     /// # Errors
-    /// `NotFound` if the directory above it is not there.
+    /// `NotFound` if the parent directory does not exist.
     fn create_dir(&self, path: &Path, parents: bool) -> Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
-    /// Which implementation moves the bytes, for the log and for stats.
+    /// The name of the implementation that moves the bytes, for the log and for stats.
     fn name(&self) -> String;
 }
 
-/// Opens or creates a single file by its path, for tools and tests: an engine holds on to its directory.
+/// Opens or creates a single file by its path. For tools and tests; an engine keeps its directory
+/// open.
 ///
 /// # Errors
-/// As [`Fs::open_dir`] and [`Dir::open`].
+/// The errors of [`Fs::open_dir`] and [`Dir::open`].
 pub fn open_file(fs: &dyn Fs, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| Error::invalid(format!("{} is no file's path", path.display())))?;
     fs.open_dir(&parent(path))?.open(name, mode)
 }
 
-/// True if `error` says that the file system cannot give a file a second name there, so that it has to be copied. Any
-/// other error of a link is none that a copy may follow: if the name is taken, the copy would go onto what is there.
+/// True if `error` says that the file system cannot give a file a second name there, so it has to
+/// be copied. No copy may follow any other error of a link: if the name is taken, the copy would
+/// overwrite that file.
 pub fn cannot_link(error: &Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
     source.is_some_and(|source| {
@@ -157,7 +177,7 @@ pub fn cannot_link(error: &Error) -> bool {
 #[must_use = "an operation in flight reports its error only to `wait`"]
 pub struct Pending(Box<dyn Completion + Send>);
 
-/// The other side of a [`Pending`].
+/// The implementation of a [`Pending`].
 pub(crate) trait Completion {
     fn wait(self: Box<Self>) -> Result<IoBuf>;
 }
@@ -175,15 +195,15 @@ impl Pending {
         Self(Box::new(completion))
     }
 
-    /// An operation that is over already.
+    /// An operation that has already completed.
     pub(crate) fn done(result: Result<IoBuf>) -> Self {
         Self::new(Done(result))
     }
 
-    /// Waits for the end and gives the buffer back.
+    /// Waits for completion and returns the buffer.
     ///
     /// # Errors
-    /// What the operation met; the buffer is then gone.
+    /// The error of the operation; the buffer is then lost.
     pub fn wait(self) -> Result<IoBuf> {
         self.0.wait()
     }
@@ -195,7 +215,7 @@ impl Debug for Pending {
     }
 }
 
-/// The directory that holds `path`.
+/// The directory that contains `path`.
 pub(crate) fn parent(path: &Path) -> PathBuf {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }

@@ -1,7 +1,8 @@
-//! Files as the engine sees them: [`Fs`], [`Dir`] and [`File`] with two implementations.
+//! The engine's view of files: [`Fs`], [`Dir`] and [`File`], with two implementations.
 //!
-//! [`OsFs`] is the real thing: direct I/O, io_uring where the kernel allows it and a pread/pwrite pool where not.
-//! [`SimFs`] keeps everything in memory, forgets what was not synced when told to, and fails on demand.
+//! [`OsFs`] is the real file system: direct I/O, over io_uring where the kernel allows it and
+//! otherwise over a pool of pread/pwrite threads. [`SimFs`] keeps everything in memory, discards
+//! unsynced data when told to, and fails on demand.
 #![deny(unsafe_code)]
 
 mod buf;

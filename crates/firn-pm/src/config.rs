@@ -1,28 +1,32 @@
-//! What a user says about persistent memory: [`PmConfig`]; and what the pool answers: [`DurableAt`].
+//! The user's choice of persistent memory, [`PmConfig`], and the durability that a pool provides,
+//! [`DurableAt`].
 //!
-//! A backend is always named. What cannot be given is an error that names the alternatives; a weaker backend is never
-//! chosen silently.
+//! A backend is always named explicitly. A request that cannot be met is an error that names the
+//! alternatives; a weaker backend is never chosen silently.
 
 use firn_base::{Error, Result};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What lies under a pool.
+/// The memory under a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// A file on a DAX file system, or a `/dev/dax` device, mapped with `MAP_SYNC`: durable at the fence.
+    /// A file on a DAX file system or a `/dev/dax` device, mapped with `MAP_SYNC`. Durable at the
+    /// fence.
     Dax,
-    /// Any other file: the pool is an image in DRAM, immutable extents and roots are written and synced.
+    /// Any other file. The pool is an image in DRAM; immutable extents and roots are written to the
+    /// file and synced.
     File,
-    /// No persistent memory at all: nothing survives, every open is fresh.
+    /// No persistent memory at all. Nothing survives, and every open starts empty.
     Volatile,
-    /// Any file (such as one on tmpfs) treated as if it were DAX. For experiments; every report says EMULATED.
+    /// Any file (such as one on tmpfs), treated as if it were DAX. For experiments; every report
+    /// says EMULATED.
     Emulated,
 }
 
 impl Backend {
-    /// The name a configuration uses.
+    /// The name used in a configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Backend::Dax => "dax",
@@ -55,18 +59,20 @@ impl FromStr for Backend {
     }
 }
 
-/// When what was written through the verbs is durable.
+/// The point at which bytes written through the verbs are durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DurableAt {
-    /// At the fence that covers it (`dax`; `emulated` behaves so, and survives a dead process only).
+    /// At the fence that covers it (`dax`). `emulated` behaves the same but survives only the death
+    /// of the process.
     Fence,
-    /// At the sync of the file: [`crate::Pool::persist`] for extents, [`crate::Pool::commit`] for roots (`file`).
+    /// At the sync of the file: [`crate::Pool::persist`] for extents, [`crate::Pool::commit`] for
+    /// roots (`file`).
     Sync,
     /// Never (`volatile`).
     Never,
 }
 
-/// Delays injected for each cache line, to try out slower memory. For experiments only.
+/// Delays injected for each cache line, to model slower memory. For experiments only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Latency {
     /// Nanoseconds added for each 64-byte line read.
@@ -75,17 +81,17 @@ pub struct Latency {
     pub write_ns: u32,
 }
 
-/// Where the pool is and what it lies on.
+/// The pool's location and backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PmConfig {
-    /// The pool's file or device. Needed by every backend but `volatile`, which refuses one.
+    /// The pool's file or device. Required by every backend except `volatile`, which rejects one.
     pub path: Option<PathBuf>,
-    /// What to treat it as.
+    /// The backend to use it with.
     pub backend: Backend,
-    /// Size of a pool that is created, in bytes, rounded down to whole granules. An existing pool keeps its own size
-    /// until [`crate::Pool::grow`]. On a device, at most the size of the device.
+    /// Size of a newly created pool in bytes, rounded down to whole granules. An existing pool
+    /// keeps its own size until [`crate::Pool::grow`]. On a device, at most the size of the device.
     pub size_bytes: u64,
-    /// Delays to inject, for experiments.
+    /// Delays to inject. For experiments.
     pub latency: Option<Latency>,
 }
 

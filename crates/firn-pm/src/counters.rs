@@ -1,6 +1,7 @@
-//! What each owner made persistent memory do. Counted where the bytes move.
+//! Counts of the operations on each owner's persistent memory. Counted where the bytes move.
 //!
-//! Thread safety: relaxed counters in stripes, so that readers on two cores do not fight for one line.
+//! Thread safety: relaxed counters in stripes, so that readers on two cores do not contend for one
+//! line.
 
 use crate::owner::Owner;
 use firn_base::count::Counter;
@@ -9,12 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const STRIPES: usize = 8;
 
-/// The sums of one owner.
+/// The totals of one owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OwnerCounts {
     /// Cache lines stored to, by `store`, `publish` and non-temporal copies.
     pub lines_stored: u64,
-    /// Cache lines flushed; a line copied past the cache is not flushed.
+    /// Cache lines flushed. A line copied past the cache is not flushed.
     pub flushes: u64,
     /// Fences.
     pub fences: u64,
@@ -48,7 +49,7 @@ thread_local! {
 }
 
 impl Counters {
-    /// This thread's row for the owner with this number; row 0 is for reads of what nobody owns.
+    /// This thread's row for the owner with this number. Row 0 counts reads of unowned bytes.
     #[inline]
     pub(crate) fn row(&self, owner: u8) -> &Row {
         let stripe = STRIPE.with(Cell::get);

@@ -1,11 +1,13 @@
-//! The extent map: which extents are live and whose, and what is free. In DRAM only, rebuilt at every open.
+//! The extent map: which extents are live, who owns them, and which space is free. It lives in DRAM
+//! only and is rebuilt at every open.
 //!
 //! 1. Live extents, free ranges and the pool's own pages are disjoint and fill the pool exactly.
-//! 2. Before `finish` nothing is free: extents are only claimed. What nobody claimed is free afterwards.
-//! 3. Free ranges that touch are one range. Allocation takes the first that is long enough.
-//! 4. `promised` (headroom) is at most what is free, and only its holders allocate from it.
+//! 2. Before `finish` nothing is free: extents are only claimed. Everything that was not claimed is
+//!    free afterwards.
+//! 3. Adjacent free ranges are merged into one. Allocation is first fit.
+//! 4. `promised` (headroom) is at most the free space, and only its holders allocate from it.
 //!
-//! Thread safety: one lock around the map; no I/O under it.
+//! Thread safety: one lock around the map, with no I/O under it.
 
 use crate::layout::{DATA_START, GRANULE_BYTES};
 use crate::offset::Extent;
@@ -28,7 +30,7 @@ pub(crate) struct ExtentMap {
 struct Inner {
     pool_bytes: u64,
     is_recovering: bool,
-    /// Start to length.
+    /// Start to length, in bytes.
     free: BTreeMap<u64, u64>,
     free_bytes: u64,
     promised_bytes: u64,
@@ -36,16 +38,16 @@ struct Inner {
     live_bytes: [u64; Owner::SLOTS],
 }
 
-/// What is known of a live extent.
+/// The state of a live extent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Live {
     pub(crate) len: u64,
     pub(crate) owner: Owner,
-    /// No verb may store to it.
+    /// True if no verb may store to it.
     pub(crate) is_frozen: bool,
-    /// Its `Frozen` is in somebody's hands.
+    /// True if its `Frozen` was handed out.
     pub(crate) is_adopted: bool,
-    /// Its bytes are in the file (backend `file`).
+    /// True if its bytes are in the file (backend `file`).
     pub(crate) is_persisted: bool,
 }
 
@@ -69,7 +71,8 @@ impl ExtentMap {
         self.inner.lock().pool_bytes
     }
 
-    /// Recovery says that `extent` is reachable. With `in_file`, it is immutable and came from the file.
+    /// Records during recovery that `extent` is reachable. With `in_file` it is immutable and came
+    /// from the file.
     pub(crate) fn claim(&self, extent: Extent, owner: Owner, in_file: bool) -> Result<()> {
         let mut inner = self.inner.lock();
         if !inner.is_recovering {
@@ -97,7 +100,7 @@ impl ExtentMap {
         Ok(())
     }
 
-    /// Recovery is over: what was not claimed is free.
+    /// Ends recovery: everything that was not claimed becomes free.
     pub(crate) fn finish(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         if !inner.is_recovering {
@@ -119,7 +122,8 @@ impl ExtentMap {
         Ok(())
     }
 
-    /// The first free range that holds `len` bytes, from the promised ones if `promised`.
+    /// Allocates the first free range that holds `len` bytes; from the promised space if
+    /// `promised`.
     pub(crate) fn alloc(&self, len: u64, owner: Owner, promised: bool) -> Result<Extent> {
         let mut inner = self.inner.lock();
         inner.refuse_while_recovering()?;
@@ -157,7 +161,7 @@ impl ExtentMap {
         )
     }
 
-    /// Sets `bytes` of the free space aside.
+    /// Sets `bytes` of the free space aside. Returns the size of the promise, in whole granules.
     pub(crate) fn promise(&self, bytes: u64) -> Result<u64> {
         let mut inner = self.inner.lock();
         inner.refuse_while_recovering()?;
@@ -171,14 +175,14 @@ impl ExtentMap {
         }
     }
 
-    /// Gives back what is left of a promise.
+    /// Returns the unused rest of a promise.
     pub(crate) fn unpromise(&self, bytes: u64) {
         let mut inner = self.inner.lock();
         debug_assert!(bytes <= inner.promised_bytes, "no more is given back than was promised");
         inner.promised_bytes -= bytes;
     }
 
-    /// Frees `extent`; `frozen` says that the caller gave its `Frozen` up for that.
+    /// Frees `extent`. With `frozen`, the caller gave up its `Frozen` to free it.
     pub(crate) fn free(&self, extent: Extent, frozen: bool) -> Result<()> {
         let mut inner = self.inner.lock();
         inner.refuse_while_recovering()?;
@@ -195,7 +199,7 @@ impl ExtentMap {
         Ok(())
     }
 
-    /// Looks at a live extent, and may change what is known of it. The tags follow.
+    /// Calls `look` on a live extent, which may change its state. The tags follow.
     pub(crate) fn with_live<T>(&self, extent: Extent, look: impl FnOnce(&mut Live) -> Result<T>) -> Result<T> {
         let mut inner = self.inner.lock();
         inner.exact(extent)?;
@@ -208,7 +212,7 @@ impl ExtentMap {
         Ok(result)
     }
 
-    /// The pool is longer now: the new space is free, once recovery is over.
+    /// Extends the pool. The new space is free once recovery is over.
     pub(crate) fn grow(&self, new_bytes: u64) {
         let mut inner = self.inner.lock();
         let old = std::mem::replace(&mut inner.pool_bytes, new_bytes);
@@ -233,7 +237,7 @@ impl ExtentMap {
         }
     }
 
-    /// Checks invariants 1, 3 and 4 by walking everything.
+    /// Checks invariants 1, 3 and 4 by walking every extent.
     pub(crate) fn check(&self) -> Result<()> {
         let inner = self.inner.lock();
         let broken = |at: u64, what: String| Err(Error::corruption(&self.place, at, what));
@@ -280,7 +284,7 @@ impl Inner {
         (at + live.len > extent.offset.get()).then(|| Extent::new(at, live.len))
     }
 
-    /// The live extent that is exactly `extent`.
+    /// The live extent that equals `extent` exactly.
     fn exact(&self, extent: Extent) -> Result<Live> {
         match self.live.get(&extent.offset.get()) {
             Some(live) if live.len == extent.len => Ok(*live),

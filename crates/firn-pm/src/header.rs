@@ -1,9 +1,12 @@
-//! The header page: what a pool is (written once, magic last) and how its last session ended (one word).
+//! The header page: the identity of a pool (written once, magic last) and how its last session
+//! ended (one word).
 //!
-//! 1. The magic is stored only after everything else of a new pool is durable: a pool with a magic is complete.
-//! 2. The session word changes by one aligned 8-byte store and carries its own checksum, so it is never torn.
-//! 3. A word that says "closed cleanly" names the root generation it closed at: a clean pool whose newest root is
-//!    another one has lost a root that was acknowledged, and that is damage, not a torn commit.
+//! 1. The magic is stored only after everything else of a new pool is durable, so a pool with a
+//!    magic is complete.
+//! 2. The session word changes by one aligned 8-byte store and carries its own checksum, so it is
+//!    never torn.
+//! 3. A word that says "closed cleanly" names the root generation at the close. A clean pool with a
+//!    different newest root has lost an acknowledged root, and that is damage, not a torn commit.
 
 use crate::layout::{GRANULE_BYTES, HEADER_CRC_AT, HeaderLine, POOL_MAGIC, SESSION_AT, VERSION};
 use crate::sites;
@@ -11,10 +14,10 @@ use firn_base::checksum::{crc32c_salted, matches};
 use firn_base::{Error, ErrorKind, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What the header page says.
+/// The state of the header page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderState {
-    /// Nothing, or a creation that a crash cut short: may be created (again).
+    /// Empty, or a creation that a crash cut short. A pool may be created here.
     Unfinished,
     /// A complete pool.
     Complete { session: Session },
@@ -46,7 +49,7 @@ impl Session {
         })
     }
 
-    /// The session that an open begins after this one.
+    /// The session that an open starts after this one.
     pub(crate) fn next_open(self) -> Self {
         let count = self.unsafe_shutdowns + u16::from(!self.clean && self.unsafe_shutdowns < MAX_UNSAFE_SHUTDOWNS);
         Self { clean: false, unsafe_shutdowns: count, generation_low: 0 }
@@ -77,7 +80,8 @@ pub(crate) fn encode_header(uuid: &[u8; 16], pool_bytes: u64) -> HeaderLine {
     line
 }
 
-/// Judges the header page of `place`. `uuid` is the database the caller expects the pool to belong to.
+/// Decodes and checks the header page of `place`. `uuid` is the database that the caller expects
+/// the pool to belong to.
 pub(crate) fn decode_header(page: &[u8], uuid: &[u8; 16], place: &str) -> Result<HeaderState> {
     let damaged = |at: u64, expected: &str| Err(Error::corruption(place, at, expected));
     let Ok((line, rest)) = HeaderLine::ref_from_prefix(page) else {
@@ -125,7 +129,8 @@ pub(crate) fn decode_header(page: &[u8], uuid: &[u8; 16], place: &str) -> Result
     }
 }
 
-/// No magic: an unfinished creation, a pool whose magic was damaged, or something else altogether.
+/// Classifies a page without a magic: an unfinished creation, a pool whose magic was damaged, or
+/// foreign data.
 fn without_magic(line: &HeaderLine, rest: &[u8], uuid: &[u8; 16], place: &str) -> Result<HeaderState> {
     let mut healed = *line;
     healed.magic = POOL_MAGIC.into();
@@ -141,7 +146,7 @@ fn without_magic(line: &HeaderLine, rest: &[u8], uuid: &[u8; 16], place: &str) -
     }
 }
 
-/// Makes the checksums of a damaged header page right again, to see what lies behind them.
+/// Recomputes the checksums of a damaged header page, to test the checks after them.
 #[cfg(test)]
 pub(crate) fn refit_checksums(page: &mut [u8], uuid: &[u8; 16]) {
     let crc = header_crc(&page[..64]);

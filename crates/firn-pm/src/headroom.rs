@@ -1,7 +1,9 @@
-//! Space set aside before work starts, so that a compaction inside persistent memory cannot run out half way.
+//! Space set aside before work starts, so that a compaction inside persistent memory cannot run out
+//! of space halfway.
 //!
-//! 1. Headroom is bytes, not places: it holds against other allocations, not against fragmentation. Work that
-//!    allocates extents of one size (as all structures here do) finds them as long as frees are of that size too.
+//! 1. Headroom is a number of bytes, not a set of ranges: it protects against other allocations,
+//!    not against fragmentation. Work that allocates extents of one size (as all structures here
+//!    do) finds them as long as frees are of that size too.
 
 use crate::extents::ExtentMap;
 use crate::offset::Extent;
@@ -9,7 +11,7 @@ use crate::owner::Owner;
 use firn_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// Reserved space; what is left is given back on drop.
+/// Reserved space. The unused rest is returned on drop.
 #[derive(Debug)]
 #[must_use = "dropping it gives the space back"]
 pub struct Headroom {
@@ -27,10 +29,10 @@ impl Headroom {
         self.left_bytes
     }
 
-    /// Allocates from what was reserved.
+    /// Allocates from the reserved space.
     ///
     /// # Errors
-    /// `NoSpace` if less is left, or no free piece is long enough.
+    /// `NoSpace` if less than `len` is left, or no free range is long enough.
     pub fn alloc(&mut self, len: u64, owner: Owner) -> Result<Extent> {
         let whole = len.checked_next_multiple_of(crate::GRANULE_BYTES);
         if whole.is_none_or(|whole| whole > self.left_bytes) {

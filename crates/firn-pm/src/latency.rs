@@ -1,7 +1,7 @@
-//! Injected delays, to try out memory slower than this machine's. For experiments only.
+//! Injected delays that model memory slower than this machine's. For experiments only.
 //!
-//! The wait is a spin that is calibrated once against the clock: at tens of nanoseconds, reading the clock would cost
-//! more than the delay.
+//! The wait is a spin loop that is calibrated once against the clock, because at tens of
+//! nanoseconds reading the clock would cost more than the delay.
 
 use crate::config::Latency;
 use firn_base::clock::Clock;
@@ -15,7 +15,7 @@ pub(crate) struct Delays {
 }
 
 impl Delays {
-    /// Delays of `latency`; `None` if it asks for none.
+    /// The delays of `latency`; `None` if it asks for none.
     pub(crate) fn new(latency: Option<Latency>, clock: &Clock) -> Option<Self> {
         let latency = latency.filter(|latency| *latency != Latency::default())?;
         let start = clock.now_ns();

@@ -1,21 +1,23 @@
-//! The bytes of a pool that the pool itself owns: header line, session word, root record. See `docs/format/pool.md`.
+//! The bytes of a pool that the pool itself owns: header line, session word, root record. See
+//! `docs/format/pool.md`.
 //!
-//! 1. Little-endian, no padding, no pointers. Offsets and sizes are asserted here, at compile time.
-//! 2. These structs only name places; [`crate::header`] and [`crate::root`] decide what is valid.
+//! 1. Little-endian, no padding, no pointers. Offsets and sizes are asserted here at compile time.
+//! 2. These structs only name fields; [`crate::header`] and [`crate::root`] decide if they are
+//!    valid.
 
 use std::mem::{offset_of, size_of};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The format this code writes and reads.
+/// The format version that this code writes and reads.
 pub const VERSION: u32 = 1;
-/// Extents are whole granules of this many bytes, so that no two share a page of a file.
+/// Extents are whole granules of this many bytes, so that no two extents share a page of a file.
 pub const GRANULE_BYTES: u64 = 4096;
-/// The first byte that can belong to an extent: behind the header page and the two root pages.
+/// The first byte that can belong to an extent, after the header page and the two root pages.
 pub const DATA_START: u64 = 3 * PAGE_BYTES;
 /// The smallest pool: the pool's own pages and one granule.
 pub const MIN_POOL_BYTES: u64 = DATA_START + GRANULE_BYTES;
-/// How many entries a root record holds.
+/// The maximum number of entries in a root record.
 pub const MAX_ROOT_ENTRIES: usize = 124;
 
 pub(crate) const PAGE_BYTES: u64 = 4096;

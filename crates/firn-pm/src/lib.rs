@@ -1,9 +1,11 @@
-//! Persistent memory: a pool of extents, the verbs that make bytes durable, the backends underneath, and a simulator
-//! that cuts the power at every fence. The only crate of FirnDB with `unsafe` for persistent memory.
+//! Persistent memory: a pool of extents, the verbs that make bytes durable, the backends
+//! underneath, and a simulator that cuts the power at every fence. The only crate of FirnDB with
+//! `unsafe` for persistent memory.
 //!
-//! A [`Pool`] is opened with a [`PmConfig`]; its bytes are named by [`PmOffset`], its space is handed out as
-//! [`Extent`]s. Writers go `store -> flush -> fence` ([`Dirty`], [`Flushed`], [`Fenced`]) and end with
-//! [`Pool::commit`] or [`Pool::publish`]. The formats are in `docs/format/pool.md`.
+//! A [`Pool`] is opened with a [`PmConfig`]; its bytes are named by [`PmOffset`], its space is
+//! handed out as [`Extent`]s. Writers go `store -> flush -> fence` ([`Dirty`], [`Flushed`],
+//! [`Fenced`]) and end with [`Pool::commit`] or [`Pool::publish`]. The formats are in
+//! `docs/format/pool.md`.
 //!
 //! ```
 //! use firn_base::site::TEST;

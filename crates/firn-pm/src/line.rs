@@ -1,12 +1,12 @@
-//! Cache lines, and the one function that says which of them a range of bytes touches.
+//! Cache lines, and the one function that computes which of them a range of bytes touches.
 //!
-//! Every flush in the crate, and the simulator, goes through [`line_range`]: a flush range that loses its last line is
-//! the classic bug of persistent-memory code.
+//! Every flush in the crate, and the simulator, goes through [`line_range`], because a flush range
+//! that misses its last line is the classic bug of persistent-memory code.
 
-/// Bytes of a cache line: the unit of flushing and of the crash model.
+/// Bytes per cache line, the unit of flushing and of the crash model.
 pub const LINE_BYTES: u64 = 64;
 
-/// The lines a range touches: an iterator over the offset of each.
+/// The lines that a range touches: an iterator over their offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineRange {
     next: u64,
@@ -14,7 +14,7 @@ pub struct LineRange {
 }
 
 impl LineRange {
-    /// How many lines are left.
+    /// The number of lines left.
     pub fn count_lines(&self) -> u64 {
         self.left
     }
@@ -35,9 +35,9 @@ impl Iterator for LineRange {
     }
 }
 
-/// The lines that hold any of the `len` bytes at `offset`. No bytes touch no line.
+/// The lines that contain any of the `len` bytes at `offset`. An empty range touches no line.
 ///
-/// The range must not wrap around; the pool checks that before it comes here.
+/// The range must not wrap around; the pool checks that first.
 #[inline]
 pub fn line_range(offset: u64, len: u64) -> LineRange {
     let first = offset & !(LINE_BYTES - 1);

@@ -1,7 +1,8 @@
-//! Where something lies in a pool: a [`PmOffset`], never a pointer, and an [`Extent`] of bytes that starts there.
+//! Positions in a pool: a [`PmOffset`], never a pointer, and an [`Extent`] of bytes that starts at
+//! one.
 //!
 //! 1. An offset means the same at every mapping address and in every process.
-//! 2. Arithmetic is checked: an offset read from media cannot wrap around.
+//! 2. Arithmetic is checked, so an offset read from media cannot wrap around.
 
 use std::fmt;
 
@@ -15,12 +16,12 @@ impl PmOffset {
         Self(bytes)
     }
 
-    /// Bytes from the start of the pool; what structures store.
+    /// Bytes from the start of the pool. Structures store this number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// This offset moved up by `bytes`; `None` if that wraps around.
+    /// This offset plus `bytes`; `None` if the sum overflows.
     pub fn plus(self, bytes: u64) -> Option<Self> {
         self.0.checked_add(bytes).map(Self)
     }
@@ -32,7 +33,7 @@ impl fmt::Display for PmOffset {
     }
 }
 
-/// A piece of the pool that one owner holds: whole granules, as handed out by [`crate::Pool::alloc`].
+/// A range of the pool that one owner holds: whole granules, as returned by [`crate::Pool::alloc`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Extent {
     /// Its first byte.
@@ -52,7 +53,7 @@ impl Extent {
         (within <= self.len).then(|| self.offset.plus(within)).flatten()
     }
 
-    /// The first byte after it; `None` if that wraps around.
+    /// The offset of the first byte after it; `None` if the sum overflows.
     pub fn end(self) -> Option<u64> {
         self.offset.get().checked_add(self.len)
     }

@@ -1,6 +1,7 @@
-//! Who holds an extent: one tag per kind of structure, so that `firn stats` can say who uses persistent memory.
+//! The owner of an extent: one tag per kind of structure, so that `firn stats` can show the use of
+//! persistent memory.
 //!
-//! The numbers are on media (root entries): they are never given a new meaning.
+//! The numbers are on media (root entries), so no number ever changes its meaning.
 
 /// The kind of structure that holds an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +41,7 @@ impl Owner {
         Owner::Log,
     ];
 
-    /// One more than the greatest number: the size of a table indexed by [`Owner::number`].
+    /// One more than the largest number: the size of a table indexed by [`Owner::number`].
     pub(crate) const SLOTS: usize = Owner::ALL.len() + 1;
 
     /// The number on media.
@@ -48,7 +49,7 @@ impl Owner {
         self as u16
     }
 
-    /// The owner with that number on media; `None` if this version knows none.
+    /// The owner with this number on media; `None` if this version knows none.
     pub fn from_number(number: u16) -> Option<Self> {
         let index = usize::from(number).checked_sub(1)?;
         Self::ALL.get(index).copied()

@@ -1,21 +1,25 @@
 //! The pool: a header, two root slots, and extents. See `docs/format/pool.md`.
 //!
-//! Life: `open -> claim what is reachable -> finish_recovery -> alloc, verbs, commit, free -> close`.
+//! Lifecycle: `open -> claim everything reachable -> finish_recovery -> alloc, verbs, commit, free
+//! -> close`.
 //!
-//! 1. What the roots reach is the truth. The free map is in DRAM, rebuilt from it at every open, so nothing leaks and
-//!    nothing is freed twice: live + free + the pool's own pages = pool, exactly.
-//! 2. A root changes by a commit to the other slot; it names only live extents, and on the `file` backend only
-//!    extents that are persisted. An extent that the durable root names cannot be freed.
+//! 1. The roots define which extents are live. The free map is in DRAM and is rebuilt from them at
+//!    every open, so nothing leaks and nothing is freed twice: live + free + the pool's own pages =
+//!    pool, exactly.
+//! 2. A root changes by a commit to the other slot. It names only live extents and, on the `file`
+//!    backend, only persisted extents. An extent that the durable root names cannot be freed.
 //! 3. No verb stores to free space, to a frozen extent or to the pool's own pages.
-//! 4. What a backend cannot give is refused; a weaker one is never chosen silently.
+//! 4. A request that a backend cannot meet is refused; a weaker backend is never chosen silently.
 //!
-//! Thread safety: `Send + Sync`, all by `&self`. Threads that write own the ranges they write: the pool hands an extent
-//! to one owner, and who shares one (the log's leader and its readers) agrees between themselves which bytes are final.
-//! Reads of bytes that are being written give some mix of old and new words, never anything worse.
+//! Thread safety: `Send + Sync`, all by `&self`. A thread that writes owns the range it writes: the
+//! pool hands an extent to one owner, and threads that share one (the log's leader and its readers)
+//! agree between themselves which bytes are final. A read of bytes that are being written returns
+//! some mix of old and new words, never anything worse.
 //!
-//! A crash leaves: the older root or the newer one, whole; of extents, whatever was fenced (or persisted) and any part
-//! of what was not; an unfinished creation, which the next open creates again; a file longer than its pool after a cut
-//! `grow`, which is harmless.
+//! A crash leaves: the older root or the newer one, whole; of extents, everything that was fenced
+//! (or persisted) and any part of the rest; possibly an unfinished creation, which the next open
+//! creates again; after an interrupted `grow`, possibly a file longer than its pool, which is
+//! harmless.
 
 mod commit;
 mod open;
@@ -48,26 +52,26 @@ pub struct Pool {
     is_closed: AtomicBool,
     counters: Counters,
     delays: Option<Delays>,
-    /// What this open made, if the pool is new.
+    /// The part that this open created, if the pool is new.
     created: Option<Created>,
-    /// Of the file, if it is open for writing. Last: if nobody releases it before, it is given back once nothing else
-    /// is left.
+    /// The lock of the file, if it is open for writing. The last field: unless it is released
+    /// earlier, it is released only after every other field is dropped.
     lock: Mutex<Option<FileLock>>,
 }
 
-/// What an open made to create a pool.
+/// The part that an open made in order to create a pool.
 #[derive(Debug)]
 pub(crate) enum Created {
     /// A file.
     File(std::path::PathBuf),
-    /// What is in a file that was there and had no byte.
+    /// The contents of a file that existed and was empty.
     Length(std::path::PathBuf),
-    /// What is in memory of a fixed size: a device's.
+    /// The contents of memory of a fixed size, such as a device.
     Contents,
 }
 
 impl Pool {
-    /// When what was written through the verbs is durable.
+    /// The point at which bytes written through the verbs are durable.
     pub fn durable_at(&self) -> DurableAt {
         match self.region.kind() {
             Kind::Dax | Kind::Emulated | Kind::Simulated => DurableAt::Fence,
@@ -76,7 +80,7 @@ impl Pool {
         }
     }
 
-    /// What the pool lies on, for reports.
+    /// The pool's backend, for reports.
     pub fn backend_name(&self) -> &'static str {
         match self.region.kind() {
             Kind::Dax => "dax",
@@ -87,7 +91,7 @@ impl Pool {
         }
     }
 
-    /// The whole pool, in bytes.
+    /// The size of the whole pool, in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.map.pool_bytes()
     }
@@ -97,17 +101,17 @@ impl Pool {
         self.uuid
     }
 
-    /// How often this pool was opened for writing and not closed. Stops at 32,767.
+    /// The number of times this pool was opened for writing and not closed. Saturates at 32,767.
     pub fn unsafe_shutdowns(&self) -> u16 {
         self.unsafe_shutdowns
     }
 
-    /// Whether the session before this one ended by [`Pool::close`].
+    /// True if the previous session ended with [`Pool::close`].
     pub fn was_clean(&self) -> bool {
         self.was_clean
     }
 
-    /// Whether it was opened by [`Pool::open_read_only`].
+    /// True if it was opened by [`Pool::open_read_only`].
     pub fn is_read_only(&self) -> bool {
         self.region.is_read_only()
     }
@@ -117,7 +121,7 @@ impl Pool {
         self.root.read().clone()
     }
 
-    /// What `owner`'s extents were made to do since open.
+    /// Counts of the operations on `owner`'s extents since open.
     pub fn counts(&self, owner: Owner) -> OwnerCounts {
         self.counters.sum(owner)
     }

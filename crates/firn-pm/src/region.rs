@@ -1,13 +1,16 @@
-//! The memory under a pool: one struct for every backend. They differ in how the memory is mapped, in whether a line
-//! is flushed at all, and in what a sync of the file does; the simulator adds a [`Tracker`] that sees each store.
+//! The memory under a pool: one struct for every backend. Backends differ in how the memory is
+//! mapped, in whether a line is flushed at all, and in what a sync of the file does. The simulator
+//! adds a [`Tracker`] that sees each store.
 //!
-//! 1. Readers use the read-only mapping, writers the writable one; a read-only region has no writable one.
-//! 2. Every access is checked against the mapped length. What does not fit is `Corruption`.
-//! 3. Growing maps the memory again and keeps the old mappings until the region is dropped, so nothing borrowed from
-//!    one ever dangles.
+//! 1. Readers use the read-only mapping, writers the writable one. A read-only region has no
+//!    writable mapping.
+//! 2. Every access is checked against the mapped length. An access that does not fit is
+//!    `Corruption`.
+//! 3. Growing maps the memory again and keeps the old mappings until the region is dropped, so no
+//!    borrow ever dangles.
 //!
-//! Thread safety: all methods take `&self`. Two threads must not store to the same bytes at once, nor store to bytes
-//! that are borrowed; the pool's extents are how they keep apart.
+//! Thread safety: all methods take `&self`. Two threads must not store to the same bytes at once,
+//! nor store to borrowed bytes. The pool's extents keep them apart.
 
 mod dax;
 mod file_image;
@@ -31,7 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 use view::View;
 
-/// What kind of memory it is.
+/// The kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Dax,
@@ -48,9 +51,10 @@ pub(crate) struct Region {
     place: String,
     reads: View,
     writes: Option<View>,
-    /// What is mapped; for the `file` backend and the volatile ones an anonymous file.
+    /// The mapped file: an anonymous one for the `file` backend, the volatile one and the
+    /// simulator.
     memory: OwnedFd,
-    /// True for a device, which has the length it has.
+    /// True for a device, whose length is fixed.
     is_fixed: bool,
     image: Option<FileImage>,
     how: LineFlush,
@@ -63,7 +67,7 @@ impl Region {
         self.kind
     }
 
-    /// What errors call it.
+    /// The name used in errors.
     pub(crate) fn place(&self) -> &str {
         &self.place
     }
@@ -92,13 +96,13 @@ impl Region {
         self.reads.load(at, out).ok_or_else(|| self.outside(at, out.len() as u64))
     }
 
-    /// The aligned word at `at`, by one atomic load.
+    /// Loads the aligned word at `at` with one atomic load.
     #[inline]
     pub(crate) fn load_u64(&self, at: u64) -> Result<u64> {
         self.reads.load_u64(at).ok_or_else(|| self.outside(at, 8))
     }
 
-    /// The bytes at `at`, borrowed. REQUIRES: nobody stores to them while the borrow lives.
+    /// Borrows the bytes at `at`. REQUIRES: no thread stores to them while the borrow lives.
     pub(crate) fn borrow(&self, at: u64, len: u64) -> Result<&[u8]> {
         self.reads.borrow(at, len).ok_or_else(|| self.outside(at, len))
     }
@@ -115,7 +119,8 @@ impl Region {
         done.then_some(()).ok_or_else(|| self.outside(at, bytes.len() as u64))
     }
 
-    /// Stores the aligned word at `at` by one atomic store, after all that this thread stored before.
+    /// Stores the aligned word at `at` with one atomic store, after everything this thread stored
+    /// before.
     #[inline]
     pub(crate) fn store_u64(&self, at: u64, word: u64) -> Result<()> {
         let view = self.writable()?;
@@ -127,7 +132,7 @@ impl Region {
         done.then_some(()).ok_or_else(|| self.outside(at, 8))
     }
 
-    /// Flushes the lines that hold the `len` bytes at `at`. Returns how many.
+    /// Flushes the lines that contain the `len` bytes at `at`. Returns the number of lines.
     #[inline]
     pub(crate) fn flush(&self, site: &'static Site, at: u64, len: u64) -> Result<u64> {
         let view = self.writable()?;
@@ -145,7 +150,7 @@ impl Region {
         Ok(count)
     }
 
-    /// Orders, and on a medium makes durable, what this thread flushed.
+    /// Orders everything this thread flushed, and makes it durable on a persistent medium.
     #[inline]
     pub(crate) fn fence(&self, site: &'static Site) {
         if !site.is_on() {
@@ -157,12 +162,14 @@ impl Region {
         arch::fence();
     }
 
-    /// Copies `parts`, one after the other, to `at`: whole lines past the cache, the first and last partial line
-    /// through it with a flush. One pass, no allocation; every line goes out once. Durable after a fence.
+    /// Copies `parts`, one after the other, to `at`: whole lines past the cache, the first and last
+    /// partial line through it with a flush. One pass, no allocation; every line is written once.
+    /// Durable after a fence.
     pub(crate) fn stream(&self, at: u64, parts: &[&[u8]]) -> Result<()> {
         let mut line = [0u8; LINE_BYTES as usize];
         let mut line_at = at & !(LINE_BYTES - 1);
-        // Bytes of the line before `start` are not ours; those up to `fill` are gathered.
+        // Bytes of the line before `start` belong to others; bytes from `start` to `fill` are
+        // gathered.
         let mut start = (at - line_at) as usize;
         let mut fill = start;
         for part in parts {
@@ -215,13 +222,14 @@ impl Region {
         done.then_some(()).ok_or_else(|| self.outside(at, bytes.len() as u64))
     }
 
-    /// Makes a line hold `bytes`, unseen by the tracker: for the simulator between two images.
+    /// Makes a line hold `bytes` without the tracker seeing it. For the simulator, between two
+    /// images.
     pub(crate) fn put_line(&self, at: u64, bytes: &[u8]) {
         let put = self.writes.as_ref().and_then(|view| view.store(at, bytes));
         debug_assert!(put.is_some(), "a line of the memory");
     }
 
-    /// Gives back what growing added: for the simulator between two images.
+    /// Shrinks the memory to its first size. For the simulator, between two images.
     pub(crate) fn back_to_first(&mut self) -> Result<()> {
         self.reads.back_to_first();
         if let Some(writes) = &mut self.writes {
@@ -231,7 +239,8 @@ impl Region {
             .map_err(|source| Error::from_io("shrink", Path::new(&self.place), source.into()))
     }
 
-    /// Makes ranges durable where that takes a sync of the file. Elsewhere the fence did it, or nothing can.
+    /// Makes ranges durable where that takes a sync of the file. Elsewhere the fence did it, or
+    /// nothing can.
     pub(crate) fn sync(&self, site: &'static Site, ranges: &[(u64, u64)]) -> Result<()> {
         match &self.image {
             Some(image) => image.write_and_sync(site, &self.reads, ranges),
@@ -239,14 +248,14 @@ impl Region {
         }
     }
 
-    /// Refuses every later sync: what the file holds of the last one is not known.
+    /// Refuses every later sync, because it is unknown what the file holds of the last one.
     pub(crate) fn poison(&self) {
         if let Some(image) = &self.image {
             image.poison();
         }
     }
 
-    /// Brings a range of the file into the DRAM image. Elsewhere it is there already.
+    /// Loads a range of the file into the DRAM image. On other backends the range is already there.
     pub(crate) fn load_from_file(&self, at: u64, len: u64) -> Result<()> {
         match (&self.image, &self.writes) {
             (Some(image), Some(view)) => image.load(view, at, len),
@@ -254,7 +263,7 @@ impl Region {
         }
     }
 
-    /// Makes the memory `new_len` bytes long. Existing mappings stay valid.
+    /// Extends the memory to `new_len` bytes. Existing mappings stay valid.
     pub(crate) fn grow(&self, new_len: u64) -> Result<()> {
         let _one_at_a_time = self.growing.lock();
         self.writable()?;

@@ -1,11 +1,15 @@
-//! The root record: what the pool's structures hang from. Two slots, A and B, each on a page of its own.
+//! The root record, from which all structures of the pool are reached. Two slots, A and B, each on
+//! its own page.
 //!
-//! 1. Generation g lies in slot A if g is odd, in B if even: a commit never touches the slot it could fall back to.
-//! 2. The valid record with the greater generation is the root. A record is valid if its checksum, salted with its slot
-//!    and the pool's uuid, holds; so a misplaced or foreign record is not.
+//! 1. Generation g is in slot A if g is odd and in slot B if it is even, so a commit never touches
+//!    the slot to fall back to.
+//! 2. The valid record with the larger generation is the root. A record is valid if its checksum,
+//!    salted with its slot and the pool's uuid, matches; so a misplaced or foreign record is not
+//!    valid.
 //! 3. Two valid records differ by one generation. Anything else is damage.
 //!
-//! A crash during a commit leaves the slot written to torn (its checksum fails) or complete; the other is untouched.
+//! A crash during a commit leaves the written slot torn (its checksum fails) or complete; the other
+//! slot is untouched.
 
 use crate::layout::{
     DATA_START, ENTRY_BYTES, EntryBytes, GRANULE_BYTES, MAX_ROOT_ENTRIES, MIN_POOL_BYTES, PAGE_BYTES, ROOT_CRC_AT,
@@ -18,12 +22,12 @@ use firn_base::checksum::{crc32c_salted, matches};
 use firn_base::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// One thing the root names.
+/// One entry of the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RootEntry {
-    /// Whose it is.
+    /// The owner of the entry.
     pub owner: Owner,
-    /// Which one of the owner's; the owner gives it a meaning.
+    /// Distinguishes the owner's entries. The owner defines its meaning.
     pub kind: u16,
     /// A word for the owner's use.
     pub word: u64,
@@ -31,28 +35,29 @@ pub struct RootEntry {
     pub extent: Option<Extent>,
 }
 
-/// What the pool's structures hang from.
+/// The root from which all structures of the pool are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
-    /// Counts commits. The pool sets it: a commit of generation g makes g + 1.
+    /// Number of commits. The pool sets it: a commit based on generation g makes g + 1.
     pub generation: u64,
-    /// The last manifest edit that the pool knows.
+    /// The last manifest edit that the pool contains.
     pub applied_edit: u64,
-    /// Everything that is reachable, directly or through the extents named here.
+    /// Names everything reachable, directly or through the extents in it.
     pub entries: Vec<RootEntry>,
     pub(crate) pool_bytes: u64,
 }
 
-/// No pool commits so often. A record that claims more is damage: what comes after it could not be counted.
+/// No pool makes this many commits. A record that claims more is damage, because its successors
+/// could not be counted.
 const GENERATION_MAX: u64 = 1 << 56;
 
-/// Offset of the slot that generation `generation` lies in.
+/// The offset of the slot for generation `generation`.
 pub(crate) fn slot_offset(generation: u64) -> u64 {
     if generation % 2 == 1 { PAGE_BYTES } else { 2 * PAGE_BYTES }
 }
 
 impl Root {
-    /// The root of a pool that holds nothing.
+    /// The root of an empty pool.
     pub(crate) fn empty(pool_bytes: u64) -> Self {
         Self { generation: 1, applied_edit: 0, entries: Vec::new(), pool_bytes }
     }
@@ -62,7 +67,7 @@ impl Root {
         self.entries.iter().find(|entry| entry.owner == owner && entry.kind == kind)
     }
 
-    /// Puts `entry` in place of the one with its owner and kind, or adds it.
+    /// Replaces the entry with this owner and kind, or adds `entry`.
     pub fn set(&mut self, entry: RootEntry) {
         match self.entries.iter_mut().find(|old| old.owner == entry.owner && old.kind == entry.kind) {
             Some(old) => *old = entry,
@@ -70,13 +75,13 @@ impl Root {
         }
     }
 
-    /// Takes the first entry of `owner` and `kind` out.
+    /// Removes and returns the first entry of `owner` and `kind`.
     pub fn remove(&mut self, owner: Owner, kind: u16) -> Option<RootEntry> {
         let index = self.entries.iter().position(|entry| entry.owner == owner && entry.kind == kind)?;
         Some(self.entries.remove(index))
     }
 
-    /// The record as it lies in its slot.
+    /// The record as stored in its slot.
     pub(crate) fn encode(&self, uuid: &[u8; 16]) -> Result<Vec<u8>> {
         if self.entries.len() > MAX_ROOT_ENTRIES {
             return Err(Error::invalid(format!(
@@ -114,7 +119,7 @@ impl Root {
     }
 }
 
-/// Checksum of a record: all of it, the checksum's own bytes left out.
+/// The checksum of a record: all its bytes except those of the checksum.
 fn root_crc(bytes: &[u8], uuid: &[u8; 16], slot_at: u64) -> u32 {
     crc32c_salted(ROOT_MAGIC, slot_at, &[uuid, &bytes[..ROOT_CRC_AT], &bytes[ROOT_CRC_AT + 4..]])
 }
@@ -134,7 +139,7 @@ pub(crate) fn newest_root(slot_a: &[u8], slot_b: &[u8], uuid: &[u8; 16], place: 
     Ok(Some(if a.generation > b.generation { a.clone() } else { b.clone() }))
 }
 
-/// The record in a slot; `None` if there is no valid one; an error if a valid one says what cannot be.
+/// The record in a slot; `None` if it is not valid. An error if a valid record contradicts itself.
 fn decode_root(slot: &[u8], slot_at: u64, uuid: &[u8; 16], place: &str) -> Result<Option<Root>> {
     let Ok((head, rest)) = RootHead::ref_from_prefix(slot) else { return Ok(None) };
     let entries_len = (head.entry_count.get() as usize).checked_mul(ENTRY_BYTES);
@@ -179,7 +184,7 @@ fn decode_entry(chunk: &[u8], pool_bytes: u64) -> Option<RootEntry> {
     Some(RootEntry { owner, kind: entry.kind.get(), word: entry.word.get(), extent })
 }
 
-/// Makes the checksum of a damaged record right again, to see what lies behind it.
+/// Recomputes the checksum of a damaged record, to test the checks after it.
 #[cfg(test)]
 pub(crate) fn refit_checksum(slot: &mut [u8], uuid: &[u8; 16], slot_at: u64) {
     let count = u32::from_le_bytes([slot[12], slot[13], slot[14], slot[15]]) as usize;
@@ -188,7 +193,7 @@ pub(crate) fn refit_checksum(slot: &mut [u8], uuid: &[u8; 16], slot_at: u64) {
     record[ROOT_CRC_AT..ROOT_CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Whether `extent` is one that this pool could have handed out.
+/// True if this pool could have allocated `extent`.
 pub(crate) fn is_well_formed(extent: Extent, pool_bytes: u64) -> bool {
     let offset = extent.offset.get();
     extent.len > 0

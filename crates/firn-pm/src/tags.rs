@@ -1,9 +1,11 @@
-//! Who owns each granule, and whether it is frozen: one byte a granule, read by every verb without a lock.
+//! The owner of each granule, and its frozen bit: one byte per granule, read by every verb without
+//! a lock.
 //!
-//! 1. 0 is free. Otherwise the owner's number, with the top bit set while the extent is frozen.
-//! 2. The table only grows, by chunks that double and never move.
-//! 3. Tags change under the extent map's lock; a verb reads them relaxed, as its caller owns the extent and so was
-//!    told of it by an allocation that happened before.
+//! 1. 0 is free. Otherwise it is the owner's number, with the top bit set while the extent is
+//!    frozen.
+//! 2. The table only grows, by chunks that double in size and never move.
+//! 3. Tags change under the extent map's lock. A verb reads them relaxed: its caller owns the
+//!    extent, so the allocation that set the tags happened before.
 
 use crate::layout::GRANULE_BYTES;
 use crate::owner::Owner;
@@ -19,14 +21,14 @@ pub(crate) struct Tags {
     chunks: [OnceLock<Box<[AtomicU8]>>; CHUNKS],
 }
 
-/// What a range of the pool is, by its tags.
+/// The combined tags of a range of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RangeTag {
     /// The owner's number of the first granule; 0 if it is free.
     pub(crate) owner: u8,
-    /// Some granule of the range is nobody's.
+    /// True if some granule of the range is free.
     pub(crate) has_free: bool,
-    /// Some granule of the range is frozen.
+    /// True if some granule of the range is frozen.
     pub(crate) has_frozen: bool,
 }
 
@@ -58,7 +60,8 @@ impl Tags {
         }
     }
 
-    /// What the `len` bytes at `offset` are. No bytes are as their first granule.
+    /// The combined tags of the `len` bytes at `offset`. An empty range counts as its first
+    /// granule.
     #[inline]
     pub(crate) fn range(&self, offset: u64, len: u64) -> RangeTag {
         let first = offset / GRANULE_BYTES;

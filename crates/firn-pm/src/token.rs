@@ -1,15 +1,19 @@
-//! How far bytes have come on their way to the medium: [`Dirty`], [`Flushed`], [`Fenced`].
+//! The stages of bytes on their way to the medium: [`Dirty`], [`Flushed`], [`Fenced`].
 //!
-//! 1. Only the pool's verbs make tokens, and each verb consumes the one before: `store -> Dirty`, `flush(Dirty) ->
-//!    Flushed`, `fence(Flushed..) -> Fenced`. So code that forgets a step does not compile, or drops a `must_use`.
-//! 2. A token covers what was stored *before* it was made. A later store to the same bytes has a token of its own.
-//! 3. [`Fenced`] is the right to [`crate::Pool::commit`], [`crate::Pool::publish`] and [`crate::Pool::freeze`].
-//! 4. A fence orders the calling thread's stores only: a token is not `Send`, so it cannot be flushed here and fenced
-//!    there. `Fenced` is `Send`: what is fenced is fenced for all.
+//! 1. Only the pool's verbs make tokens, and each verb consumes the previous one: `store -> Dirty`,
+//!    `flush(Dirty) -> Flushed`, `fence(Flushed..) -> Fenced`. So code that forgets a step does not
+//!    compile, or drops a `must_use`.
+//! 2. A token covers bytes stored *before* it was made. A later store to the same bytes has its own
+//!    token.
+//! 3. [`Fenced`] is the permission for [`crate::Pool::commit`], [`crate::Pool::publish`] and
+//!    [`crate::Pool::freeze`].
+//! 4. A fence orders only the calling thread's stores. So `Dirty` and `Flushed` are not `Send`:
+//!    bytes cannot be flushed on one thread and fenced on another. `Fenced` is `Send`, because
+//!    fenced bytes are fenced for every thread.
 
 use std::marker::PhantomData;
 
-/// Stored, and not durable: a crash may keep it or not.
+/// Stored but not durable: a crash may or may not keep it.
 #[derive(Debug)]
 #[must_use = "these bytes are in the cache only: flush them"]
 pub struct Dirty {
@@ -17,7 +21,7 @@ pub struct Dirty {
     pub(crate) _here: PhantomData<*const ()>,
 }
 
-/// Flushed, and on its way: durable at this thread's next fence.
+/// Flushed but not yet durable: durable at this thread's next fence.
 #[derive(Debug)]
 #[must_use = "flushed bytes are durable only after a fence"]
 pub struct Flushed {
@@ -25,20 +29,20 @@ pub struct Flushed {
     pub(crate) _here: PhantomData<*const ()>,
 }
 
-/// Behind a fence: on a backend that is durable at the fence, this is durable.
+/// Fenced. Durable on a backend that is durable at the fence.
 #[derive(Debug)]
 #[must_use = "nothing reaches these bytes until they are committed or published"]
 pub struct Fenced {
     pub(crate) span: Span,
 }
 
-/// What a token covers: the hull of the ranges it was made of.
+/// The bytes that a token covers: the hull of its ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) owner: u8,
-    /// The pool it is of; 0 for no bytes at all.
+    /// The id of its pool; 0 if it covers no bytes.
     pub(crate) pool: u64,
 }
 
@@ -74,7 +78,7 @@ impl Flushed {
 }
 
 impl Fenced {
-    /// For a commit that reaches nothing new.
+    /// A token for a commit that reaches nothing new.
     pub fn nothing() -> Fenced {
         Fenced { span: Span::NOTHING }
     }
@@ -84,13 +88,13 @@ impl Fenced {
         (self.span.start, self.span.end)
     }
 
-    /// One token for both.
+    /// Combines both tokens into one.
     pub fn and(self, other: Fenced) -> Fenced {
         Fenced { span: self.span.hull(other.span) }
     }
 }
 
-/// So that [`crate::Pool::fence`] takes one token as well as several.
+/// Lets [`crate::Pool::fence`] take one token as well as several.
 impl IntoIterator for Flushed {
     type Item = Flushed;
     type IntoIter = std::iter::Once<Flushed>;

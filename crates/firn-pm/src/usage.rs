@@ -1,4 +1,4 @@
-//! Who uses the pool's space: live + free + the pool's own pages = the pool, exactly.
+//! The use of the pool's space: live + free + the pool's own pages = the pool, exactly.
 
 use crate::owner::Owner;
 use firn_base::{Error, Result};
@@ -10,9 +10,9 @@ pub struct Usage {
     pub pool_bytes: u64,
     /// The header and root pages.
     pub header_bytes: u64,
-    /// In no extent, headroom included.
+    /// In no extent; includes headroom.
     pub free_bytes: u64,
-    /// The part of the free space that is set aside by [`crate::Headroom`]s.
+    /// The part of the free space that [`crate::Headroom`]s set aside.
     pub headroom_bytes: u64,
     /// Not claimed yet; 0 once recovery is finished.
     pub unclaimed_bytes: u64,
@@ -30,7 +30,7 @@ impl Usage {
         self.live_bytes.iter().sum()
     }
 
-    /// Checks that the parts make the whole.
+    /// Checks that the parts add up to the whole.
     ///
     /// # Errors
     /// `Corruption` if they do not: an extent leaked or is counted twice.

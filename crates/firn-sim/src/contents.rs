@@ -1,14 +1,14 @@
-//! Reading a database every way there is, and comparing with the reference.
+//! Reads a database in every possible way and compares it with the reference.
 
 use crate::model::Map;
 use firn_base::seed::Seed;
 use firndb::{Cursor, Db, Result};
 use std::ops::Bound;
 
-/// All contents: by a scan forward, a scan backward, gets and a multi-get, which must agree.
+/// Reads all contents by a forward scan, a backward scan, gets and a multi-get, which must agree.
 ///
 /// # Errors
-/// What reading met.
+/// The first error of a read.
 ///
 /// # Panics
 /// If two ways of reading disagree.
@@ -39,18 +39,18 @@ pub fn read_all(db: &Db) -> Result<Map> {
     Ok(forward.into_iter().collect())
 }
 
-/// A cursor with what it must show: kept over other operations, it must go on showing it.
+/// A cursor and its expected contents, which must not change while other operations run.
 pub struct CheckedCursor {
     /// The cursor.
     pub iter: Cursor,
-    /// What the database held at its read point, within its bounds.
+    /// The contents of the database at its read point, within its bounds.
     pub map: Map,
-    /// The key it is on.
+    /// The key at which it is positioned.
     pub at: Option<Vec<u8>>,
 }
 
 impl CheckedCursor {
-    /// A cursor on no entry yet.
+    /// A cursor that is not positioned yet.
     pub fn new(iter: Cursor, map: &Map, lower: Option<&[u8]>, upper: Option<&[u8]>) -> CheckedCursor {
         let inside = |key: &[u8]| lower.is_none_or(|lower| key >= lower) && upper.is_none_or(|upper| key < upper);
         let map = map.iter().filter(|(key, _)| inside(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -58,13 +58,13 @@ impl CheckedCursor {
     }
 }
 
-/// Moves a cursor `count` times at random and compares each time.
+/// Moves a cursor randomly `count` times and compares after each move.
 ///
 /// # Errors
-/// What reading met.
+/// The first error of a read.
 ///
 /// # Panics
-/// If the cursor is elsewhere than it must be.
+/// If the cursor is not where it must be.
 pub fn check_cursor(
     cursor: &mut CheckedCursor,
     count: u64,

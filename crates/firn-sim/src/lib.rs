@@ -1,5 +1,6 @@
-//! The whole engine under crashes and faults, from a seed: a reference that says what may come back, a session that
-//! runs random operations on a simulated file system, and the joint suite that cuts it anywhere.
+//! The whole engine under crashes and faults, driven by a seed: a reference that determines what
+//! may come back, a session that runs random operations on a simulated file system, and the joint
+//! suite that cuts it anywhere.
 //!
 //! A failure prints its seed and the command that replays it. Docs: `testing.md`, sections 2 to 4.
 #![forbid(unsafe_code)]

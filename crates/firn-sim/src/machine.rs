@@ -1,8 +1,9 @@
-//! A machine: files and, for some, persistent memory, that die at one moment.
+//! A machine: files and, for some, persistent memory, that die at the same moment.
 //!
-//! 1. Whatever kills one kills both: a death at a file operation takes the memory as it is at that moment; one at a
-//!    store or fence halts the files there. So what comes back is what one cut leaves of both.
-//! 2. After a kill what was not durable still is not: a power cut later may take it.
+//! 1. A death of one is a death of both: a death at a file operation captures the memory at that
+//!    moment; a death at a store or fence halts the files there. So recovery sees the remains of
+//!    one cut through both.
+//! 2. After a kill, unsynced data is still not durable: a later power cut may take it.
 
 use crate::model::Death;
 use crate::setup::Setup;
@@ -13,9 +14,9 @@ use firn_pm::sim::{Cut, Mode, SimRegion};
 use firndb::Profile;
 use std::sync::{Arc, Mutex};
 
-/// Enough for the log's two halves.
+/// Bytes of a pool, enough for the two halves of the log's buffer.
 const POOL_BYTES: u64 = 40 << 10;
-/// What level 0 takes beside it, its hot buffer, and logs.
+/// Additional bytes for level 0, its hot buffer, and logs.
 const TREES_BYTES: u64 = 64 << 10;
 
 /// Files and memory.
@@ -25,12 +26,12 @@ pub struct Machine {
     pub fs: SimFs,
     /// The memory under a pool.
     pub memory: Option<SimRegion>,
-    /// What the memory was at death.
+    /// The memory at the moment of death.
     cut: Arc<Mutex<Option<Cut>>>,
 }
 
 impl Machine {
-    /// A machine with nothing on it.
+    /// A machine with no contents.
     pub fn new(setup: &Setup, seed: u64) -> Machine {
         let modes = [Mode::Adr, Mode::TornAdr, Mode::Eadr];
         let trees = if setup.profile == Profile::Lab { TREES_BYTES } else { 0 };
@@ -38,7 +39,7 @@ impl Machine {
         Machine::of(setup.file_system(seed), memory)
     }
 
-    /// A machine of these parts.
+    /// A machine made of these parts.
     pub fn of(fs: SimFs, memory: Option<SimRegion>) -> Machine {
         let cut = Arc::new(Mutex::new(None));
         if let Some(memory) = memory.clone() {
@@ -50,12 +51,12 @@ impl Machine {
         Machine { fs, memory, cut }
     }
 
-    /// It dies at the `count`-th mutating file operation from now.
+    /// Makes it die at the `count`-th mutating file operation from now.
     pub fn crash_after(&self, count: u64) {
         self.fs.crash_after(count);
     }
 
-    /// It dies just before the `count`-th store or fence from now.
+    /// Makes it die just before the `count`-th store or fence from now.
     pub fn crash_after_stores(&self, count: u64) {
         let (fs, slot) = (self.fs.clone(), self.cut.clone());
         if let Some(memory) = &self.memory {
@@ -66,7 +67,8 @@ impl Machine {
         }
     }
 
-    /// It dies within `reach` operations of its files or, with a pool, of its memory.
+    /// Makes it die within `reach` operations of its files or, with a pool, within `2 * reach` of
+    /// its memory.
     pub fn arm(&self, reach: u64, random: &mut Seed) {
         match self.memory.is_some() && random.one_in(2) {
             true => self.crash_after_stores(1 + random.below(2 * reach)),
@@ -74,7 +76,8 @@ impl Machine {
         }
     }
 
-    /// Flips a bit of the memory of a machine that died. What was not durable there may be gone after that.
+    /// Flips a bit of the memory of a machine that died. Data that was not durable there may be
+    /// lost by this.
     pub fn flip_memory(&mut self, at: usize, bit: u8) {
         let Some(memory) = &self.memory else { return };
         let mut image = memory.cut().image(1);
@@ -82,7 +85,7 @@ impl Machine {
         *self = Machine::of(self.fs.clone(), Some(SimRegion::from_image(image, memory.mode())));
     }
 
-    /// It dies now, if it has not yet; returns what is there when it starts again.
+    /// Kills it now, if it is still alive. Returns the machine as it is after a restart.
     pub fn die(&self, death: Death, random: &mut Seed) -> Machine {
         if !self.fs.crashed() {
             self.fs.halt();
@@ -97,7 +100,7 @@ impl Machine {
         }
     }
 
-    /// Another with the same contents; this one goes on.
+    /// A copy with the same contents. The original stays usable.
     pub fn duplicate(&self) -> Machine {
         let memory = self.memory.as_ref().map(|memory| memory.cut().killed());
         Machine::of(self.fs.duplicate(), memory)

@@ -1,16 +1,18 @@
-//! The reference: every batch that was issued, in order, with what became of it; and from that, what may come back.
+//! The reference: every issued batch, in order, with its outcome. It determines what may come back:
 //!
-//! 1. What comes back is the state after some prefix of the acknowledged batches, each whole or absent (I1, I2, I3).
-//! 2. The prefix has all that must survive: after a kill, all acknowledged; after a power cut, all acknowledged with
-//!    `Durability::Power` and what was acknowledged before such a one, or before a sync or flush that succeeded.
-//! 3. Behind the whole prefix there may be more that was issued and not acknowledged: the first of those in flight
-//!    together at the crash, or one that failed after the last success.
-//! 4. A batch that failed and was followed by a success is not there.
+//! 1. The state that comes back is that after some prefix of the acknowledged batches, each whole
+//!    or absent (I1, I2, I3).
+//! 2. The prefix includes everything that must survive. After a kill this is every acknowledged
+//!    batch. After a power cut it is every batch acknowledged with `Durability::Power`, and every
+//!    batch acknowledged before such a batch, or before a successful sync or flush.
+//! 3. After the whole prefix there may be more batches that were issued and not acknowledged: the
+//!    first of those in flight together at the crash, or one that failed after the last success.
+//! 4. A batch that failed and was followed by a success does not come back.
 
 use firndb::Durability;
 use std::collections::BTreeMap;
 
-/// Contents.
+/// The contents of a database.
 pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 /// A key and its new value; `None` deletes.
 pub type Change = (Vec<u8>, Option<Vec<u8>>);
@@ -27,12 +29,12 @@ pub enum Death {
 #[derive(Debug, Clone)]
 struct Batch {
     changes: Vec<Change>,
-    /// Which were in flight together.
+    /// Batches in flight together have the same number.
     flight: u64,
     acknowledged: bool,
 }
 
-/// What was issued since `base`, and what of it must survive.
+/// The batches issued since `base`, and which of them must survive.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     base: Map,
@@ -53,13 +55,13 @@ fn apply(map: &mut Map, changes: &[Change]) {
 }
 
 impl History {
-    /// What a reader must see now: all that was acknowledged.
+    /// The contents that a reader must see now: everything acknowledged.
     pub fn now(&self) -> &Map {
         &self.now
     }
 
-    /// Notes batches that are about to be written, by as many writers at once, in this order; returns the number of the
-    /// first. Until it is acknowledged a batch counts as failed.
+    /// Records batches that are about to be written, each by its own writer, in this order. Returns
+    /// the number of the first. Until it is acknowledged a batch counts as failed.
     pub fn issue(&mut self, batches: impl IntoIterator<Item = Vec<Change>>) -> usize {
         let first = self.batches.len();
         self.flights += 1;
@@ -68,7 +70,8 @@ impl History {
         first
     }
 
-    /// The batch with this number was acknowledged, after all before it that ever will be.
+    /// Records that batch `number` was acknowledged. Earlier batches without an acknowledgement by
+    /// then will never get one.
     pub fn acknowledge(&mut self, number: usize, durability: Durability) {
         if let Some(batch) = self.batches.get_mut(number) {
             batch.acknowledged = true;
@@ -80,17 +83,18 @@ impl History {
         }
     }
 
-    /// All that was acknowledged is durable now.
+    /// Records that everything acknowledged is now durable.
     pub fn synced(&mut self) {
         self.survives_power = self.survives_kill;
     }
 
-    /// A sync failed: pages may hold old bytes even for a reader, so only what was durable before is sure.
+    /// Records a failed sync. Pages may hold old bytes even for a reader, so only earlier durable
+    /// batches are certain.
     pub fn doubt(&mut self) {
         self.survives_kill = self.survives_power;
     }
 
-    /// Whether a database must exist, in which all this is.
+    /// True if a database with these contents must exist.
     pub fn must_exist(&self, death: Death) -> bool {
         !self.base.is_empty() || self.floor(death) > 0
     }
@@ -102,10 +106,10 @@ impl History {
         }
     }
 
-    /// Checks that `got` may have come back after `death`; an account of what is wrong if not.
+    /// Checks that `got` may have come back after `death`.
     ///
     /// # Errors
-    /// That account.
+    /// A description of the violation.
     pub fn check(&self, got: &Map, death: Death) -> Result<(), String> {
         let mut state = self.base.clone();
         let floor = self.floor(death);
@@ -121,7 +125,7 @@ impl History {
                 }
             }
         }
-        // `state` holds all that was acknowledged now.
+        // `state` now contains every acknowledged batch.
         let failed = self.batches.iter().rposition(|batch| batch.acknowledged).map_or(0, |last| last + 1);
         for flight in self.batches[failed..].chunk_by(|a, b| a.flight == b.flight) {
             let mut state = state.clone();
@@ -155,7 +159,7 @@ impl History {
         format!("{head}no prefix gives what came back; against all acknowledged: {}", differences.join(", "))
     }
 
-    /// Goes on from what came back.
+    /// Restarts the history from the contents that came back.
     pub fn restart(&mut self, got: Map) {
         *self = History { base: got.clone(), now: got, ..History::default() };
     }

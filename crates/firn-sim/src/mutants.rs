@@ -1,5 +1,5 @@
-//! Mutants: with each site switched off in turn, some suite must notice. A site that nobody notices is not needed, or
-//! not tested.
+//! Mutants: with each site switched off in turn, some suite must notice. A site whose absence goes
+//! unnoticed is not needed, or not tested.
 
 use crate::suite::Suite;
 use crate::tier::spread;
@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-/// Where a mutant is looked for: suites, cheap ones first, and how many seeds of each. The lint is not among them.
+/// The suites in which mutants are hunted, cheap ones first, and the number of seeds of each. The
+/// lint is not among them.
 const HUNT: &[(&str, u64)] = &[
     ("pm_seq_pool", 73),
     ("pm_init_pool", 9),
@@ -34,12 +35,12 @@ const HUNT: &[(&str, u64)] = &[
     ("model", 10),
 ];
 
-/// Seeds that notice what few do.
+/// Additional seeds that notice rarely noticed sites.
 const RARE: &[(&str, u64)] = &[("creation_cut", 10_163), ("bit_exhaust", 712)];
 
-/// Seeds of a suite that pass a site and are tried, at most.
+/// The maximum number of seeds of a suite to try among those that pass a site.
 const TRIES: usize = 1500;
-/// The suites that find a check that is off soonest.
+/// The suites that most quickly notice a check that is off.
 const DAMAGE: [&str; 2] = ["bit_exhaust", "cut_extend"];
 
 /// All sites of the engine.
@@ -47,21 +48,22 @@ pub fn sites() -> Vec<&'static Site> {
     [firn_pm::sites::ALL, firn_table::sites::ALL, firndb::sites::ALL].concat()
 }
 
-/// Who noticed that a site was off.
+/// The suite that noticed that a site was off.
 #[derive(Debug)]
 pub struct Verdict {
     /// The site.
     pub site: &'static Site,
-    /// The suite and the seed; `None` if nobody did.
+    /// The suite and the seed; `None` if no suite noticed.
     pub noticed_by: Option<(&'static str, u64)>,
-    /// Seeds that passed it, of those that were tried.
+    /// The number of seeds tried, all of which pass the site.
     pub tried: u64,
 }
 
-/// Which seeds of which suites pass a site, in the order in which they are tried.
+/// The seeds that pass each site, in the order in which they are tried.
 type Passing = BTreeMap<&'static str, Vec<(&'static Suite, u64)>>;
 
-/// Switches each of `which` off in turn, spread over threads; `tell` hears each verdict as it is reached.
+/// Switches each site of `which` off in turn, spread over threads. Calls `tell` with each verdict
+/// once it is known.
 pub fn hunt(which: Vec<&'static Site>, tell: impl Fn(&Verdict) + Send + Sync + 'static) -> Vec<Verdict> {
     let passing = Arc::new(passing());
     let verdicts = Arc::new(Mutex::new(Vec::new()));
@@ -76,7 +78,7 @@ pub fn hunt(which: Vec<&'static Site>, tell: impl Fn(&Verdict) + Send + Sync + '
     std::mem::take(&mut *verdicts.lock().expect("no panic under the lock"))
 }
 
-/// Runs everything with all sites on, to see who passes which.
+/// Runs everything with all sites on, to find out which seeds pass which sites.
 fn passing() -> Passing {
     let all: Vec<(&'static Suite, u64)> = HUNT
         .iter()
@@ -105,7 +107,8 @@ fn passing() -> Passing {
 }
 
 fn judge(site: &'static Site, runs: &[(&'static Suite, u64)]) -> Verdict {
-    // A few seeds of each suite, then a few more, so that no site waits for all of a suite that is blind to it.
+    // Tries a few seeds of each suite, then a few more, so that no site has to wait for all seeds
+    // of a suite that cannot notice it.
     let mut ranks: BTreeMap<&str, usize> = BTreeMap::new();
     let finds_soonest = |suite: &str| site.name().ends_with(".check") && DAMAGE.contains(&suite);
     let mut ranked: Vec<_> = runs

@@ -1,4 +1,5 @@
-//! An open database on a simulated file system, with the reference beside it: random operations, each compared.
+//! An open database on a simulated file system, with its reference: random operations, each
+//! compared.
 
 use crate::contents::{CheckedCursor, check_cursor, read_all};
 use crate::machine::Machine;
@@ -15,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A database that is open, what it must hold, and what was taken of it.
+/// An open database, its expected contents, and the snapshots and cursors taken of it.
 pub struct Session {
     /// The setup.
     pub setup: Setup,
-    /// Where it runs.
+    /// The machine it runs on.
     pub machine: Machine,
     /// The reference.
     pub history: History,
@@ -28,22 +29,22 @@ pub struct Session {
     pub inline: Arc<Inline>,
     /// Its clock.
     pub clock: Clock,
-    /// Checkpoints that were begun: where, what they must hold, and whether they were finished.
+    /// Checkpoints that were started: path, expected contents, and whether they were finished.
     pub checkpoints: Vec<(PathBuf, Map, bool)>,
     snapshots: Vec<(Snapshot, Map)>,
     cursors: Vec<CheckedCursor>,
 }
 
 impl Session {
-    /// The directory that databases of sessions lie in.
+    /// The directory of the sessions' databases.
     pub fn dir() -> &'static Path {
         Path::new("/db")
     }
 
-    /// Opens the database, creating it if it is not there.
+    /// Opens the database, creating it if it does not exist.
     ///
     /// # Errors
-    /// What opening met.
+    /// The error of the open.
     pub fn open(setup: &Setup, machine: &Machine, history: History) -> Result<Session> {
         let (options, inline, clock) = setup.options(&machine.fs, machine.memory.as_ref());
         let db = Some(Db::open(Self::dir(), options)?);
@@ -65,10 +66,10 @@ impl Session {
         self.db.as_ref().expect("a session is open until a reopen fails")
     }
 
-    /// Writes a batch and notes what became of it.
+    /// Writes a batch and records its outcome.
     ///
     /// # Errors
-    /// What writing met.
+    /// The error of the write.
     pub fn write(&mut self, changes: Vec<Change>, durability: Durability) -> Result<()> {
         let options = WriteOptions::new().durability(durability);
         let number = self.history.issue([changes.clone()]);
@@ -80,7 +81,7 @@ impl Session {
         self.alive(written).inspect(|()| self.history.acknowledge(number, durability))
     }
 
-    /// What is told after the machine died is told to nobody.
+    /// Turns a success into an error if the machine has died, because no caller would have seen it.
     fn alive(&self, told: Result<()>) -> Result<()> {
         match self.machine.fs.crashed() {
             true => told.and_then(|()| Err(Error::new(ErrorKind::Io, "the machine died in the middle of this"))),
@@ -88,13 +89,14 @@ impl Session {
         }
     }
 
-    /// Writes by several writers at once: all join a commit group before any is written. Between, others read.
+    /// Writes by several writers at once: all join a commit group before any is written. Reads
+    /// happen in between.
     ///
     /// # Errors
-    /// What the first that failed met.
+    /// The error of the first write that failed.
     ///
     /// # Panics
-    /// If a reader sees what is not yet acknowledged.
+    /// If a reader sees a write that is not yet acknowledged.
     pub fn write_together(&mut self, all: Vec<(Vec<Change>, Durability)>, random: &mut Seed) -> Result<()> {
         let mut number = self.history.issue(all.iter().map(|(changes, _)| changes.clone()));
         let (mut begun, mut outcome) = (VecDeque::new(), Ok(()));
@@ -121,10 +123,10 @@ impl Session {
         outcome
     }
 
-    /// Runs random operations until `count` were made or one failed.
+    /// Runs random operations until `count` were run or one failed.
     ///
     /// # Errors
-    /// What that one met.
+    /// The error of that operation.
     pub fn run(&mut self, count: u64, random: &mut Seed) -> Result<()> {
         for _ in 0..count {
             self.step(random)?;
@@ -132,15 +134,15 @@ impl Session {
         Ok(())
     }
 
-    /// One random operation.
+    /// Runs one random operation.
     ///
     /// # Errors
-    /// What it met.
+    /// The error of the operation.
     ///
     /// # Panics
-    /// If the database shows other than it must.
+    /// If the database's contents differ from the reference.
     pub fn step(&mut self, random: &mut Seed) -> Result<()> {
-        // Another writer each time; whoever opens is none of them.
+        // A different writer each time, never the thread that opens.
         act_as(1 + random.below(4) as u32, || self.step_as(random))
     }
 
@@ -176,7 +178,7 @@ impl Session {
             84 => {
                 let (from, to) = (key(random), key(random));
                 if from >= to {
-                    // An empty range: nothing is flushed for it.
+                    // An empty range flushes nothing.
                     return self.alive(self.db().compact_range::<&Vec<u8>>(&from..&to));
                 }
                 self.synced(|db| db.compact_range::<&Vec<u8>>(&from..&to))
@@ -197,7 +199,7 @@ impl Session {
         }
     }
 
-    /// Does what makes all that was acknowledged durable.
+    /// Runs an operation that makes everything acknowledged durable.
     fn synced(&mut self, body: impl FnOnce(&Db) -> Result<()>) -> Result<()> {
         let done = body(self.db());
         self.alive(done).inspect(|()| self.history.synced())
@@ -298,14 +300,14 @@ impl Session {
         Ok(())
     }
 
-    /// Closes the database, or just lets go of it, and opens it again.
+    /// Closes the database, or just drops it, and opens it again.
     ///
     /// # Errors
-    /// What either met.
+    /// The error of either.
     pub fn reopen(&mut self, close: bool) -> Result<()> {
         self.release();
         let (options, inline, clock) = self.setup.options(&self.machine.fs, self.machine.memory.as_ref());
-        // The handle must be given up before the next can have the lock.
+        // The handle must be dropped before the next open can take the lock.
         let db = self.db.take().expect("a session is open until a reopen fails");
         if close {
             let closed = db.close();
@@ -321,19 +323,20 @@ impl Session {
         Ok(())
     }
 
-    /// Lets go of snapshots and cursors.
+    /// Releases snapshots and cursors.
     pub fn release(&mut self) {
         self.snapshots.clear();
         self.cursors.clear();
     }
 
-    /// Compares everything, lets background work come to its end, verifies, and looks for orphans: I3, I5, I6, I7.
+    /// Compares everything, lets background work finish, verifies, and looks for orphans: I3, I5,
+    /// I6, I7.
     ///
     /// # Errors
-    /// What any of it met.
+    /// The first error of any of these.
     ///
     /// # Panics
-    /// If something is not as it must be.
+    /// If one of the invariants does not hold.
     pub fn settle(&mut self) -> Result<()> {
         self.come_to_rest()?;
         let orphans = orphans(self.db(), &self.machine.fs, Self::dir())?;
@@ -341,13 +344,14 @@ impl Session {
         Ok(())
     }
 
-    /// [`Session::settle`] without a look for orphans: after a fault there may be some until the next open.
+    /// [`Session::settle`] without the check for orphans, because after a fault there may be some
+    /// until the next open.
     ///
     /// # Errors
-    /// What any of it met.
+    /// The first error of any of these.
     ///
     /// # Panics
-    /// If something is not as it must be.
+    /// If one of the invariants does not hold.
     pub fn come_to_rest(&mut self) -> Result<()> {
         assert!(read_all(self.db())? == *self.history.now(), "contents differ from the reference");
         self.release();
@@ -358,13 +362,13 @@ impl Session {
         Ok(())
     }
 
-    /// Opens the checkpoints that lie on `fs` and compares them.
+    /// Opens the checkpoints on `fs` and compares them.
     ///
     /// # Errors
-    /// What opening or reading one met.
+    /// The error of opening or reading one.
     ///
     /// # Panics
-    /// If one holds other than it must, or one that was finished is not there.
+    /// If one has unexpected contents, or a finished one does not exist.
     pub fn check_checkpoints(&self, fs: &SimFs) -> Result<()> {
         for (dir, map, finished) in &self.checkpoints {
             let (mut options, _, _) = self.setup.options(fs, None);
@@ -374,7 +378,7 @@ impl Session {
                     assert!(read_all(&copy)? == *map, "checkpoint {} differs", dir.display());
                     copy.verify()?;
                 }
-                // Nothing of it is there, or tables without a CURRENT.
+                // Nothing of it exists, or only tables without a CURRENT.
                 Err(error) if !finished && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {}
                 Err(error) => return Err(error),
             }
@@ -394,11 +398,11 @@ fn batch(changes: &[Change]) -> WriteBatch {
     batch
 }
 
-/// Files in `dir` that nothing names, or one that is missing. A file whose first bytes a power cut took cannot be told
-/// from a stranger's, so it may stay.
+/// Files in `dir` that nothing names, and missing files. A file that lost its first bytes in a
+/// power cut cannot be distinguished from a foreign file, so it may stay.
 ///
 /// # Errors
-/// What listing met.
+/// The error of listing.
 pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
     const HEADER_BYTES: usize = 64;
     let is_whole = |name: &String| {
@@ -406,11 +410,12 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
         let has_magic = |magic: &[u8]| bytes.len() >= HEADER_BYTES && bytes.starts_with(magic);
         let is_numbered = |suffix: &str| name.ends_with(suffix) && name.starts_with(|c: char| c.is_ascii_digit());
         match name.as_str() {
-            // Where logs go that follow on one that a power cut took, to be looked at by a person.
+            // Receives the logs that follow a log lost in a power cut, for a person to inspect.
             "lost" => false,
             _ if is_numbered(".sst") => bytes.is_empty() || has_magic(b"FIRNTBL"),
             _ if is_numbered(".log") => bytes.is_empty() || has_magic(b"FIRNLOG"),
-            // What a manifest begins with is known by its checksum alone; CURRENT names one that is whole.
+            // The start of a manifest is identified by its checksum alone. CURRENT names one that
+            // is whole.
             name if name.starts_with("MANIFEST-") => {
                 fs.read_file(&dir.join("CURRENT")).is_ok_and(|current| current.starts_with(name.as_bytes()))
             }
@@ -426,7 +431,7 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
     if count(".sst") != tables {
         wrong.push(format!("{} table files for {tables} tables", count(".sst")));
     }
-    // One of those whose first bytes are lost may be needed: as an empty one.
+    // A log that lost its first bytes may be needed, as an empty one.
     if count(".log") > stats.logs || all_logs < stats.logs {
         wrong.push(format!("{} log files for {} logs", count(".log"), stats.logs));
     }

@@ -1,4 +1,5 @@
-//! How a run's database is set up: profile, sizes, keys, durabilities, and whether a pool lies under its log.
+//! The configuration of a run's database: profile, sizes, keys, durabilities, and whether there is
+//! a pool under its log.
 //!
 //! A new profile joins every suite of the whole engine by a line in [`KINDS`].
 
@@ -13,7 +14,8 @@ use firndb::{
 };
 use std::sync::Arc;
 
-/// What a database may be: its profile, and whether it has a pool. Suites draw from these, each as likely.
+/// The kinds of databases: profile, and whether there is a pool. Suites choose among these with
+/// equal probability.
 pub const KINDS: [(Profile, bool); 6] = [
     (Profile::Classic, false),
     (Profile::Classic, true),
@@ -23,49 +25,51 @@ pub const KINDS: [(Profile, bool); 6] = [
     (Profile::Lab, true),
 ];
 
-/// What stays the same over a run's crashes.
+/// The configuration, which stays the same over a run's crashes.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The design.
+    /// The profile.
     pub profile: Profile,
-    /// Whether it has a pool.
+    /// True if it has a pool.
     pub pool: bool,
     /// Logical writers, whose writes share commit groups.
     pub writers: u64,
-    /// Whether direct files check alignment.
+    /// True if direct files check alignment.
     pub direct: bool,
-    /// Of a hundred writes, those with `Durability::Power`.
+    /// The percentage of writes with `Durability::Power`.
     pub power_percent: u64,
-    /// Distinct keys.
+    /// The number of distinct keys.
     pub keys: u64,
-    /// Bytes of a common value, at most.
+    /// The maximum length of an ordinary value, in bytes.
     pub value_bytes_max: u64,
-    /// Bytes of a write buffer.
+    /// The size of a memtable, in bytes.
     pub write_buffer_bytes: u64,
-    /// Whether blocks are compressed.
+    /// The compression of blocks.
     pub compression: Codec,
     /// Filter bits per key.
     pub filter_bits: u32,
-    /// Tables kept open.
+    /// The number of tables kept open.
     pub max_open_files: usize,
-    /// Whether tables grow whenever they may, rather than when it pays.
+    /// True if tables grow whenever they may, rather than when it pays.
     pub eager_appends: bool,
-    /// Whether levels are so small, and appends so cheap, that tables of a few blocks grow.
+    /// True if levels are so small, and appends so cheap, that tables of a few blocks grow.
     pub grows_small: bool,
-    /// Where logs lie, in profile `lab` with a pool.
+    /// The placement of logs, in profile `lab` with a pool.
     pub log_placement: LogPlacement,
-    /// Whether tables grow in profile `lab`.
+    /// True if tables grow in profile `lab`.
     pub grows_below_trees: bool,
-    /// From which share of keys written again on buffers go into empty trees, in profile `lab`.
+    /// In profile `lab`: the minimum fraction of rewritten keys for a memtable to go into empty
+    /// trees.
     pub reuse_min: f64,
 }
 
 impl Setup {
-    /// A setup by the seed.
+    /// A random setup.
     pub fn random(random: &mut Seed) -> Setup {
         let one_of = |random: &mut Seed, all: &[u64]| all[random.below(all.len() as u64) as usize];
         let pool = random.below(2) == 1;
-        // Drawn aside, so that a seed that was worth keeping does the same with every profile that is added.
+        // Drawn from a copy of the generator, so that a known seed keeps its behaviour when a
+        // profile is added.
         let mut aside = random.clone();
         let profile = Profile::ALL[aside.below(Profile::ALL.len() as u64) as usize];
         Setup {
@@ -88,7 +92,7 @@ impl Setup {
         }
     }
 
-    /// A fixed one for small databases: everything acknowledged with `Durability::Power`.
+    /// A fixed setup for small databases, with every write acknowledged with `Durability::Power`.
     pub fn small() -> Setup {
         Setup {
             profile: Profile::Classic,
@@ -113,7 +117,8 @@ impl Setup {
     fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         tuning.block.lazy_delete_bytes = 40 << 10;
-        // For the sake of one scan no such small table would ever grow.
+        // With the default, the cost of a single scan would keep such small tables from ever
+        // growing.
         tuning.block.scan_bytes = 100;
         tuning.lab = LabTuning {
             tree_bytes: Some(16 << 10),
@@ -134,7 +139,7 @@ impl Setup {
             block.scan_bytes = 0;
         }
         if self.grows_small {
-            // Each append writes nearly all of such a table.
+            // Each append rewrites almost all of such a table.
             let block = &mut tuning.block;
             block.grain_limits = GrainLimits::Constants;
             block.live_share_min = ByLevel { middle: 0.1, last: 0.1 };
@@ -144,17 +149,17 @@ impl Setup {
         tuning
     }
 
-    /// The file system to begin with.
+    /// The initial file system.
     pub fn file_system(&self, seed: u64) -> SimFs {
         if self.direct { SimFs::direct(seed) } else { SimFs::new(seed) }
     }
 
-    /// Options to open a database with, and the executor and clock in them.
+    /// Options for opening a database, and the executor and clock in them.
     pub fn options(&self, fs: &SimFs, memory: Option<&SimRegion>) -> (Options, Arc<Inline>, Clock) {
         let (inline, clock) = (Arc::new(Inline::new()), Clock::manual());
         let mut limits = Limits::tiny();
         if self.grows_small {
-            // Tables grow from level 2 on.
+            // Makes tables grow from level 2 on.
             (limits.level0_trigger, limits.level_base_bytes, limits.level_fan_out) = (1, 1 << 10, 100);
         }
         let options = Options {
@@ -166,7 +171,7 @@ impl Setup {
             direct_io: self.direct,
             profile: self.profile,
             tuning: self.tuning(),
-            // The memory stands in for whatever this names.
+            // The memory is used instead of any pool that this names.
             pm: memory.map(|_| PmConfig::volatile(0)),
             environment: Environment {
                 fs: Some(Arc::new(fs.clone())),
@@ -179,12 +184,12 @@ impl Setup {
         (options, inline, clock)
     }
 
-    /// Which durability the next write has.
+    /// The durability of the next write.
     pub fn durability(&self, random: &mut Seed) -> Durability {
         if random.below(100) < self.power_percent { Durability::Power } else { Durability::Process }
     }
 
-    /// A key; a few are long, a few are prefixes of others.
+    /// A random key. A few are long, and a few are prefixes of others.
     pub fn key(&self, random: &mut Seed) -> Vec<u8> {
         let n = random.below(self.keys);
         let mut key = format!("k{n:04}").into_bytes();
@@ -197,7 +202,7 @@ impl Setup {
         key
     }
 
-    /// A value; a few are empty, a few larger than a write buffer.
+    /// A random value. A few are empty, and a few larger than a memtable.
     pub fn value(&self, random: &mut Seed) -> Vec<u8> {
         let len = match random.below(60) {
             0 => 0,

@@ -1,5 +1,5 @@
-//! The table of suites: what tests, mutants and soak run. A suite is a function from a seed to what it saw; it panics
-//! if an invariant does not hold.
+//! The table of suites, which tests, mutants and soak run. A suite is a function from a seed to a
+//! tally. It panics if an invariant does not hold.
 
 use crate::pm::{self, BTrees, Hot, LogBuffer, Placed, PoolSpace, Shelf};
 use crate::suites::{copies, damage, io, joint, kill9, media, metamorphic, model, recovery};
@@ -10,17 +10,17 @@ use std::sync::{Arc, Mutex};
 /// One suite.
 #[derive(Debug)]
 pub struct Suite {
-    /// What it is called, here and in `FIRN_SUITE`.
+    /// Its name, here and in `FIRN_SUITE`.
     pub name: &'static str,
-    /// What it shows.
+    /// The property that it tests.
     pub about: &'static str,
-    /// Seeds in a tier, from 0 on.
+    /// The number of seeds in a tier, starting from 0.
     pub seeds: fn(Tier) -> u64,
-    /// Runs one.
+    /// Runs one seed.
     pub run: fn(u64) -> Tally,
 }
 
-/// All of them.
+/// All suites.
 pub static SUITES: &[Suite] = &[
     Suite {
         name: "joint",
@@ -409,12 +409,12 @@ pub static SUITES: &[Suite] = &[
 ];
 
 impl Suite {
-    /// The suite of this name.
+    /// The suite named `name`.
     pub fn named(name: &str) -> Option<&'static Suite> {
         SUITES.iter().find(|suite| suite.name == name)
     }
 
-    /// Runs the tier's seeds, spread over threads; returns what was seen.
+    /// Runs the tier's seeds, spread over threads. Returns their number and their tally.
     ///
     /// # Panics
     /// If a seed fails, naming it and the command that replays it.

@@ -1,4 +1,4 @@
-//! What a suite has seen.
+//! The counts of a suite.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,26 +6,26 @@ use std::fmt;
 /// Counts of one run, or of several together.
 #[derive(Debug, Default, Clone)]
 pub struct Tally {
-    /// Times that something was opened after a death, a fault or damage.
+    /// The number of opens after a death, a fault or damage.
     pub recoveries: u64,
     /// Distinct crash images, disks or damaged databases, by fingerprint.
     pub images: HashSet<u64>,
-    /// Real processes that were killed.
+    /// The number of real processes killed.
     pub kills: u64,
-    /// Tables that had grown, where a suite counts them.
+    /// Tables that had grown, if the suite counts them.
     pub grown_tables: u64,
-    /// Write buffers that went past the trees of profile `lab`, likewise.
+    /// Memtables flushed past the trees of profile `lab`, if the suite counts them.
     pub past_trees: u64,
-    /// Chunks that were evicted from these, likewise.
+    /// Chunks evicted from the trees, if the suite counts them.
     pub chunks: u64,
-    /// Those that ended within a leaf, likewise.
+    /// Chunks that ended within a leaf, if the suite counts them.
     pub edges: u64,
-    /// Entries of chunks that were replaced meanwhile, likewise.
+    /// Entries of chunks that were replaced meanwhile, if the suite counts them.
     pub replaced: u64,
 }
 
 impl Tally {
-    /// Adds another's.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: Tally) {
         self.recoveries += other.recoveries;
         self.kills += other.kills;
@@ -37,14 +37,14 @@ impl Tally {
         self.images.extend(other.images);
     }
 
-    /// This and another's.
+    /// The sum of both tallies.
     #[must_use]
     pub fn and(mut self, other: Tally) -> Tally {
         self.add(other);
         self
     }
 
-    /// Something with this fingerprint was recovered.
+    /// Counts the recovery of a state with this fingerprint.
     pub fn recovered(&mut self, fingerprint: u64) {
         self.recoveries += 1;
         self.images.insert(fingerprint);

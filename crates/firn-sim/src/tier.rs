@@ -1,26 +1,26 @@
-//! How much is run, and on how many threads.
+//! The amount of work, and the number of threads.
 
 use firn_base::exec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Threads that the seeds of one test are spread over.
+/// The number of threads over which the seeds of one test are spread.
 const THREADS: usize = 2;
-/// Failing seeds after which a suite stops.
+/// The number of failing seeds after which a suite stops.
 const FAILURES_MAX: usize = 20;
 
-/// How much a suite runs, from the environment variable `FIRN_TESTS`.
+/// The amount of work of a suite, set by the environment variable `FIRN_TESTS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// The variable is not set: minutes for all tests together.
+    /// The variable is not set: all tests together take minutes.
     Quick,
     /// `FIRN_TESTS=ci`.
     Ci,
 }
 
 impl Tier {
-    /// The tier that was asked for.
+    /// The requested tier.
     pub fn get() -> Tier {
         match std::env::var("FIRN_TESTS").as_deref() {
             Ok("ci") => Tier::Ci,
@@ -28,7 +28,7 @@ impl Tier {
         }
     }
 
-    /// `quick` of something, or ten times as many.
+    /// `quick` in the quick tier, ten times as much in CI.
     pub fn scale(self, quick: u64) -> u64 {
         match self {
             Tier::Quick => quick,
@@ -37,15 +37,16 @@ impl Tier {
     }
 }
 
-/// The one seed to run, from the environment variable `FIRN_SEED`, when a failure is replayed.
+/// The single seed to run, from the environment variable `FIRN_SEED`, to replay a failure.
 pub fn replay() -> Option<u64> {
     std::env::var("FIRN_SEED").ok()?.parse().ok()
 }
 
-/// Runs `body` with each seed below `count`, spread over threads; or with the one that `FIRN_SEED` names.
+/// Runs `body` with each seed below `count`, spread over threads, or only with the seed in
+/// `FIRN_SEED`.
 ///
 /// # Panics
-/// If `body` does, naming the seed and the command that replays it.
+/// If `body` panics. The message names the seed and the command that replays it.
 pub fn each_seed(test: &'static str, count: u64, body: impl Fn(u64) + Send + Sync + 'static) {
     let passes = move |seed: u64| catch_unwind(AssertUnwindSafe(|| body(seed))).is_ok();
     let mut failed = match replay() {
@@ -58,7 +59,8 @@ pub fn each_seed(test: &'static str, count: u64, body: impl Fn(u64) + Send + Syn
     }
 }
 
-/// Runs the seeds on all threads; returns those that failed, after so many that more would tell nothing.
+/// Runs the seeds on all threads. Returns the seeds that failed, and stops early once there are
+/// [`FAILURES_MAX`].
 pub(crate) fn spread(test: &str, count: u64, passes: impl Fn(u64) -> bool + Send + Sync + 'static) -> Vec<u64> {
     let (passes, next) = (Arc::new(passes), Arc::new(AtomicU64::new(0)));
     let failed = Arc::new(Mutex::new(Vec::new()));

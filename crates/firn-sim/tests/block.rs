@@ -1,5 +1,5 @@
-//! Profile `block`, row by row of the design (block_01 to block_11): each test shows a mechanism by counters and
-//! structure, and that nothing of it is to be seen with the mechanism switched off.
+//! Profile `block`, row by row of the design (block_01 to block_11): each test shows a mechanism by
+//! counters and structure, and that its effect disappears when the mechanism is switched off.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod rig;
@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// What was chosen for a table.
+/// The decision for a table.
 struct Chosen {
     level: usize,
     block_grained: bool,
     because: &'static str,
 }
 
-/// What was chosen so far.
+/// The decisions so far.
 fn chosen(rig: &Rig) -> Vec<Chosen> {
     let events = rig.events.0.lock().unwrap();
     let chosen = |event: &Event| match *event {
@@ -33,7 +33,7 @@ fn chosen(rig: &Rig) -> Vec<Chosen> {
     events.iter().filter_map(chosen).collect()
 }
 
-/// Reads of blocks by gets so far, from the cache or not.
+/// Block reads by gets so far: from the cache, and not from the cache.
 fn looks(rig: &Rig) -> (u64, u64) {
     let memory = rig.stats().memory;
     (memory.cache_hits, memory.cache_misses)
@@ -56,7 +56,7 @@ fn block_01_both_bounds_of_a_block_are_in_its_index_entry() {
         let absent = rig.model.keys().map(|key| [key.as_slice(), b"+"].concat());
         let gets = absent.inspect(|key| assert!(rig.db.get(key).unwrap().is_none())).count() as u64;
         let looked = looks(&rig).0 + looks(&rig).1 - before.0 - before.1;
-        // A block holds three or four entries, and the keys behind its last are in no block.
+        // A block holds three or four entries, and keys after its last entry are in no block.
         assert!(looked < gets * 85 / 100, "{looked} blocks were searched for {gets} keys that are in none");
     });
 }
@@ -79,14 +79,14 @@ fn block_02_only_blocks_that_keys_fall_into_are_written() {
     });
 }
 
-/// Large entries are blocks of their own, so that every other key falls into a gap.
+/// Large entries have their own blocks, so that every other key falls into a gap.
 #[test]
 fn block_02_small_blocks_in_gaps_stay_few() {
     row(&mechanisms::BLOCK_COALESCE, || {
         let mut rig = Rig::new(Profile::Block, |options| {
             looser(options);
             options.filter_bits = 0;
-            // All but a few keys are on level 2, and few come in at a time.
+            // All but a few keys are on level 2, and few arrive at a time.
             options.limits.level_base_bytes = 4 << 10;
             options.limits.level_fan_out = 1000;
         });
@@ -108,7 +108,7 @@ fn block_02_small_blocks_in_gaps_stay_few() {
     });
 }
 
-/// A table that comes in and has a gap overlaps tables that none of its keys falls into.
+/// A new table with a gap overlaps tables that none of its keys falls into.
 #[test]
 fn block_02_tables_that_no_key_falls_into_stay_as_they_are() {
     let mut rig = Rig::loaded(Profile::Block, 2_500, |options| {
@@ -122,7 +122,7 @@ fn block_02_tables_that_no_key_falls_into_stay_as_they_are() {
     assert!(tables > 12 && tables == tables_of(&rig.stats()), "{:?}", rig.stats().levels);
     let seen = rig.fs.log().len();
     for i in 0..1_000 {
-        // Four narrow bands, with some five tables between two of them.
+        // Four narrow bands, with about five tables between two of them.
         let n = i % 4 * 320_000 + rig.random.below(20_000);
         rig.put_one(format!("key{n:07}").into_bytes());
     }
@@ -153,7 +153,7 @@ fn block_03_cached_blocks_are_not_read() {
     let read = |warm: bool| {
         let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
             loose(options);
-            // What warms them is no reason to write tables anew.
+            // The warming scans must not count as a reason to rewrite tables.
             options.tuning.block.scan_bytes = 0;
         });
         if warm {
@@ -171,15 +171,15 @@ fn block_03_cached_blocks_are_not_read() {
     assert!(warm * 100 < cold * 95, "{warm} bytes were read with all blocks cached, {cold} without");
 }
 
-/// Scans all, lets a twentieth as many records come in, and counts the blocks of the first scan that must be read
-/// again, and the cached blocks that compactions made obsolete.
+/// Scans everything, puts a twentieth as many new records, and counts the blocks of the first scan
+/// that must be read again, and the cached blocks that compactions made obsolete.
 fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
     let mut rig = Rig::loaded(profile, 14_000, looser);
     let read = |rig: &Rig| {
         let before = looks(rig).1;
         let mut iter = rig.db.cursor().unwrap();
         iter.last().unwrap();
-        // Backward, as nothing is read ahead then.
+        // Backward, because that reads nothing ahead.
         while iter.valid() {
             iter.prev().unwrap();
         }
@@ -223,8 +223,8 @@ fn block_05_each_table_is_judged_by_itself() {
     });
 }
 
-/// Dead bytes get dearer as they come near what there may be, and are dearer where they stay longer: on the last level
-/// tables are written anew of which less is dead.
+/// Dead bytes become more expensive as they approach their limit, and are more expensive where they
+/// stay longer. So on the last level tables are rewritten with fewer dead bytes.
 #[test]
 fn block_05_limits_by_level_come_from_cost() {
     row(&mechanisms::BLOCK_SELECTIVE, || {
@@ -270,7 +270,8 @@ fn block_05_small_entries_choose_whole_tables_by_themselves() {
     }
 }
 
-/// Scans pay for what appends save: with many of them tables are written anew, and with none they are not.
+/// Scans are charged against the savings of appends: with many scans tables are rewritten, with
+/// none they are not.
 #[test]
 fn block_05_tables_that_are_scanned_are_written_anew() {
     let decided = |scan_bytes, scans| {
@@ -296,7 +297,7 @@ fn block_05_tables_that_are_scanned_are_written_anew() {
     assert!(some.0 > 20 && some.1 < none.1, "{none:?} {some:?} {free:?}");
 }
 
-/// Two workers of a test's own, with the site of each switched as the test's thread has it.
+/// Two workers of a test, with the same site switched off on each as on the test's thread.
 #[derive(Default)]
 struct Workers {
     work: Mutex<Option<Weak<dyn Work>>>,
@@ -380,7 +381,7 @@ fn block_08_filters_reserve_bits() {
     });
 }
 
-/// Tables that never grow keep the whole of what their filters reserved.
+/// Tables that never grow keep all of the space reserved by their filters.
 #[test]
 fn block_08_middle_levels_reserve_more_than_the_last() {
     row(&mechanisms::BLOCK_RESERVE_BY_LEVEL, || {
@@ -434,8 +435,8 @@ fn block_09_fruitless_reads_compact_a_table() {
     });
 }
 
-/// How often a byte of a table's file was written a second time though it was never cut off, and how many writes to
-/// tables failed.
+/// The number of bytes of table files that were written twice without being truncated in between,
+/// and the number of failed writes to tables.
 fn rewrites(fs: &SimFs) -> (usize, usize) {
     let mut ends: BTreeMap<Arc<Path>, u64> = BTreeMap::new();
     let (mut again, mut failed) = (0, 0);
@@ -446,7 +447,7 @@ fn rewrites(fs: &SimFs) -> (usize, usize) {
                 let end = ends.entry(operation.path.clone()).or_default();
                 again += usize::from(operation.offset < *end);
                 failed += usize::from(!operation.ok);
-                // Of one that failed, nobody knows how much is there.
+                // A failed write may have written any part.
                 *end = (*end).max(operation.offset + if operation.ok { operation.len } else { 0 });
             }
             OpKind::Truncate if operation.ok => {
@@ -464,7 +465,7 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
     row(&firn_table::mechanisms::BLOCK_BEHIND, || {
         let mut rig = Rig::loaded(Profile::Block, 10_000, loose);
         for round in 0..80 {
-            // Some are of new tables, some of appends; some leave their first part.
+            // Some faults hit new tables, some hit appends; some leave the first part of a write.
             let manifest = rig.fs.list(Path::new(DIR)).unwrap().into_iter().find(|name| name.starts_with("MANIFEST"));
             let fault = match round % 3 {
                 0 => Fault::once(FaultKind::Eio).on(OpKind::Sync).at(".sst"),
@@ -472,7 +473,7 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
                 _ => Fault::once(FaultKind::Enospc).on(OpKind::Write).at(manifest.unwrap()),
             };
             rig.fs.inject(fault.after(round % 11));
-            // What cannot be cut off stays, and the next append begins behind it.
+            // Bytes that cannot be truncated stay, and the next append starts after them.
             rig.fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Truncate));
             rig.put(600, 1_000_000);
             rig.fs.heal();
@@ -484,7 +485,7 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
     });
 }
 
-/// Bytes of the tables' files beyond what the tables take.
+/// Bytes of the table files beyond the tables' own sizes.
 fn bytes_of_nobody(rig: &Rig) -> u64 {
     let stats = rig.stats();
     let names = rig.fs.list(Path::new(DIR)).unwrap().into_iter().filter(|name| name.ends_with(".sst"));
@@ -492,12 +493,12 @@ fn bytes_of_nobody(rig: &Rig) -> u64 {
     files - sum(&stats, |level| level.bytes)
 }
 
-/// Cuts of table files so far.
+/// The number of truncations of table files so far.
 fn cuts(rig: &Rig) -> usize {
     rig.fs.log().iter().filter(|operation| operation.kind == OpKind::Truncate && operation.ok).count()
 }
 
-/// It is tried again and again as long as the disk fails, and must not fill it.
+/// An append is retried as long as the disk fails, and must not fill it.
 #[test]
 fn block_10_appends_that_fail_again_and_again_leave_nothing() {
     let mut rig = Rig::loaded(Profile::Block, 10_000, |options| {
@@ -530,7 +531,7 @@ fn block_10_appends_that_fail_again_and_again_leave_nothing() {
     rig.check();
 }
 
-/// The disk is full in the middle of appends.
+/// The disk fills up during appends.
 #[test]
 fn block_10_appends_that_find_no_room_give_back_what_they_took() {
     let mut rig = Rig::loaded(Profile::Block, 10_000, |options| {
@@ -559,7 +560,7 @@ fn block_10_appends_that_find_no_room_give_back_what_they_took() {
     rig.check();
 }
 
-/// Updates leave no more dead bytes than there may be.
+/// Updates leave no more dead bytes than the limit.
 fn dead_bytes_are_bounded(grain_limits: GrainLimits) {
     let mut rig = Rig::loaded(Profile::Block, 6_000, |options| {
         loose(options);
@@ -589,7 +590,8 @@ fn block_11_dead_bytes_have_a_price() {
     row(&mechanisms::BLOCK_SPACE, || dead_bytes_are_bounded(GrainLimits::Cost));
 }
 
-/// What fails without a mechanism is what shows it, and not what was lost: that a test of a row cannot tell.
+/// The test of a row fails without its mechanism because the effect is missing. It cannot tell that
+/// no data is lost; this test checks that.
 #[test]
 fn block_nothing_is_lost_without_a_mechanism() {
     let all =
@@ -666,7 +668,7 @@ fn block_snapshots_and_cursors_outlive_appends() {
     rig.check();
 }
 
-/// A table that is written anew takes its file with it, but not from under those who read it when it was shorter.
+/// A rewritten table's file is removed, but not while readers of an older end still use it.
 #[test]
 fn block_readers_of_an_older_end_outlive_the_table() {
     let mut rig = Rig::loaded(Profile::Block, 8_000, |options| {
@@ -688,10 +690,11 @@ fn block_readers_of_an_older_end_outlive_the_table() {
     rig.check();
 }
 
-/// A table of which nothing is left takes no append, also if the compaction fails: a checkpoint would wait for its end.
+/// A table with nothing left gets no append, even if the compaction fails: a checkpoint would wait
+/// for the append to end.
 #[test]
 fn block_a_checkpoint_does_not_wait_for_an_append_that_was_none() {
-    // All of a table's blocks are dirty, where the cost would have it written anew.
+    // All blocks of a table are dirty, which by cost would rewrite the table.
     site::without(&mechanisms::BLOCK_SELECTIVE, || {
         let mut rig = Rig::loaded(Profile::Block, 6_000, loose);
         let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();

@@ -1,4 +1,5 @@
-//! Profile `block`: obsolete tables are removed together (block_07), and nothing is lost or left for ever by it.
+//! Profile `block`: obsolete tables are removed together (block_07), and none of them is lost or
+//! left forever.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod rig;
@@ -22,14 +23,15 @@ fn block_07_obsolete_tables_go_in_batches() {
         let background = rig.stats().background;
         assert!(background.removed_tables > 20);
         assert!(background.removed_tables >= 5 * background.removals, "{background:?}");
-        // With nothing else to do, all go.
+        // When there is nothing else to do, all are removed.
         rig.db.wait_idle().unwrap();
         assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()));
     });
 }
 
-/// A database that is durable at each write and removes tables together, until it ends or its process does, by a crash
-/// at the `cut`-th change of its files. With it, which changes removed a table.
+/// A database that is durable at each write and removes tables together, until it finishes, or
+/// crashes at the `cut`-th change of its files. Also returns the numbers of the changes that
+/// removed a table.
 fn removing(cut: Option<u64>) -> (Rig, Vec<u64>) {
     let mut rig = Rig::loaded(Profile::Block, 3_000, |options| {
         loose(options);
@@ -71,7 +73,7 @@ fn block_07_a_cut_at_any_removal_of_a_batch_loses_nothing() {
         rig.inline = Arc::new(Inline::new());
         rig.options.environment.executor = Some(rig.inline.clone());
         rig.db = Db::open(DIR, rig.options.clone()).unwrap();
-        // What was in flight may be there.
+        // Writes in flight may exist.
         for (key, value) in &rig.model {
             assert_eq!(rig.db.get(key).unwrap().as_deref(), Some(&value[..]), "cut {cut}");
         }
@@ -85,14 +87,15 @@ fn block_07_a_cut_at_any_removal_of_a_batch_loses_nothing() {
 #[test]
 fn block_07_a_write_that_finds_no_room_makes_some() {
     let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = u64::MAX);
-    // While an iterator may read them, nobody removes the tables that its view had; nor is it asked again when it ends.
+    // The tables in an iterator's view are not removed while it may read them, and its end does not
+    // trigger a removal either.
     let mut iter = rig.db.cursor().unwrap();
     iter.first().unwrap();
     rig.put(6_000, 1_000_000);
     assert!(tables_on_disk(&rig.fs) >= tables_of(&rig.stats()) + 5);
     drop(iter);
     rig.fs.set_cap(Some(rig.fs.used()));
-    // The write that is refused has removed them, so another one is not.
+    // The refused write has removed them, so another write succeeds.
     let full = (0..200).find_map(|i| rig.db.put(format!("more{i:03}"), [2; 2000]).err());
     assert_eq!(full.unwrap().kind(), firndb::ErrorKind::NoSpace);
     assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()));
@@ -119,7 +122,7 @@ fn block_07_a_table_that_cannot_be_removed_waits_for_the_next_open() {
 #[test]
 fn block_07_all_obsolete_tables_go_at_close() {
     let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = u64::MAX);
-    // What a cursor may read stays, so that nothing is left to do but to wait for it.
+    // Tables that a cursor may read stay, so the only thing left to do is to wait for it.
     let mut iter = rig.db.cursor().unwrap();
     iter.first().unwrap();
     rig.put(3_000, 1_000_000);

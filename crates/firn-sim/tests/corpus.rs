@@ -1,5 +1,5 @@
-//! Every input that was ever worth keeping goes through its target again: seeds and the corpus of `fuzz/`, as they are
-//! and mended.
+//! Replays every input worth keeping through its target: seeds and the corpus of `fuzz/`, both
+//! unchanged and mended.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_sim::decoders::{TARGETS, Target};
@@ -35,7 +35,8 @@ fn every_input_is_decoded_or_refused() {
     });
 }
 
-/// The mender knows the formats: what the engine wrote has the checksums that the mender would give it.
+/// The mender knows the formats: bytes written by the engine already have the checksums that it
+/// would set.
 #[test]
 fn mending_leaves_real_bytes_alone() {
     for target in &TARGETS {

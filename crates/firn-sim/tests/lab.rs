@@ -1,5 +1,5 @@
-//! Profile `lab`, row by row of the design: each test shows a mechanism by counters and structure, and that nothing of
-//! it is to be seen with the mechanism switched off.
+//! Profile `lab`, row by row of the design: each test shows a mechanism by counters and structure,
+//! and that its effect disappears when the mechanism is switched off.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod rig;
@@ -110,7 +110,7 @@ fn lab_02_an_entry_is_a_key_and_a_pointer() {
         flush(&rig);
         let found = tier(&rig);
         let bytes = found.leaf_bytes / found.mutable_entries;
-        // 2 or 3 bytes of a key are its own, and every leaf has one key whole.
+        // 2 or 3 bytes of a key are unique, and every leaf has one whole key.
         assert!(bytes < 24 + 6, "{bytes} bytes of leaf for each entry, whose value takes more than 100");
         rig.check();
     });
@@ -179,7 +179,8 @@ fn lab_03_a_flush_leaves_one_entry_of_a_key() {
     });
 }
 
-/// Versions that snapshots see go to level 1 once they take much memory, and snapshots go on seeing them.
+/// Versions seen by snapshots go to level 1 once they take much memory, and snapshots still see
+/// them.
 #[test]
 fn lab_03_what_snapshots_see_is_bounded() {
     let mut rig = Rig::new(Profile::Lab, trees(true));
@@ -233,8 +234,8 @@ fn lab_07_a_flush_puts_many_entries_in_at_a_time() {
     });
 }
 
-/// A cursor that goes on would keep all leaves that were replaced since it began; without its giving them up the writer
-/// would wait for ever.
+/// A cursor that moves on would hold all leaves that were replaced since it began. Unless it
+/// releases them the writer would wait forever.
 #[test]
 fn lab_07_writers_do_not_wait_for_a_scan_that_goes_on() {
     let (dir, memory) = (tempfile::tempdir().unwrap(), SimRegion::new(1 << 20, Mode::Adr));
@@ -265,7 +266,7 @@ fn lab_07_writers_do_not_wait_for_a_scan_that_goes_on() {
     db.verify().unwrap();
 }
 
-/// Leaves of long keys find no room although much of it is free, in pieces.
+/// Leaves of long keys may not fit although much space is free, because it is fragmented.
 #[test]
 fn lab_long_keys_make_room_for_each_other() {
     let mut rig = Rig::new(Profile::Lab, trees(true));
@@ -296,7 +297,7 @@ fn lab_08_chunks_leave_the_rest_as_a_cache() {
     });
 }
 
-/// An eviction reads values in the order of the logs, neighbours by one read.
+/// An eviction reads values in log order, and adjacent values in one read.
 #[test]
 fn lab_08_values_of_a_chunk_are_read_together() {
     let rig = Rig::loaded(Profile::Lab, 3_000, trees(true));
@@ -307,7 +308,7 @@ fn lab_08_values_of_a_chunk_are_read_together() {
     rig.check();
 }
 
-/// A cursor that goes on asks for the values that come next before it is there.
+/// A cursor that moves on requests the next values before it reaches them.
 #[test]
 fn lab_12_values_of_a_scan_are_asked_for_ahead() {
     let rig = Rig::loaded(Profile::Lab, 300, trees(true));
@@ -330,7 +331,7 @@ fn lab_12_values_of_a_scan_are_asked_for_ahead() {
     assert!(ahead.iter().all(|&ahead| ahead <= 16) && ahead[98] >= 8, "{ahead:?}");
 }
 
-/// Neither a step back nor a checkpoint reads versions from logs that it only passes over.
+/// Neither a step back nor a checkpoint reads the values of versions that it skips.
 #[test]
 fn lab_12_what_is_passed_over_is_not_read() {
     let mut rig = Rig::new(Profile::Lab, |options| {
@@ -377,7 +378,7 @@ fn lab_09_the_last_leaves_go_by_log() {
         assert!(found.chunks_by_log > 0 && found.chunks_by_log * 2 < found.chunks, "{found:?}");
         assert!(found.leaves_looked_into > 0, "the cost is told");
         assert_eq!(rig.stats().levels[0].compactions, found.chunks, "they are compactions out of level 0");
-        // A reopen in the middle of a tree that is evicted by log brings nothing back.
+        // A reopen during a by-log eviction of a tree brings nothing back.
         let mut between = 0;
         for round in 0..30 {
             rig.put(50, 1_000_000);
@@ -410,7 +411,7 @@ fn lab_09_how_much_goes_by_log_is_asked_for() {
     };
     let (none, some, all) = (chunks(0.0), chunks(0.2), chunks(1.0));
     assert!(none.0 > 0 && none.1 == 0 && some.1 > 0, "{none:?} {some:?}");
-    // The first of each tree is by leaves.
+    // The first chunk of each tree is evicted by leaves.
     assert!(all.1 > some.1 && all.1 * 2 > all.0, "{some:?} {all:?}");
 }
 
@@ -421,7 +422,7 @@ fn lab_10_logs_are_bounded() {
             trees(true)(options);
             options.tuning.lab.log_share_max = 0.25;
         });
-        // A few keys that nobody writes again keep each log.
+        // A few keys that are never written again keep each log alive.
         for i in 0..12_000_u64 {
             let key = if i % 150 == 0 { format!("cold{i}") } else { format!("key{}", i % 90) };
             rig.put_one(key.into_bytes());
@@ -433,7 +434,8 @@ fn lab_10_logs_are_bounded() {
     });
 }
 
-/// An open with far smaller trees writes what finds no room out as tables, time and again; later ones have all of it.
+/// An open with much smaller trees repeatedly writes out entries that do not fit as tables. Later
+/// opens still find everything.
 #[test]
 fn lab_13_smaller_trees_lose_nothing() {
     let mut rig = Rig::new(Profile::Lab, |options| {
@@ -514,7 +516,8 @@ fn lab_13_a_recovery_is_timed_step_by_step() {
     });
 }
 
-/// Without persistent memory a recovery replays the logs that hold what is in the trees, and those are bounded.
+/// Without persistent memory a recovery replays the logs of the trees' entries, and the size of
+/// those logs is bounded.
 #[test]
 fn lab_13_what_is_replayed_is_bounded() {
     row(&mechanisms::LAB_LOGS, || {
@@ -527,7 +530,8 @@ fn lab_13_what_is_replayed_is_bounded() {
         }
         let rig = rig.reopened();
         let replayed = rig.stats().recovery.replayed_entries;
-        // Eight buffers of 32 KiB, half as much again until writers are slowed down, in values of 100 bytes and more.
+        // Eight memtables of 32 KiB, half as much again before writers are slowed down, with values
+        // of 100 bytes and more.
         assert!((100..4_000).contains(&replayed), "{replayed} of 9,000 writes");
         rig.check();
     });
@@ -553,7 +557,7 @@ fn lab_14_evictions_come_first() {
                 rig.db.put(&key, [7; 120]).unwrap();
                 rig.model.insert(key, vec![7; 120]);
             });
-            // Less than there is to do.
+            // Fewer steps than there is work.
             for _ in 0..2 {
                 let (due, before) = (tier(&rig).occupancy >= 0.75, compactions(&rig).len());
                 rig.inline.step();
@@ -594,7 +598,7 @@ fn lab_15_logs_lie_where_they_are_to() {
         let all = filled(LogPlacement::Pm, 2048);
         assert!(in_pool(&all) > 100 << 10);
         assert!(cause(&all, "log").written_bytes < 60_000, "names of logs, and what an extent has no room for");
-        // What trees point to is read there, by readers and evictions.
+        // Readers and evictions read the values of the trees there.
         let reads = cause(&all, "user_read").reads;
         let found = all.model.keys().filter(|key| all.db.get(key).unwrap().is_some()).count();
         assert_eq!(found, all.model.len());
@@ -606,7 +610,7 @@ fn lab_15_logs_lie_where_they_are_to() {
             rig.put(200, 1_000_000);
             let rig = rig.killed();
             rig.check();
-            // Their room comes back.
+            // Their space is reclaimed.
             let before = in_pool(&rig);
             rig.db.compact().unwrap();
             rig.settle();
@@ -616,8 +620,8 @@ fn lab_15_logs_lie_where_they_are_to() {
     });
 }
 
-/// Logs that must lie in persistent memory make evictions due before the last room is taken; what a death left there
-/// comes back before an open needs it.
+/// Logs placed in persistent memory make evictions due before the last space is used. Space left by
+/// a death is reclaimed before an open needs it.
 #[test]
 fn lab_15_room_for_logs_does_not_run_out() {
     let mut rig = Rig::new(Profile::Lab, |options| {
@@ -637,7 +641,7 @@ fn lab_15_room_for_logs_does_not_run_out() {
     rig.reopened().killed().check();
 }
 
-/// Trees that have room make no eviction due, so writers come to the end of the room for logs, and wait.
+/// Trees with room make no eviction due, so writers use up the room for logs, and wait.
 #[test]
 fn lab_15_writers_wait_for_room_for_logs() {
     let mut rig = Rig::new(Profile::Lab, |options| {
@@ -649,7 +653,7 @@ fn lab_15_writers_wait_for_room_for_logs() {
     });
     for i in 0..12_000_u32 {
         let (key, value) = (format!("key{:07}", rig.random.below(1_000_000)).into_bytes(), vec![i as u8; 120]);
-        // No error, where `put_one` would try again.
+        // `put_one` would retry an error; here there must be none.
         rig.db.put(&key, &value).unwrap();
         rig.model.insert(key, value);
     }
@@ -659,7 +663,8 @@ fn lab_15_writers_wait_for_room_for_logs() {
     rig.reopened().killed().check();
 }
 
-/// Values of neighbouring keys lie all over the logs, so who scans them again and again pays for their way to level 1.
+/// Values of neighbouring keys are scattered over the logs, so repeated scans pay for moving them
+/// to level 1.
 #[test]
 fn what_is_scanned_from_logs_moves_to_level_1() {
     let mut rig = Rig::new(Profile::Lab, |options| {
@@ -683,7 +688,7 @@ fn what_is_scanned_from_logs_moves_to_level_1() {
     assert!(after < before / 2, "{after} of {before} are left");
 }
 
-/// What lies below the trees may be merged by appends, too.
+/// Tables below the trees may also be merged by appends.
 #[test]
 fn lab_tables_below_the_trees_may_grow() {
     let grown = |block_grained, with_memory| {
@@ -705,7 +710,8 @@ fn lab_tables_below_the_trees_may_grow() {
     assert_eq!(grown(false, true), 0);
 }
 
-/// Level 1 is the better place for what nobody writes: who waits, or writes nothing for a while, gets it there.
+/// Level 1 is the better place for entries that are not rewritten. A wait for idle, or a pause in
+/// writes, moves them there.
 #[test]
 fn at_rest_trees_are_evicted_early() {
     let left = |rest_share| {
@@ -725,7 +731,7 @@ fn at_rest_trees_are_evicted_early() {
     assert!(some < 400 && none == 0, "{some}, {none}");
 }
 
-/// A buffer that was never flushed may hold more entries than the leaves have room for.
+/// A memtable that was never flushed may hold more entries than fit into the leaves.
 #[test]
 fn lab_13_what_finds_no_room_waits_for_an_eviction() {
     for with_memory in [true, false] {
@@ -744,7 +750,7 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
         let mut options = rig.options.clone();
         options.environment.fs = Some(std::sync::Arc::new(fs.clone()));
         options.environment.memory = memory;
-        // Twice: what waits in memory is still in its log.
+        // Twice, because entries that wait in memory are still in their log.
         for _ in 0..2 {
             let db = Db::open(rig::DIR, options.clone()).unwrap();
             let (found, level0) = (db.stats().tier.unwrap(), db.stats().levels[0].tables);
@@ -753,7 +759,7 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
             check(&db, &rig.model);
             drop(db);
         }
-        // Nor does an eviction say of it that it is in level 1.
+        // An eviction must not record these entries as being in level 1 either.
         for steps in [1, 2, 3, 5, 8] {
             let db = Db::open(rig::DIR, options.clone()).unwrap();
             for _ in 0..steps {

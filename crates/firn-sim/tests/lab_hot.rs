@@ -8,7 +8,7 @@ use firn_pm::sim::{Mode, SimRegion};
 use firndb::mechanisms;
 use firndb::{Db, ErrorKind, Options, Profile};
 
-/// As [`trees`], with a hot buffer.
+/// Like [`trees`], with a hot buffer.
 fn hot(options: &mut Options) {
     trees(true)(options);
     options.tuning.lab.hot_bytes = Some(64 << 10);
@@ -30,10 +30,10 @@ fn lab_11_values_of_hot_keys_are_not_in_the_log() {
         let cause = |name| stats.ssd.iter().find(|cause| cause.cause == name).unwrap();
         let (found, log) = (stats.tier.clone().unwrap().hot.unwrap(), cause("log").written_bytes);
         assert!(found.written > 2_800 && found.written_bytes > 100 * found.written, "{found:?}");
-        // 120 bytes of value each, and some 70 of frame and key.
+        // 120 bytes per value, and about 70 per frame and key.
         assert!(log < 3_300 * 110, "{log} bytes of log");
         assert!(found.values < 100 && found.used_bytes < found.bytes, "slots are used again: {found:?}");
-        // And they are read there.
+        // They are read from the hot buffer too.
         let reads = cause("user_read").reads;
         (0..20).for_each(|i| assert!(rig.db.get(hot_key(i)).unwrap().is_some()));
         let after = rig.stats();
@@ -49,12 +49,12 @@ fn lab_11_a_key_that_is_written_once_is_not_hot() {
     rig.put(2_000, 1_000_000);
     let found = tier(&rig).hot.unwrap();
     assert!(found.written < 20, "{found:?}");
-    // Without a pool that is durable at the fence there is none, and stats say so.
+    // Without a pool that is durable at the fence there is no hot buffer, and the stats show that.
     assert!(tier(&Rig::loaded(Profile::Lab, 100, trees(false))).hot.is_none());
 }
 
-/// Deletes, snapshots, flushes, evictions and deaths of the process: what is in the buffer stays right, and in the end
-/// nothing is left of it.
+/// Deletes, snapshots, flushes, evictions and deaths of the process: the contents of the buffer
+/// stay right, and in the end it is empty.
 #[test]
 fn lab_11_slots_are_let_go_of_and_not_too_early() {
     let mut rig = Rig::new(Profile::Lab, hot);
@@ -96,8 +96,8 @@ fn lab_11_slots_are_let_go_of_and_not_too_early() {
     rig.check();
 }
 
-/// A value that rots in the hot buffer is found by who reads it, by `verify`, and by an open that must replay it; a
-/// repair says what it could not keep.
+/// A damaged value in the hot buffer is found by a read, by `verify`, and by an open that must
+/// replay it. A repair reports what it could not keep.
 #[test]
 fn lab_11_damage_is_found() {
     for flushed in [true, false] {

@@ -1,4 +1,5 @@
-//! Profile `lab`: write buffers of which little is written again go past the trees, the others into them.
+//! Profile `lab`: memtables with few rewritten keys are flushed past the trees, the others into
+//! them.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod rig;
@@ -7,7 +8,7 @@ use self::rig::{Rig, flush, tables_of, tables_on_disk, tier, trees};
 use firn_fs::{Fault, FaultKind};
 use firndb::{Options, Profile};
 
-/// Buffers go past empty trees unless a quarter of their keys was written lately.
+/// Memtables bypass empty trees unless a quarter of their keys was written recently.
 fn selective(with_memory: bool) -> impl FnOnce(&mut Options) {
     move |options| {
         trees(with_memory)(options);
@@ -20,17 +21,17 @@ fn entries(rig: &Rig) -> u64 {
     found.mutable_entries + found.immutable_entries + found.side_versions as u64
 }
 
-/// The log that is written to, and those that something needs.
+/// The number of logs: the active one, and those still needed.
 fn logs(rig: &Rig) -> usize {
     rig.fs.files().iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "log")).count()
 }
 
-/// Keys that are new, one by one.
+/// Puts new keys, one by one.
 fn put_new(rig: &mut Rig, from: u32, count: u32) {
     (from..from + count).for_each(|i| rig.put_one(format!("new{:08}", i.wrapping_mul(2_654_435_761)).into_bytes()));
 }
 
-/// A few keys, again and again.
+/// Puts a few keys repeatedly.
 fn put_again(rig: &mut Rig, count: u32) {
     (0..count).for_each(|i| rig.put_one(format!("hot{:03}", i % 100).into_bytes()));
 }
@@ -46,7 +47,7 @@ fn what_is_new_becomes_tables_and_leaves_no_log() {
         assert!(found.buffers_past > 10 && found.chunks == 0 && tables_of(&rig.stats()) > 3, "{found:?}");
         assert!(found.log_file_bytes == 0 && logs(&rig) <= 1, "{found:?}");
         rig.check();
-        // And so does what a recovery replays.
+        // A recovery treats replayed entries the same way.
         put_new(&mut rig, 3000, 50);
         let mut rig = rig.killed();
         assert_eq!((entries(&rig), tables_of(&rig.stats()) > 3), (0, true));
@@ -74,7 +75,8 @@ fn what_is_written_again_goes_into_the_trees() {
         rig.db.flush().unwrap();
         let found = tier(&rig);
         assert!(found.mutable_entries >= 100 && found.buffers_past <= past + 2, "{found:?}, {past}");
-        // Tables of level 0 are older than the trees, and must be in level 1 before what is evicted from these.
+        // Tables of level 0 are older than the trees, and must be in level 1 before entries evicted
+        // from the trees.
         (0..100).for_each(|i| rig.put_one(format!("hot{i:03}").into_bytes()));
         rig.db.compact().unwrap();
         rig.check();
@@ -88,8 +90,8 @@ fn what_is_written_again_goes_into_the_trees() {
     }
 }
 
-/// Trees that are not empty take all: what is in them must not be older than a table that is searched behind them. Once
-/// nothing is written for a while they are emptied.
+/// Trees that are not empty take every memtable, because their contents must not be older than a
+/// table that is searched after them. Once writes pause for a while they are emptied.
 #[test]
 fn trees_take_what_is_new_until_they_are_empty() {
     for with_memory in [true, false] {
@@ -97,7 +99,7 @@ fn trees_take_what_is_new_until_they_are_empty() {
         put_again(&mut rig, 1000);
         rig.db.flush().unwrap();
         let past = tier(&rig).buffers_past;
-        // Not so many that the rig would wait until nothing is due.
+        // Few enough that the rig does not wait until nothing is due.
         for i in 0..3 {
             put_new(&mut rig, 50 * i, 50);
             rig.db.flush().unwrap();
@@ -114,7 +116,7 @@ fn trees_take_what_is_new_until_they_are_empty() {
     }
 }
 
-/// What is written again is left where it is replaced, however long nobody writes; what is new is not.
+/// Rewritten entries stay where they are replaced, however long the pause; new ones do not.
 #[test]
 fn at_rest_trees_keep_what_is_written_again() {
     let left = |reuse_min| {
@@ -139,7 +141,7 @@ fn at_rest_trees_keep_what_is_written_again() {
     assert_eq!(left(0.0), (0, 0), "as the paper has it");
 }
 
-/// A table has the values of hot keys, so their slots are free.
+/// A table contains the values of hot keys, so their slots are free.
 #[test]
 fn values_of_hot_keys_leave_their_slots() {
     let mut rig = Rig::new(Profile::Lab, |options| {
@@ -161,7 +163,7 @@ fn values_of_hot_keys_leave_their_slots() {
     rig.killed().check();
 }
 
-/// A failed flush leaves no table, and is made again.
+/// A failed flush leaves no table, and is retried.
 #[test]
 fn a_flush_past_the_trees_that_fails_is_made_again() {
     for with_memory in [true, false] {
@@ -188,7 +190,7 @@ fn a_flush_past_the_trees_that_fails_is_made_again() {
     }
 }
 
-/// One flush behind an open says nothing about what the trees hold.
+/// A single flush after an open says nothing about the contents of the trees.
 #[test]
 fn trees_stay_until_something_is_known() {
     let mut rig = Rig::new(Profile::Lab, |options| {

@@ -1,6 +1,7 @@
-//! What becomes of logs that ended. Two end while the manifest cannot be written: both ends must get there once it can;
-//! the end of the first was forgotten when the second could not be recorded either. And an ended log that nothing needs
-//! any more is let go of: while nobody asked for a sync, each was kept open, and its space with it.
+//! The ends of logs. Two logs end while the manifest cannot be written: both ends must be recorded
+//! once it can. The bug: the first end was forgotten when the second could not be recorded either.
+//! An ended log that is no longer needed is also released. The bug: without a request for a sync
+//! each was kept open, and so was its space.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;

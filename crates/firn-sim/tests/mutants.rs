@@ -1,13 +1,14 @@
-//! Suites pm_mutants and fs_mutants: each site switched off is noticed. In a program of its own, as it silences panics.
+//! Suites pm_mutants and fs_mutants: each site that is switched off is noticed. A separate program,
+//! because it silences panics.
 
 use firn_sim::{Tier, hunt, sites};
 use std::io::Write;
 
 #[test]
 fn each_site_that_is_off_is_noticed() {
-    // The quick tier takes every sixteenth, another one each time the list changes.
+    // The quick tier takes every sixteenth site. Which ones these are changes with the list.
     let step = if Tier::get() == Tier::Ci { 1 } else { 16 };
-    // `FIRN_SITE=log` takes those whose names begin so.
+    // `FIRN_SITE=log` selects the sites whose names start with `log`.
     let wanted = std::env::var("FIRN_SITE").unwrap_or_default();
     let step = if wanted.is_empty() { step } else { 1 };
     let which: Vec<_> = sites().into_iter().filter(|site| site.name().starts_with(&wanted)).step_by(step).collect();
@@ -19,7 +20,7 @@ fn each_site_that_is_off_is_noticed() {
     let _silencing_hook = std::panic::take_hook();
     let unnoticed: Vec<_> =
         verdicts.iter().filter(|verdict| verdict.noticed_by.is_none()).map(|verdict| verdict.site.name()).collect();
-    // Past the capture of tests, so that the total is seen where it passes too.
+    // Bypasses the capture of test output, so that the total is visible even on success.
     let _unseen = writeln!(std::io::stdout(), "suite mutants: {} of {count} sites noticed", count - unnoticed.len());
     assert!(unnoticed.is_empty() && verdicts.len() == count, "nobody notices {unnoticed:?}");
 }

@@ -1,10 +1,10 @@
-//! The harness judged: each of eight usual bugs, planted in a sample structure, is found within 10,000 images, and
-//! told. Without a bug nothing is found.
+//! Tests the harness: each of eight typical bugs, planted in a sample structure, is found within
+//! 10,000 images, and reported. Without a bug nothing is found.
 
 use firn_pm::sim::{Explorer, Failure, Mode};
 use firn_sim::{Bug, Shelf, Structure, Tally, explore_sequence};
 
-/// Images within which a bug must be found.
+/// The number of images within which a bug must be found.
 const IMAGES_MAX: u64 = 10_000;
 
 /// All sequences of one and two operations, short ones first.
@@ -14,7 +14,7 @@ fn sequences<S: Structure>() -> Vec<Vec<S::Op>> {
     ops.iter().map(|op| vec![op.clone()]).chain(pairs).collect()
 }
 
-/// Tries sequences, with whole and with torn lines, until something is found.
+/// Tries sequences, with whole and with torn lines, until a failure is found.
 fn find<const BUG: u8>() -> (u64, Option<Box<Failure>>) {
     let mut tally = Tally::default();
     for ops in sequences::<Shelf<BUG>>() {

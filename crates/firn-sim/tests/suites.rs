@@ -1,4 +1,5 @@
-//! Each suite of the table, at the size of its tier; and that a run is a function of its seed.
+//! Each suite of the table, at the size of its tier; and a test that a run is a function of its
+//! seed.
 
 use std::io::Write;
 
@@ -6,7 +7,7 @@ use firn_sim::{SUITES, Suite, Tally, Tier, each_seed, trace};
 
 fn suite(name: &str) -> Tally {
     let (seeds, tally) = Suite::named(name).unwrap_or_else(|| panic!("no suite {name}")).test();
-    // Past the capture of tests, so that totals are seen where they pass too.
+    // Bypasses the capture of test output, so that totals are visible even on success.
     let _unseen = writeln!(std::io::stdout(), "suite {name}: {seeds} seeds, {tally}");
     tally
 }
@@ -321,7 +322,7 @@ fn pm_cap() {
 #[test]
 fn metamorphic() {
     let tally = suite("metamorphic");
-    // One seed that is replayed may have none.
+    // A single replayed seed may have none.
     assert!(tally.grown_tables > 0 || std::env::var("FIRN_SEED").is_ok(), "no table of profile block grew");
 }
 
@@ -336,7 +337,7 @@ fn kill9() {
     suite("kill9");
 }
 
-/// One seed, one trace: every operation, with its bytes and its outcome.
+/// One seed gives one trace: every operation, with its bytes and its outcome.
 #[test]
 fn one_seed_one_run() {
     each_seed("determinism", Tier::get().scale(20), |seed| {
@@ -365,7 +366,7 @@ fn what_was_found_stays_mended() {
     }
 }
 
-/// The tests of this file are the table.
+/// Every suite of the table has a test in this file.
 #[test]
 fn no_suite_is_forgotten() {
     let source = include_str!("suites.rs");

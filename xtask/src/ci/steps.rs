@@ -1,4 +1,4 @@
-//! The steps of `cargo xtask ci`, in their order.
+//! The steps of `cargo xtask ci`, in order.
 
 use std::path::Path;
 use std::{fs, io};
@@ -17,9 +17,9 @@ pub(super) struct Step {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Tidy,
-    /// A command whose exit code says all.
+    /// A command judged by its exit code alone.
     Plain,
-    /// A command whose `test result:` lines are added up too.
+    /// A command whose `test result:` lines are also added up.
     Tests,
 }
 
@@ -60,7 +60,8 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
     ]));
     steps.push(Step::new("release build", Plain, "cargo build --release -p firn-cli"));
     for example in examples(root)? {
-        // Not in release: each would be optimized over all crates again, for a minute.
+        // Not in release, because each example would be optimized over all crates again, which
+        // takes a minute.
         let line = format!("cargo run -p firndb --example {example}");
         steps.push(Step::new(&format!("example {example}"), Plain, &line));
     }
@@ -71,7 +72,7 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
     let peers = "cargo test --locked --no-fail-fast --manifest-path crates/firn-peers/Cargo.toml";
     steps.push(Step::new("peers", Tests, peers).with(&[("CARGO_TARGET_DIR", "target/peers")]));
     steps.push(Step::new("fuzz targets", Plain, "fuzz/run all 2"));
-    // Skips itself, with a line, where its virtual machine cannot run.
+    // Skips itself, with a message, where its virtual machine cannot run.
     steps.push(Step::new("dax", Plain, "scripts/dax.sh"));
     let excluded: String = unpublished(root)?.iter().map(|name| format!(" --exclude {name}")).collect();
     let package = format!("cargo package --workspace --allow-dirty --no-verify{excluded}");
@@ -93,7 +94,7 @@ fn examples(root: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The packages of the workspace that say `publish = false`.
+/// The packages of the workspace with `publish = false`.
 fn unpublished(root: &Path) -> io::Result<Vec<String>> {
     let mut folders = vec![root.join("xtask")];
     for entry in fs::read_dir(root.join("crates"))? {

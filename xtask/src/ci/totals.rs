@@ -8,7 +8,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Adds what `line` reports, if it is a result line.
+    /// Adds the counts of `line` if it is a result line.
     pub(super) fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
         self.binaries += 1;
@@ -16,7 +16,7 @@ impl Totals {
         self.failed += count_before(result, " failed");
     }
 
-    /// The one line of the sum; `None` if no tests were run.
+    /// The line with the sums; `None` if no tests were run.
     pub(super) fn line(&self) -> Option<String> {
         (self.binaries > 0).then(|| format!("{} passed, {} failed", self.passed, self.failed))
     }

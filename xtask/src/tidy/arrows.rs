@@ -1,12 +1,13 @@
-//! The arrows between crates: base <- pm, fs <- table <- engine <- bench, cli, sim. Never back, not even in tests.
+//! The arrows between crates: base <- pm, fs <- table <- engine <- bench, cli, sim. Never
+//! backwards, not even in tests.
 
 use super::Finding;
 use crate::tree::Tree;
 
-/// From the base upwards: a crate may depend on a first part of this list.
+/// The crates from the base upwards. A crate may depend on a prefix of this list.
 const UPWARDS: [&str; 7] = ["firn-base", "firn-pm", "firn-fs", "firn-table", "firndb", "firn-bench", "firn-cli"];
 
-/// The crates that `package` may depend on; `None` for a crate that the graph does not know.
+/// The crates that `package` may depend on; `None` if the graph does not contain `package`.
 fn allowed(package: &str) -> Option<&'static [&'static str]> {
     match package {
         "firn-base" | "xtask" => Some(&[]),
@@ -40,7 +41,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The dependencies that a manifest names, of every sort, by package name, with their lines.
+/// The package names of all dependencies of a manifest, of every kind, with their lines.
 fn dependencies(manifest: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut in_dependencies = false;
@@ -60,7 +61,7 @@ fn dependencies(manifest: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The name in `package = "name"`, if the value holds one.
+/// The name in `package = "name"`, if `value` contains one.
 fn renamed(value: &str) -> Option<&str> {
     let (_, after) = value.split_once("package")?;
     after.trim_start().strip_prefix('=')?.split('"').nth(1)

@@ -1,6 +1,7 @@
-//! Calls that library code does not make, because they would escape the clock, the executor, the file layer or the log.
+//! Calls that library code must not make, because they would bypass the clock, the executor, the
+//! file layer or the log.
 //!
-//! Tests, the `firn` command and binaries of other crates may.
+//! Tests, the `firn` command and binaries of other crates may make them.
 
 use super::{Finding, modules};
 use crate::source::Source;
@@ -9,13 +10,14 @@ use crate::tree::{Tree, is_test_path};
 struct Ban {
     call: &'static str,
     instead: &'static str,
-    /// Paths begin with one of these where the call is at home.
+    /// Prefixes of the paths in which the call is allowed.
     at_home: &'static [&'static str],
 }
 
 const CLOCK: &[&str] = &["crates/firn-base/src/clock.rs"];
 const EXEC: &[&str] = &["crates/firn-base/src/exec.rs"];
-/// The real file system, the PM backends that map files, and the crates that make reports or damage files on purpose.
+/// The real file system, the PM backends that map files, and the crates that write reports or
+/// damage files on purpose.
 const FILES: &[&str] = &[
     "crates/firn-fs/src/os",
     "crates/firn-pm/src/region",
@@ -24,7 +26,7 @@ const FILES: &[&str] = &[
     "crates/firn-peers/src/",
     "crates/firn-sim/src/",
 ];
-/// What threads meet at; the layers below the engine, and what only counts.
+/// The synchronization layer itself, the layers below the engine, and code that only counts.
 const SYNC: &[&str] = &[
     "crates/firn-base/src/sync",
     "crates/firn-base/src/count.rs",
@@ -34,7 +36,7 @@ const SYNC: &[&str] = &[
     "crates/firn-pm/src/",
     "crates/firn-bench/src/",
     "crates/firn-sim/src/",
-    // Words in raw memory, each access behind a `point`.
+    // Words in raw memory, with a `point` before each access.
     "crates/firndb/src/memtable/arena.rs",
 ];
 const TRACING: &str = "an event of `tracing`, or return the text";
@@ -87,7 +89,7 @@ fn check_file(path: &str, source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// `fs` inside `use std::{...};`.
+/// Offsets of `fs` inside `use std::{...};`.
 fn grouped_fs(source: &Source) -> Vec<usize> {
     let mut found = Vec::new();
     for at in source.words("use std::{") {

@@ -1,5 +1,5 @@
-//! Nothing lies about: every source file is compiled, every document can be found from README.md or CHANGELOG.md, and
-//! every link leads somewhere.
+//! No dead files: every source file is compiled, every document is linked from README.md or
+//! CHANGELOG.md directly or indirectly, and every link has a target.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,8 @@ fn dead_sources(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The documents that links lead to from the roots. A link to a folder finds the folder's files that are no documents.
+/// The documents reachable by links from the roots. A link to a folder also reaches the folder's
+/// files that are not documents.
 fn documents_found(tree: &Tree) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut pending: Vec<String> = DOCUMENT_ROOTS.map(str::to_owned).to_vec();

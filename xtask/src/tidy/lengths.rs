@@ -1,4 +1,5 @@
-//! Lengths: of files, functions, structs and traits. The limits are STYLE.md's; the ratchet holds the exceptions.
+//! Lengths of files, functions, structs and traits. The limits are those of STYLE.md; the ratchet
+//! lists the exceptions.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +18,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     ratchet::compare(&exceptions(tree), tree.texts.get(ratchet::PATH).map_or("", String::as_str))
 }
 
-/// Files that are long enough to be looked at again, with their lines.
+/// Files long enough to deserve a review, with their number of lines.
 pub(super) fn to_review(tree: &Tree) -> Vec<(&str, usize)> {
     let lengths = tree.sources.iter().map(|(path, source)| (path.as_str(), source.lines_without_tests()));
     lengths.filter(|&(_, lines)| lines > FILE_LINES_REVIEW).collect()
 }
 
-/// Everything past its limit.
+/// Every length past its limit.
 pub(super) fn exceptions(tree: &Tree) -> Exceptions {
     let mut all = Exceptions::new();
     for (path, source) in &tree.sources {
@@ -54,8 +55,8 @@ struct Item {
     size: usize,
 }
 
-/// The items that `keyword` begins and that have a body, each with the size of its body. A name that comes again gets
-/// its number (`new#2`), so that one long function does not excuse another.
+/// The items that start with `keyword` and have a body, each with the size of its body. A repeated
+/// name gets a number (`new#2`), so that one long function does not excuse another.
 fn items(source: &Source, keyword: &str, size: impl Fn(&Source, usize, usize) -> usize) -> Vec<Item> {
     let mut found = Vec::new();
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
@@ -74,7 +75,8 @@ fn items(source: &Source, keyword: &str, size: impl Fn(&Source, usize, usize) ->
     found
 }
 
-/// Fields of a struct's body: what commas separate outside brackets of every sort.
+/// The number of fields in a struct's body: its parts separated by commas outside brackets of every
+/// kind.
 fn fields(body: &str) -> usize {
     let (mut count, mut brackets, mut angles, mut something) = (0usize, 0usize, 0usize, false);
     let mut before = b' ';
@@ -95,7 +97,7 @@ fn fields(body: &str) -> usize {
     count + usize::from(something)
 }
 
-/// Methods of a trait's body: each `fn` that is not inside another body.
+/// The number of methods in a trait's body: each `fn` that is not inside another body.
 fn methods(body: &str) -> usize {
     let mut depth = 0usize;
     let mut count = 0;

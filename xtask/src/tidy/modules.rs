@@ -1,4 +1,5 @@
-//! Which source files a package's roots reach through `mod`, and whether only through `#[cfg(test)]`.
+//! The source files that a package's roots reach through `mod`, and which of them only through
+//! `#[cfg(test)]`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ pub(super) fn roots<'a>(tree: &'a Tree, folder: &str) -> Vec<&'a str> {
     tree.sources.keys().map(String::as_str).filter(|path| is_root(path)).collect()
 }
 
-/// The files that the roots of `package` reach, each with whether it is compiled for tests only.
+/// The files that the roots of `package` reach. The value is true if the file is compiled for tests
+/// only.
 pub(super) fn reached(tree: &Tree, package: &str) -> BTreeMap<String, bool> {
     let mut reached: BTreeMap<String, bool> = BTreeMap::new();
     let mut pending: Vec<(String, bool)> = roots(tree, package).iter().map(|r| (r.to_string(), false)).collect();
@@ -35,7 +37,8 @@ pub(super) fn reached(tree: &Tree, package: &str) -> BTreeMap<String, bool> {
     reached
 }
 
-/// For each `mod name;`: the places where its file may lie, and whether the declaration is for tests only.
+/// For each `mod name;`: the candidate paths of its file, and true if the declaration is for tests
+/// only.
 fn children(path: &str, source: &Source) -> Vec<(Vec<String>, bool)> {
     let mut found = Vec::new();
     for at in source.words("mod") {
@@ -56,7 +59,7 @@ fn children(path: &str, source: &Source) -> Vec<(Vec<String>, bool)> {
     found
 }
 
-/// The folder where the modules of the file at `path` lie.
+/// The folder that contains the modules of the file at `path`.
 fn child_folder(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some((folder, "lib.rs" | "main.rs" | "mod.rs")) => folder,

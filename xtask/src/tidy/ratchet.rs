@@ -1,4 +1,4 @@
-//! The ratchet: the exceptions to the length limits that exist today. They may shrink, never grow.
+//! The ratchet: the existing exceptions to the length limits. They may shrink, never grow.
 //!
 //! One line each: `KIND PLACE LENGTH`, sorted. `cargo xtask tidy --update` rewrites the file.
 
@@ -12,7 +12,7 @@ const HEADER: &str = "# Exceptions to the length limits; they only shrink. Rewri
 /// Lengths past their limit, by `KIND PLACE`.
 pub(super) type Exceptions = BTreeMap<String, Excess>;
 
-/// One length past its limit, and where it is.
+/// One length past its limit, and its location.
 #[derive(Debug, Clone)]
 pub(super) struct Excess {
     pub(super) file: String,
@@ -26,7 +26,7 @@ pub(super) fn render(exceptions: &Exceptions) -> String {
     format!("{HEADER}{lines}")
 }
 
-/// Compares the present exceptions with those in `ratchet`.
+/// Compares the current exceptions with those in `ratchet`.
 pub(super) fn compare(exceptions: &Exceptions, ratchet: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut accepted: BTreeMap<&str, (usize, usize)> = BTreeMap::new();

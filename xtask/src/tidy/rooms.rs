@@ -1,8 +1,9 @@
-//! The arrows between the rooms of the engine's crate: a room may use the rooms before it in the list, never a later
-//! one. Tests may use any room, and so may the crate's root.
+//! The arrows between the rooms of the engine's crate: a room may use the rooms before it in the
+//! list, never a later one. Tests may use any room, and so may the crate's root.
 //!
-//! `engine` is the hub: it holds the parts of all rooms in one struct, and each room may add methods to it. So it is in
-//! no order with them; it may hold their parts, and nothing else.
+//! `engine` is the hub: it holds the parts of all rooms in one struct, and each room may add
+//! methods to it. It therefore has no place in their order; it may hold their parts and nothing
+//! else.
 
 use super::{Finding, modules};
 use crate::source::name_after;
@@ -11,7 +12,7 @@ use crate::tree::Tree;
 const PACKAGE: &str = "crates/firndb";
 const HUB: &str = "engine";
 
-/// From the bottom up.
+/// All rooms, from the bottom up.
 const ROOMS: [&str; 18] = [
     "mechanisms",
     "sites",
@@ -50,7 +51,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let source = &tree.sources[&path];
         for at in source.words("crate::").filter(|&at| !source.in_test(at)) {
             let used = name_after(&source.code, at + "crate::".len());
-            // A file in the middle of a room that is for proofs alone belongs to `proof`.
+            // A proof-only file inside a room belongs to `proof`.
             let is_proof = path.ends_with("/proof.rs");
             if place(used).is_some_and(|used| used > here) && !is_proof {
                 let message = format!("room `{room}` must not use room `{used}`: see xtask/src/tidy/rooms.rs");

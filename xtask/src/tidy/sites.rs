@@ -1,6 +1,7 @@
-//! Sites: every flush, fence, sync and rename goes through a function that takes one, so the compiler asks for it; here
-//! it is seen to that nothing goes past those functions, that every declared site is used and bears a name of its own,
-//! that no checksum is compared past `checksum::matches`, and that the shipped `firn` cannot switch sites off.
+//! Sites: every flush, fence, sync and rename goes through a function that takes one, so the
+//! compiler enforces it. This rule checks that nothing bypasses those functions, that every
+//! declared site is used and has a unique name, that no checksum is compared without
+//! `checksum::matches`, and that the shipped `firn` cannot switch sites off.
 
 use super::Finding;
 use crate::source::Source;
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Calls that make something durable or ordered, and where they are at home: below the seams.
+/// Calls that make something durable or ordered, and the paths in which they are allowed: below the
+/// seams.
 const RAW_CALLS: [&str; 7] = ["sync_all", "sync_data", "fsync", "fdatasync", "fs::rename", "arch::fence", "_mm_sfence"];
 const AT_HOME: [&str; 6] = [
     "crates/firn-fs/src/os",
@@ -19,7 +21,7 @@ const AT_HOME: [&str; 6] = [
     "crates/firn-cli/",
     "xtask/",
 ];
-/// Where checksums are computed for no format of ours.
+/// Paths in which checksums are computed for formats that are not ours.
 const CHECKSUMS_AT_HOME: [&str; 3] = ["crates/firn-base/src/checksum", "crates/firn-fs/src/sim", "crates/firn-sim/"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -63,7 +65,8 @@ fn compared(path: &str, source: &Source) -> Vec<Finding> {
     computed.filter(is_compared).map(finding).collect()
 }
 
-/// Each declared site, and each switch of a design's row, is used in its crate, and no two bear one name.
+/// Checks that each declared site, and each switch of a design's row, is used in its crate, and
+/// that names are unique.
 fn declared(tree: &Tree) -> Vec<Finding> {
     let (mut findings, mut names) = (Vec::new(), BTreeMap::new());
     let module = |path: &str| ["sites", "rows"].into_iter().find(|module| path.ends_with(&format!("/src/{module}.rs")));
@@ -94,7 +97,7 @@ fn declarations(text: &str) -> Vec<(usize, String, String)> {
     text.lines().enumerate().filter_map(line).collect()
 }
 
-/// What the shipped program is built of: not of sites that can be switched off.
+/// Checks that the shipped program does not contain sites that can be switched off.
 pub(super) fn check_shipped(root: &Path) -> Vec<Finding> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let line = "tree -p firn-cli -e normal,features --prefix none";

@@ -1,4 +1,4 @@
-//! How files read: an opening line, a width, names that say something, and no loose ends.
+//! Text rules: an opening line, a maximum width, meaningful names, and no loose ends.
 
 use super::Finding;
 use crate::source::{Source, word_offsets};
@@ -56,13 +56,14 @@ fn loose_ends(path: &str, source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Whether `(` follows at once with more than one word before `)`: a name alone is no reason.
+/// True if `(` follows immediately with more than one word before `)`, because a name alone is not
+/// a reason.
 fn has_reason(rest: &str) -> bool {
     let inside = rest.strip_prefix('(').and_then(|r| r.split_once(')')).map_or("", |(inside, _)| inside);
     inside.split_whitespace().count() > 1
 }
 
-/// The first part of the path that names nothing.
+/// A finding for the first part of the path that is a meaningless name.
 fn empty_name(path: &str) -> Option<Finding> {
     let says_nothing = |part: &str| {
         let part = part.trim_end_matches(".rs");

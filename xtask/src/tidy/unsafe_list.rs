@@ -1,8 +1,9 @@
-//! `unsafe` is rare, listed and argued for.
+//! `unsafe` is rare, listed and justified.
 //!
-//! 1. UNSAFE.md's table and the files that hold `unsafe` code are the same set.
+//! 1. UNSAFE.md's table lists exactly the files that contain `unsafe` code.
 //! 2. A SAFETY comment stands at most six lines above each `unsafe` block and `unsafe impl`.
-//! 3. Crate roots forbid `unsafe`; those of the crates that need some deny it, so that each place says so itself.
+//! 3. Crate roots forbid `unsafe`. Roots of crates that need some deny it, so that each use has an
+//!    explicit attribute.
 
 use std::collections::BTreeMap;
 

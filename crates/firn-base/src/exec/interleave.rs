@@ -1,10 +1,10 @@
-//! Worker threads that sleep and are woken, in every order. A wake-up that is lost leaves all asleep, which ends a
-//! model: under the scheduler no wait times out.
+//! Worker threads that sleep and are woken, in every order. A lost wake-up leaves all of them
+//! asleep, which ends the model with an error because no wait times out under the scheduler.
 
 use super::*;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, explore};
 
-/// Steps to do, and a thread that waits for the last.
+/// A number of steps to do, and a signal for the thread that waits for the last one.
 #[derive(Default)]
 struct Steps {
     left: AtomicU64,
@@ -53,7 +53,7 @@ fn no_wake_is_lost_and_no_step_follows_the_end() {
     });
 }
 
-/// Work whose end stops the executor, as a database's does, at the hands of whoever held it last: a worker, too.
+/// Work whose drop stops the executor, as a database's does. The last holder may be a worker.
 struct Owner {
     executor: Arc<Threads>,
     is_idle: AtomicBool,

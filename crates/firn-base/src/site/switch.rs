@@ -1,6 +1,7 @@
-//! The switches behind sites: of one thread, so that suites run beside each other, each with its own.
+//! The switches that control sites. They are local to a thread, so that suites with different
+//! switches run concurrently.
 //!
-//! Only [`die_at`] holds for the whole process: what it ends is one.
+//! Only [`die_at`] applies to the whole process, because it ends the process.
 
 use super::Site;
 use std::cell::{Cell, RefCell};
@@ -28,7 +29,7 @@ pub(super) fn pass(site: &'static Site) -> bool {
     !OFF.get().is_some_and(|off| ptr::eq(off, site))
 }
 
-/// Puts the thread's switches back when a test is over, also by a panic.
+/// Resets the thread's switches when a test ends, even by a panic.
 struct Restore;
 
 impl Drop for Restore {
@@ -37,21 +38,22 @@ impl Drop for Restore {
     }
 }
 
-/// Runs `body` with a site of this thread switched off.
+/// Runs `body` with one site switched off for this thread.
 pub fn without<R>(site: &'static Site, body: impl FnOnce() -> R) -> R {
     let _restore = Restore;
     OFF.set(Some(site));
     body()
 }
 
-/// Runs `body` and counts how often this thread passes each site meanwhile.
+/// Runs `body` and counts how often this thread passes each site during it.
 pub fn counted<R>(body: impl FnOnce() -> R) -> (R, BTreeMap<&'static str, u64>) {
     COUNTS.set(Some(BTreeMap::new()));
     let result = body();
     (result, COUNTS.take().unwrap_or_default())
 }
 
-/// The process ends, at once and without unwinding, when any thread passes `site` for the `count`-th time from now.
+/// Ends the process, at once and without unwinding, when any thread passes `site` for the
+/// `count`-th time from now.
 pub fn die_at(site: &'static Site, count: u64) {
     PASSES_LEFT.store(count, Ordering::Relaxed);
     FATAL.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);

@@ -1,21 +1,22 @@
-//! Runs a model under many schedules: the driver of all `interleave` modules.
+//! Runs a model under many schedules. All `interleave` modules use this driver.
 //!
-//! A failure prints its schedule. With `FIRN_SCHEDULE=<that>` and the model's name as the test to run just that one is
-//! run again; `SHUTTLE_RANDOM_SEED` begins elsewhere.
+//! A failure prints its schedule. To replay only that schedule, set `FIRN_SCHEDULE=<schedule>` and
+//! run the test of that model. `SHUTTLE_RANDOM_SEED` starts from another seed.
 
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
-/// The engine's deepest calls, in a build without optimisation.
+/// Enough for the engine's deepest calls in an unoptimized build.
 const STACK_BYTES: usize = 1 << 20;
-/// A model takes thousands of steps; one that takes this many has threads that wait for each other.
+/// A model takes thousands of steps. One that takes this many has threads that wait for each other.
 const STEPS_MAX: usize = 300_000;
-/// Preemptions that the bugs sought need at most.
+/// The most preemptions that a bug of interest needs.
 const DEPTH: usize = 3;
 const SEED: u64 = 1;
 
-/// Runs `model` under random schedules: 20,000 in the CI tier, else a few hundred. Half are drawn step by step, half by
-/// priorities that change at few places, which finds what takes a long run of one thread.
+/// Runs `model` under random schedules: 20,000 in the CI tier, otherwise 400. Half are chosen at
+/// random step by step. The other half use priorities that change at a few points, which finds bugs
+/// that need one thread to run for long.
 pub fn random(model: impl Fn() + Clone + Send + Sync + 'static) {
     if replayed(&model) {
         return;
@@ -25,7 +26,7 @@ pub fn random(model: impl Fn() + Clone + Send + Sync + 'static) {
     run(PctScheduler::new_from_seed(SEED, DEPTH, each), &model);
 }
 
-/// Runs `model` under every schedule there is.
+/// Runs `model` under every possible schedule.
 pub fn all(model: impl Fn() + Clone + Send + Sync + 'static) {
     if !replayed(&model) {
         run(DfsScheduler::new(None, false), &model);
@@ -47,7 +48,7 @@ fn run(scheduler: impl Scheduler + 'static, model: &(impl Fn() + Clone + Send + 
     Runner::new(scheduler, config).run(model.clone());
 }
 
-/// Whether this is the large tier.
+/// True in the large tier, CI.
 pub fn is_ci() -> bool {
     std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci")
 }

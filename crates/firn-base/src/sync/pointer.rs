@@ -1,7 +1,8 @@
-//! The pointer to a state with the interface of `arc_swap`: each operation is one step of the scheduler.
+//! The shared pointer to a state, with the interface of `arc_swap`. Each operation is one step of
+//! the scheduler.
 //!
-//! A [`Guard`] counts as an owner here, where `arc_swap` lends without counting and counts when the pointer moves on:
-//! for as long as somebody reads a state it lives, either way.
+//! A [`Guard`] counts as an owner here, whereas `arc_swap` lends without counting and counts only
+//! when the pointer changes. Either way a state lives for as long as a reader holds it.
 
 use super::point;
 use std::ops::Deref;
@@ -11,15 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct ArcSwap<T>(Slot<Arc<T>>);
 
-/// A shared pointer to an `Arc`, or to none.
+/// A shared pointer to an `Arc`, or empty.
 #[derive(Debug)]
 pub struct ArcSwapOption<T>(Slot<Option<Arc<T>>>);
 
-/// What was loaded.
+/// A loaded value.
 #[derive(Debug)]
 pub struct Guard<T>(T);
 
-/// Its lock is held for no longer than a copy, and no other thread runs meanwhile.
+/// The lock is held only for a copy, and no other thread runs meanwhile.
 #[derive(Debug)]
 struct Slot<P>(Mutex<P>);
 
@@ -33,7 +34,7 @@ impl<P: Clone> Slot<P> {
         self.held().clone()
     }
 
-    /// What was there is dropped once the lock is open: its end may do anything.
+    /// Drops the old value after the lock is released, because its drop may run any code.
     fn store(&self, value: P) {
         point();
         let old = std::mem::replace(&mut *self.held(), value);
@@ -42,7 +43,7 @@ impl<P: Clone> Slot<P> {
 }
 
 impl<T> Guard<T> {
-    /// One of a value that was not loaded.
+    /// A guard around a value that was not loaded.
     pub fn from_inner(value: T) -> Self {
         Self(value)
     }
@@ -61,17 +62,18 @@ impl<T> ArcSwap<T> {
         Self(Slot(Mutex::new(Arc::new(value))))
     }
 
-    /// What it points to.
+    /// The current value.
     pub fn load(&self) -> Guard<Arc<T>> {
         Guard(self.0.load())
     }
 
-    /// What it points to, owned.
+    /// The current value, owned.
     pub fn load_full(&self) -> Arc<T> {
         self.0.load()
     }
 
-    /// Replaces what it points to by what `change` makes of it, again if another did meanwhile.
+    /// Replaces the value with `change` of it, and tries again if another thread replaced it
+    /// meanwhile.
     pub fn rcu(&self, mut change: impl FnMut(&Arc<T>) -> T) {
         loop {
             let old = self.0.load();
@@ -89,22 +91,22 @@ impl<T> ArcSwap<T> {
 }
 
 impl<T> ArcSwapOption<T> {
-    /// A pointer to none.
+    /// An empty pointer.
     pub fn empty() -> Self {
         Self(Slot(Mutex::new(None)))
     }
 
-    /// What it points to.
+    /// The current value.
     pub fn load(&self) -> Guard<Option<Arc<T>>> {
         Guard(self.0.load())
     }
 
-    /// What it points to, owned.
+    /// The current value, owned.
     pub fn load_full(&self) -> Option<Arc<T>> {
         self.0.load()
     }
 
-    /// Makes it point to `value`.
+    /// Replaces the value.
     pub fn store(&self, value: Option<Arc<T>>) {
         self.0.store(value);
     }

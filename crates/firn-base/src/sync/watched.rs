@@ -1,7 +1,8 @@
 //! Locks of the shuttle scheduler with the interface of `parking_lot`.
 //!
-//! 1. A wait with a time limit never times out: a wake-up that is lost is then a deadlock, which the scheduler reports.
-//! 2. There is no poison: a model ends at its first panic.
+//! 1. A wait with a time limit never times out. A lost wake-up is therefore a deadlock, which the
+//!    scheduler reports.
+//! 2. There is no poisoning, because a model ends at its first panic.
 
 use shuttle::sync;
 use std::ops::{Deref, DerefMut};
@@ -33,7 +34,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A lock that is held. Empty only within [`Condvar::wait`].
+/// A held lock. Empty only within [`Condvar::wait`].
 #[derive(Debug)]
 pub struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>);
 
@@ -56,28 +57,28 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A place to wait at.
+/// A condition variable.
 #[derive(Debug, Default)]
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// One at which nobody waits.
+    /// A condition variable without waiters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens the lock, waits for a notification, and takes the lock again.
+    /// Releases the lock, waits for a notification, and takes the lock again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         guard.0 = guard.0.take().map(|held| self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// As [`Condvar::wait`]. True if the time was up, which here it never is.
+    /// Like [`Condvar::wait`]. Returns true if the time is up, which never happens here.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _limit: Duration) -> bool {
         self.wait(guard);
         false
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

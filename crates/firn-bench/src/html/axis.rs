@@ -1,22 +1,22 @@
-//! Axes: from where to where, and which places bear a number. The drawing library's own choice of places knows neither
-//! bytes nor numbers of nines, and crowds logarithmic axes.
+//! Axes: their ranges, and the positions of their labels. The drawing library's own choice of
+//! positions knows neither bytes nor numbers of nines, and crowds logarithmic axes.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 
-/// An axis of a plot, in the plot's own coordinates: those of a logarithmic axis are logarithms.
+/// An axis of a plot, in the plot's own coordinates. Those of a logarithmic axis are logarithms.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Axis {
     pub(super) from: f64,
     pub(super) to: f64,
-    /// Places with their labels, ascending.
+    /// Positions with their labels, ascending.
     pub(super) ticks: Vec<(f64, String)>,
-    /// What it shows; may be empty.
+    /// The quantity that it shows; may be empty.
     pub(super) name: &'static str,
 }
 
 impl Axis {
-    /// From 0 to `max`, which is the end unless `rounded` to a place with a label.
+    /// A linear axis from 0 to `max`. If `rounded`, it extends to the next position with a label.
     pub(super) fn linear(max: f64, rounded: bool, name: &'static str, label: fn(f64) -> String) -> Self {
         let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
         let step = step(max / 4.0);
@@ -25,10 +25,10 @@ impl Axis {
         Self { from: 0.0, to: if rounded { count * step } else { max }, ticks, name }
     }
 
-    /// Logarithmic, around `values`, of which those not above 0 do not count.
+    /// A logarithmic axis around `values`. Values that are not above 0 are ignored.
     pub(super) fn logarithmic(values: impl Iterator<Item = f64>, name: &'static str, label: fn(f64) -> String) -> Self {
         const ONE_TWO_FIVE: [f64; 3] = [1.0, 2.0, 5.0];
-        // Past so many decades there is a label for each only.
+        // Above this many decades only whole decades have labels.
         const DECADES_FINE: f64 = 2.0;
         let (low, high) = values
             .filter(|value| *value > 0.0 && value.is_finite())
@@ -37,7 +37,7 @@ impl Axis {
         let decades = (low.log10().floor() as i32 - 1)..=(high.log10().ceil() as i32 + 1);
         let places: Vec<f64> =
             decades.flat_map(|decade| ONE_TWO_FIVE.map(|digit| digit * 10f64.powi(decade))).collect();
-        // A hair of tolerance: powers of ten are not exact.
+        // Some tolerance, because powers of ten are not exact.
         let from = places.iter().copied().filter(|place| *place <= low * 1.0001).fold(places[0], f64::max);
         let is_past = |place: &f64| *place >= high * 0.9999 && *place > from;
         let to = places.iter().copied().find(is_past).unwrap_or(high * 10.0);
@@ -59,7 +59,7 @@ impl Axis {
         Self { from: 0.0, to, ticks, name }
     }
 
-    /// Which of the units from `start` to `end` the place `at` is in.
+    /// The pixel between `start` and `end` for the position `at`.
     pub(super) fn unit(&self, at: f64, start: i32, end: i32) -> i32 {
         start + ((at - self.from) / (self.to - self.from) * f64::from(end - start)).round() as i32
     }
@@ -92,13 +92,13 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// How many nines `quantile` has: 1 for 0.9, 2 for 0.99.
+/// The number of nines of `quantile`: 1 for 0.9, 2 for 0.99.
 pub(super) fn nines(quantile: f64) -> f64 {
-    // 0 rather than the negative 0 that the logarithm of 1 becomes.
+    // 0 rather than negative 0, which the logarithm of 1 yields here.
     -(1.0 - quantile).max(1e-12).log10() + 0.0
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is not below `least`.
+/// The smallest of 1, 2 and 5 times a power of ten that is at least `least`.
 fn step(least: f64) -> f64 {
     let decade = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0]

@@ -1,7 +1,8 @@
-//! Lines and bars as SVG, from numbers alone: no chart knows what it shows.
+//! Lines and bars as SVG, from numbers alone: a chart does not know what it shows.
 //!
-//! Drawn in twice the units that it is shown in, because the drawing library rounds to whole ones. Elements get classes
-//! by their colour (see `palette`), so that a style sheet can change them and a script can find them.
+//! Charts are drawn in twice the units they are shown in, because the drawing library rounds to
+//! whole units. Elements get classes by their colour (see `palette`), so that a style sheet can
+//! change them and a script can find them.
 
 use super::axis::Axis;
 use super::palette::{AXIS, GRID, INK, Key};
@@ -15,17 +16,17 @@ use std::fmt::Display;
 
 const WIDTH: i32 = 860;
 const LINES_HEIGHT: i32 = 520;
-/// The library divides sizes of text by 1.24.
+/// The library divides text sizes by 1.24.
 const TEXT: f64 = 25.0 * 1.24;
-/// Up to so many points each gets a dot, so that few seconds still show.
+/// A line with at most this many points gets a dot for each, so that a few seconds are visible.
 const DOTS_MAX: usize = 40;
 const LABEL_CHARACTERS: usize = 18;
-/// Heights: of a group's heading, of a bar with what is around it, of a bar, and of the axis below.
+/// Heights: of a group's heading, of a bar with its margins, of a bar, and of the axis below.
 const HEADING: i32 = 50;
 const ROW: i32 = 40;
 const BAR: i32 = 28;
 const FOOT: i32 = 84;
-/// From where to where bars go: labels are on the left, and on the right is room for the text at a bar's end.
+/// The range of the bars. Labels are on the left; on the right is room for the text at a bar's end.
 const LEFT: i32 = 270;
 const RIGHT: i32 = WIDTH - 170;
 
@@ -33,11 +34,11 @@ const RIGHT: i32 = WIDTH - 170;
 #[derive(Debug)]
 pub(super) struct Drawing {
     pub(super) svg: String,
-    /// What was drawn, each at least once.
+    /// The keys drawn at least once.
     pub(super) keys: BTreeSet<Key>,
 }
 
-/// A line of a plot. Between its segments there is a gap.
+/// A line of a plot, with gaps between its segments.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) key: Key,
@@ -51,18 +52,18 @@ pub(super) struct Group {
     pub(super) bars: Vec<Bar>,
 }
 
-/// A horizontal bar of parts.
+/// A horizontal bar made of parts.
 #[derive(Debug)]
 pub(super) struct Bar {
     pub(super) label: String,
     pub(super) parts: Vec<(Key, f64)>,
-    /// What stands at its end.
+    /// The text at its end.
     pub(super) text: String,
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Lines in a coordinate system. `title` is read out in place of the picture.
+/// Lines in a coordinate system. Screen readers read `title` instead of the picture.
 pub(super) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<Drawing> {
     draw(title, LINES_HEIGHT, |area| {
         let mut chart = ChartBuilder::on(area)
@@ -100,7 +101,8 @@ pub(super) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<D
     })
 }
 
-/// Groups of horizontal bars one below the other, from 0 on. `title` is read out in place of the picture.
+/// Groups of horizontal bars below each other, starting at 0. Screen readers read `title` instead
+/// of the picture.
 pub(super) fn bars(title: &str, axis: &Axis, groups: &[Group]) -> Result<Drawing> {
     let rows: i32 = groups.iter().map(|group| HEADING + ROW * group.bars.len() as i32).sum();
     draw(title, rows + FOOT, |area| {
@@ -127,14 +129,14 @@ pub(super) fn bars(title: &str, axis: &Axis, groups: &[Group]) -> Result<Drawing
     })
 }
 
-/// Draws `bar` around the height `centre`, and says what it drew.
+/// Draws `bar` around the height `centre`. Returns the keys it drew.
 fn draw_bar(area: &Area<'_>, axis: &Axis, bar: &Bar, centre: i32) -> Result<Vec<Key>> {
     let label = shortened(&bar.label, LABEL_CHARACTERS);
     write(area, &label, (LEFT - 12, centre), text(HPos::Right, VPos::Center))?;
     let (mut keys, mut from, mut end) = (Vec::new(), 0.0, LEFT);
     for (key, value) in bar.parts.iter().filter(|(_, value)| *value > 0.0) {
         let start = axis.unit(from, LEFT, RIGHT);
-        // At least so wide that its edges leave something of it: what is there shows.
+        // At least wide enough to remain visible between its edges.
         end = axis.unit(from + value, LEFT, RIGHT).max(start + 4);
         let corners = [(start, centre - BAR / 2), (end, centre + BAR / 2)];
         area.draw(&Rectangle::new(corners, key.colour().filled())).map_err(undrawn)?;
@@ -166,9 +168,10 @@ fn draw(title: &str, height: i32, content: impl FnOnce(&Area<'_>) -> Result<BTre
     Ok(Drawing { svg: dressed(&svg, title, &keys), keys })
 }
 
-/// What the library drew, with its title, without its fixed size, and with classes.
+/// The library's drawing with its title, without its fixed size, and with classes.
 ///
-/// The library writes one tag a line, and text, which it escapes, on lines of its own: no text begins with `<`.
+/// The library writes one tag per line, and puts text, which it escapes, on separate lines. So no
+/// text starts with `<`.
 fn dressed(svg: &str, title: &str, keys: &BTreeSet<Key>) -> String {
     let fixed = [(INK, "ink"), (GRID, "grid"), (AXIS, "axis")].map(|(colour, class)| (colour, class.to_owned()));
     let named = |RGBColor(red, green, blue): RGBColor| format!("=\"#{red:02X}{green:02X}{blue:02X}\"");

@@ -1,4 +1,5 @@
-//! Figures: a plot, its caption and its legend, with ids and classes that stay, for links and for tests in a browser.
+//! Figures: a plot, its caption and its legend, with stable ids and classes, for links and for
+//! tests in a browser.
 
 use super::chart::Drawing;
 use super::palette::Key;
@@ -8,7 +9,7 @@ use crate::matrix::MatrixReport;
 use crate::summary::WorkloadSummary;
 use firn_base::Result;
 
-/// What stands around a plot.
+/// The text around a plot.
 struct Caption<'a> {
     id: String,
     title: String,
@@ -51,7 +52,7 @@ fn entry(key: Key, name: &str) -> String {
     format!("<li>{picture}{}</li>", escape(name))
 }
 
-/// The figures of one workload, with `id` at the end of their own.
+/// The figures of one workload. `id` is the suffix of their ids.
 pub(super) fn of_workload(
     id: &str,
     workload: &str,
@@ -99,7 +100,7 @@ fn written(id: &str, workload: &str, shown: &[Shown<'_>], causes: &[(String, Str
     Ok(Caption { id: format!("written-{id}"), title, about, legend }.figure(drawing))
 }
 
-/// What a plot is called where it is not seen: its title and what it compares.
+/// The description of a plot for screen readers: its title and the figures it compares.
 fn spoken(title: &str, shown: &[Shown<'_>]) -> String {
     let one = |of: &Shown<'_>| {
         let (rate, p99) = (of.phase.operations_per_second, super::text::micros(of.phase.latency.p99_us));

@@ -1,4 +1,4 @@
-//! What the columns of a table mean, and where their figures come from.
+//! The meaning of a table's columns, and the source of their figures.
 
 const MEANINGS: [(&str, &str); 13] = [
     (
@@ -36,7 +36,7 @@ const MEANINGS: [(&str, &str); 13] = [
     ("▲ ▼", "More or less than the first engine; whether that is good is said beside it."),
 ];
 
-/// All of them.
+/// All meanings as a definition list.
 pub(super) fn meanings() -> String {
     let one = |(name, meaning): &(&str, &str)| format!("<dt>{name}</dt><dd>{meaning}</dd>\n");
     format!("<dl class=\"meanings\">\n{}</dl>\n", MEANINGS.iter().map(one).collect::<String>())

@@ -1,4 +1,4 @@
-//! The first thing on the page: engines by workloads, and one sentence.
+//! The first section of the page: engines by workloads, and one sentence.
 
 use super::table::{is_same, judged, scrolled};
 use super::text::{digits, escape, shortened, whole};
@@ -15,14 +15,14 @@ pub(super) fn overview(report: &MatrixReport) -> String {
     )
 }
 
-/// A row for each engine, a column for each workload.
+/// One row per engine, one column per workload.
 fn matrix(report: &MatrixReport) -> String {
     let workloads = &report.config.workloads;
     let column = |name: &str| format!("<th scope=\"col\">{}</th>", escape(name));
     let columns: String = workloads.iter().map(|workload| column(workload.name())).collect();
     let mut rows = String::new();
     for engine in &report.engines {
-        // A workload may come twice: the summaries are in the order in which they were asked for.
+        // A workload may occur twice. The summaries are in the order of the request.
         let mut summaries = report.summary.workloads.iter().filter(|summary| summary.engine == engine.name).peekable();
         let cells: String = workloads
             .iter()
@@ -100,7 +100,7 @@ fn sentence(report: &MatrixReport) -> String {
     }
 }
 
-/// In how many workloads `engine` is faster and slower than the first one.
+/// The number of workloads in which `engine` is faster, the same, and slower than the first engine.
 fn by_workload(report: &MatrixReport, engine: &str) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let of_engine = report.summary.workloads.iter().filter(|summary| summary.engine == engine);

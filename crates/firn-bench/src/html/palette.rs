@@ -1,18 +1,22 @@
-//! Colours, and the classes by which the page's style and its script find what they are on.
+//! Colours, and the classes by which the page's style sheet and script find the elements that have
+//! them.
 //!
 //! 1. An engine has one colour in all plots, and so has a cause of writes.
-//! 2. No two keys of a page have the same colour: the drawing library knows colours only, and a drawn element finds its
-//!    class by its colour.
-//! 3. Colour never stands alone: lines have patterns too (in the style sheet), bars have labels.
+//! 2. No two keys of a page have the same colour, because the drawing library knows only colours
+//!    and the class of a drawn element is found by its colour.
+//! 3. Colour is never the only distinction: lines also have patterns (in the style sheet), bars
+//!    have labels.
 
 use plotters::style::RGBColor;
 
-/// Text, lines of the grid and axes: their colours never show, for the style sheet has one for light and one for dark.
+/// Text, grid lines and axes. Their colours are never visible, because the style sheet replaces
+/// them with one for light mode and one for dark mode.
 pub(super) const INK: RGBColor = RGBColor(1, 1, 1);
 pub(super) const GRID: RGBColor = RGBColor(221, 221, 222);
 pub(super) const AXIS: RGBColor = RGBColor(119, 119, 120);
 
-/// Okabe and Ito, "Color Universal Design" (2008), those that stand out from white and from black, and a grey.
+/// Okabe and Ito, "Color Universal Design" (2008): the colours that stand out from white and from
+/// black, and a grey.
 const ENGINES: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -22,7 +26,8 @@ const ENGINES: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(128, 128, 134),
 ];
-/// Paul Tol, "Colour Schemes" (SRON/EPS/TN/09-002), the muted one, its indigo lighter so that it shows on black.
+/// Paul Tol, "Colour Schemes" (SRON/EPS/TN/09-002): the muted scheme, with a lighter indigo that is
+/// visible on black.
 const CAUSES: [RGBColor; 9] = [
     RGBColor(136, 204, 238),
     RGBColor(204, 102, 119),
@@ -35,12 +40,12 @@ const CAUSES: [RGBColor; 9] = [
     RGBColor(170, 68, 153),
 ];
 
-/// What a drawn thing stands for.
+/// The meaning of a drawn element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// An engine, by its place in the report.
+    /// An engine, by its index in the report.
     Engine(usize),
-    /// A medium and a cause of writes, by their place among the page's.
+    /// A medium and a cause of writes, by its index among the page's.
     Cause(usize),
     /// The kernel's count for the process.
     Process,
@@ -49,7 +54,7 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// The class of what is drawn for it.
+    /// The class of its drawn elements.
     pub(super) fn class(self) -> String {
         match self {
             Key::Engine(index) => format!("engine-{index}"),
@@ -68,7 +73,7 @@ impl Key {
         }
     }
 
-    /// The pattern of its lines: lengths of dash and gap, in the units of a plot.
+    /// The pattern of its lines: lengths of dashes and gaps, in the units of a plot.
     pub(super) fn dashes(self) -> &'static str {
         const DASHES: [&str; 5] = ["", "14 7", "4 6", "18 6 4 6", "8 4"];
         match self {
@@ -78,8 +83,8 @@ impl Key {
     }
 }
 
-/// The colour at `index`; past the end they begin again, each a step of blue beside the one before, which no eye sees
-/// and which keeps them apart.
+/// The colour at `index`. Past the end the colours repeat, each time with a slightly different
+/// blue, which is invisible but keeps them distinct.
 fn nth(colours: &[RGBColor], index: usize) -> RGBColor {
     let RGBColor(red, green, blue) = colours[index % colours.len()];
     RGBColor(red, green, blue ^ (index / colours.len()).min(255) as u8)

@@ -1,7 +1,8 @@
-//! Which numbers of a report go into which plot.
+//! Selects the numbers of a report for each plot.
 //!
-//! Plots over time and of percentiles show one round, not a mean of rounds, which would smooth away what they are for:
-//! each engine's median round of those that ended well, by operations per second. The caption says which.
+//! Plots over time and of percentiles show one round, not a mean of rounds, because a mean would
+//! smooth away the variation that they are meant to show. It is each engine's median round, by
+//! operations per second, among those that ended successfully. The caption names it.
 
 use super::axis::{Axis, nines};
 use super::chart::{self, Bar, Drawing, Group, Line};
@@ -12,18 +13,18 @@ use crate::report::PhaseReport;
 use crate::summary::{Spread, WorkloadSummary};
 use firn_base::Result;
 
-/// What an engine reported of one workload in its median round.
+/// The report of an engine for one workload in its median round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown<'a> {
-    /// The engine's place in the report.
+    /// The engine's index in the report.
     pub(super) engine: usize,
     pub(super) name: &'a str,
-    /// From 0 on.
+    /// The round, from 0.
     pub(super) round: u32,
     pub(super) phase: &'a PhaseReport,
 }
 
-/// For each engine that ended the workload at `index` in some round, its median round.
+/// The median round of each engine that completed the workload at `index` in some round.
 pub(super) fn shown(report: &MatrixReport, index: usize) -> Vec<Shown<'_>> {
     let median = |(engine, name): (usize, &'_ str)| {
         let of_engine = || report.cells.iter().filter(|cell| cell.engine == name);
@@ -43,7 +44,8 @@ pub(super) fn shown(report: &MatrixReport, index: usize) -> Vec<Shown<'_>> {
 pub(super) fn throughput(title: &str, shown: &[Shown<'_>]) -> Result<Drawing> {
     let line = |of: &Shown<'_>| {
         let seconds = &of.phase.timeline.seconds;
-        // The last second is a part of one: its count is no rate. If it is the only one, the whole phase has a rate.
+        // The last second is partial, so its count is not a rate. If it is the only one, the rate
+        // is that of the whole phase.
         let rates: Vec<f64> = match seconds.len() {
             0 => Vec::new(),
             1 => vec![of.phase.operations_per_second],
@@ -56,7 +58,7 @@ pub(super) fn throughput(title: &str, shown: &[Shown<'_>]) -> Result<Drawing> {
     chart::lines(title, &time(&lines), &y, &lines)
 }
 
-/// The 99th percentile of the latencies in each second. In a second without any there is a gap.
+/// The 99th percentile of the latencies in each second. A second without operations is a gap.
 pub(super) fn latency_over_time(title: &str, shown: &[Shown<'_>]) -> Result<Drawing> {
     let log = |us: &f64| (*us > 0.0).then(|| us.log10());
     let lines: Vec<Line> = shown.iter().map(|of| over_time(of, &of.phase.timeline.p99_us, log)).collect();
@@ -64,7 +66,7 @@ pub(super) fn latency_over_time(title: &str, shown: &[Shown<'_>]) -> Result<Draw
     chart::lines(title, &time(&lines), &Axis::logarithmic(values, "", micros), &lines)
 }
 
-/// Latency by the share of the operations that were no slower.
+/// Latency by the fraction of operations that were not slower.
 pub(super) fn percentiles(title: &str, shown: &[Shown<'_>]) -> Result<Drawing> {
     let quantiles = || shown.iter().flat_map(|of| of.phase.quantiles.iter().copied());
     let line = |of: &Shown<'_>| {
@@ -98,7 +100,8 @@ fn points(lines: &[Line]) -> impl Iterator<Item = (f64, f64)> {
     lines.iter().flat_map(|line| &line.segments).flatten().copied()
 }
 
-/// Every medium and cause that some engine wrote for, in the order in which they come.
+/// Every medium and cause for which some engine wrote, in order of appearance; those of the SSD
+/// first.
 pub(super) fn causes(report: &MatrixReport) -> Vec<(String, String)> {
     let mut causes = Vec::new();
     let phases = report.cells.iter().flat_map(|cell| &cell.phases);
@@ -112,7 +115,8 @@ pub(super) fn causes(report: &MatrixReport) -> Vec<(String, String)> {
     causes
 }
 
-/// Bytes written, by who counted them: the engine by medium and cause, the kernel for the process, the block device.
+/// Bytes written, by the source of the count: the engine by medium and cause, the kernel for the
+/// process, the block device.
 pub(super) fn written(title: &str, shown: &[Shown<'_>], causes: &[(String, String)]) -> Result<Drawing> {
     let groups: Vec<Group> =
         shown.iter().map(|of| Group { name: of.name.to_owned(), bars: counts(of, causes) }).collect();
@@ -152,7 +156,7 @@ fn whole(of: &Shown<'_>, medium: &str) -> String {
     bytes(of.phase.engine.written(medium, |_| true) as f64)
 }
 
-/// One amplification over the workloads: medians of all rounds.
+/// One kind of amplification over the workloads: medians of all rounds.
 pub(super) fn amplification(
     title: &str,
     name: &'static str,

@@ -6,7 +6,7 @@ use crate::report::Counted;
 use crate::summary::{Ratios, Spread, WorkloadSummary};
 use std::collections::BTreeSet;
 
-/// Ratios nearer to 1 than this are called the same.
+/// Ratios closer to 1 than this are called the same.
 const SAME: f64 = 0.02;
 const COLUMNS: [&str; 15] = [
     "engine",
@@ -26,7 +26,7 @@ const COLUMNS: [&str; 15] = [
     "stalls",
 ];
 
-/// The table of one workload: a row for each of `engines`, by what `summaries` has of it.
+/// The table of one workload: one row per engine, from its entry in `summaries`.
 pub(super) fn of_workload(report: &MatrixReport, index: usize, summaries: &[&WorkloadSummary]) -> String {
     let name = report.config.workloads.get(index).map_or("", |workload| workload.name());
     let head: String = COLUMNS.iter().map(|column| format!("<th scope=\"col\">{column}</th>")).collect();
@@ -91,7 +91,7 @@ fn cell(spread: Option<Spread>, show: fn(f64) -> String, beside: &str) -> String
     }
 }
 
-/// From the least to the largest, unless they are shown alike.
+/// The smallest and the largest value, unless they are displayed the same.
 fn range(spread: Spread, show: fn(f64) -> String) -> String {
     let (min, max) = (show(spread.min), show(spread.max));
     if min == max { String::new() } else { format!("<small>{min} to {max}</small>") }
@@ -101,7 +101,7 @@ fn beside(ratio: Option<Spread>) -> String {
     ratio.map_or_else(String::new, |spread| format!("<small>{}</small>", judged(spread, false)))
 }
 
-/// A ratio, and in colour and words what to think of it.
+/// A ratio and its assessment, in colour and in words.
 pub(super) fn judged(ratio: Spread, more_is_better: bool) -> String {
     let (direction, is_good) =
         if ratio.median >= 1.0 { ("▲ more", more_is_better) } else { ("▼ less", !more_is_better) };
@@ -114,12 +114,12 @@ pub(super) fn judged(ratio: Spread, more_is_better: bool) -> String {
     format!("<span class=\"{class}\">{} {words}</span>{}", times(ratio.median), range(ratio, times))
 }
 
-/// True if some rounds are above 1 and some below: they say nothing.
+/// True if some rounds are above 1 and some below, so that they prove nothing.
 fn contradicts(ratio: Spread) -> bool {
     ratio.min < 1.0 && ratio.max > 1.0
 }
 
-/// True if a ratio is no difference.
+/// True if a ratio does not count as a difference.
 pub(super) fn is_same(ratio: Spread) -> bool {
     (ratio.median - 1.0).abs() < SAME || contradicts(ratio)
 }
@@ -145,7 +145,7 @@ pub(super) fn geomeans(report: &MatrixReport) -> String {
     }
 }
 
-/// What each engine made of what all were given.
+/// The settings that each engine derived from the common setup.
 pub(super) fn settings(report: &MatrixReport) -> String {
     let names: BTreeSet<&String> = report.engines.iter().flat_map(|engine| engine.settings.keys()).collect();
     let heads =
@@ -164,7 +164,7 @@ pub(super) fn settings(report: &MatrixReport) -> String {
     scrolled("settings", &(head + &about + &rows))
 }
 
-/// Each engine in each round, and how it ended.
+/// Each engine in each round, and the result.
 pub(super) fn rounds(report: &MatrixReport) -> String {
     let row = |cell: &crate::cell::Cell| {
         let end = match &cell.failure {
@@ -186,7 +186,7 @@ pub(super) fn rounds(report: &MatrixReport) -> String {
     scrolled("rounds", &format!("<thead><tr>{head}</tr></thead>{rows}"))
 }
 
-/// A table that scrolls by itself where the page is narrow, by keyboard too.
+/// A table that scrolls on its own if the page is narrow, also by keyboard.
 pub(super) fn scrolled(name: &str, content: &str) -> String {
     let name = escape(name);
     format!(

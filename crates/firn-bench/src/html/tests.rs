@@ -1,9 +1,9 @@
-//! The page: every figure is there, and nothing in it comes from a network.
+//! The page: every figure exists, and nothing comes from a network.
 
 use super::*;
 use crate::sample::{HOSTILE, empty_reports, report};
 
-/// Figures that span the workloads, and of each workload.
+/// The number of figures that span the workloads, and of figures per workload.
 const FIGURES_OF_ALL: usize = 2;
 const FIGURES: usize = 4;
 
@@ -17,7 +17,7 @@ fn pictures(page: &str) -> Vec<&str> {
     starts.map(|rest| &rest[..rest.find("</svg>").unwrap() + 6]).collect()
 }
 
-/// The tags of `markup` nest, attributes are quoted, and every entity ends.
+/// Asserts that the tags of `markup` nest, attributes are quoted, and every entity ends.
 fn assert_well_formed(markup: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = markup;
@@ -140,7 +140,7 @@ fn the_median_round_is_shown_and_named() {
     let mut report = report();
     assert_eq!(plots::shown(&report, 0).iter().map(|of| of.round).collect::<Vec<_>>(), [0, 0]);
     assert!(page().contains("x, round 1"));
-    // Where no round ended well, what there is is shown.
+    // If no round ended successfully, the rounds there are get shown.
     report.cells.retain(|cell| cell.failure.is_some());
     assert_eq!(plots::shown(&report, 0)[0].round, 1);
     assert!(plots::shown(&report, 1).is_empty());

@@ -1,6 +1,7 @@
-//! Strings, numbers and dates as the page shows them.
+//! Strings, numbers and dates in the form shown on the page.
 
-/// `text` with the characters that HTML and SVG take for their own written out; for contents and for quoted attributes.
+/// `text` with the special characters of HTML and SVG escaped, for contents and for quoted
+/// attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -10,7 +11,7 @@ pub(super) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Not allowed in a document, however written.
+            // Not allowed in a document in any form.
             control if control.is_control() && !matches!(control, '\n' | '\t') => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }
@@ -18,12 +19,12 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// `text` as a part of an id: letters and digits, all else a hyphen.
+/// `text` as part of an id: letters and digits, with a hyphen for every other character.
 pub(super) fn slug(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 
-/// `text`, or its beginning and an ellipsis if it has more than `characters`.
+/// `text`, cut off with an ellipsis if it has more than `characters`.
 pub(super) fn shortened(text: &str, characters: usize) -> String {
     if text.chars().count() <= characters {
         return text.to_owned();
@@ -31,7 +32,7 @@ pub(super) fn shortened(text: &str, characters: usize) -> String {
     text.chars().take(characters.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A command line that a shell would take apart again into `words`.
+/// A command line that a shell splits into `words`.
 pub(super) fn command_line(words: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     let quoted = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
@@ -54,7 +55,7 @@ pub(super) fn whole(number: f64) -> String {
     if number < -0.5 { format!("-{grouped}") } else { grouped }
 }
 
-/// Three significant digits, without needless zeros.
+/// Three significant digits, without trailing zeros.
 pub(super) fn digits(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return if number == 0.0 { "0".to_owned() } else { "–".to_owned() };
@@ -70,29 +71,29 @@ pub(super) fn digits(number: f64) -> String {
     }
 }
 
-/// So many rounds, in words.
+/// The number of rounds, in words.
 pub(super) fn rounds(count: u32) -> String {
     format!("{count} {}", if count == 1 { "round" } else { "rounds" })
 }
 
-/// As `12.3k` or `4.5M`.
+/// A number such as `12.3k` or `4.5M`.
 pub(super) fn thousands(number: f64) -> String {
     scaled(number, &[(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")])
 }
 
-/// Bytes in decimal units.
+/// A number of bytes in decimal units.
 pub(super) fn bytes(number: f64) -> String {
     scaled(number, &[(1e12, " TB"), (1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")])
 }
 
-/// Microseconds in the unit that suits them.
+/// Microseconds in a suitable unit.
 pub(super) fn micros(number: f64) -> String {
     scaled(number, &[(1e6, " s"), (1e3, " ms"), (1.0, " µs"), (1e-3, " ns")])
 }
 
-/// In the largest of `units` that it reaches, or the smallest there is.
+/// A number in the largest of `units` that it reaches, otherwise in the smallest.
 fn scaled(number: f64, units: &[(f64, &str)]) -> String {
-    // What would be rounded up to 1000 of one unit is 1 of the next.
+    // A value that would be rounded up to 1000 of one unit is 1 of the next.
     let reached = |(size, _): &&(f64, &str)| number.abs() >= size * 0.9995;
     match units.iter().find(reached).or(units.last()).filter(|_| number != 0.0) {
         Some((size, name)) => format!("{}{name}", digits(number / size)),
@@ -100,12 +101,12 @@ fn scaled(number: f64, units: &[(f64, &str)]) -> String {
     }
 }
 
-/// Seconds since 1970 as a date and a time of day in UTC.
+/// Seconds since 1970 as date and time in UTC.
 pub(super) fn date(unix_seconds: u64) -> String {
     const DAY: u64 = 86_400;
     let (days, second) = (unix_seconds / DAY, unix_seconds % DAY);
-    // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin in March, so that
-    // the leap day is a year's last.
+    // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years start
+    // in March, so that the leap day is the last day of a year.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! What a matrix writes is what its schema describes; what it refuses before it begins.
+//! The output of a matrix matches its schema; and the refusals before it starts.
 
 use super::{Matrix, Setup};
 use crate::engine::PmBudget;
@@ -7,14 +7,16 @@ use firn_base::ErrorKind;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Fields whose own keys are names of engines, options or sorts of operations: no part of the schema.
+/// Fields whose keys are names of engines, options or kinds of operations, which are not part of
+/// the schema.
 const MAPS: [&str; 6] = ["settings", "extra", "latency_by_sort", "grains", "geomean_ratio", "geomean_spread"];
 const SPREAD: [&str; 3] = ["max", "median", "min"];
 
-/// Adds the fields of `value`, each with the path of its object. Spreads are values.
+/// Adds the fields of `value`, each with the path of its object. A spread counts as a value.
 fn collect(value: &Value, path: &str, fields: &mut BTreeSet<(String, String)>) {
     match value {
-        // In whatever order: another crate of the workspace may ask serde_json to keep that of the fields.
+        // In any order, because another crate of the workspace may make serde_json preserve the
+        // order of fields.
         Value::Object(object)
             if !(object.len() == SPREAD.len() && SPREAD.iter().all(|key| object.contains_key(*key))) =>
         {
@@ -32,7 +34,7 @@ fn collect(value: &Value, path: &str, fields: &mut BTreeSet<(String, String)>) {
     }
 }
 
-/// Whether a section of `document` is about objects at `path` and has a row for `field`.
+/// True if a section of `document` describes objects at `path` and has a row for `field`.
 fn says(document: &str, path: &str, field: &str) -> bool {
     let section = document.split("\n## ").find(|section| {
         let heading = section.lines().next().unwrap_or("");
@@ -57,7 +59,7 @@ fn the_schema_names_every_field_and_its_version() {
     }
 }
 
-/// A run that would not fit says so before anything is written, for persistent memory too.
+/// A run that would not fit is refused before anything is written, also for persistent memory.
 #[test]
 fn what_would_not_fit_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,8 +1,10 @@
-//! BlockDB: "Reducing Write Amplification of LSM-Trees by Block-Grained Compaction" (ICDE 2022), section V.
+//! BlockDB: "Reducing Write Amplification of LSM-Trees by Block-Grained Compaction" (ICDE 2022),
+//! section V.
 //!
-//! The paper's tree: memtables and tables of 16 MB, 8 of them in level 0 and 8 in level 1, a fan-out of 10, keys of 32
-//! bytes, values of 1 KiB, a block cache of a tenth of the data. What must be kept is data over table size: `--scale 8`
-//! has 2 MB tables and 5 M or 10 M records.
+//! The paper's tree: memtables and tables of 16 MB, 8 of them in level 0 and 8 in level 1, a
+//! fan-out of 10, keys of 32 bytes, values of 1 KiB, a block cache of a tenth of the data. The
+//! ratio of data to table size must be preserved: `--scale 8` has 2 MB tables and 5 M or 10 M
+//! records.
 
 use super::{Experiment, Figure, Paper, Shape, Variant, config};
 use firn_base::Result;
@@ -94,7 +96,7 @@ pub(super) static PAPER: Paper = Paper {
     ],
 };
 
-/// The paper's tree with tables of `table_bytes`, scaled, under `workloads`.
+/// The paper's tree with tables of `table_bytes`, scaled, running `workloads`.
 fn variant(shape: &Shape, name: String, records: u64, table_bytes: u64, workloads: &[&str]) -> Result<Variant> {
     let config = config(shape, records, KEY, VALUE, THETA, workloads)?;
     let table_bytes = (table_bytes / shape.scale).max(64 << 10);
@@ -107,10 +109,10 @@ fn variant(shape: &Shape, name: String, records: u64, table_bytes: u64, workload
         ("level0_slow", "12".to_owned()),
         ("level0_stop", "16".to_owned()),
         ("block_cache_bytes", cache_bytes.to_string()),
-        // All of them: tables are small, and there are thousands.
+        // All tables, because they are small and there are thousands of them.
         ("max_open_files", "100000".to_owned()),
     ];
-    // Buffers and the cache, and as much again for what moves bytes, indexes and filters.
+    // Memtables and the cache, and the same amount again for I/O buffers, indexes and filters.
     let memory_bytes = (cache_bytes + 3 * table_bytes) * 2 + (64 << 20);
     Ok(Variant { name, config, memory_bytes, options, own: Vec::new() })
 }

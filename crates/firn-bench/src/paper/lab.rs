@@ -1,8 +1,10 @@
-//! LAB-DB: "Log-Assisted B+-tree" level 0 in persistent memory (ACM TOS 20(1), article 4, 2024), section 4.
+//! LAB-DB: "Log-Assisted B+-tree" level 0 in persistent memory (ACM TOS 20(1), article 4, 2024),
+//! section 4.
 //!
-//! The paper's data: 90 M records of 1 KiB under keys of 8 bytes, 8 clients, theta 0.99, persistent memory of 0.6 % of
-//! the data against 8.9 % for the baseline. `--scale 9` has 10 M records. What the design has of persistent memory is
-//! said here, scaled; the baseline has what the command line says (`--pm-bytes`), 8 GB in the paper.
+//! The paper's data: 90 M records of 1 KiB with keys of 8 bytes, 8 clients, theta 0.99, persistent
+//! memory of 0.6 % of the data against 8.9 % for the baseline. `--scale 9` has 10 M records. The
+//! design's persistent memory is set here, scaled; the baseline's comes from the command line
+//! (`--pm-bytes`), 8 GB in the paper.
 
 use super::{Experiment, Figure, Paper, Shape, Variant, config};
 use firn_base::Result;
@@ -160,18 +162,18 @@ pub(super) static PAPER: Paper = Paper {
     ],
 };
 
-/// Persistent memory of the design.
+/// The design's use of persistent memory.
 struct Memory {
     leaf_bytes: u64,
     hot_bytes: u64,
-    /// Each half of the log's buffer: it need not scale.
+    /// Size of each half of the log's buffer, in bytes. It need not scale.
     log_half_bytes: u64,
-    /// Where logs lie, and bytes for those that are to lie here.
+    /// The placement of logs, and bytes for logs placed in persistent memory.
     logs: (&'static str, u64),
 }
 
 impl Memory {
-    /// The paper's, scaled.
+    /// The paper's sizes, scaled.
     fn paper(shape: &Shape) -> Memory {
         let bytes = ((256 << 20) / shape.scale).max(1 << 20);
         Memory { leaf_bytes: bytes, hot_bytes: bytes, log_half_bytes: 1 << 20, logs: ("ssd", 0) }
@@ -179,12 +181,12 @@ impl Memory {
 
     fn options(&self) -> Vec<(&'static str, String)> {
         let Memory { leaf_bytes, hot_bytes, log_half_bytes, logs: (placement, logs_bytes) } = *self;
-        // The directory has 24 bytes for a leaf of 1,024, and what is allocated is rounded up.
+        // The directory has 24 bytes per leaf of 1,024, and allocations are rounded up.
         let pool_bytes = leaf_bytes + leaf_bytes / 40 + hot_bytes + 2 * log_half_bytes + logs_bytes + (128 << 10);
         vec![
             ("pm_bytes", pool_bytes.to_string()),
             ("lab_tree_bytes", leaf_bytes.to_string()),
-            // The paper's trees take all that is written.
+            // The paper's trees accept every write.
             ("lab_reuse_min", "0".to_owned()),
             ("lab_hot_bytes", hot_bytes.to_string()),
             ("pm_log_buffer_bytes", log_half_bytes.to_string()),
@@ -212,7 +214,7 @@ fn ycsb(shape: &Shape, workloads: &[&str]) -> Result<Vec<Variant>> {
 fn chunks(shape: &Shape) -> Result<Vec<Variant>> {
     let of = |(name, by_log_share): (&str, f64)| {
         let mut made = variant(shape, name.to_owned(), VALUE, THETA, "a", &Memory::paper(shape))?;
-        // About the paper's operations per record in an hour, so that trees come to their ends.
+        // About the paper's operations per record in an hour, so that trees are used up.
         made.config.operations = made.config.records;
         made.own.push(("lab_by_log_share", by_log_share.to_string()));
         Ok(made)
@@ -244,7 +246,8 @@ fn parts(shape: &Shape) -> Result<Vec<Variant>> {
 }
 
 fn placements(shape: &Shape, workload: &str) -> Result<Vec<Variant>> {
-    // The paper had 8 GB and a bound of 20 GB on logs, a sixth more than which lies where it must.
+    // The paper had 8 GB, and a limit of 20 GB on logs. A sixth more than that covers logs that
+    // must be placed there regardless.
     let scaled = |gb: u64| (gb << 30) / shape.scale;
     let of = |logs| {
         let memory = Memory { logs, ..Memory::paper(shape) };

@@ -1,4 +1,4 @@
-//! Every experiment has settings that can be run, and a row says what the cells had.
+//! Every experiment has settings that can be run, and a row contains the results of the cells.
 
 use super::*;
 use crate::sample;

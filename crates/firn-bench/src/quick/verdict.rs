@@ -1,24 +1,25 @@
-//! The end of the quick benchmark: is anything badly wrong?
+//! The verdict of the quick benchmark: is anything badly wrong?
 //!
-//! The bounds are wide. A slow machine may be as it should; a finding is a figure that does not fit another:
-//! writes that take many times the device's own time, or a disk that fills up with bytes that no workload wrote.
+//! The bounds are wide. A slow machine may be working as intended. A finding is a figure that does
+//! not fit another: writes that take many times the device's own time, or a disk that fills up with
+//! bytes that no workload wrote.
 
 use crate::quick::QuickReport;
 use crate::report::PhaseReport;
 use serde::{Deserialize, Serialize};
 
-/// Device syncs that a durable update may take at the median: with group commit it waits for one and takes part in the
-/// next.
+/// Maximum device syncs for a durable update at the median. With group commit an update waits for
+/// one sync and takes part in the next.
 const SYNCS_MAX: f64 = 8.0;
-/// Bytes written per byte of the workload.
+/// Maximum bytes written per byte of the workload.
 const WRITTEN_PER_BYTE_MAX: f64 = 20.0;
-/// Bytes of storage in use per byte loaded.
+/// Maximum bytes of storage in use per byte loaded.
 const SPACE_PER_BYTE_MAX: f64 = 3.0;
-/// The share of the writing phases that writers of all threads are held back.
+/// Maximum fraction of the writing phases in which the writers of all threads are held back.
 const HELD_BACK_MAX: f64 = 0.5;
-/// The slowest operation that does not wait for a sync.
+/// Maximum latency in microseconds of an operation that does not wait for a sync.
 const PAUSE_US_MAX: f64 = 2e6;
-/// Seconds to come to rest, by the seconds of all phases.
+/// Maximum ratio of the seconds to come to rest to the seconds of all phases.
 const SETTLE_MAX: f64 = 2.0;
 
 /// The verdict.
@@ -26,16 +27,16 @@ const SETTLE_MAX: f64 = 2.0;
 pub struct Verdict {
     /// True if nothing is badly wrong.
     pub ok: bool,
-    /// The figures that are, each with the bound that it exceeds.
+    /// The figures that are out of bounds, each with its bound.
     pub findings: Vec<String>,
 }
 
 impl Verdict {
-    /// The verdict on `report`, whose own is not looked at.
+    /// The verdict on `report`, ignoring the verdict in it.
     pub(crate) fn of(report: &QuickReport, threads: usize) -> Self {
         let mut findings = Vec::new();
         let mut check = |figure: f64, max: f64, text: String| {
-            // A figure that cannot be had is no finding.
+            // A figure that is not available is not a finding.
             if figure > max && figure.is_finite() {
                 findings.push(text);
             }

@@ -72,7 +72,8 @@ fn cell(engine: &str, round: u32, phases: Vec<PhaseReport>) -> Cell {
 #[test]
 fn ratios_are_within_a_round_and_their_median_over_rounds() {
     let mut cells = Vec::new();
-    // Round by round the second engine has 1, 4 and 2 times the load and the same rate of the other workload.
+    // In the three rounds the second engine has 1, 4 and 2 times the load rate and the same rate in
+    // the other workload.
     for (round, (base, times)) in [(100.0, 1.0), (10.0, 4.0), (50.0, 2.0)].into_iter().enumerate() {
         let round = round as u32;
         cells.push(cell("x", round, vec![phase("load", base, 100), phase("a", base, 0)]));
@@ -118,7 +119,7 @@ fn bytes_are_the_engines_or_the_kernels_or_unknown() {
     let kernel = Some(Counted::Kernel);
     assert_eq!(of(&|phase| does_not_count(phase, Some(200))), (Some(200.0), kernel, Some(4.0), true));
     assert_eq!(of(&partly), (Some(150.0), kernel, Some(3.0), true), "a log that is not counted");
-    // No bytes for a workload that writes: the kernel does not count there.
+    // 0 bytes for a workload that writes: the kernel does not count there.
     for seen in [None, Some(0)] {
         assert_eq!(of(&|phase| does_not_count(phase, seen)), (None, None, None, false));
     }

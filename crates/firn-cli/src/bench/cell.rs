@@ -1,4 +1,4 @@
-//! `firn bench cell`: one engine in one round, in a process of its own, for `firn bench ycsb`.
+//! `firn bench cell`: one engine in one round, in its own process, for `firn bench ycsb`.
 
 use crate::exit::{Exit, Outcome};
 use clap::Args;
@@ -8,15 +8,16 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Cell {
-    /// What to do: JSON
+    /// The cell to run: JSON
     spec: PathBuf,
-    /// Where the result goes: JSON
+    /// File for the result: JSON
     result: PathBuf,
 }
 
 impl Cell {
     pub(super) fn run(self, engines: &Engines) -> Outcome {
-        // Who started this is gone only if it was killed: its databases are then nobody's.
+        // The parent disappears only if it was killed. This process then has to end too, because
+        // nothing would use its result or remove its databases.
         let _unsupported = set_parent_process_death_signal(Some(Signal::KILL));
         run_cell(engines, &self.spec, &self.result)?;
         Ok(Exit::Done)

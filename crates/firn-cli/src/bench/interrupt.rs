@@ -1,7 +1,9 @@
-//! Ctrl-C while a benchmark has gigabytes in temporary directories: they are removed before the process ends.
+//! Handles Ctrl-C while a benchmark has gigabytes in temporary directories: they are removed before
+//! the process ends.
 //!
-//! The handler's thread removes the directories under the running engine, again and again until nothing is left that
-//! its threads could have made meanwhile, and ends the process. The main thread, which may fail for that, waits.
+//! The handler's thread removes the directories while the engine still runs, repeatedly, because
+//! its threads may create files meanwhile. Then it ends the process. The main thread, which may
+//! fail because of that, waits.
 
 use crate::exit::{Failure, Outcome};
 use firn_base::clock::Clock;
@@ -13,11 +15,12 @@ use std::time::Duration;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// What a shell reports of a process that SIGINT ended.
+/// The exit code that a shell reports for a process ended by SIGINT.
 const EXIT_CODE: i32 = 130;
 const ATTEMPTS: usize = 100;
 
-/// From now on, SIGINT, SIGTERM and SIGHUP remove `directory`, with those that were named before, and end the process.
+/// From now on SIGINT, SIGTERM and SIGHUP remove `directory`, and those of earlier calls, and end
+/// the process.
 pub(super) fn remove_when_interrupted(directory: PathBuf) -> Outcome<()> {
     let mut directories = DIRECTORIES.lock();
     directories.push(directory);
@@ -43,7 +46,8 @@ fn remove(directory: &Path) {
     }
 }
 
-/// Does not return once the handler is at work: the process ends as it says.
+/// Blocks forever once the handler is running, because the handler ends the process with its exit
+/// code.
 pub(crate) fn wait_if_interrupted() {
     let clock = Clock::system();
     while INTERRUPTED.load(Ordering::SeqCst) {

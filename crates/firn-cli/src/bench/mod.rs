@@ -1,5 +1,5 @@
-//! `firn bench`: measures, and shows what came of it. `firn-peers` has the same verbs, with other engines beside
-//! FirnDB.
+//! `firn bench`: runs benchmarks and shows their results. `firn-peers` has the same verbs with
+//! other engines next to FirnDB.
 
 mod cell;
 mod interrupt;
@@ -24,19 +24,19 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum Kind {
-    /// Is anything badly wrong? In a temporary directory, under three minutes
+    /// Check that nothing is badly wrong; in a temporary directory, under three minutes
     Quick(quick::Quick),
-    /// Workloads on several engines, each in a process of its own, in rounds
+    /// Workloads on several engines, each in its own process, in rounds
     Ycsb(Box<ycsb::Ycsb>),
-    /// A paper's experiments, scaled down: its figures beside ours
+    /// A paper's experiments, scaled down: its figures next to ours
     Paper(Box<paper::Paper>),
-    /// Run one engine in one round: what `ycsb` starts
+    /// Run one engine in one round; started by `ycsb`
     #[command(hide = true)]
     Cell(cell::Cell),
 }
 
 impl Bench {
-    /// `verbs` are the words on the command line before the kind of benchmark.
+    /// `verbs` are the words before the kind of benchmark on the command line.
     pub(crate) fn run(self, settings: Settings, engines: &Engines, verbs: &[&str]) -> Outcome {
         match self.kind {
             Kind::Quick(quick) => quick.run(settings.into_options()?),

@@ -1,4 +1,4 @@
-//! `firn bench paper`: a paper's experiments, scaled, with the paper's figure beside ours.
+//! `firn bench paper`: a paper's experiments, scaled, with the paper's figure next to ours.
 
 use super::interrupt;
 use super::place::Place;
@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Args)]
 pub(super) struct Paper {
-    /// Which paper: block or lab
+    /// The paper: block or lab
     paper: String,
-    /// Experiments by their figure, with commas [default: all]. `--experiments help` lists them
+    /// Experiments by figure, separated by commas [default: all]. `--experiments help` lists them
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     experiments: Vec<String>,
-    /// Divide the paper's records by so many, and what must keep its shape with them
+    /// Divide the paper's records by N, and everything that must keep its proportion to them
     #[arg(long, value_name = "N", default_value_t = 10)]
     scale: u64,
-    /// What the design is compared with [default: the paper's, or the nearest there is]
+    /// The engine to compare the design with [default: the paper's, or the nearest one available]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// What stands for the design [default: its profile]
+    /// The engine that stands for the design [default: its profile]
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
     #[command(flatten)]
@@ -61,7 +61,7 @@ impl Paper {
                     setup: Setup { memory_bytes: variant.memory_bytes, ..setup.clone() },
                     extra: pair.iter().flat_map(|engine| options_of(variant, engine, paper.engine)).collect(),
                     scratch: scratch.path().to_owned(),
-                    // What another experiment has run is taken from there.
+                    // Results of another experiment with the same run are reused.
                     cells: cells.join(variant.run_name()?),
                     child: child.iter().map(|word| (*word).to_owned()).collect(),
                 };
@@ -101,7 +101,8 @@ impl Paper {
     }
 }
 
-/// What `variant` says to an engine; `design` is the profile that builds the paper's.
+/// The options of `variant` for an engine; `design` is the profile that implements the paper's
+/// design.
 fn options_of(variant: &Variant, engine: &str, design: &str) -> Vec<(String, String, String)> {
     let of = |(name, value): &(&str, String)| (engine.to_owned(), (*name).to_owned(), value.clone());
     let own = variant.own.iter().filter(|_| engine == design);

@@ -1,4 +1,5 @@
-//! Where a benchmark's databases and results go, and how often it runs: what every comparison of engines is told.
+//! The location of a benchmark's databases and results, and its repetitions. Every comparison of
+//! engines takes these options.
 
 use super::interrupt;
 use crate::byte_size::ByteSize;
@@ -14,38 +15,40 @@ pub(super) struct Place {
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub(super) threads: usize,
-    /// Seconds of each workload but a load, at least
+    /// Minimum seconds of each workload except a load
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seconds: u64,
-    /// How often each engine runs, in turn
+    /// Number of rounds in which each engine runs, in turn
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) rounds: u32,
-    /// Where the databases go; they are removed at the end [default: the system's place for temporary files]
+    /// Directory for the databases; they are removed at the end [default: the system's temporary
+    /// directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Keep the result of each engine in each round as a file in DIR, and skip those that are there
+    /// Keep the result of each engine in each round as a file in DIR, and skip those that exist
     #[arg(long, value_name = "DIR")]
     cells: Option<PathBuf>,
     /// A directory on persistent memory for engines that use it
     #[arg(long, value_name = "DIR", requires = "pm_bytes")]
     pm_dir: Option<PathBuf>,
-    /// How much of it
+    /// The amount of persistent memory to use
     #[arg(long, value_name = "SIZE", requires = "pm_dir")]
     pm_bytes: Option<ByteSize>,
 }
 
 impl Place {
-    /// A directory for the databases, removed when it is dropped or the program is interrupted.
+    /// A directory for the databases, removed when dropped or when the program is interrupted.
     pub(super) fn scratch(&self) -> Outcome<TempDir> {
         scratch(self.dir.as_deref())
     }
 
-    /// Where the result of each engine in each round goes.
+    /// The directory for the result of each engine in each round.
     pub(super) fn cells(&self, scratch: &TempDir) -> PathBuf {
         self.cells.clone().unwrap_or_else(|| scratch.path().join("cells"))
     }
 
-    /// A directory of its own on persistent memory, removed like the other, and what there is of it.
+    /// A new directory on persistent memory, removed like the other one, and the amount of memory
+    /// to use.
     pub(super) fn pm(&self) -> Outcome<Option<(TempDir, PmBudget)>> {
         let Some((parent, size)) = self.pm_dir.as_deref().zip(self.pm_bytes) else { return Ok(None) };
         let made = scratch(Some(parent))?;
@@ -54,7 +57,7 @@ impl Place {
     }
 }
 
-/// A directory within `parent` (made if it is missing), or in the system's place for them.
+/// A directory in `parent` (created if missing), or in the system's temporary directory.
 pub(super) fn scratch(parent: Option<&Path>) -> Outcome<TempDir> {
     let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
     std::fs::create_dir_all(&parent).map_err(|e| Error::from_io("create", &parent, e))?;

@@ -14,16 +14,16 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct Quick {
-    /// Where the temporary directory is made [default: the system's place for them]
+    /// Parent of the temporary directory [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Records to load, of 16-byte keys and 1 KiB values
+    /// Records to load, with 16-byte keys and 1 KiB values
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     records: u64,
-    /// Operations of the mixed and of the reading phase each
+    /// Operations of the mixed phase and of the read phase, each
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     ops: u64,
-    /// Updates that survive power loss
+    /// Updates that are durable against power loss
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     power_ops: u64,
     /// Threads

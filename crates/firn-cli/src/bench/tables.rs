@@ -1,4 +1,4 @@
-//! A benchmark's reports as tables.
+//! Benchmark reports as tables.
 
 use crate::byte_size::ByteSize;
 use crate::output::{grouped, table};
@@ -19,7 +19,7 @@ pub(super) fn latency_table(phases: &[PhaseReport]) -> Table {
     table(&header, rows.collect(), true)
 }
 
-/// A line per workload and engine, with what it has over the first engine.
+/// One line per workload and engine, with its ratio to the first engine.
 pub(super) fn summary_table(summary: &Summary) -> Table {
     let header = [
         "workload",
@@ -69,12 +69,12 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
     table
 }
 
-/// The mark of a count that is the kernel's.
+/// The mark of a count that the kernel provides.
 fn by_kernel(source: Option<Counted>) -> &'static str {
     if source == Some(Counted::Kernel) { " k" } else { "" }
 }
 
-/// A paper's experiments: what was varied, what both engines had, and the paper's figure.
+/// A paper's experiments: the varied parameter, the result of both engines, and the paper's figure.
 pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
     let header = [
         "experiment",
@@ -94,7 +94,7 @@ pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
     let row = |row: &PaperRow| {
         let steps = row.opening_steps.iter().filter(|step| step.seconds >= 0.0005);
         let steps: Vec<String> = steps.map(|step| format!("{} {:.3}", step.step, step.seconds)).collect();
-        // What an engine does not count it may have done all the same.
+        // An engine may have done work that it does not count.
         let figure = |of: Option<Spread>, cpu_us: Option<Spread>| match cpu_us {
             None => "failed".to_owned(),
             Some(_) => or_dash(of, short),
@@ -116,7 +116,7 @@ pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
     table(&header, rows.iter().map(row).collect(), false)
 }
 
-/// Whole numbers from a hundred on, else two digits.
+/// Whole numbers from one hundred up, otherwise two decimals.
 fn short(figure: f64) -> String {
     if figure >= 100.0 { count(figure) } else { format!("{figure:.2}") }
 }
@@ -130,11 +130,11 @@ pub(super) fn ratios(summary: &Summary) -> String {
     summary.geomean_spread.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a reader must know beside the figures.
+/// Notes that a reader needs in addition to the figures.
 pub(super) fn notes(report: &MatrixReport) -> String {
     let mut text = String::new();
     let mut line = |line: String| {
-        // A `String` takes everything that is written to it.
+        // Writing to a `String` never fails.
         let _never_fails = writeln!(text, "{line}");
     };
     let syncs: Vec<String> = report.cells.iter().map(|cell| micros(cell.device_sync_us)).collect();
@@ -155,7 +155,7 @@ pub(super) fn notes(report: &MatrixReport) -> String {
 pub(super) fn quick_summary(report: &QuickReport) -> String {
     let mut text = String::new();
     let mut line = |what: &str, value: String| {
-        // A `String` takes everything that is written to it.
+        // Writing to a `String` never fails.
         let _never_fails = writeln!(text, "{what:<28}{value}");
     };
     line("engine", report.engine.clone());
@@ -174,7 +174,7 @@ fn described(phase: &PhaseReport) -> String {
     format!("{}: {}", phase.workload, about.unwrap_or("?"))
 }
 
-/// Three digits and a unit.
+/// A duration with three significant digits and a unit.
 fn micros(micros: f64) -> String {
     match micros {
         us if us < 10.0 => format!("{us:.2} us"),
@@ -185,7 +185,7 @@ fn micros(micros: f64) -> String {
     }
 }
 
-/// The whole number nearest to `number`, in groups of three digits.
+/// `number` rounded to a whole number, in groups of three digits.
 fn count(number: f64) -> String {
     grouped(number.round().max(0.0) as u64)
 }

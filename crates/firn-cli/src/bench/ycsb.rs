@@ -19,29 +19,30 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(super) struct Ycsb {
-    /// Engines, with commas; the others are compared with the first. `--engines help` lists them
+    /// Engines, separated by commas; the others are compared with the first. `--engines help` lists
+    /// them
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "firn:classic")]
     engines: Vec<String>,
-    /// Workloads in order, with commas. `--workloads help` lists them
+    /// Workloads in order, separated by commas. `--workloads help` lists them
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "load,a,b,c,d,e,f,u")]
     workloads: Vec<String>,
-    /// Records in the database once it is loaded
+    /// Records in the database after the load
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     records: u64,
-    /// Operations of each workload but a load, at least
+    /// Minimum operations of each workload except a load
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     ops: u64,
-    /// Operations per second of all threads together; latency then counts from when an operation was due. A load that
-    /// other workloads follow is as fast as it can be
+    /// Total operations per second of all threads; latency then counts from the time at which an
+    /// operation was due. A load that is followed by other workloads runs at full speed
     #[arg(long, value_name = "R")]
     rate: Option<f64>,
-    /// Size of keys in bytes: 16, or 16-40 for all from one to the other alike
+    /// Size of keys in bytes: 16, or 16-40 for sizes distributed uniformly from one to the other
     #[arg(long, value_name = "SIZES", default_value = "16")]
     key_size: Sizes,
     /// Size of values in bytes: 1024, or 100-4000
     #[arg(long, value_name = "SIZES", default_value = "1024")]
     value_size: Sizes,
-    /// The share of a value that compression can take away, 0 to 1
+    /// The fraction of a value that compression can remove, 0 to 1
     #[arg(long, value_name = "X", default_value_t = 0.5)]
     compressibility: f64,
     /// The zipfian parameter, 0 (uniform) to below 1
@@ -49,13 +50,14 @@ pub(super) struct Ycsb {
     theta: f64,
     #[command(flatten)]
     place: Place,
-    /// An option for one engine alone; may be given several times
+    /// An option for one engine only; may be given several times
     #[arg(long, value_name = "ENGINE.OPTION=VALUE")]
     set: Vec<Extra>,
-    /// Write the report to FILE as JSON (docs/benchmarks/schema.md), or to stdout, instead of the table, if FILE is -
+    /// Write the report to FILE as JSON (docs/benchmarks/schema.md), or to stdout instead of the
+    /// table if FILE is -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report to FILE as a page with plots, readable without a network
+    /// Write the report to FILE as a page with plots, readable offline
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -76,7 +78,7 @@ impl std::str::FromStr for Extra {
 }
 
 impl Ycsb {
-    /// `child` is how this program is told to run a cell.
+    /// `child` holds the arguments with which this program runs a cell.
     pub(super) fn run(self, settings: Settings, engines: &Engines, child: &[&str]) -> Outcome {
         if self.engines == ["help"] {
             return list(engines.iter().map(|engine| (engine.name(), engine.about())));
@@ -150,7 +152,7 @@ impl Ycsb {
     }
 }
 
-/// What all engines are given; what an engine must know of the records is filled in later.
+/// The setup common to all engines. The fields that describe the records are filled in later.
 pub(super) fn setup(options: &Options, pm: Option<PmBudget>) -> Outcome<Setup> {
     let compression = match options.compression {
         Codec::None => Compression::None,

@@ -1,9 +1,9 @@
 //! Writes files below a directory and never outside of it.
 //!
-//! 1. Every step down is an `openat` relative to an open directory, of one component, that follows no symbolic link: no
-//!    check of a path that could be exchanged before its use.
-//! 2. A file is created anew or not at all (`O_EXCL`), so what is there, link or file, is neither followed nor written
-//!    into. With `force` a regular file is unlinked first.
+//! 1. Every step down is an `openat` of one component relative to an open directory, which follows
+//!    no symbolic link. No path is checked that could be exchanged before its use.
+//! 2. A file is always newly created (`O_EXCL`), so an existing link or file is neither followed
+//!    nor written to. With `force` a regular file is unlinked first.
 
 use firndb::{Error, Result};
 use rustix::fd::OwnedFd;
@@ -13,24 +13,24 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// Why one file was not written.
+/// The reason why a file was not written.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It may not be; the others may.
+    /// This file was refused; the others may still be written.
     Because(String),
-    /// Nothing can be written any more.
+    /// Nothing more can be written.
     Failed(Error),
 }
 
 pub(super) struct Directory {
     root: OwnedFd,
-    /// The directories that are open below the root, each in the one before.
+    /// The directories that are open below the root, each in the previous one.
     below: Vec<(Vec<u8>, OwnedFd)>,
     force: bool,
 }
 
 impl Directory {
-    /// Opens `path`, making it if it is not there.
+    /// Opens `path`, creating it if it does not exist.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self> {
         std::fs::create_dir_all(path).map_err(|e| Error::from_io("create", path, e))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -38,7 +38,7 @@ impl Directory {
         Ok(Self { root, below: Vec::new(), force })
     }
 
-    /// Writes `bytes` to the file that `components` lead to.
+    /// Writes `bytes` to the file at the path `components`.
     pub(super) fn write(&mut self, components: &[&[u8]], bytes: &[u8]) -> std::result::Result<(), Refusal> {
         let Some((name, directories)) = components.split_last() else {
             return Err(Refusal::Because("it is empty".to_owned()));
@@ -49,7 +49,8 @@ impl Directory {
         file.write_all(bytes).map_err(|e| Refusal::Failed(Error::from_io("write", "a file".as_ref(), e)))
     }
 
-    /// Opens `directories`, one in the other; those that are open from the file before stay so.
+    /// Opens `directories`, each in the previous one. Those already open for the previous file stay
+    /// open.
     fn go_to(&mut self, directories: &[&[u8]]) -> std::result::Result<(), Refusal> {
         let same = self.below.iter().zip(directories).take_while(|((open, _), wanted)| open == *wanted).count();
         self.below.truncate(same);
@@ -101,7 +102,7 @@ fn create(directory: &OwnedFd, name: &[u8], force: bool) -> std::result::Result<
     openat(directory, name, flags, mode).map(File::from).map_err(|e| refusal(name, e))
 }
 
-/// A full disk ends an export; that one file cannot be written does not.
+/// A full disk ends an export; a failure of one file does not.
 fn refusal(name: &[u8], error: Errno) -> Refusal {
     let error: std::io::Error = error.into();
     if matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) {

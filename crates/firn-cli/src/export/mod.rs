@@ -1,4 +1,4 @@
-//! `firn export`: from a database into files.
+//! `firn export`: from a database to files.
 
 mod directory;
 mod name;
@@ -17,16 +17,16 @@ pub(crate) struct Export {
     pub(crate) db: PathBuf,
     #[command(flatten)]
     target: Target,
-    /// How keys and values stand in the file; raw is for text only
+    /// Encoding of keys and values in the file; raw is for text only
     #[arg(long, value_name = "WORD", default_value = "raw", conflicts_with = "tree")]
     encoding: Encoding,
-    /// Put fields in quotes where they need it, for `firn load --quote`; always so in CSV
+    /// Quote fields where necessary, for `firn load --quote`; always done in CSV
     #[arg(long, conflicts_with_all = ["tree", "jsonl"])]
     quote: bool,
-    /// Overwrite files that are there already
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
-    /// Take the firn command's own keys along
+    /// Include the firn command's own keys
     #[arg(long)]
     all: bool,
     /// Print the result as JSON
@@ -37,7 +37,8 @@ pub(crate) struct Export {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Target {
-    /// Write each value to the file below DIR that its key names; what would land elsewhere is refused by name
+    /// Write each value to the file below DIR that its key names; keys that lead elsewhere are
+    /// refused and listed
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
     /// Write comma-separated records after a header line, or - for stdout
@@ -51,7 +52,7 @@ struct Target {
     jsonl: Option<PathBuf>,
 }
 
-/// What is written of each entry.
+/// The format of the exported entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Csv,
@@ -77,13 +78,13 @@ impl Export {
     }
 }
 
-/// How many entries there are, stale ones among them; for the time left.
+/// Approximate number of entries, including stale ones, to estimate the time left.
 fn about_entries(db: &Db) -> u64 {
     let stats = db.stats();
     stats.recovery.replayed_entries + stats.levels.iter().map(|level| level.entries).sum::<u64>()
 }
 
-/// Whether `file` means stdout.
+/// True if `file` means stdout.
 fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }

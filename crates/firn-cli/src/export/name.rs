@@ -1,6 +1,6 @@
-//! Which keys may be paths: those that name a file below a directory and nothing else.
+//! Checks which keys may be paths: those that name a file below a directory and nothing else.
 
-/// The components of `key` as a relative path, or why it is none that is safe to write to.
+/// The components of `key` as a relative path, or the reason why it is not safe to write to.
 pub(super) fn components(key: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
     if key.contains(&0) {
         return Err("it holds a NUL byte");

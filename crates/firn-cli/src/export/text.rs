@@ -1,4 +1,5 @@
-//! Writes CSV, TSV or JSON Lines, so that `firn load` with the same encoding gives back the same bytes.
+//! Writes CSV, TSV or JSON Lines, so that `firn load` with the same encoding restores the same
+//! bytes.
 
 use super::{Export, Format, is_stdout};
 use crate::bytes_text::escape;
@@ -32,7 +33,7 @@ pub(super) fn export(arguments: &Export, file: &Path, format: Format, options: O
     writer.finish()?;
     drop(progress);
     match (is_stdout(file), arguments.json) {
-        // What is on stdout is the data alone.
+        // Stdout carries only the data.
         (true, _) => {}
         (false, true) => print_json(&json!({ "records": records }))?,
         (false, false) => print(format_args!("exported {records} records"))?,
@@ -52,7 +53,7 @@ fn open(file: &Path, force: bool) -> Outcome<Box<dyn Write>> {
     }
     let mut options = OpenOptions::new();
     options.write(true);
-    // A FIFO or a device has no bytes that could be overwritten.
+    // A FIFO or a device has no contents that could be overwritten.
     let is_stream = file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
     if is_stream {
         &mut options
@@ -70,7 +71,7 @@ fn open(file: &Path, force: bool) -> Outcome<Box<dyn Write>> {
     }
 }
 
-/// A file that errors name.
+/// A file whose name appears in errors.
 struct Named {
     file: File,
     name: PathBuf,
@@ -78,7 +79,8 @@ struct Named {
 
 impl Named {
     fn failed(&self, error: io::Error) -> io::Error {
-        // Nobody sees how the reader of a named pipe ends, so this is no quiet end as on stdout.
+        // Nothing shows if the reader of a named pipe has failed, so this is an error, unlike on
+        // stdout.
         let kind = if error.kind() == io::ErrorKind::BrokenPipe { io::ErrorKind::Other } else { error.kind() };
         io::Error::new(kind, format!("{}: {error}", self.name.display()))
     }

@@ -48,7 +48,7 @@ pub(super) fn export(arguments: &Export, target: &Path, options: Options) -> Out
     Ok(if refused == 0 { Exit::Done } else { Exit::Invalid })
 }
 
-/// Writes one entry. The inner error is why this entry was refused.
+/// Writes one entry. The inner error is the reason why this entry was refused.
 fn write(directory: &mut Directory, ahead: &mut Cursor, key: &[u8], value: &[u8]) -> Outcome<Result<(), String>> {
     let path = match components(key) {
         Ok(path) => path,

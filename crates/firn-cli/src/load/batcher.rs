@@ -1,4 +1,5 @@
-//! Collects records into batches of at most 1 MiB or 1,000 records; a larger record is a batch of its own.
+//! Collects records into batches of at most 1 MiB or 1,000 records. A larger record is written
+//! alone.
 
 use super::position::Slot;
 use crate::exit::{Failure, Outcome};
@@ -16,11 +17,11 @@ pub(super) struct Batcher<'a> {
     durability: Durability,
     bytes_max: usize,
     batch: WriteBatch,
-    /// The hash of each value in the batch by its key, if keys that are there already matter.
+    /// The hash of each value in the batch by its key, if existing keys matter.
     pending: Option<HashMap<Vec<u8>, u64>>,
-    /// True if a position is in the database, to be deleted at the end.
+    /// True if a position is in the database and has to be deleted at the end.
     slot_used: bool,
-    /// Records and bytes that are written, without those that wait in the batch.
+    /// Records and bytes written, without those that wait in the batch.
     pub(super) written: (u64, u64),
 }
 
@@ -30,7 +31,7 @@ impl<'a> Batcher<'a> {
             db,
             slot,
             durability: options.durability,
-            // The engine takes a quarter of the memory limit, less in some profiles.
+            // The engine accepts a quarter of the memory limit, less in some profiles.
             bytes_max: BATCH_BYTES_MAX.min(options.memory_limit / 16) as usize,
             batch: WriteBatch::new(),
             pending: None,
@@ -39,12 +40,13 @@ impl<'a> Batcher<'a> {
         }
     }
 
-    /// The same, noting keys for [`Batcher::would_overwrite`].
+    /// Also notes keys, for [`Batcher::would_overwrite`].
     pub(super) fn noting_keys(self) -> Self {
         Self { pending: Some(HashMap::new()), ..self }
     }
 
-    /// True if `key` has another value, in the database or in the batch. Always false unless keys are noted.
+    /// True if `key` already has a different value, in the database or in the batch. Always false
+    /// unless keys are noted.
     pub(super) fn would_overwrite(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
         let Some(pending) = &self.pending else { return Ok(false) };
         if let Some(hash) = pending.get(key) {
@@ -53,13 +55,13 @@ impl<'a> Batcher<'a> {
         Ok(self.db.get(key)?.is_some_and(|there| *there != *value))
     }
 
-    /// True if a record of `bytes` goes into the batch with the records that are in it.
+    /// True if a record of `bytes` fits into the current batch.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.batch.is_empty()
             || (self.batch.byte_size() + bytes <= self.bytes_max && self.batch.len() < BATCH_RECORDS_MAX)
     }
 
-    /// True if a record of `bytes` is to be written alone, by [`Batcher::write_alone`].
+    /// True if a record of `bytes` must be written with [`Batcher::write_alone`].
     pub(super) fn is_large(&self, bytes: usize) -> bool {
         bytes > self.bytes_max
     }
@@ -71,8 +73,8 @@ impl<'a> Batcher<'a> {
         }
     }
 
-    /// Writes one record; the position stays before it, so that a load that is cut short writes it twice at most. The
-    /// inner error is the engine's reason to refuse the record.
+    /// Writes one record. The stored position stays before it, so that an interrupted load writes
+    /// it twice at most. The inner error is the engine's reason for refusing the record.
     ///
     /// REQUIRES: the batch is empty.
     pub(super) fn write_alone(&mut self, key: &[u8], value: &[u8]) -> Outcome<Result<(), String>> {
@@ -90,7 +92,7 @@ impl<'a> Batcher<'a> {
         }
     }
 
-    /// Writes the batch, and that the load stands at `position`.
+    /// Writes the batch together with the load's `position`.
     pub(super) fn commit(&mut self, position: &impl Serialize) -> Outcome<()> {
         let text =
             serde_json::to_vec(position).map_err(|e| Failure::invalid(format!("cannot note a position: {e}")))?;
@@ -100,7 +102,7 @@ impl<'a> Batcher<'a> {
         self.write(size)
     }
 
-    /// Writes the last batch, and forgets where the load stood.
+    /// Writes the last batch and deletes the stored position.
     pub(super) fn finish(&mut self) -> Outcome<()> {
         let size = self.batch_size();
         if self.slot_used {
@@ -126,7 +128,8 @@ impl<'a> Batcher<'a> {
     }
 }
 
-/// The largest value that is worth reading for a database with `options`: the engine may refuse it still.
+/// The largest value worth reading for a database with `options`, in bytes. The engine may still
+/// refuse it.
 pub(crate) fn value_bytes_max(options: &Options) -> usize {
     let quarter = usize::try_from(options.memory_limit / 4).unwrap_or(usize::MAX);
     quarter.min(firn_base::key::VALUE_BYTES_MAX)

@@ -1,4 +1,5 @@
-//! The columns of key and value in a CSV or TSV file: by their names in the header line, or by their numbers.
+//! The columns of key and value in a CSV or TSV file: by their names in the header line, or by
+//! their numbers.
 
 use super::Load;
 use crate::bytes_text::escape;
@@ -6,19 +7,19 @@ use crate::exit::{Failure, Outcome};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// A column as it was asked for.
+/// A column as requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Column {
     Name(String),
     Number(usize),
 }
 
-/// The columns that were found.
+/// The columns found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Chosen {
     pub(super) key: usize,
     pub(super) value: usize,
-    /// The columns that the header line names, if there is one.
+    /// The number of columns in the header line, if there is one.
     pub(super) columns: Option<usize>,
 }
 
@@ -54,7 +55,7 @@ impl Column {
     }
 }
 
-/// The columns that were asked for.
+/// The requested columns.
 #[derive(Debug)]
 pub(super) struct Columns {
     key: Column,
@@ -81,7 +82,7 @@ impl Columns {
         self.header
     }
 
-    /// The columns if both are given by number.
+    /// The columns, if both are given by number.
     pub(super) fn by_number(&self) -> Option<Chosen> {
         match (&self.key, &self.value) {
             (Column::Number(key), Column::Number(value)) => Some(Chosen { key: *key, value: *value, columns: None }),

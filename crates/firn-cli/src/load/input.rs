@@ -1,5 +1,5 @@
-//! The file or stream that a load reads: a regular file, or anything that has no place to go back to (stdin, a FIFO,
-//! `<(..)`, a device).
+//! The input of a load: a regular file, or a stream that cannot be read again from its start
+//! (stdin, a FIFO, `<(..)`, a device).
 
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
@@ -11,14 +11,14 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-/// How long a read from a stream waits before it looks for a signal.
+/// The time that a read from a stream waits before it checks for a signal.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// An opened source.
 pub(super) struct Input {
-    /// The name by which the load's position is kept: an absolute path, or `-`.
+    /// The name under which the load's position is stored: an absolute path, or `-`.
     pub(super) name: PathBuf,
-    /// The bytes of a regular file when it was opened; `None` for a stream.
+    /// The size of a regular file when it was opened, in bytes; `None` for a stream.
     pub(super) file_bytes: Option<u64>,
     pub(super) reader: Box<dyn Read>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Input {
 impl Input {
     pub(super) fn open(source: &Path) -> Outcome<Self> {
         if source.as_os_str() == "-" {
-            // Without the buffer of `io::stdin`, of which a poll knows nothing.
+            // Without the buffer of `io::stdin`, because a poll does not see its contents.
             let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(|e| Error::from_io("open", source, e))?;
             return Ok(Self::stream(source.to_owned(), File::from(stdin)));
         }
@@ -43,7 +43,7 @@ impl Input {
             let name = source.canonicalize().map_err(failed)?;
             return Ok(Self { name, file_bytes: Some(metadata.len()), reader: Box::new(file) });
         }
-        // The links of /dev/fd lead to names such as pipe:[4711], which nobody can open.
+        // The links of /dev/fd lead to names such as pipe:[4711], which cannot be opened.
         let name = std::path::absolute(source).map_err(failed)?;
         Ok(Self::stream(name, file))
     }
@@ -53,7 +53,7 @@ impl Input {
     }
 }
 
-/// A source that may keep its reader waiting. It looks for a signal meanwhile.
+/// A source whose reads may block. Checks for a signal while waiting.
 struct Stream {
     source: File,
 }
@@ -62,7 +62,7 @@ impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while !is_ready(self.source.as_fd())? {
             if interrupt::is_requested() {
-                // Not of the kind `Interrupted`, which readers take for a reason to try again.
+                // Not of the kind `Interrupted`, because readers retry after that.
                 return Err(io::Error::other("interrupted"));
             }
         }
@@ -70,7 +70,7 @@ impl Read for Stream {
     }
 }
 
-/// True if a read returns at once, be it with the end or an error.
+/// True if a read returns at once, even with the end or an error.
 fn is_ready(source: BorrowedFd<'_>) -> io::Result<bool> {
     match poll(&mut [PollFd::new(&source, PollFlags::IN)], Some(&PATIENCE)) {
         Ok(ready) => Ok(ready > 0),

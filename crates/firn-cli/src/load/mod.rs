@@ -1,7 +1,7 @@
 //! `firn load`: from files into a database, resumable.
 //!
-//! Records go in by batches, and with each, in the same atomic write, the position that the load has reached
-//! ([`position`]). A load that was cut short goes on from there.
+//! Records are written in batches. Each batch also contains, in the same atomic write, the position
+//! that the load has reached ([`position`]). An interrupted load continues from there.
 
 mod batcher;
 mod columns;
@@ -45,38 +45,39 @@ beginning.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Directory of the database; made if it is not there
+    /// Directory of the database; created if it does not exist
     pub(crate) db: PathBuf,
-    /// Make the directories above the database's, too
+    /// Also create the parent directories of the database
     #[arg(long)]
     create_parents: bool,
     #[command(flatten)]
     source: Source,
-    /// Key column: its name in the header line, or its number from 0; for JSON Lines its field's name [default: key]
+    /// Key column: its name in the header line, or its number counted from 0; for JSON Lines the
+    /// name of its field [default: key]
     #[arg(long, value_name = "NAME|N", conflicts_with = "tree")]
     pub(crate) key: Option<String>,
-    /// Value column likewise [default: value; for JSON Lines the whole line]
+    /// Value column, given in the same way [default: value; for JSON Lines the whole line]
     #[arg(long, value_name = "NAME|N", conflicts_with = "tree")]
     pub(crate) value: Option<String>,
-    /// The first line is a header, though no column is named
+    /// The first line is a header even if no column is given by name
     #[arg(long, conflicts_with_all = ["tree", "jsonl"])]
     pub(crate) header: bool,
-    /// How keys and values stand in the file
+    /// Encoding of keys and values in the file
     #[arg(long, value_name = "WORD", default_value = "raw", conflicts_with = "tree")]
     pub(crate) encoding: Encoding,
-    /// Fields may be in quotes, which are doubled within them; always so in CSV
+    /// Fields may be quoted, with quotes inside them doubled; always so in CSV
     #[arg(long, conflicts_with_all = ["tree", "jsonl"])]
     pub(crate) quote: bool,
     /// Count bad lines instead of stopping at the first
     #[arg(long, conflicts_with = "tree")]
     pub(crate) skip_bad: bool,
-    /// Take a key that is there already, with another value, for a bad line; costs a lookup for each record
+    /// Treat a key that already exists with another value as a bad line; costs a lookup per record
     #[arg(long, conflicts_with = "tree")]
     pub(crate) no_overwrite: bool,
-    /// Begin from the start, whatever an earlier load has done
+    /// Start from the beginning, regardless of an earlier load
     #[arg(long)]
     pub(crate) restart: bool,
-    /// End when all records are in, without waiting for flushes and merges
+    /// End once all records are loaded, without waiting for flushes and merges
     #[arg(long)]
     pub(crate) no_wait: bool,
     /// Print the result as JSON
@@ -87,7 +88,8 @@ pub(crate) struct Load {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Source {
-    /// Load the files below DIR; symbolic links, special files and empty directories are named and left out
+    /// Load the files below DIR; symbolic links, special files and empty directories are listed and
+    /// left out
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
     /// Load comma-separated records, or - for stdin
@@ -142,12 +144,12 @@ impl Load {
     }
 }
 
-/// Opens the database to write into, making it if need be.
+/// Opens the database for writing, creating it if necessary.
 fn open(path: &Path, options: Options) -> Outcome<Db> {
     Db::open(path, Options { create_if_missing: true, ..options }).map_err(Failure::from)
 }
 
-/// Writes buffers out and waits until no merge is due, unless that was declined; then closes the database.
+/// Flushes memtables and waits until no merge is due, unless `no_wait`. Then closes the database.
 fn settle(db: Db, loaded: u64, no_wait: bool) -> Outcome<()> {
     if !interrupt::complete() || no_wait {
         return Ok(db.close()?);

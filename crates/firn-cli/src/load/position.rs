@@ -1,7 +1,9 @@
-//! Where a load stands, kept in the database under a reserved key.
+//! The position of a load, stored in the database under a reserved key.
 //!
-//! 1. The position is written in the same batch as the last record it counts: what it says is loaded, is.
-//! 2. It is deleted with the last record of the load: if it is there, the load is not complete.
+//! 1. The position is written in the same batch as the last record that it counts, so every record
+//!    before it is loaded.
+//! 2. It is deleted together with the last record of the load. If it exists, the load is not
+//!    complete.
 
 use crate::exit::{Failure, Outcome};
 use crate::reserved;
@@ -18,7 +20,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// The slot of loading `source` (an absolute path, or `-`) in the way that `mode` describes.
+    /// The slot for loading `source` (an absolute path, or `-`) in the way described by `mode`.
     pub(super) fn new(source: &Path, mode: &str) -> Self {
         let mut name = mode.as_bytes().to_vec();
         name.push(0);
@@ -32,7 +34,7 @@ impl Slot {
         &self.key
     }
 
-    /// The position that an earlier run left, if it was cut short.
+    /// The position stored by an earlier run, if that was interrupted.
     pub(super) fn read<P: DeserializeOwned>(&self, db: &Db) -> Outcome<Option<P>> {
         let Some(value) = db.get(&self.key)? else { return Ok(None) };
         serde_json::from_slice(&value).map(Some).map_err(|e| {

@@ -1,7 +1,10 @@
-//! The reader of a text file's records: the next record or the reason why there is none, and its place.
+//! The reader of a text file's records: returns the next record, or the reason why a line is not
+//! one, and its place.
 //!
-//! 1. Every line is one item: a record (with the lines within its quotes), a header, an empty line or a bad line.
-//! 2. The place moves past an item only when the next one is asked for. Until then, place and hash are those before it.
+//! 1. Every line is one item: a record (including the lines within its quotes), a header, an empty
+//!    line or a bad line.
+//! 2. The place moves past an item only when the next one is requested. Until then place and hash
+//!    are those before it.
 
 use super::rows_csv::CsvRows;
 use super::rows_json::JsonRows;
@@ -18,24 +21,24 @@ pub(super) struct Row {
     pub(super) value: Vec<u8>,
 }
 
-/// The next thing in a text.
+/// The next item in a text.
 #[derive(Debug)]
 pub(super) enum Next {
     Row(Row),
-    /// The line that names the columns.
+    /// The line with the column names.
     Header,
     /// A line without a record.
     Empty,
-    /// A line that is no record, and why.
+    /// A line that is not a record, and the reason.
     Bad(String),
     End,
 }
 
-/// An item of a text with its first line, from 1.
+/// An item of a text and its first line, counted from 1.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) line: u64,
-    /// Line breaks within it, between quotes.
+    /// Line breaks within it, inside quotes.
     pub(super) inner_lines: u64,
     pub(super) next: Next,
 }
@@ -45,16 +48,16 @@ pub(super) struct Item {
 pub(super) enum Extent {
     /// A number of bytes after the place.
     Bytes(usize),
-    /// The end of the line at the place, which may not be read yet.
+    /// The end of the line at the place. The line may not be read completely yet.
     Line,
 }
 
 /// A place between two lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
-    /// Bytes before it.
+    /// The number of bytes before it.
     pub(super) byte: u64,
-    /// The number of the line that begins here, from 1.
+    /// The number of the line that starts here, counted from 1.
     pub(super) line: u64,
 }
 
@@ -72,19 +75,19 @@ pub(super) enum Parser {
 pub(super) struct Rows {
     pub(super) window: Window,
     pub(super) parser: Parser,
-    /// The item that was returned last.
+    /// The item returned last.
     current: Extent,
-    /// The place is within a line, because reading failed there.
+    /// True if the place is within a line, because reading failed there.
     is_torn: bool,
 }
 
 impl Rows {
-    /// Begins at the window's place.
+    /// Starts at the window's place.
     pub(super) fn new(window: Window, parser: Parser) -> Self {
         Self { window, parser, current: Extent::Bytes(0), is_torn: false }
     }
 
-    /// Passes the byte order mark, if there is one.
+    /// Skips the byte order mark, if there is one.
     pub(super) fn pass_mark(&mut self) -> Outcome<()> {
         const UTF_8: [u8; 3] = [0xef, 0xbb, 0xbf];
         const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
@@ -100,7 +103,7 @@ impl Rows {
         Ok(())
     }
 
-    /// True if the place is between two lines, so that a load may go on from it.
+    /// True if the place is between two lines, so that a load may continue from it.
     pub(super) fn is_between_lines(&self) -> bool {
         !self.is_torn
     }
@@ -135,13 +138,13 @@ impl Rows {
     }
 }
 
-/// Line breaks but for the one that ends `record`.
+/// The number of line breaks in `record`, without the final one.
 pub(super) fn line_breaks_within(record: &[u8]) -> u64 {
     let record = record.strip_suffix(b"\n").unwrap_or(record);
     record.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// Refuses a record that the database would refuse, before it is in a batch with others.
+/// Refuses a record that the database would refuse, before it enters a batch with others.
 fn check(next: Next) -> Next {
     let Next::Row(row) = next else { return next };
     let bytes = row.key.len();
@@ -158,7 +161,7 @@ fn check(next: Next) -> Next {
     }
 }
 
-/// Why a line that goes on beyond `bytes` is no record.
+/// The reason why a line longer than `bytes` is not a record.
 pub(super) fn too_long(bytes: usize) -> String {
     let size = crate::byte_size::ByteSize(bytes as u64);
     format!(

@@ -1,9 +1,11 @@
 //! CSV and TSV, record by record.
 //!
-//! 1. A field is quoted as a whole or not at all: a quote within a field, or text after a closing quote, is a bad line.
-//! 2. A quote that is not closed makes its own line bad; the lines after it are read as if it were not there.
-//! 3. Without quoting (TSV), a quote is a byte as any other, and a line is a record.
-//! 4. A carriage return that no line feed follows is data only within quotes.
+//! 1. A field is quoted as a whole or not at all: a quote within a field, or text after a closing
+//!    quote, is a bad line.
+//! 2. An unclosed quote makes only its own line bad; the following lines are read as if it did not
+//!    exist.
+//! 3. Without quoting (TSV), a quote is an ordinary byte, and a line is a record.
+//! 4. A carriage return that is not followed by a line feed is data only within quotes.
 
 use super::columns::{Chosen, Columns};
 use super::rows::{Extent, Next, Row, line_breaks_within, too_long};
@@ -12,47 +14,48 @@ use crate::encoding::Encoding;
 use crate::exit::{Failure, Outcome};
 use std::borrow::Cow;
 
-/// The marks of a format.
+/// The special characters of a format.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dialect {
     pub(super) delimiter: u8,
     pub(super) is_quoted: bool,
 }
 
-/// Columns that a header line may name.
+/// The maximum number of columns in a header line.
 const COLUMNS_MAX: usize = 65_536;
 
 pub(super) struct CsvRows {
     dialect: Dialect,
     encoding: Encoding,
     columns: Columns,
-    /// The columns of key and value; `None` until the header was read.
+    /// The columns of key and value; `None` until the header is read.
     chosen: Option<Chosen>,
     fields: Fields,
 }
 
-/// The fields of the current record. Only key and value are kept, since a record may have any number of fields.
+/// The fields of the current record. Only key and value are kept, because a record may have any
+/// number of fields.
 #[derive(Default)]
 struct Fields {
     count: usize,
     key: Option<Field>,
     value: Option<Field>,
-    /// A field that is not empty lies beyond the columns that the header names.
+    /// True if a non-empty field lies beyond the columns named by the header.
     is_beyond: bool,
     /// All fields of the header line.
     header: Vec<Field>,
 }
 
-/// A field, by its offsets from the place.
+/// A field, by its offsets relative to the place.
 #[derive(Debug, Clone, Copy)]
 struct Field {
     start: usize,
     end: usize,
-    /// Quotes in it are doubled.
+    /// True if it contains doubled quotes.
     has_quotes: bool,
 }
 
-/// The shape of the text at the place.
+/// The classification of the text at the place.
 enum Shape {
     Record(usize),
     Empty(usize),
@@ -68,7 +71,8 @@ enum Step {
 }
 
 impl CsvRows {
-    /// `chosen` are the columns that an earlier run found; without them, the header is read if there is to be one.
+    /// `chosen` are the columns found by an earlier run. Without them the header is read if one is
+    /// expected.
     pub(super) fn new(dialect: Dialect, columns: Columns, chosen: Option<Chosen>, encoding: Encoding) -> Self {
         let by_number = if columns.need_header() { None } else { columns.by_number() };
         Self { dialect, encoding, columns, chosen: chosen.or(by_number), fields: Fields::default() }
@@ -93,7 +97,7 @@ impl CsvRows {
                 Ok((Extent::Bytes(bytes), self.row(window.view(), chosen).map_or_else(Next::Bad, Next::Row)))
             }
             (Shape::End, None) => Err(self.columns.no_header().at(window.source())),
-            // Without its header, no line of the file has a meaning.
+            // Without the header no line of the file can be interpreted.
             (Shape::Bad(reason), None) => {
                 let (source, line) = (window.source(), window.place().line);
                 Err(Failure::invalid(format!("{source}:{line}: in the header line, {reason}")))
@@ -106,7 +110,8 @@ impl CsvRows {
         }
     }
 
-    /// True if `record` spans lines and its number of fields is not that of the header: its quotes enclose records.
+    /// True if `record` spans several lines and its number of fields differs from the header's: its
+    /// quotes enclose records.
     fn has_swallowed(&self, record: &[u8], chosen: Chosen) -> bool {
         chosen.columns.is_some_and(|columns| columns != self.fields.count) && line_breaks_within(record) > 0
     }
@@ -114,7 +119,7 @@ impl CsvRows {
     fn row(&self, view: &[u8], chosen: Chosen) -> Result<Row, String> {
         let count = self.fields.count;
         if self.fields.is_beyond {
-            // The rest of a field that should have been quoted, as a rule.
+            // This is usually the rest of a field that should have been quoted.
             let named = chosen.columns.unwrap_or_default();
             return Err(format!("the record has {count} fields, the header line {named}"));
         }
@@ -155,7 +160,7 @@ impl CsvRows {
         Ok(Shape::Bad(too_long(window.record_bytes_max())))
     }
 
-    /// The field that begins at `start`, without quotes.
+    /// Reads the unquoted field that starts at `start`.
     fn plain(&mut self, window: &mut Window, start: usize) -> Outcome<Step> {
         let Dialect { delimiter, is_quoted } = self.dialect;
         let is_mark = |byte| byte == delimiter || matches!(byte, b'\n' | b'\r') || (is_quoted && byte == b'"');
@@ -174,7 +179,7 @@ impl CsvRows {
         self.after(window, end)
     }
 
-    /// The field that begins at `start`, after its opening quote.
+    /// Reads the quoted field whose opening quote is just before `start`.
     fn quoted(&mut self, window: &mut Window, start: usize) -> Outcome<Step> {
         let (mut from, mut has_quotes) = (start, false);
         let end = loop {
@@ -192,7 +197,7 @@ impl CsvRows {
         self.after(window, end + 1)
     }
 
-    /// The step at `at`, where a field has ended.
+    /// The step after a field that ended at `at`.
     fn after(&self, window: &mut Window, at: usize) -> Outcome<Step> {
         let (byte, next) = (window.byte(at)?, window.byte(at + 1)?);
         Ok(match (byte, next) {
@@ -240,7 +245,7 @@ impl Field {
         while let Some(byte) = bytes.next() {
             single.push(*byte);
             if *byte == b'"' {
-                // The second of a pair.
+                // Skips the second quote of a pair.
                 bytes.next();
             }
         }

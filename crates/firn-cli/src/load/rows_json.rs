@@ -1,4 +1,4 @@
-//! JSON Lines, line by line: one object each. Lines of nothing but white space are empty.
+//! JSON Lines: one object per line. Lines of only white space are empty.
 
 use super::rows::{Extent, Next, Row, too_long};
 use super::window::{Found, Window};
@@ -12,7 +12,7 @@ use std::fmt;
 
 pub(super) struct JsonRows {
     key: String,
-    /// The field that is the value; the whole line if there is none.
+    /// The field with the value; `None` for the whole line.
     value: Option<String>,
     encoding: Encoding,
 }
@@ -37,7 +37,7 @@ impl JsonRows {
     }
 
     fn row(&self, text: &[u8]) -> Result<Row, String> {
-        // The whole of the line must be text, fields that nobody asked for included.
+        // The whole line must be valid text, including fields that are not loaded.
         let text = std::str::from_utf8(text)
             .map_err(|e| format!("the line is not UTF-8 from its byte {} on", e.valid_up_to() + 1))?;
         let mut parser = serde_json::Deserializer::from_str(text);
@@ -52,13 +52,13 @@ impl JsonRows {
             None => text.as_bytes().to_vec(),
         };
         if key.is_some_and(|key| key.get() == "null") {
-            // The text null would be one key for all records without any.
+            // The text `null` would be the same key for all records without one.
             return Err(format!("field {:?} is null: a key is a string or a number", self.key));
         }
         Ok(Row { key: field(&self.key, key)?, value })
     }
 
-    /// A string's bytes; of any other value its JSON text.
+    /// The bytes of a string, or the JSON text of any other value.
     fn decode(&self, raw: &RawValue) -> Result<Vec<u8>, String> {
         let text = raw.get();
         if text.starts_with('"') {
@@ -72,7 +72,8 @@ impl JsonRows {
     }
 }
 
-/// The fields to take from an object. A field that comes twice is refused: readers differ in which one they take.
+/// The fields to take from an object. A repeated field is refused, because readers differ in which
+/// one they take.
 struct Wanted<'a> {
     key: &'a str,
     value: Option<&'a str>,
@@ -114,7 +115,7 @@ impl<'de> Visitor<'de> for Wanted<'_> {
     }
 }
 
-/// The parser counts lines too, and knows of one only.
+/// Removes the parser's line number, because the parser sees only one line.
 fn one_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }

@@ -4,28 +4,28 @@ use crate::byte_size::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The lines of a text. A record with line breaks between quotes is one.
+/// Line counts of a text. A record with line breaks inside quotes counts as one line.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lines {
-    /// Records that are in the database.
+    /// Records in the database.
     pub(super) records: u64,
     /// Header lines.
     pub(super) header: u64,
     /// Lines without a record.
     pub(super) empty: u64,
-    /// Lines that are no record.
+    /// Lines that are not records.
     pub(super) bad: u64,
-    /// Line breaks between quotes.
+    /// Line breaks inside quotes.
     pub(super) inner: u64,
 }
 
 impl Lines {
-    /// Lines passed over.
+    /// The number of lines skipped.
     pub(super) fn passed_over(&self) -> u64 {
         self.header + self.empty + self.bad
     }
 
-    /// All lines: records and those passed over.
+    /// The number of all lines: records and skipped lines.
     pub(super) fn read(&self) -> u64 {
         self.records + self.passed_over()
     }
@@ -54,19 +54,19 @@ pub(super) struct Summary {
     pub(super) loaded: u64,
     /// Bytes of their keys and values.
     pub(super) loaded_bytes: u64,
-    /// True if an earlier run was gone on with.
+    /// True if this run continued an earlier one.
     pub(super) resumed: bool,
-    /// Records that the earlier run had loaded.
+    /// Records loaded by the earlier run.
     pub(super) skipped: u64,
-    /// The lines of a text, those of the earlier run included.
+    /// The lines of a text, including those of the earlier run.
     pub(super) lines: Option<Lines>,
-    /// Files that could not be stored, those of the earlier run included.
+    /// Files that could not be stored, including those of the earlier run.
     pub(super) refused: u64,
     /// Symbolic links, which are not stored.
     pub(super) symbolic_links: u64,
     /// Devices, sockets and pipes, which are not stored.
     pub(super) special_files: u64,
-    /// Directories without an entry, which are not stored.
+    /// Empty directories, which are not stored.
     pub(super) empty_directories: u64,
 }
 
@@ -86,7 +86,7 @@ struct Report {
     empty_directories: u64,
 }
 
-/// `lines_read` is `records` and `passed_over` together.
+/// `lines_read` is the sum of `records` and `passed_over`.
 #[derive(Serialize)]
 struct LineReport {
     lines_read: u64,

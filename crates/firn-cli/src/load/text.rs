@@ -1,7 +1,8 @@
 //! Loads the records of a CSV, TSV or JSON Lines file, or of a stream.
 //!
-//! Steps: 1 find the position of an earlier run; 2 compare all bytes before it with the bytes that the run has read;
-//! 3 read, batch, commit; 4 compare the lines that were read with those that were counted; 5 forget the position.
+//! Steps: 1 find the position of an earlier run; 2 compare all bytes before it with the bytes that
+//! run has read; 3 read, batch, commit; 4 compare the number of lines read with the number counted;
+//! 5 delete the position.
 
 use super::batcher::{Batcher, value_bytes_max};
 use super::columns::{Chosen, Columns};
@@ -23,9 +24,9 @@ use firndb::Options;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Bad lines that are named when they are passed over.
+/// The maximum number of skipped bad lines that are listed.
 const NAMED_MAX: u64 = 20;
-/// Room in a record for columns that are not loaded.
+/// Bytes in a record for columns that are not loaded.
 const OTHER_COLUMNS_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,14 +72,14 @@ pub(super) fn load(arguments: &Load, source: &Path, format: Format, options: Opt
     Ok(Summary { loaded, loaded_bytes, resumed: earlier.is_some(), skipped, lines: Some(lines), ..Summary::default() })
 }
 
-/// The words that make a load another load of the same file.
+/// The arguments that distinguish this load from other loads of the same file.
 fn mode(arguments: &Load, format: Format) -> String {
     let (key, value) = (&arguments.key, &arguments.value);
     let quote = if arguments.quote { " quote" } else { "" };
     format!("{} {key:?} {value:?} {} {}{quote}", format.name(), arguments.header, arguments.encoding.name())
 }
 
-/// The most bytes that a record takes in the file if the database can take it.
+/// The maximum size in the file of a record that the database can accept, in bytes.
 fn record_bytes_max(arguments: &Load, format: Format, options: &Options) -> usize {
     let decoded = value_bytes_max(options) + KEY_BYTES_MAX;
     let is_plain = arguments.encoding == Encoding::Raw && format != Format::Jsonl;
@@ -104,14 +105,14 @@ struct Loading<'a> {
     rows: Rows,
     batcher: Batcher<'a>,
     progress: Progress,
-    /// Lines dealt with, those of the earlier run included.
+    /// Lines processed, including those of the earlier run.
     lines: Lines,
-    /// Records that the database has, those of the earlier run included.
+    /// Records in the database, including those of the earlier run.
     committed: u64,
 }
 
 impl Loading<'_> {
-    /// Goes to the position of the earlier run, if the bytes before it are the same.
+    /// Moves to the position of the earlier run, if the bytes before it are unchanged.
     fn begin(&mut self, earlier: Option<&Position>, is_file: bool) -> Outcome<()> {
         let source = self.source.display();
         let Some(position) = earlier else {
@@ -158,7 +159,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Takes a record. The inner error is the engine's reason to refuse it.
+    /// Adds a record. The inner error is the reason for refusing it.
     fn take(&mut self, row: &Row) -> Outcome<Result<(), String>> {
         if self.batcher.would_overwrite(&row.key, &row.value)? {
             return Ok(Err(format!("the key {} is there already, with another value", escape(&row.key))));
@@ -189,7 +190,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Commits all that was taken, with the place before the current item.
+    /// Commits everything added so far, with the place before the current item.
     fn commit(&mut self) -> Outcome<()> {
         let columns = match &self.rows.parser {
             Parser::Csv(rows) => rows.chosen(),
@@ -202,14 +203,14 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Commits the records at hand, as a signal asks the load to end.
+    /// Commits the records read so far, because a signal asked the load to stop.
     fn stop(&mut self) -> Failure {
-        // Within a line that is passed over there is no place to go on from.
+        // A position within a skipped line cannot be resumed from.
         let committed = if self.rows.is_between_lines() { self.commit() } else { Ok(()) };
         committed.err().unwrap_or_else(|| Failure::new(Exit::Interrupted, "interrupted"))
     }
 
-    /// Adds to `failure` how much is in and how to go on.
+    /// Adds to `failure` how many records are loaded and how to continue.
     fn explain(&self, failure: Failure) -> Failure {
         let advice = match failure.exit() {
             Exit::Invalid if self.committed == 0 => return failure,
@@ -220,7 +221,7 @@ impl Loading<'_> {
         failure.and(format_args!("{} records are in: {advice}, it goes on from there", self.committed))
     }
 
-    /// Refuses the end of a file that came before the one that it had when it was opened.
+    /// Refuses a file that ended before the size that it had when it was opened.
     fn check_end(&mut self, file_bytes: Option<u64>) -> Outcome<()> {
         let (end, opened) = (self.rows.window.place().byte, file_bytes.unwrap_or(0));
         if end >= opened {
@@ -231,7 +232,7 @@ impl Loading<'_> {
         Err(Failure::new(Exit::Io, message))
     }
 
-    /// Compares the line breaks in the text with the lines that were counted.
+    /// Compares the number of line breaks in the text with the number of lines counted.
     fn check_lines(&self) -> Outcome<()> {
         let (read, counted) = (self.rows.window.lines(), self.lines.read() + self.lines.inner);
         if read == counted {

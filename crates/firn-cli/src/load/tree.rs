@@ -1,7 +1,8 @@
 //! Loads a directory tree: key = path below the root, value = the file's bytes.
 //!
-//! Files come in the order of their keys, and the position is the last key that was dealt with. On resuming, each file
-//! up to that key is passed over if name, size and time of change of all of them are as the earlier run found them.
+//! Files are loaded in the order of their keys, and the position is the last processed key. On
+//! resuming, the files up to that key are skipped if the names, sizes and modification times of all
+//! of them are the same as in the earlier run.
 
 use super::batcher::{Batcher, value_bytes_max};
 use super::position::Slot;
@@ -25,13 +26,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// Names printed of each sort of thing that is left out.
+/// The maximum number of names printed for each kind of skipped entry.
 const NAMED_MAX: u64 = 20;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Position {
     last_key: String,
-    /// Files that are in the database.
+    /// Files in the database.
     stored: u64,
     refused: u64,
     /// The hash of names, sizes and times up to the last key.
@@ -80,7 +81,7 @@ fn passed(earlier: Option<&Position>) -> Outcome<Option<Passed>> {
     Ok(Some(Passed { last_key, hash: position.hash }))
 }
 
-/// A tree that holds the database would load the database into itself.
+/// Refuses a tree that contains the database, which would be loaded into itself.
 fn refuse_overlap(db: &Path, root: &Path) -> Outcome<()> {
     if resolved(db).starts_with(root) {
         return Err(Failure::invalid(format!("the database {} lies in the tree to be loaded", db.display())));
@@ -88,7 +89,7 @@ fn refuse_overlap(db: &Path, root: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// How many files there are, for the time left; not looked for when nobody looks on.
+/// The number of files, to estimate the time left; not counted if stderr is not a terminal.
 fn count_files(root: &Path) -> Option<u64> {
     if !io::stderr().is_terminal() {
         return None;
@@ -96,7 +97,7 @@ fn count_files(root: &Path) -> Option<u64> {
     Some(Walk::new(root).ok()?.filter(|found| matches!(found.sort, Sort::File)).count() as u64)
 }
 
-/// The files that an earlier run has dealt with.
+/// The files that an earlier run has processed.
 struct Passed {
     last_key: Vec<u8>,
     hash: u64,
@@ -106,14 +107,14 @@ struct Loading<'a> {
     batcher: Batcher<'a>,
     progress: Progress,
     value_bytes_max: usize,
-    /// The files of the earlier run, until all of them were met.
+    /// The files of the earlier run, until all of them have been seen.
     passed: Option<Passed>,
-    /// The last key that was dealt with.
+    /// The last processed key.
     last_key: Vec<u8>,
     hash: Xxh3Default,
-    /// Files taken, those of the earlier run included.
+    /// Files added, including those of the earlier run.
     stored: u64,
-    /// Files that the database has.
+    /// Files in the database.
     committed: u64,
     summary: Summary,
 }
@@ -141,7 +142,7 @@ impl Loading<'_> {
         self.batcher.finish()
     }
 
-    /// Notes an entry, so that a later run can tell whether it is the same.
+    /// Hashes an entry, so that a later run can tell if it has changed.
     fn hash_entry(&mut self, name: &[u8], metadata: Option<&std::fs::Metadata>) {
         let (bytes, seconds, nanoseconds) = metadata
             .filter(|data| !data.is_dir())
@@ -153,7 +154,7 @@ impl Loading<'_> {
         self.hash.update(&nanoseconds.to_le_bytes());
     }
 
-    /// Compares the files that were passed over with those of the earlier run.
+    /// Compares the skipped files with those of the earlier run.
     fn compare_passed(&mut self, root: &Path) -> Outcome<()> {
         match self.passed.take() {
             Some(passed) if passed.hash != self.hash.digest() => Err(Failure::invalid(format!(
@@ -188,14 +189,15 @@ impl Loading<'_> {
                 self.summary.empty_directories += 1;
                 self.leave_out(&found.name, "an empty directory", self.summary.empty_directories);
             }
-            // Counted with the earlier run's.
+            // Already counted by the earlier run.
             Sort::Unreadable(_) if is_passed => {}
             Sort::Unreadable(e) => self.refuse(&found.name, &format!("cannot be read: {e}")),
         }
         Ok(())
     }
 
-    /// Stores one file. A file that cannot be stored is named and counted; only the database can stop a load.
+    /// Stores one file. A file that cannot be stored is listed and counted; only a failure of the
+    /// database stops the load.
     fn file(&mut self, name: &[u8], path: &Path) -> Outcome<()> {
         if name.len() > KEY_BYTES_MAX {
             self.refuse(name, "has a path longer than the longest key");
@@ -244,7 +246,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Adds to `failure` how much is in and how to go on.
+    /// Adds to `failure` how many files are loaded and how to continue.
     fn explain(&self, failure: Failure) -> Failure {
         let advice = match failure.exit() {
             Exit::Invalid => return failure,
@@ -268,7 +270,7 @@ impl Loading<'_> {
     }
 }
 
-/// The bytes of the file; `None` if they are more than `bytes_max`.
+/// The bytes of the file; `None` if it is longer than `bytes_max`.
 fn read_file(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let file = std::fs::File::open(path)?;
     let bytes = file.metadata()?.len();

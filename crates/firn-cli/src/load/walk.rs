@@ -1,7 +1,8 @@
-//! Walks a directory tree in the order of its paths' bytes, following no link.
+//! Walks a directory tree in the byte order of its paths, following no link.
 //!
-//! The order is that of the whole relative paths, as the database sorts them: `a.b` comes before `a/b`, although `a`
-//! comes before `a.b`. So a directory is sorted as if its name ended with a slash.
+//! The order is that of the whole relative paths, as the database sorts them: `a.b` comes before
+//! `a/b`, although `a` comes before `a.b`. So a directory is sorted as if its name ended with a
+//! slash.
 
 use std::ffi::OsStr;
 use std::fs::FileType;
@@ -9,10 +10,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Something below the root.
+/// An entry below the root.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Path relative to the root, as bytes; a directory's ends with a slash.
+    /// Path relative to the root, as bytes. The path of a directory ends with a slash.
     pub(super) name: Vec<u8>,
     pub(super) sort: Sort,
 }
@@ -29,19 +30,19 @@ pub(super) enum Sort {
 
 pub(super) struct Walk {
     root: PathBuf,
-    /// What is still to be visited, last first.
+    /// Entries still to be visited, in reverse order.
     pending: Vec<(Vec<u8>, FileType)>,
 }
 
 impl Walk {
-    /// Begins at `root`, which must be a directory.
+    /// Starts at `root`, which must be a directory.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
         let mut walk = Self { root: root.to_owned(), pending: Vec::new() };
         walk.pending = walk.entries(&[])?;
         Ok(walk)
     }
 
-    /// The entries of directory `name`, last first.
+    /// The entries of directory `name`, in reverse order.
     fn entries(&self, name: &[u8]) -> io::Result<Vec<(Vec<u8>, FileType)>> {
         let mut entries = Vec::new();
         for entry in std::fs::read_dir(self.root.join(OsStr::from_bytes(name)))? {

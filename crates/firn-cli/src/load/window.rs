@@ -1,7 +1,7 @@
-//! The bytes of a text that were read and not yet dealt with, and a hash of all before them.
+//! The bytes of a text that were read but not yet processed, and a hash of all bytes before them.
 //!
 //! 1. Memory is bounded: at most `record_bytes_max` and one chunk are held, however long a line is.
-//! 2. Every byte before [`Window::place`] is in the hash, once, in order.
+//! 2. Every byte before [`Window::place`] is in the hash, once and in order.
 
 use super::rows::Place;
 use crate::byte_size::ByteSize;
@@ -12,14 +12,14 @@ use std::path::PathBuf;
 use xxhash_rust::xxh3::Xxh3Default;
 
 const CHUNK_BYTES: usize = 256 << 10;
-/// Bytes of one line that may be passed over. A line that is longer is no line.
+/// The maximum number of bytes of one line that may be skipped. A longer line is an error.
 const PASSED_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct Window {
     source: PathBuf,
     input: Box<dyn Read>,
     buffer: Vec<u8>,
-    /// The first byte in `buffer` that is not dealt with.
+    /// The first unprocessed byte in `buffer`.
     begin: usize,
     has_ended: bool,
     record_bytes_max: usize,
@@ -29,18 +29,18 @@ pub(super) struct Window {
     hash: Xxh3Default,
 }
 
-/// The outcome of a search; offsets are from [`Window::place`].
+/// The outcome of a search. Offsets are relative to [`Window::place`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     At(usize),
-    /// The text ends here, without it.
+    /// The text ends here without a match.
     End(usize),
-    /// It is not within the bytes that a record may have.
+    /// There is no match within the maximum size of a record.
     TooFar,
 }
 
 impl Window {
-    /// Reads `input` from its first byte; `source` names it in errors.
+    /// Reads `input` from its first byte. `source` is its name in errors.
     pub(super) fn new(source: PathBuf, input: Box<dyn Read>, record_bytes_max: usize) -> Self {
         Self {
             source,
@@ -64,7 +64,7 @@ impl Window {
         self.source.display()
     }
 
-    /// Notes that the place is the beginning of a line.
+    /// Notes that the place is the start of a line.
     pub(super) fn begin_line(&mut self) {
         self.last_byte = None;
     }
@@ -74,13 +74,13 @@ impl Window {
         self.hash.digest()
     }
 
-    /// Lines before the place, one without a line break at its end included.
+    /// The number of lines before the place, including a last one without a line break.
     pub(super) fn lines(&self) -> u64 {
         let is_cut = self.last_byte.is_some_and(|byte| byte != b'\n');
         self.place.line - 1 + u64::from(is_cut)
     }
 
-    /// The bytes at the place, as many as are read.
+    /// The bytes at the place that are already read.
     pub(super) fn view(&self) -> &[u8] {
         &self.buffer[self.begin..]
     }
@@ -95,7 +95,7 @@ impl Window {
         Ok(self.view().get(at).copied())
     }
 
-    /// The first byte from `from` on that is `wanted`.
+    /// Finds the first byte at or after `from` that is `wanted`.
     pub(super) fn find(&mut self, from: usize, wanted: impl Fn(u8) -> bool) -> Outcome<Found> {
         let mut from = from;
         loop {
@@ -114,7 +114,7 @@ impl Window {
         }
     }
 
-    /// Moves the place past `bytes` bytes, all of which are in the view.
+    /// Moves the place forward by `bytes` bytes, all of which are in the view.
     pub(super) fn pass(&mut self, bytes: usize) {
         let passed = &self.buffer[self.begin..self.begin + bytes];
         self.hash.update(passed);
@@ -124,7 +124,7 @@ impl Window {
         self.begin += bytes;
     }
 
-    /// Moves the place to the next line, however long this one is, within [`PASSED_BYTES_MAX`].
+    /// Moves the place to the next line, however long this line is, up to [`PASSED_BYTES_MAX`].
     pub(super) fn pass_line(&mut self) -> Outcome<()> {
         let start = self.place;
         loop {
@@ -145,8 +145,8 @@ impl Window {
         }
     }
 
-    /// Moves the place to `byte`, where a line begins, and tells `step` each place on the way. False if the text ends
-    /// before.
+    /// Moves the place to `byte`, where a line starts, and calls `step` with each place on the way.
+    /// Returns false if the text ends earlier.
     pub(super) fn pass_to(&mut self, byte: u64, mut step: impl FnMut(u64)) -> Outcome<bool> {
         while self.place.byte < byte {
             let left = usize::try_from(byte - self.place.byte).unwrap_or(usize::MAX);
@@ -160,7 +160,7 @@ impl Window {
         Ok(true)
     }
 
-    /// Reads a chunk. False at the end.
+    /// Reads a chunk. Returns false at the end.
     fn read_more(&mut self) -> Outcome<bool> {
         if self.has_ended {
             return Ok(false);

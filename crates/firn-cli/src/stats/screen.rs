@@ -11,16 +11,16 @@ use std::path::Path;
 
 pub(super) const COLUMNS: usize = 80;
 
-/// The facts that stand on the screen beside those of the engine.
+/// The facts on the screen in addition to those of the engine.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Summary {
-    /// Entries in tables and logs, superseded ones and deletions among them.
+    /// Entries in tables and logs, including superseded ones and deletions.
     entries_about: u64,
-    /// Bytes that the directory's files take on the disk.
+    /// Disk space of the directory's files, in bytes.
     disk_bytes: u64,
-    /// The part of them that logs take.
+    /// The part of it used by logs.
     log_bytes: u64,
-    /// Loads that were cut short and can go on.
+    /// Loads that were interrupted and can be resumed.
     unfinished_loads: usize,
     memory_limit_bytes: u64,
     advice: String,
@@ -29,7 +29,8 @@ pub(super) struct Summary {
 impl Summary {
     pub(super) fn of(path: &Path, db: &Db, stats: &Stats, memory_limit_bytes: u64) -> Outcome<Self> {
         let (disk_bytes, log_bytes) = disk_bytes(path);
-        // Trees without durable memory are rebuilt from the logs, so the logs' entries are theirs.
+        // Trees without durable memory are rebuilt from the logs, so their entries are the logs'
+        // entries.
         let in_trees = stats.tier.as_ref().map_or(0, |tier| tier.mutable_entries + tier.immutable_entries);
         let above = stats.recovery.replayed_entries.max(in_trees);
         let mut summary = Self {
@@ -82,7 +83,8 @@ fn level_row(level: &firndb::LevelStats) -> Vec<String> {
     ]
 }
 
-/// Bytes on the disk of all files in `path`, and of the logs among them. A file that vanishes meanwhile has none.
+/// Disk space of all files in `path`, and of the logs among them, in bytes. A file that vanishes
+/// meanwhile counts as 0.
 fn disk_bytes(path: &Path) -> (u64, u64) {
     const BLOCK_BYTES: u64 = 512;
     let (mut all, mut logs) = (0, 0);
@@ -101,7 +103,7 @@ fn unfinished_loads(db: &Db) -> Outcome<usize> {
     positions.map(|entry| Ok(entry?)).try_fold(0, |count, entry: Outcome<_>| entry.map(|_| count + 1))
 }
 
-/// One sentence: the most useful thing to do next.
+/// One sentence with the most useful next step.
 fn advice(summary: &Summary, stats: &Stats) -> String {
     const LOG_BYTES_WORTH_A_MERGE: u64 = 256 << 20;
     let level0 = stats.levels.first().map_or(0, |level| level.tables);
@@ -121,7 +123,7 @@ fn advice(summary: &Summary, stats: &Stats) -> String {
     if stats.background.debt_bytes > 0 {
         return "Leave the database open in a program, or run `firn compact`: merges are due.".to_owned();
     }
-    // In profile `lab`, level 0 has its values in logs.
+    // In profile `lab`, the values of level 0 are in logs.
     let is_in_logs = stats.tier.is_none() && summary.log_bytes > stats.table_bytes;
     if is_in_logs && summary.log_bytes > LOG_BYTES_WORTH_A_MERGE {
         return "Run `firn compact`: most of the data is in logs, which each open reads again.".to_owned();
@@ -136,7 +138,7 @@ fn loads(count: usize) -> String {
     if count == 1 { "the load".to_owned() } else { format!("each of the {count} loads") }
 }
 
-/// `line`, without its beginning if it is wider than the screen.
+/// `line`, with the start of its path cut off if it is wider than the screen.
 fn cut_left(line: &str) -> String {
     let columns = line.chars().count();
     if columns <= COLUMNS {
@@ -148,7 +150,7 @@ fn cut_left(line: &str) -> String {
     format!("{kind} database ..{}", path.chars().skip(from).collect::<String>())
 }
 
-/// `sentence` on lines that fit the screen.
+/// `sentence` wrapped into lines that fit the screen.
 fn wrapped(sentence: &str) -> String {
     let (mut text, mut columns) = (String::new(), 0);
     for word in sentence.split(' ') {

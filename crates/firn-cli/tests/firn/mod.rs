@@ -1,4 +1,4 @@
-//! Runs the real `firn` in a temporary directory of its own.
+//! Runs the real `firn` in a new temporary directory.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::ffi::OsStr;
@@ -32,7 +32,7 @@ impl Firn {
         Self { home: tempfile::tempdir().expect("a temporary directory") }
     }
 
-    /// Where the database is that every test uses.
+    /// The path of the database used by every test.
     pub(crate) fn db(&self) -> PathBuf {
         self.home.path().join("db")
     }
@@ -57,7 +57,7 @@ impl Firn {
         command
     }
 
-    /// `firn VERB DB ARGUMENTS`, whatever its exit code.
+    /// Runs `firn VERB DB ARGUMENTS` and returns any exit code.
     pub(crate) fn try_run<A: AsRef<OsStr>>(&self, verb: &str, arguments: impl IntoIterator<Item = A>) -> Ran {
         self.try_command(self.command(verb).arg("db").args(arguments))
     }
@@ -66,14 +66,14 @@ impl Firn {
         ran(command.output().expect("firn runs"))
     }
 
-    /// Likewise, and its exit code must be 0.
+    /// Like `try_run`, but the exit code must be 0.
     pub(crate) fn run<A: AsRef<OsStr>>(&self, verb: &str, arguments: impl IntoIterator<Item = A>) -> Ran {
         let ran = self.try_run(verb, arguments);
         assert_eq!(ran.code, 0, "firn {verb}: {}", ran.stderr);
         ran
     }
 
-    /// Likewise, with `input` on stdin.
+    /// Like `run`, with `input` on stdin.
     pub(crate) fn run_with(&self, verb: &str, arguments: &[&str], input: &[u8]) -> Ran {
         let mut child = self.start(verb, arguments);
         let mut stdin = child.stdin.take().expect("stdin");
@@ -84,7 +84,7 @@ impl Firn {
         ran
     }
 
-    /// Starts a verb whose stdin is ours.
+    /// Starts a verb with stdin, stdout and stderr as pipes.
     pub(crate) fn start(&self, verb: &str, arguments: &[&str]) -> Child {
         let mut command = self.command(verb);
         command.arg("db").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -95,7 +95,7 @@ impl Firn {
         self.run("put", [key, value]);
     }
 
-    /// Bytes of all files in the database's directory.
+    /// Total bytes of all files in the database's directory.
     pub(crate) fn db_bytes(&self) -> u64 {
         let Ok(entries) = std::fs::read_dir(self.db()) else { return 0 };
         entries.flatten().filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()

@@ -1,9 +1,10 @@
-//! One open file of the operating system: positioned reads and writes that go on after an interruption or a short
-//! count.
+//! One open file of the operating system: positioned reads and writes that continue after an
+//! interruption or a short count.
 //!
-//! 1. A direct file's transfers are aligned to `alignment` in offset, length and address; [`IoBuf`] sees to the
-//!    address.
-//! 2. What a device refuses as misaligned is never retried buffered: the page cache would hold a second truth.
+//! 1. Transfers of a direct file are aligned to `alignment` in offset, length and address;
+//!    [`IoBuf`] aligns the address.
+//! 2. A transfer that a device refuses as misaligned is never retried buffered, because the page
+//!    cache could then disagree with the device.
 
 use super::system::IoBackend;
 use crate::buf::IoBuf;
@@ -15,7 +16,7 @@ use rustix::io::{Errno, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Slices handed to one gathering write; the kernel takes at most 1,024.
+/// Slices per gathering write; the kernel accepts at most 1,024.
 const SLICES_MAX: usize = 64;
 const SLICES_FEW: usize = 8;
 
@@ -27,14 +28,14 @@ pub(super) struct Handle {
     pub(super) alignment: usize,
 }
 
-/// A file with the way its operations are put in flight.
+/// A file and the backend that puts its operations in flight.
 #[derive(Debug)]
 pub(super) struct OsFile {
     pub(super) handle: Arc<Handle>,
     pub(super) backend: IoBackend,
 }
 
-/// An aligned range that covers the bytes asked for.
+/// An aligned range that covers the requested bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) offset: u64,
@@ -50,7 +51,7 @@ impl Span {
         Span { offset: start, len: (skip + wanted).next_multiple_of(alignment), skip, wanted }
     }
 
-    /// How many of the wanted bytes are there when `got` bytes of the span were read.
+    /// The number of wanted bytes available after `got` bytes of the span were read.
     pub(super) fn visible(&self, got: usize) -> usize {
         got.saturating_sub(self.skip).min(self.wanted)
     }
@@ -61,7 +62,7 @@ impl Handle {
         Error::from_io(verb, &self.path, errno.into())
     }
 
-    /// Reads until `into` is full or the file ends; returns the count.
+    /// Reads until `into` is full or the file ends; returns the number of bytes read.
     pub(super) fn read_full(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < into.len() {
@@ -69,7 +70,8 @@ impl Handle {
                 Ok(0) => break,
                 Ok(n) => {
                     done += n;
-                    // A direct read that stops off a sector has met the end of the file.
+                    // A direct read that stops inside an alignment unit has reached the end of the
+                    // file.
                     if done % self.alignment != 0 {
                         break;
                     }
@@ -103,7 +105,7 @@ impl Handle {
     fn write_gathered(&self, mut offset: u64, parts: &[&[u8]]) -> Result<()> {
         for group in parts.chunks(SLICES_MAX) {
             let total: usize = group.iter().map(|part| part.len()).sum();
-            // Most writes have a few parts, and a frame of the log is written often.
+            // Most writes have few parts, and log frames are written often.
             let written = match group.len() {
                 0..=SLICES_FEW => self.gather::<SLICES_FEW>(offset, group),
                 _ => self.gather::<SLICES_MAX>(offset, group),
@@ -121,13 +123,13 @@ impl Handle {
         Ok(())
     }
 
-    /// One call of the kernel for at most `N` parts.
+    /// One system call for at most `N` parts.
     fn gather<const N: usize>(&self, offset: u64, parts: &[&[u8]]) -> rustix::io::Result<usize> {
         let slices: [IoSlice<'_>; N] = std::array::from_fn(|i| IoSlice::new(parts.get(i).copied().unwrap_or_default()));
         rustix::io::pwritev(&self.fd, &slices[..parts.len()], offset)
     }
 
-    /// The slow way through a gathering write that stopped after `done` bytes.
+    /// Completes a gathering write that stopped after `done` bytes.
     fn write_rest(&self, mut offset: u64, parts: &[&[u8]], mut done: usize) -> Result<()> {
         for part in parts {
             let skip = done.min(part.len());
@@ -182,7 +184,7 @@ impl File for OsFile {
     }
 
     fn leave_cache(&self) {
-        // It is a hint.
+        // Errors are ignored because this is only a hint.
         let _kept = rustix::fs::fadvise(&self.handle.fd, 0, None, Advice::DontNeed);
     }
 

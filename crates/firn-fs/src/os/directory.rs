@@ -33,14 +33,15 @@ impl OsDir {
         Error::from_io(verb, &self.path.join(name), errno.into())
     }
 
-    /// Refuses what is there and is no file: opening a FIFO would wait for its other end.
+    /// Refuses an existing name that is not a regular file, because opening a FIFO would wait for
+    /// its other end.
     fn check_regular(&self, name: &str) -> Result<()> {
         match rustix::fs::statat(&self.fd, name, AtFlags::empty()) {
             Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile => {
                 let path = self.path.join(name);
                 Err(Error::invalid(format!("{} is not a regular file: move it out of the way", path.display())))
             }
-            // Whoever opens it says what is wrong.
+            // The open that follows reports any error.
             _ => Ok(()),
         }
     }
@@ -59,7 +60,8 @@ impl OsDir {
     fn open_fd(&self, name: &str, mut flags: OFlags) -> rustix::io::Result<(OwnedFd, OFlags)> {
         let permissions = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         if flags.contains(OFlags::DIRECT | OFlags::EXCL) {
-            // A file system without direct I/O may create the file and then refuse to open it: so it is created first.
+            // A file system without direct I/O may create the file and then refuse to open it. So
+            // it is created first.
             flags.remove(OFlags::DIRECT);
             let fd = uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, permissions))?;
             let status = rustix::fs::fcntl_getfl(&fd)?;
@@ -69,7 +71,7 @@ impl OsDir {
             };
         }
         match uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, permissions)) {
-            // A file system without direct I/O refuses here, before any byte moved.
+            // A file system without direct I/O refuses here, before any byte is transferred.
             Err(Errno::INVAL) if flags.contains(OFlags::DIRECT) => {
                 flags.remove(OFlags::DIRECT);
                 uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, permissions)).map(|fd| (fd, flags))
@@ -79,7 +81,8 @@ impl OsDir {
     }
 }
 
-/// What direct transfers on this file must be aligned to, as the kernel says; a page where it does not say.
+/// The alignment of direct transfers on this file in bytes, as reported by the kernel; a page if it
+/// does not report it.
 fn direct_alignment(fd: &rustix::fd::OwnedFd) -> usize {
     #[cfg(target_os = "linux")]
     {
@@ -179,7 +182,7 @@ impl Dir for OsDir {
             Err(errno) => return Err(self.failed("lock", name, errno)),
         }
         let lock = OsLock { fd, dir: self.fd.clone(), path: self.path.clone(), name: name.to_owned() };
-        // Somebody may have removed the file between the two calls.
+        // Another process may have removed the file between the two calls.
         lock.check()?;
         Ok(Box::new(lock))
     }
@@ -205,8 +208,8 @@ impl Dir for OsDir {
     }
 }
 
-/// An flock. Given back by name, not by closing its descriptor: a process that is being started has a copy of that
-/// until it runs its own program.
+/// An flock. It is unlocked explicitly rather than by closing its descriptor, because a child
+/// process has a copy of the descriptor between fork and exec.
 #[derive(Debug)]
 struct OsLock {
     fd: OwnedFd,
@@ -236,7 +239,7 @@ impl Lock for OsLock {
 
 impl Drop for OsLock {
     fn drop(&mut self) {
-        // Whatever it says, the descriptor closes now.
+        // An error does not matter, because the descriptor closes now.
         let _closes_anyway = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
     }
 }
@@ -274,7 +277,7 @@ mod tests {
         other.check().unwrap();
     }
 
-    /// The directory is held, not looked up: whatever happens to its path, a handle stays with it.
+    /// The directory is held, not looked up: a handle stays with it even if its path changes.
     #[test]
     fn a_directory_that_is_moved_is_followed_and_one_that_is_removed_takes_no_file() {
         let root = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
-//! Operations in flight where io_uring is refused: a few threads that pread and pwrite.
+//! Operations in flight where io_uring is not available: a few threads that pread and pwrite.
 //!
-//! The threads start with the first operation and live as long as the process; one that only waits costs a stack.
+//! The threads start with the first operation and live as long as the process. An idle thread costs
+//! a stack.
 
 use super::direct::{Handle, Span};
 use crate::buf::IoBuf;
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
-/// Operations that may be in flight at once.
+/// The maximum number of operations in flight.
 const THREADS: usize = 8;
 
 enum Op {
@@ -68,9 +69,9 @@ impl Pool {
         let (reply, answer) = channel();
         let job = Job { handle: handle.clone(), op, buf, reply };
         match &self.jobs {
-            // A send fails only when no thread is left; the receiver then reports it.
+            // A send fails only if no thread is left; the receiver then reports it.
             Some(jobs) => drop(jobs.send(job)),
-            // What has no thread is done by the caller.
+            // Without threads the caller does the work.
             None => job.perform(),
         }
         Pending::new(Answer(answer))
@@ -84,7 +85,7 @@ impl Job {
             Op::Read(span) => handle.read_span(span, &mut buf),
             Op::Write(offset) => handle.write_full(offset, buf.bytes()),
         };
-        // The submitter may have gone away; its result goes with it.
+        // The submitter may have dropped its receiver; then the result is discarded.
         let _abandoned = reply.send(result.map(|()| buf));
     }
 }

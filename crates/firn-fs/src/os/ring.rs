@@ -1,16 +1,19 @@
-//! Operations in flight over io_uring. A thread borrows a ring while it has something in flight, so the lock of a ring
-//! is hardly ever contended, and there are never more than [`RINGS_MAX`]. A ticket holds the ring that it was
-//! submitted to, so it may be waited for on any thread.
+//! Operations in flight over io_uring. A thread borrows a ring while it has something in flight, so
+//! the lock of a ring is rarely contended, and there are never more than [`RINGS_MAX`]. A ticket
+//! holds the ring it was submitted to, so it may be waited for on any thread.
 //!
-//! 1. A slot owns the buffer and keeps the file open from submission to completion; the kernel's pointer into the
-//!    buffer's heap storage therefore stays valid however the `IoBuf` value moves.
-//! 2. A slot is reused only after its completion was reaped. An abandoned operation's slot is freed when it is reaped.
+//! 1. A slot owns the buffer and keeps the file open from submission to completion. The kernel's
+//!    pointer into the buffer's heap storage therefore stays valid however the `IoBuf` value moves.
+//! 2. A slot is reused only after its completion was reaped. The slot of an abandoned operation is
+//!    freed when it is reaped.
 //! 3. A ring is dropped only when nothing is in flight: its destructor waits.
-//! 4. Reads are queued and start with the first wait or when the queue is full; writes start at once.
-//! 5. No failure of a ring fails an operation: one that the ring does not take, ends early or cancels is done by
-//!    `pread` or `pwrite`, whose error is then the operation's own. A ring that failed is broken: it takes nothing
-//!    more. What the kernel has of it still ends, and shows so in shared memory; until then a write is not done again,
-//!    because it could land later, over what has been written to its place since.
+//! 4. Reads are queued and start with the first wait or when the queue is full; writes start at
+//!    once.
+//! 5. No failure of a ring fails an operation. An operation that the ring rejects, ends early or
+//!    cancels is done by `pread` or `pwrite`, whose error is then the operation's own. A ring that
+//!    failed is broken and accepts nothing more. Operations that the kernel has already taken still
+//!    complete, which is visible in shared memory. Until then a write is not repeated, because the
+//!    first one could land later, over newer bytes at its place.
 #![expect(unsafe_code, reason = "io_uring takes raw pointers; listed in UNSAFE.md")]
 
 use super::direct::{Handle, Span};
@@ -26,9 +29,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Operations in flight on one ring.
+/// The maximum number of operations in flight on one ring.
 const DEPTH: u32 = 64;
-/// Rings in a process. Each takes a file handle and locked memory; threads that find none left use plain calls.
+/// The maximum number of rings in a process. Each takes a file handle and locked memory; threads
+/// that get none use plain system calls.
 pub(super) const RINGS_MAX: usize = 32;
 
 #[derive(Clone, Copy)]
@@ -47,16 +51,16 @@ struct Ring {
     uring: IoUring,
     slots: Vec<Slot>,
     in_flight: usize,
-    /// The slots of operations that the kernel has not taken from the queue yet, in their order.
+    /// The slots of operations that the kernel has not yet taken from the queue, in order.
     queued: Vec<usize>,
-    /// A clock that began when it failed: nobody enters it from then on.
+    /// Started when the ring failed. No thread enters the ring after that.
     broken: Option<Clock>,
 }
 
-/// So long after a ring broke the kernel is waited for.
+/// How long to wait for the kernel after a ring broke.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// The rings of the process that nobody uses, and how many there are in all.
+/// The idle rings of the process, and the number of all rings.
 static IDLE: Mutex<Rings> = Mutex::new(Rings { idle: Vec::new(), count: 0 });
 
 struct Rings {
@@ -65,11 +69,11 @@ struct Rings {
 }
 
 thread_local! {
-    /// The ring that this thread has something in flight on.
+    /// The ring on which this thread has an operation in flight.
     static BORROWED: RefCell<Borrowed> = const { RefCell::new(Borrowed(None)) };
 }
 
-/// A borrowed ring, given back when its thread ends.
+/// A borrowed ring, returned when its thread ends.
 struct Borrowed(Option<Arc<Mutex<Ring>>>);
 
 impl Drop for Borrowed {
@@ -80,7 +84,7 @@ impl Drop for Borrowed {
     }
 }
 
-/// Whether this kernel gives us a ring, by making one.
+/// Checks that this kernel provides io_uring, by creating a ring.
 pub(super) fn probe() -> io::Result<()> {
     IoUring::new(2).map(drop)
 }
@@ -101,13 +105,14 @@ fn submit(handle: &Arc<Handle>, op: Op, mut buf: IoBuf) -> Pending {
         }
     }
     match op {
-        // It is read when it is waited for, as it would be from a ring.
+        // It is read when it is waited for, as on a ring.
         Op::Read(span) => Pending::new(Later { handle: handle.clone(), span, buf }),
         Op::Write { .. } => Pending::done(plainly(handle, op, &mut buf).map(|()| buf)),
     }
 }
 
-/// The ring that this thread has, or one that nobody uses, or a new one; `None` if there can be no more.
+/// This thread's ring, an idle one, or a new one; `None` if the limit is reached or no ring can be
+/// created.
 fn borrow() -> Option<Arc<Mutex<Ring>>> {
     BORROWED.with_borrow_mut(|borrowed| {
         if borrowed.0.is_none() {
@@ -146,13 +151,13 @@ fn give_back(ring: Arc<Mutex<Ring>>) {
     }
 }
 
-/// How many rings the process has.
+/// The number of rings in the process.
 #[cfg(test)]
 pub(super) fn rings() -> usize {
     IDLE.lock().count
 }
 
-/// Whether the kernel may do what it refuses now if it is asked again.
+/// True if the kernel may accept the request if it is asked again.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, OutOfMemory, ResourceBusy, WouldBlock};
     matches!(error.kind(), Interrupted | OutOfMemory | ResourceBusy | WouldBlock)
@@ -173,13 +178,13 @@ impl Ring {
         self.broken.as_ref().is_some_and(|clock| Duration::from_nanos(clock.now_ns()) > STUCK)
     }
 
-    /// Notes what the kernel took from the queue.
+    /// Removes from `queued` the operations that the kernel has taken.
     fn note_taken(&mut self) {
         let left = self.uring.submission().len();
         self.queued.drain(..self.queued.len().saturating_sub(left));
     }
 
-    /// Puts an operation in flight; gives the buffer back if that cannot be.
+    /// Puts an operation in flight. Returns the buffer if that is not possible.
     fn submit(&mut self, handle: &Arc<Handle>, op: Op, mut buf: IoBuf) -> Result<usize, IoBuf> {
         #[cfg(test)]
         if tests::fail(Failing::Submit).is_err() {
@@ -210,11 +215,12 @@ impl Ring {
             None => self.slots.push(slot),
         }
         self.in_flight += 1;
-        // SAFETY: invariants 1 to 3: the slot now owns buffer and file until the completion is reaped, and the ring
-        // does not go away before that. Test: `os::tests::ring_and_pool_agree`.
+        // SAFETY: invariants 1 to 3. The slot now owns buffer and file until the completion is
+        // reaped, and the ring is not dropped before that. Test: `os::tests::ring_and_pool_agree`.
         let pushed = unsafe { self.uring.submission().push(&entry.user_data(index as u64)) };
         if pushed.is_err() {
-            // The queue has DEPTH entries and fewer are in flight, so there is room; if not, nothing was submitted.
+            // The queue has DEPTH entries and fewer are in flight, so there is room. If not,
+            // nothing was submitted.
             self.in_flight -= 1;
             return match std::mem::replace(&mut self.slots[index], Slot::Free) {
                 Slot::InFlight { buf, .. } => Err(buf),
@@ -223,20 +229,22 @@ impl Ring {
         }
         self.queued.push(index);
         if eager {
-            // If it does not start now it starts with the next wait. It is queued, so nobody may think that it failed.
+            // If it does not start now it starts with the next wait. It is queued, so it must not
+            // be reported as failed.
             let _later = self.uring.submit();
             self.note_taken();
         }
         Ok(index)
     }
 
-    /// Submits what is queued, waits for at least `want` completions and files them. It may come back with fewer: a
-    /// kernel that is short of something is to be asked again, because what is queued or in flight may yet happen.
+    /// Submits the queued operations, waits for at least `want` completions and records them in
+    /// their slots. May return with fewer: if the kernel is short of a resource the caller must ask
+    /// again, because the operations may still complete.
     fn reap(&mut self, want: usize) {
         let entered = match self.broken {
             None => self.enter(want),
             Some(ref clock) => {
-                // Completions come without being asked for.
+                // Completions arrive without a system call.
                 clock.sleep(Duration::from_millis(1));
                 Ok(())
             }
@@ -267,19 +275,20 @@ impl Ring {
         self.uring.submit_and_wait(want).map(drop)
     }
 
-    /// Takes a completed operation out of its slot, after one look for completions; `None` if it is still in flight.
+    /// Takes a completed operation out of its slot, after at most one look for completions. `None`
+    /// if it is still in flight.
     fn finish(&mut self, index: usize) -> Option<Finished> {
         for looks in 0..2 {
             match std::mem::replace(&mut self.slots[index], Slot::Free) {
                 Slot::Complete { handle, op, buf, result } => return Some(Finished::On { handle, op, buf, result }),
                 Slot::InFlight { handle, op, buf, .. } if self.is_broken() && self.queued.contains(&index) => {
-                    // The kernel has never seen it.
+                    // The kernel never took it.
                     self.queued.retain(|&queued| queued != index);
                     self.in_flight -= 1;
                     return Some(Finished::Never { handle, op, buf });
                 }
                 Slot::InFlight { handle, op, buf, .. } if self.is_stuck() => {
-                    // The kernel may still use the buffer, so the slot keeps it for ever.
+                    // The kernel may still use the buffer, so the slot keeps it forever.
                     let stuck = Finished::Stuck { handle: handle.clone(), op };
                     self.slots[index] = Slot::InFlight { handle, op, buf, abandoned: true };
                     return Some(stuck);
@@ -302,7 +311,8 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while self.in_flight > 0 {
             if self.is_broken() {
-                // The kernel may still write into the buffers: leak them rather than free them.
+                // The kernel may still write into the buffers, so they are leaked rather than
+                // freed.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 return;
             }
@@ -311,7 +321,7 @@ impl Drop for Ring {
     }
 }
 
-/// How an operation left its ring.
+/// The outcome of an operation on its ring.
 enum Finished {
     On {
         handle: Arc<Handle>,
@@ -319,13 +329,13 @@ enum Finished {
         buf: IoBuf,
         result: i32,
     },
-    /// The ring broke before it was begun.
+    /// The ring broke before the kernel took it.
     Never {
         handle: Arc<Handle>,
         op: Op,
         buf: IoBuf,
     },
-    /// The ring broke, and the kernel has it for ever.
+    /// The ring broke, and the kernel never completed it.
     Stuck {
         handle: Arc<Handle>,
         op: Op,
@@ -341,7 +351,7 @@ struct Ticket {
 
 impl Completion for Ticket {
     fn wait(mut self: Box<Self>) -> Result<IoBuf> {
-        // The slot is freed here, so the destructor has nothing to abandon.
+        // `finish` frees the slot, so the destructor has nothing to abandon.
         self.finished = true;
         let finished = loop {
             let mut ring = self.ring.lock();
@@ -353,7 +363,7 @@ impl Completion for Ticket {
                 }
                 break finished;
             }
-            // Another thread's operation on this ring may be the one that completed.
+            // The completion may have been that of another thread's operation on this ring.
             parking_lot::MutexGuard::unlock_fair(ring);
         };
         match finished {
@@ -383,7 +393,8 @@ impl Completion for Ticket {
 }
 
 impl Ticket {
-    /// Gives the ring back if it is the one that this thread borrowed. Another thread does so when it ends or waits.
+    /// Returns the ring if this thread borrowed it. A ring borrowed by another thread is returned
+    /// when that thread ends or waits.
     fn release(&self) {
         let released = BORROWED.with_borrow_mut(|borrowed| borrowed.0.take_if(|ring| Arc::ptr_eq(ring, &self.ring)));
         if let Some(ring) = released {
@@ -404,7 +415,7 @@ impl Drop for Ticket {
     }
 }
 
-/// A read that no ring took.
+/// A read that was not submitted to any ring.
 struct Later {
     handle: Arc<Handle>,
     span: Span,
@@ -418,7 +429,7 @@ impl Completion for Later {
     }
 }
 
-/// Does the whole operation without a ring.
+/// Does the whole operation with plain system calls.
 fn plainly(handle: &Handle, op: Op, buf: &mut IoBuf) -> Result<()> {
     match op {
         Op::Read(span) => handle.read_span(span, buf),
@@ -426,8 +437,8 @@ fn plainly(handle: &Handle, op: Op, buf: &mut IoBuf) -> Result<()> {
     }
 }
 
-/// Turns a completion's count into the operation's end. One that is short, or that the ring failed or cancelled, is
-/// done the plain way, which tells whether it can be done at all.
+/// Turns a completion's count into a result. An operation that came short, failed or was cancelled
+/// on the ring is done with plain system calls, which report the actual error if there is one.
 fn complete(handle: &Handle, op: Op, buf: &mut IoBuf, result: i32) -> Result<()> {
     #[cfg(test)]
     let result = if tests::fail(Failing::Cancelled).is_err() { -125 } else { result };
@@ -440,7 +451,7 @@ fn complete(handle: &Handle, op: Op, buf: &mut IoBuf, result: i32) -> Result<()>
     Ok(())
 }
 
-/// A way for a ring to fail.
+/// A way in which a ring can fail.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failing {
@@ -463,7 +474,7 @@ mod tests {
         static FAILING: Cell<Option<Failing>> = const { Cell::new(None) };
     }
 
-    /// From now on rings fail this thread in this way.
+    /// Makes rings fail in this way for this thread from now on.
     pub(in super::super) fn failing(how: Option<Failing>) {
         FAILING.set(how);
     }

@@ -1,4 +1,4 @@
-//! The operating system's file system, and the choice of how operations are put in flight.
+//! The operating system's file system, and the choice of backend for operations in flight.
 
 use super::direct::{Handle, Span};
 use super::directory::OsDir;
@@ -13,23 +13,23 @@ use rustix::io::{Errno, retry_on_intr as uninterrupted};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How many files this process may have open, as the system says (`ulimit -n`).
+/// The number of files that this process may have open, as reported by the system (`ulimit -n`).
 pub fn handles_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// How several operations are kept in flight by one thread.
+/// The mechanism by which one thread keeps several operations in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoBackend {
-    /// io_uring, a ring for each thread that has something in flight, up to a bound.
+    /// io_uring, with a ring for each thread that has an operation in flight, up to a limit.
     Ring,
-    /// A pool of threads that pread and pwrite.
+    /// A pool of threads that call pread and pwrite.
     Pool,
 }
 
 impl IoBackend {
-    /// The ring where the kernel allows it, else the pool. The choice is logged.
+    /// The ring if the kernel allows it, otherwise the pool. The choice is logged.
     pub fn detect() -> Self {
         #[cfg(target_os = "linux")]
         match ring::probe() {
@@ -67,12 +67,13 @@ pub struct OsFs {
 }
 
 impl OsFs {
-    /// Files with direct I/O where asked for and possible, over the best backend this kernel has.
+    /// Files with direct I/O where requested and possible, over the best backend of this kernel.
     pub fn new() -> Self {
         Self::with(IoBackend::detect(), true)
     }
 
-    /// Files over a given backend. With `direct` false even direct modes go through the page cache.
+    /// Files over a given backend. If `direct` is false even direct modes go through the page
+    /// cache.
     pub fn with(backend: IoBackend, direct: bool) -> Self {
         Self { backend, direct }
     }
@@ -90,7 +91,8 @@ impl Fs for OsFs {
     }
 
     fn create_dir(&self, path: &Path, parents: bool) -> Result<()> {
-        // A new directory is durable when the one above it is synced, and so on up to one that was there before.
+        // A new directory is durable once its parent is synced, and so on up to one that existed
+        // before.
         let missing: Vec<&Path> = path.ancestors().take_while(|one| !one.is_dir()).collect();
         if !missing.is_empty() {
             let created = std::fs::DirBuilder::new().recursive(parents).create(path);
@@ -109,8 +111,8 @@ impl Fs for OsFs {
     }
 }
 
-/// Makes the name of a directory durable: by a sync of the directory above it, or, where that may be passed through but
-/// not opened, by one of the whole file system.
+/// Makes the name of a directory durable with a sync of its parent. If the parent may be traversed
+/// but not opened, syncs the whole file system.
 fn sync_name(path: &Path) -> Result<()> {
     let failed = |errno: Errno| Error::from_io("sync directory", path, errno.into());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

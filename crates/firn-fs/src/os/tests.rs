@@ -106,7 +106,7 @@ fn a_file_that_leaves_the_cache_keeps_its_bytes() {
     let want = [7; 64 << 10];
     file.write(0, &[&want]).unwrap();
     let reader = std::fs::File::open(&path).unwrap();
-    // `None` where the file system does not say.
+    // `None` if the file system cannot tell.
     let is_cached = || {
         let mut byte = [0];
         let mut slices = [std::io::IoSliceMut::new(&mut byte)];
@@ -119,7 +119,7 @@ fn a_file_that_leaves_the_cache_keeps_its_bytes() {
     assert_ne!(is_cached(), Some(false));
     file.sync(&TEST).unwrap();
     file.leave_cache();
-    // A file system in memory has nowhere else to keep it.
+    // A file system in memory keeps the file only in the cache.
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     let is_in_memory = rustix::fs::fstatfs(&reader).unwrap().f_type == TMPFS_MAGIC;
     assert!(is_in_memory || is_cached() != Some(true));
@@ -128,7 +128,8 @@ fn a_file_that_leaves_the_cache_keeps_its_bytes() {
     assert_eq!(buf.bytes(), want);
 }
 
-/// More threads than there are rings, each with a read in flight: nobody fails, and the rings stay few.
+/// More threads than rings, each with a read in flight: no read fails, and the number of rings
+/// stays within its limit.
 #[test]
 fn threads_beyond_the_number_of_rings_read_all_the_same() {
     let dir = tempfile::tempdir().unwrap();
@@ -150,13 +151,14 @@ fn threads_beyond_the_number_of_rings_read_all_the_same() {
     });
 }
 
-/// A ring that fails in every way: what was put in flight on it is done the plain way.
+/// A ring that fails in every way: operations in flight on it are completed with plain system
+/// calls.
 #[test]
 fn a_ring_that_fails_fails_no_operation() {
     use super::ring::{Failing, failing};
     for how in [Failing::Setup, Failing::Submit, Failing::Wait, Failing::Cancelled] {
         std::thread::scope(|scope| {
-            // A thread of its own has no ring yet.
+            // A new thread has no ring yet.
             scope.spawn(|| {
                 failing(Some(how));
                 round_trip(&OsFs::with(IoBackend::Ring, true));

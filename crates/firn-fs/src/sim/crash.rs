@@ -1,4 +1,4 @@
-//! The two kinds of death, and what comes after them.
+//! The two kinds of crash, and the state after each.
 
 use super::disk::Disk;
 use super::names::InodeId;
@@ -6,30 +6,31 @@ use super::system::SimFs;
 use firn_base::seed::{Seed, mix};
 use std::collections::BTreeMap;
 
-/// How much of what was not synced survives a power cut.
+/// How much unsynced data survives a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Everything, as if the power had failed a minute later.
     All,
-    /// Any part of it, as the seed says.
+    /// Any part of it, chosen by the seed.
     Some,
     /// Nothing.
     Nothing,
 }
 
-/// Which of the states that a power cut may leave is taken.
+/// The choice among the states that a power cut may leave.
 #[derive(Debug, Clone, Copy)]
 pub struct CrashPlan {
-    /// Decides whatever the rest leaves open.
+    /// Decides everything that the other fields leave open.
     pub seed: u64,
-    /// What becomes of bytes.
+    /// The fate of file contents.
     pub data: Keep,
-    /// The pending directory operations that hold, bit `i` for the `i`-th; `None` lets the seed decide.
+    /// The pending directory operations that survive, bit `i` for the `i`-th; `None` leaves the
+    /// choice to the seed.
     pub names: Option<u64>,
 }
 
 impl CrashPlan {
-    /// Everything by the seed: mostly any part, now and then all or nothing.
+    /// Everything chosen by the seed: mostly an arbitrary part, sometimes all or nothing.
     pub fn seeded(seed: u64) -> Self {
         let (data, names) = match mix(seed) % 8 {
             0 => (Keep::All, None),
@@ -43,13 +44,13 @@ impl CrashPlan {
 }
 
 impl SimFs {
-    /// The machine loses power; what the seed says survives. May be asked again with other seeds, for other states that
-    /// the same moment may leave.
+    /// Cuts the power and returns the state chosen by the seed. May be called again with other
+    /// seeds, for other states that the same moment may leave.
     pub fn power_cut(&self, seed: u64) -> SimFs {
         self.power_cut_with(CrashPlan::seeded(seed))
     }
 
-    /// The machine loses power; what the plan says survives.
+    /// Cuts the power and returns the state chosen by the plan.
     pub fn power_cut_with(&self, plan: CrashPlan) -> SimFs {
         let mut disk = self.disk.lock();
         disk.dead = true;
@@ -71,7 +72,7 @@ impl SimFs {
         SimFs::over(after)
     }
 
-    /// The process ends; everything written is still there, and what was not synced is still not.
+    /// Ends the process. Everything written is still there; unsynced data remains unsynced.
     pub fn kill(&self) -> SimFs {
         let mut disk = self.disk.lock();
         disk.dead = true;
@@ -79,23 +80,23 @@ impl SimFs {
         SimFs::over(duplicate(&disk))
     }
 
-    /// Another file system with the same files, synced and not synced as they are here; this one goes on.
+    /// A copy with the same files, synced and unsynced as they are here. The original stays usable.
     pub fn duplicate(&self) -> SimFs {
         SimFs::over(duplicate(&self.disk.lock()))
     }
 
-    /// From here on what faults and cuts leave open is decided by this seed.
+    /// Sets the seed of all later random choices of faults and cuts.
     pub fn reseed(&self, seed: u64) {
         self.disk.lock().seed = Seed::new(mix(seed));
     }
 
-    /// Directory operations that a power cut may undo.
+    /// The number of directory operations that a power cut may undo.
     pub fn pending_names(&self) -> usize {
         self.disk.lock().names.pending()
     }
 }
 
-/// An empty disk of the same sort, without faults.
+/// An empty disk with the same settings, without faults.
 fn successor(disk: &Disk, seed: u64) -> Disk {
     Disk { direct: disk.direct, next_inode: disk.next_inode, cap_bytes: disk.cap_bytes, ..Disk::new(seed) }
 }

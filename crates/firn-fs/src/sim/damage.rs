@@ -1,4 +1,5 @@
-//! Media that do not keep what was written: methods that change a file behind everybody's back, durably.
+//! Media that do not preserve written data: methods that change a file durably, bypassing all
+//! handles.
 
 use super::inode::Inode;
 use super::system::SimFs;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 const PAGE: usize = 4096;
 
 impl SimFs {
-    /// A file's bytes as a reader sees them. Counts as no operation.
+    /// A file's bytes as a reader sees them. Does not count as an operation.
     ///
     /// # Errors
     /// `NotFound`.
@@ -19,7 +20,8 @@ impl SimFs {
         Ok(disk.inode(id).bytes().to_vec())
     }
 
-    /// Makes a file hold these bytes, its name and them durable, its directories too. Counts as no operation.
+    /// Makes a file hold these bytes. The bytes, the name and the directories above it are durable.
+    /// Does not count as an operation.
     pub fn write_file(&self, path: &Path, bytes: &[u8]) {
         let mut disk = self.disk.lock();
         disk.names.make_directories(&parent(path));
@@ -37,14 +39,14 @@ impl SimFs {
         }
     }
 
-    /// All files, with their lengths.
+    /// All files, with their lengths in bytes.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let disk = self.disk.lock();
         let len = |id| disk.inodes.get(id).map_or(0, |inode| inode.bytes().len() as u64);
         disk.names.seen.iter().map(|(path, id)| (path.clone(), len(id))).collect()
     }
 
-    /// Turns one bit of a file. Nothing happens past its end.
+    /// Flips one bit of a file. Does nothing past its end.
     ///
     /// # Errors
     /// `NotFound`.
@@ -56,7 +58,7 @@ impl SimFs {
         })
     }
 
-    /// Cuts a file to `len` bytes.
+    /// Truncates a file to `len` bytes.
     ///
     /// # Errors
     /// `NotFound`.
@@ -64,7 +66,7 @@ impl SimFs {
         self.change(path, |bytes| bytes.truncate(len))
     }
 
-    /// Adds bytes at a file's end.
+    /// Appends bytes to a file.
     ///
     /// # Errors
     /// `NotFound`.
@@ -72,8 +74,8 @@ impl SimFs {
         self.change(path, |bytes| bytes.extend_from_slice(more))
     }
 
-    /// Overwrites one 4 KiB block of a file with another one's bytes: a misplaced write. With an older copy of the file
-    /// as `from`, a stale block: a write that was lost.
+    /// Overwrites one 4 KiB block of a file with a block of `from`. With the file itself as `from`
+    /// this simulates a misplaced write; with an older copy, a stale block from a lost write.
     ///
     /// # Errors
     /// `NotFound`.

@@ -1,8 +1,9 @@
-//! The state behind a [`SimFs`](super::SimFs): inodes, names, locks, faults, and the gate that every operation passes.
+//! The state of a [`SimFs`](super::SimFs): inodes, names, locks, faults, and the gate that every
+//! operation passes.
 //!
-//! 1. An operation passes the gate ([`Disk::admit`]) before it does anything, and is traced after; both happen under
-//!    one lock, so no operation is half done when a crash is taken.
-//! 2. A dead disk lets nothing pass.
+//! 1. An operation passes the gate ([`Disk::admit`]) before it does anything, and is recorded
+//!    afterwards. Both happen under one lock, so no operation is half done at a crash.
+//! 2. A dead disk admits nothing.
 
 use super::fault::{Fault, FaultKind, OpKind};
 use super::inode::Inode;
@@ -16,33 +17,33 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One operation, as it is logged.
+/// One logged operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// What it was.
+    /// The kind of operation.
     pub kind: OpKind,
-    /// On what; the old name of a rename or link.
+    /// The path it acts on; the old name of a rename or link.
     pub path: Arc<Path>,
-    /// Where in the file, for a read or write.
+    /// The offset in the file, for a read or write.
     pub offset: u64,
-    /// How many bytes, for a read or write.
+    /// The number of bytes, for a read or write.
     pub len: u64,
-    /// Whether it succeeded.
+    /// True if it succeeded.
     pub ok: bool,
 }
 
-/// What the gate says.
+/// The decision of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Do it.
+    /// Perform the operation.
     Pass,
-    /// Fail like this.
+    /// Fail with this fault.
     Fail(FaultKind),
-    /// The process ends in the middle of this one.
+    /// The process ends in the middle of this operation.
     Die,
 }
 
-/// What is done at the moment of death.
+/// A callback for the moment of death.
 pub(super) struct AtDeath(pub(super) Box<dyn FnOnce() + Send>);
 
 impl fmt::Debug for AtDeath {
@@ -110,7 +111,8 @@ impl Disk {
         Ok(verdict)
     }
 
-    /// Passes the gate, for operations that happen or do not, with nothing between. False if it is to seem done.
+    /// Passes the gate, for operations that are atomic. Returns false if the operation is only to
+    /// be reported as done.
     pub(super) fn admit_whole(&mut self, kind: OpKind, path: &Path, verb: &str) -> Result<bool> {
         let error = match self.admit(kind, path)? {
             Verdict::Pass => return Ok(true),
@@ -122,7 +124,7 @@ impl Disk {
         Err(error)
     }
 
-    /// The end of the process: nothing passes from here on.
+    /// Ends the process: every later operation fails.
     pub(super) fn die(&mut self, path: &Path) -> Error {
         self.halt();
         crashed(path)
@@ -144,7 +146,8 @@ impl Disk {
         self.log.push(Operation { kind, path: path.into(), offset, len, ok });
     }
 
-    /// The inode of an open handle. REQUIRES: the handle counts in [`Inode::handles`], so it is there.
+    /// The inode of an open handle. REQUIRES: the handle counts in [`Inode::handles`], so the inode
+    /// exists.
     pub(super) fn inode(&mut self, id: InodeId) -> &mut Inode {
         self.inodes.entry(id).or_default()
     }
@@ -161,14 +164,14 @@ impl Disk {
         id
     }
 
-    /// Bytes in files that have a name or an open handle.
+    /// Total bytes of files that have a name or an open handle.
     pub(super) fn used(&self) -> u64 {
         let named: BTreeSet<InodeId> = self.names.seen.values().copied().collect();
         let live = self.inodes.iter().filter(|(id, inode)| inode.handles > 0 || named.contains(id));
         live.map(|(_, inode)| inode.bytes().len() as u64).sum()
     }
 
-    /// Of a write of `len` bytes at `offset`, how many the quota lets through.
+    /// The number of bytes that the quota admits of a write of `len` bytes at `offset`.
     pub(super) fn room(&self, id: InodeId, offset: usize, len: usize) -> usize {
         let Some(cap) = self.cap_bytes else { return len };
         let had = self.inodes.get(&id).map_or(0, |inode| inode.bytes().len());
@@ -177,7 +180,7 @@ impl Disk {
         len.saturating_sub(lacking as usize)
     }
 
-    /// Drops the inodes that nobody can reach any more.
+    /// Drops the inodes that are no longer reachable.
     pub(super) fn sweep(&mut self) {
         let reachable = self.names.reachable();
         self.inodes.retain(|id, inode| inode.handles > 0 || reachable.contains(id));

@@ -3,18 +3,18 @@
 use std::io;
 use std::path::Path;
 
-/// What sort of operation it is.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OpKind {
-    /// Opening a file that exists.
+    /// Opening an existing file.
     Open,
-    /// Opening in a mode that creates or empties.
+    /// Opening in a mode that creates the file.
     Create,
     /// Reading from a file.
     Read,
     /// Writing to a file.
     Write,
-    /// Cutting a file.
+    /// Truncating a file.
     Truncate,
     /// Syncing a file.
     Sync,
@@ -24,11 +24,11 @@ pub enum OpKind {
     Rename,
     /// Removing a name.
     Remove,
-    /// Giving a second name.
+    /// Giving a file a second name.
     Link,
     /// Creating directories.
     CreateDir,
-    /// Asking a length, of a path or of an open file.
+    /// Querying the length of a path or an open file.
     Len,
     /// Listing a directory.
     List,
@@ -37,7 +37,8 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Whether it changes what is seen or what survives; these are what a crash is placed at.
+    /// True if it changes the visible or the surviving state. Crashes are placed at these
+    /// operations.
     pub fn mutates(self) -> bool {
         use OpKind::{Create, CreateDir, Link, Remove, Rename, Sync, SyncDir, Truncate, Write};
         matches!(self, Create | Write | Truncate | Sync | SyncDir | Rename | Remove | Link | CreateDir)
@@ -47,25 +48,25 @@ impl OpKind {
 /// How an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// EIO. A write leaves nothing, a sync leaves what rule 8 of the model says.
+    /// EIO. A write leaves nothing; a failed sync follows rule 7 of the model in `inode.rs`.
     Eio,
     /// ENOSPC, otherwise like [`FaultKind::Eio`].
     Enospc,
-    /// EXDEV: what a link over the border of two file systems meets.
+    /// EXDEV, as returned by a link across two file systems.
     Exdev,
-    /// EINTR, for what the system under this one would not have retried.
+    /// EINTR, for calls that the layer below would not have retried.
     Eintr,
-    /// A read gives fewer bytes than there are, without an error. Other operations fail with EIO.
+    /// A read returns fewer bytes than exist, without an error. Other operations fail with EIO.
     ShortRead,
     /// A write leaves its first part, then fails with EIO. Other operations fail with EIO.
     ShortWrite,
-    /// A read gives one wrong bit, without an error. Other operations fail with EIO.
+    /// A read returns one wrong bit, without an error. Other operations fail with EIO.
     FlippedBit,
-    /// A read gives the bytes of the block 4 KiB behind (or, at the end, zeros), without an error. Other operations
-    /// fail with EIO.
+    /// A read returns the bytes 4 KiB after the requested ones (or, at the end of the file, zeros),
+    /// without an error. Other operations fail with EIO.
     MisplacedBlock,
-    /// A sync, of a file or a directory, says that it succeeded and does nothing: a disk that lies, or a program that
-    /// forgot. Other operations fail with EIO.
+    /// A sync of a file or a directory reports success and does nothing, like a disk that lies or a
+    /// program that forgot the sync. Other operations fail with EIO.
     LostSync,
 }
 
@@ -101,36 +102,36 @@ impl Fault {
         Self { kind, op: None, mutating_only: false, suffix: String::new(), skip: 0, times: 1 }
     }
 
-    /// Fails every operation from the next on.
+    /// Fails every operation from now on.
     pub fn for_ever(kind: FaultKind) -> Self {
         Self { times: u64::MAX, ..Self::once(kind) }
     }
 
-    /// Only operations of this kind.
+    /// Restricts the fault to operations of this kind.
     #[must_use]
     pub fn on(self, op: OpKind) -> Self {
         Self { op: Some(op), ..self }
     }
 
-    /// Only operations that change something.
+    /// Restricts the fault to operations that change something.
     #[must_use]
     pub fn on_mutations(self) -> Self {
         Self { mutating_only: true, ..self }
     }
 
-    /// Only operations on paths that end in this text.
+    /// Restricts the fault to paths that end in this text.
     #[must_use]
     pub fn at(self, suffix: impl Into<String>) -> Self {
         Self { suffix: suffix.into(), ..self }
     }
 
-    /// Lets `count` of the operations it is meant for pass first.
+    /// Lets the first `count` matching operations pass.
     #[must_use]
     pub fn after(self, count: u64) -> Self {
         Self { skip: count, ..self }
     }
 
-    /// Whether this operation is the one; counts it if it could have been.
+    /// The fault to apply to this operation, if any. Counts matching operations.
     pub(super) fn strikes(&mut self, op: OpKind, path: &Path) -> Option<FaultKind> {
         let meant = self.op.is_none_or(|mine| mine == op)
             && (!self.mutating_only || op.mutates())

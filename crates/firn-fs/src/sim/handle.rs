@@ -78,14 +78,15 @@ impl SimFile {
                 _ => (bytes.len(), Ok(())),
             },
             Verdict::Fail(FaultKind::ShortWrite) => {
-                // One that wrote all says so.
+                // At least one byte is missing, because a write of all bytes would not report an
+                // error.
                 (disk.seed.below(bytes.len().max(1) as u64) as usize, Err(self.error("write", FaultKind::Eio)))
             }
             Verdict::Fail(fault) => (0, Err(self.error("write", fault))),
-            // A process that is killed in a write leaves its first part.
+            // A process that is killed during a write leaves its first part.
             Verdict::Die => (disk.seed.below(bytes.len() as u64 + 1) as usize, Err(disk.die(&self.path))),
         };
-        // A kernel copies by words: an aligned one is there or not, never in part.
+        // A kernel copies whole words, so an aligned word is written completely or not at all.
         let whole_words = ((offset as usize + held) & !7).saturating_sub(offset as usize);
         let held = if held < bytes.len() { whole_words - whole_words % unit } else { held - held % unit };
         disk.inode(self.inode).write(offset as usize, &bytes[..held]);
@@ -171,7 +172,7 @@ impl Drop for SimFile {
     }
 }
 
-/// A lock, released by its drop and by a crash.
+/// A lock, released on drop and by a crash.
 #[derive(Debug)]
 pub(super) struct SimLock {
     pub(super) disk: Arc<Mutex<Disk>>,
@@ -194,5 +195,5 @@ impl Drop for SimLock {
     }
 }
 
-/// What transfers of a direct file must be aligned to.
+/// The alignment of transfers of a direct file, in bytes.
 pub(super) const DIRECT_ALIGNMENT: usize = SECTOR;

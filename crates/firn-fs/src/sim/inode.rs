@@ -1,45 +1,49 @@
-//! The bytes of one file, and what a power cut may leave of them. This is the fault model for data:
+//! The bytes of one file, and the states in which a power cut may leave them. This is the fault
+//! model for data:
 //!
-//! 1. What was synced, and not written since, survives as it was.
-//! 2. The length after a cut is any between the synced and the written one.
-//! 3. A sector (512 bytes) that held synced bytes and was written since is old or new, where new is any version it had
-//!    since the sync; never garbage, never a mixture. This is the one thing asked of the device.
+//! 1. Bytes that were synced, and not written since, survive unchanged.
+//! 2. The length after a crash is any value between the synced and the written one.
+//! 3. A sector (512 bytes) that held synced bytes and was written since is old or new, where new is
+//!    any version it had since the sync; never garbage, never a mixture. This is the one guarantee
+//!    required of the device.
 //! 4. A sector that held no synced byte is zero, any version it had, or garbage.
-//! 5. Unsynced pages (4 KiB) are kept or dropped, in any combination; a page may also be torn sector by sector.
-//! 6. Cutting a file holds or does not: what was synced behind the cut may be there again, under what was written there
-//!    since.
-//! 7. After a failed sync no page is dirty: each was written, or was not and is still seen until the cut, or was not
-//!    and its old bytes are seen again. A later sync that succeeds does not bring back what was lost.
+//! 5. Unsynced pages (4 KiB) are kept or dropped, in any combination; a page may also be torn
+//!    sector by sector.
+//! 6. A truncation survives or not: synced bytes beyond the cut may reappear, under the bytes
+//!    written there since.
+//! 7. After a failed sync no page is dirty. Each page was written; or was not, and is still seen
+//!    until the crash; or was not, and its old bytes are seen again. A later successful sync does
+//!    not bring back what was lost.
 
 use super::crash::Keep;
 use firn_base::seed::Seed;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The unit that a device writes whole, in bytes.
+/// The unit that a device writes atomically, in bytes.
 pub const SECTOR: usize = 512;
 const SECTORS_PER_PAGE: usize = 8;
-/// Versions remembered per dirty sector, besides the synced and the newest.
+/// Versions kept per dirty sector, besides the synced and the newest.
 const VERSIONS_MAX: usize = 6;
 
 type Sector = [u8; SECTOR];
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inode {
-    /// What a read sees.
+    /// The bytes that a read sees.
     bytes: Vec<u8>,
-    /// What survives whatever happens; as long as the length that does.
+    /// The bytes, and by their number the length, that survive in any case.
     durable: Vec<u8>,
-    /// Sectors written since the last sync, with the versions they had before their newest.
+    /// Sectors written since the last sync, with their versions before the newest.
     dirty: BTreeMap<usize, Vec<Sector>>,
-    /// The least length that the file was cut to, if that is not synced yet.
+    /// The shortest length to which the file was truncated since the last sync, if it was.
     cut: Option<usize>,
-    /// Open handles: an inode without a name lives as long as it has one.
+    /// Open handles. An inode without a name lives as long as it has one.
     pub(super) handles: usize,
 }
 
 impl Inode {
-    /// A file that is wholly durable.
+    /// A file whose bytes are all durable.
     pub(super) fn durable(bytes: Vec<u8>) -> Self {
         Self { durable: bytes.clone(), bytes, ..Self::default() }
     }
@@ -76,7 +80,7 @@ impl Inode {
         self.cut = Some(self.cut.map_or(len, |cut| cut.min(len)));
     }
 
-    /// The durable bytes, with the cut if it `holds`.
+    /// The durable bytes, truncated if the truncation `holds`.
     fn cut_durable(&self, holds: bool) -> Vec<u8> {
         let len = self.cut.filter(|_| holds).unwrap_or(usize::MAX);
         self.durable[..len.min(self.durable.len())].to_vec()
@@ -91,7 +95,7 @@ impl Inode {
         }
     }
 
-    /// Rule 7.
+    /// Applies rule 7.
     pub(super) fn fail_sync(&mut self, seed: &mut Seed) {
         if self.cut.is_some() && seed.one_in(2) {
             self.durable = self.cut_durable(true);
@@ -113,7 +117,7 @@ impl Inode {
         }
     }
 
-    /// What a power cut leaves: rules 1 to 6.
+    /// A state that a power cut may leave, by rules 1 to 6.
     pub(super) fn survivor(&self, keep: Keep, seed: &mut Seed) -> Inode {
         let keep = match (keep, seed.below(6)) {
             (Keep::Some, 0) => Keep::All,
@@ -152,7 +156,8 @@ impl Inode {
     }
 }
 
-/// What one sector of a torn page holds, which may have `held_synced` bytes; `None` for what it held at the last sync.
+/// The contents of one sector of a torn page. `held_synced`: it may hold synced bytes. `None` for
+/// its contents at the last sync.
 fn torn(held_synced: bool, versions: &[Sector], newest: Sector, seed: &mut Seed) -> Option<Sector> {
     match seed.below(if held_synced { 3 } else { 4 }) {
         0 => None,
@@ -167,7 +172,7 @@ fn torn(held_synced: bool, versions: &[Sector], newest: Sector, seed: &mut Seed)
     }
 }
 
-/// The ends are as likely as all that lies between.
+/// A length between `low` and `high`. Each end is drawn in one of four cases.
 fn length_between(low: usize, high: usize, seed: &mut Seed) -> usize {
     match seed.below(4) {
         0 => low,
@@ -184,7 +189,7 @@ fn pages(dirty: &BTreeMap<usize, Vec<Sector>>) -> BTreeMap<usize, Vec<(usize, Ve
     pages
 }
 
-/// The part of a sector that lies within `len` bytes.
+/// The part of a sector within `len` bytes.
 fn within(sector: usize, len: usize) -> Range<usize> {
     (sector * SECTOR).min(len)..((sector + 1) * SECTOR).min(len)
 }

@@ -1,5 +1,5 @@
-//! The simulated file system: see [`SimFs`]. What a crash may leave of a file is in `inode.rs`, of a directory in
-//! `names.rs`.
+//! The simulated file system: see [`SimFs`]. The fault model of file contents is in `inode.rs`,
+//! that of directories in `names.rs`.
 
 mod crash;
 mod damage;

@@ -1,18 +1,20 @@
-//! The directories, and what a power cut may leave of them. This is the fault model for names:
+//! The directories, and the states in which a power cut may leave them. This is the fault model for
+//! names:
 //!
-//! 1. A creation, link, rename or removal is durable after the next sync of the directory it is in (for a rename, of
-//!    the directory of its new name). The sync of a file does not make its name durable.
-//! 2. Of those that are not durable, any subset holds after a cut, applied in the order they were made.
-//! 3. A name stands for an inode: a rename that holds although the creation before it does not gives the new name to
-//!    the file that was created.
-//! 4. A rename is atomic: its new name stands for the old file or for the new one, at every moment.
-//! 5. Directories are durable when [`create_dir_all`](crate::Fs::create_dir_all) returns.
+//! 1. A creation, link, rename or removal is durable after the next sync of its directory (for a
+//!    rename, the directory of its new name). The sync of a file does not make its name durable.
+//! 2. Any subset of the pending changes may survive a crash, applied in the order in which they
+//!    were made.
+//! 3. A name refers to an inode. A rename that survives although the preceding creation does not
+//!    gives the new name to the created file.
+//! 4. A rename is atomic: at every moment its new name refers to the old file or to the new one.
+//! 5. A directory is durable when [`create_dir`](crate::Fs::create_dir) returns.
 
 use crate::file::parent;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Which inode; never used twice.
+/// The id of an inode, never reused.
 pub(super) type InodeId = u64;
 
 #[derive(Debug, Clone)]
@@ -73,7 +75,7 @@ impl Names {
         self.pending.push(change);
     }
 
-    /// Gives `path` to `inode` and makes it durable at once.
+    /// Gives `path` to `inode`, durably at once.
     pub(super) fn settle(&mut self, path: &Path, inode: InodeId) {
         self.seen.insert(path.to_path_buf(), inode);
         self.durable.insert(path.to_path_buf(), inode);
@@ -111,7 +113,7 @@ impl Names {
         self.pending.len()
     }
 
-    /// The names after a cut, when the pending changes hold for which `holds` says so.
+    /// The names after a crash in which the pending changes survive for which `holds` returns true.
     pub(super) fn survivor(&self, mut holds: impl FnMut(usize) -> bool) -> Names {
         let mut names = self.durable.clone();
         for (i, change) in self.pending.iter().enumerate() {
@@ -122,7 +124,7 @@ impl Names {
         Names::durable(names, self.directories.clone())
     }
 
-    /// The inodes that some name stands for, or may stand for after a cut.
+    /// The inodes that have a name now or may have one after a crash.
     pub(super) fn reachable(&self) -> BTreeSet<InodeId> {
         let named = self.seen.values().chain(self.durable.values()).copied();
         named.chain(self.pending.iter().map(Change::inode)).collect()

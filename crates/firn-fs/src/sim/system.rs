@@ -1,11 +1,14 @@
-//! [`SimFs`]: a file system in memory that forgets what was not synced when told to, and fails on demand.
+//! [`SimFs`]: a file system in memory that discards unsynced data when told to, and fails on
+//! demand.
 //!
-//! 1. Everything is a function of the seed and of the operations: the same run gives the same trace and survivors.
+//! 1. Everything is a function of the seed and the operations: the same run gives the same trace
+//!    and survivors.
 //! 2. Operations in flight complete when they are submitted.
-//! 3. Clones are the same file system. [`SimFs::power_cut`] and [`SimFs::kill`] give another one that holds what
-//!    survived, and leave this one failing every operation.
+//! 3. Clones are the same file system. [`SimFs::power_cut`] and [`SimFs::kill`] return a new one
+//!    that holds the surviving state, and leave this one failing every operation.
 //!
-//! Thread safety: one lock around everything. With more than one thread the trace depends on who comes first.
+//! Thread safety: one lock around everything. With several threads the trace depends on their
+//! timing.
 
 use super::disk::{AtDeath, Disk, Operation};
 use super::fault::{Fault, OpKind};
@@ -29,12 +32,13 @@ pub struct SimFs {
 }
 
 impl SimFs {
-    /// An empty one, whose direct modes go through the page cache.
+    /// An empty file system whose direct modes go through the page cache.
     pub fn new(seed: u64) -> Self {
         Self::over(Disk::new(seed))
     }
 
-    /// An empty one, whose direct files ask for writes aligned to a sector and panic at any other.
+    /// An empty file system whose direct files require writes aligned to a sector and panic
+    /// otherwise.
     pub fn direct(seed: u64) -> Self {
         let mut disk = Disk::new(seed);
         disk.direct = true;
@@ -50,50 +54,52 @@ impl SimFs {
         self.disk.lock().faults.push(fault);
     }
 
-    /// Forgets all faults.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.disk.lock().faults.clear();
     }
 
-    /// Limits the bytes in all files together; writes past it give ENOSPC. `None` lifts the limit.
+    /// Limits the total bytes of all files; writes beyond it fail with ENOSPC. `None` lifts the
+    /// limit.
     pub fn set_cap(&self, bytes: Option<u64>) {
         self.disk.lock().cap_bytes = bytes;
     }
 
-    /// Bytes in all files together, those included that are open but have no name.
+    /// Total bytes of all files, including open files without a name.
     pub fn used(&self) -> u64 {
         self.disk.lock().used()
     }
 
-    /// Ends the process at the `count`-th mutating operation from now (from 1): a write leaves its first part, anything
-    /// else does not happen, and all later operations fail.
+    /// Ends the process at the `count`-th mutating operation from now (counting from 1). A write
+    /// leaves its first part; any other operation does not happen. All later operations fail.
     pub fn crash_after(&self, count: u64) {
         let mut disk = self.disk.lock();
         disk.crash_at = Some(disk.mutations + count);
     }
 
-    /// Ends the process now: all later operations fail. For a harness that cuts other media at this moment.
+    /// Ends the process now: all later operations fail. For a harness that cuts other media at this
+    /// moment.
     pub fn halt(&self) {
         self.disk.lock().halt();
     }
 
-    /// Calls `body` at the moment of death, whatever causes it, with this file system's lock held: `body` must not
-    /// touch it.
+    /// Calls `body` at the moment of death, whatever causes it. The lock of this file system is
+    /// held, so `body` must not use it.
     pub fn at_death(&self, body: impl FnOnce() + Send + 'static) {
         self.disk.lock().at_death = Some(AtDeath(Box::new(body)));
     }
 
-    /// Whether it is dead: every operation fails.
+    /// True if the file system is dead: every operation fails.
     pub fn crashed(&self) -> bool {
         self.disk.lock().dead
     }
 
-    /// Mutating operations so far.
+    /// The number of mutating operations so far.
     pub fn mutations(&self) -> u64 {
         self.disk.lock().mutations
     }
 
-    /// All operations so far.
+    /// The number of all operations so far.
     pub fn operations(&self) -> u64 {
         self.disk.lock().log.len() as u64
     }
@@ -127,7 +133,7 @@ fn in_directory(disk: &Disk, path: &Path, verb: &str) -> Result<()> {
     }
 }
 
-/// The inode of the file at `path`, which is created; if it may, one that is there serves.
+/// The inode of a newly created file at `path`. An existing file is returned if it `may_exist`.
 fn create(disk: &mut Disk, path: &Path, may_exist: bool) -> Result<u64> {
     in_directory(disk, path, "open")?;
     match disk.names.seen.get(path) {
@@ -140,12 +146,12 @@ fn create(disk: &mut Disk, path: &Path, may_exist: bool) -> Result<u64> {
     Ok(id)
 }
 
-/// Files by their paths, for tests: an engine reaches them through [`Fs::open_dir`].
+/// Access to files by path, for tests. An engine uses [`Fs::open_dir`].
 impl SimFs {
     /// Opens or creates a file.
     ///
     /// # Errors
-    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         let mut opened = (0, 1);
         self.whole(if mode.creates() { OpKind::Create } else { OpKind::Open }, path, "open", |disk| {
@@ -161,10 +167,10 @@ impl SimFs {
         Ok(Arc::new(SimFile { disk: self.disk.clone(), path: path.to_path_buf(), inode, alignment, writable }))
     }
 
-    /// Renames a file over any that is there.
+    /// Renames a file, replacing any existing one.
     ///
     /// # Errors
-    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn rename(&self, site: &'static Site, from: &Path, to: &Path) -> Result<()> {
         if !site.is_on() {
             return Ok(());
@@ -180,7 +186,7 @@ impl SimFs {
     /// Removes a file.
     ///
     /// # Errors
-    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn remove(&self, path: &Path) -> Result<()> {
         self.whole(OpKind::Remove, path, "remove", |disk| {
             let inode = disk.find(path, "remove")?;
@@ -192,7 +198,7 @@ impl SimFs {
     /// Gives a file a second name.
     ///
     /// # Errors
-    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn link(&self, from: &Path, to: &Path) -> Result<()> {
         self.whole(OpKind::Link, from, "link", |disk| {
             in_directory(disk, to, "link")?;
@@ -205,10 +211,10 @@ impl SimFs {
         })
     }
 
-    /// Creates a directory and those above it.
+    /// Creates a directory and its parents.
     ///
     /// # Errors
-    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.whole(OpKind::CreateDir, path, "create directory", |disk| {
             disk.names.make_directories(path);
@@ -219,7 +225,7 @@ impl SimFs {
     /// The names in a directory, sorted.
     ///
     /// # Errors
-    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn list(&self, path: &Path) -> Result<Vec<String>> {
         let mut names = Vec::new();
         self.whole(OpKind::List, path, "list", |disk| {
@@ -235,7 +241,7 @@ impl SimFs {
     /// Makes creations, renames and removals in a directory durable.
     ///
     /// # Errors
-    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn sync_dir(&self, site: &'static Site, path: &Path) -> Result<()> {
         if !site.is_on() {
             return Ok(());
@@ -253,7 +259,7 @@ impl SimFs {
     /// A file's length.
     ///
     /// # Errors
-    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn len(&self, path: &Path) -> Result<u64> {
         let mut len = 0;
         self.whole(OpKind::Len, path, "stat", |disk| {
@@ -267,7 +273,7 @@ impl SimFs {
     /// Takes a lock file.
     ///
     /// # Errors
-    /// As those of [`Dir`] and [`Fs`], with the faults that were injected.
+    /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
         let mut inode = 0;
         self.whole(OpKind::Lock, path, "lock", |disk| {
@@ -314,7 +320,8 @@ impl Fs for SimFs {
     }
 }
 
-/// A directory of a simulated file system. Directories are never moved there, so its path serves for a handle.
+/// A directory of a simulated file system. Directories never move there, so the path is sufficient
+/// as a handle.
 #[derive(Debug)]
 struct SimDir {
     fs: SimFs,

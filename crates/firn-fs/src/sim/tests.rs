@@ -1,5 +1,5 @@
-//! The simulated file system against its own rules: for each, a program that breaks it loses data under some seed, and
-//! one that keeps it never does.
+//! The simulated file system against its own rules. For each rule, a program that breaks it loses
+//! data under some seed, and a program that follows it never does.
 
 use super::{CrashPlan, Fault, FaultKind, Keep, OpKind, SECTOR, SimFs};
 use crate::{File, IoBuf, OpenMode};
@@ -31,7 +31,8 @@ fn content(fs: &SimFs, name: &str) -> Option<Vec<u8>> {
     fs.read_file(&dir().join(name)).ok()
 }
 
-/// In how many seeds `program` leaves, after a power cut, a state that `good` refuses.
+/// The number of seeds under which `program` leaves, after a power cut, a state that `good`
+/// rejects.
 fn losses(program: impl Fn(&SimFs), good: impl Fn(&SimFs) -> bool) -> usize {
     let lost = |seed: &u64| {
         let fs = fresh(*seed);
@@ -93,7 +94,7 @@ fn a_rename_needs_a_sync_before_and_is_atomic() {
     };
     assert_eq!(losses(right, old_or_new), 0);
     assert!(losses(too_early, old_or_new) > SEEDS as usize / 8);
-    // Without the sync of the directory both outcomes are seen.
+    // Without a sync of the directory both outcomes occur.
     let new = |fs: &SimFs| content(fs, "current").as_deref() == Some(NEW);
     let seen = losses(right, new);
     assert!(seen > 0 && seen < SEEDS as usize);
@@ -101,7 +102,8 @@ fn a_rename_needs_a_sync_before_and_is_atomic() {
 
 #[test]
 fn a_removal_may_hold_before_what_it_waits_for() {
-    // Old logs removed in the same breath as the new file is named, with one sync of the directory at the end.
+    // Old logs are removed together with the naming of the new file, with one sync of the directory
+    // at the end.
     let program = |fs: &SimFs| {
         create(fs, "old", OLD).sync(&TEST).unwrap();
         fs.sync_dir(&TEST, dir()).unwrap();
@@ -411,7 +413,7 @@ fn missing_things_are_not_found() {
     assert!(failures.iter().all(|failure| failure.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound)));
 }
 
-/// A random program; what it returns depends on nothing but the seed.
+/// A random program. Its result depends only on the seed.
 fn scramble(seed: u64) -> SimFs {
     let fs = fresh(seed);
     fs.inject(Fault::once(FaultKind::Eio).on(OpKind::Sync).after(5));

@@ -1,8 +1,9 @@
-//! aarch64: dc cvap and dsb. UNPROVEN: no machine or compiler target here has built or run it; it
-//! follows the architecture manual.
+//! aarch64: dc cvap and dsb. UNPROVEN: no machine or compiler target here has built or run this
+//! file; it follows the architecture manual.
 //!
 //! 1. `flush_line` is ordered only by a later `fence` of the same thread.
-//! 2. There is no portable way past the cache: `stream_lines` copies and then cleans each line.
+//! 2. There is no portable way to bypass the cache, so `stream_lines` copies and then cleans each
+//!    line.
 #![expect(unsafe_code, reason = "cache instructions exist only as inline assembly")]
 
 use super::LineFlush;
@@ -13,7 +14,7 @@ pub(crate) fn best_flush() -> LineFlush {
     LineFlush::DcCvap
 }
 
-/// Starts the line that holds `line` on its way to the point of persistence.
+/// Starts writing the line that contains `line` back to the point of persistence.
 ///
 /// # Safety
 /// `line` points into a live mapping.
@@ -21,15 +22,15 @@ pub(crate) fn best_flush() -> LineFlush {
 pub(crate) unsafe fn flush_line(line: *const u8, how: LineFlush) {
     match how {
         LineFlush::None => {}
-        // SAFETY: cleaning a mapped line changes no byte. Encoded by number, as older assemblers lack the name
-        // (sys #3, c7, c12, #1). Test: none runs here; UNSAFE.md says so.
+        // SAFETY: cleaning a mapped line changes no byte. Encoded by number because older
+        // assemblers lack the name (sys #3, c7, c12, #1). Test: none runs here; UNSAFE.md says so.
         LineFlush::DcCvap => unsafe {
             asm!("sys #3, c7, c12, #1, {}", in(reg) line, options(nostack, preserves_flags))
         },
     }
 }
 
-/// Waits until what this thread cleaned is at the point of persistence.
+/// Waits until the lines this thread cleaned are at the point of persistence.
 #[inline]
 pub(crate) fn fence() {
     // SAFETY: a barrier touches nothing. Test: none runs here.
@@ -39,8 +40,8 @@ pub(crate) fn fence() {
 /// Copies `lines` whole lines and cleans them.
 ///
 /// # Safety
-/// `target` is 64-byte aligned; both ranges of `lines * 64` bytes lie in live memory and do not overlap, and nobody
-/// else touches the target's until a [`fence`] of this thread.
+/// `target` is 64-byte aligned. Both ranges of `lines * 64` bytes lie in live memory and do not
+/// overlap, and no other thread touches the target's range until a [`fence`] of this thread.
 #[inline]
 pub(crate) unsafe fn stream_lines(target: *mut u8, source: *const u8, lines: usize) {
     // SAFETY: the caller promises both ranges. Test: none runs here.

@@ -11,10 +11,11 @@ use std::arch::x86_64::__cpuid_count;
 const CPUID_CLFLUSHOPT: u32 = 1 << 23;
 const CPUID_CLWB: u32 = 1 << 24;
 
-/// The best flush instruction that this processor has.
+/// The best flush instruction of this processor.
 pub(crate) fn best_flush() -> LineFlush {
     #[allow(unused_unsafe, reason = "safe since Rust 1.93, unsafe in the oldest supported release")]
-    // SAFETY: every x86-64 processor has cpuid; leaf 0 says whether leaf 7 exists. Test: arch::x86_64::tests.
+    // SAFETY: every x86-64 processor has cpuid; leaf 0 says if leaf 7 exists. Test:
+    // arch::x86_64::tests.
     let features = unsafe { if __cpuid_count(0, 0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 } };
     if features & CPUID_CLWB != 0 {
         LineFlush::Clwb
@@ -25,14 +26,14 @@ pub(crate) fn best_flush() -> LineFlush {
     }
 }
 
-/// Starts the line that holds `line` on its way to memory.
+/// Starts writing the line that contains `line` back to memory.
 ///
 /// # Safety
 /// `line` points into a live mapping, and `how` came from [`best_flush`].
 #[inline]
 pub(crate) unsafe fn flush_line(line: *const u8, how: LineFlush) {
-    // SAFETY: the caller promises a mapped address and an instruction that the processor has; flushing changes no
-    // byte. Test: arch::x86_64::tests, pool::tests (emulated).
+    // SAFETY: the caller promises a mapped address and an instruction that the processor has;
+    // flushing changes no byte. Test: arch::x86_64::tests, pool::tests (emulated).
     unsafe {
         match how {
             LineFlush::None => {}
@@ -43,7 +44,7 @@ pub(crate) unsafe fn flush_line(line: *const u8, how: LineFlush) {
     }
 }
 
-/// Waits until what this thread flushed and streamed is accepted by memory.
+/// Waits until memory has accepted everything this thread flushed and streamed.
 #[inline]
 pub(crate) fn fence() {
     // SAFETY: sfence orders stores and touches nothing. Test: arch::x86_64::tests.
@@ -53,13 +54,14 @@ pub(crate) fn fence() {
 /// Copies `lines` whole lines past the cache.
 ///
 /// # Safety
-/// `target` is 64-byte aligned; both ranges of `lines * 64` bytes lie in live memory, and nobody else touches the
-/// target's until a [`fence`] of this thread.
+/// `target` is 64-byte aligned. Both ranges of `lines * 64` bytes lie in live memory, and no other
+/// thread touches the target's range until a [`fence`] of this thread.
 #[inline]
 pub(crate) unsafe fn stream_lines(target: *mut u8, source: *const u8, lines: usize) {
     debug_assert!((target as usize).is_multiple_of(64), "a stream starts at a line");
     for line in 0..lines {
-        // SAFETY: the caller promises both ranges and the alignment that movntdq needs. Test: arch::x86_64::tests.
+        // SAFETY: the caller promises both ranges and the alignment that movntdq needs. Test:
+        // arch::x86_64::tests.
         unsafe {
             asm!(
                 "movdqu {a}, [{source}]",
@@ -95,7 +97,8 @@ mod tests {
         for shift in 0..16 {
             let mut target = Lines([0xaa; 256]);
             let lines = 3;
-            // SAFETY: source holds shift + 192 <= 256 bytes, target is aligned and ours, clflush is in every x86-64.
+            // SAFETY: source holds shift + 192 <= 256 bytes, target is aligned and ours, clflush is
+            // in every x86-64.
             unsafe {
                 stream_lines(target.0.as_mut_ptr(), source[shift..].as_ptr(), lines);
                 fence();

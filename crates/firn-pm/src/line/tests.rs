@@ -1,4 +1,5 @@
-//! Suite pm_align, the arithmetic: every alignment times every payload, against a byte-by-byte definition.
+//! Suite pm_align, the arithmetic: every alignment times every payload, against a byte-by-byte
+//! definition.
 
 use super::*;
 use std::collections::BTreeSet;

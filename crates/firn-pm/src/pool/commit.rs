@@ -1,7 +1,7 @@
 //! Commits and the end of a session.
 //!
-//! 1. A commit writes the slot that the current root does not lie in, then fences (and on `file` syncs). Until then the
-//!    old root holds, after it the new one.
+//! 1. A commit writes the slot that does not hold the current root, then fences (and on `file`
+//!    syncs). Until then the old root is current, afterwards the new one.
 //! 2. Roots are written one at a time.
 
 use super::Pool;
@@ -18,21 +18,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Pool {
-    /// Commits `next`, which was made from the current root: its generation says which. `fenced` proves that all it
-    /// reaches is durable. DURABLE AFTER, unless [`Pool::durable_at`] is `Never`: the new root, which is returned.
+    /// Commits `next`, which was derived from the current root: its generation says which root that
+    /// was. `fenced` proves that everything it reaches is durable. DURABLE AFTER, unless
+    /// [`Pool::durable_at`] is `Never`: the new root, which is returned.
     ///
     /// # Errors
-    /// `Invalid` if another commit came between, or an entry names an extent that is not live, is another owner's, or
-    /// (backend `file`) was not persisted. Nothing was written then.
+    /// `Invalid` if another commit came in between, or an entry names an extent that is not live,
+    /// belongs to another owner, or (backend `file`) was not persisted. In these cases nothing was
+    /// written.
     pub fn commit(&self, next: Root, fenced: Fenced) -> Result<Arc<Root>> {
         let _one_at_a_time = self.committing.lock();
         self.commit_locked(next, fenced)
     }
 
-    /// Changes the current root by `edit` and commits it, without another commit in between.
+    /// Applies `edit` to the current root and commits it, with no other commit in between.
     ///
     /// # Errors
-    /// As [`Pool::commit`], or what `edit` returns.
+    /// The errors of [`Pool::commit`], or the error that `edit` returns.
     pub fn commit_with(&self, fenced: Fenced, edit: impl FnOnce(&mut Root) -> Result<()>) -> Result<Arc<Root>> {
         let _one_at_a_time = self.committing.lock();
         let mut next = Root::clone(&self.root());
@@ -56,7 +58,7 @@ impl Pool {
         self.write_root_locked(next)
     }
 
-    /// Every entry names a live extent of its owner, and no two the same.
+    /// Checks that every entry names a live extent of its owner, and that no two name the same.
     fn check_entries(&self, next: &Root) -> Result<()> {
         let mut seen = Vec::with_capacity(next.entries.len());
         for entry in &next.entries {
@@ -85,7 +87,7 @@ impl Pool {
         }
     }
 
-    /// Writes `next` as the generation after its own. REQUIRES: `committing` is held.
+    /// Writes `next` with the next generation number. REQUIRES: `committing` is held.
     pub(super) fn write_root_locked(&self, mut next: Root) -> Result<Arc<Root>> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::invalid("this pool is closed: open it again to commit"));
@@ -96,8 +98,9 @@ impl Pool {
         self.region.stream(slot, &[&record])?;
         self.region.fence(&sites::PM_ROOT_FENCE);
         if let Err(error) = self.region.sync(&sites::PM_ROOT_SYNC, &[(slot, PAGE_BYTES)]) {
-            // The file may hold this root or not. Were the pool used on, what only this root names could be given to
-            // another, and a later open would find both.
+            // The file may or may not hold this root. If the pool stayed in use, an extent that
+            // only this root names could be allocated to another owner, and a later open would find
+            // both.
             self.region.poison();
             return Err(error);
         }
@@ -110,11 +113,11 @@ impl Pool {
         Ok(next)
     }
 
-    /// Ends the session: the next open sees a clean pool. Without it (or after a crash) the open counts an unsafe
-    /// shutdown. Later commits are refused.
+    /// Ends the session, so that the next open sees a clean pool. Without it (or after a crash) the
+    /// next open counts an unsafe shutdown. Later commits are refused.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn close(&self) -> Result<()> {
         let _one_at_a_time = self.committing.lock();
         if self.region.is_read_only() || self.is_closed.swap(true, Ordering::AcqRel) {
@@ -126,7 +129,7 @@ impl Pool {
     }
 }
 
-/// Stores the session word by one atomic store. DURABLE AFTER: the word.
+/// Stores the session word with one atomic store. DURABLE AFTER: the word.
 pub(super) fn write_session(region: &Region, session: Session, uuid: &[u8; 16]) -> Result<()> {
     region.store_u64(SESSION_AT, session.encode(uuid))?;
     region.flush(&sites::PM_SESSION_FLUSH, SESSION_AT, 8)?;

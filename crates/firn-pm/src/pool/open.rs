@@ -1,10 +1,12 @@
 //! Opening and creating.
 //!
-//! 1. Creation is crash-safe: root slots and header without magic, fence; magic and session word, fence. A cut
-//!    creation has no magic and is created again; a header page that holds anything else is refused, not overwritten.
-//! 2. An open writes one word: that the session is not closed. Everything else was only read and checked, and is made
-//!    durable with all that the root names, as a process that was killed may have left it in the cache: what recovery
-//!    sees once, it must see again.
+//! 1. Creation is crash-safe: root slots and header without magic, fence; magic and session word,
+//!    fence. An interrupted creation has no magic and is created again. A header page that holds
+//!    anything else is refused, not overwritten.
+//! 2. An open writes one word, which says that the session is not closed. Everything else was only
+//!    read and checked. It is made durable together with everything the root names, because a
+//!    killed process may have left it in the cache, and recovery must see the same bytes every
+//!    time.
 
 use super::commit::write_session;
 use super::{Created, Pool};
@@ -34,13 +36,14 @@ use zerocopy::IntoBytes;
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Pool {
-    /// Opens the pool of the database `db_uuid`, or creates it where there is none. The pool is then in recovery:
-    /// claim what [`Pool::root`] reaches, then [`Pool::finish_recovery`].
+    /// Opens the pool of the database `db_uuid`, or creates it if there is none. The pool is then
+    /// in recovery: claim everything that [`Pool::root`] reaches, then call
+    /// [`Pool::finish_recovery`].
     ///
     /// # Errors
-    /// `Locked` if it is open already; `Incompatible` if it is another database's, of another version, or the medium
-    /// cannot give what the backend needs; `Invalid` if the path holds something else or the size is too small;
-    /// `Corruption` if it is damaged.
+    /// `Locked` if it is already open; `Incompatible` if it belongs to another database, has
+    /// another version, or the medium cannot provide what the backend needs; `Invalid` if the path
+    /// holds something else or the size is too small; `Corruption` if it is damaged.
     pub fn open_or_create(config: &PmConfig, db_uuid: [u8; 16]) -> Result<Self> {
         let path = match (config.backend, &config.path) {
             (Backend::Volatile, None) => {
@@ -57,7 +60,7 @@ impl Pool {
         };
         let (file, is_made_here) =
             open_or_make(path, config.backend).map_err(|source| Error::from_io("open", path, source))?;
-        // Held until a refused file is removed again.
+        // Held until a refused file has been removed again.
         let lock = lock_file(&file, path)?;
         let (len, is_device) = length(&file, path, config)?;
         let is_new = len == 0 && !is_device;
@@ -73,7 +76,8 @@ impl Pool {
                 Ok(pool)
             }
             Err(error) => {
-                // Not to leave behind what was asked for and then refused; a file that was there before stays.
+                // Removes a file that was created and then refused. A file that existed before
+                // stays.
                 if let Some(Err(error)) = created.as_ref().map(Created::undo) {
                     tracing::warn!(%error, "the file of a pool that was refused stays");
                 }
@@ -82,11 +86,11 @@ impl Pool {
         }
     }
 
-    /// Takes back what this open created, if it created the pool: for a database that was then refused. Nothing may use
-    /// the pool afterwards.
+    /// Undoes the creation if this open created the pool. For a database that was then refused. The
+    /// pool must not be used afterwards.
     ///
     /// # Errors
-    /// What removing or writing it met; the pool then is still that database's.
+    /// The error of removing or writing the file; the pool then still belongs to that database.
     pub fn undo_creation(&self) -> Result<()> {
         match &self.created {
             Some(Created::Contents) => self.erase(),
@@ -100,8 +104,9 @@ impl Pool {
         }
     }
 
-    /// Makes the pool an unfinished creation: first the roots are those of an empty pool, then the magic goes. A cut in
-    /// between leaves a pool of this database, with a newest root.
+    /// Turns the pool into an unfinished creation: first the roots become those of an empty pool,
+    /// then the magic is cleared. A crash in between leaves a pool of this database with an empty
+    /// root.
     fn erase(&self) -> Result<()> {
         let _one_at_a_time = self.committing.lock();
         let mut slots = Root::empty(self.root().pool_bytes).encode(&self.uuid)?;
@@ -115,16 +120,16 @@ impl Pool {
         self.region.sync(&sites::PM_CREATE_SYNC, &[(0, DATA_START)])
     }
 
-    /// Gives the pool's lock back. REQUIRES: nobody reads or writes the pool from now on.
+    /// Releases the pool's lock. REQUIRES: no thread reads or writes the pool from now on.
     pub fn release(&self) {
         drop(self.lock.lock().take());
     }
 
-    /// Opens without a lock, writes nothing, and refuses every verb that would. What a live writer does meanwhile may
-    /// be seen half done.
+    /// Opens without a lock, writes nothing, and refuses every verb that would. The effects of a
+    /// live writer may be seen half done.
     ///
     /// # Errors
-    /// `NotFound` if there is no finished pool; otherwise as [`Pool::open_or_create`].
+    /// `NotFound` if there is no complete pool; otherwise those of [`Pool::open_or_create`].
     pub fn open_read_only(config: &PmConfig, db_uuid: [u8; 16]) -> Result<Self> {
         let Some(path) = &config.path else {
             return Err(Error::invalid("a volatile pool lives in its process only: it cannot be opened read-only"));
@@ -139,27 +144,28 @@ impl Pool {
     /// Opens or creates a pool in simulated memory.
     ///
     /// # Errors
-    /// As [`Pool::open_or_create`].
+    /// The errors of [`Pool::open_or_create`].
     pub fn open_simulated(sim: &SimRegion, db_uuid: [u8; 16]) -> Result<Self> {
         let region = sim.region()?;
         let bytes = whole_granules(region.len())?;
         Self::over(region, db_uuid, Some(bytes), &PmConfig::volatile(bytes))
     }
 
-    /// As [`Pool::open_read_only`], of simulated memory.
+    /// Like [`Pool::open_read_only`], for simulated memory.
     ///
     /// # Errors
-    /// As [`Pool::open_read_only`].
+    /// The errors of [`Pool::open_read_only`].
     pub fn open_simulated_read_only(sim: &SimRegion, db_uuid: [u8; 16]) -> Result<Self> {
         let region = sim.region()?.reader()?;
         let config = PmConfig::volatile(region.len());
         Self::over(Arc::new(region), db_uuid, None, &config)
     }
 
-    /// Opens or creates a pool of the `file` backend in a file of the test's own, with `len` bytes if it `is_new`.
+    /// Opens or creates a pool of the `file` backend in a test's own file, extended to `len` bytes
+    /// if `is_new`.
     ///
     /// # Errors
-    /// As [`Pool::open_or_create`].
+    /// The errors of [`Pool::open_or_create`].
     pub fn open_backed(file: Box<dyn Backing>, len: u64, is_new: bool, db_uuid: [u8; 16]) -> Result<Self> {
         let path = Path::new("the simulated file");
         if is_new {
@@ -192,7 +198,7 @@ impl Pool {
         Self::over(Arc::new(region), uuid, Some(config.size_bytes), config)
     }
 
-    /// Reads what `region` holds; creates a pool of `create_bytes` there if it holds nothing.
+    /// Reads the pool that `region` holds, or creates one of `create_bytes` if it holds none.
     fn over(region: Arc<Region>, uuid: [u8; 16], create_bytes: Option<u64>, config: &PmConfig) -> Result<Self> {
         let mut pages = vec![0u8; DATA_START as usize];
         region.read(0, &mut pages)?;
@@ -257,9 +263,9 @@ impl Pool {
             }
         }
         if !pool.is_read_only() {
-            // What is here may have been written by a process that was killed before its fence: it is trusted from now
-            // on, so it must be durable first. Of a new pool this takes the magic along. (Where the pool is a file, the
-            // session word's sync is one of all of it.)
+            // A process that was killed before its fence may have written these bytes. They are
+            // trusted from now on, so they must be durable first. For a new pool this includes the
+            // magic. (If the pool is a file, the session word's sync covers all of it.)
             pool.region.flush(&sites::PM_REOPEN_FLUSH, 0, DATA_START)?;
             if !session.clean {
                 for extent in pool.root().entries.iter().filter_map(|entry| entry.extent) {
@@ -289,7 +295,7 @@ impl Pool {
 }
 
 impl Created {
-    /// True if the path still stands for `file`: a working directory may have changed since.
+    /// True if the path still refers to `file`. The working directory may have changed since.
     fn is_at(&self, file: &File) -> bool {
         match self {
             Created::File(path) | Created::Length(path) => is_still_named(file, path),
@@ -318,7 +324,7 @@ fn make_space(file: &File, path: &Path, len: u64, kind: Kind) -> Result<()> {
     sync_parent(path).map_err(|source| Error::from_io("sync the directory of", path, source))
 }
 
-/// The file at `path`, and whether it was made here.
+/// Opens the file at `path`. The flag is true if this call created it.
 fn open_or_make(path: &Path, backend: Backend) -> std::io::Result<(File, bool)> {
     let open = || OpenOptions::new().read(true).write(true).open(path);
     match open() {
@@ -326,11 +332,12 @@ fn open_or_make(path: &Path, backend: Backend) -> std::io::Result<(File, bool)> 
         opened => return opened.map(|file| (file, false)),
     }
     match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
-        // Another process was faster.
+        // Another process created it first.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => open().map(|file| (file, false)),
         Ok(made) if backend == Backend::Dax => {
             ask_for_dax(&made);
-            // What was asked for holds once the inode is loaded again, which a last handle would prevent.
+            // The attribute takes effect when the inode is loaded again, which an open handle would
+            // prevent.
             drop(made);
             open().map(|file| (file, true))
         }
@@ -338,7 +345,7 @@ fn open_or_make(path: &Path, backend: Backend) -> std::io::Result<(File, bool)> 
     }
 }
 
-/// Writes a new pool of `bytes`, the magic last.
+/// Writes a new pool of `bytes`, with the magic last.
 fn create(region: &Region, uuid: &[u8; 16], bytes: u64) -> Result<(Session, Root)> {
     region.grow(bytes)?;
     let root = Root::empty(bytes);
@@ -354,7 +361,8 @@ fn create(region: &Region, uuid: &[u8; 16], bytes: u64) -> Result<(Session, Root
     region.fence(&sites::PM_CREATE_FENCE);
     region.sync(&sites::PM_CREATE_SYNC, &[(0, DATA_START)])?;
 
-    // Durable with the session word, which every open writes next. A cut before that finds an unfinished creation.
+    // Made durable with the session word, which every open writes next. A crash before that finds
+    // an unfinished creation.
     region.store_u64(MAGIC_AT, POOL_MAGIC)?;
     Ok((session, root))
 }
@@ -368,7 +376,7 @@ fn kind(backend: Backend) -> Kind {
     }
 }
 
-/// Length of the file in whole granules, or of the device; and whether it is one.
+/// The length of the file in whole granules, or of the device, and true if it is a device.
 fn length(file: &File, path: &Path, config: &PmConfig) -> Result<(u64, bool)> {
     let metadata = file.metadata().map_err(|source| Error::from_io("read the length of", path, source))?;
     let kind = metadata.file_type();

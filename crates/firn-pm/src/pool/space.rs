@@ -1,4 +1,4 @@
-//! Space: recovery's claims, allocation, freezing, freeing, growing.
+//! Space: claims during recovery, allocation, freezing, freeing, growing.
 
 use super::Pool;
 use crate::config::DurableAt;
@@ -14,35 +14,39 @@ use crate::usage::Usage;
 use firn_base::{Error, Result};
 
 impl Pool {
-    /// Recovery: says that `extent` is reachable, and whose it is. Claim an extent *before* reading it (on the `file`
-    /// backend this loads it). What root entries name is claimed already, by the open.
+    /// Records during recovery that `extent` is reachable and belongs to `owner`. Claim an extent
+    /// *before* reading it (on the `file` backend this loads it). The open has already claimed the
+    /// extents that root entries name.
     ///
     /// # Errors
-    /// `Corruption` if it leaves the pool or overlaps another claim. `Invalid` after [`Pool::finish_recovery`].
+    /// `Corruption` if it lies outside the pool or overlaps another claim. `Invalid` after
+    /// [`Pool::finish_recovery`].
     pub fn claim(&self, extent: Extent, owner: Owner) -> Result<()> {
         let is_in_file = self.durable_at() == DurableAt::Sync;
         self.map.claim(extent, owner, is_in_file)?;
         self.region.load_from_file(extent.offset.get(), extent.len)
     }
 
-    /// Ends recovery: what was not claimed is free. Until then nothing is allocated or freed.
+    /// Ends recovery: everything that was not claimed becomes free. Until then nothing can be
+    /// allocated or freed.
     ///
     /// # Errors
-    /// `Invalid` the second time.
+    /// `Invalid` on the second call.
     pub fn finish_recovery(&self) -> Result<()> {
         self.map.finish()
     }
 
-    /// Allocates `len` bytes (rounded up to whole granules) for `owner`. Its bytes are whatever was there before.
-    /// In DRAM only: after a crash it is free again unless a root reaches it.
+    /// Allocates `len` bytes (rounded up to whole granules) for `owner`. The contents are whatever
+    /// was there before. The allocation is in DRAM only: after a crash it is free again unless a
+    /// root reaches it.
     ///
     /// # Errors
-    /// `NoSpace` if no free piece is long enough, or what is free is reserved.
+    /// `NoSpace` if no free range is long enough, or the free space is reserved.
     pub fn alloc(&self, len: u64, owner: Owner) -> Result<Extent> {
         self.map.alloc(len, owner, false)
     }
 
-    /// Sets `bytes` of free space aside.
+    /// Sets `bytes` of the free space aside.
     ///
     /// # Errors
     /// `NoSpace` if less is free.
@@ -53,17 +57,18 @@ impl Pool {
     /// Frees `extent`. REQUIRES: nothing durable reaches it any more.
     ///
     /// # Errors
-    /// `Invalid`, naming the extent, if it is not live (freed before), frozen, or named by the committed root.
+    /// `Invalid`, naming the extent, if it is not live (freed before), frozen, or named by the
+    /// committed root.
     pub fn free(&self, extent: Extent) -> Result<()> {
         let root = self.root.read();
         self.refuse_rooted(&root, extent)?;
         self.map.free(extent, false)
     }
 
-    /// Makes `extent` immutable. `fenced` is the fence after its last store.
+    /// Makes `extent` immutable. `fenced` is the fence after the last store to it.
     ///
     /// # Errors
-    /// `Invalid` if it is not live, or frozen already.
+    /// `Invalid` if it is not live or already frozen.
     pub fn freeze(&self, extent: Extent, fenced: &Fenced) -> Result<Frozen> {
         assert!(fenced.span.pool == self.id || fenced.span == Span::NOTHING, "a token of another pool");
         self.map.with_live(extent, |live| match live.is_frozen {
@@ -76,10 +81,11 @@ impl Pool {
         Ok(Frozen { extent, pool: self.id })
     }
 
-    /// After an open: the handle of a claimed extent that its owner knows to be immutable.
+    /// Returns the handle of a claimed extent that its owner knows to be immutable. For use after
+    /// an open.
     ///
     /// # Errors
-    /// `Invalid` if it is not live, or its `Frozen` was handed out before.
+    /// `Invalid` if it is not live, or its `Frozen` was already handed out.
     pub fn adopt(&self, extent: Extent) -> Result<Frozen> {
         self.map.with_live(extent, |live| match live.is_adopted {
             true => Err(Error::invalid(format!("{extent} is adopted already: share its Frozen"))),
@@ -91,11 +97,11 @@ impl Pool {
         Ok(Frozen { extent, pool: self.id })
     }
 
-    /// Makes immutable extents durable where the fence does not: on the `file` backend writes them and syncs once.
-    /// DURABLE AFTER, unless [`Pool::durable_at`] is `Never`: all of them.
+    /// Makes immutable extents durable where the fence does not: on the `file` backend this writes
+    /// them and syncs once. DURABLE AFTER, unless [`Pool::durable_at`] is `Never`: all of them.
     ///
     /// # Errors
-    /// `Io` or `NoSpace` of the file; `Poisoned` after a failed sync.
+    /// `Io` or `NoSpace` from the file; `Poisoned` after a failed sync.
     pub fn persist(&self, extents: &[&Frozen]) -> Result<()> {
         assert!(extents.iter().all(|frozen| frozen.pool == self.id), "a Frozen of another pool");
         if self.durable_at() != DurableAt::Sync {
@@ -112,10 +118,10 @@ impl Pool {
         Ok(())
     }
 
-    /// Frees an immutable extent; that nobody borrows it any more is proved by giving up its `Frozen`.
+    /// Frees an immutable extent. Giving up its `Frozen` proves that no thread borrows it any more.
     ///
     /// # Errors
-    /// As [`Pool::free`]; the handle comes back with the error.
+    /// The errors of [`Pool::free`]; the handle is returned with the error.
     pub fn free_frozen(&self, frozen: Frozen) -> Result<(), (Frozen, Error)> {
         assert_eq!(frozen.pool, self.id, "a Frozen of another pool");
         let root = self.root.read();
@@ -133,7 +139,7 @@ impl Pool {
         }
     }
 
-    /// Who uses the pool.
+    /// The use of the pool's space.
     pub fn usage(&self) -> Usage {
         self.map.usage()
     }
@@ -146,10 +152,11 @@ impl Pool {
         self.map.check()
     }
 
-    /// Makes the pool `new_bytes` long (rounded down to whole granules). Borrows and offsets stay valid.
+    /// Extends the pool to `new_bytes` (rounded down to whole granules). Borrows and offsets stay
+    /// valid.
     ///
     /// # Errors
-    /// `Invalid` if that is not more than now; `NoSpace` or `Io` of the file.
+    /// `Invalid` if that is not more than the current size; `NoSpace` or `Io` from the file.
     pub fn grow(&self, new_bytes: u64) -> Result<()> {
         let whole = whole_granules(new_bytes)?;
         let _one_at_a_time = self.committing.lock();

@@ -1,4 +1,4 @@
-//! The pool: verbs and space here; backends, real DAX, crashes and hostile bytes in files of their own.
+//! The pool: verbs and space here; backends, real DAX, crashes and hostile bytes in separate files.
 
 mod backends;
 mod crash;
@@ -212,7 +212,8 @@ fn latency_is_injected_without_changing_a_byte() {
     assert_eq!(bytes, [9; 500]);
 }
 
-/// Suite pm_lint, the pool's own verbs: nothing is left in the cache, and no more instructions than these.
+/// Suite pm_lint for the pool's own verbs: no line is left in the cache, and no more instructions
+/// are issued than stated here.
 #[test]
 fn instructions_per_operation_are_as_checked_in() {
     let sim = sim::SimRegion::new(1 << 16, sim::Mode::Adr);
@@ -239,7 +240,8 @@ fn instructions_per_operation_are_as_checked_in() {
     count("close", (1, 1), now);
 }
 
-/// Suite pm_align: every alignment times every payload, by each way of writing, is durable after its fence.
+/// Suite pm_align: for every alignment and payload length, each way of writing is durable after its
+/// fence.
 #[test]
 fn every_alignment_and_payload_is_durable_after_its_fence() {
     let sim = sim::SimRegion::new(20 << 10, sim::Mode::Adr);

@@ -1,4 +1,5 @@
-//! Reading and writing: the verbs. Every offset and length is checked; outside the pool is `Corruption`.
+//! The verbs: reading and writing. Every offset and length is checked; a range outside the pool is
+//! `Corruption`.
 
 use super::Pool;
 use crate::frozen::Frozen;
@@ -11,10 +12,12 @@ use firn_base::{Error, Result};
 use std::ops::Range;
 
 impl Pool {
-    /// Stores `bytes` at `offset`, through the cache. Not durable: [`Pool::flush`] what it returns.
+    /// Stores `bytes` at `offset` through the cache. Not durable until the returned token is passed
+    /// to [`Pool::flush`] and fenced.
     ///
     /// # Errors
-    /// `Invalid` if a byte lies in free space, a frozen extent or the pool's own pages, or the pool is read-only.
+    /// `Invalid` if a byte lies in free space, a frozen extent or the pool's own pages, or the pool
+    /// is read-only.
     #[inline]
     pub fn store(&self, offset: PmOffset, bytes: &[u8]) -> Result<Dirty> {
         let span = self.writable_span(offset.get(), bytes.len() as u64)?;
@@ -23,26 +26,27 @@ impl Pool {
         Ok(Dirty::new(span))
     }
 
-    /// Copies `bytes` to `offset` past the cache (ragged ends go through it, flushed). Durable after a fence.
+    /// Copies `bytes` to `offset` past the cache. Partial lines at the ends go through the cache
+    /// and are flushed. Durable after a fence.
     ///
     /// # Errors
-    /// As [`Pool::store`].
+    /// The errors of [`Pool::store`].
     pub fn copy_nt(&self, offset: PmOffset, bytes: &[u8]) -> Result<Flushed> {
         self.copy_all_nt(offset, &[bytes])
     }
 
-    /// As [`Pool::copy_nt`], of `slices` one after the other.
+    /// Like [`Pool::copy_nt`], for `slices` one after the other.
     ///
     /// # Errors
-    /// As [`Pool::store`].
+    /// The errors of [`Pool::store`].
     pub fn copy_all_nt(&self, offset: PmOffset, slices: &[&[u8]]) -> Result<Flushed> {
         self.stream(offset.get(), slices)
     }
 
-    /// Starts what was stored on its way to the medium.
+    /// Starts writing stored bytes back to the medium.
     ///
     /// # Panics
-    /// If `dirty` is of another pool.
+    /// If `dirty` belongs to another pool.
     #[inline]
     pub fn flush(&self, site: &'static Site, dirty: Dirty) -> Flushed {
         let span = dirty.span;
@@ -59,11 +63,11 @@ impl Pool {
         Flushed::new(span)
     }
 
-    /// One fence for all of `flushed`: takes a [`Flushed`], or an array or `Vec` of them. DURABLE AFTER, where
-    /// [`Pool::durable_at`] is `Fence`: all they cover.
+    /// Issues one fence for all of `flushed`: a [`Flushed`], or an array or `Vec` of them. DURABLE
+    /// AFTER, where [`Pool::durable_at`] is `Fence`: everything they cover.
     ///
     /// # Panics
-    /// If one is of another pool.
+    /// If one belongs to another pool.
     #[inline]
     pub fn fence(&self, site: &'static Site, flushed: impl IntoIterator<Item = Flushed>) -> Fenced {
         let mut span = Span::NOTHING;
@@ -76,20 +80,20 @@ impl Pool {
         Fenced { span }
     }
 
-    /// Copies `slices`, one after the other, to `offset` past the cache, and fences once. No allocation, one pass.
-    /// DURABLE AFTER, where [`Pool::durable_at`] is `Fence`: all of them.
+    /// Copies `slices`, one after the other, to `offset` past the cache, and fences once. One pass,
+    /// no allocation. DURABLE AFTER, where [`Pool::durable_at`] is `Fence`: all of them.
     ///
     /// # Errors
-    /// As [`Pool::store`].
+    /// The errors of [`Pool::store`].
     pub fn write_durable(&self, site: &'static Site, offset: PmOffset, slices: &[&[u8]]) -> Result<Fenced> {
         Ok(self.fence(site, self.stream(offset.get(), slices)?))
     }
 
-    /// Stores the aligned word at `offset` by one atomic store: what makes `fenced` bytes reachable. The word itself is
-    /// not durable before its own flush and fence.
+    /// Stores the aligned word at `offset` with one atomic store, which makes the `fenced` bytes
+    /// reachable. The word itself is durable only after its own flush and fence.
     ///
     /// # Errors
-    /// As [`Pool::store`]; `Invalid` if `offset` is not a multiple of 8.
+    /// The errors of [`Pool::store`]; `Invalid` if `offset` is not a multiple of 8.
     #[inline]
     pub fn publish(&self, offset: PmOffset, word: u64, fenced: &Fenced) -> Result<Dirty> {
         assert!(fenced.span.pool == self.id || fenced.span == Span::NOTHING, "a token of another pool");
@@ -104,10 +108,11 @@ impl Pool {
         Ok(Dirty::new(span))
     }
 
-    /// Copies the bytes at `offset` into `out`. Of bytes that are being written, each word is old or new.
+    /// Copies the bytes at `offset` into `out`. Of bytes that are being written, each word is
+    /// either old or new.
     ///
     /// # Errors
-    /// `Corruption` outside the pool.
+    /// `Corruption` if the range lies outside the pool.
     #[inline]
     pub fn read(&self, offset: PmOffset, out: &mut [u8]) -> Result<()> {
         self.region.read(offset.get(), out)?;
@@ -115,7 +120,8 @@ impl Pool {
         Ok(())
     }
 
-    /// The aligned word at `offset`, by one atomic load: everything published before it is seen too.
+    /// Loads the aligned word at `offset` with one atomic load. The caller then also sees
+    /// everything stored before the word was published.
     ///
     /// # Errors
     /// `Corruption` outside the pool, or if `offset` is not a multiple of 8.
@@ -126,7 +132,7 @@ impl Pool {
         Ok(word)
     }
 
-    /// Borrows bytes of an immutable extent; `range` counts from its start.
+    /// Borrows bytes of an immutable extent. `range` is relative to the start of the extent.
     ///
     /// # Errors
     /// `Corruption` if `range` leaves the extent.
@@ -156,7 +162,7 @@ impl Pool {
         Ok(Flushed::new(span))
     }
 
-    /// The span of a write, if every byte of it may be written.
+    /// The span of a write. An error unless every byte of it may be written.
     #[inline]
     fn writable_span(&self, at: u64, len: u64) -> Result<Span> {
         let end = at.checked_add(len).filter(|&end| end <= self.region.len());

@@ -1,9 +1,10 @@
-//! What Linux says about DAX: the size of a `/dev/dax` device, and the attribute that turns DAX on for a file.
+//! Linux's interfaces to DAX: the size of a `/dev/dax` device, and the attribute that turns DAX on
+//! for a file.
 //!
-//! 1. A device is mapped at its own size, which is a multiple of its alignment (commonly 2 MiB). Any other length would
-//!    be refused by the kernel if it is shorter, and end the process with SIGBUS if it is longer.
-//! 2. The attribute takes effect when the inode is loaded. Set it before the file has bytes, close every handle, and
-//!    open the file again.
+//! 1. A device is mapped at its own size, which is a multiple of its alignment (commonly 2 MiB).
+//!    The kernel would refuse a shorter length, and a longer one would end the process with SIGBUS.
+//! 2. The attribute takes effect when the inode is loaded. Set it while the file is empty, close
+//!    every handle, and open the file again.
 
 use firn_base::{Error, ErrorKind, Result};
 use rustix::fs::{Dev, IFlags, major, minor};
@@ -12,10 +13,12 @@ use std::path::Path;
 
 /// `FS_DAX_FL` of linux/fs.h.
 const DAX_ATTRIBUTE: u32 = 0x0200_0000;
-/// A huge page: a smaller allocation cannot be mapped by one, so each 4 KiB of it faults by itself.
+/// A huge page. A smaller allocation cannot be mapped as one, so each of its 4 KiB pages faults
+/// separately.
 pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
-/// The size of the character device `device`, opened at `path`, in bytes. `sysfs` is where sysfs is mounted.
+/// The size of the character device `device`, opened at `path`, in bytes. `sysfs` is the mount
+/// point of sysfs.
 ///
 /// # Errors
 /// `Invalid` if it is not a `/dev/dax` device; `Io` if its size cannot be read.
@@ -48,8 +51,9 @@ pub(crate) fn device_bytes(sysfs: &Path, device: Dev, path: &Path) -> Result<u64
     }
 }
 
-/// Asks the file system to map the empty `file` by DAX, as ext4 and XFS mounted with `dax=inode` (the default) need. A
-/// file system that cannot leaves the file as it is, and refuses the mapping later.
+/// Asks the file system to map the empty `file` with DAX, which ext4 and XFS mounted with
+/// `dax=inode` (the default) need. A file system without support leaves the file unchanged and
+/// refuses the mapping later.
 pub(crate) fn ask_for_dax(file: &File) {
     let asked = rustix::fs::ioctl_getflags(file)
         .and_then(|flags| rustix::fs::ioctl_setflags(file, flags | IFlags::from_bits_retain(DAX_ATTRIBUTE)));
@@ -63,7 +67,7 @@ mod tests {
     use super::*;
     use rustix::fs::makedev;
 
-    /// A directory that looks like sysfs with the device 250:7 of `size` and `align`.
+    /// A directory that mimics sysfs with the device 250:7 of `size` and `align`.
     fn sysfs(size: &str, align: Option<&str>) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let device = dir.path().join("dev/char/250:7");

@@ -1,9 +1,10 @@
-//! The file under the `file` backend: ranges of the DRAM image are written to it and synced, and loaded back at open.
+//! The file under the `file` backend: ranges of the DRAM image are written to it and synced, and
+//! loaded back at open.
 //!
-//! 1. After a failed sync nothing more is acknowledged: the kernel may have marked the pages clean. The image is
-//!    poisoned until the pool is opened again.
+//! 1. After a failed sync nothing more is acknowledged, because the kernel may have marked the
+//!    pages clean. The image is poisoned until the pool is opened again.
 //!
-//! A crash leaves in the file what was synced, and any part of what was being written.
+//! A crash leaves in the file everything that was synced, and any part of the writes in progress.
 
 use super::view::View;
 use crate::sites;
@@ -17,31 +18,31 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes copied from the file at once.
+/// Bytes per copy from the file.
 const LOAD_BYTES: usize = 64 << 10;
 
-/// What the image lies in. Tests put a simulated file here.
+/// The storage of an image. Tests substitute a simulated file.
 pub trait Backing: Debug + Send + Sync {
-    /// Fills `out` from `at` on.
+    /// Fills `out` from offset `at`.
     ///
     /// # Errors
-    /// Those of the file; its end is one.
+    /// The errors of the file. Reaching its end is an error.
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
     /// Writes `bytes` at `at`.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
-    /// DURABLE AFTER: all that was written, and the length.
+    /// Syncs the file. DURABLE AFTER: everything written, and the length.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     fn sync(&self) -> io::Result<()>;
-    /// Makes it `len` bytes long, with space for all of them. DURABLE AFTER, unless `site` is off: the length, and that
-    /// what was not there before reads as zeros.
+    /// Extends the file to `len` bytes, with space for all of them. DURABLE AFTER, unless `site` is
+    /// off: the length, and that the new part reads as zeros.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     fn extend(&self, site: &'static Site, len: u64) -> io::Result<()>;
 }
 
@@ -63,7 +64,8 @@ impl Backing for File {
     }
 }
 
-/// Why the bytes at `at` cannot be read. A media error is damage, so that a repair goes on without the pool.
+/// The error for bytes at `at` that cannot be read. A media error is reported as damage, so that a
+/// repair continues without the pool.
 pub(super) fn unreadable(path: &Path, at: u64, source: io::Error) -> Error {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::IO) => {
@@ -89,7 +91,7 @@ impl FileImage {
         self.is_poisoned.store(true, Ordering::Release);
     }
 
-    /// DURABLE AFTER: the ranges of the image are in the file.
+    /// Writes ranges of the image and syncs. DURABLE AFTER: the ranges are in the file.
     pub(crate) fn write_and_sync(&self, site: &'static Site, image: &View, ranges: &[(u64, u64)]) -> Result<()> {
         if self.is_poisoned.load(Ordering::Acquire) {
             return Err(Error::new(
@@ -111,7 +113,7 @@ impl FileImage {
         })
     }
 
-    /// Copies `len` bytes at `at` of the file into the image.
+    /// Copies the `len` bytes at `at` from the file into the image.
     pub(crate) fn load(&self, image: &View, at: u64, len: u64) -> Result<()> {
         let mut buffer = vec![0u8; LOAD_BYTES.min(len as usize)];
         let mut done = 0;
@@ -128,7 +130,7 @@ impl FileImage {
         Ok(())
     }
 
-    /// Makes the file `new_len` bytes long, with space for all of them.
+    /// Extends the file to `new_len` bytes, with space for all of them.
     pub(crate) fn extend(&self, new_len: u64) -> Result<()> {
         self.file.extend(&sites::PM_SPACE_SYNC, new_len).map_err(|source| Error::from_io("grow", &self.path, source))
     }

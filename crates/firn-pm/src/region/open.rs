@@ -1,12 +1,12 @@
-//! How each backend gets its memory. `dax` differs from `emulated` by the flags of the `mmap` call, and by the zeros
-//! that are written to a new file, in whole huge pages.
+//! How each backend gets its memory. `dax` differs from `emulated` in the flags of the `mmap` call
+//! and in the zeros written to a new file, in whole huge pages.
 //!
-//! 1. A file gets all its space before it is mapped: a store into a hole of a full disk would be a signal, not an
-//!    error.
+//! 1. A file gets all its space before it is mapped, because a store into a hole of a full disk
+//!    would be a signal, not an error.
 //! 2. A file that is open for writing is locked; a second opener gets `Locked`.
-//! 3. What cannot be given is refused; nothing weaker is put in its place.
-//! 4. Header and roots are read by a system call before anything is mapped: a media error is an error there, and a
-//!    signal in a mapping. (A `/dev/dax` device cannot be read so.)
+//! 3. A request that cannot be met is refused; nothing weaker is substituted.
+//! 4. Header and roots are read with a system call before anything is mapped. There a media error
+//!    is an error; in a mapping it is a signal. (A `/dev/dax` device cannot be read this way.)
 
 use super::dax::HUGE_PAGE_BYTES;
 use super::file_image::{Backing, FileImage, unreadable};
@@ -28,14 +28,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A pool's lock, which the open file holds. Given back by name, not by closing its descriptors: a process that is
-/// being started has copies of those until it runs its own program.
+/// A pool's lock, held by the open file. It is unlocked explicitly rather than by closing its
+/// descriptor, because a child process has a copy of the descriptor between fork and exec.
 #[derive(Debug)]
 pub(crate) struct FileLock(pub(crate) File);
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Whatever it says, the descriptors close soon.
+        // An error does not matter, because the descriptors close soon.
         let _closes_anyway = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -44,7 +44,8 @@ impl Drop for FileLock {
 pub(crate) fn lock_file(file: &File, path: &Path) -> Result<FileLock> {
     let lock = FileLock(file.try_clone().map_err(|source| Error::from_io("open", path, source))?);
     match retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
-        // Whoever held the lock before may have removed the file: then this handle is of a file without a name.
+        // The previous holder of the lock may have removed the file; then this handle refers to a
+        // file without a name.
         Ok(()) if is_still_named(file, path) => Ok(lock),
         Ok(()) => {
             Err(Error::new(ErrorKind::Locked, format!("{} was removed while it was opened: try again", path.display())))
@@ -57,20 +58,22 @@ pub(crate) fn lock_file(file: &File, path: &Path) -> Result<FileLock> {
     }
 }
 
-/// True if `path` stands for `file`.
+/// True if `path` refers to `file`.
 pub(crate) fn is_still_named(file: &File, path: &Path) -> bool {
     let same =
         |named: std::fs::Metadata, held: std::fs::Metadata| (named.dev(), named.ino()) == (held.dev(), held.ino());
     std::fs::metadata(path).is_ok_and(|named| file.metadata().is_ok_and(|held| same(named, held)))
 }
 
-/// Gives `file` space for `len` bytes. DURABLE AFTER: the length, and that what was not there before reads as zeros.
+/// Gives `file` space for `len` bytes. DURABLE AFTER: the length, and that the new part reads as
+/// zeros.
 pub(crate) fn allocate(site: &'static Site, file: impl AsFd, len: u64) -> std::io::Result<()> {
     let given = retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len));
     allocate_as(given, site, &file, len)
 }
 
-/// Goes on with what `fallocate` `gave`. Where it is not supported, zeros are written: `ftruncate` gives no space.
+/// Continues after `fallocate` returned `gave`. Where it is not supported, writes zeros, because
+/// `ftruncate` reserves no space.
 pub(super) fn allocate_as(
     gave: rustix::io::Result<()>,
     site: &'static Site,
@@ -105,10 +108,10 @@ fn write_zeros(file: &impl AsFd, start: u64, end: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads header and roots, so that a media error under them is known before they are mapped.
+/// Reads header and roots, so that a media error in them is found before they are mapped.
 ///
 /// # Errors
-/// `Corruption` if the medium cannot give a page of them; `Io` otherwise.
+/// `Corruption` if the medium cannot return one of their pages; `Io` otherwise.
 pub(super) fn probe(file: &dyn Backing, path: &Path) -> Result<()> {
     let mut page = vec![0u8; PAGE_BYTES as usize];
     for at in (0..DATA_START).step_by(PAGE_BYTES as usize) {
@@ -123,13 +126,14 @@ pub(crate) fn sync_parent(path: &Path) -> std::io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// The length of a new file for a pool of `bytes`: on DAX whole huge pages, as a smaller piece cannot be mapped by one.
+/// The length of a new file for a pool of `bytes`. On DAX a multiple of a huge page, because a
+/// smaller piece cannot be mapped as one.
 pub(crate) fn file_bytes(kind: Kind, bytes: u64) -> u64 {
     if kind == Kind::Dax { bytes.next_multiple_of(HUGE_PAGE_BYTES) } else { bytes }
 }
 
-/// Makes mapped memory, or the file that will be mapped, `len` bytes long. Anonymous memory stays sparse: a page costs
-/// when it is touched.
+/// Extends mapped memory, or the file that will be mapped, to `len` bytes. Anonymous memory stays
+/// sparse: a page is allocated when it is touched.
 pub(crate) fn extend(memory: &impl AsFd, len: u64, kind: Kind, place: &str) -> Result<()> {
     let extended = match kind {
         Kind::Dax => extend_dax(memory, len),
@@ -141,8 +145,8 @@ pub(crate) fn extend(memory: &impl AsFd, len: u64, kind: Kind, place: &str) -> R
     extended.map_err(|source| Error::from_io("grow", Path::new(place), source))
 }
 
-/// What `fallocate` gives is unwritten: with `MAP_SYNC` the first store to each page of it would wait for a commit of
-/// the file system's journal.
+/// Allocates and writes zeros. `fallocate` leaves extents unwritten, and with `MAP_SYNC` the first
+/// store to each such page would wait for a commit of the file system's journal.
 fn extend_dax(memory: &impl AsFd, len: u64) -> std::io::Result<()> {
     let old_len = rustix::fs::fstat(memory)?.st_size as u64;
     allocate(&sites::PM_SPACE_SYNC, memory, len)?;
@@ -187,13 +191,13 @@ impl Region {
         Ok(Self { kind, place, reads, writes, memory, is_fixed, image: None, how, tracker: None, growing })
     }
 
-    /// Refuses a file that cannot be mapped by DAX, before it has a byte.
+    /// Refuses a file that cannot be mapped with DAX, before anything is written to it.
     pub(crate) fn refuse_without_dax(file: &File, path: &Path) -> Result<()> {
         let mapped = Mapping::new(file, PAGE_BYTES as usize, false, true);
         mapped.map(drop).map_err(|source| refusal(Kind::Dax, &path.display().to_string(), source))
     }
 
-    /// Maps the locked `file`, `len` bytes of it, as `dax` or `emulated`.
+    /// Maps `len` bytes of the locked `file`, as `dax` or `emulated`.
     pub(crate) fn mapped_file(kind: Kind, file: File, path: &Path, len: u64, writable: bool) -> Result<Self> {
         let label = if kind == Kind::Emulated { " (EMULATED)" } else { "" };
         let is_device = file.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device());
@@ -213,24 +217,25 @@ impl Region {
         Ok(region)
     }
 
-    /// Plain memory.
+    /// Plain anonymous memory.
     pub(crate) fn volatile(len: u64) -> Result<Self> {
         Self::map(Kind::Volatile, "the volatile pool".to_owned(), anonymous(len)?, len, true)
     }
 
-    /// The same memory, to read only.
+    /// The same memory, mapped read-only.
     pub(crate) fn reader(&self) -> Result<Self> {
         let failed = |source| Error::from_io("map", Path::new(&self.place), source);
         let memory = self.memory.try_clone().map_err(failed)?;
         Self::map(self.kind, self.place.clone(), memory, self.len(), false)
     }
 
-    /// Memory that `tracker` watches, holding what it says.
+    /// Memory watched by `tracker`, with the tracker's contents.
     pub(crate) fn simulated(tracker: Arc<Tracker>) -> Result<Self> {
         let bytes = tracker.visible();
         let len = bytes.len() as u64;
         let memory = anonymous(len)?;
-        // Zero pages stay untouched, the others are written by the kernel: page faults are what an image costs most.
+        // Zero pages stay untouched and the kernel writes the others, because page faults are most
+        // of an image's cost.
         for (index, page) in bytes.chunks(4096).enumerate().filter(|(_, page)| page.iter().any(|&b| b != 0)) {
             let written = rustix::io::pwrite(&memory, page, index as u64 * 4096);
             debug_assert_eq!(written, Ok(page.len()), "memory takes what fits");
@@ -249,7 +254,7 @@ fn anonymous(len: u64) -> Result<OwnedFd> {
     Ok(memory)
 }
 
-/// Why a mapping was refused, and what else there is.
+/// The error for a refused mapping, with the alternatives.
 fn refusal(kind: Kind, place: &str, source: Errno) -> Error {
     match (kind, source) {
         (Kind::Dax, Errno::OPNOTSUPP | Errno::INVAL | Errno::NODEV) => Error::new(
@@ -265,7 +270,7 @@ fn refusal(kind: Kind, place: &str, source: Errno) -> Error {
     }
 }
 
-/// A usable pool size: whole granules, and room for one.
+/// A usable pool size: whole granules, and room for at least one.
 pub(crate) fn whole_granules(bytes: u64) -> Result<u64> {
     let whole = bytes & !(GRANULE_BYTES - 1);
     if whole < MIN_POOL_BYTES {

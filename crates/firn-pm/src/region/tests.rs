@@ -1,4 +1,5 @@
-//! Suite pm_align, the memory: every alignment times every payload, by every way of writing, byte for byte.
+//! Suite pm_align for the memory: every alignment and payload length, by every way of writing, byte
+//! for byte.
 
 use super::*;
 use firn_base::site::TEST;
@@ -11,7 +12,7 @@ fn region() -> Region {
 fn every_alignment() {
     let payload: Vec<u8> = (0..192u32).map(|i| (i * 31 + 1) as u8).collect();
     let mut flushing = region();
-    // Plain memory, with the instructions that a medium would need.
+    // Plain memory, with the instructions that a persistent medium would need.
     flushing.how = arch::best_flush();
     for region in [&region(), &flushing] {
         for offset in 0..64u64 {
@@ -108,7 +109,7 @@ fn file_with(file: &std::fs::File, bytes: &[u8]) {
     Backing::write_at(file, 0, bytes).unwrap();
 }
 
-/// A medium that cannot give the page at `bad`.
+/// A medium that cannot return the page at `bad`.
 #[derive(Debug)]
 struct Unreadable {
     bad: u64,
@@ -141,7 +142,7 @@ fn a_media_error_under_header_or_roots_is_an_error_that_says_where() {
         let error = open::probe(&Unreadable { bad }, Path::new("/mnt/pmem/pool")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption);
         assert!(error.to_string().contains(&format!("/mnt/pmem/pool is damaged at byte {bad}: the medium")), "{error}");
-        // The file backend does not map the file, and says the same.
+        // The file backend does not map the file, and reports the same error.
         let image = Region::file_image(Box::new(Unreadable { bad }), Path::new("/mnt/pool"), 1 << 14).unwrap();
         assert_eq!(image.load_from_file(0, 3 << 12).unwrap_err().kind(), ErrorKind::Corruption);
     }

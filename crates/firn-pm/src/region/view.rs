@@ -1,9 +1,11 @@
-//! A growable window on mapped memory: bounds-checked loads, stores, flushes.
+//! A growable window into mapped memory: bounds-checked loads, stores, flushes.
 //!
-//! 1. What another thread may be writing is loaded and stored by atomic words (relaxed; bytes at ragged ends); a
-//!    `&[u8]` is only made for bytes that nobody stores to, which the pool's frozen extents guarantee.
-//! 2. Mappings are only added, and dropped with the view, or by whoever has it alone; all show the same memory. `len`
-//!    is raised after `base` was replaced, so whoever sees the new length sees a base that is good for it.
+//! 1. Bytes that another thread may be writing are loaded and stored as atomic words (relaxed;
+//!    single bytes at unaligned ends). A `&[u8]` is made only for bytes that no thread stores to,
+//!    which the pool's frozen extents guarantee.
+//! 2. Mappings are only added, and are dropped with the view or under exclusive access to it. All
+//!    show the same memory. `len` is raised after `base` is replaced, so a thread that sees the new
+//!    length sees a base that is valid for it.
 //! 3. `base + at` is touched only for `at + len <= self.len`.
 #![expect(unsafe_code, reason = "raw access to mapped memory")]
 
@@ -29,7 +31,7 @@ impl View {
         view
     }
 
-    /// Goes on with `mapping`, a longer one of the same memory.
+    /// Switches to `mapping`, a longer one of the same memory.
     pub(crate) fn replace(&self, mapping: Mapping) {
         let mut kept = self.kept.lock();
         debug_assert!(mapping.len() as u64 >= self.len(), "a view only grows");
@@ -38,7 +40,8 @@ impl View {
         kept.push(mapping);
     }
 
-    /// Goes back to the first mapping. Nothing may use the view meanwhile.
+    /// Returns to the first mapping. REQUIRES: nothing else uses the view, as `&mut self`
+    /// guarantees.
     pub(crate) fn back_to_first(&mut self) {
         let kept = self.kept.get_mut();
         kept.truncate(1);
@@ -53,7 +56,7 @@ impl View {
         self.len.load(Ordering::Acquire)
     }
 
-    /// The address of `at`, if `len` bytes from there are mapped.
+    /// The address of `at`, if the `len` bytes from there are mapped.
     #[inline]
     fn address(&self, at: u64, len: u64) -> Option<*mut u8> {
         let end = at.checked_add(len)?;
@@ -61,7 +64,8 @@ impl View {
             return None;
         }
         let base = self.base.load(Ordering::Acquire);
-        // SAFETY: at <= end <= the mapped length (invariants 2 and 3). Test: region::tests::nothing_outside.
+        // SAFETY: at <= end <= the mapped length (invariants 2 and 3). Test:
+        // region::tests::nothing_outside.
         Some(unsafe { base.add(at as usize) })
     }
 
@@ -70,8 +74,8 @@ impl View {
         let mut source = self.address(at, out.len() as u64)?.cast_const();
         let ragged = source.align_offset(8).min(out.len());
         let (head, rest) = out.split_at_mut(ragged);
-        // SAFETY: `source` walks over the out.len() mapped bytes checked above; words are loaded where it is aligned
-        // (invariant 1). Test: region::tests::every_alignment.
+        // SAFETY: `source` walks over the out.len() mapped bytes checked above; words are loaded
+        // where it is aligned (invariant 1). Test: region::tests::every_alignment.
         unsafe {
             for byte in head {
                 *byte = load_byte(source);
@@ -93,7 +97,8 @@ impl View {
     #[inline]
     pub(crate) fn load_u64(&self, at: u64) -> Option<u64> {
         let source = self.address(at, 8).filter(|_| at.is_multiple_of(8))?;
-        // SAFETY: mapped, and aligned as mappings are aligned to pages. Test: region::tests::words_are_atomic.
+        // SAFETY: mapped, and aligned because mappings are page-aligned. Test:
+        // region::tests::words_are_atomic.
         Some(unsafe { load_word(source, Ordering::Acquire) })
     }
 
@@ -134,8 +139,8 @@ impl View {
     pub(crate) fn stream(&self, at: u64, bytes: &[u8]) -> Option<()> {
         let target = self.address(at, bytes.len() as u64).filter(|_| at.is_multiple_of(64))?;
         debug_assert!(bytes.len().is_multiple_of(64), "only whole lines are streamed");
-        // SAFETY: mapped and line-aligned; the caller owns these bytes until its fence (contract of region.rs).
-        // Test: region::tests::every_alignment.
+        // SAFETY: mapped and line-aligned; the caller owns these bytes until its fence (contract of
+        // region.rs). Test: region::tests::every_alignment.
         unsafe { arch::stream_lines(target, bytes.as_ptr(), bytes.len() / 64) };
         Some(())
     }
@@ -146,17 +151,19 @@ impl View {
         for line in lines {
             // A mapping is a whole number of lines, so the line of a mapped byte is mapped.
             let address = self.address(line, 1)?;
-            // SAFETY: mapped; `how` is what the processor has (region/open.rs). Test: pool::tests (emulated).
+            // SAFETY: mapped; the processor has the instruction `how` (region/open.rs). Test:
+            // pool::tests (emulated).
             unsafe { arch::flush_line(address, how) };
         }
         Some(())
     }
 
-    /// REQUIRES: nobody stores to these bytes while the borrow lives.
+    /// REQUIRES: no thread stores to these bytes while the borrow lives.
     pub(crate) fn borrow(&self, at: u64, len: u64) -> Option<&[u8]> {
         let source = self.address(at, len)?;
-        // SAFETY: mapped for as long as `self` lives (invariant 2), and not stored to (invariant 1: callers borrow
-        // frozen extents, to which every verb refuses to store). Test: pool::tests::frozen_bytes_cannot_change.
+        // SAFETY: mapped for as long as `self` lives (invariant 2), and not stored to (invariant 1:
+        // callers borrow frozen extents, to which every verb refuses to store). Test:
+        // pool::tests::frozen_bytes_cannot_change.
         Some(unsafe { std::slice::from_raw_parts(source, len as usize) })
     }
 }
@@ -165,7 +172,8 @@ impl View {
 /// `source` is mapped.
 #[inline]
 unsafe fn load_byte(source: *const u8) -> u8 {
-    // SAFETY: the caller's promise; an atomic load through a read-only mapping only reads. Test: region::tests.
+    // SAFETY: the caller's promise; an atomic load through a read-only mapping only reads. Test:
+    // region::tests.
     unsafe { AtomicU8::from_ptr(source.cast_mut()).load(Ordering::Relaxed) }
 }
 
@@ -173,6 +181,7 @@ unsafe fn load_byte(source: *const u8) -> u8 {
 /// `source` is mapped for eight bytes and aligned to eight.
 #[inline]
 unsafe fn load_word(source: *const u8, order: Ordering) -> u64 {
-    // SAFETY: the caller's promise; an atomic load through a read-only mapping only reads. Test: region::tests.
+    // SAFETY: the caller's promise; an atomic load through a read-only mapping only reads. Test:
+    // region::tests.
     unsafe { AtomicU64::from_ptr(source.cast_mut().cast()).load(order) }
 }

@@ -1,4 +1,4 @@
-//! Root records: round trip, slot choice, and every way two slots can disagree.
+//! Root records: round trip, choice of slot, and every way two slots can disagree.
 
 use super::*;
 

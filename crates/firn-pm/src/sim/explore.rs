@@ -1,4 +1,5 @@
-//! Runs a script, cuts the power at every crash point, and gives each distinct image to a recovery check.
+//! Runs a script, cuts the power at every crash point, and passes each distinct image to a recovery
+//! check.
 
 use super::images::{Delta, crash_images};
 use super::region::SimRegion;
@@ -11,61 +12,61 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// What memory holds after one imagined power cut.
+/// The contents of memory after one imagined power cut.
 #[derive(Debug)]
 pub struct CrashImage<'a> {
-    /// The memory. What a check does to it is undone after.
+    /// The memory. Any change that a check makes is undone afterwards.
     pub sim: &'a SimRegion,
-    /// Operations that had been acknowledged: recovery must keep these, and may keep one more.
+    /// Operations acknowledged before the cut. Recovery must keep these, and may keep one more.
     pub operations: u64,
-    /// Where the cut was.
+    /// The place of the cut.
     pub at: Instruction,
-    /// Another for every other memory.
+    /// A hash of the memory. Different contents have different fingerprints.
     pub fingerprint: u64,
 }
 
-/// How to explore.
+/// The settings of an exploration.
 #[derive(Debug, Clone)]
 pub struct Explorer {
     /// Size of the memory, in bytes.
     pub bytes: u64,
-    /// What a power cut does.
+    /// The effect of a power cut.
     pub mode: Mode,
-    /// Draws the samples where not everything can be tried.
+    /// The seed of the samples where not everything can be tried.
     pub seed: u64,
-    /// Cut before each store too.
+    /// Also cut before each store.
     pub at_every_store: bool,
     /// Fail if an operation ends with a line that is not durable.
     pub lint: bool,
-    /// Begin with this memory instead of zeroes, such as an image to recover from.
+    /// Start with these contents instead of zeroes, such as an image to recover from.
     pub start: Option<Vec<u8>>,
 }
 
-/// What was explored.
+/// The extent of an exploration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Moments at which the power was cut.
+    /// Points at which the power was cut.
     pub points: u64,
     /// Distinct images that were checked.
     pub images: u64,
-    /// Whether these are all that the model allows.
+    /// True if these are all the images that the model allows.
     pub is_exhaustive: bool,
 }
 
-/// An image that recovery did not survive, and how to get it again.
+/// An image that recovery did not survive, and how to reproduce it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The explorer's seed.
     pub seed: u64,
-    /// The number of the crash point, and where that is.
+    /// The number of the crash point, and its place.
     pub point: (u64, Option<Instruction>),
-    /// Operations acknowledged before it.
+    /// Operations acknowledged before the cut.
     pub operations: u64,
-    /// The lines that persisted though they need not have.
+    /// The lines that persisted although they did not have to.
     pub lines: Vec<u64>,
-    /// What became of each store that was not durable, in words.
+    /// The fate of each store that was not durable, in words.
     pub story: Vec<String>,
-    /// What the check said.
+    /// The message of the check.
     pub message: String,
 }
 
@@ -79,13 +80,13 @@ impl fmt::Display for Failure {
 }
 
 impl Explorer {
-    /// ADR, crash points at fences and ends of operations, with the lint, from zeroes.
+    /// ADR, crash points at fences and ends of operations, with the lint, starting from zeroes.
     pub fn new(bytes: u64) -> Self {
         Self { bytes, mode: Mode::Adr, seed: 1, at_every_store: false, lint: true, start: None }
     }
 
-    /// Runs `script`, which calls [`SimRegion::end_operation`] after each operation, then `check` on every distinct
-    /// image (distinct together with the number of operations acknowledged).
+    /// Runs `script`, which calls [`SimRegion::end_operation`] after each operation, then `check`
+    /// on every distinct image (distinct together with the number of acknowledged operations).
     ///
     /// # Errors
     /// The first image that fails its check, or the script's own error.
@@ -97,11 +98,12 @@ impl Explorer {
         self.run_beside(|| (), script, |image, ()| check(image))
     }
 
-    /// [`Explorer::run`] of something that lies on another medium too: `beside` takes what that holds at each crash
-    /// point, and `check` is given it with each image of that point. `beside` must not touch the memory.
+    /// Like [`Explorer::run`], for state that also lies on another medium. `beside` captures that
+    /// medium at each crash point, and `check` gets it with each image of that point. `beside` must
+    /// not touch the memory.
     ///
     /// # Errors
-    /// As [`Explorer::run`].
+    /// The errors of [`Explorer::run`].
     pub fn run_beside<T: Send + 'static>(
         &self,
         mut beside: impl FnMut() -> T + Send + 'static,
@@ -173,7 +175,7 @@ impl Explorer {
 /// [`Explorer::run`] with the defaults of [`Explorer::new`].
 ///
 /// # Errors
-/// As [`Explorer::run`].
+/// The errors of [`Explorer::run`].
 pub fn explore(
     bytes: u64,
     script: impl FnOnce(&SimRegion) -> Result<()>,

@@ -1,8 +1,10 @@
-//! From a crash point to the images it allows, each as the lines in which it differs from what is durable.
+//! From a crash point to the images it allows, each as the set of lines in which it differs from
+//! the durable bytes.
 //!
-//! Exhaustive while the product of versions is at most [`EXHAUSTIVE`]. Else: nothing, everything, every subset of one
-//! or two lines and its complement (pairs are drawn by seed beyond [`PAIRS`]), every bulk copy with its first, middle
-//! or last line missing, and [`RANDOM`] random choices. A line "in" a subset holds its newest version.
+//! The enumeration is exhaustive while the product of versions is at most [`EXHAUSTIVE`]. Otherwise
+//! it covers: nothing; everything; every subset of one or two lines and its complement (pairs are
+//! drawn by seed beyond [`PAIRS`]); every bulk copy with its first, middle or last line missing;
+//! and [`RANDOM`] random choices. A line "in" a subset holds its newest version.
 
 use super::tracker::{CrashPoint, LineBytes, Mode, PendingLine};
 use crate::line::LINE_BYTES;
@@ -12,15 +14,15 @@ pub(crate) const EXHAUSTIVE: u64 = 4096;
 const PAIRS: usize = 2048;
 const RANDOM: usize = 256;
 
-/// The lines of an image that are not as they were durable, ascending.
+/// The lines of an image that differ from the durable bytes, in ascending order.
 pub(crate) type Delta = Vec<(u64, LineBytes)>;
 
-/// A piece of a line that persists as one, and the values it may have; the durable one first.
+/// A piece of a line that persists as a whole, and its possible values, with the durable one first.
 struct Unit {
     line: u64,
     start: usize,
     size: usize,
-    /// The `size` bytes from `start` on count.
+    /// Possible values. Only the `size` bytes from `start` count.
     values: Vec<LineBytes>,
 }
 
@@ -30,8 +32,8 @@ impl Unit {
     }
 }
 
-/// Calls `each` with every image that a cut at `point` may leave of memory whose durable bytes are `durable`. Stops
-/// when `each` returns false. Returns whether the enumeration was exhaustive.
+/// Calls `each` with every image that a cut at `point` may leave of memory whose durable bytes are
+/// `durable`. Stops when `each` returns false. Returns true if the enumeration was exhaustive.
 pub(crate) fn crash_images(
     durable: &[u8],
     point: &CrashPoint,
@@ -57,7 +59,8 @@ pub(crate) fn crash_images(
     false
 }
 
-/// One image that a cut at `point` may leave, drawn by `seed`. Seeds 0 and 1 are nothing and everything.
+/// One image that a cut at `point` may leave, drawn by `seed`. Seed 0 persists nothing, seed 1
+/// everything.
 pub(crate) fn draw(durable: &[u8], point: &CrashPoint, mode: Mode, seed: u64) -> Delta {
     let units = units(durable, point, mode);
     let mut random = Seed::new(seed);
@@ -78,7 +81,7 @@ fn line_of(memory: &[u8], at: u64) -> LineBytes {
     bytes
 }
 
-/// The lines that `choice` changes. Units of one line lie beside each other.
+/// Computes the lines that `choice` changes. REQUIRES: the units of one line are adjacent.
 fn compose(durable: &[u8], units: &[Unit], choice: &[usize], delta: &mut Delta) {
     delta.clear();
     for (unit, &chosen) in units.iter().zip(choice).filter(|(_, chosen)| **chosen != 0) {
@@ -111,7 +114,7 @@ fn units(durable: &[u8], point: &CrashPoint, mode: Mode) -> Vec<Unit> {
     units
 }
 
-/// The next choice, as an odometer counts. False after the last.
+/// Advances `choice` like an odometer. Returns false after the last choice.
 fn advance(choice: &mut [usize], units: &[Unit]) -> bool {
     for (digit, unit) in choice.iter_mut().zip(units) {
         *digit += 1;
@@ -123,7 +126,7 @@ fn advance(choice: &mut [usize], units: &[Unit]) -> bool {
     false
 }
 
-/// Shows a bounded sample; stops when `show` returns false.
+/// Shows a bounded sample. Stops when `show` returns false.
 fn sample(point: &CrashPoint, units: &[Unit], seed: u64, mut show: impl FnMut(&[usize]) -> bool) {
     let mut random = Seed::new(seed);
     let lines: Vec<u64> = point.lines.iter().map(|pending| pending.line).collect();
@@ -167,14 +170,14 @@ fn sample(point: &CrashPoint, units: &[Unit], seed: u64, mut show: impl FnMut(&[
     }
 }
 
-/// Which of a unit's values its line's newest version holds.
+/// The index of the unit's value in the newest version of its line.
 fn newest(point: &CrashPoint, unit: &Unit) -> usize {
     let Ok(index) = point.lines.binary_search_by_key(&unit.line, |pending| pending.line) else { return 0 };
     let Some(version) = point.lines[index].versions.last() else { return 0 };
     unit.values.iter().position(|known| unit.part(known) == unit.part(&version.bytes)).unwrap_or(0)
 }
 
-/// Runs of neighbouring lines that were copied past the cache.
+/// Runs of adjacent lines that were copied past the cache.
 fn bulk_runs(lines: &[PendingLine]) -> Vec<Vec<u64>> {
     let mut runs: Vec<Vec<u64>> = Vec::new();
     for pending in lines.iter().filter(|pending| pending.is_streamed) {

@@ -1,4 +1,4 @@
-//! Simulated memory, as a test holds it.
+//! Simulated memory, as held by a test.
 
 use super::images::{Delta, draw};
 use super::tracker::{CrashPoint, Instruction, LineBytes, Mode, Tracker};
@@ -7,15 +7,16 @@ use crate::region::Region;
 use firn_base::Result;
 use std::sync::{Arc, OnceLock};
 
-/// Memory in which every store, flush and fence is seen. Open a pool on it by [`crate::Pool::open_simulated`]; clones
-/// share the memory and its history, and a pool that is opened on it again finds what the one before left.
+/// Memory in which every store, flush and fence is recorded. Open a pool on it with
+/// [`crate::Pool::open_simulated`]. Clones share the memory and its history. A second pool opened
+/// on it finds the bytes that the first left.
 #[derive(Debug, Clone)]
 pub struct SimRegion {
     tracker: Arc<Tracker>,
     mapped: Arc<OnceLock<Arc<Region>>>,
 }
 
-/// All that memory could be after a cut at one moment.
+/// All possible contents of memory after a cut at one moment.
 #[derive(Debug, Clone)]
 pub struct Cut {
     durable: Vec<u8>,
@@ -24,33 +25,34 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// One image that this cut may leave, drawn by `seed`. Seeds 0 and 1 are nothing and everything.
+    /// One image that this cut may leave, drawn by `seed`. Seed 0 persists nothing, seed 1
+    /// everything.
     pub fn image(&self, seed: u64) -> Vec<u8> {
         let mut image = self.durable.clone();
         apply(&mut image, &draw(&self.durable, &self.point, self.mode, seed));
         image
     }
 
-    /// What the process that starts next finds if only the process ended: all that was stored, of which a later power
-    /// cut may lose what this one could have.
+    /// The memory that the next process finds if only the process ended: everything that was
+    /// stored. A later power cut may lose what this one could have lost.
     pub fn killed(&self) -> SimRegion {
         let tracker = Tracker::new(self.durable.clone(), self.mode);
         tracker.state.lock().inherit(&self.point);
         SimRegion { tracker: Arc::new(tracker), mapped: Arc::default() }
     }
 
-    /// What the machine that starts next finds; `seed` as for [`Cut::image`].
+    /// The memory that the next boot of the machine finds; `seed` as for [`Cut::image`].
     pub fn power_cut(&self, seed: u64) -> SimRegion {
         SimRegion::from_image(self.image(seed), self.mode)
     }
 
-    /// Lines that it could lose.
+    /// The number of lines that it could lose.
     pub fn pending(&self) -> usize {
         self.point.lines.len()
     }
 }
 
-/// Puts the lines of `delta` into `memory`.
+/// Writes the lines of `delta` to `memory`.
 pub(super) fn apply(memory: &mut [u8], delta: &Delta) {
     for (at, bytes) in delta {
         memory[*at as usize..][..LINE_BYTES as usize].copy_from_slice(bytes);
@@ -63,12 +65,12 @@ impl SimRegion {
         Self::from_image(vec![0; bytes as usize], mode)
     }
 
-    /// Memory that holds `image`, all of it durable: what a machine finds after a power cut.
+    /// Memory that holds `image`, all of it durable, as after a power cut.
     pub fn from_image(image: Vec<u8>, mode: Mode) -> Self {
         Self { tracker: Arc::new(Tracker::new(image, mode)), mapped: Arc::default() }
     }
 
-    /// Memory that holds `image` and will not be cut: it keeps no history.
+    /// Memory that holds `image` and keeps no history, because it will not be cut.
     pub(super) fn stage(image: Vec<u8>, mode: Mode) -> Self {
         Self { tracker: Arc::new(Tracker::stage(image, mode)), mapped: Arc::default() }
     }
@@ -81,40 +83,41 @@ impl SimRegion {
         Ok(self.mapped.get_or_init(|| region).clone())
     }
 
-    /// What kind of power cuts it sees.
+    /// The kind of power cut it simulates.
     pub fn mode(&self) -> Mode {
         self.tracker.mode()
     }
 
-    /// Starts taking crash points: before each fence, at each [`SimRegion::end_operation`], and with `at_every_store`
-    /// before each store too.
+    /// Starts recording crash points: before each fence, at each [`SimRegion::end_operation`], and
+    /// with `at_every_store` also before each store.
     pub fn record(&self, at_every_store: bool) {
         self.record_beside(at_every_store, || ());
     }
 
-    /// [`SimRegion::record`] that calls `beside` at each point, with the memory's lock held.
+    /// Like [`SimRegion::record`], and calls `beside` at each point with the memory's lock held.
     pub(super) fn record_beside(&self, at_every_store: bool, beside: impl FnMut() + Send + 'static) {
         let mut state = self.tracker.state.lock();
         state.at_every_store = at_every_store;
         state.beside = Some(Box::new(beside));
     }
 
-    /// An operation was acknowledged: a crash from here on must keep it.
+    /// Marks the end of an acknowledged operation. A crash from here on must keep it.
     pub fn end_operation(&self) {
         let mut state = self.tracker.state.lock();
         state.operations += 1;
         state.record(Instruction::EndOfOperation);
     }
 
-    /// What a cut now could leave: for a harness that cuts memory and files at one moment.
+    /// Everything that a cut now could leave. For a harness that cuts memory and files at the same
+    /// moment.
     pub fn cut(&self) -> Cut {
         let state = self.tracker.state.lock();
         Cut { durable: state.durable.clone(), point: state.point(Instruction::Asked), mode: self.mode() }
     }
 
-    /// Gives `at_cut` what a cut just before the `count`-th store or fence from now could leave, at that moment, so
-    /// that a harness can cut other media with it. It is called with the memory's lock held: it must not touch this
-    /// memory.
+    /// Calls `at_cut` just before the `count`-th store or fence from now with everything that a cut
+    /// at that moment could leave, so that a harness can cut other media with it. It is called with
+    /// the memory's lock held, so it must not touch this memory.
     pub fn cut_after(&self, count: u64, at_cut: impl FnOnce(Cut) + Send + 'static) {
         let mode = self.mode();
         let spring = Box::new(move |state: &super::tracker::State| {
@@ -127,7 +130,7 @@ impl SimRegion {
         std::mem::take(&mut self.tracker.state.lock().points)
     }
 
-    /// The bytes that are durable for certain: the image of a cut now, if nothing else made it.
+    /// The bytes that are certainly durable: the image of a cut now if nothing else persists.
     pub fn durable(&self) -> Vec<u8> {
         self.tracker.durable()
     }
@@ -137,16 +140,16 @@ impl SimRegion {
         self.tracker.pending_lines()
     }
 
-    /// The lint: at an acknowledgement nothing is left in the cache.
+    /// The lint: at an acknowledgement no line may be left in the cache.
     ///
     /// # Panics
-    /// If a line is dirty, or flushed and not fenced; names them.
+    /// If a line is dirty, or flushed and not fenced. The message names the lines.
     pub fn assert_clean(&self) {
         let lines = self.pending_lines();
         assert!(lines.is_empty(), "acknowledged with lines that a power cut could lose: {lines:#x?}");
     }
 
-    /// Stores, flushes and fences so far, by calls.
+    /// Numbers of calls to store, flush and fence so far.
     pub fn instruction_counts(&self) -> (u64, u64, u64) {
         let state = self.tracker.state.lock();
         (state.stores, state.flushes, state.fences)
@@ -157,12 +160,13 @@ impl SimRegion {
         self.tracker.state.lock().durable.len() as u64
     }
 
-    /// Forgets what happened; returns the lines that were stored to, which hold what they hold.
+    /// Forgets the history. Returns the lines that were stored to; their contents stay.
     pub(super) fn reset(&self) -> Vec<u64> {
         self.tracker.reset()
     }
 
-    /// Gives back what growing added since the memory was first mapped. False if it is still in use, or cannot be.
+    /// Removes what growing added since the memory was first mapped. False if the memory is in use
+    /// or this failed.
     pub(super) fn back_to_first(&mut self) -> bool {
         let region = Arc::get_mut(&mut self.mapped).and_then(OnceLock::get_mut).and_then(Arc::get_mut);
         let Some(region) = region else { return false };
@@ -171,7 +175,7 @@ impl SimRegion {
         shrunk
     }
 
-    /// Makes a line hold `bytes`, durably, behind everybody's back.
+    /// Makes a line hold `bytes`, durably, without any record in the history.
     pub(super) fn put_line(&self, at: u64, bytes: &LineBytes) {
         self.tracker.state.lock().durable[at as usize..][..LINE_BYTES as usize].copy_from_slice(bytes);
         if let Some(region) = self.mapped.get() {

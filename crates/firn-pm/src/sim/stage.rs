@@ -1,8 +1,10 @@
-//! One memory on which crash images are shown one after the other: an image costs the lines in which it differs from
-//! the durable ones, and those that its recovery wrote, not the size of the memory.
+//! A single memory in which crash images are shown one after the other. An image costs the lines in
+//! which it differs from the durable bytes and the lines that its recovery wrote, not the size of
+//! the memory.
 //!
-//! 1. Between two shows the memory holds `base`, and `sum` is the sum over its lines of their hashes, each seeded with
-//!    the line's place; so an image's fingerprint is told from its delta.
+//! 1. Between two shows the memory holds `base`, and `sum` is the sum over its lines of their
+//!    hashes, each seeded with the line's offset. So the fingerprint of an image follows from its
+//!    delta.
 
 use super::images::Delta;
 use super::region::{SimRegion, apply};
@@ -27,7 +29,7 @@ fn line(memory: &[u8], at: u64) -> LineBytes {
 }
 
 impl Stage {
-    /// A stage whose memory holds `base`. What runs on it sees power cuts of `mode`.
+    /// A stage whose memory holds `base` and simulates power cuts of `mode`.
     pub(super) fn new(base: Vec<u8>, mode: Mode) -> Stage {
         let lines = (0u64..).step_by(LINE_BYTES as usize).zip(base.chunks(LINE_BYTES as usize));
         let sum = lines.fold(0u64, |sum, (at, bytes)| sum.wrapping_add(hash(at, bytes)));
@@ -38,7 +40,7 @@ impl Stage {
         &self.base
     }
 
-    /// Changes what is durable: `len` bytes now, with these lines.
+    /// Changes the durable bytes: the length is now `len`, and these lines changed.
     pub(super) fn settle(&mut self, len: u64, lines: &Delta) {
         if len != self.base.len() as u64 {
             let mut base = std::mem::take(&mut self.base);
@@ -50,14 +52,14 @@ impl Stage {
         lines.iter().for_each(|(at, bytes)| self.sim.put_line(*at, bytes));
     }
 
-    /// The same for the same image, whatever the base.
+    /// The fingerprint of an image. Equal images have equal fingerprints, whatever the base.
     pub(super) fn fingerprint(&self, delta: &Delta) -> u64 {
         delta.iter().fold(self.sum, |sum, (at, bytes)| {
             sum.wrapping_sub(hash(*at, &line(&self.base, *at))).wrapping_add(hash(*at, bytes))
         })
     }
 
-    /// Lets `body` have memory that holds the image, then puts everything back.
+    /// Calls `body` with memory that holds the image, then restores everything.
     pub(super) fn show<R>(&mut self, delta: &Delta, body: impl FnOnce(&SimRegion) -> R) -> R {
         delta.iter().for_each(|(at, bytes)| self.sim.put_line(*at, bytes));
         let result = body(&self.sim);

@@ -1,4 +1,4 @@
-//! A counterexample in words: what became of each store that was not durable at the cut.
+//! A counterexample in words: the fate of each store that was not durable at the cut.
 
 use super::images::Delta;
 use super::tracker::{CrashPoint, PendingLine, Version};

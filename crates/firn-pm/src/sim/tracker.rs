@@ -1,12 +1,15 @@
-//! The crash model: per line its durable bytes and the ordered versions stored since.
+//! The crash model: for each line its durable bytes and the ordered versions stored since.
 //!
-//! 1. A fence by thread T makes durable, for each line, the newest version that T flushed (or copied past the cache);
-//!    older versions can no longer come back. A version stored after the flush stays free.
-//! 2. In eADR mode the cache itself is durable: stores are durable at once, in order; copies past the cache still wait
-//!    for the fence.
-//! 3. A crash point holds what changed since the one before, not the whole memory: a run costs what it writes.
+//! 1. A fence by thread T makes durable, for each line, the newest version that T flushed (or
+//!    copied past the cache). Older versions can no longer come back. A version stored after the
+//!    flush may still persist or not.
+//! 2. In eADR mode the cache itself is durable: stores are durable at once and in order; copies
+//!    past the cache still wait for the fence.
+//! 3. A crash point holds the changes since the previous one, not the whole memory, so a run costs
+//!    what it writes.
 //!
-//! Thread safety: one lock, under which the real store is made too, so that versions are in the order of the memory.
+//! Thread safety: one lock, which is also held for the real store, so that versions have the order
+//! of the memory.
 
 use crate::line::{LINE_BYTES, LineRange, line_range};
 use parking_lot::Mutex;
@@ -15,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Who stores, flushes and fences: a thread, or whom it acts as.
+/// The source of stores, flushes and fences: a thread, or the actor it stands in for.
 type Actor = u64;
 
 static NEXT_ACTOR: AtomicU64 = AtomicU64::new(1 << 32);
@@ -28,8 +31,9 @@ fn actor() -> Actor {
     ACTOR.get()
 }
 
-/// Runs `body` as another thread in the eyes of simulated memory: a fence covers the flushes of the same `actor` only.
-/// So one thread, which a seed decides, can show what several would.
+/// Runs `body` as another thread from the viewpoint of simulated memory: a fence covers only the
+/// flushes of the same `actor`. So one thread, directed by a seed, can produce the interleavings of
+/// several.
 pub fn act_as<R>(actor: u32, body: impl FnOnce() -> R) -> R {
     let before = ACTOR.replace(Actor::from(actor));
     let result = body();
@@ -40,19 +44,20 @@ pub fn act_as<R>(actor: u32, body: impl FnOnce() -> R) -> R {
 /// The bytes of one line.
 pub(crate) type LineBytes = [u8; LINE_BYTES as usize];
 
-/// What a power cut does to caches.
+/// The effect of a power cut on caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// Whole lines persist or not.
     #[default]
     Adr,
-    /// Each aligned 8-byte word of a line persists or not by itself.
+    /// Each aligned 8-byte word of a line persists or not independently.
     TornAdr,
-    /// The cache is drained on power loss: what was stored is durable, copies past the cache after the fence.
+    /// The cache is drained on power loss: stores are durable at once, copies past the cache after
+    /// the fence.
     Eadr,
 }
 
-/// Where a power cut is imagined.
+/// The place of an imagined power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Instruction {
     /// Just before the fence with this number.
@@ -61,17 +66,17 @@ pub enum Instruction {
     BeforeStore(u64),
     /// At the end of an operation.
     EndOfOperation,
-    /// Where the test said so.
+    /// At a moment chosen by the test.
     Asked,
 }
 
-/// What memory could be after a cut at one moment, given what it could be at the point before.
+/// All possible contents of memory after a cut at one moment, relative to the previous point.
 #[derive(Debug, Clone)]
 pub(crate) struct CrashPoint {
     pub(crate) at: Instruction,
     /// Operations that had ended by then.
     pub(crate) operations: u64,
-    /// Lines that became durable since the point before.
+    /// Lines that became durable since the previous point.
     pub(crate) settled: Vec<(u64, LineBytes)>,
     pub(crate) lines: Vec<PendingLine>,
     /// Length of the memory.
@@ -86,14 +91,14 @@ pub(crate) struct PendingLine {
     pub(crate) is_streamed: bool,
 }
 
-/// What a line holds after one store.
+/// The contents of a line after one store.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
     pub(crate) bytes: LineBytes,
     pub(crate) store: Store,
 }
 
-/// One store, for whoever tells what happened.
+/// One store, for the report of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) number: u64,
@@ -105,12 +110,12 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct Line {
     versions: Vec<Version>,
-    /// Thread, and how many of the versions its flushes cover.
+    /// A thread, and the number of versions that its flushes cover.
     pins: Vec<(Actor, usize)>,
     is_streamed: bool,
 }
 
-/// Ends the world at some store or fence.
+/// A callback that runs just before some store or fence.
 struct Trap {
     left: u64,
     spring: Box<dyn FnOnce(&State) + Send>,
@@ -126,9 +131,10 @@ pub(crate) struct State {
     /// Lines stored to since the last [`Tracker::reset`].
     touched: Vec<u64>,
     trap: Option<Trap>,
-    /// Stores are durable at once and only where they went is kept: for memory that nobody will cut.
+    /// Stores are durable at once and only their lines are recorded, because this memory will not
+    /// be cut.
     is_stage: bool,
-    /// Called at each point, if points are taken at all.
+    /// Called at each crash point. `None` if points are not recorded.
     pub(crate) beside: Option<Box<dyn FnMut() + Send>>,
     pub(crate) at_every_store: bool,
     pub(crate) operations: u64,
@@ -153,7 +159,7 @@ impl Tracker {
         Self { mode, state: Mutex::new(State { durable: bytes, ..State::default() }) }
     }
 
-    /// Memory that shows images, which nobody will cut.
+    /// Memory that shows images and will not be cut.
     pub(crate) fn stage(bytes: Vec<u8>, mode: Mode) -> Self {
         Self { mode, state: Mutex::new(State { durable: bytes, is_stage: true, ..State::default() }) }
     }
@@ -162,7 +168,7 @@ impl Tracker {
         self.mode
     }
 
-    /// The bytes that are durable for certain.
+    /// The bytes that are certainly durable.
     pub(crate) fn durable(&self) -> Vec<u8> {
         self.state.lock().durable.clone()
     }
@@ -183,7 +189,7 @@ impl Tracker {
         self.state.lock().durable.resize(new_len as usize, 0);
     }
 
-    /// `raw` makes the real store.
+    /// Records a store; `raw` makes the real one.
     pub(crate) fn store(&self, at: u64, bytes: &[u8], raw: impl FnOnce()) {
         let mut state = self.state.lock();
         state.before_store();
@@ -191,7 +197,7 @@ impl Tracker {
         raw();
     }
 
-    /// A copy of whole lines past the cache; `raw` makes it.
+    /// Records a copy of whole lines past the cache; `raw` makes it.
     pub(crate) fn stream(&self, at: u64, bytes: &[u8], raw: impl FnOnce()) {
         let mut state = self.state.lock();
         state.before_store();
@@ -231,7 +237,7 @@ impl Tracker {
         });
     }
 
-    /// Offsets of the lines that are not durable for certain.
+    /// Offsets of the lines that are not certainly durable.
     pub(crate) fn pending_lines(&self) -> Vec<u64> {
         self.state.lock().lines.keys().copied().collect()
     }
@@ -241,7 +247,7 @@ impl Tracker {
         self.state.lock().trap = Some(Trap { left: count, spring });
     }
 
-    /// Forgets all that happened; returns the lines that were stored to. What is durable stays as it is.
+    /// Forgets the history. Returns the lines that were stored to. The durable bytes stay.
     pub(crate) fn reset(&self) -> Vec<u64> {
         let mut state = self.state.lock();
         let touched = std::mem::take(&mut state.touched);
@@ -315,7 +321,8 @@ impl State {
         }
     }
 
-    /// Takes over what is not durable after a point, from a process that ended there: nobody's flush is on its way.
+    /// Takes over the pending lines of a point from a process that ended there. No flush is in
+    /// progress.
     pub(crate) fn inherit(&mut self, point: &CrashPoint) {
         let line = |pending: &PendingLine| {
             let PendingLine { line, versions, is_streamed } = pending.clone();
@@ -324,7 +331,7 @@ impl State {
         self.lines = point.lines.iter().map(line).collect();
     }
 
-    /// Takes a crash point, if they are taken.
+    /// Records a crash point, if they are recorded.
     pub(crate) fn record(&mut self, at: Instruction) {
         let Some(beside) = &mut self.beside else { return };
         beside();
@@ -341,7 +348,7 @@ impl State {
         self.points.push(point);
     }
 
-    /// What a cut now could leave, besides what is durable.
+    /// Everything that a cut now could leave besides the durable bytes.
     pub(crate) fn point(&self, at: Instruction) -> CrashPoint {
         let lines = self.lines.iter().map(|(&line, state)| PendingLine {
             line,

@@ -1,4 +1,4 @@
-//! The process that suite kill9 kills.
+//! The process killed by suite kill9.
 #![forbid(unsafe_code)]
 
 fn main() {

@@ -1,9 +1,10 @@
-//! The process that `scripts/dax.sh` cuts the power of, and the one that looks afterwards.
+//! The process that runs when `scripts/dax.sh` cuts the power, and the one that checks afterwards.
 //!
-//! `write` puts one row after another into a database of each profile, all with `Durability::Power`, and prints a line
-//! per acknowledged row: `BACKEND PROFILE NUMBER`. `check` reads such lines and wants every row.
+//! `write` writes one row after another to a database of each profile, all with
+//! `Durability::Power`, and prints a line per acknowledged row: `BACKEND PROFILE NUMBER`. `check`
+//! reads such lines and expects every row.
 //!
-//! Exit code: 0 if every acknowledged row is there; 1 if not; 2 for wrong usage or a full disk.
+//! Exit code: 0 if every acknowledged row exists; 1 if not; 2 for wrong usage or a full disk.
 #![forbid(unsafe_code)]
 
 use firn_base::seed::Seed;
@@ -35,7 +36,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What was asked for.
+/// The parsed arguments.
 struct Asked {
     is_write: bool,
     places: Vec<Place>,
@@ -84,7 +85,7 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
     Ok(Asked { is_write, places, disk, memory, acknowledged: text.lines().filter_map(acknowledgement).collect() })
 }
 
-/// The place and the number in a line. Later lines have greater numbers.
+/// The place and the number in a line. Later lines have larger numbers.
 fn acknowledgement(line: &str) -> Option<(String, u64)> {
     let (place, number) = line.rsplit_once(' ')?;
     Some((place.to_owned(), number.parse().ok()?))
@@ -123,7 +124,7 @@ fn write(asked: &Asked) -> Result<()> {
     }
 }
 
-/// True if every acknowledged row is there.
+/// True if every acknowledged row exists.
 fn check(asked: &Asked) -> bool {
     let mut is_whole = true;
     for place in &asked.places {
@@ -144,7 +145,7 @@ fn check(asked: &Asked) -> bool {
     is_whole
 }
 
-/// How many rows up to `last` are not there as they were written.
+/// The number of rows up to `last` that are missing or differ from the written ones.
 fn lost(db: &Db, last: u64) -> Result<u64> {
     let mut lost = 0;
     for number in 0..=last {
@@ -155,7 +156,7 @@ fn lost(db: &Db, last: u64) -> Result<u64> {
 }
 
 fn key(number: u64) -> Vec<u8> {
-    // Not in the order in which they are written.
+    // Key order differs from the order of writes.
     format!("{:03}/{number:08}", number * 7919 % 1000).into_bytes()
 }
 

@@ -1,7 +1,8 @@
-//! `cargo xtask soak`: all suites, or one, with fresh seeds for as long as asked. What was run and found is printed and
-//! added to `docs/soak.md`.
+//! `cargo xtask soak`: runs all suites, or one, with fresh seeds for the requested time. The
+//! summary is printed and appended to `docs/soak.md`.
 //!
-//! Each thread takes the suite that has had the least time so far, so that cheap and costly ones share alike.
+//! Each thread takes the suite that has had the least time so far, so that cheap and expensive
+//! suites get equal time.
 #![forbid(unsafe_code)]
 
 use firn_base::clock::Clock;
@@ -18,14 +19,14 @@ use std::sync::{Arc, Mutex};
 
 const USAGE: &str = "usage: soak --minutes N [--suite NAME] [--seed X] [--threads N]";
 const SECOND_NS: u64 = 1_000_000_000;
-/// What a seed is thought to take until it is known.
+/// The assumed duration of a seed until it is known, in nanoseconds.
 const EXPECTED_NS: u64 = SECOND_NS / 100;
 
 thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Debug)]
 struct Asked {
     minutes: u64,
@@ -34,7 +35,7 @@ struct Asked {
     threads: usize,
 }
 
-/// What one suite has had and seen.
+/// The totals of one suite.
 #[derive(Debug, Clone, Default)]
 struct Row {
     busy_ns: u64,
@@ -114,7 +115,7 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
         let (index, seed) = {
             let mut soak = soak.lock().expect("no panic under the lock");
             let index = (0..soak.rows.len()).min_by_key(|&index| soak.rows[index].busy_ns).unwrap_or(0);
-            // Counted before it is known, so that the other threads take other suites.
+            // Added before the duration is known, so that the other threads take other suites.
             soak.rows[index].busy_ns += EXPECTED_NS;
             soak.next_seed += 1;
             (index, asked.seed + soak.next_seed)
@@ -189,7 +190,7 @@ fn report(asked: &Asked, soak: &Soak, elapsed_ns: u64) -> String {
     text
 }
 
-/// Adds the summary to the record of soaks, where the repository is at hand.
+/// Appends the summary to the record of soaks, if the repository is available.
 fn append(report: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/soak.md");
     let opened = std::fs::OpenOptions::new().append(true).open(&path);

@@ -1,6 +1,7 @@
-//! A whole database, one file of which is the input: opened to write and to read, used, verified, and repaired.
+//! A whole database, one file of which is the input: opened for writing and read-only, used,
+//! verified, and repaired.
 //!
-//! The first byte of an input says which file of which database.
+//! The first byte of an input selects the file and its database.
 
 use super::manifest::{mend_current, mend_records};
 use super::real::{DIR, Real};
@@ -10,10 +11,10 @@ use firndb::{Db, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A directory.
+/// The directory target.
 pub(super) const DIRECTORY: Target = Target { name: "directory", bytes_max: 8 << 10, run, seeds, mend };
 
-/// No database of an input's size holds so many entries, unless a cursor goes round.
+/// No database of an input's size holds this many entries, unless a cursor loops.
 const STEPS_MAX: u64 = 1 << 16;
 
 /// The files that can be replaced, with their databases.
@@ -26,7 +27,7 @@ fn places() -> &'static [(&'static Real, PathBuf)] {
     })
 }
 
-/// Which file an input replaces, and by what.
+/// The file that an input replaces, and its new contents.
 fn split(bytes: &[u8]) -> Option<(&'static Real, &'static Path, &[u8])> {
     let (&which, contents) = bytes.split_first()?;
     let (real, path) = &places()[usize::from(which) % places().len()];
@@ -54,7 +55,7 @@ fn open(real: &Real, fs: &SimFs, open: fn(&'static str, firndb::Options) -> Resu
     open(DIR, options)
 }
 
-/// Reads all, both ways.
+/// Reads everything in both directions.
 fn read(db: &Db) -> Result<()> {
     let mut iter = db.cursor()?;
     let mut steps = 0;
@@ -77,7 +78,7 @@ fn read(db: &Db) -> Result<()> {
     forward.and(backward).and(sought).and(got)
 }
 
-/// All that a user does.
+/// Runs every operation that a user may run.
 fn work(db: Db) {
     let done = [
         read(&db),
@@ -94,7 +95,8 @@ fn work(db: Db) {
     }
 }
 
-/// A repair ends, and what it leaves is sound. It refuses only what another version wrote.
+/// Repairs the database and checks that the result is sound. A repair may refuse only files of
+/// another version.
 fn repair(real: &Real, damaged: &SimFs) {
     let (options, _inline, _clock) = real.setup.options(damaged, None);
     match firndb::repair(DIR, &options) {

@@ -1,6 +1,6 @@
-//! The log: a frame, a whole log file, and a log whose end lies in a buffer in persistent memory.
+//! The log: a frame, a whole log file, and a log whose end is in a buffer in persistent memory.
 //!
-//! A log's id and uuid are taken from its own header, so that any log is a seed.
+//! A log's id and uuid are taken from its own header, so any log can be a seed.
 
 use super::patch::{clamp_u32, clamp_u64, put, put_u32};
 use super::{Target, check_refusal, real};
@@ -16,10 +16,10 @@ use firndb::proof;
 const FILE_HEADER: usize = 64;
 const FRAME_HEADER: usize = 48;
 const VALUE_HEADER: usize = 8;
-/// The log that frames without a file are of.
+/// The id of the log for frames without a file.
 const LOG_ID: u64 = 7;
 
-/// A frame, and key records behind it.
+/// A frame and the key records after it.
 pub(super) const FRAME: Target =
     Target { name: "log_frame", bytes_max: 1 << 10, run: run_frame, seeds: frame_seeds, mend: mend_frame };
 
@@ -27,7 +27,8 @@ pub(super) const FRAME: Target =
 pub(super) const LOG: Target =
     Target { name: "log", bytes_max: 8 << 10, run: run_log, seeds: log_seeds, mend: mend_log };
 
-/// A log file's length (`u16`), a half of the log buffer's header, the file's bytes, the half's bytes.
+/// A log file's length (`u16`), a half of the log buffer's header, the file's bytes, the half's
+/// bytes.
 pub(super) const HALF: Target =
     Target { name: "log_half", bytes_max: 8 << 10, run: run_half, seeds: half_seeds, mend: mend_half };
 
@@ -49,7 +50,7 @@ fn mend_frame(bytes: &mut Vec<u8>) {
     mend_frames(bytes, 0, LOG_ID, FILE_HEADER as u64);
 }
 
-/// Id and uuid of the database, as a log's header has them.
+/// Id and uuid of the database in a log's header.
 fn header_of(log: &[u8]) -> (u64, [u8; 16]) {
     let uuid = log.get(20..36).and_then(|uuid| uuid.try_into().ok());
     (get_u64(log, 12).unwrap_or(0), uuid.unwrap_or_default())
@@ -79,7 +80,7 @@ fn mend_file_header(bytes: &mut [u8]) {
         return;
     }
     put(bytes, 0, b"FIRNLOG\0\x03\0\0\0");
-    // No log before it, so none that ended anywhere.
+    // There is no previous log, so there is no end to record.
     if get_u64(bytes, 36) == Some(0) {
         put(bytes, 44, &[0; 16]);
     }
@@ -87,7 +88,7 @@ fn mend_file_header(bytes: &mut [u8]) {
     put_u32(bytes, 60, crc);
 }
 
-/// Mends the frames from `at` on, one behind the other; `shift` is where `bytes` begin in the log.
+/// Mends consecutive frames starting at `at`. `shift` is the offset of `bytes` in the log.
 fn mend_frames(bytes: &mut [u8], mut at: usize, id: u64, shift: u64) {
     while let Some(room) = bytes.len().checked_sub(at + FRAME_HEADER) {
         put(bytes, at, b"FRM1");
@@ -105,8 +106,8 @@ fn mend_frames(bytes: &mut [u8], mut at: usize, id: u64, shift: u64) {
     }
 }
 
-/// Mends the values that the key section from `keys_at` to `values_at` tells of, of entries from `first` on; returns
-/// their headers.
+/// Mends the values described by the key section from `keys_at` to `values_at`, for entries
+/// numbered from `first`. Returns their headers.
 fn mend_values(bytes: &mut [u8], first: u64, keys_at: usize, values_at: usize, end: usize) -> Vec<u8> {
     let (head, values) = bytes[..end].split_at_mut(values_at);
     let mut reader = Reader::new(&head[keys_at..]);
@@ -128,7 +129,7 @@ fn mend_values(bytes: &mut [u8], first: u64, keys_at: usize, values_at: usize, e
     headers
 }
 
-/// Whether the value of the next key record is in the log, and its length.
+/// True if the value of the next key record is in the log, and its length.
 fn value_len(reader: &mut Reader<'_>) -> Option<(bool, usize)> {
     let (kind, _keyspace, _key) = (reader.u8()?, reader.varint()?, reader.bytes()?);
     let len = reader.varint_max(u32::MAX as usize)?;
@@ -156,13 +157,13 @@ fn run_half(bytes: &[u8]) {
     }
 }
 
-/// A pool whose root names one half of a log buffer, which holds `half`.
+/// A pool whose root names one half of a log buffer that contains `half`.
 fn pool_with_half(half: &[u8], uuid: [u8; 16]) -> firndb::Result<Pool> {
     let len = ((FILE_HEADER + half.len()) as u64).next_multiple_of(GRANULE_BYTES);
     let pool = Pool::open_simulated(&SimRegion::new((16 << 10) + len, Mode::Adr), uuid)?;
     pool.finish_recovery()?;
     let extent = pool.alloc(len, Owner::LogBuffer)?;
-    // An input has the header once.
+    // An input contains the header once.
     let fenced = pool.write_durable(&TEST, extent.offset, &[&half[..FILE_HEADER.min(half.len())], half])?;
     pool.commit_with(fenced, |root| {
         root.set(RootEntry { owner: Owner::LogBuffer, kind: 0, word: 0, extent: Some(extent) });

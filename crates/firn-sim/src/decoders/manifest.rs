@@ -6,7 +6,7 @@ use firn_base::checksum::{crc32c, crc32c_salted};
 use firn_base::coding::get_u32;
 use firndb::proof;
 
-/// The manifest that inputs are of.
+/// The manifest number of all inputs.
 const ID: u64 = 1;
 const RECORD_HEADER: usize = 16;
 
@@ -18,7 +18,7 @@ pub(super) const EDIT: Target =
 pub(super) const MANIFEST: Target =
     Target { name: "manifest", bytes_max: 8 << 10, run: run_manifest, seeds: manifest_seeds, mend: mend_manifest };
 
-/// What CURRENT holds.
+/// The contents of CURRENT.
 pub(super) const CURRENT: Target =
     Target { name: "current", bytes_max: 64, run: run_current, seeds: current_seeds, mend: mend_current };
 
@@ -36,7 +36,7 @@ fn edit_seeds() -> Vec<Vec<u8>> {
     payloads
 }
 
-/// CURRENT as it names [`ID`].
+/// CURRENT, naming [`ID`].
 fn naming() -> Vec<u8> {
     let mut named = b"MANIFEST-000001 ".to_vec();
     mend_current(&mut named);
@@ -85,7 +85,7 @@ fn current_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Puts the checksum of the name behind it.
+/// Appends the checksum of the name.
 pub(super) fn mend_current(bytes: &mut Vec<u8>) {
     let name: Vec<u8> = bytes.split(|&byte| byte == b' ').next().unwrap_or_default().to_vec();
     let crc = crc32c(&name);

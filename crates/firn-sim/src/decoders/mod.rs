@@ -1,10 +1,11 @@
-//! Every decoder of the engine as a target for arbitrary bytes: what `fuzz/` mutates and `tests/corpus.rs` replays.
+//! Every decoder of the engine as a target for arbitrary bytes. `fuzz/` mutates the inputs, and
+//! `tests/corpus.rs` replays them.
 //!
-//! 1. A target returns for any input. It panics only if a contract is broken: bytes give a value or an error that says
-//!    what is wrong with them, in bounded time and memory.
-//! 2. Seeds are real bytes: what a small database leaves behind.
-//! 3. Mending makes the checksums of an input right and changes little else, so that what lies behind them is reached.
-//!    Mended seeds are as they were.
+//! 1. A target returns for any input and panics only if a contract is broken: bytes decode to a
+//!    value or to an error that says what is wrong with them, in bounded time and memory.
+//! 2. Seeds are real bytes: the files of a small database.
+//! 3. Mending corrects the checksums of an input and changes little else, so that the code after
+//!    the checks is reached. It leaves seeds unchanged.
 #![expect(clippy::ptr_arg, reason = "all menders have one signature, and that of CURRENT changes the length")]
 
 mod directory;
@@ -21,15 +22,15 @@ use firndb::{Error, ErrorKind};
 /// One decoder.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name, and that of its corpus.
+    /// Its name, which is also that of its corpus.
     pub name: &'static str,
-    /// Inputs that are longer tell nothing that shorter ones do not.
+    /// The maximum length of an input, in bytes. Longer inputs reveal nothing more.
     pub bytes_max: usize,
     /// Decodes an input.
     pub run: fn(&[u8]),
     /// Real inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Makes the checksums of an input right.
+    /// Corrects the checksums of an input.
     pub mend: fn(&mut Vec<u8>),
 }
 
@@ -50,15 +51,15 @@ pub const TARGETS: [Target; 13] = [
     directory::DIRECTORY,
 ];
 
-/// The target of this name.
+/// The target named `name`.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// For formats without a checksum of their own.
+/// The mender for formats without their own checksum.
 fn no_checksum(_: &mut Vec<u8>) {}
 
-/// What bytes may be refused with.
+/// Checks that `error` is a permitted refusal of bytes.
 fn check_refusal(error: &Error, what: &str) {
     let kind = error.kind();
     assert!(matches!(kind, ErrorKind::Corruption | ErrorKind::Incompatible), "{what}: {error:?}");

@@ -1,7 +1,7 @@
 //! A whole pool, opened on simulated memory, claimed, read, committed to and opened again.
 //!
-//! Most of a pool is zero, so an input is its parts that are not: the head of the header page, the heads of the two
-//! root slots, and what the extents hold.
+//! Most of a pool is zero, so an input consists of the other parts: the head of the header page,
+//! the heads of the two root slots, and the contents of the extents.
 
 use super::patch::{put, put_u32, put_u64};
 use super::{Target, check_refusal, real};
@@ -27,7 +27,7 @@ const ROOT_ENTRY: usize = 32;
 /// A pool.
 pub(super) const POOL: Target = Target { name: "pool", bytes_max: 8 << 10, run, seeds, mend };
 
-/// The pool that an input stands for.
+/// The pool that an input represents.
 fn image(bytes: &[u8]) -> Vec<u8> {
     let mut image = vec![0; IMAGE];
     let part = |from: usize, to: usize| bytes.get(from..to.min(bytes.len())).unwrap_or(&[]);
@@ -38,7 +38,7 @@ fn image(bytes: &[u8]) -> Vec<u8> {
     image
 }
 
-/// The input that stands for a pool; what it holds behind `data_max` bytes of extents is cut off.
+/// The input that represents a pool. Only the first `data_max` bytes of the extents are included.
 fn input(image: &[u8], data_max: usize) -> Vec<u8> {
     let part = |at: usize, len: usize| &image[at..at + len];
     let slots = [GRANULE_BYTES, 2 * GRANULE_BYTES].map(|at| part(at as usize, SLOT));
@@ -59,7 +59,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// A pool that was opened adds up, can be used, and opens again.
+/// Checks that an opened pool adds up, can be used, and opens again.
 fn use_pool(sim: &SimRegion, pool: Pool, uuid: [u8; 16]) {
     pool.check().expect("what was opened adds up");
     pool.finish_recovery().expect("all was claimed");
@@ -112,7 +112,7 @@ fn made(closed: bool) -> Result<Vec<u8>> {
     Ok(input(&sim.durable(), 64))
 }
 
-/// The pool under the log of a database whose process died, cut to the size of an input's.
+/// The pool of a log of a database whose process died, cut to the size of an input.
 fn of_database() -> Result<Vec<u8>> {
     let (setup, memory) = (Setup::small(), SimRegion::new(40 << 10, Mode::Adr));
     let fs = setup.file_system(1);

@@ -1,4 +1,4 @@
-//! The bytes that seeds are made of: the files of a small database, closed or killed.
+//! The source of the seeds: the files of a small database, closed or killed.
 
 use crate::setup::Setup;
 use firn_fs::SimFs;
@@ -6,17 +6,18 @@ use firndb::{Codec, Db, Result, WriteBatch, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Where the databases lie.
+/// The directory of the databases.
 pub(super) const DIR: &str = "/db";
 
-/// A database as it was left behind.
+/// The files that a database left.
 pub(super) struct Real {
     pub(super) setup: Setup,
     pub(super) fs: SimFs,
 }
 
 impl Real {
-    /// One that was closed, with compressed blocks; and one that was killed, without compression or filters.
+    /// One that was closed, with compressed blocks, and one that was killed, without compression or
+    /// filters.
     pub(super) fn both() -> &'static [Real; 2] {
         static BOTH: OnceLock<[Real; 2]> = OnceLock::new();
         BOTH.get_or_init(|| [true, false].map(|closed| Real::new(closed).expect("a database without a fault")))
@@ -45,19 +46,19 @@ impl Real {
             }
         }
         db.wait_idle()?;
-        // What a database that is closed leaves, or one whose process dies.
+        // The files after a close, or after the death of the process.
         let left = if closed { db.close().map(|()| fs.kill())? } else { fs.kill() };
         Ok(Real { setup, fs: left })
     }
 
-    /// Its files whose names hold `part`, sorted.
+    /// Its files whose names contain `part`, sorted.
     pub(super) fn paths(&self, part: &str) -> Vec<PathBuf> {
         let named = |path: &Path| path.to_string_lossy().contains(part);
         self.fs.files().into_iter().map(|(path, _)| path).filter(|path| named(path)).collect()
     }
 }
 
-/// The files of both databases whose names hold `part`.
+/// The files of both databases whose names contain `part`.
 pub(super) fn files(part: &str) -> Vec<Vec<u8>> {
     let read = |real: &'static Real| real.paths(part).into_iter().filter_map(|path| real.fs.read_file(&path).ok());
     Real::both().iter().flat_map(read).collect()

@@ -1,6 +1,7 @@
-//! Tables: a block, an index, properties, and a whole table, opened and read every way.
+//! Tables: a block, an index, properties, and a whole table, opened and read in every way.
 //!
-//! A table's id is taken from its footer, which is what the input ends with, so that any table is a seed.
+//! A table's id is taken from its footer, which is at the end of the input, so any table can be a
+//! seed.
 
 use super::patch::{clamp_u32, put, put_u32, put_u64};
 use super::{Target, check_refusal, no_checksum, real};
@@ -20,11 +21,12 @@ const FOOTER_MAGIC: &[u8; 8] = b"FIRNSST\x02";
 const HEADER_MAGIC: &[u8; 8] = b"FIRNTBL\0";
 const FILTER_LINE: usize = 64;
 const CACHE_BYTES: u64 = 64 << 10;
-/// Where filter, index and properties are named in a footer: the offset, then the length, then the checksum.
+/// The offsets of the handles of filter, index and properties in a footer: offset, then length,
+/// then checksum.
 const HANDLES: [usize; 3] = [16, 32, 48];
 const DATA_BYTES_AT: usize = 64;
 
-/// A data block as it is before compression.
+/// A data block before compression.
 pub(super) const BLOCK: Target =
     Target { name: "sst_block", bytes_max: 4 << 10, run: run_block, seeds: block_seeds, mend: no_checksum };
 
@@ -36,11 +38,11 @@ pub(super) const INDEX: Target =
 pub(super) const PROPERTIES: Target =
     Target { name: "sst_properties", bytes_max: 512, run: run_properties, seeds: properties_seeds, mend: no_checksum };
 
-/// A table; its footer is at the end.
+/// A table, with its footer at the end.
 pub(super) const TABLE: Target =
     Target { name: "sst", bytes_max: 8 << 10, run: run_table, seeds: table_seeds, mend: mend_table };
 
-/// Keys that are looked for.
+/// Keys to look up.
 const PROBES: [&[u8]; 6] = [b"", b"\0", b"key", b"key04", b"key99", b"\xff\xff"];
 
 fn run_block(bytes: &[u8]) {
@@ -70,7 +72,7 @@ fn blocks(table: &[u8]) -> Vec<(Vec<u8>, u8)> {
     found
 }
 
-/// A table with one block, whose bounds hold every key.
+/// A table with one block, whose bounds include every key.
 fn table_of_block(block: &[u8]) -> Vec<u8> {
     let mut index = 1u32.to_le_bytes().to_vec();
     put_varint(&mut index, 0);
@@ -123,7 +125,8 @@ fn run_table(bytes: &[u8]) {
     }
 }
 
-/// Opens a table and reads it every way there is; damage that one way meets does not keep the others from trying.
+/// Opens a table and reads it in every possible way. Damage found by one way does not stop the
+/// others.
 fn read_table(bytes: &[u8]) -> Result<()> {
     let (fs, path) = (SimFs::new(1), Path::new("/000001.sst"));
     fs.write_file(path, bytes);
@@ -137,7 +140,7 @@ fn read_table(bytes: &[u8]) -> Result<()> {
     let context = TableContext::new(Arc::new(BlockCache::new(CACHE_BYTES, 512)), Arc::new(IoCounters::default()));
     let table = Arc::new(Sst::open(file, id, extent, context)?);
     let streaming = Access::Streaming { bytes: 1 << 10, cause: firn_base::count::Cause::Maintenance };
-    // A key's least bytes in a block are those of its entry's header; through compression they can be many.
+    // An entry takes at least its header in a block, but compression can make entries numerous.
     let steps_max = 1 << 20;
     let mut results = vec![table.verify().map(drop)];
     for key in PROBES {
@@ -185,7 +188,7 @@ fn walk(iter: &mut SstIter, key: &[u8], steps_max: u64) -> Result<()> {
 fn table_seeds() -> Vec<Vec<u8>> {
     let mut tables = real::files(".sst");
     for table in &mut tables {
-        // What lies behind the footer is padding.
+        // The bytes after the footer are padding.
         let footer = table.windows(FOOTER_MAGIC.len()).rposition(|window| window == FOOTER_MAGIC);
         table.truncate(footer.map_or(0, |at| at + FOOTER_BYTES));
     }
@@ -200,12 +203,12 @@ fn section(table: &[u8], number: usize) -> &[u8] {
     table.get(offset..).and_then(|rest| rest.get(..len)).unwrap_or(&[])
 }
 
-/// A block, as an index names it.
+/// A block as described by an index.
 struct Handle {
     offset: usize,
     stored: usize,
     codec: u8,
-    /// Where in the index its checksum lies.
+    /// The offset of its checksum in the index.
     crc_at: usize,
 }
 
@@ -229,7 +232,7 @@ fn handle(reader: &mut Reader<'_>, len: usize) -> Option<Handle> {
     Some(Handle { offset, stored, codec, crc_at })
 }
 
-/// Makes the header one of the table that the footer is of.
+/// Makes the header match the table of the footer.
 fn mend_header(bytes: &mut [u8], id: u64) {
     put(bytes, 0, HEADER_MAGIC);
     put_u64(bytes, 8, 1);
@@ -239,7 +242,7 @@ fn mend_header(bytes: &mut [u8], id: u64) {
     put_u32(bytes, HEADER_BYTES - 4, crc);
 }
 
-/// Lets the sections end at the footer, one behind the other, and makes every checksum right.
+/// Makes the sections end at the footer, one after the other, and corrects every checksum.
 pub(super) fn mend_table(bytes: &mut Vec<u8>) {
     let Some(footer_at) = bytes.len().checked_sub(FOOTER_BYTES).filter(|&at| at >= HEADER_BYTES) else { return };
     let id = get_u64(bytes, footer_at + 8).unwrap_or(0);

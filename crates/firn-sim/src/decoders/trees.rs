@@ -1,6 +1,8 @@
-//! B+ trees in a pool: recovered, read both ways, verified, written to, and recovered again.
+//! B+ trees in a pool: recovered, read in both directions, verified, written to, and recovered
+//! again.
 //!
-//! An input is what a pool with trees holds of them: the root's word, the first words of the directory, the region.
+//! An input is the tree data of a pool: the root's word, the first words of the directory, the
+//! region.
 
 use super::patch::{put, put_u32};
 use super::{Target, check_refusal};
@@ -36,7 +38,7 @@ fn made() -> Result<(SimRegion, TreeStore, Arc<Pool>)> {
     Ok((sim, store, pool))
 }
 
-/// A pool with the trees that an input stands for.
+/// A pool with the trees that an input represents.
 fn pool_of(bytes: &[u8]) -> Result<Arc<Pool>> {
     let (_sim, _store, pool) = made()?;
     let part = |from: usize, to: usize| bytes.get(from..to.min(bytes.len())).unwrap_or(&[]);
@@ -73,7 +75,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// Trees that were recovered can be used, and recovered again.
+/// Checks that recovered trees can be used, and recovered again.
 fn use_trees(pool: &Arc<Pool>, recovered: Recovered) {
     let Recovered { store, mutable, immutable, .. } = recovered;
     let store = Arc::new(store);
@@ -96,7 +98,7 @@ fn use_trees(pool: &Arc<Pool>, recovered: Recovered) {
     assert_eq!(walk(&again_store, &again.mutable, false), walk(&store, &view, false));
 }
 
-/// The keys, each of which a get finds.
+/// The keys, after checking that a get finds each of them.
 fn walk(store: &Arc<TreeStore>, view: &View, backward: bool) -> Vec<Vec<u8>> {
     let mut iter = TreeIter::new(store.clone(), view.clone());
     let mut keys = Vec::new();
@@ -119,7 +121,7 @@ fn seeds() -> Vec<Vec<u8>> {
     [0, 3, 14].into_iter().flat_map(|count| [false, true].map(|both| seed(count, both).expect("a fault"))).collect()
 }
 
-/// Trees of `count` keys; with `both`, an immutable one of as many too.
+/// Trees of `count` keys. With `both`, also an immutable one of the same size.
 fn seed(count: u8, both: bool) -> Result<Vec<u8>> {
     let (sim, store, pool) = made()?;
     let insert = |tree: u32, prefix: &str| -> Result<()> {
@@ -154,7 +156,7 @@ fn seed(count: u8, both: bool) -> Result<Vec<u8>> {
     Ok(input)
 }
 
-/// Makes each leaf that a word names one of the word's version, with the right checksum.
+/// Makes each leaf named by a word match the word's version, with the correct checksum.
 fn mend(bytes: &mut Vec<u8>) {
     for slot in 0..16 {
         let Some(word) = get_u64(bytes, WORDS_AT + slot * 8).filter(|&word| word != 0) else { continue };

@@ -1,5 +1,5 @@
-//! Suite pm_align: a durable copy at every alignment and of every length up to three lines. What was acknowledged is
-//! there, and its neighbours are as they were, whatever the cut.
+//! Suite pm_align: a durable copy at every alignment and of every length up to three lines. The
+//! acknowledged bytes are present, and their neighbours unchanged, whatever the cut.
 
 use crate::tally::Tally;
 use firn_base::site::Site;
@@ -18,7 +18,7 @@ pub(crate) fn align(seed: u64) -> Tally {
     let (alignment, mut tally) = (seed % LINE_BYTES, Tally::default());
     for len in 0..=LEN_MAX {
         let bytes: Vec<u8> = (1..=len as u8).collect();
-        // Each word by itself makes thousands of images: one length in sixteen.
+        // Independent words give thousands of images, so this is done for one length in sixteen.
         let torn = (len + alignment).is_multiple_of(16);
         for mode in [Mode::Adr, Mode::TornAdr].into_iter().take(1 + usize::from(torn)) {
             let explorer = Explorer { mode, ..Explorer::new(MIN_POOL_BYTES + GRANULE_BYTES) };
@@ -30,7 +30,7 @@ pub(crate) fn align(seed: u64) -> Tally {
     tally
 }
 
-/// Two operations: old bytes all over an extent, and the copy.
+/// Two operations: old bytes all over an extent, then the copy.
 fn copy(sim: &SimRegion, alignment: u64, bytes: &[u8]) -> Result<()> {
     let pool = Pool::open_simulated(sim, UUID)?;
     pool.finish_recovery()?;

@@ -1,6 +1,6 @@
-//! The pair of B+ trees of profile `lab`, with leaves so small that a few keys cut them. Root entries stand for what
-//! the engine has in its files: a log for what enters several leaves, a manifest for how far the immutable tree is
-//! evicted.
+//! The pair of B+ trees of profile `lab`, with leaves so small that a few keys split them. Root
+//! entries stand in for the engine's files: a log for an insertion into several leaves, and a
+//! manifest for how far the immutable tree is evicted.
 
 use super::structure::{Structure, live};
 use crate::tally::Tally;
@@ -18,12 +18,12 @@ const UUID: [u8; 16] = [11; 16];
 const LEAF_BYTES: u32 = 128;
 const REGION_BYTES: u64 = 8 << 10;
 static SOIL: Site = Site::new("proof.trees.soil");
-/// Kinds of root entries: whether the immutable tree is evicted, and up to which leaf; what is being put into several
-/// leaves.
+/// Kinds of root entries. `EVICTED`: whether the immutable tree is evicted, and up to which leaf.
+/// `INTENT`: the insertion into several leaves that is in progress.
 const EVICTED: u16 = 0;
 const IS_EVICTED: u64 = 1 << 8;
 const INTENT: u16 = 1;
-/// Keys of a bulk, and their distance.
+/// The number of keys of a bulk, and the distance between them.
 const BULK: u8 = 8;
 const DISTANCE: u8 = 3;
 const MIDDLE: u8 = 70;
@@ -39,22 +39,22 @@ pub(crate) struct BTrees {
 /// One operation.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// A key into the mutable tree; its length goes by its number.
+    /// Puts a key into the mutable tree. The key's length depends on its number.
     Put(u8),
-    /// Several keys from this one on: enough to cut a leaf into some.
+    /// Puts several keys, starting with this one: enough to split a leaf into several.
     Bulk(u8),
-    /// The mutable tree becomes the immutable one, if there is none.
+    /// Makes the mutable tree the immutable one, if there is none.
     Rotate,
-    /// What lies in front of the middle of the immutable tree is evicted.
+    /// Evicts the leaves before the middle of the immutable tree.
     Evict,
-    /// The rest of it is.
+    /// Evicts the rest of it.
     End,
 }
 
-/// The keys of a tree, each with the number of the write that it is of.
+/// The keys of a tree, each with the number of its write.
 type Tree = BTreeMap<u8, u64>;
 
-/// What the trees hold.
+/// The contents of the trees.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct State {
     mutable: Tree,
@@ -76,12 +76,13 @@ fn next_write(tree: &Tree) -> u64 {
     1 + tree.values().max().unwrap_or(&0)
 }
 
-/// What write `n` says of where its value is.
+/// The address of the value of write `n`.
 fn address(n: u64) -> ValueAddress {
     ValueAddress { log_id: 3 + n / 4, offset: n << 8, len: n as u32 }
 }
 
-/// Leaves something where the directory will lie, as extents begin with whatever was there.
+/// Leaves garbage where the directory will be, because a new extent contains whatever was there
+/// before.
 fn soil(pool: &Pool) -> Result<()> {
     let extent = pool.alloc(REGION_BYTES + GRANULE_BYTES, Owner::Test)?;
     let at = extent.at(REGION_BYTES).ok_or_else(|| Error::invalid("an extent too short"))?;
@@ -89,7 +90,8 @@ fn soil(pool: &Pool) -> Result<()> {
     pool.free(extent)
 }
 
-/// Whether a leaf that begins at `bound` is in front of the one that begins with `edge`, or at the start if that is 0.
+/// True if a leaf that starts at `bound` comes before the one that starts with `edge`. An edge of 0
+/// is the start.
 fn is_evicted(bound: &[u8], edge: u8) -> bool {
     bound.first().copied().unwrap_or(0) < edge
 }
@@ -131,7 +133,8 @@ impl BTrees {
         Ok(())
     }
 
-    /// Keys into several leaves, any of which a crash may leave in: they are written down first.
+    /// Puts keys into several leaves. They are recorded first, because a crash may come between any
+    /// two leaves.
     fn put_bulk(&mut self, from: u8) -> Result<()> {
         let n = next_write(&self.contents(&self.mutable)?);
         self.set_word(INTENT, n << 8 | u64::from(from))?;
@@ -147,7 +150,8 @@ impl BTrees {
         Ok(())
     }
 
-    /// Takes the leaves that `goes` names by their bounds out of the immutable tree; returns the rest.
+    /// Removes the leaves for whose bounds `goes` is true from the immutable tree. Returns the
+    /// rest.
     fn take_out(&self, view: &View, goes: impl Fn(&[u8]) -> bool) -> Result<View> {
         let (left, gone) = view.without(goes);
         self.store.remove(&gone)?;
@@ -245,7 +249,7 @@ impl Structure for BTrees {
     }
 
     fn state(&self) -> Result<State> {
-        // What lies in front of the middle is gone, whatever leaves it is in.
+        // Keys before the middle are gone, whichever leaf contains them.
         let edge = if Self::word(&self.pool, EVICTED) & IS_EVICTED == 0 { 0 } else { MIDDLE };
         let immutable = self.immutable.as_ref().map(|view| self.contents(view)).transpose()?;
         let left = |tree: Tree| tree.into_iter().filter(|(number, _)| *number >= edge).collect();
@@ -262,8 +266,8 @@ impl Structure for BTrees {
     }
 }
 
-/// Suite trees_damage: one bit of every byte of a pool with trees, a slice of them a seed. What comes back is what was
-/// there, or an error that names the place.
+/// Suite trees_damage: one bit of every byte of a pool with trees, with the bytes divided among the
+/// seeds. A recovery returns the original contents, or an error that names the place.
 pub(crate) fn damage(seed: u64) -> Tally {
     let (image, state) = golden().expect("a pool without a fault");
     let mut tally = Tally::default();
@@ -280,10 +284,10 @@ pub(crate) fn damage(seed: u64) -> Tally {
     tally
 }
 
-/// How many seeds the bytes are dealt to.
+/// The number of seeds among which the bytes are divided.
 pub(crate) const DAMAGE_SEEDS: u64 = 16;
 
-/// Both trees, several leaves each.
+/// Both trees, with several leaves each.
 fn golden() -> Result<(Vec<u8>, State)> {
     let sim = SimRegion::new(BTrees::POOL_BYTES, Mode::Adr);
     let mut trees = BTrees::open(&sim, &())?;

@@ -1,11 +1,11 @@
-//! Suite pm_lint, the other half: what each operation costs in flushes and fences is checked in, so that a change of it
-//! is seen.
+//! Suite pm_lint, second part: the cost of each operation in flushes and fences is checked in, so
+//! that a change is noticed.
 
 use super::{BTrees, LogBuffer, PoolSpace, Structure};
 use firn_pm::sim::{Mode, SimRegion};
 use std::fmt::Write;
 
-/// Each operation of the alphabet, done once on a fresh structure, with its flushes and fences.
+/// Each operation of the alphabet, applied once to a fresh structure, with its flushes and fences.
 fn costs<S: Structure>() -> String {
     let mut told = String::new();
     for op in S::alphabet() {

@@ -1,5 +1,6 @@
-//! Suite pm_file: a pool of the `file` backend in a simulated file, whose machine dies at every operation of the file:
-//! the file model decides what its syncs are worth. What comes back is the old root or the new one, whole.
+//! Suite pm_file: a pool of the `file` backend in a simulated file, whose machine dies at every
+//! operation of the file. The file model determines the effect of its syncs. Recovery finds the old
+//! root or the new one, whole.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use super::structure::live;
@@ -28,7 +29,8 @@ impl Backing for SimFile {
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let mut buf = IoBuf::default();
         self.0.read(at, out.len(), &mut buf).map_err(io::Error::other)?;
-        // What a cut left shorter than its space reads as zeros there, as a file does that was allocated.
+        // If a cut left the file shorter than its space, the rest reads as zeros, as in a file with
+        // allocated space.
         out.fill(0);
         out[..buf.len()].copy_from_slice(buf.bytes());
         Ok(())
@@ -48,7 +50,7 @@ impl Backing for SimFile {
         if !site.is_on() {
             return self.write_at(had, &zeros);
         }
-        // Allocated space reads as zeros whatever happens: a file system sees to that, not what was written.
+        // Allocated space reads as zeros in any case: the file system ensures it, not the writes.
         let path = self.0.path();
         let mut bytes = self.1.read_file(path).map_err(io::Error::other)?;
         bytes.extend_from_slice(&zeros);
@@ -57,20 +59,20 @@ impl Backing for SimFile {
     }
 }
 
-/// Bytes of each kind.
+/// The length of the bytes of each kind.
 type State = BTreeMap<u16, u64>;
 
-/// What is done: puts bytes of a length in place of a kind's, or removes the kind.
+/// An operation: replaces the bytes of a kind with bytes of a length, or removes the kind.
 type Op = (u16, Option<u64>);
 
 fn open(fs: &SimFs) -> Result<Pool> {
     let path = Path::new("/pool");
-    // A file that is short was being created.
+    // A file that is too short was being created.
     let is_new = fs.len(path).map_or(true, |len| len < BYTES);
     let is_there = fs.len(path).is_ok();
     let file = fs.open(path, if is_there { OpenMode::Append } else { OpenMode::Create })?;
     if is_new {
-        // As for a real pool, whoever creates the file makes its name durable.
+        // As for a real pool, the creator of the file makes its name durable.
         fs.sync_dir(&TEST, Path::new("/"))?;
     }
     let pool = Pool::open_backed(Box::new(SimFile(file, fs.clone())), BYTES, is_new, UUID)?;
@@ -103,7 +105,7 @@ fn apply(pool: &Pool, (kind, len): Op) -> Result<()> {
             })?;
         }
     }
-    // What was there before stays frozen in this session, and is free in the next.
+    // The previous extent stays frozen in this session and is free in the next.
     Ok(())
 }
 
@@ -135,7 +137,7 @@ fn states(ops: &[Op]) -> Vec<State> {
     states
 }
 
-/// Runs the operations; returns how many were acknowledged.
+/// Runs the operations. Returns the number acknowledged.
 fn run(fs: &SimFs, ops: &[Op], close: bool) -> usize {
     let Ok(pool) = open(fs) else { return 0 };
     let done = ops.iter().take_while(|op| apply(&pool, **op).is_ok()).count();
@@ -158,7 +160,7 @@ pub(crate) fn file_pool(seed: u64) -> Tally {
         let whole = !fs.crashed();
         let allowed = &states[done..(done + 2).min(states.len())];
         for cut in 0..6 {
-            // A killed process leaves bytes unsynced, on which the next goes on.
+            // A killed process leaves unsynced bytes, and the next process continues from them.
             let after = if cut == 0 { fs.duplicate() } else { fs.duplicate().power_cut(random.next_u64()) };
             check(&after, allowed, &mut tally);
         }
@@ -169,7 +171,7 @@ pub(crate) fn file_pool(seed: u64) -> Tally {
     tally
 }
 
-/// Recovers, compares, goes on.
+/// Recovers, compares, and continues.
 fn check(fs: &SimFs, allowed: &[State], tally: &mut Tally) {
     let bytes = fs.read_file(Path::new("/pool")).unwrap_or_default();
     tally.recovered(u64::from(crc32c(&bytes)) << 32 | bytes.len() as u64);
@@ -184,7 +186,7 @@ fn check(fs: &SimFs, allowed: &[State], tally: &mut Tally) {
     apply(&pool, (7, Some(300))).unwrap();
     state.insert(7, 300);
     drop(pool);
-    // What was acknowledged after a recovery survives the next cut.
+    // Operations acknowledged after a recovery survive the next cut.
     let pool = open(&fs.duplicate().power_cut(tally.recoveries)).unwrap_or_else(|error| panic!("pm_file: {error}"));
     assert_eq!(state_of(&pool), state, "pm_file: I6");
 }

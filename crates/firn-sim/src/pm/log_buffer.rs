@@ -1,5 +1,6 @@
-//! The log's buffer in persistent memory as a structure, and the hot buffer beside it: through the whole engine, as
-//! what they hold is only whole with the log's file, which dies with it.
+//! The log's buffer in persistent memory as a structure, optionally with the hot buffer. It is
+//! tested through the whole engine, because its contents are complete only with the log's file,
+//! which dies with it.
 
 use super::structure::{Structure, live};
 use crate::contents::read_all;
@@ -18,24 +19,24 @@ pub(crate) struct LogBuffer<K = Plain> {
     kind: PhantomData<K>,
 }
 
-/// What is beside the log's buffer in the pool.
+/// The other structures in the pool.
 pub(crate) trait Kind: Sized + 'static {
     const NAME: &'static str;
     const POOL_BYTES: u64;
-    /// Of what is there beside the two halves and logs.
+    /// Live bytes in addition to the two halves and logs.
     const LIVE_BYTES: u64;
     const PLACEMENT: LogPlacement = LogPlacement::Ssd;
     const PROFILE: Profile;
     fn alphabet() -> Vec<Op>;
 }
 
-/// Nothing: profile `classic`.
+/// No other structures: profile `classic`.
 pub(crate) struct Plain;
 
-/// Trees and a hot buffer, to which every key is hot: profile `lab`.
+/// Trees and a hot buffer in which every key is hot: profile `lab`.
 pub(crate) struct Hot;
 
-/// The same, where logs lie as long as there is room.
+/// The same, with logs in the pool as long as there is room.
 pub(crate) struct Placed;
 
 impl Kind for Placed {
@@ -49,7 +50,7 @@ impl Kind for Placed {
         vec![
             Op::Put { key: 1, len: 20 },
             Op::Put { key: 1, len: 60 },
-            // Not in the hot buffer, and more than one extent of a log has room for.
+            // Not in the hot buffer, and more than fits into one extent of a log.
             Op::Put { key: 2, len: 5000 },
             Op::Put { key: 3, len: 13_000 },
             Op::Delete(1),
@@ -69,7 +70,7 @@ impl Kind for Plain {
             Op::Put { key: 1, len: 20 },
             Op::Put { key: 1, len: 300 },
             Op::Put { key: 2, len: 5000 },
-            // More than a half holds.
+            // More than fits into a half.
             Op::Put { key: 3, len: 13_000 },
             Op::Delete(1),
             Op::Flush,
@@ -83,7 +84,7 @@ const HOT_BYTES: u64 = 8 << 10;
 impl Kind for Hot {
     const NAME: &'static str = "hot";
     const POOL_BYTES: u64 = 128 << 10;
-    // The directory is less than a granule.
+    // The directory takes less than a granule.
     const LIVE_BYTES: u64 = LEAVES_BYTES + GRANULE_BYTES + HOT_BYTES;
     const PROFILE: Profile = Profile::Lab;
 
@@ -101,7 +102,7 @@ impl Kind for Hot {
     }
 }
 
-/// What is done with it.
+/// One operation.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Put {
@@ -113,7 +114,7 @@ pub(crate) enum Op {
     Both {
         len: usize,
     },
-    /// Empties the write buffer and goes on in another log.
+    /// Empties the memtable and switches to another log.
     Flush,
 }
 
@@ -123,7 +124,7 @@ fn value(key: u8, len: usize) -> Vec<u8> {
 
 impl<K> LogBuffer<K> {
     fn options() -> WriteOptions {
-        // Durable at the fence all the same.
+        // Nevertheless durable at the fence.
         WriteOptions::new().durability(Durability::Process)
     }
 }
@@ -177,7 +178,7 @@ impl<K: Kind> Structure for LogBuffer<K> {
     }
 
     fn apply(&mut self, op: &Op) -> Result<()> {
-        // By another thread than the one that opened it.
+        // By a different thread from the one that opened it.
         act_as(1, || match *op {
             Op::Put { key, len } => self.db.put_with([key], value(key, len), &Self::options()),
             Op::Delete(key) => self.db.delete_with([key], &Self::options()),
@@ -200,7 +201,7 @@ impl<K: Kind> Structure for LogBuffer<K> {
 
     fn live(&self) -> Result<u64> {
         let pool = proof::pool(&self.db).ok_or_else(|| Error::invalid("a database without its pool"))?;
-        // How many logs there are is not a matter of what they hold.
+        // The number of logs does not depend on the contents.
         Ok(live(&pool)? - pool.usage().live(Owner::Log))
     }
 }

@@ -1,5 +1,5 @@
-//! Structures in persistent memory under power cuts. [`Structure`] is all that a new one implements to join every suite
-//! here: see `docs/testing.md`.
+//! Structures in persistent memory under power cuts. A new structure joins every suite here by
+//! implementing [`Structure`]: see `docs/testing.md`.
 
 mod align;
 mod btree;

@@ -1,4 +1,5 @@
-//! The pool itself as a structure: extents with known bytes, named by the root; replaced, dropped, and the pool grown.
+//! The pool itself as a structure: extents with known bytes, named by the root, are replaced and
+//! dropped, and the pool grows.
 
 use super::structure::{Structure, live, pattern};
 use firn_base::site::Site;
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 
 const UUID: [u8; 16] = [7; 16];
 
-/// Stands for whatever a structure makes durable before it commits; those are the pool's own sites.
+/// Stands in for the sites of a structure that makes data durable before a commit. The commit's
+/// sites are the pool's own.
 static CONTENTS: Site = Site::new("proof.contents");
 
 /// A pool.
@@ -18,10 +20,10 @@ pub(crate) struct PoolSpace {
     pool: Pool,
 }
 
-/// What is done with it.
+/// One operation.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// Puts `len` bytes in place of what `kind` was, past the cache.
+    /// Replaces the bytes of `kind` with `len` bytes, past the cache.
     Put {
         kind: u16,
         len: u64,
@@ -33,11 +35,11 @@ pub(crate) enum Op {
     },
     Remove(u16),
     Grow,
-    /// Closes it and opens it again.
+    /// Closes the pool and opens it again.
     Reopen,
 }
 
-/// Bytes by kind, each with the number of the put; and how often the pool grew.
+/// The bytes of each kind, with the number of the put, and the number of times the pool grew.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct State {
     puts: BTreeMap<u16, u64>,

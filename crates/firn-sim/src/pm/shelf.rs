@@ -1,12 +1,12 @@
-//! A sample structure, a stack of records, and eight bugs of the usual kinds that can be planted in it: the harness is
-//! judged by whether it finds them.
+//! A sample structure, a stack of records, and eight typical bugs that can be planted in it. The
+//! harness is tested by whether it finds them.
 //!
 //! ```text
 //! anchor   the top record's pointer: u64
 //! record   the pointer of the one below: u64 | length: u64 | bytes
 //! pointer  offset of an extent, plus its granules; 0 for none
 //! ```
-//! A record is durable before the anchor points to it; a push or pop is one store of the anchor.
+//! A record is durable before the anchor points to it. A push or pop is one store of the anchor.
 
 use super::structure::{Structure, live, pattern};
 use firn_base::site::Site;
@@ -28,22 +28,22 @@ pub enum Bug {
     MissingFlush = 1,
     /// A push returns without a fence.
     MissingFence,
-    /// The anchor points to a record before that is durable.
+    /// The anchor points to a record before the record is durable.
     PublishBeforeFence,
     /// The last line of a record is not flushed.
     TailLine,
-    /// Two words that belong together, in one store of 16 bytes.
+    /// Two words that belong together are stored in one store of 16 bytes.
     Tear,
-    /// A pop that does not free.
+    /// A pop does not free.
     Leak,
-    /// A pop that frees twice.
+    /// A pop frees twice.
     DoubleFree,
-    /// The root goes on to name an anchor that was replaced.
+    /// The root still names an anchor that was replaced.
     StaleRoot,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Bug; 8] = [
         Bug::MissingFlush,
         Bug::MissingFence,
@@ -65,11 +65,11 @@ pub struct Shelf<const BUG: u8> {
 /// One operation.
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Puts a record of so many bytes on top.
+    /// Pushes a record of this many bytes.
     Push(u64),
-    /// Takes the top one away.
+    /// Removes the top record.
     Pop,
-    /// Takes all away, by a new anchor.
+    /// Removes all records by installing a new anchor.
     Clear,
 }
 
@@ -90,7 +90,7 @@ impl<const BUG: u8> Shelf<BUG> {
         BUG == bug as u8
     }
 
-    /// A new anchor that points to nothing, named by the root.
+    /// A new anchor without records, named by the root.
     fn new_anchor(pool: &Pool, stale: bool) -> Result<Extent> {
         let anchor = pool.alloc(GRANULE_BYTES, Owner::Test)?;
         let fenced = pool.write_durable(&ANCHOR, anchor.offset, &[&[0; 16]])?;
@@ -111,7 +111,7 @@ impl<const BUG: u8> Shelf<BUG> {
         extent(self.pool.load_u64(record.offset)?)
     }
 
-    /// The records, top first.
+    /// The records, from the top.
     fn records(&self) -> Result<Vec<Extent>> {
         let (mut records, mut next) = (Vec::new(), self.top()?);
         while let Some(record) = next {
@@ -147,7 +147,7 @@ impl<const BUG: u8> Shelf<BUG> {
             let _dirty = pool.store(record.offset, bytes)?;
             return Ok(pool.fence(&RECORD, []));
         }
-        // The bug: of a long record, a length rounded down to whole lines.
+        // The bug: the length of a long record is rounded down to whole lines.
         let rounds_down = Self::has(Bug::TailLine) && bytes.len() > LINE_BYTES as usize;
         let whole = if rounds_down { bytes.len() & !(LINE_BYTES as usize - 1) } else { bytes.len() };
         let dirty = pool.store(record.offset, &bytes[..whole])?;
@@ -158,7 +158,7 @@ impl<const BUG: u8> Shelf<BUG> {
         Ok(pool.fence(&RECORD, pool.flush(&RECORD, dirty)))
     }
 
-    /// Makes the anchor point there.
+    /// Makes the anchor point to `top`.
     fn point_to(&self, top: u64, height: u64, fenced: &Fenced) -> Result<()> {
         let pool = &self.pool;
         let dirty = if Self::has(Bug::Tear) {

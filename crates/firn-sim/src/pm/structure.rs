@@ -1,8 +1,9 @@
-//! What a structure in persistent memory says of itself, and the one check that all suites share: cut, recover,
-//! compare.
+//! The description of a structure in persistent memory, and the one check shared by all suites:
+//! cut, recover, compare.
 //!
-//! After each cut: what comes back is the state after the acknowledged operations, or one more (I1 to I3); the pool's
-//! space is that state's, exactly (I5); recovering again gives the same (I4); and operations go on from there (I6).
+//! After each cut: recovery finds the state after the acknowledged operations, or after one more
+//! (I1 to I3); the pool's space matches that state exactly (I5); a second recovery finds the same
+//! (I4); and operations continue from there (I6).
 
 use crate::tally::Tally;
 use firn_base::Result;
@@ -11,64 +12,65 @@ use firn_pm::Pool;
 use firn_pm::sim::{CrashImage, Explorer, Failure, SimRegion};
 use std::fmt::Debug;
 
-/// Operations after a recovery; after one image in 64 it is fifty.
+/// The number of operations after a recovery. After one image in 64 it is `MUCH_MORE`.
 const MORE: u64 = 3;
 const MUCH_MORE: u64 = 50;
 
 /// A structure in a pool.
 pub trait Structure: Sized {
-    /// What it is called.
+    /// Its name.
     const NAME: &'static str;
-    /// A pool that is large enough for a few dozen operations, and small, as every image has its size.
+    /// The size of a pool in bytes: large enough for a few dozen operations, but small, because
+    /// every image has this size.
     const POOL_BYTES: u64;
     /// One operation.
     type Op: Clone + Debug;
-    /// What it must hold: the model.
+    /// The expected contents: the model.
     type State: Clone + PartialEq + Debug + Default;
-    /// What else it lies on, `()` for nothing.
+    /// The other medium that it uses, `()` for none.
     type Beside: Clone + Send + 'static;
 
     /// Every operation that is tried in every sequence.
     fn alphabet() -> Vec<Self::Op>;
-    /// What an operation makes of a state.
+    /// Applies an operation to a state.
     fn model(state: &mut Self::State, op: &Self::Op);
-    /// Bytes of the pool that are live in a state.
+    /// The number of live bytes of the pool in a state.
     fn live_bytes(state: &Self::State) -> u64;
-    /// The other medium, with nothing on it.
+    /// The other medium, empty.
     fn beside() -> Self::Beside;
-    /// Another medium with what that one holds, synced and not synced.
+    /// A copy of the other medium, including its unsynced data.
     fn duplicate(beside: &Self::Beside) -> Self::Beside;
-    /// What a power cut leaves of the other medium.
+    /// The other medium after a power cut.
     fn after_power_cut(beside: &Self::Beside, seed: u64) -> Self::Beside;
     /// Creates it in a new pool, or recovers it.
     ///
     /// # Errors
-    /// Any is a finding.
+    /// Any error is a finding.
     fn open(sim: &SimRegion, beside: &Self::Beside) -> Result<Self>;
-    /// Does an operation. When this returns it is acknowledged: durable.
+    /// Applies an operation. Once this returns it is acknowledged, so it is durable.
     ///
     /// # Errors
-    /// Any is a finding: the alphabet has only what fits.
+    /// Any error is a finding, because the alphabet contains only operations that fit.
     fn apply(&mut self, op: &Self::Op) -> Result<()>;
-    /// What it holds.
+    /// The contents.
     ///
     /// # Errors
-    /// Any is a finding.
+    /// Any error is a finding.
     fn state(&self) -> Result<Self::State>;
-    /// Whether the pool adds up: live bytes, and that free + live = pool.
+    /// Checks that the pool adds up (free + live = pool). Returns its live bytes.
     ///
     /// # Errors
-    /// If it does not.
+    /// If it does not add up.
     fn live(&self) -> Result<u64>;
 }
 
-/// The bytes that `pool` has live, after its own check.
+/// The live bytes of `pool`, after its own check.
 pub(super) fn live(pool: &Pool) -> Result<u64> {
     pool.check()?;
     Ok(pool.usage().live_total())
 }
 
-/// `len` bytes that no other `salt` or length has.
+/// `len` bytes that differ for every `salt` and length.
 pub(super) fn pattern(salt: u64, len: u64) -> Vec<u8> {
     let mut bytes: Vec<u8> =
         (0..len.div_ceil(8)).flat_map(|at| mix((salt << 40 | len << 16) ^ at).to_le_bytes()).collect();
@@ -147,7 +149,7 @@ fn check<S: Structure>(states: &[S::State], image: &CrashImage<'_>, other: &S::B
     go_on(structure, state, image.fingerprint)
 }
 
-/// More operations, of those that the state leaves room for.
+/// Applies more operations, as far as the state leaves room for them.
 fn go_on<S: Structure>(mut structure: S, mut state: S::State, seed: u64) -> Result<()> {
     let (mut random, alphabet) = (Seed::new(mix(seed)), S::alphabet());
     for _ in 0..if seed.is_multiple_of(64) { MUCH_MORE } else { MORE } {

@@ -1,4 +1,5 @@
-//! The suites of structures. Each seed is one sequence of operations: first all of up to two, then random ones.
+//! The suites of structures. Each seed is one sequence of operations: first all sequences of up to
+//! two, then random ones.
 
 use super::structure::{Structure, explore_sequence};
 use crate::tally::Tally;
@@ -6,7 +7,7 @@ use firn_base::seed::{Seed, mix};
 use firn_pm::sim::{Explorer, Mode, SimRegion};
 use std::fmt::Write;
 
-/// The sequence that a seed stands for.
+/// The sequence of a seed.
 fn sequence_of<S: Structure>(seed: u64) -> Vec<S::Op> {
     let alphabet = S::alphabet();
     let count = alphabet.len() as u64;
@@ -33,7 +34,7 @@ fn sequence_of<S: Structure>(seed: u64) -> Vec<S::Op> {
     }
 }
 
-/// Runs a sequence; a finding is shrunk to the fewest operations and told.
+/// Runs a sequence. A finding is reduced to the fewest operations and reported.
 fn run<S: Structure>(seed: u64, explorer: &Explorer) -> Tally {
     let (mut ops, mut tally) = (sequence_of::<S>(seed), Tally::default());
     let Err(mut failure) = explore_sequence::<S>(&ops, explorer, &mut tally) else { return tally };
@@ -54,7 +55,7 @@ fn run<S: Structure>(seed: u64, explorer: &Explorer) -> Tally {
 }
 
 fn explorer<S: Structure>(mode: Mode) -> Explorer {
-    // The lint is a suite of its own: here a dirty line is found by what it loses.
+    // The lint is a separate suite. Here a dirty line is found by the data it loses.
     Explorer { mode, lint: false, ..Explorer::new(S::POOL_BYTES) }
 }
 
@@ -63,12 +64,12 @@ pub(crate) fn sequence<S: Structure>(seed: u64) -> Tally {
     run::<S>(seed, &explorer::<S>(Mode::Adr))
 }
 
-/// pm_torn: the same, where each word of a line persists by itself.
+/// pm_torn: the same, with each word of a line persisting independently.
 pub(crate) fn torn<S: Structure>(seed: u64) -> Tally {
     run::<S>(seed, &explorer::<S>(Mode::TornAdr))
 }
 
-/// pm_eadr: the same, where the cache is durable; cut at every store.
+/// pm_eadr: the same, with a durable cache; cut at every store.
 pub(crate) fn eadr<S: Structure>(seed: u64) -> Tally {
     run::<S>(seed, &Explorer { at_every_store: true, ..explorer::<S>(Mode::Eadr) })
 }
@@ -79,12 +80,13 @@ pub(crate) fn init<S: Structure>(seed: u64) -> Tally {
     run::<S>(seed / 3, &Explorer { at_every_store: true, ..explorer::<S>(modes[(seed % 3) as usize]) })
 }
 
-/// pm_lint: at an acknowledgement no line is dirty.
+/// pm_lint: no line is dirty at an acknowledgement.
 pub(crate) fn lint<S: Structure>(seed: u64) -> Tally {
     run::<S>(seed, &Explorer { lint: true, ..explorer::<S>(Mode::Eadr) })
 }
 
-/// pm_double: each image's recovery is cut at every store, and recovered again, which is cut at every fence.
+/// pm_double: each image's recovery is cut at every store, and the recovery after that is cut at
+/// every fence.
 pub(crate) fn double<S: Structure>(seed: u64) -> Tally {
     let (ops, mut tally) = (sequence_of::<S>(seed), Tally::default());
     let beside = S::beside();
@@ -108,7 +110,8 @@ pub(crate) fn double<S: Structure>(seed: u64) -> Tally {
     tally
 }
 
-/// Recovers `image`, then again after each cut of that recovery, `depth` deep. What comes back is the same each time.
+/// Recovers `image`, then again after each cut of that recovery, `depth` levels deep. Every
+/// recovery must find the same state.
 fn recover_twice<S: Structure>(
     image: Vec<u8>,
     beside: &S::Beside,

@@ -1,4 +1,5 @@
-//! Suites checkpoint_cut and repair_cut: what makes a database of another, under power cuts.
+//! Suites checkpoint_cut and repair_cut: operations that create one database from another, under
+//! power cuts.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::contents::read_all;
@@ -13,19 +14,20 @@ use firn_fs::{Fault, FaultKind, OpKind};
 use firndb::{Profile, repair};
 use std::path::{Path, PathBuf};
 
-/// A checkpoint survives the power cut that follows, by links or by copies; it and its source are both written on.
+/// A checkpoint survives the power cut that follows, whether made by links or by copies. Both it
+/// and its source can then be written to.
 pub(crate) fn checkpoint_cut(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let setup = Setup { pool: random.one_in(3), ..Setup::small() };
     cut_a_checkpoint(Start::empty(setup, seed), random)
 }
 
-/// `block_checkpoint_cut`: the same of a database whose tables grow.
+/// `block_checkpoint_cut`: the same for a database whose tables grow.
 pub(crate) fn block_checkpoint_cut(seed: u64) -> Tally {
     cut_a_checkpoint(Start::grown(seed), Seed::new(mix(seed)))
 }
 
-/// `lab_checkpoint_cut`: the same of a database whose level 0 is a pair of trees over its logs.
+/// `lab_checkpoint_cut`: the same for a database whose level 0 is a pair of trees over its logs.
 pub(crate) fn lab_checkpoint_cut(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     cut_a_checkpoint(Start::trees(&mut random, seed), random)
@@ -56,7 +58,7 @@ fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     options.create_if_missing = false;
     let copy = firndb::Db::open("/copy", options).expect("the copy");
     assert!(read_all(&copy).unwrap() == copied, "the copy differs");
-    // Both go on, each on its own.
+    // Both continue independently.
     let mut expected = copied;
     for n in 0..40u8 {
         copy.put([b'c', n], vec![n; 200]).unwrap();
@@ -70,9 +72,9 @@ fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     tally
 }
 
-/// Repair of a database whose manifest, a table, a leaf of level 0 or nothing is lost, cut anywhere and made again:
-/// what was acknowledged and is not in the damaged part comes back, and what was set aside stays there. What was in a
-/// leaf comes back from the logs.
+/// Repairs a database that lost its manifest, a table, a leaf of level 0 or nothing. The repair is
+/// cut anywhere and run again. Everything acknowledged outside the damaged part comes back, and
+/// files set aside stay there. The contents of a leaf come back from the logs.
 pub(crate) fn repair_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let (profile, pool) = KINDS[random.below(KINDS.len() as u64) as usize];
@@ -101,7 +103,7 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     if random.one_in(2) {
         cut.fs.inject(Fault::for_ever(FaultKind::Exdev).on(OpKind::Link));
     }
-    // A repair stores little in a pool.
+    // A repair makes few stores to a pool.
     match pool && random.one_in(2) {
         true => cut.crash_after_stores(1 + random.below(8)),
         false => cut.crash_after(1 + random.below(40)),
@@ -109,7 +111,7 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     let _cut_short = repair(Session::dir(), &setup.options(&cut.fs, cut.memory.as_ref()).0);
     let after = cut.die(Death::Power, &mut random);
     if table.is_none() && !is_whole && Session::open(&setup, &after.duplicate(), History::default()).is_ok() {
-        // The cut came when the repair had done its work.
+        // The cut came after the repair had done its work.
         check_repaired(&setup, &after.duplicate(), &now, None, false);
     }
     let repaired = repair(Session::dir(), &setup.options(&after.fs, after.memory.as_ref()).0).expect("repair");
@@ -120,7 +122,7 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     tally
 }
 
-/// Whether the database is not whole.
+/// True if an open or verify finds damage.
 fn is_found(setup: &Setup, machine: &Machine) -> bool {
     let opened = Session::open(setup, &machine.duplicate(), History::default());
     opened.and_then(|session| session.db().verify().map(drop)).is_err()
@@ -132,7 +134,7 @@ fn damage_a_table(setup: &Setup, machine: &Machine, random: &mut Seed) -> Option
     let tables: Vec<_> = fs.files().into_iter().filter(|(path, _)| path.to_string_lossy().ends_with(".sst")).collect();
     let (path, len) = tables.get(random.below(tables.len().max(1) as u64) as usize)?;
     fs.flip(path, *len as usize / 3, 1).unwrap();
-    // One that waited to be removed is nobody's loss.
+    // Damage to an obsolete table is no loss.
     let matters = is_found(setup, machine);
     if !matters {
         fs.flip(path, *len as usize / 3, 1).unwrap();
@@ -140,7 +142,7 @@ fn damage_a_table(setup: &Setup, machine: &Machine, random: &mut Seed) -> Option
     matters.then(|| (path.clone(), fs.read_file(path).unwrap()))
 }
 
-/// Flips a bit where the first leaves of a tree lie, if there are any.
+/// Flips a bit where the first leaves of a tree are, if there are any.
 fn damage_a_leaf(setup: &Setup, machine: &mut Machine, random: &mut Seed) -> bool {
     const LEAVES_AT: u64 = 3 * 4096;
     if setup.profile != Profile::Lab || machine.memory.is_none() {
@@ -155,7 +157,7 @@ fn check_repaired(setup: &Setup, machine: &Machine, now: &Map, table: Option<&(P
     session.db().verify().expect("what was repaired is whole");
     let got = read_all(session.db()).unwrap();
     if let Some((table, bytes)) = table {
-        // The file that lost something is kept for whoever can read more of it.
+        // The damaged file is kept, so that someone may be able to read more of it.
         let aside = Path::new("/db/lost").join(table.file_name().unwrap());
         let is_kept = machine.fs.read_file(&aside).is_ok_and(|kept| kept == *bytes);
         assert!(is_kept, "{} is gone or changed", aside.display());
@@ -164,7 +166,7 @@ fn check_repaired(setup: &Setup, machine: &Machine, now: &Map, table: Option<&(P
     if is_whole {
         assert!(got == *now, "a repair of what was whole changed it");
     }
-    // A key that was deleted may come back without the manifest; none that is there may be missing or old.
+    // Without the manifest a deleted key may come back. No existing key may be missing or old.
     let lost = now.iter().find(|(key, value)| got.get(*key) != Some(value));
     assert!(lost.is_none(), "repair lost {:?}", lost.map(|(key, _)| key.escape_ascii().to_string()));
 }

@@ -1,9 +1,11 @@
-//! Media that lie: every byte of a small database damaged, logs and manifests cut at every byte, files extended, blocks
-//! in the wrong place. What comes back is right or is an error; nothing is silently wrong, and nothing panics.
+//! Media that lie: every byte of a small database damaged, logs and manifests cut at every byte,
+//! files extended, blocks misplaced. The contents that come back are right or there is an error;
+//! nothing is silently wrong, and nothing panics.
 //!
-//! A seed is a golden database (closed or not, with a pool or without, of profile `classic` or `lab`, one of many) and
-//! a shard of its places; the seeds of one number of database are together exhaustive. With one of `classic` goes one
-//! of `block`, in which a table grew: the other profiles' seeds stay what they are.
+//! A seed selects a golden database (closed or not, with a pool or without, of profile `classic` or
+//! `lab`, one of many) and a shard of its places. The seeds with the same database number are
+//! exhaustive together. Each database of `classic` is accompanied by one of `block` in which a
+//! table grew; this way the seeds of the other profiles keep their meaning.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::machine::{Machine, fingerprint};
@@ -26,27 +28,29 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Databases of one number: closed or not, with a pool or without, of one profile or the other.
+/// The databases per number: closed or not, with a pool or without, of one profile or the other.
 const KINDS: u64 = 8;
-/// A prime, so that each meets other bytes of every header, record and block.
+/// A prime, so that each shard hits different bytes of every header, record and block.
 const SHARDS: u64 = 251;
 const BYTES_MAX: u64 = 48 << 10;
 /// The pool's header line and session word: any damage there is refused.
 const POOL_HEADER_BYTES: usize = 72;
 
-/// A small database with tables on two levels, or one that grew, and a log with writes behind them, all acknowledged.
+/// A small database with tables on two levels, or with one that grew, and a log with later writes,
+/// all acknowledged.
 struct Golden {
     setup: Setup,
     machine: Machine,
     now: Map,
-    /// The length of the last log before the last writes and after each, and the contents then.
+    /// The length of the last log before the last writes and after each, and the contents at that
+    /// point.
     steps: Vec<(u64, Map)>,
     closed: bool,
-    /// Of each table, the bytes that its newest state is made of: all others are nobody's.
+    /// For each table, the bytes of its newest state. All others are unused.
     live: BTreeMap<PathBuf, Vec<Range<u64>>>,
 }
 
-/// What is done to it.
+/// The damage that is inflicted.
 #[derive(Debug)]
 enum Damage {
     Flip(PathBuf, usize, u32),
@@ -60,7 +64,7 @@ thread_local! {
     static LAST: RefCell<Option<(u64, Rc<[Golden]>)>> = const { RefCell::new(None) };
 }
 
-/// The databases with this number, and the shard that is meant.
+/// The databases with this number, and the shard of this seed.
 fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
     let (number, shard) = (seed / (KINDS * SHARDS) * KINDS + seed % KINDS, seed / KINDS % SHARDS);
     let known = LAST.with_borrow(|last| last.as_ref().filter(|last| last.0 == number).map(|last| last.1.clone()));
@@ -81,7 +85,7 @@ pub(crate) fn cut_extend_seeds(tier: Tier) -> u64 {
     if tier == Tier::Ci { KINDS * SHARDS } else { KINDS * SHARDS / 8 }
 }
 
-/// One bit of every byte, of files and memory.
+/// Damages one bit of every byte of files and memory.
 pub(crate) fn bit_exhaust(seed: u64) -> Tally {
     let (golden, shard) = golden(seed);
     golden.iter().map(|golden| bits(golden, seed, shard)).fold(Tally::default(), Tally::and)
@@ -98,7 +102,7 @@ fn bits(golden: &Golden, seed: u64, shard: u64) -> Tally {
     golden.check_shard(&all, shard)
 }
 
-/// Logs and manifests cut at every byte, every file extended, and blocks of 4 KiB in each other's place.
+/// Cuts logs and manifests at every byte, extends every file, and swaps blocks of 4 KiB.
 pub(crate) fn cut_extend(seed: u64) -> Tally {
     let (golden, shard) = golden(seed);
     golden.iter().map(|golden| cuts(golden, shard)).fold(Tally::default(), Tally::and)
@@ -161,7 +165,7 @@ impl Golden {
         session.db().wait_idle().unwrap();
         let grown_tables: u64 = session.db().stats().levels.iter().map(|level| level.grown_tables).sum();
         assert_eq!(grown_tables > 0, grows_small, "{:?}", session.db().stats().levels);
-        // The first write begins the log.
+        // The first write starts the log.
         let mut steps = vec![(0, session.history.now().clone())];
         for _ in 0..12 {
             write(&mut session, &mut random);
@@ -207,7 +211,8 @@ impl Golden {
         machine
     }
 
-    /// Opens a damaged copy and reads all of it. What it shows must be allowed, as far as there is no error.
+    /// Opens a damaged copy and reads everything. Contents returned without an error must be
+    /// allowed.
     fn check(&self, damaged: &Machine, damage: &Damage) {
         let (options, _, _) = self.setup.options(&damaged.fs, damaged.memory.as_ref());
         let what = self.name(damage);
@@ -223,7 +228,7 @@ impl Golden {
                 return;
             }
         };
-        // With a pool the bytes that were cut off may still be there.
+        // With a pool the bytes that were cut off may still exist.
         let known_whole = self.closed && !self.setup.pool;
         assert!(!matches!(damage, Damage::Cut(path, _) if known_whole && is_log(path)), "{what}: opened, as if whole");
         let in_header = matches!(damage, Damage::FlipMemory(byte, _) if *byte < POOL_HEADER_BYTES);
@@ -236,16 +241,17 @@ impl Golden {
         }
     }
 
-    /// Every byte of CURRENT, of a table's newest state and of a log whose end is known is under a checksum. A table
-    /// has others where it grew, and zeros that fill its last sector.
+    /// True if the damage must be noticed: every byte of CURRENT, of a table's newest state and of
+    /// a log with a known end is covered by a checksum. A table that grew contains other bytes too,
+    /// and zeros that fill its last sector.
     fn must_be_noticed(&self, damage: &Damage) -> bool {
         let Damage::Flip(path, byte, _) = damage else { return false };
         let is_live = self.live.get(path).is_some_and(|live| live.iter().any(|range| range.contains(&(*byte as u64))));
         path.ends_with("CURRENT") || is_live || self.closed && !self.setup.pool && is_log(path)
     }
 
-    /// Of a log that was not closed the end is only known from itself: the last frame may be taken for a torn one, and
-    /// where it is cut there it ends.
+    /// The contents that may be seen. The end of a log that was not closed is known only from the
+    /// log itself: its last frame may be taken for a torn one, and a cut log ends at the cut.
     fn allowed(&self, damage: &Damage) -> Vec<&Map> {
         let before = &self.steps[self.steps.len() - 2].1;
         match damage {
@@ -295,7 +301,7 @@ fn last_log(fs: &SimFs) -> PathBuf {
     logs.map(|(path, _)| path.clone()).next_back().expect("a log")
 }
 
-/// Whether all that can be read without an error is what `map` says.
+/// True if everything that can be read without an error matches `map`.
 fn shows(db: &Db, map: &Map) -> bool {
     let gets = map.iter().all(|(key, value)| match db.get(key) {
         Ok(got) => got.is_some_and(|got| got == value[..]),

@@ -1,5 +1,5 @@
-//! Operations that fail: what was acknowledged stays, the error has the right kind, reads go on, and writes resume or
-//! say that they will not.
+//! Operations that fail: acknowledged writes remain, the error has the right kind, reads continue,
+//! and writes resume or report that they will not.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::contents::read_all;
@@ -14,16 +14,17 @@ use firn_fs::{Fault, FaultKind, OpKind};
 use firndb::{Durability, Error, ErrorKind};
 use std::time::Duration;
 
-/// Runs `count` operations, noting what failed; returns the errors. Between them every read must be right.
+/// Runs `count` operations and returns their errors. Every read in between must be right.
 fn run_on(session: &mut Session, count: u64, random: &mut Seed) -> Vec<Error> {
     let mut errors = Vec::new();
     for _ in 0..count {
-        // Reads, snapshots and reopens are for the other suites: here only what changes something may fail.
+        // Reads, snapshots and reopens belong to the other suites. Here only operations that change
+        // something may fail.
         let setup = session.setup.clone();
         let outcome = match random.below(20) {
             0 => session.db().flush().inspect(|()| session.history.synced()),
             1 => session.db().sync().inspect(|()| session.history.synced()),
-            // A user's compaction never appends.
+            // A compaction requested by a user never appends.
             2 if setup.eager_appends => session.db().wait_idle(),
             2 => session.db().compact().inspect(|()| session.history.synced()),
             3..6 => {
@@ -33,7 +34,8 @@ fn run_on(session: &mut Session, count: u64, random: &mut Seed) -> Vec<Error> {
             }
             6 | 7 => session.write(vec![(setup.key(random), None)], setup.durability(random)),
             _ => {
-                // Where tables grow there is enough in them that one entry more makes no compaction due.
+                // Tables that grow must contain so much that one more entry makes no compaction
+                // due.
                 let count = if setup.eager_appends { 12 } else { 1 };
                 let changes = (0..count).map(|_| (setup.key(random), Some(setup.value(random)))).collect();
                 session.write(changes, setup.durability(random))
@@ -65,7 +67,8 @@ fn recover_and_settle(setup: &Setup, machine: &Machine, history: &History, death
     tally
 }
 
-/// Kills the machine, either way, and recovers it. With a pool under the log a power cut is no worse than a kill.
+/// Kills the machine, either way, and recovers it. With a pool under the log a power cut is no
+/// worse than a kill.
 fn die_and_settle(session: &Session, random: &mut Seed) -> Tally {
     let death = if random.one_in(2) { Death::Kill } else { Death::Power };
     let after = session.machine.die(death, random);
@@ -79,7 +82,7 @@ fn setup(random: &mut Seed) -> Setup {
     if random.one_in(3) { Setup { power_percent: 20, ..setup } } else { setup }
 }
 
-/// `io_countdown`: the n-th operation of some kind fails, once or for ever.
+/// `io_countdown`: the n-th operation of some kind fails, once or forever.
 pub(crate) fn io_countdown(seed: u64) -> Tally {
     let mut random = Seed::new(seed);
     let setup = setup(&mut random);
@@ -112,13 +115,14 @@ fn countdown(start: Start, mut random: Seed) -> Tally {
         session.clock.advance(Duration::from_secs(2));
         session.inline.run();
         let late = run_on(&mut session, 30, &mut random);
-        // A sync that failed in the background poisons when it is next needed.
+        // A sync that failed in the background poisons the handle at the next use.
         assert!(late.iter().all(|error| error.kind() == ErrorKind::Poisoned), "{late:?}");
     }
     die_and_settle(&session, &mut random)
 }
 
-/// Several operations fail, none of them a sync: everything can go on once the disk works, and nothing is lost.
+/// Several operations fail, none of them a sync. Everything can continue once the disk works, and
+/// nothing is lost.
 pub(crate) fn io_several(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let setup = setup(&mut random);
@@ -150,7 +154,7 @@ fn several(start: Start, mut random: Seed) -> Tally {
     die_and_settle(&session, &mut random)
 }
 
-/// `fsync_fail`: a failed sync is never retried into silence.
+/// `fsync_fail`: a failed sync is never silently retried.
 pub(crate) fn fsync_fail(seed: u64) -> Tally {
     failed_sync(Start::empty(Setup::small(), seed), Seed::new(seed))
 }
@@ -187,7 +191,7 @@ fn failed_sync(start: Start, mut random: Seed) -> Tally {
     }
 }
 
-/// `disk_cap`: the disk fills up in the middle of anything, then has room again: writes resume without a reopen.
+/// `disk_cap`: the disk fills up at any point, then has room again. Writes resume without a reopen.
 pub(crate) fn disk_cap(seed: u64) -> Tally {
     let mut random = Seed::new(seed);
     let setup = setup(&mut random);
@@ -209,12 +213,12 @@ fn full_disk(start: Start, mut random: Seed) -> Tally {
         let late = run_on(&mut session, 20, &mut random);
         assert!(late.is_empty(), "there is room again: {late:?}");
     }
-    // A manifest that could not be renewed (seed 169) stays until the next open.
+    // A manifest that could not be replaced (seed 169) stays until the next open.
     session.come_to_rest().unwrap();
     die_and_settle(&session, &mut random)
 }
 
-/// `block_io`: the same of a database whose tables grow.
+/// `block_io`: the same for a database whose tables grow.
 pub(crate) fn block_io(seed: u64) -> Tally {
     let (start, random) = (Start::grown(seed), Seed::new(mix(seed)));
     match seed % 5 {
@@ -226,7 +230,7 @@ pub(crate) fn block_io(seed: u64) -> Tally {
     }
 }
 
-/// `lab_io`: the same of a database whose level 0 is a pair of trees over its logs.
+/// `lab_io`: the same for a database whose level 0 is a pair of trees over its logs.
 pub(crate) fn lab_io(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let start = Start::trees(&mut random, seed);
@@ -238,7 +242,8 @@ pub(crate) fn lab_io(seed: u64) -> Tally {
     }
 }
 
-/// A write or sync of a table fails, and soon after the machine dies, before all is well again.
+/// A write or sync of a table fails, and the machine dies soon afterwards, before the failure is
+/// resolved.
 fn die_behind_a_failure(start: Start, mut random: Seed) -> Tally {
     let Start { setup, machine, history } = start;
     let mut session = Session::open(&setup, &machine, history).unwrap();

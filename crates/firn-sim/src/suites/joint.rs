@@ -1,4 +1,5 @@
-//! One cut through the whole engine, anywhere: run, die, recover, compare; and again inside the recovery.
+//! One cut through the whole engine at any point: run, die, recover, compare; and again during the
+//! recovery.
 
 use crate::contents::read_all;
 use crate::machine::{Machine, fingerprint};
@@ -9,7 +10,7 @@ use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
 use firndb::Profile;
 
-/// What a death left.
+/// The state after a death.
 struct Remains {
     machine: Machine,
     history: History,
@@ -24,7 +25,7 @@ pub(crate) fn joint(seed: u64) -> Tally {
     lives(&setup, Remains { machine, history: History::default(), death: Death::Kill }, &mut random)
 }
 
-/// The same of a database with several levels whose tables grow, so that cuts fall into appends.
+/// The same for a database with several levels whose tables grow, so that cuts hit appends.
 pub(crate) fn block_append(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let setup = Setup {
@@ -45,7 +46,8 @@ pub(crate) fn block_append(seed: u64) -> Tally {
     lives(&setup, Remains { machine: after, history, death: Death::Kill }, &mut random)
 }
 
-/// The same of a database whose level 0 is a pair of trees, in persistent memory or rebuilt from logs.
+/// The same for a database whose level 0 is a pair of trees, in persistent memory or rebuilt from
+/// logs.
 pub(crate) fn lab_joint(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let setup = Setup { profile: Profile::Lab, ..Setup::random(&mut random) };
@@ -65,17 +67,18 @@ fn lives(setup: &Setup, mut remains: Remains, random: &mut Seed) -> Tally {
     tally
 }
 
-/// Opens what is there, runs, and dies at some operation.
+/// Opens the remains, runs, and dies at some operation.
 fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut Tally) -> Remains {
     let Remains { machine, history, death: before } = remains;
     let operations = 20 + random.below(300);
-    // A quarter of the deaths come between operations, when nothing is under way.
+    // A quarter of the deaths come between operations, when nothing is in progress.
     if !random.one_in(4) {
         machine.arm(4 << random.below(9), random);
     }
     let cut = if random.one_in(3) { Death::Kill } else { Death::Power };
     let death = promised(setup, cut);
-    // Until everything was recovered and read, what an earlier power cut may have taken need not be there.
+    // Until everything was recovered and read, data that an earlier power cut may have taken need
+    // not exist.
     let both = if before == Death::Power { Death::Power } else { death };
     let mut session = match Session::open(setup, &machine, history.clone()) {
         Ok(session) => session,
@@ -116,13 +119,14 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
     Remains { machine: after, history: std::mem::take(&mut session.history), death }
 }
 
-/// What must survive `cut`: with a pool under the log, which is durable at the fence, even a power cut takes nothing
-/// that was acknowledged, whatever its durability.
+/// The guarantee that applies after `cut`. A pool under the log is durable at the fence, so even a
+/// power cut takes nothing acknowledged, whatever its durability.
 fn promised(setup: &Setup, cut: Death) -> Death {
     if setup.pool { Death::Kill } else { cut }
 }
 
-/// Recovers copies of the remains: once whole, and with cuts inside; what comes back is the same (I4).
+/// Recovers copies of the remains: once completely, and with cuts during recovery. The contents are
+/// the same each time (I4).
 fn recover_thrice(setup: &Setup, remains: &Remains, random: &mut Seed, tally: &mut Tally) {
     let session = recover(setup, remains, tally);
     let (mutations, got) = (session.fs().mutations(), session.history.now().clone());
@@ -135,12 +139,13 @@ fn recover_thrice(setup: &Setup, remains: &Remains, random: &mut Seed, tally: &m
         let machine = machine.die(how, random);
         drop(cut);
         let death = promised(setup, how);
-        // A kill leaves bytes unsynced; a power cut in the recovery that follows may take them.
+        // A kill leaves unsynced bytes; a power cut in the following recovery may take them.
         let weaker = remains.death == Death::Kill && death == Death::Power;
         let history = remains.history.clone();
         let again = Remains { machine, history, death: if weaker { death } else { remains.death } };
         let session = recover(setup, &again, tally);
-        // What was written and not acknowledged survived the kill; a power cut may take it until a recovery is through.
+        // Unacknowledged writes survived the kill; a power cut may take them until a recovery is
+        // complete.
         if remains.death == Death::Power || how == Death::Kill {
             assert_same(&got, session.history.now());
         }

@@ -1,9 +1,10 @@
-//! Suite kill9: real processes on real files. A child writes with four threads and notes each acknowledgement in a
-//! file; it is killed at some number of them, or ends itself at a site, in its recovery too; and what it was told must
-//! be there.
+//! Suite kill9: real processes on real files. A child writes with four threads and records each
+//! acknowledgement in a file. It is killed after some number of them, or ends itself at a site,
+//! possibly during its recovery. Every acknowledged write must then exist.
 //!
-//! The child is the program `kill9_child`; whoever runs the suite says where that is ([`set_child`]). With `FIRN_DAX`,
-//! a directory on real DAX, everything lies there and pools are of the backend `dax`.
+//! The child is the program `kill9_child`; the caller of the suite sets its path with
+//! [`set_child`]. With `FIRN_DAX`, a directory on real DAX, everything is placed there and pools
+//! use the backend `dax`.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::mutants::sites;
@@ -20,7 +21,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 
 const THREADS: u64 = 4;
-/// Numbers after which a thread writes its keys again.
+/// The number of writes after which a thread writes its keys again.
 const KEYS: u64 = 5000;
 const KILLS: u64 = 5;
 const DAX: &str = "FIRN_DAX";
@@ -30,12 +31,12 @@ type Kind = (Profile, bool);
 
 static CHILD: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says where the program `kill9_child` is.
+/// Sets the path of the program `kill9_child`.
 pub fn set_child(path: impl Into<PathBuf>) {
     CHILD.get_or_init(|| path.into());
 }
 
-/// Kills a few processes, one after the other, on one database.
+/// Kills several processes, one after the other, on one database.
 pub(crate) fn kill9(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let kind = KINDS[random.below(KINDS.len() as u64) as usize];
@@ -70,7 +71,7 @@ fn spawn(dir: &Path, (profile, pool): Kind, site: Option<(&str, u64)>) -> Child 
     command.spawn().unwrap()
 }
 
-/// The child ends itself at a site: now and then at the first time, which is in its recovery.
+/// The child ends itself at a site, sometimes at the first pass, which is during its recovery.
 fn at_a_site(dir: &Path, kind: Kind, random: &mut Seed) -> Option<ExitStatus> {
     let all = sites();
     let site = all[random.below(all.len() as u64) as usize];
@@ -79,7 +80,8 @@ fn at_a_site(dir: &Path, kind: Kind, random: &mut Seed) -> Option<ExitStatus> {
     Some(child.wait().unwrap())
 }
 
-/// The child is killed at a number of acknowledgements, not at a time: now and then at none, in its recovery.
+/// The child is killed at a number of acknowledgements, not at a time; sometimes at none, during
+/// its recovery.
 fn at_an_acknowledgement(dir: &Path, kind: Kind, before: u64, random: &mut Seed) -> Option<ExitStatus> {
     let mut child = spawn(dir, kind, None);
     let target = before + if random.one_in(4) { 0 } else { random.below(3000) };
@@ -92,8 +94,8 @@ fn at_an_acknowledgement(dir: &Path, kind: Kind, before: u64, random: &mut Seed)
     None
 }
 
-/// What the child does: `DIR PROFILE POOL [SITE COUNT]`. Each thread goes on from where the last process was told,
-/// until it has written enough.
+/// The main function of the child: `DIR PROFILE POOL [SITE COUNT]`. Each thread continues after the
+/// last acknowledgement of the previous process, until it has written enough.
 pub fn kill9_child(arguments: &[String]) {
     const USAGE: &str = "kill9_child DIR PROFILE POOL [SITE COUNT]";
     let [dir, profile, pool, site @ ..] = arguments else { panic!("usage: {USAGE}") };
@@ -107,7 +109,7 @@ pub fn kill9_child(arguments: &[String]) {
     let start = |thread: u64| {
         let (db, dir) = (db.clone(), dir.to_owned());
         let from = known.get(&thread).map_or(0, |last| last + 1);
-        // Towards a site the process ends by itself, there or when it has written enough.
+        // With a site the process ends by itself, either there or once it has written enough.
         let until = if site.is_empty() { u64::MAX } else { from + 300 };
         exec::spawn(&format!("writer-{thread}"), move || write(&db, &dir, thread, from..until)).unwrap()
     };
@@ -133,7 +135,7 @@ fn options((profile, pool): Kind, dir: &Path) -> Options {
     let backend = if std::env::var_os(DAX).is_some() { Backend::Dax } else { Backend::Emulated };
     let pm = pool.then(|| PmConfig::at(dir.join("pool"), backend, 256 << 10));
     let mut options = Options { profile, pm, ..Options::tiny() };
-    // In profile `lab` one process in two has all go into the trees.
+    // In profile `lab` every memtable goes into the trees in half of the processes.
     options.tuning.lab.reuse_min *= f64::from(std::process::id() % 2);
     options
 }
@@ -160,7 +162,8 @@ fn acknowledged(dir: &Path) -> HashMap<u64, u64> {
     (0..THREADS).filter_map(last).collect()
 }
 
-/// The write after the last acknowledged one may be there or not, whole; those before it must.
+/// Checks the contents. The write after the last acknowledged one may exist or not, but whole. All
+/// writes before it must exist.
 fn check(db: &Db, known: &HashMap<u64, u64>) {
     for (&thread, &last) in known {
         for number in last.saturating_sub(KEYS - 1)..=last {

@@ -1,4 +1,4 @@
-//! Suites two_media and pm_cap: files and memory that are not of one time, and memory that is full.
+//! Suites two_media and pm_cap: files and memory from different times, and memory that is full.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::contents::read_all;
@@ -13,8 +13,8 @@ use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{DATA_START, GRANULE_BYTES, MIN_POOL_BYTES};
 use firndb::{Db, ErrorKind, Profile};
 
-/// An old pool with newer files, and the reverse, of two sessions: always an error. (Two moments of one session cannot
-/// be told apart everywhere: see `docs/crash_model.md`.)
+/// An old pool with newer files, and the reverse, from two sessions: always an error. (Two moments
+/// of one session cannot be distinguished in all cases: see `docs/crash_model.md`.)
 pub(crate) fn two_media(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let setup = Setup { pool: true, profile: of_seed(seed), ..Setup::small() };
@@ -38,7 +38,7 @@ pub(crate) fn two_media(seed: u64) -> Tally {
             Ok(_) => panic!("files and pool of two sessions were taken for a pair"),
         }
     }
-    // Each pair of one time is right.
+    // Each pair from the same time is accepted.
     for (whole, map) in [(&early, then), (&late, now)] {
         let session = Session::open(&setup, &whole.duplicate(), History::default()).expect("a pair of one time");
         assert!(read_all(session.db()).unwrap() == map, "a pair of one time");
@@ -46,8 +46,8 @@ pub(crate) fn two_media(seed: u64) -> Tally {
     tally
 }
 
-/// Memory of every size in steps of 4 KiB: what does not fit is an error that leaves everything as it was, and once
-/// there is room it goes on.
+/// Memory of every size in steps of 4 KiB. An operation that does not fit is an error that leaves
+/// everything unchanged, and once there is room operations continue.
 pub(crate) fn pm_cap(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let bytes = MIN_POOL_BYTES + seed % 16 * GRANULE_BYTES;
@@ -67,7 +67,7 @@ pub(crate) fn pm_cap(seed: u64) -> Tally {
         assert_eq!(pool.state().unwrap(), state, "after {op:?}");
         assert_eq!(pool.live().unwrap(), PoolSpace::live_bytes(&state), "I5 after {op:?}");
     }
-    // All of it can be given back, and taken again.
+    // All of it can be freed, and allocated again.
     (0..4).for_each(|kind| pool.apply(&PoolOp::Remove(kind)).unwrap());
     pool.apply(&PoolOp::Put { kind: 1, len: bytes - DATA_START }).unwrap();
     drop(pool);
@@ -79,12 +79,13 @@ pub(crate) fn pm_cap(seed: u64) -> Tally {
     tally
 }
 
-/// Profiles with a log's buffer alone, and with trees, in turns.
+/// A profile with only the log's buffer and one with trees, alternating.
 fn of_seed(seed: u64) -> Profile {
     if seed.is_multiple_of(2) { Profile::Classic } else { Profile::Lab }
 }
 
-/// A database whose pool has no room for its log's buffer, or its trees, says so; with room it works.
+/// A database whose pool has no room for its log's buffer, or its trees, reports it; with enough
+/// room it works.
 fn open_database(profile: Profile, bytes: u64, tally: &mut Tally) {
     let setup = Setup { pool: true, profile, ..Setup::small() };
     let fs = setup.file_system(1);

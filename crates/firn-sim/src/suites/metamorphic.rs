@@ -1,5 +1,5 @@
-//! Suite metamorphic: the same operations under different options and every kind of database give the same history,
-//! with restarts and with faults that pass.
+//! Suite metamorphic: the same operations under different options and on every kind of database
+//! give the same history, with restarts and with temporary faults.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::machine::{Machine, fingerprint};
@@ -13,20 +13,20 @@ use firn_fs::{Fault, FaultKind, OpKind};
 use firndb::{Codec, Db, Profile, Result, WriteBatch};
 use std::time::Duration;
 
-/// Option sets for each kind.
+/// The number of option sets for each kind.
 const OPTION_SETS: u64 = 6;
 const OPERATIONS: u64 = 250;
-/// How often something is tried while the disk fails; every fault passes before.
+/// The maximum number of attempts while the disk fails. Every fault ends before that.
 const TRIES: usize = 40;
 
-/// What is done, to every database the same.
+/// An operation, applied to every database in the same way.
 #[derive(Debug)]
 enum Op {
     Write(Vec<(Vec<u8>, Option<Vec<u8>>)>),
     Get(Vec<u8>),
-    /// Entries from a key on, in either direction.
+    /// Scans entries from a key on, in either direction.
     Scan(Vec<u8>, u64, bool),
-    /// What a snapshot shows while the next operations go on.
+    /// Takes a snapshot, or shows the contents of the one taken earlier.
     Snapshot,
     Flush,
     Compact,
@@ -59,7 +59,7 @@ fn script(setup: &Setup, random: &mut Seed) -> Vec<Op> {
     (0..OPERATIONS).map(|_| op(random)).collect()
 }
 
-/// The same script everywhere.
+/// Runs the same script on every kind of database.
 pub(crate) fn metamorphic(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let base = Setup { keys: 40, ..Setup::small() };
@@ -97,7 +97,7 @@ fn options(base: &Setup, set: u64) -> Setup {
     }
 }
 
-/// A database that is opened again whenever it must be.
+/// A database that is reopened whenever necessary.
 struct Runner<'a> {
     setup: &'a Setup,
     machine: Machine,
@@ -119,7 +119,7 @@ impl Runner<'_> {
         panic!("the disk works again, but the database does not open");
     }
 
-    /// Tries until the fault has passed; a handle that a fault poisoned is opened again.
+    /// Retries until the fault has passed. A handle poisoned by a fault is reopened.
     fn until_done<T>(&mut self, body: impl Fn(&Db) -> Result<T>) -> T {
         for _ in 0..TRIES {
             match body(self.db.as_ref().unwrap()) {
@@ -138,7 +138,8 @@ impl Runner<'_> {
     }
 }
 
-/// Runs the script; tells what each operation showed, and how many tables had grown at the end.
+/// Runs the script. Returns the result of each operation, the machine, and the number of tables
+/// that had grown at the end.
 fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Vec<u32>, Machine, u64) {
     let (_, inline, clock) = setup.options(&machine.fs, None);
     let mut runner = Runner { setup, machine, db: None, inline, clock };
@@ -197,7 +198,8 @@ fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Ve
     (told, runner.machine, grown_tables)
 }
 
-/// Everything is acknowledged with `Durability::Power`, so nothing is lost whatever the death.
+/// Restarts the database. Every write is acknowledged with `Durability::Power`, so nothing is lost,
+/// whatever the death.
 fn restart(runner: &mut Runner<'_>, op: &Op, random: &mut Seed) {
     match op {
         Op::Close => drop(runner.db.take().map(Db::close)),

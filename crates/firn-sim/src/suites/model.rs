@@ -1,5 +1,6 @@
-//! Random operations against a sorted map, with no crash: reads every way, snapshots, cursors that live long, reopens,
-//! read-only opens, checkpoints. And reads that fail or lie.
+//! Random operations compared with a sorted map, without crashes: every kind of read, snapshots,
+//! long-lived cursors, reopens, read-only opens, checkpoints. Also reads that fail or return wrong
+//! bytes.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::contents::read_all;
@@ -12,7 +13,7 @@ use firn_base::seed::{Seed, mix};
 use firn_fs::{Fault, FaultKind, OpKind};
 use firndb::ErrorKind;
 
-/// A session after `operations` random ones; all of it a function of the seed.
+/// A session after `operations` random operations, fully determined by the seed.
 pub(crate) fn run(seed: u64, operations: u64) -> Session {
     let mut random = Seed::new(mix(seed));
     let setup = Setup::random(&mut random);
@@ -22,7 +23,7 @@ pub(crate) fn run(seed: u64, operations: u64) -> Session {
     session
 }
 
-/// Agrees with a map.
+/// Compares with a map.
 pub(crate) fn model(seed: u64) -> Tally {
     let mut tally = Tally::default();
     let mut session = run(seed, 1000);
@@ -34,7 +35,8 @@ pub(crate) fn model(seed: u64) -> Tally {
     tally
 }
 
-/// Reads that fail: an error or the right value, and right values again once the device is well.
+/// Reads that fail return an error or the right value, and right values again once the device
+/// works.
 pub(crate) fn read_faults(seed: u64) -> Tally {
     let mut tally = Tally::default();
     let mut random = Seed::new(mix(seed));
@@ -59,7 +61,8 @@ pub(crate) fn read_faults(seed: u64) -> Tally {
     tally
 }
 
-/// What a run does, as one number: the trace of its file operations, and what it leaves.
+/// A run summarized by two numbers: the trace of its file operations, and a hash of the resulting
+/// machine.
 pub fn trace(seed: u64) -> (u64, u64) {
     let session = run(seed, 400);
     (session.fs().trace_hash(), fingerprint(&session.machine))

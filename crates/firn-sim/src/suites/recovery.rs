@@ -1,8 +1,9 @@
-//! Cuts inside creating and recovering a database, at every operation, and with every subset of pending names.
+//! Cuts during the creation and recovery of a database, at every operation, and with every subset
+//! of pending names.
 //!
-//! Found here: a creation that was cut twice left two logs without CURRENT, which no open would take; and a recovery
-//! gave the pool's log buffer to the new log before the manifest named what the buffer held, so that a kill between
-//! lost it.
+//! Bugs found here: a creation that was cut twice left two logs without CURRENT, which no open
+//! accepted; and a recovery gave the pool's log buffer to the new log before the manifest named the
+//! buffer's contents, so that a kill in between lost them.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::contents::read_all;
@@ -16,7 +17,7 @@ use firn_base::seed::{Seed, mix};
 use firn_fs::{CrashPlan, Keep, OpKind, Operation, SECTOR, SimFs};
 use firndb::Durability;
 
-/// Recovers a machine and checks what came back.
+/// Recovers a machine and checks its contents.
 fn recover(setup: &Setup, machine: &Machine, history: &History, death: Death, tally: &mut Tally) -> Session {
     tally.recovered(fingerprint(machine));
     let mut session = Session::open(setup, machine, history.clone()).expect("recovery");
@@ -26,7 +27,7 @@ fn recover(setup: &Setup, machine: &Machine, history: &History, death: Death, ta
     session
 }
 
-/// Creating a database is cut, any number of times.
+/// The creation of a database is cut, any number of times.
 pub(crate) fn creation_cut(seed: u64) -> Tally {
     let mut random = Seed::new(seed);
     let setup = Setup { pool: random.one_in(2), ..Setup::small() };
@@ -57,7 +58,7 @@ fn cut_creations(start: Start, mut random: Seed) -> Tally {
     tally
 }
 
-/// A database whose process was killed in the middle of things.
+/// A database whose process was killed while it was running.
 fn killed(start: Start, seed: u64, operations: u64) -> (Machine, History) {
     let mut random = Seed::new(seed);
     let Start { setup, machine, history } = start;
@@ -75,14 +76,14 @@ pub(crate) fn recovery_cut(seed: u64) -> Tally {
     tally
 }
 
-/// `block_recovery_cut`: the same of a database whose tables grew.
+/// `block_recovery_cut`: the same for a database whose tables grew.
 pub(crate) fn block_recovery_cut(seed: u64) -> Tally {
     let mut tally = Tally::default();
     cut_recoveries(Start::grown(seed), seed, &mut Seed::new(mix(seed)), &mut tally);
     tally
 }
 
-/// `lab_recovery_cut`: the same of a database whose level 0 is a pair of trees over its logs.
+/// `lab_recovery_cut`: the same for a database whose level 0 is a pair of trees over its logs.
 pub(crate) fn lab_recovery_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     cut_recoveries(Start::trees(&mut random, seed), seed, &mut random, &mut tally);
@@ -134,8 +135,9 @@ pub(crate) fn dir_exhaust(seed: u64) -> Tally {
     tally
 }
 
-/// The end of a log is an unsynced record of the manifest under process durability. Where it crossed a sector's border
-/// and a second record followed, a power cut left the second without the first, and open called it Corruption.
+/// Under process durability the end of a log is an unsynced record of the manifest. If that record
+/// crossed a sector boundary and a second record followed, a power cut left the second without the
+/// first, and open reported Corruption.
 pub(crate) fn unsynced_ends(seed: u64) -> Tally {
     let mut tally = Tally::default();
     let (whole, _) = run_unsynced(seed, None);
@@ -151,7 +153,7 @@ pub(crate) fn unsynced_ends(seed: u64) -> Tally {
     tally
 }
 
-/// Fills buffers one after the other without a sync, until the mutation that is given.
+/// Fills memtables one after the other without a sync, up to the mutation `crash_at`.
 fn run_unsynced(seed: u64, crash_at: Option<u64>) -> (SimFs, History) {
     let mut random = Seed::new(seed);
     let setup = Setup { power_percent: 0, write_buffer_bytes: 4 << 10, ..Setup::small() };
@@ -159,7 +161,7 @@ fn run_unsynced(seed: u64, crash_at: Option<u64>) -> (SimFs, History) {
     crash_at.into_iter().for_each(|count| fs.crash_after(count));
     let mut session = Session::open(&setup, &Machine::of(fs.clone(), None), History::default()).unwrap();
     for _ in 0..seed % 7 {
-        // Records of different lengths, to come upon borders everywhere.
+        // Gives records different lengths, so that boundaries are hit everywhere.
         session.db().flush().unwrap();
     }
     for _ in 0..600 {
@@ -171,7 +173,8 @@ fn run_unsynced(seed: u64, crash_at: Option<u64>) -> (SimFs, History) {
     (fs, session.history)
 }
 
-/// Which mutations are syncs of the manifest behind a record that ends in another sector than it began.
+/// The mutations that sync the manifest after a record that ends in a different sector from its
+/// start.
 fn syncs_behind_a_border(log: &[Operation]) -> Vec<u64> {
     let (mut counts, mut unsynced) = (Vec::new(), Vec::new());
     for (count, op) in (1..).zip(log.iter().filter(|op| op.kind.mutates())) {

@@ -1,4 +1,5 @@
-//! What a run begins with: nothing, of any profile, or a database of `block` with several levels whose tables grew.
+//! The starting points of a run: no database, of any profile, or a database of `block` with several
+//! levels whose tables grew.
 #![allow(clippy::unwrap_used, reason = "a suite stops at the first surprise")]
 
 use crate::contents::read_all;
@@ -11,7 +12,7 @@ use firn_base::seed::Seed;
 use firndb::{LogPlacement, Profile};
 use std::sync::OnceLock;
 
-/// A machine, and what the database on it holds.
+/// A machine, and the expected contents of its database.
 #[derive(Clone)]
 pub(crate) struct Start {
     pub(crate) setup: Setup,
@@ -20,12 +21,13 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Nothing is there yet.
+    /// No database yet.
     pub(crate) fn empty(setup: Setup, seed: u64) -> Start {
         Start { machine: Machine::new(&setup, seed), setup, history: History::default() }
     }
 
-    /// Nothing is there yet of a database whose level 0 is a pair of trees, in persistent memory or rebuilt from logs.
+    /// No database yet, of a profile whose level 0 is a pair of trees, in persistent memory or
+    /// rebuilt from logs.
     pub(crate) fn trees(random: &mut Seed, seed: u64) -> Start {
         let log_placement = if random.one_in(2) { LogPlacement::Rest } else { LogPlacement::Ssd };
         let (pool, direct, grows_below_trees) = (random.one_in(2), random.one_in(2), random.one_in(2));
@@ -34,10 +36,11 @@ impl Start {
         Start::empty(Setup { profile: Profile::Lab, pool, direct, log_placement, grows_below_trees, ..small }, seed)
     }
 
-    /// A database whose tables grew: the same one each time, and what its disk does wrong is decided by the seed.
+    /// A database whose tables grew. It is the same each time; the seed determines the faults of
+    /// its disk.
     pub(crate) fn grown(seed: u64) -> Start {
         static GROWN: OnceLock<Start> = OnceLock::new();
-        // On a thread of its own, which has all mechanisms, whatever is switched off on this one.
+        // On a separate thread, where all mechanisms are on, whatever is switched off on this one.
         let start = GROWN.get_or_init(|| exec::spawn("grow", grow).unwrap().join().unwrap());
         let machine = start.machine.duplicate();
         machine.fs.reseed(seed);

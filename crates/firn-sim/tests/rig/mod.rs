@@ -1,5 +1,5 @@
-//! What the tests of the designs' rows share: a database on simulated files beside a map of what it should hold, and a
-//! mechanism that is switched off.
+//! The shared parts of the tests of the designs' rows: a database on simulated files with a map of
+//! its expected contents, and a mechanism that is switched off.
 #![allow(clippy::unwrap_used, dead_code, reason = "a test stops at the first surprise, and needs not all of it")]
 
 use firn_base::clock::Clock;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub(crate) const DIR: &str = "/db";
 
-/// `show` holds, and does not with the mechanism behind `site` switched off.
+/// Checks that `show` succeeds, and fails with the mechanism of `site` switched off.
 pub(crate) fn row(site: &'static Site, show: fn()) {
     show();
     let without = catch_unwind(|| site::without(site, show));
@@ -36,7 +36,7 @@ impl EventListener for Events {
     }
 }
 
-/// A database on simulated files, and what it should hold.
+/// A database on simulated files, and its expected contents.
 pub(crate) struct Rig {
     pub(crate) fs: SimFs,
     pub(crate) options: Options,
@@ -48,7 +48,8 @@ pub(crate) struct Rig {
     pub(crate) puts: u64,
 }
 
-/// Tables of 16 KiB with blocks of half a KiB, and levels ten times as large as the one above, as in the paper.
+/// Tables of 16 KiB with blocks of half a KiB, and levels ten times as large as the level above, as
+/// in the paper.
 pub(crate) fn limits() -> Limits {
     let mut limits = Limits::tiny();
     limits.level_fan_out = 10;
@@ -81,7 +82,7 @@ impl Rig {
         Rig { fs, options, events, inline, db, model: BTreeMap::new(), random: Seed::new(11), puts: 0 }
     }
 
-    /// A database of `count` records, keys in random order.
+    /// A database of `count` records, with keys in random order.
     pub(crate) fn loaded(profile: Profile, count: u64, change: impl FnOnce(&mut Options)) -> Rig {
         let mut rig = Rig::new(profile, change);
         rig.put(count, 1_000_000);
@@ -96,7 +97,7 @@ impl Rig {
         self.settle();
     }
 
-    /// Waits until nothing is left to do, whatever fails meanwhile.
+    /// Waits until nothing is left to do, and retries on errors.
     pub(crate) fn settle(&self) {
         for _ in 0..100 {
             match (self.db.wait_idle(), &self.options.environment.clock) {
@@ -118,7 +119,7 @@ impl Rig {
         }
         self.model.insert(key, value);
         self.puts += 1;
-        // Or else the one thread would flush and never compact.
+        // Otherwise the single thread would flush and never compact.
         if self.puts.is_multiple_of(300) {
             self.settle();
         }
@@ -136,7 +137,7 @@ impl Rig {
         self.db.verify().unwrap();
     }
 
-    /// Its process dies, and it is opened again.
+    /// Kills its process and opens it again.
     pub(crate) fn killed(self) -> Rig {
         let Rig { fs, mut options, events, inline, db, model, random, puts } = self;
         let fs = fs.kill();
@@ -160,14 +161,14 @@ impl Rig {
     }
 }
 
-/// Limits that let tables grow nearly always.
+/// Limits under which tables almost always grow.
 pub(crate) fn looser(options: &mut Options) {
     loose(options);
     options.tuning.block.filter_reserve_percent = ByLevel { middle: 1000, last: 1000 };
     options.tuning.block.dead_share_max = 10.0;
 }
 
-/// Limits that let tables grow whenever it pays at all.
+/// Limits under which tables grow whenever that saves anything.
 pub(crate) fn loose(options: &mut Options) {
     options.tuning.block = BlockTuning {
         grain_limits: GrainLimits::Constants,
@@ -187,7 +188,8 @@ pub(crate) fn tables_on_disk(fs: &SimFs) -> usize {
     fs.list(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".sst")).count()
 }
 
-/// Trees of some 800 entries, in simulated persistent memory or, without it, in memory that is rebuilt.
+/// Trees of about 800 entries, in simulated persistent memory or, without it, in memory that is
+/// rebuilt.
 pub(crate) fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
     move |options| {
         let log_share_max = 10.0;
@@ -197,7 +199,7 @@ pub(crate) fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
             log_share_max,
             reuse_min: 0.0,
             rest_share: 1.0,
-            // Rows are shown one by one.
+            // Off by default, because rows are tested one by one.
             hot_bytes: Some(0),
             ..LabTuning::default()
         };

@@ -1,4 +1,4 @@
-//! Backends over real files: what survives a reopen, and what each refusal says.
+//! Backends over real files: the contents after a reopen, and the text of each refusal.
 
 use super::*;
 use crate::config::Backend;
@@ -6,12 +6,12 @@ use crate::frozen::Frozen;
 use firn_base::site::TEST;
 use std::path::{Path, PathBuf};
 
-/// Where real DAX is: `scripts/dax.sh` names a directory of a virtual machine here.
+/// The directory with real DAX, if any. `scripts/dax.sh` sets it in a virtual machine.
 pub(super) fn dax_directory() -> Option<PathBuf> {
     std::env::var_os("FIRN_DAX").map(PathBuf::from)
 }
 
-/// The backends over a file: `dax` too where there is any.
+/// The backends over a file, including `dax` if it is available.
 fn kinds() -> Vec<Backend> {
     let dax = dax_directory().map(|_there| Backend::Dax);
     [Backend::Emulated, Backend::File].into_iter().chain(dax).collect()
@@ -87,7 +87,7 @@ fn a_pool_survives_reopen_growth_and_another_address() {
 fn open_again_elsewhere(old: Pool, config: &PmConfig) -> (Pool, Pool) {
     let path = config.path.as_deref().unwrap();
     let moved = path.with_extension("moved");
-    // A copy is another file with another lock: both are mapped at once, so the addresses differ.
+    // A copy is another file with another lock. Both are mapped at once, so the addresses differ.
     std::fs::copy(path, &moved).unwrap();
     let elsewhere = PmConfig { path: Some(moved), ..config.clone() };
     (open(&elsewhere), old)
@@ -133,7 +133,7 @@ fn a_second_opener_is_locked_out_and_a_reader_is_not() {
     }
 }
 
-/// As a process has that is just being started.
+/// A process that is just being started holds such a copy.
 #[test]
 fn a_lock_is_given_back_whoever_has_a_copy_of_its_descriptor() {
     for backend in kinds() {
@@ -218,7 +218,7 @@ fn a_cut_file_image_creation_is_created_again() {
     bytes[..8].fill(0);
     std::fs::write(&path, &bytes).unwrap();
     assert_eq!(open(&config).root().generation, 1);
-    // But not over a pool that was ever committed to.
+    // A pool that was ever committed to is not recreated.
     keep(&open(&config), 1, b"kept");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[..8].fill(0);

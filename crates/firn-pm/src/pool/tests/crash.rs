@@ -1,5 +1,6 @@
-//! Suites pm_init and pm_double over the pool itself, and its mutants: create, open, commit, free and grow, cut at
-//! every fence or store; what comes back is the old root or the new one, whole, and the space adds up.
+//! Suites pm_init and pm_double over the pool itself, and its mutants: create, open, commit, free
+//! and grow, cut at every fence or store. Recovery finds the old root or the new one, whole, and
+//! the space adds up.
 
 use super::*;
 use crate::sim::{CrashImage, Explorer, Mode, SimRegion};
@@ -13,8 +14,9 @@ fn pattern(edit: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (firn_base::seed::mix((edit << 32) | (at / 8)) >> (at % 8 * 8)) as u8).collect()
 }
 
-/// An edit writes 130 bytes and `step` more than the one before. Opens, then edits 1 to `edits`, each an operation, as
-/// the growth before edit 3 is one: a new extent is written and named, the one of three edits ago is dropped and freed.
+/// Opens the pool, then runs edits 1 to `edits`. Each edit is one operation: it writes a new extent
+/// of `130 + edit * step` bytes and names it, and drops and frees the extent of three edits ago.
+/// The growth before edit 3 is an operation too.
 fn script(sim: &SimRegion, edits: u64, step: u64) -> Result<()> {
     let pool = Pool::open_simulated(sim, UUID)?;
     pool.finish_recovery()?;
@@ -50,7 +52,7 @@ fn script(sim: &SimRegion, edits: u64, step: u64) -> Result<()> {
     pool.close()
 }
 
-/// Recovers `sim` and says what was found.
+/// Recovers `sim` and returns the root and usage it found.
 fn recover(sim: &SimRegion) -> Result<(Root, crate::Usage)> {
     let pool = Pool::open_simulated(sim, UUID)?;
     pool.finish_recovery()?;
@@ -72,7 +74,7 @@ fn recover(sim: &SimRegion) -> Result<(Root, crate::Usage)> {
     Ok((root, usage))
 }
 
-/// The last edit that `operations` acknowledged operations of the script make: open, 1, 2, grow, 3, ..
+/// The last edit after `operations` acknowledged operations of the script: open, 1, 2, grow, 3, ..
 fn last_edit(operations: u64) -> u64 {
     let after_open = operations.saturating_sub(1);
     after_open - u64::from(after_open > 2)
@@ -96,7 +98,8 @@ fn check(image: &CrashImage<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Edits of the long script, and how much longer each is: enough to free something, and more in CI.
+/// Edits of the long script and the extra length per edit: enough to free something, and more in
+/// CI.
 fn long_script() -> (u64, u64) {
     if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { (6, 900) } else { (4, 250) }
 }
@@ -113,7 +116,7 @@ fn commits_frees_and_growth_come_back_whole() {
     }
 }
 
-/// Suite pm_init: create and open, cut at every store; exhaustive.
+/// Suite pm_init: create and open, cut at every store, exhaustively.
 #[test]
 fn create_open_and_grow_are_cut_at_every_store() {
     for mode in [Mode::Adr, Mode::TornAdr, Mode::Eadr] {
@@ -130,7 +133,8 @@ fn create_open_and_grow_are_cut_at_every_store() {
     }
 }
 
-/// Suite pm_double: every image of a run is recovered, that recovery cut at every store, and recovered again.
+/// Suite pm_double: recovers every image of a run, cuts that recovery at every store, and recovers
+/// again.
 #[test]
 fn recovery_is_cut_and_recovered_again() {
     let inner = Cell::new(0);

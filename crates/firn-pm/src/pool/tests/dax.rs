@@ -1,5 +1,5 @@
-//! Real DAX, where there is any: `scripts/dax.sh` runs these in a virtual machine with an NVDIMM. Elsewhere they say
-//! that they were skipped.
+//! Real DAX, where it is available: `scripts/dax.sh` runs these tests in a virtual machine with an
+//! NVDIMM. Elsewhere they print that they were skipped.
 
 use super::backends::{dax_directory, keep, open, refused};
 use super::*;
@@ -7,7 +7,7 @@ use crate::config::Backend;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// The value of the environment variable `name`, or a line that says what was skipped.
+/// The value of the environment variable `name`. Prints that a test was skipped if it is not set.
 fn place(name: &str) -> Option<PathBuf> {
     let place = std::env::var_os(name).map(PathBuf::from);
     if place.is_none() {
@@ -54,7 +54,7 @@ fn a_device_is_used_at_its_own_size() {
     assert!(larger.kind() == ErrorKind::Invalid && larger.to_string().contains("is a device of"), "{larger}");
     assert_eq!(refused(&PmConfig { backend: Backend::File, ..sized(1 << 20) }).kind(), ErrorKind::Invalid);
 
-    // A size that is no multiple of the device's alignment.
+    // A size that is not a multiple of the device's alignment.
     let small = (3 << 20) + (5 << 12);
     let pool = open(&sized(small));
     assert_eq!((pool.backend_name(), pool.size_bytes()), ("dax", small));
@@ -79,7 +79,7 @@ fn a_device_is_used_at_its_own_size() {
     assert!(read(&pool, second, bytes - (5 << 20)).iter().all(|&byte| byte == 6));
 }
 
-/// The sectors of a file's first three pages on its device, as `filefrag` tells.
+/// The sectors of a file's first three pages on its device, as reported by `filefrag`.
 fn sectors(path: &std::path::Path) -> [u64; 3] {
     let told = std::process::Command::new("filefrag").args(["-v", "-b4096"]).arg(path).output().unwrap();
     let text = String::from_utf8(told.stdout).unwrap();
@@ -91,7 +91,7 @@ fn sectors(path: &std::path::Path) -> [u64; 3] {
 #[test]
 fn a_media_error_is_an_error_and_no_signal() {
     let Some(bad_blocks) = place("FIRN_DAX_BADBLOCKS") else { return };
-    // Not removed: nothing else may get these blocks.
+    // Not removed, so that nothing else gets these blocks.
     let dir = tempfile::tempdir_in(dax_directory().unwrap()).unwrap().keep();
     for page in 0..3 {
         let path = dir.join(format!("pool{page}"));

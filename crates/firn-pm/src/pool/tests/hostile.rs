@@ -1,4 +1,4 @@
-//! Hostile bytes: opening anything gives a pool whose space adds up, or an error. Never a panic.
+//! Hostile bytes: opening anything returns a pool whose space adds up, or an error. Never a panic.
 
 use super::*;
 use crate::header;
@@ -17,7 +17,7 @@ fn golden() -> Vec<u8> {
     sim.durable()
 }
 
-/// Opens `bytes` as far as it goes.
+/// Opens `bytes` and checks the pool. `None` if the open is refused.
 fn open(bytes: Vec<u8>) -> Option<Pool> {
     if bytes.len() < 16 << 10 {
         return None;
@@ -47,14 +47,16 @@ fn refit(bytes: &mut [u8]) {
 fn one_flipped_bit_never_gives_another_pool() {
     let golden = golden();
     let wanted = open(golden.clone()).unwrap().root();
-    // Everything that is ever read: header line, session word, both root records (heads and entries).
+    // Everything that is ever read: header line, session word, both root records (heads and
+    // entries).
     let records = [0..72, 4096..4096 + 300, 8192..8192 + 300];
     for at in records.into_iter().flatten() {
         for bit in 0..8 {
             let mut bytes = golden.clone();
             bytes[at] ^= 1 << bit;
             if let Some(pool) = open(bytes) {
-                // The newest root may be taken for a torn commit: then it is the one before, whole.
+                // The newest root may be taken for a torn commit; then the previous root is used,
+                // whole.
                 let lost = wanted.generation - pool.root().generation;
                 assert!(lost <= 1, "byte {at} bit {bit}");
             }

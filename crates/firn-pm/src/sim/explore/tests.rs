@@ -1,4 +1,4 @@
-//! The explorer notices what is wrong, and says how to get there again.
+//! The explorer finds planted errors and reports how to reproduce them.
 
 use super::*;
 use crate::region::Region;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 const BYTES: u64 = 4096;
 
-/// A value at 0 and a flag at 64 that says it is there.
+/// Stores a value at 0 and a flag at 64 that says the value is there.
 fn flag_after_value(region: &Region, is_ordered: bool) -> Result<()> {
     region.store(0, &[9; 8])?;
     region.flush(&TEST, 0, 8)?;
@@ -43,7 +43,8 @@ fn run(explorer: &Explorer, is_ordered: bool) -> Result<Report, Box<Failure>> {
 fn a_missing_fence_is_found_and_named() {
     let explorer = Explorer::new(BYTES);
     let report = run(&explorer, true).unwrap();
-    // Before the fences: nothing, the value; the value, and the flag. At the end: the flag.
+    // Before the first fence: nothing, or the value. Before the second: the value, or the value and
+    // the flag. At the end: both.
     assert_eq!(report, Report { points: 3, images: 4, is_exhaustive: true });
     let failure = run(&explorer, false).unwrap_err();
     assert_eq!((failure.point, failure.lines.as_slice()), ((0, Some(Instruction::BeforeFence(0))), [64].as_slice()));
@@ -92,7 +93,8 @@ fn a_trap_is_sprung_at_its_store_or_fence_and_once() {
     assert_eq!((cut.pending(), cut.image(0)[0], cut.image(1)[0], cut.image(1)[64]), (1, 0, 9, 0));
 }
 
-/// Images are shown one after the other on one memory: what a check does to it, the next does not see.
+/// Images are shown one after the other in one memory. A check does not see the changes of the
+/// previous check.
 #[test]
 fn a_check_may_write() {
     let check = |image: &CrashImage<'_>| {

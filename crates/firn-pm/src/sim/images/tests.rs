@@ -1,10 +1,10 @@
-//! The sampling beyond what can be tried in full, and single draws.
+//! Sampling where an exhaustive enumeration is too large, and single draws.
 
 use super::*;
 use crate::sim::SimRegion;
 use std::collections::HashSet;
 
-/// A point with a bulk copy of `lines` lines.
+/// A crash point with a bulk copy of `lines` lines.
 fn bulk(lines: u64, mode: Mode) -> (Vec<u8>, CrashPoint) {
     let sim = SimRegion::new(lines * LINE_BYTES + 4096, mode);
     let region = sim.region().unwrap();

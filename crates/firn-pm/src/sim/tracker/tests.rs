@@ -1,4 +1,4 @@
-//! The crash model itself: which images it allows, counted by hand.
+//! The crash model itself: the images it allows, counted by hand.
 
 use super::*;
 use crate::sim::images::crash_images;
