@@ -333,11 +333,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// From an entry back, goes to the first key that is visible and not deleted, and past all its entries.
-    ///
-    /// Versions come oldest first here, and the newest visible one counts. Which one that is shows only when the merge
-    /// has passed it. So a value in a log is read then, and no other: reading every version on the way would cost a
-    /// disk read for values nobody asked for.
+    /// Moves backward from an entry to the first key that is visible and not deleted, and past all its entries.
     fn settle_backward<'a>(
         &mut self,
         pins: &mut Pins,
@@ -345,60 +341,21 @@ impl Cursor {
         mut walk: Option<Walk<'a>>,
     ) -> Result<()> {
         let merge = &mut pins.merge;
-        let commit = &self.db.engine.commit;
         while merge.valid() {
             if let Some(lower) = self.lower.as_ref().filter(|lower| merge.key() < lower.as_slice()) {
-                Walk::begin_at(walk, || lower.clone(), commit);
+                Walk::begin_at(walk, || lower.clone(), &self.db.engine.commit);
                 return Ok(());
             }
             self.scratch.clear();
             self.scratch.extend_from_slice(merge.key());
-            let (mut found, mut place) = (false, None);
-            let mut steps = 0;
-            while merge.valid() && merge.key() == self.scratch {
-                steps += 1;
-                if steps > STEPS_MAX {
-                    // Straight to the version that counts, and past the others.
-                    merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
-                    found = merge.valid() && merge.key() == self.scratch && known_kind(merge.tag())? != Kind::Delete;
-                    place = merge.place().filter(|_| found);
-                    self.large = None;
-                    self.value.clear();
-                    if found && place.is_none() {
-                        Self::take_value(&mut self.value, &mut self.large, merge)?;
-                    }
-                    merge.seek_before(&self.scratch, Tag::seek(SeqNo::MAX))?;
-                    break;
-                }
-                if merge.tag().seqno() <= self.point.seqno {
-                    found = known_kind(merge.tag())? != Kind::Delete;
-                    place = merge.place();
-                    self.large = None;
-                    self.value.clear();
-                    if found && place.is_none() {
-                        Self::take_value(&mut self.value, &mut self.large, merge)?;
-                    }
-                }
-                merge.prev()?;
-            }
-            if found {
-                if let Some((at, seqno)) = place {
-                    // The merge has moved on, but the pins still hold the state with this place, so the value is there.
-                    let values = self.db.engine.logs.values.as_ref();
-                    let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
-                    let value = values.get(at, seqno)?;
-                    match value.len() >= LARGE_BYTES {
-                        true => self.large = Some(value),
-                        false => self.value.extend_from_slice(&value),
-                    }
-                }
-                Walk::begin_at(walk, || behind(&self.scratch), commit);
+            if self.pass_versions_backward(merge)? {
+                Walk::begin_at(walk, || behind(&self.scratch), &self.db.engine.commit);
                 std::mem::swap(&mut self.key, &mut self.scratch);
                 self.valid = true;
                 return Ok(());
             }
             let walk = walk.get_or_insert_with(|| Walk::backward(self.point.seqno, start));
-            match commit.gaps.at(&self.scratch, self.point.seqno) {
+            match self.db.engine.commit.gaps.at(&self.scratch, self.point.seqno) {
                 Some(gap) => {
                     walk.pass(&gap);
                     if gap.from.is_empty() {
@@ -409,8 +366,54 @@ impl Cursor {
                 None => walk.step_backward(&self.scratch),
             }
         }
-        Walk::begin_at(walk, Vec::new, commit);
+        Walk::begin_at(walk, Vec::new, &self.db.engine.commit);
         Ok(())
+    }
+
+    /// Moves the merge backward past all versions of the key in `scratch`. Returns true if the newest visible one is a
+    /// put, whose value is then the cursor's.
+    ///
+    /// Versions come oldest first here, so the merge has passed a version before it is known to be the newest visible
+    /// one. A value in a log is therefore read only afterwards: reading each version on the way would cost a disk read
+    /// for each value that nobody asked for.
+    fn pass_versions_backward(&mut self, merge: &mut MergeIter) -> Result<bool> {
+        let (mut found, mut place) = (false, None);
+        let mut steps = 0;
+        while merge.valid() && merge.key() == self.scratch {
+            steps += 1;
+            let jumps = steps > STEPS_MAX;
+            if jumps {
+                // Straight to the version that counts; the others are skipped.
+                merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
+                found = false;
+                place = None;
+            }
+            if merge.valid() && merge.key() == self.scratch && merge.tag().seqno() <= self.point.seqno {
+                found = known_kind(merge.tag())? != Kind::Delete;
+                place = merge.place().filter(|_| found);
+                self.large = None;
+                self.value.clear();
+                if found && place.is_none() {
+                    Self::take_value(&mut self.value, &mut self.large, merge)?;
+                }
+            }
+            if jumps {
+                merge.seek_before(&self.scratch, Tag::seek(SeqNo::MAX))?;
+                break;
+            }
+            merge.prev()?;
+        }
+        if let Some((at, seqno)) = place {
+            // The merge has moved on, but the pins still hold the state with this place, so the value is there.
+            let values = self.db.engine.logs.values.as_ref();
+            let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
+            let value = values.get(at, seqno)?;
+            match value.len() >= LARGE_BYTES {
+                true => self.large = Some(value),
+                false => self.value.extend_from_slice(&value),
+            }
+        }
+        Ok(found)
     }
 }
 
