@@ -36,6 +36,12 @@ impl IoBuf {
         &self.storage[self.view.clone()]
     }
 
+    /// The last `len` of its bytes, as [`IoBuf::into_bytes`].
+    pub fn into_tail(mut self, len: usize) -> Box<[u8]> {
+        self.view.start = self.view.end.saturating_sub(len).max(self.view.start);
+        self.into_bytes()
+    }
+
     /// Its bytes, on their own. Memory that was copied goes back to the system before the rest is, so that of what is
     /// large there are never two.
     pub fn into_bytes(mut self) -> Box<[u8]> {

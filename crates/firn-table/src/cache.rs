@@ -248,8 +248,12 @@ impl BlockCache {
         row.get(VALUE_KEY, VALUE_TAG).map_or_else(|| Value::owned(value.to_vec()), |(_, value)| value)
     }
 
-    /// Keeps `block`, dropping others if needed.
+    /// Keeps `block`, dropping others if needed; not one of which the cache could hold only a few.
     pub fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
+        const FEW: u64 = 8;
+        if block.len() as u64 * FEW > self.bytes_max.load(Ordering::Relaxed) {
+            return;
+        }
         self.brought.fetch_add(Self::cost(block.len()), Ordering::Relaxed);
         let key = (file, offset);
         self.shard(&key).insert(key, block);

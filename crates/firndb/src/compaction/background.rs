@@ -269,7 +269,7 @@ impl Engine {
         } else {
             let _loan = match job.plan.how {
                 How::Move => None,
-                _ => self.borrow_for(&job.plan)?,
+                _ => self.borrow_for(&job.plan, 0)?,
             };
             let work = compaction::run(&job.plan, &job.around, &snapshots, &self.mill);
             match job.plan.reason {

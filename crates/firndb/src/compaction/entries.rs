@@ -1,13 +1,17 @@
 //! The entries that an append works with, whatever they come from: what comes in, held or read again, up to the key
 //! where the next sub-task begins, and its merge with what is there.
 
+use crate::log::{ValueAddress, ValueLogs};
 use crate::read::run_iter::{Entries, MergeIter};
 use firn_base::exec::give_way;
 use firn_base::key::compare;
 use firn_base::{Result, Tag};
 use firn_fs::give_back;
+use firn_table::Value;
 use firn_table::sst::BlocksIter;
 use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What comes from above, the second time.
 pub(super) enum Above<'a> {
@@ -47,13 +51,18 @@ impl<E: Entries> Entries for Until<'_, E> {
     }
 }
 
-/// Entries in memory.
+/// Entries in memory, except for large values in logs, which are read one at a time when the merge comes to them.
 #[derive(Default)]
 pub(crate) struct Held {
     bytes: Vec<u8>,
     /// Where the key ends and where the value does, which begins there.
     entries: Vec<(usize, usize, Tag)>,
     at: usize,
+    /// By entry: the addresses of the values that are not in memory.
+    in_logs: HashMap<usize, ValueAddress>,
+    logs: Option<Arc<ValueLogs>>,
+    /// The present entry's value, if it was read from a log.
+    read: Option<Value>,
 }
 
 impl Drop for Held {
@@ -65,7 +74,19 @@ impl Drop for Held {
 impl Held {
     /// With room for so many entries, and bytes of keys and values.
     pub(crate) fn with_capacity(entries: usize, bytes: usize) -> Held {
-        Held { bytes: Vec::with_capacity(bytes), entries: Vec::with_capacity(entries), at: 0 }
+        let mut held = Held::default();
+        held.bytes.reserve_exact(bytes);
+        held.entries.reserve_exact(entries);
+        held
+    }
+
+    /// Takes the next entry, whose value is read from `logs` when the merge comes to it.
+    ///
+    /// REQUIRES: something else keeps the value in its log until this is dropped.
+    pub(crate) fn push_in_log(&mut self, key: &[u8], tag: Tag, at: ValueAddress, logs: &Arc<ValueLogs>) {
+        self.in_logs.insert(self.entries.len(), at);
+        self.logs.get_or_insert_with(|| logs.clone());
+        self.push_key(key, tag, 0);
     }
 
     /// Bytes of memory that `entries` of `bytes` take.
@@ -130,11 +151,19 @@ impl Entries for Held {
 
     fn value(&self) -> &[u8] {
         let (key_end, end, _) = self.entries[self.at];
-        &self.bytes[key_end..end]
+        self.read.as_deref().unwrap_or(&self.bytes[key_end..end])
     }
 
     fn next(&mut self) -> Result<()> {
         self.at += 1;
+        self.read = None;
+        Ok(())
+    }
+
+    fn load(&mut self) -> Result<()> {
+        if let (Some(&at), Some(logs), None) = (self.in_logs.get(&self.at), &self.logs, &self.read) {
+            self.read = Some(logs.get_for_eviction(at, self.tag().seqno())?);
+        }
         Ok(())
     }
 }

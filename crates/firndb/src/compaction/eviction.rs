@@ -23,7 +23,8 @@ use crate::read_points::is_seen;
 use firn_base::exec::{block_on_with, give_way};
 use firn_base::sync::Ordering;
 use firn_base::{Result, SeqNo, Tag};
-use firn_table::pm_btree::{Place, TreeIter, ValueAddress, View};
+use firn_fs::LARGE_BYTES;
+use firn_table::pm_btree::{HOT_LOG, Place, TreeIter, ValueAddress, View};
 use std::sync::Arc;
 
 /// What an eviction takes.
@@ -34,6 +35,8 @@ struct Gathered<'a> {
     /// Entries that it took out of the tree, and bytes of their keys and values; `held` has no more than those.
     entries: u64,
     bytes: u64,
+    /// Bytes of the largest value that is read only when the merge comes to it.
+    largest: u64,
     memory: Lent<'a>,
     slept_ns: u64,
 }
@@ -46,9 +49,19 @@ struct Taking<'e> {
     key: &'e [u8],
     tag: Tag,
     address: Option<ValueAddress>,
+    /// It is of the tree, which keeps its value in the log until the eviction has ended.
+    is_of_tree: bool,
     /// Level 0 has a newer version, and no read point lies between the two. Nobody will see this one again, so its
     /// value is not read.
     is_replaced: bool,
+}
+
+impl Taking<'_> {
+    /// The address of its value, if that is so large that it is read only when the merge comes to it. A leaf full of
+    /// large values would not fit in memory otherwise.
+    fn stays_in_log(&self) -> Option<ValueAddress> {
+        self.address.filter(|at| self.is_of_tree && at.log_id != HOT_LOG && at.len as usize >= LARGE_BYTES)
+    }
 }
 
 /// Shows the entries of `immutable` that are in `ranges`, each with the side table's versions that are older, in order.
@@ -76,12 +89,13 @@ fn for_each_entry(
             let until = newer.entry().filter(|newer| newer.key == entry.key).map(|newer| newer.tag.seqno());
             let is_replaced =
                 until.is_some_and(|until| until >= entry.tag.seqno() && !is_seen(snapshots, entry.tag.seqno(), until));
-            see(Taking { key: entry.key, tag: entry.tag, address: entry.address, is_replaced });
+            see(Taking { key: entry.key, tag: entry.tag, address: entry.address, is_of_tree: true, is_replaced });
             let older = trees.side.older(entry.key, entry.tag);
             older.iter().for_each(|version| {
                 // True if the snapshot that this version was kept for has ended since.
                 let is_replaced = !version.is_seen(snapshots);
-                see(Taking { key: &version.key, tag: version.tag, address: version.address, is_replaced });
+                let (tag, address) = (version.tag, version.address);
+                see(Taking { key: &version.key, tag, address, is_of_tree: false, is_replaced });
             });
             moved.extend_from_slice(older);
             iter.next()?;
@@ -109,14 +123,14 @@ impl Engine {
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let Taken { keys, leaves, edge } = chunk.of(&trees, &immutable)?;
         let gathered = self.gather(&trees, &immutable, &keys, &snapshots)?;
-        let Gathered { held, moved, entries, bytes, memory, mut slept_ns } = gathered;
+        let Gathered { held, moved, entries, bytes, largest, memory, mut slept_ns } = gathered;
         // From here on only the index of `immutable` is used. Its leaves stay in the state until `leave`, because
         // nothing but an eviction takes any out, and evictions run one at a time.
         trees.stop_reading();
         // What no entry of it comes to stays as it is.
         let plan = &plan.narrowed(held.keys());
         let (bytes_in, replaced) = (held.byte_size() as u64 + plan.input_bytes(), entries - held.len() as u64);
-        let _loan = self.borrow_for(plan)?;
+        let _loan = self.borrow_for(plan, largest)?;
         let work = compaction::run_above(held, plan, around, &snapshots, &self.mill);
         let made = block_on_with(work, || slept_ns += self.yield_point())?;
         drop(memory);
@@ -190,13 +204,21 @@ impl Engine {
         ranges: &[KeyRange],
         snapshots: &[SeqNo],
     ) -> Result<Gathered<'a>> {
-        let (mut entries, mut bytes, mut held_entries, mut held_bytes) = (0, 0, 0, 0);
+        let (mut entries, mut bytes, mut held_entries, mut held_bytes, mut largest) = (0, 0, 0, 0, 0_u64);
         let len = |at: Option<ValueAddress>| at.map_or(0, |at| at.len as usize);
         for_each_entry(trees, immutable, ranges, snapshots, |taking| {
             let more = taking.key.len() + len(taking.address);
             (entries, bytes) = (entries + 1, bytes + more as u64);
-            if !taking.is_replaced {
-                (held_entries, held_bytes) = (held_entries + 1, held_bytes + more);
+            if taking.is_replaced {
+                return;
+            }
+            held_entries += 1;
+            match taking.stays_in_log() {
+                Some(at) => {
+                    held_bytes += taking.key.len();
+                    largest = largest.max(u64::from(at.len));
+                }
+                None => held_bytes += more,
             }
         })?;
         let memory = Held::memory_bytes(held_entries, held_bytes) + held_entries * PLACE_BYTES;
@@ -204,10 +226,16 @@ impl Engine {
         let mut held = Held::with_capacity(held_entries, held_bytes);
         let mut places = Vec::with_capacity(held_entries);
         let moved = for_each_entry(trees, immutable, ranges, snapshots, |taking| {
-            if !taking.is_replaced {
-                held.push_key(taking.key, as_put(taking.tag), len(taking.address));
-                places.push(taking.address.map(|at| (at, taking.tag.seqno())));
+            if taking.is_replaced {
+                return;
             }
+            let in_log = taking.stays_in_log();
+            match in_log {
+                Some(at) => held.push_in_log(taking.key, as_put(taking.tag), at, &trees.values),
+                None => held.push_key(taking.key, as_put(taking.tag), len(taking.address)),
+            }
+            let address = taking.address.filter(|_| in_log.is_none());
+            places.push(address.map(|at| (at, taking.tag.seqno())));
         })?;
         let mut slept_ns = 0;
         let flying_max = || {
@@ -216,7 +244,7 @@ impl Engine {
             Ok(self.jobs.pace.reads())
         };
         trees.values.for_each(&places, flying_max, |i, value| held.set_value(i, value))?;
-        Ok(Gathered { held, moved, entries, bytes, memory, slept_ns })
+        Ok(Gathered { held, moved, entries, bytes, largest, memory, slept_ns })
     }
 
     fn install_eviction(&self, part: usize, mut edit: Edit, created: &[u64], plan: &Plan) -> Result<()> {

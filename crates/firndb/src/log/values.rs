@@ -257,7 +257,15 @@ impl ValueLogs {
     /// `Corruption` and `Io`, naming the log.
     pub(crate) fn get(&self, at: ValueAddress, seqno: SeqNo) -> Result<Value> {
         let leave = |value: &[u8]| self.cache.insert_value(at.log_id, at.offset, value);
-        self.find(at, seqno, leave).map(|(value, _)| value)
+        self.find(at, seqno, Cause::UserRead, leave).map(|(value, _)| value)
+    }
+
+    /// Returns entry `seqno`'s value for an eviction, without leaving it in the cache.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub(crate) fn get_for_eviction(&self, at: ValueAddress, seqno: SeqNo) -> Result<Value> {
+        self.find(at, seqno, Cause::Evict, |value| Value::owned(value.to_vec())).map(|(value, _)| value)
     }
 
     /// As [`ValueLogs::get`], but what is read is not cached. Whether to keep it as a row: it was read.
@@ -265,12 +273,18 @@ impl ValueLogs {
     /// # Errors
     /// As `get`.
     pub(crate) fn get_once(&self, at: ValueAddress, seqno: SeqNo) -> Result<(Value, bool)> {
-        let (value, was_read) = self.find(at, seqno, |value| Value::owned(value.to_vec()))?;
+        let (value, was_read) = self.find(at, seqno, Cause::UserRead, |value| Value::owned(value.to_vec()))?;
         Ok((value, was_read && mechanisms::LAB_CACHED.is_on()))
     }
 
     /// Entry `seqno`'s value, made by `make` if it is read from the SSD, and whether it is.
-    fn find(&self, at: ValueAddress, seqno: SeqNo, make: impl Fn(&[u8]) -> Value) -> Result<(Value, bool)> {
+    fn find(
+        &self,
+        at: ValueAddress,
+        seqno: SeqNo,
+        cause: Cause,
+        make: impl Fn(&[u8]) -> Value,
+    ) -> Result<(Value, bool)> {
         if at.log_id == HOT_LOG {
             return Ok((Value::owned(self.hot_named()?.read(at, seqno)?), false));
         }
@@ -282,17 +296,19 @@ impl ValueLogs {
             return Ok((Value::owned(self.read_placed(&log, extent, at, seqno)?), false));
         }
         let file = self.open(&log, at.log_id)?;
+        if at.len as usize >= LARGE_BYTES {
+            // In memory once: neither in a buffer that the thread keeps, nor in the cache, which would hold few such.
+            let mut buf = IoBuf::default();
+            self.counters.read(cause, read_value(&**file, at, seqno, &mut buf)?.len());
+            return Ok((Value::owned(buf.into_tail(at.len as usize).into_vec()), true));
+        }
         // Taken, not borrowed: what `make` does with the cache may let another thread of a model run on this one.
-        // And what a thread keeps it has for good.
-        let keeps = (at.len as usize) < LARGE_BYTES;
-        let mut scratch = if keeps { SCRATCH.take() } else { IoBuf::default() };
+        let mut scratch = SCRATCH.take();
         let made = read_value(&**file, at, seqno, &mut scratch).map(|value| {
-            self.counters.read(Cause::UserRead, value.len());
+            self.counters.read(cause, value.len());
             (make(value), true)
         });
-        if keeps {
-            SCRATCH.set(scratch);
-        }
+        SCRATCH.set(scratch);
         made
     }
 
@@ -382,6 +398,9 @@ impl ValueLogs {
         let buf = pending.wait()?;
         let value = check_value(buf.bytes(), at.len, seqno).ok_or_else(|| damaged(&*file, at))?;
         self.counters.read(Cause::UserRead, value.len());
+        if value.len() >= LARGE_BYTES {
+            return Ok(Value::owned(buf.into_tail(at.len as usize).into_vec()));
+        }
         Ok(self.cache.insert_value(at.log_id, at.offset, value))
     }
 

@@ -39,12 +39,12 @@ fn bytes_for(block_bytes_max: u64, stretch_bytes: u64) -> u64 {
 }
 
 impl Engine {
-    /// Borrows what `plan` needs, which takes no more large blocks than a merge of one key range does; waits for other
-    /// merges if need be.
+    /// Borrows what `plan` needs, which takes no more large blocks than a merge of one key range does, and values of up
+    /// to `value_bytes_max` from logs; waits for other merges if need be.
     ///
     /// # Errors
     /// `Invalid` if the database is being closed.
-    pub(crate) fn borrow_for(&self, plan: &Plan) -> Result<Option<Loan<'_>>> {
+    pub(crate) fn borrow_for(&self, plan: &Plan, value_bytes_max: u64) -> Result<Option<Loan<'_>>> {
         const WAIT: Duration = Duration::from_millis(20);
         let stretch = self.mill.stretch_bytes as u64;
         let bytes = match (plan.reason, &plan.buffer) {
@@ -52,7 +52,7 @@ impl Engine {
             (Reason::Flush, Some(buffer)) if buffer.capacity_bytes() > 2 * self.budget.write_buffer_bytes => {
                 buffer.capacity_bytes() as u64
             }
-            _ => bytes_for(plan.block_bytes_max(), stretch),
+            _ => bytes_for(plan.block_bytes_max().max(value_bytes_max), stretch),
         };
         if bytes == 0 {
             return Ok(None);

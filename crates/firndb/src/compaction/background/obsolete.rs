@@ -87,7 +87,20 @@ impl Graveyard {
 impl Engine {
     /// Hands over what no new reader can reach.
     pub(crate) fn bury(&self, dead: impl IntoIterator<Item = Dead>) {
+        let mut has_large_buffer = false;
+        let dead = dead.into_iter().inspect(|dead| {
+            has_large_buffer |= matches!(dead, Dead::Buffer(buffer) if !self.is_usual(buffer));
+        });
         self.jobs.graveyard.dead.lock().extend(dead);
+        if has_large_buffer {
+            // A cursor would keep it, beside the value that it is on.
+            self.revoke_all_cursors();
+        }
+    }
+
+    /// False for a write buffer that was made for a large batch.
+    fn is_usual(&self, buffer: &Buffer) -> bool {
+        buffer.capacity_bytes() < 2 * self.budget.write_buffer_bytes
     }
 
     /// Removes what the last reader has let go of; tables only when they are many, unless `all` are to go. True if
@@ -111,11 +124,12 @@ impl Engine {
                 }
                 Dead::Buffer(buffer) => {
                     let tick = self.clock.now_ns() / TICK_NS;
-                    let before = std::mem::replace(
-                        &mut *self.jobs.graveyard.spare.lock(),
-                        Arc::into_inner(buffer).map(|buffer| Spare { buffer, tick }),
-                    );
-                    self.drop_spare(before);
+                    let freed = Arc::into_inner(buffer).map(|buffer| Spare { buffer, tick });
+                    let unwanted = match freed {
+                        Some(freed) if self.is_usual(&freed.buffer) => self.jobs.graveyard.spare.lock().replace(freed),
+                        other => other,
+                    };
+                    self.drop_spare(unwanted);
                 }
             }
         }
@@ -212,8 +226,7 @@ impl Engine {
         let comes_back = buffers.len() > 1 || self.jobs.graveyard.has_buffer();
         let ticks = if comes_back { FULL_TICKS_FLUSHING } else { FULL_TICKS };
         // Who filled one that was made for a huge batch does not want the next one to be as usual.
-        let is_usual = active.capacity_bytes() < 2 * self.budget.write_buffer_bytes;
-        let is_near = is_usual && used + ticks * grown >= active.capacity_bytes();
+        let is_near = self.is_usual(active) && used + ticks * grown >= active.capacity_bytes();
         let let_go = match is_near {
             true => self.make_spare(tick),
             false => self.jobs.graveyard.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS),

@@ -135,7 +135,7 @@ impl Engine {
         let work =
             compaction::run_sub_task(&shared.tasks[place], &job.plan, &job.around, &shared.snapshots, &self.mill);
         let result =
-            self.borrow_for(&job.plan).and_then(|_loan| block_on_with(work, || slept_ns += self.yield_point()));
+            self.borrow_for(&job.plan, 0).and_then(|_loan| block_on_with(work, || slept_ns += self.yield_point()));
         drop(job);
         self.counts.jobs.sub_tasks.add(1);
         shared.end(place, result);
