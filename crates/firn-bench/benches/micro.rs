@@ -15,7 +15,7 @@ use firn_base::site::TEST;
 use firn_base::{SeqNo, Tag};
 use firn_pm::{Extent, Owner, PmConfig, Pool};
 use firn_table::sst::{Block, BlockBuilder, Filter, Lookup, hash};
-use firndb::proof::{Memtable, frame_head};
+use firndb::proof::{BareMemtable, frame_head};
 use std::cell::Cell;
 use std::hint::black_box;
 
@@ -52,12 +52,12 @@ fn skiplist(c: &mut Criterion) {
     for (entries, value) in [(10_000u64, 100usize), (400_000, 100), (60_000, 1024)] {
         let value = vec![7u8; value];
         let capacity = (entries as usize + 1) * (value.len() + 96);
-        let fill = |list: &Memtable, from: u64, to: u64| {
+        let fill = |list: &BareMemtable, from: u64, to: u64| {
             for number in from..to {
                 assert!(list.put(number + 1, &key(number), &value), "it fits");
             }
         };
-        let list = Memtable::new(capacity);
+        let list = BareMemtable::new(capacity);
         fill(&list, 0, entries);
         let name = format!("{entries} x {}", value.len());
         group.throughput(Throughput::Elements(1));
@@ -68,7 +68,7 @@ fn skiplist(c: &mut Criterion) {
         group.throughput(Throughput::Elements(entries / 10));
         group.bench_function(BenchmarkId::new("put the last tenth", &name), |b| {
             let prepare = || {
-                let list = Memtable::new(capacity);
+                let list = BareMemtable::new(capacity);
                 fill(&list, 0, entries - entries / 10);
                 list
             };
@@ -139,7 +139,7 @@ fn frame(c: &mut Criterion) {
     for (writers, value) in [(1u64, 100usize), (1, 1024), (8, 100), (64, 100)] {
         let value = vec![7u8; value];
         let keys: Vec<_> = (0..writers).map(key).collect();
-        let list = Memtable::new(1 << 20);
+        let list = BareMemtable::new(1 << 20);
         let entries = keys.iter().map(|key| (&key[..], &value[..]));
         let members = list.group(entries).expect("it fits");
         let mut head = Vec::new();

@@ -9,7 +9,7 @@ use firn_base::seed::Seed;
 use firn_fs::{OpKind, Operation};
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::mechanisms;
-use firndb::{Db, Durability, Environment, Event, LabTuning, LogPlacement, Options, Profile, TierStats, Tuning};
+use firndb::{Db, Durability, Environment, Event, LabStats, LabTuning, LogPlacement, Options, Profile, Tuning};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -504,7 +504,7 @@ fn lab_13_a_recovery_is_timed_step_by_step() {
             rig.put_one(b"key".to_vec());
             flush(&rig);
             let before = tier(&rig);
-            let entries = |found: &TierStats| found.mutable_entries + found.immutable_entries;
+            let entries = |found: &LabStats| found.mutable_entries + found.immutable_entries;
             let rig = rig.reopened();
             let (recovery, after) = (rig.stats().recovery, tier(&rig));
             let steps: Vec<&str> = recovery.steps.iter().map(|(step, _)| *step).collect();

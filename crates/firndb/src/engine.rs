@@ -3,8 +3,8 @@
 //! The rooms add what they do to it: `write` the write path, `read` the read path, `compaction` background work,
 //! `lifecycle` what opens, copies, checks and closes a database.
 
+use crate::compaction::CompactionContext;
 use crate::compaction::JobCounters;
-use crate::compaction::MillContext;
 use crate::compaction::background::Jobs;
 use crate::event::{Event, EventListener};
 use crate::files::Files;
@@ -43,7 +43,7 @@ pub(crate) struct Engine {
     pub(crate) logs: Logs,
     pub(crate) readers: Readers,
     pub(crate) jobs: Jobs,
-    pub(crate) mill: MillContext,
+    pub(crate) compaction: CompactionContext,
     pub(crate) stall: Stall,
     pub(crate) read_only: bool,
     /// Calls that touch media and may last; closing waits for those inside.
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     pub(crate) fn next_file_id(&self) -> u64 {
-        self.mill.next_file_id.fetch_add(1, Ordering::Relaxed)
+        self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn emit(&self, event: &Event) {

@@ -55,7 +55,7 @@ pub use firn_base::{Error, ErrorKind, Limits, Result};
 pub use firn_pm::{Backend, Latency, PmConfig};
 pub use firn_table::Value;
 pub use firn_table::sst::Codec;
-pub use lab::TierStats;
+pub use lab::LabStats;
 pub use lifecycle::repair::{RepairReport, repair, repair_dry_run};
 pub use lifecycle::stored::profile_at;
 pub use lifecycle::verify::{Damage, VerifyReport};

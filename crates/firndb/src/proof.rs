@@ -4,15 +4,15 @@
 //! Decoders: each function runs one decoder over any bytes and panics if its contract does not hold: what it takes it
 //! would write again the same, and what it refuses it refuses by an error that says so.
 
-use crate::memtable::Buffer;
-use crate::write::commit::Joined;
+use crate::memtable::Memtable;
+use crate::write::commit::GroupRole;
 use crate::{Db, Durability, Error, Result, WriteBatch};
 use firn_pm::Pool;
 use std::sync::Arc;
 
 pub use crate::log::proof::{frame, frame_head, replay_log};
 pub use crate::manifest::proof::{edit, read_manifest};
-pub use crate::memtable::proof::{Group, Memtable};
+pub use crate::memtable::proof::{BareMemtable, Group};
 
 /// A write that is in a commit group and not yet in the log. It must be finished, in the order in which writes began:
 /// whoever began a group leads it.
@@ -20,12 +20,12 @@ pub use crate::memtable::proof::{Group, Memtable};
 pub struct Begun {
     db: Db,
     /// `None` once it is finished.
-    joined: Option<Joined>,
+    joined: Option<GroupRole>,
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        if let Some(Joined::Leader(group)) = self.joined.take() {
+        if let Some(GroupRole::Leader(group)) = self.joined.take() {
             let refuse = || Err(Error::invalid("the first write of this group was given up"));
             let _given_up = self.db.engine.commit.lead(&group, |_, _, _| refuse());
         }
@@ -47,7 +47,7 @@ pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
     // The height of an entry is drawn; this is the highest.
     const LINKS_BYTES_MAX: usize = 256;
     let active = db.engine.commit.active();
-    let bytes = Buffer::bytes_for(batch.entries(), 0) + LINKS_BYTES_MAX * batch.len();
+    let bytes = Memtable::bytes_for(batch.entries(), 0) + LINKS_BYTES_MAX * batch.len();
     active.used_bytes() + bytes > active.capacity_bytes() && !db.engine.may_add_buffer(bytes)
 }
 

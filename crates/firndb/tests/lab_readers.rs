@@ -5,7 +5,7 @@
 
 use firn_base::seed::Seed;
 use firndb::{Backend, Cursor, Db, Durability, LabTuning, LogPlacement, Options, PmConfig, Profile, Snapshot, Tuning};
-use firndb::{TierStats, WriteBatch, WriteOptions};
+use firndb::{LabStats, WriteBatch, WriteOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const WRITERS: u64 = 2;
@@ -117,7 +117,7 @@ fn wander(db: &Db, seed: &mut Seed) {
 }
 
 /// Trees so small that they change places all the time. Returns what level 0 has to tell in the end.
-fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> TierStats {
+fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> LabStats {
     let dir = tempfile::tempdir().unwrap();
     let lab = LabTuning { tree_bytes: Some(64 << 10), leaf_bytes: 512, ..lab };
     let pool = || PmConfig::at(dir.path().join("pool"), Backend::Emulated, 2 << 20);

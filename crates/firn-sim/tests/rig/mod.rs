@@ -9,8 +9,8 @@ use firn_base::site::{self, Site};
 use firn_fs::SimFs;
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{
-    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, GrainLimits, LabTuning, Limits,
-    Options, PmConfig, Profile, Stats, TierStats,
+    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, GrainLimits, LabStats, LabTuning,
+    Limits, Options, PmConfig, Profile, Stats,
 };
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -210,7 +210,7 @@ pub(crate) fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
     }
 }
 
-pub(crate) fn tier(rig: &Rig) -> TierStats {
+pub(crate) fn tier(rig: &Rig) -> LabStats {
     rig.stats().tier.unwrap()
 }
 

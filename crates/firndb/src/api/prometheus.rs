@@ -1,7 +1,7 @@
 //! [`Stats`] as the text that Prometheus reads (exposition format 0.0.4).
 
 use crate::api::stats::{CauseStats, GrainStats, LevelStats, PmStats};
-use crate::{Stats, TierStats};
+use crate::{LabStats, Stats};
 use std::fmt::{Display, Write};
 
 /// Families of samples, one after the other.
@@ -121,7 +121,7 @@ impl Stats {
     }
 }
 
-impl TierStats {
+impl LabStats {
     fn write_to(&self, text: &mut Text) {
         let pair = |name: &str, of: [(&str, f64); 2]| of.map(|(what, value)| (label(name, what), value));
         let trees = [("mutable", self.mutable_entries as f64), ("immutable", self.immutable_entries as f64)];

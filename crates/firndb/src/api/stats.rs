@@ -2,7 +2,7 @@
 
 use crate::compaction::LevelCounters;
 use crate::engine::Engine;
-use crate::lab::{TierStats, Trees};
+use crate::lab::{LabStats, Trees};
 use crate::read::state::{Level, ReadState};
 use crate::write::stall;
 use firn_base::count::{Cause, Counter};
@@ -202,7 +202,7 @@ pub struct Stats {
     /// Logs that hold what is in no table yet.
     pub logs: usize,
     /// Level 0 in persistent memory, in profile `lab`.
-    pub tier: Option<TierStats>,
+    pub tier: Option<LabStats>,
     /// Levels.
     pub levels: Vec<LevelStats>,
     /// Flushes and compactions.
@@ -276,8 +276,8 @@ impl Engine {
                 flushing,
                 compacting,
                 debt_bytes: self.debt().bytes,
-                rate: self.jobs.pace.rate(),
-                slept_seconds: self.jobs.pace.slept_ns() as f64 / 1e9,
+                rate: self.jobs.rate_limiter.rate(),
+                slept_seconds: self.jobs.rate_limiter.slept_ns() as f64 / 1e9,
                 error: self.background_error().map(|error| error.to_string()),
                 invalidated_blocks: self.counts.jobs.invalidated.get(),
                 removals: self.counts.jobs.removals.get(),

@@ -14,9 +14,9 @@
 //! again as long as the failure lasts, and may have failed for want of room. Nobody has read what is cut off, so no
 //! cache has it under an offset that is used again.
 
-use super::entries::{Above, Held, Two, Until};
+use super::entries::{BoundedEntries, BufferedEntries, MergePair, UpperEntries};
 use super::grain::{self, Choice, Grain, MAY_NOT_GROW};
-use super::merge::{Around, Made, MillContext, Output, Steps, write_tables};
+use super::merge::{CompactionContext, CompactionOutput, LevelContext, Output, Steps, write_tables};
 use super::visibility::Versions;
 use crate::compaction::plan::Plan;
 use crate::files::FileName;
@@ -46,7 +46,7 @@ pub(crate) struct SubTask {
 pub(crate) struct Piece {
     add: Vec<TableMeta>,
     created: Vec<u64>,
-    grown: Option<Grown>,
+    grown: Option<GrownTable>,
     choice: Option<Choice>,
     pub(crate) bytes_in: u64,
     bytes_out: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Piece {
 
 /// A table that grew, if what it grew by is installed.
 #[derive(Debug)]
-pub(crate) struct Grown {
+pub(crate) struct GrownTable {
     pub(crate) run: Arc<SstRun>,
     /// Blocks that its new state does not have.
     pub(crate) blocks: Arc<[usize]>,
@@ -62,16 +62,16 @@ pub(crate) struct Grown {
     file_bytes: u64,
 }
 
-impl Grown {
+impl GrownTable {
     /// It did not grow.
-    pub(crate) fn undo(&self, context: &MillContext) {
+    pub(crate) fn undo(&self, context: &CompactionContext) {
         cut_back(&self.run, self.file_bytes, context);
         self.run.end_append();
     }
 }
 
 /// Cuts the file of `run` to the bytes that it had.
-fn cut_back(run: &SstRun, file_bytes: u64, context: &MillContext) {
+fn cut_back(run: &SstRun, file_bytes: u64, context: &CompactionContext) {
     let file = context.files.open(FileName::Table(run.meta.id), OpenMode::Append);
     // Synced, or a power cut could bring back its footer behind what the next append writes there, and a repair without
     // a manifest would believe it. What cannot be cut off now is dead: the next append begins behind it.
@@ -80,7 +80,7 @@ fn cut_back(run: &SstRun, file_bytes: u64, context: &MillContext) {
 
 impl Piece {
     /// Takes back what it made.
-    pub(crate) fn undo(&self, context: &MillContext) {
+    pub(crate) fn undo(&self, context: &CompactionContext) {
         for id in &self.created {
             // What cannot be removed now is an orphan, which the next open removes.
             let _left = context.files.remove(FileName::Table(*id));
@@ -105,9 +105,9 @@ fn upper(plan: &Plan) -> impl Iterator<Item = &Arc<SstRun>> {
 }
 
 /// What all sub-tasks of `plan` made, in the order of [`sub_tasks`], as one edit.
-pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> Made {
+pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> CompactionOutput {
     let drop = plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect();
-    let mut made = Made { edit: Edit { drop, ..Edit::default() }, ..Made::default() };
+    let mut made = CompactionOutput { edit: Edit { drop, ..Edit::default() }, ..CompactionOutput::default() };
     for piece in pieces {
         made.edit.add.extend(piece.add.into_iter().map(|meta| (plan.level, meta)));
         made.created.extend(piece.created);
@@ -126,9 +126,9 @@ pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> Made {
 pub(crate) async fn run_sub_task(
     task: &SubTask,
     plan: &Plan,
-    around: &Around,
+    around: &LevelContext,
     snapshots: &[SeqNo],
-    context: &MillContext,
+    context: &CompactionContext,
 ) -> Result<Piece> {
     let child = task.child.table()?.clone();
     let incoming = Incoming { task, plan, context };
@@ -166,7 +166,13 @@ pub(crate) async fn run_sub_task(
     Ok(piece)
 }
 
-fn choose(child: &Sst, task: &SubTask, dirty: &Dirty, around: &Around, context: &MillContext) -> (Grain, &'static str) {
+fn choose(
+    child: &Sst,
+    task: &SubTask,
+    dirty: &Dirty,
+    around: &LevelContext,
+    context: &CompactionContext,
+) -> (Grain, &'static str) {
     let Some(tuning) = context.appends.as_ref().filter(|_| mechanisms::BLOCK_APPEND.is_on()) else {
         return (Grain::Table, "switched off");
     };
@@ -191,12 +197,12 @@ fn choose(child: &Sst, task: &SubTask, dirty: &Dirty, around: &Around, context: 
 struct Incoming<'a> {
     task: &'a SubTask,
     plan: &'a Plan,
-    context: &'a MillContext,
+    context: &'a CompactionContext,
 }
 
 impl Incoming<'_> {
     /// On its first entry.
-    fn open(&self) -> Result<Until<'_, MergeIter>> {
+    fn open(&self) -> Result<BoundedEntries<'_, MergeIter>> {
         let access = Access::Streaming { bytes: self.context.stretch_bytes, cause: Cause::Compaction };
         // What lies behind the end is another sub-task's to read.
         let of = |run: &Arc<SstRun>| LevelIter::of(vec![run.clone()], access).until(self.task.to.as_deref());
@@ -207,13 +213,13 @@ impl Incoming<'_> {
             Some(from) => merge.seek(from, Tag::seek(SeqNo::MAX))?,
             None => merge.first()?,
         }
-        Ok(Until { entries: merge, end: self.task.to.as_deref() })
+        Ok(BoundedEntries { entries: merge, end: self.task.to.as_deref() })
     }
 
     /// Finds the blocks of `child` that it falls into, and holds it if there is room.
-    async fn look_through(&self, child: &Arc<Sst>) -> Result<(Dirty, Option<Held>)> {
+    async fn look_through(&self, child: &Arc<Sst>) -> Result<(Dirty, Option<BufferedEntries>)> {
         let mut finder = DirtyFinder::new(child.clone());
-        let mut held = Some(Held::default());
+        let mut held = Some(BufferedEntries::default());
         let mut steps = Steps::new(self.context);
         let mut entries = self.open()?;
         while entries.valid() {
@@ -233,10 +239,10 @@ impl Incoming<'_> {
     }
 
     /// A second time from its first entry.
-    fn again(&self, held: Option<Held>) -> Result<Above<'_>> {
+    fn again(&self, held: Option<BufferedEntries>) -> Result<UpperEntries<'_>> {
         Ok(match held {
-            Some(held) => Above::Held(held),
-            None => Above::Read(self.open()?),
+            Some(held) => UpperEntries::Buffered(held),
+            None => UpperEntries::Read(self.open()?),
         })
     }
 }
@@ -251,15 +257,15 @@ fn even_cut(bytes: u64, target: u64) -> u64 {
 
 /// What both grains need.
 struct Merging<'a> {
-    around: &'a Around,
+    around: &'a LevelContext,
     level: usize,
     snapshots: &'a [SeqNo],
-    context: &'a MillContext,
+    context: &'a CompactionContext,
 }
 
 impl Merging<'_> {
     /// Table-grained: all of `child` into new tables.
-    async fn write_anew(&self, child: &Arc<Sst>, above: Above<'_>, incoming_bytes: u64) -> Result<Piece> {
+    async fn write_anew(&self, child: &Arc<Sst>, above: UpperEntries<'_>, incoming_bytes: u64) -> Result<Piece> {
         let context = self.context;
         let access = Access::Streaming { bytes: context.stretch_bytes, cause: Cause::Compaction };
         let below = MergeIter::at_first(vec![RunIter::Sst(Box::new(child.iter(access)))])?;
@@ -268,7 +274,7 @@ impl Merging<'_> {
         let table_bytes = Some(even_cut(live_bytes + incoming_bytes, context.limits.table_bytes));
         let output = Output { reserve_percent, table_bytes, ..Output::new(Cause::Compaction, true) };
         let deeper = self.around.below(self.level);
-        let add = write_tables(Two::new(above, below), self.snapshots, deeper, output, context).await?;
+        let add = write_tables(MergePair::new(above, below), self.snapshots, deeper, output, context).await?;
         Ok(Piece {
             created: add.iter().map(|meta| meta.id).collect(),
             bytes_in: live_bytes,
@@ -284,7 +290,7 @@ impl Merging<'_> {
         task: &SubTask,
         child: &Arc<Sst>,
         dirty: &Dirty,
-        above: Above<'_>,
+        above: UpperEntries<'_>,
         choice: &mut Choice,
     ) -> Result<Piece> {
         let context = self.context;
@@ -303,7 +309,7 @@ impl Merging<'_> {
             Some(meta) => {
                 piece.bytes_out = meta.extent.valid_len - start;
                 piece.add.push(TableMeta::new(child.id(), meta));
-                piece.grown = Some(Grown { run: task.child.clone(), blocks: dirty.blocks.clone(), file_bytes });
+                piece.grown = Some(GrownTable { run: task.child.clone(), blocks: dirty.blocks.clone(), file_bytes });
             }
             // Nothing of it is left, and nothing was appended: it goes, or stays as it is if another sub-task fails.
             None => task.child.end_append(),
@@ -317,7 +323,7 @@ impl Merging<'_> {
         mut appender: SstAppender,
         child: &Arc<Sst>,
         dirty: &Dirty,
-        above: Above<'_>,
+        above: UpperEntries<'_>,
         choice: &mut Choice,
     ) -> Result<Option<SstMeta>> {
         let context = self.context;
@@ -327,7 +333,7 @@ impl Merging<'_> {
         let mut versions = Versions::new(self.snapshots);
         let mut deeper = self.around.below(self.level);
         let mut steps = Steps::new(context);
-        let mut merge = Two::new(above, &mut below);
+        let mut merge = MergePair::new(above, &mut below);
         if merge.valid() {
             deeper.begin_at(merge.key());
         }

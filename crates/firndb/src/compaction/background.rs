@@ -21,18 +21,18 @@ mod sub_tasks;
 mod tests;
 
 use self::loans::Loans;
-pub(crate) use self::obsolete::Dead;
-use self::obsolete::Graveyard;
+pub(crate) use self::obsolete::Obsolete;
+use self::obsolete::ObsoleteFiles;
 use self::sub_tasks::SubTasks;
 use crate::compaction::picker::{self, Facts};
-use crate::compaction::plan::{Busy, How, Plan, Reason};
-use crate::compaction::rate_limiter::Pace;
-use crate::compaction::{self, Around};
+use crate::compaction::plan::{BusyTables, How, Plan, Reason};
+use crate::compaction::rate_limiter::RateLimiter;
+use crate::compaction::{self, LevelContext};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::lab::Releases;
 use crate::mechanisms;
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::read::run::SstRun;
 use crate::read::state::ReadState;
 use crate::write::stall::Debt;
@@ -55,20 +55,20 @@ pub(crate) struct Jobs {
     error: ArcSwapOption<Error>,
     /// A table that cost too many fruitless reads, and its level.
     seek: Mutex<Option<(usize, u64)>>,
-    graveyard: Graveyard,
+    obsolete: ObsoleteFiles,
     /// What newer views of level 0 do not have.
     pub(crate) releases: Releases,
     loans: Loans,
     /// Compactions whose sub-tasks any worker may take.
     shared: Mutex<Vec<Arc<SubTasks>>>,
-    pub(crate) pace: Pace,
+    pub(crate) rate_limiter: RateLimiter,
     /// Counts finished actions, and wakes those who wait for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
 }
 
 #[derive(Default)]
 struct JobState {
-    busy: Busy,
+    busy: BusyTables,
     flushing: bool,
     evicting: bool,
     compacting: usize,
@@ -81,21 +81,21 @@ struct JobState {
 /// An action that was picked, with what it has to know of the state.
 struct Job {
     plan: Plan,
-    around: Around,
+    around: LevelContext,
 }
 
 impl Jobs {
     /// Nothing runs yet; merges will go at `pace`.
-    pub(crate) fn new(pace: Pace) -> Jobs {
+    pub(crate) fn new(rate_limiter: RateLimiter) -> Jobs {
         Jobs {
             state: Mutex::default(),
             error: ArcSwapOption::default(),
             seek: Mutex::default(),
-            graveyard: Graveyard::default(),
+            obsolete: ObsoleteFiles::default(),
             releases: Releases::default(),
             loans: Loans::default(),
             shared: Mutex::default(),
-            pace,
+            rate_limiter,
             progress: Default::default(),
         }
     }
@@ -163,17 +163,17 @@ impl Engine {
             visible: self.commit.visible(),
             oldest: self.oldest_read_point(),
             seek: *self.jobs.seek.lock(),
-            appends: self.mill.appends.is_some(),
+            appends: self.compaction.appends.is_some(),
             dead_share_max: self.options.tuning.block.dead_share_max,
             evicting: jobs.evicting,
             lab: &self.options.tuning.lab,
             chunk_bytes: self.chunk_bytes(),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
             level0_inputs_max: self.budget.level0_inputs_max,
-            at_rest: self.jobs.pace.is_at_rest(self.commit.visible()),
-            idle: self.jobs.pace.is_idle(),
+            at_rest: self.jobs.rate_limiter.is_at_rest(self.commit.visible()),
+            idle: self.jobs.rate_limiter.is_idle(),
         };
-        match compactions && !jobs.manual && self.jobs.pace.may_begin() {
+        match compactions && !jobs.manual && self.jobs.rate_limiter.may_begin() {
             true => picker::pick(state, &facts),
             // Whatever else is due.
             false => picker::pick_flush(state, &facts),
@@ -208,7 +208,7 @@ impl Engine {
             *self.jobs.seek.lock() = None;
         }
         plan.tables.iter().for_each(|(level, run)| jobs.busy.take(*level, run));
-        let around = Around::new(&state.parts[plan.part], plan.level);
+        let around = LevelContext::new(&state.parts[plan.part], plan.level);
         Arc::new(Job { plan, around })
     }
 
@@ -271,7 +271,7 @@ impl Engine {
                 How::Move => None,
                 _ => self.borrow_for(&job.plan, 0)?,
             };
-            let work = compaction::run(&job.plan, &job.around, &snapshots, &self.mill);
+            let work = compaction::run(&job.plan, &job.around, &snapshots, &self.compaction);
             match job.plan.reason {
                 Reason::Flush => block_on(work)?,
                 _ => block_on_with(work, || slept_ns += self.yield_point())?,
@@ -285,9 +285,9 @@ impl Engine {
         give_way();
         self.tick();
         self.flush_if_due();
-        self.jobs.pace.wait(|| {
+        self.jobs.rate_limiter.wait(|| {
             self.flush_if_due();
-            !self.mill.stop.load(Ordering::Relaxed)
+            !self.compaction.stop.load(Ordering::Relaxed)
         })
     }
 
@@ -303,7 +303,7 @@ impl Engine {
 
     /// Remembers what an action met, or forgets what an earlier one did.
     fn note(&self, error: Option<Error>) {
-        if self.mill.stop.load(Ordering::Acquire) {
+        if self.compaction.stop.load(Ordering::Acquire) {
             return;
         }
         let lasts = |error: &Error| matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Poisoned);
@@ -353,7 +353,7 @@ impl Engine {
     /// Sets the pace of writers and of merges by what is left to do.
     pub(crate) fn update_stall(&self) {
         let debt = self.debt();
-        self.jobs.pace.update(&debt, &self.options.limits);
+        self.jobs.rate_limiter.update(&debt, &self.options.limits);
         if let Some(change) = self.stall.update(debt, &self.options.limits) {
             self.emit(&Event::Stall { reason: change.map(|reason| reason.name()) });
         }
@@ -381,7 +381,7 @@ impl Engine {
         self.wait_for(|| {
             let may_begin = self.next_log_may_begin();
             let mut queue = self.commit.lock();
-            let is_empty = queue.active.used_bytes() <= Buffer::EMPTY_BYTES;
+            let is_empty = queue.active.used_bytes() <= Memtable::EMPTY_BYTES;
             let may_switch = may_begin && self.may_add_buffer(0);
             if !is_empty && may_switch {
                 self.switch_buffer(&mut queue, 0);
@@ -419,7 +419,7 @@ impl Engine {
 
     /// Has merges begin that wait because the database was just opened.
     pub(crate) fn ask_for_merges(&self) {
-        if self.jobs.pace.wake() {
+        if self.jobs.rate_limiter.wake() {
             self.executor.wake();
         }
     }
@@ -445,7 +445,7 @@ impl Engine {
         if self.read_only {
             return Ok(());
         }
-        let _hurry = self.jobs.pace.hurry(self.commit.visible());
+        let _hurry = self.jobs.rate_limiter.hurry(self.commit.visible());
         // What has time is due now.
         self.executor.wake();
         self.wait_for(|| self.is_idle().then_some(()))?;

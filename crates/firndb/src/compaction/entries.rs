@@ -14,18 +14,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What comes from above, the second time.
-pub(super) enum Above<'a> {
-    Held(Held),
-    Read(Until<'a, MergeIter>),
+pub(super) enum UpperEntries<'a> {
+    Buffered(BufferedEntries),
+    Read(BoundedEntries<'a, MergeIter>),
 }
 
 /// Entries in front of a key.
-pub(super) struct Until<'a, E> {
+pub(super) struct BoundedEntries<'a, E> {
     pub(super) entries: E,
     pub(super) end: Option<&'a [u8]>,
 }
 
-impl<E: Entries> Entries for Until<'_, E> {
+impl<E: Entries> Entries for BoundedEntries<'_, E> {
     fn valid(&self) -> bool {
         self.entries.valid() && self.end.is_none_or(|end| self.entries.key() < end)
     }
@@ -53,7 +53,7 @@ impl<E: Entries> Entries for Until<'_, E> {
 
 /// Entries in memory, except for large values in logs, which are read one at a time when the merge comes to them.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct BufferedEntries {
     bytes: Vec<u8>,
     /// Where the key ends and where the value does, which begins there.
     entries: Vec<(usize, usize, Tag)>,
@@ -65,16 +65,16 @@ pub(crate) struct Held {
     read: Option<Value>,
 }
 
-impl Drop for Held {
+impl Drop for BufferedEntries {
     fn drop(&mut self) {
         give_back(&mut self.bytes, give_way);
     }
 }
 
-impl Held {
+impl BufferedEntries {
     /// With room for so many entries, and bytes of keys and values.
-    pub(crate) fn with_capacity(entries: usize, bytes: usize) -> Held {
-        let mut held = Held::default();
+    pub(crate) fn with_capacity(entries: usize, bytes: usize) -> BufferedEntries {
+        let mut held = BufferedEntries::default();
         held.bytes.reserve_exact(bytes);
         held.entries.reserve_exact(entries);
         held
@@ -136,7 +136,7 @@ impl Held {
     }
 }
 
-impl Entries for Held {
+impl Entries for BufferedEntries {
     fn valid(&self) -> bool {
         self.at < self.entries.len()
     }
@@ -168,46 +168,46 @@ impl Entries for Held {
     }
 }
 
-impl Entries for Above<'_> {
+impl Entries for UpperEntries<'_> {
     fn valid(&self) -> bool {
         match self {
-            Above::Held(held) => held.valid(),
-            Above::Read(read) => read.valid(),
+            UpperEntries::Buffered(held) => held.valid(),
+            UpperEntries::Read(read) => read.valid(),
         }
     }
 
     fn key(&self) -> &[u8] {
         match self {
-            Above::Held(held) => held.key(),
-            Above::Read(read) => read.key(),
+            UpperEntries::Buffered(held) => held.key(),
+            UpperEntries::Read(read) => read.key(),
         }
     }
 
     fn tag(&self) -> Tag {
         match self {
-            Above::Held(held) => held.tag(),
-            Above::Read(read) => read.tag(),
+            UpperEntries::Buffered(held) => held.tag(),
+            UpperEntries::Read(read) => read.tag(),
         }
     }
 
     fn value(&self) -> &[u8] {
         match self {
-            Above::Held(held) => held.value(),
-            Above::Read(read) => read.value(),
+            UpperEntries::Buffered(held) => held.value(),
+            UpperEntries::Read(read) => read.value(),
         }
     }
 
     fn next(&mut self) -> Result<()> {
         match self {
-            Above::Held(held) => held.next(),
-            Above::Read(read) => read.next(),
+            UpperEntries::Buffered(held) => held.next(),
+            UpperEntries::Read(read) => read.next(),
         }
     }
 
     fn load(&mut self) -> Result<()> {
         match self {
-            Above::Held(held) => held.load(),
-            Above::Read(read) => read.load(),
+            UpperEntries::Buffered(held) => held.load(),
+            UpperEntries::Read(read) => read.load(),
         }
     }
 }
@@ -261,16 +261,16 @@ impl<E: Entries> Entries for &mut E {
 }
 
 /// The merge of what comes from above with a table, or with some of its blocks.
-pub(super) struct Two<A, B> {
+pub(super) struct MergePair<A, B> {
     above: A,
     below: B,
     /// Whether the present entry is of `above`.
     takes_above: bool,
 }
 
-impl<A: Entries, B: Entries> Two<A, B> {
-    pub(super) fn new(above: A, below: B) -> Two<A, B> {
-        let mut two = Two { above, below, takes_above: false };
+impl<A: Entries, B: Entries> MergePair<A, B> {
+    pub(super) fn new(above: A, below: B) -> MergePair<A, B> {
+        let mut two = MergePair { above, below, takes_above: false };
         two.decide();
         two
     }
@@ -281,7 +281,7 @@ impl<A: Entries, B: Entries> Two<A, B> {
     }
 }
 
-impl<A: Entries, B: Entries> Entries for Two<A, B> {
+impl<A: Entries, B: Entries> Entries for MergePair<A, B> {
     fn valid(&self) -> bool {
         self.takes_above || self.below.valid()
     }

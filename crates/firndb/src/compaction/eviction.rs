@@ -9,16 +9,16 @@
 //!
 //! A crash before 3 leaves tables that nothing names, after it leaves that the next open takes out.
 
-use crate::compaction::background::Dead;
+use crate::compaction::background::Obsolete;
 use crate::compaction::plan::Plan;
-use crate::compaction::{self, Around, Held, Made};
+use crate::compaction::{self, BufferedEntries, CompactionOutput, LevelContext};
 use crate::engine::Engine;
 use crate::lab::chunk::{Chunk, Taken};
 use crate::lab::side::Version;
 use crate::lab::view::{Trees, as_put};
 use crate::log::Wanted;
 use crate::manifest::{Edit, Evicted, KeyRange};
-use crate::read::run::{Lent, SstRun};
+use crate::read::run::{MemoryReservation, SstRun};
 use crate::read_points::is_seen;
 use firn_base::exec::{block_on_with, give_way};
 use firn_base::sync::Ordering;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// What an eviction takes.
 struct Gathered<'a> {
-    held: Held,
+    held: BufferedEntries,
     /// Versions of the side table that are among that.
     moved: Vec<Version>,
     /// Entries that it took out of the tree, and bytes of their keys and values; `held` has no more than those.
@@ -37,7 +37,7 @@ struct Gathered<'a> {
     bytes: u64,
     /// Bytes of the largest value that is read only when the merge comes to it.
     largest: u64,
-    memory: Lent<'a>,
+    memory: MemoryReservation<'a>,
     slept_ns: u64,
 }
 
@@ -45,7 +45,7 @@ struct Gathered<'a> {
 const PLACE_BYTES: usize = 2 * size_of::<Wanted>() + size_of::<usize>();
 
 /// An entry of the trees that a chunk takes.
-struct Taking<'e> {
+struct EvictedEntry<'e> {
     key: &'e [u8],
     tag: Tag,
     address: Option<ValueAddress>,
@@ -56,7 +56,7 @@ struct Taking<'e> {
     is_replaced: bool,
 }
 
-impl Taking<'_> {
+impl EvictedEntry<'_> {
     /// The address of its value, if that is so large that it is read only when the merge comes to it. A leaf full of
     /// large values would not fit in memory otherwise.
     fn stays_in_log(&self) -> Option<ValueAddress> {
@@ -74,7 +74,7 @@ fn for_each_entry(
     immutable: &View,
     ranges: &[KeyRange],
     snapshots: &[SeqNo],
-    mut see: impl FnMut(Taking<'_>),
+    mut see: impl FnMut(EvictedEntry<'_>),
 ) -> Result<Vec<Version>> {
     let mut moved = Vec::new();
     let mut iter = TreeIter::new(trees.store.clone(), immutable.clone());
@@ -89,13 +89,13 @@ fn for_each_entry(
             let until = newer.entry().filter(|newer| newer.key == entry.key).map(|newer| newer.tag.seqno());
             let is_replaced =
                 until.is_some_and(|until| until >= entry.tag.seqno() && !is_seen(snapshots, entry.tag.seqno(), until));
-            see(Taking { key: entry.key, tag: entry.tag, address: entry.address, is_of_tree: true, is_replaced });
+            see(EvictedEntry { key: entry.key, tag: entry.tag, address: entry.address, is_of_tree: true, is_replaced });
             let older = trees.side.older(entry.key, entry.tag);
             older.iter().for_each(|version| {
                 // True if the snapshot that this version was kept for has ended since.
                 let is_replaced = !version.is_seen(snapshots);
                 let (tag, address) = (version.tag, version.address);
-                see(Taking { key: &version.key, tag, address, is_of_tree: false, is_replaced });
+                see(EvictedEntry { key: &version.key, tag, address, is_of_tree: false, is_replaced });
             });
             moved.extend_from_slice(older);
             iter.next()?;
@@ -112,7 +112,7 @@ impl Engine {
         part: usize,
         chunk: &Chunk,
         plan: &Plan,
-        around: &Around,
+        around: &LevelContext,
         start_ns: u64,
     ) -> Result<Vec<Arc<SstRun>>> {
         if chunk.rotates {
@@ -131,7 +131,7 @@ impl Engine {
         let plan = &plan.narrowed(held.keys());
         let (bytes_in, replaced) = (held.byte_size() as u64 + plan.input_bytes(), entries - held.len() as u64);
         let _loan = self.borrow_for(plan, largest)?;
-        let work = compaction::run_above(held, plan, around, &snapshots, &self.mill);
+        let work = compaction::run_above(held, plan, around, &snapshots, &self.compaction);
         let made = block_on_with(work, || slept_ns += self.yield_point())?;
         drop(memory);
         let evicted = self.evicted_with(&trees, leaves);
@@ -144,7 +144,7 @@ impl Engine {
         let floor = self.logs.sealed.floor();
         let behind = || trees.values.first_behind(trees.complete_through).unwrap_or(floor);
         let log_floor = (all && is_rebuilt).then(behind);
-        let Made { edit, created, bytes_out, .. } = made;
+        let CompactionOutput { edit, created, bytes_out, .. } = made;
         let added = edit.add.clone();
         self.install_eviction(part, Edit { evicted: Some(evicted), log_floor, ..edit }, &created, plan)?;
         trees.counters.chunks.add(1);
@@ -221,9 +221,9 @@ impl Engine {
                 None => held_bytes += more,
             }
         })?;
-        let memory = Held::memory_bytes(held_entries, held_bytes) + held_entries * PLACE_BYTES;
+        let memory = BufferedEntries::memory_bytes(held_entries, held_bytes) + held_entries * PLACE_BYTES;
         let memory = self.tables.lend(memory as u64);
-        let mut held = Held::with_capacity(held_entries, held_bytes);
+        let mut held = BufferedEntries::with_capacity(held_entries, held_bytes);
         let mut places = Vec::with_capacity(held_entries);
         let moved = for_each_entry(trees, immutable, ranges, snapshots, |taking| {
             if taking.is_replaced {
@@ -240,8 +240,8 @@ impl Engine {
         let mut slept_ns = 0;
         let flying_max = || {
             slept_ns += self.yield_point();
-            self.mill.check_open()?;
-            Ok(self.jobs.pace.reads())
+            self.compaction.check_open()?;
+            Ok(self.jobs.rate_limiter.reads())
         };
         trees.values.for_each(&places, flying_max, |i, value| held.set_value(i, value))?;
         Ok(Gathered { held, moved, entries, bytes, largest, memory, slept_ns })
@@ -250,7 +250,7 @@ impl Engine {
     fn install_eviction(&self, part: usize, mut edit: Edit, created: &[u64], plan: &Plan) -> Result<()> {
         let mut manifest = self.manifest.lock();
         manifest.version().keep_shared(&mut edit);
-        edit.next_file_id = Some(self.mill.next_file_id.load(Ordering::Relaxed));
+        edit.next_file_id = Some(self.compaction.next_file_id.load(Ordering::Relaxed));
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
             self.undo_tables(&error, created);
@@ -262,7 +262,7 @@ impl Engine {
             state.with_part(part, part_now)
         });
         drop(manifest);
-        self.bury(plan.tables.iter().map(|(_, run)| Dead::Table(run.clone())));
+        self.retire(plan.tables.iter().map(|(_, run)| Obsolete::Table(run.clone())));
         Ok(())
     }
 

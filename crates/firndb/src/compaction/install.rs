@@ -7,14 +7,14 @@
 //! A crash before 1 is done leaves the old state and files that nothing names; after it, the new state and files that
 //! nothing names any more. Open removes either.
 
-use crate::compaction::background::Dead;
+use crate::compaction::background::Obsolete;
 use crate::compaction::plan::{How, Plan, Reason};
-use crate::compaction::{Grain, Made};
+use crate::compaction::{CompactionOutput, Grain};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::files::FileName;
 use crate::manifest::TableMeta;
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::read::run::SstRun;
 use crate::read::state::Part;
 use firn_base::sync::Ordering;
@@ -24,8 +24,8 @@ use std::time::Duration;
 
 impl Engine {
     /// Makes what `plan` made part of the state, and returns its tables. If it cannot be recorded, removes it again.
-    pub(crate) fn install(&self, plan: &Plan, made: Made, start_ns: u64) -> Result<Vec<Arc<SstRun>>> {
-        let Made { mut edit, created, grown, choices, bytes_in, bytes_out } = made;
+    pub(crate) fn install(&self, plan: &Plan, made: CompactionOutput, start_ns: u64) -> Result<Vec<Arc<SstRun>>> {
+        let CompactionOutput { mut edit, created, grown, choices, bytes_in, bytes_out } = made;
         let added = edit.add.clone();
         let is_added = |run: &SstRun| added.iter().any(|(_, table)| table.id == run.meta.id);
         plan.buffer.iter().for_each(|flushed| self.follow(plan.part, flushed));
@@ -35,13 +35,13 @@ impl Engine {
             edit.last_seqno = buffer.frozen_at();
         }
         manifest.version().keep_shared(&mut edit);
-        edit.next_file_id = Some(self.mill.next_file_id.load(Ordering::Relaxed));
+        edit.next_file_id = Some(self.compaction.next_file_id.load(Ordering::Relaxed));
         let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
             self.undo_tables(&error, &created);
             if error.kind() != ErrorKind::Poisoned {
-                grown.iter().for_each(|grown| grown.undo(&self.mill));
+                grown.iter().for_each(|grown| grown.undo(&self.compaction));
             }
             return Err(error);
         }
@@ -59,12 +59,12 @@ impl Engine {
             Some(trees) => self.pass_by(&trees, &logs_before, floor),
             None => logs_before.into_iter().filter(|&id| id < floor).collect(),
         };
-        let logs = logs.into_iter().map(Dead::Log);
+        let logs = logs.into_iter().map(Obsolete::Log);
         // What was moved or grew has its file still.
         let gone = plan.tables.iter().filter(|(_, run)| !is_added(run));
-        let tables = gone.map(|(_, run)| Dead::Table(run.clone()));
-        let blocks = grown.into_iter().map(|grown| Dead::Blocks(grown.run, grown.blocks));
-        self.bury(logs.chain(tables).chain(blocks).chain(plan.buffer.clone().map(Dead::Buffer)));
+        let tables = gone.map(|(_, run)| Obsolete::Table(run.clone()));
+        let blocks = grown.into_iter().map(|grown| Obsolete::Blocks(grown.run, grown.blocks));
+        self.retire(logs.chain(tables).chain(blocks).chain(plan.buffer.clone().map(Obsolete::Memtable)));
         self.counts.jobs.chose(plan.level, &choices);
         for choice in &choices {
             self.emit(&Event::GrainChosen {
@@ -88,12 +88,12 @@ impl Engine {
     }
 
     /// Replaces rows of part `i` by what `flushed` has, before a state without it.
-    pub(crate) fn follow(&self, i: usize, flushed: &Arc<Buffer>) {
+    pub(crate) fn follow(&self, i: usize, flushed: &Arc<Memtable>) {
         self.state.load().parts[i].rows.iter().for_each(|rows| rows.follow(flushed));
     }
 
     /// Swaps in a state without `flushed`, whose entries are below the buffers in what `change` makes of part `i`.
-    pub(crate) fn without_buffer(&self, i: usize, flushed: &Arc<Buffer>, change: impl Fn(&Part) -> Part) {
+    pub(crate) fn without_buffer(&self, i: usize, flushed: &Arc<Memtable>, change: impl Fn(&Part) -> Part) {
         self.state.rcu(|state| {
             let mut part = change(&state.parts[i]);
             part.let_go(flushed);
@@ -114,7 +114,7 @@ impl Engine {
     /// Opens tables that were just installed, while there is room, so that few readers wait for an index.
     pub(crate) fn open_ahead(&self, installed: &[Arc<SstRun>]) {
         for run in installed {
-            if self.mill.stop.load(Ordering::Acquire) || !self.tables.has_room() {
+            if self.compaction.stop.load(Ordering::Acquire) || !self.tables.has_room() {
                 return;
             }
             // What it met, whoever reads the table will meet and report.
@@ -124,7 +124,7 @@ impl Engine {
 
     /// The first log of the buffer that is next newer than `flushed`: logs below it are not needed once that is a
     /// table.
-    pub(crate) fn log_behind(&self, part: usize, flushed: &Arc<Buffer>) -> Option<u64> {
+    pub(crate) fn log_behind(&self, part: usize, flushed: &Arc<Memtable>) -> Option<u64> {
         let state = self.state.load();
         let buffers = &state.parts[part].buffers;
         let at = buffers.iter().position(|buffer| Arc::ptr_eq(buffer, flushed))?;
@@ -137,7 +137,7 @@ impl Engine {
         if plan.reason == Reason::Flush {
             let bytes = plan.buffer.as_ref().map_or(0, |buffer| buffer.used_bytes() as u64);
             self.stall.flushed(bytes, elapsed_ns);
-            self.jobs.pace.flushed(bytes);
+            self.jobs.rate_limiter.flushed(bytes);
             self.counts.jobs.flushes.add(1);
             self.emit(&Event::Flushed { bytes: bytes_out, elapsed });
             return;

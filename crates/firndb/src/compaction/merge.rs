@@ -8,8 +8,8 @@
 //!
 //! A crash anywhere leaves files that no manifest record names; open removes them.
 
-use super::append::Grown;
-use super::entries::{Held, Two};
+use super::append::GrownTable;
+use super::entries::{BufferedEntries, MergePair};
 use super::grain::Choice;
 use super::visibility::Versions;
 use crate::compaction::plan::{How, Plan, Reason};
@@ -38,7 +38,7 @@ const ENTRIES_PER_STEP: u64 = 256;
 const GRANDPARENT_TABLES: u64 = 10;
 
 /// What a mill needs of the engine.
-pub(crate) struct MillContext {
+pub(crate) struct CompactionContext {
     pub(crate) files: Arc<Files>,
     pub(crate) counters: Arc<IoCounters>,
     pub(crate) limits: Limits,
@@ -56,7 +56,7 @@ pub(crate) struct MillContext {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-impl MillContext {
+impl CompactionContext {
     /// What `options` and their `budget` say, for files whose ids begin at `next_file_id`.
     pub(crate) fn new(
         files: &Arc<Files>,
@@ -64,7 +64,7 @@ impl MillContext {
         options: &Options,
         budget: &Budget,
         next_file_id: u64,
-    ) -> MillContext {
+    ) -> CompactionContext {
         let sst = SstOptions {
             codec: options.compression,
             filter_bits: options.filter_bits,
@@ -73,7 +73,7 @@ impl MillContext {
             owner: TableOwner { uuid: files.uuid, log_id: 0 },
             ..SstOptions::new(&options.limits)
         };
-        MillContext {
+        CompactionContext {
             files: files.clone(),
             counters: counters.clone(),
             limits: options.limits.clone(),
@@ -95,7 +95,7 @@ impl MillContext {
     }
 
     /// What filters of tables on `level` reserve: nothing where nothing is appended.
-    pub(crate) fn reserve_percent(&self, around: &Around, level: usize) -> u32 {
+    pub(crate) fn reserve_percent(&self, around: &LevelContext, level: usize) -> u32 {
         let tuning = self.appends.as_ref().filter(|_| level > 1 && mechanisms::BLOCK_RESERVE.is_on());
         let as_last = around.is_last || !mechanisms::BLOCK_RESERVE_BY_LEVEL.is_on();
         tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(as_last))
@@ -112,7 +112,7 @@ fn check_open(stop: &AtomicBool) -> Result<()> {
 /// What a mill has to know of the state around a plan: not the state, whose buffers and tables would stay as long as
 /// the work takes.
 #[derive(Debug)]
-pub(crate) struct Around {
+pub(crate) struct LevelContext {
     /// The tables of level 0, if nothing else is older than a write buffer and newer than level 1.
     level0: Option<Tables>,
     /// The tables of each level below the output's.
@@ -125,13 +125,13 @@ pub(crate) struct Around {
     pub(super) dead_share: f64,
 }
 
-impl Around {
+impl LevelContext {
     /// Around a plan with its output on `level`.
-    pub(crate) fn new(part: &Part, level: usize) -> Around {
+    pub(crate) fn new(part: &Part, level: usize) -> LevelContext {
         let (dead, live) = part.dead_and_live();
         let last = part.last_level();
         let bytes = |level: usize| part.levels.get(level).map_or(0, |level| level.live_bytes()).max(1) as f64;
-        Around {
+        LevelContext {
             level0: part.trees.as_ref().is_none_or(Trees::are_empty).then(|| part.metas_of(0)),
             deeper: part.metas_below(level),
             is_last: level >= last,
@@ -141,21 +141,21 @@ impl Around {
     }
 
     /// To be walked along with a merge.
-    pub(super) fn below(&self, level: usize) -> Below {
+    pub(super) fn below(&self, level: usize) -> OverlapTracker {
         match &self.level0 {
-            Some(level0) if level == 0 => Below::newest(level0.clone(), self.deeper.clone()),
-            _ => Below::new(level, self.deeper.clone()),
+            Some(level0) if level == 0 => OverlapTracker::newest(level0.clone(), self.deeper.clone()),
+            _ => OverlapTracker::new(level, self.deeper.clone()),
         }
     }
 }
 
 /// An edit, with what is to be done if it is installed, and if not.
 #[derive(Debug, Default)]
-pub(crate) struct Made {
+pub(crate) struct CompactionOutput {
     pub(crate) edit: Edit,
     /// Files that it created: to be removed if it is not installed.
     pub(crate) created: Vec<u64>,
-    pub(crate) grown: Vec<Grown>,
+    pub(crate) grown: Vec<GrownTable>,
     /// What was chosen for each table of the output's level, if there was a choice.
     pub(crate) choices: Vec<Choice>,
     pub(crate) bytes_in: u64,
@@ -166,13 +166,18 @@ pub(crate) struct Made {
 ///
 /// # Errors
 /// What reading and writing met.
-pub(crate) async fn run(plan: &Plan, around: &Around, snapshots: &[SeqNo], context: &MillContext) -> Result<Made> {
+pub(crate) async fn run(
+    plan: &Plan,
+    around: &LevelContext,
+    snapshots: &[SeqNo],
+    context: &CompactionContext,
+) -> Result<CompactionOutput> {
     let mut edit =
         Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
     if plan.how == How::Move {
         edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
         let bytes = plan.input_bytes();
-        return Ok(Made { edit, bytes_in: bytes, bytes_out: bytes, ..Made::default() });
+        return Ok(CompactionOutput { edit, bytes_in: bytes, bytes_out: bytes, ..CompactionOutput::default() });
     }
     let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
     let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
@@ -180,12 +185,12 @@ pub(crate) async fn run(plan: &Plan, around: &Around, snapshots: &[SeqNo], conte
     let log_id = plan.buffer.as_ref().map_or(0, |buffer| buffer.log_id);
     let output = Output { reserve_percent, log_id, ..Output::new(cause, plan.reason != Reason::Flush) };
     let metas = write_tables(merge, snapshots, around.below(plan.level), output, context).await?;
-    Ok(Made {
+    Ok(CompactionOutput {
         created: metas.iter().map(|meta| meta.id).collect(),
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
         edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), ..edit },
-        ..Made::default()
+        ..CompactionOutput::default()
     })
 }
 
@@ -194,29 +199,30 @@ pub(crate) async fn run(plan: &Plan, around: &Around, snapshots: &[SeqNo], conte
 /// # Errors
 /// As [`run`].
 pub(crate) async fn run_above(
-    above: Held,
+    above: BufferedEntries,
     plan: &Plan,
-    around: &Around,
+    around: &LevelContext,
     snapshots: &[SeqNo],
-    context: &MillContext,
-) -> Result<Made> {
+    context: &CompactionContext,
+) -> Result<CompactionOutput> {
     let drop = plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect();
     let below = MergeIter::at_first(inputs(plan, context.stretch_bytes, Cause::Evict)?)?;
     let reserve_percent = context.reserve_percent(around, plan.level);
     let output = Output { reserve_percent, ..Output::new(Cause::Evict, true) };
-    let metas = write_tables(Two::new(above, below), snapshots, around.below(plan.level), output, context).await?;
-    Ok(Made {
+    let metas =
+        write_tables(MergePair::new(above, below), snapshots, around.below(plan.level), output, context).await?;
+    Ok(CompactionOutput {
         created: metas.iter().map(|meta| meta.id).collect(),
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
         edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), drop, ..Edit::default() },
-        ..Made::default()
+        ..CompactionOutput::default()
     })
 }
 
 fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
     let access = Access::Streaming { bytes, cause };
-    let mut children: Vec<RunIter> = plan.buffer.iter().map(|buffer| RunIter::Buffer(buffer.iter())).collect();
+    let mut children: Vec<RunIter> = plan.buffer.iter().map(|buffer| RunIter::Memtable(buffer.iter())).collect();
     let mut sorted: Vec<Arc<SstRun>> = Vec::new();
     for (level, run) in &plan.tables {
         if *level == 0 {
@@ -258,7 +264,7 @@ impl Output {
 }
 
 /// What lies below the output, walked along with the merge.
-pub(crate) struct Below {
+pub(crate) struct OverlapTracker {
     /// Older tables of the output's own level, which is level 0; `None` if something beside may hold any key.
     beside: Option<Tables>,
     deeper: Vec<Tables>,
@@ -268,20 +274,20 @@ pub(crate) struct Below {
     overlapped: u64,
 }
 
-impl Below {
-    pub(crate) fn new(level: usize, deeper: Vec<Tables>) -> Below {
+impl OverlapTracker {
+    pub(crate) fn new(level: usize, deeper: Vec<Tables>) -> OverlapTracker {
         let beside = (level > 0).then(Tables::default);
-        Below { beside, at: vec![0; deeper.len()], deeper, overlapped: 0 }
+        OverlapTracker { beside, at: vec![0; deeper.len()], deeper, overlapped: 0 }
     }
 
     /// Below an output on level 0 that is newer than the tables `beside` it, and than nothing else on its level.
-    fn newest(beside: Tables, deeper: Vec<Tables>) -> Below {
-        Below { beside: Some(beside), ..Below::new(0, deeper) }
+    fn newest(beside: Tables, deeper: Vec<Tables>) -> OverlapTracker {
+        OverlapTracker { beside: Some(beside), ..OverlapTracker::new(0, deeper) }
     }
 
     /// Nothing lies below.
-    pub(crate) fn nothing() -> Below {
-        Below { beside: Some(Tables::default()), deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
+    pub(crate) fn nothing() -> OverlapTracker {
+        OverlapTracker { beside: Some(Tables::default()), deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
     }
 
     /// An output begins at `key`. As the first of a walk, it need not go past all that lies in front.
@@ -321,9 +327,9 @@ impl Below {
 pub(crate) async fn write_tables(
     merge: impl Entries,
     snapshots: &[SeqNo],
-    below: Below,
+    below: OverlapTracker,
     output: Output,
-    context: &MillContext,
+    context: &CompactionContext,
 ) -> Result<Vec<TableMeta>> {
     let mut writer = TablesWriter { context, output, metas: Vec::new(), created: Vec::new(), open: None };
     let written = writer
@@ -347,7 +353,7 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn new(context: &'a MillContext) -> Steps<'a> {
+    pub(super) fn new(context: &'a CompactionContext) -> Steps<'a> {
         Steps { entries: 0, stop: &context.stop }
     }
 
@@ -366,7 +372,7 @@ impl<'a> Steps<'a> {
 }
 
 struct TablesWriter<'a> {
-    context: &'a MillContext,
+    context: &'a CompactionContext,
     output: Output,
     metas: Vec<TableMeta>,
     created: Vec<u64>,
@@ -374,7 +380,7 @@ struct TablesWriter<'a> {
 }
 
 impl TablesWriter<'_> {
-    async fn write(&mut self, mut merge: impl Entries, snapshots: &[SeqNo], mut below: Below) -> Result<()> {
+    async fn write(&mut self, mut merge: impl Entries, snapshots: &[SeqNo], mut below: OverlapTracker) -> Result<()> {
         let mut versions = Versions::new(snapshots);
         let mut steps = Steps::new(self.context);
         if merge.valid() {
@@ -400,7 +406,7 @@ impl TablesWriter<'_> {
     }
 
     /// Whether the open table should end in front of `key`. Never between two versions of one key.
-    fn is_due(&self, key: &[u8], below: &Below) -> bool {
+    fn is_due(&self, key: &[u8], below: &OverlapTracker) -> bool {
         let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else { return false };
         let limits = &self.context.limits;
         let full = writer.estimated_bytes() >= self.output.table_bytes.unwrap_or(limits.table_bytes)

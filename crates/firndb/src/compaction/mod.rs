@@ -16,6 +16,8 @@ mod visibility;
 
 pub(crate) use append::{Piece, SubTask, collect, run_sub_task, sub_tasks};
 pub(crate) use counters::{JobCounters, LevelCounters};
-pub(crate) use entries::Held;
+pub(crate) use entries::BufferedEntries;
 pub(crate) use grain::Grain;
-pub(crate) use merge::{Around, Below, Made, MillContext, Output, run, run_above, write_tables};
+pub(crate) use merge::{
+    CompactionContext, CompactionOutput, LevelContext, Output, OverlapTracker, run, run_above, write_tables,
+};

@@ -1,7 +1,7 @@
 //! What a background action is to do: the picker's only output.
 
 use crate::lab::Chunk;
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::read::run::SstRun;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) enum Reason {
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) part: usize,
-    pub(crate) buffer: Option<Arc<Buffer>>,
+    pub(crate) buffer: Option<Arc<Memtable>>,
     /// Leaves of the immutable tree.
     pub(crate) chunk: Option<Chunk>,
     /// (level, table); those of the upper level first.
@@ -51,9 +51,9 @@ pub(crate) struct Plan {
 
 /// Tables that running actions read or replace, with their levels and live bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Busy(HashMap<u64, (usize, u64)>);
+pub(crate) struct BusyTables(HashMap<u64, (usize, u64)>);
 
-impl Busy {
+impl BusyTables {
     /// An action takes a table of `level`.
     pub(crate) fn take(&mut self, level: usize, run: &SstRun) {
         self.0.insert(run.meta.id, (level, run.meta.live_bytes()));

@@ -40,7 +40,7 @@ const REST_NS: u64 = 10_000_000_000;
 const QUIET_NS: u64 = 1_000_000_000;
 
 /// The pace of merges.
-pub(crate) struct Pace {
+pub(crate) struct RateLimiter {
     clock: Clock,
     /// Whether merges are asked for, and when the database was opened.
     is_awake: AtomicBool,
@@ -65,7 +65,7 @@ pub(crate) struct Pace {
 }
 
 /// While it lives, merges go as fast as they can.
-pub(crate) struct Hurry<'a>(&'a Pace);
+pub(crate) struct Hurry<'a>(&'a RateLimiter);
 
 impl Drop for Hurry<'_> {
     fn drop(&mut self) {
@@ -77,9 +77,9 @@ fn per_second(bytes: u64, ns: u64) -> u64 {
     (u128::from(bytes) * 1_000_000_000 / u128::from(ns)).min(1 << 48) as u64
 }
 
-impl Pace {
-    pub(crate) fn new(clock: Clock, counters: Arc<IoCounters>) -> Pace {
-        Pace {
+impl RateLimiter {
+    pub(crate) fn new(clock: Clock, counters: Arc<IoCounters>) -> RateLimiter {
+        RateLimiter {
             is_awake: AtomicBool::new(false),
             opened_ns: clock.now_ns(),
             pressure: AtomicU64::new(u64::from(URGENT)),
@@ -229,10 +229,10 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn pace() -> (Clock, Arc<IoCounters>, Pace) {
+    fn limiter() -> (Clock, Arc<IoCounters>, RateLimiter) {
         let (clock, counters) = (Clock::manual(), Arc::<IoCounters>::default());
-        let pace = Pace::new(clock.clone(), counters.clone());
-        (clock, counters, pace)
+        let rate_limiter = RateLimiter::new(clock.clone(), counters.clone());
+        (clock, counters, rate_limiter)
     }
 
     fn debt(level0_tables: usize, bytes: u64) -> Debt {
@@ -241,16 +241,16 @@ mod tests {
 
     #[test]
     fn the_rate_follows_intake_and_doubles_with_pressure() {
-        let (clock, _, pace) = pace();
+        let (clock, _, rate_limiter) = limiter();
         let limits = Limits::default();
         let rate = |tables, bytes| {
-            pace.update(&debt(tables, bytes), &limits);
-            pace.rate()
+            rate_limiter.update(&debt(tables, bytes), &limits);
+            rate_limiter.rate()
         };
         assert_eq!(rate(limits.level0_trigger, 0), RATE_MIN, "nothing came in yet");
         for _ in 0..20 {
             clock.advance(Duration::from_secs(1));
-            pace.flushed(10 * MIB);
+            rate_limiter.flushed(10 * MIB);
         }
         let calm = rate(limits.level0_trigger, limits.level_base_bytes);
         assert!((79 * MIB..=80 * MIB).contains(&calm), "{calm}");
@@ -263,7 +263,7 @@ mod tests {
         assert!((39 * MIB..=40 * MIB).contains(&later), "half of it came in per second: {later}");
         clock.advance(Duration::from_secs(60));
         assert_eq!(rate(limits.level0_trigger, 0), RATE_MIN, "nothing comes in any more");
-        let reads = |tables| (rate(tables, 0), pace.reads()).1;
+        let reads = |tables| (rate(tables, 0), rate_limiter.reads()).1;
         let each = (0..=URGENT as usize).map(|more| reads(limits.level0_trigger + more));
         assert_eq!(each.collect::<Vec<_>>(), [4, 8, 16, 32, 32]);
         assert!(limits.level0_trigger + (URGENT as usize) < limits.level0_slow, "merges run free before writers wait");
@@ -271,44 +271,44 @@ mod tests {
 
     #[test]
     fn merges_take_the_time_that_the_rate_says() {
-        let (clock, counters, pace) = pace();
-        pace.update(&debt(8, 0), &Limits::default());
+        let (clock, counters, rate_limiter) = limiter();
+        rate_limiter.update(&debt(8, 0), &Limits::default());
         let mut slept = 0;
         for _ in 0..64 {
             counters.wrote(Cause::Compaction, MIB as usize);
-            slept += pace.wait(|| true);
+            slept += rate_limiter.wait(|| true);
         }
         let took = clock.now_ns();
         assert!((1_900_000_000..=2_100_000_000).contains(&took), "64 MiB at 32 MiB a second took {took} ns");
-        assert_eq!((slept, pace.slept_ns()), (took, took));
+        assert_eq!((slept, rate_limiter.slept_ns()), (took, took));
     }
 
     #[test]
     fn there_is_rest_behind_writes_and_for_who_waits() {
-        let (clock, _, pace) = pace();
-        assert!(!pace.is_at_rest(SeqNo(1)));
+        let (clock, _, rate_limiter) = limiter();
+        assert!(!rate_limiter.is_at_rest(SeqNo(1)));
         clock.advance(Duration::from_nanos(REST_NS - 1));
-        assert!(!pace.is_at_rest(SeqNo(1)));
+        assert!(!rate_limiter.is_at_rest(SeqNo(1)));
         clock.advance(Duration::from_nanos(1));
-        assert!(pace.is_at_rest(SeqNo(1)));
-        assert!(!pace.is_at_rest(SeqNo(2)), "somebody writes again");
-        let hurry = pace.hurry(SeqNo(2));
-        assert!(pace.is_at_rest(SeqNo(2)) && !pace.is_at_rest(SeqNo(3)), "until somebody writes");
+        assert!(rate_limiter.is_at_rest(SeqNo(1)));
+        assert!(!rate_limiter.is_at_rest(SeqNo(2)), "somebody writes again");
+        let hurry = rate_limiter.hurry(SeqNo(2));
+        assert!(rate_limiter.is_at_rest(SeqNo(2)) && !rate_limiter.is_at_rest(SeqNo(3)), "until somebody writes");
         drop(hurry);
-        assert!(!pace.is_at_rest(SeqNo(3)));
+        assert!(!rate_limiter.is_at_rest(SeqNo(3)));
     }
 
     #[test]
     fn who_waits_for_the_end_is_not_made_to_wait_longer() {
-        let (clock, counters, pace) = pace();
-        pace.update(&debt(8, 0), &Limits::default());
-        let hurry = pace.hurry(SeqNo(0));
+        let (clock, counters, rate_limiter) = limiter();
+        rate_limiter.update(&debt(8, 0), &Limits::default());
+        let hurry = rate_limiter.hurry(SeqNo(0));
         counters.wrote(Cause::Compaction, 1 << 30);
-        assert_eq!((pace.wait(|| true), clock.now_ns()), (0, 0));
+        assert_eq!((rate_limiter.wait(|| true), clock.now_ns()), (0, 0));
         drop(hurry);
         counters.wrote(Cause::Compaction, 1 << 30);
         let mut looks = 0;
-        pace.wait(|| {
+        rate_limiter.wait(|| {
             looks += 1;
             looks < 3
         });

@@ -11,13 +11,13 @@
 //!
 //! A crash in between leaves some keys' entries in the tree; replay brings all of them again, with the same numbers.
 
-use crate::compaction::background::Dead;
+use crate::compaction::background::Obsolete;
 use crate::engine::Engine;
 use crate::lab::side::Version;
 use crate::lab::view::Trees;
 use crate::manifest::Edit;
 use crate::mechanisms;
-use crate::memtable::{Buffer, BufferIter};
+use crate::memtable::{Memtable, MemtableIter};
 use crate::read::state::Part;
 use firn_base::exec::give_way;
 use firn_base::key::Kind;
@@ -49,7 +49,7 @@ struct Batch {
 
 impl Batch {
     /// Takes the next keys of `iter`, all versions of each: `keys_max` at most, none more once they have `bytes_max`.
-    fn take(iter: &mut BufferIter, keys_max: usize, bytes_max: usize) -> Batch {
+    fn take(iter: &mut MemtableIter, keys_max: usize, bytes_max: usize) -> Batch {
         let mut batch = Batch::default();
         while iter.valid() {
             let tag = iter.tag();
@@ -87,7 +87,7 @@ impl Batch {
 
 impl Trees {
     /// Puts a replayed buffer into the mutable tree. REQUIRES: nobody reads yet.
-    pub(crate) fn insert_replayed(&mut self, buffer: &Arc<Buffer>) -> Result<()> {
+    pub(crate) fn insert_replayed(&mut self, buffer: &Arc<Memtable>) -> Result<()> {
         let mut iter = buffer.iter();
         iter.first();
         while iter.valid() {
@@ -111,7 +111,7 @@ impl Trees {
 impl Engine {
     /// Whether `buffer` is to become a table of level 0: it is not expected to be written again, and the trees are
     /// empty. They are searched first, so they must have nothing older.
-    pub(crate) fn goes_past_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {
+    pub(crate) fn goes_past_trees(&self, part: usize, buffer: &Arc<Memtable>) -> Result<bool> {
         let (trees, lab) = (self.trees(part)?, &self.options.tuning.lab);
         let needed = [&mechanisms::LAB_TREES, &mechanisms::LAB_VALUES, &mechanisms::LAB_ADDRESSES];
         if !needed.iter().all(|row| row.is_on()) && trees.are_empty() {
@@ -144,7 +144,7 @@ impl Engine {
 
     /// Flushes the part's oldest buffer, which `buffer` is. False if it stopped for want of room: an eviction makes
     /// some, then it goes on where it stopped. What it had put into the trees is there, or in level 1.
-    pub(crate) fn flush_to_trees(&self, part: usize, buffer: &Arc<Buffer>) -> Result<bool> {
+    pub(crate) fn flush_to_trees(&self, part: usize, buffer: &Arc<Memtable>) -> Result<bool> {
         let floor = self.log_behind(part, buffer).ok_or_else(|| Error::invalid("the active buffer is not flushed"))?;
         self.drain_log_of(buffer, floor)?;
         let mut iter = buffer.iter();
@@ -194,7 +194,7 @@ impl Engine {
     }
 
     /// Puts what the log has of `buffer` into the log's file, durably. It is read past the system's cache from then on.
-    fn drain_log_of(&self, buffer: &Arc<Buffer>, next: u64) -> Result<()> {
+    fn drain_log_of(&self, buffer: &Arc<Memtable>, next: u64) -> Result<()> {
         self.commit.with_log(|log| {
             // Nothing was written since it was frozen.
             if log.log_id() == buffer.log_id {
@@ -301,12 +301,12 @@ impl Engine {
         }
         if any {
             let unused = trees.values.take_unused(self.logs.sealed.floor());
-            self.bury(unused.into_iter().map(Dead::Log));
+            self.retire(unused.into_iter().map(Obsolete::Log));
         }
         any
     }
 
-    fn end_flush(&self, part: usize, buffer: &Arc<Buffer>, floor: u64) -> Result<()> {
+    fn end_flush(&self, part: usize, buffer: &Arc<Memtable>, floor: u64) -> Result<()> {
         let trees = self.trees(part)?;
         self.follow(part, buffer);
         let mut manifest = self.manifest.lock();
@@ -318,7 +318,7 @@ impl Engine {
             // A tree that is rebuilt needs its logs.
             log_floor: (!trees.need_logs()).then_some(floor),
             last_seqno: buffer.frozen_at(),
-            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
+            next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),
             ..Edit::default()
         };
         manifest.append(edit, true, || self.next_file_id())?;
@@ -331,7 +331,7 @@ impl Engine {
             trees.values.hot().iter().for_each(|hot| hot.let_go_below(floor));
         }
         let unused = trees.values.take_unused(floor);
-        self.bury(unused.into_iter().map(Dead::Log).chain([Dead::Buffer(buffer.clone())]));
+        self.retire(unused.into_iter().map(Obsolete::Log).chain([Obsolete::Memtable(buffer.clone())]));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! A cursor over one tree or over the side table, in internal key order. The value is read when it is asked for.
 
 use super::release::Generation;
-use super::side::Side;
+use super::side::RetainedVersions;
 use super::view::{Trees, as_put};
 use crate::log::{FLYING_MAX, PendingValue, ValueLogs};
 use firn_base::{Result, SeqNo, Tag};
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A position in level 0, or none.
-pub(crate) struct TierIter {
+pub(crate) struct TreesIter {
     source: Source,
     values: Arc<ValueLogs>,
     /// Keeps everything that `source` can reach.
@@ -31,17 +31,17 @@ const AHEAD_BYTES_MAX: usize = 512 << 10;
 
 enum Source {
     Tree(TreeIter),
-    Side { side: Arc<Side>, at: usize },
+    RetainedVersions { side: Arc<RetainedVersions>, at: usize },
 }
 
-impl TierIter {
+impl TreesIter {
     /// One cursor for each part of `trees`.
-    pub(crate) fn all(trees: &Trees) -> impl Iterator<Item = TierIter> {
+    pub(crate) fn all(trees: &Trees) -> impl Iterator<Item = TreesIter> {
         let tree = |view: &Arc<View>| Source::Tree(TreeIter::new(trees.store.clone(), (**view).clone()));
-        let side = Source::Side { side: trees.side.clone(), at: usize::MAX };
+        let side = Source::RetainedVersions { side: trees.side.clone(), at: usize::MAX };
         let beside = (!trees.side.versions().is_empty()).then_some(side);
         let sources = std::iter::once(tree(&trees.mutable)).chain(beside).chain(trees.immutable.as_ref().map(tree));
-        sources.map(|source| TierIter {
+        sources.map(|source| TreesIter {
             source,
             values: trees.values.clone(),
             _generation: trees.generation.clone(),
@@ -54,7 +54,7 @@ impl TierIter {
     fn entry(&self) -> Option<(&[u8], Tag, Option<ValueAddress>)> {
         match &self.source {
             Source::Tree(iter) => iter.entry().map(|entry| (entry.key, as_put(entry.tag), entry.address)),
-            Source::Side { side, at } => {
+            Source::RetainedVersions { side, at } => {
                 side.versions().get(*at).map(|version| (&*version.key, as_put(version.tag), version.address))
             }
         }
@@ -126,7 +126,7 @@ impl TierIter {
         self.value.clone()
     }
 
-    /// Lets go of a large value: [`TierIter::load`] reads it again.
+    /// Lets go of a large value: [`TreesIter::load`] reads it again.
     pub(crate) fn shed(&mut self) {
         self.value.take_if(|value| value.len() >= LARGE_BYTES);
     }
@@ -147,7 +147,7 @@ impl TierIter {
         self.turn();
         match &mut self.source {
             Source::Tree(iter) => iter.first(),
-            Source::Side { at, .. } => {
+            Source::RetainedVersions { at, .. } => {
                 *at = 0;
                 Ok(())
             }
@@ -158,7 +158,7 @@ impl TierIter {
         self.turn();
         match &mut self.source {
             Source::Tree(iter) => iter.last(),
-            Source::Side { side, at } => {
+            Source::RetainedVersions { side, at } => {
                 *at = side.versions().len().wrapping_sub(1);
                 Ok(())
             }
@@ -174,7 +174,7 @@ impl TierIter {
         self.reach = (2 * self.reach).clamp(2, REACH_MAX);
         match &mut self.source {
             Source::Tree(iter) => iter.next(),
-            Source::Side { at, .. } => {
+            Source::RetainedVersions { at, .. } => {
                 *at = at.saturating_add(1);
                 Ok(())
             }
@@ -185,7 +185,7 @@ impl TierIter {
         self.turn();
         match &mut self.source {
             Source::Tree(iter) => iter.prev(),
-            Source::Side { at, .. } => {
+            Source::RetainedVersions { at, .. } => {
                 *at = at.wrapping_sub(1);
                 Ok(())
             }
@@ -204,7 +204,7 @@ impl TierIter {
                     false => Ok(()),
                 }
             }
-            Source::Side { side, at } => {
+            Source::RetainedVersions { side, at } => {
                 *at = side.seek(key, tag);
                 Ok(())
             }
@@ -222,7 +222,7 @@ impl TierIter {
                     false => Ok(()),
                 }
             }
-            Source::Side { side, at } => {
+            Source::RetainedVersions { side, at } => {
                 *at = side.seek(key, tag).wrapping_sub(1);
                 Ok(())
             }

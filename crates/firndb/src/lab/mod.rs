@@ -10,7 +10,7 @@ mod stats;
 pub(crate) mod view;
 
 pub(crate) use chunk::Chunk;
-pub(crate) use iter::TierIter;
+pub(crate) use iter::TreesIter;
 pub(crate) use release::Releases;
-pub use stats::TierStats;
+pub use stats::LabStats;
 pub(crate) use view::{Begun, Trees};

@@ -20,7 +20,7 @@
 //! Thread safety: `Send + Sync`. The queue has a lock of its own, which is held for no I/O.
 
 use super::view::Trees;
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use firn_base::sync::Mutex;
 use firn_table::pm_btree::{Place, ValueAddress};
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub(crate) struct Releases {
     /// Held by who makes a new level 0 from the one that is there.
     pub(crate) changing: Mutex<()>,
     /// A buffer whose flush was interrupted, and the last key of it that is in the trees.
-    partly: Mutex<Option<(Arc<Buffer>, Vec<u8>)>>,
+    partly: Mutex<Option<(Arc<Memtable>, Vec<u8>)>>,
 }
 
 /// The leaves and pointers that one change took away, and the generation that it ended.
@@ -61,12 +61,12 @@ impl Releases {
     }
 
     /// How far the flush of `buffer` came, if it was interrupted.
-    pub(crate) fn flushed_to(&self, buffer: &Arc<Buffer>) -> Option<Vec<u8>> {
+    pub(crate) fn flushed_to(&self, buffer: &Arc<Memtable>) -> Option<Vec<u8>> {
         let partly = self.partly.lock();
         partly.as_ref().filter(|(of, _)| Arc::ptr_eq(of, buffer)).map(|(_, last)| last.clone())
     }
 
-    pub(crate) fn set_flushed_to(&self, partly: Option<(Arc<Buffer>, Vec<u8>)>) {
+    pub(crate) fn set_flushed_to(&self, partly: Option<(Arc<Memtable>, Vec<u8>)>) {
         *self.partly.lock() = partly;
     }
 

@@ -9,7 +9,7 @@
 //! Keys are sampled by their hashes, the same ones each time, so the share of a sample that was seen before is that of
 //! all keys.
 
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use firn_base::SeqNo;
 use firn_base::exec::give_way;
 use firn_base::sync::Mutex;
@@ -53,7 +53,7 @@ impl Reuse {
 
     /// The share of the keys of `buffer`, if they are enough, that were among those of the buffers before it, as many
     /// as `window` says for keys like one of them. Nothing while too little is known.
-    pub(crate) fn share(&self, buffer: &Arc<Buffer>, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
+    pub(crate) fn share(&self, buffer: &Arc<Memtable>, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
         let (known, last) = (*self.newest.lock(), buffer.frozen_at().unwrap_or_default());
         if let Some((_, share)) = known.filter(|(newest, _)| *newest == last) {
             return share;
@@ -65,7 +65,7 @@ impl Reuse {
 }
 
 impl Sample {
-    fn share(&mut self, buffer: &Arc<Buffer>, last: SeqNo, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
+    fn share(&mut self, buffer: &Arc<Memtable>, last: SeqNo, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
         let mut iter = buffer.iter();
         iter.first();
         let window = if iter.valid() { window(iter.key()) } else { return self.share };
@@ -116,12 +116,12 @@ mod tests {
     use firn_base::key::Kind;
 
     /// A buffer that ended with entry `last`, with these keys, each twice.
-    fn buffer(last: u64, keys: impl Iterator<Item = u32>) -> Arc<Buffer> {
-        let buffer = Arc::new(Buffer::new(1 << 20, 1));
+    fn buffer(last: u64, keys: impl Iterator<Item = u32>) -> Arc<Memtable> {
+        let buffer = Arc::new(Memtable::new(1 << 20, 1));
         for (i, key) in keys.flat_map(|key| [key, key]).enumerate() {
             let key = key.to_be_bytes();
             let entry = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: b"" });
-            let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), 0), 0).expect("room");
+            let ticket = buffer.reserve(entry(), Memtable::bytes_for(entry(), 0), 0).expect("room");
             ticket.link(SeqNo(i as u64 + 1));
         }
         buffer.freeze(SeqNo(last));

@@ -26,15 +26,15 @@ impl Version {
 
 /// The versions, by key and then the newest first.
 #[derive(Debug, Default)]
-pub(crate) struct Side {
+pub(crate) struct RetainedVersions {
     versions: Vec<Version>,
     bytes: u64,
 }
 
-impl Side {
-    fn of(versions: Vec<Version>) -> Side {
+impl RetainedVersions {
+    fn of(versions: Vec<Version>) -> RetainedVersions {
         let bytes = versions.iter().map(|version| (size_of::<Version>() + version.key.len()) as u64).sum();
-        Side { versions, bytes }
+        RetainedVersions { versions, bytes }
     }
 
     /// Bytes of memory that it takes.
@@ -67,23 +67,23 @@ impl Side {
     }
 
     /// Without `gone`, which are in the same order, and which of them were there.
-    pub(crate) fn without(&self, gone: &[Version]) -> (Side, Vec<Version>) {
+    pub(crate) fn without(&self, gone: &[Version]) -> (RetainedVersions, Vec<Version>) {
         let order = |a: &Version, b: &Version| compare(&a.key, a.tag, &b.key, b.tag);
         let mut gone = gone.iter().peekable();
         let (removed, versions) = self.versions.iter().cloned().partition(|version| {
             while gone.next_if(|gone| order(gone, version).is_lt()).is_some() {}
             gone.next_if(|gone| *gone == version).is_some()
         });
-        (Side::of(versions), removed)
+        (RetainedVersions::of(versions), removed)
     }
 
     /// With `added`, without those of either that none of `snapshots` sees, which are handed out.
-    pub(crate) fn with(&self, added: Vec<Version>, snapshots: &[SeqNo]) -> (Side, Vec<Version>) {
+    pub(crate) fn with(&self, added: Vec<Version>, snapshots: &[SeqNo]) -> (RetainedVersions, Vec<Version>) {
         let all = self.versions.iter().cloned().chain(added);
         let (mut versions, gone): (Vec<Version>, Vec<Version>) =
             all.partition(|version| version.is_seen(snapshots) || !mechanisms::LAB_IN_PLACE.is_on());
         versions.sort_by(|a, b| compare(&a.key, a.tag, &b.key, b.tag));
-        (Side::of(versions), gone)
+        (RetainedVersions::of(versions), gone)
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn keeps_what_a_snapshot_sees_and_finds_the_newest() {
         let added = vec![version(b"b", 3, 9), version(b"a", 5, 7), version(b"b", 9, 12), version(b"b", 1, 3)];
-        let (side, gone) = Side::default().with(added, &[SeqNo(4), SeqNo(10), SeqNo(20)]);
+        let (side, gone) = RetainedVersions::default().with(added, &[SeqNo(4), SeqNo(10), SeqNo(20)]);
         assert_eq!(gone, [version(b"a", 5, 7), version(b"b", 1, 3)]);
         let newest = |key: &[u8], at| side.newest(key, SeqNo(at)).map(|(tag, _)| tag.seqno().0);
         assert_eq!(
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn gives_out_what_is_gone_and_was_there() {
         let all = vec![version(b"a", 5, 7), version(b"b", 9, 12), version(b"b", 3, 9), version(b"d", 1, 3)];
-        let (side, _) = Side::default().with(all.clone(), &[SeqNo(2), SeqNo(5), SeqNo(10)]);
+        let (side, _) = RetainedVersions::default().with(all.clone(), &[SeqNo(2), SeqNo(5), SeqNo(10)]);
         let gone = [version(b"a", 2, 3), all[1].clone(), version(b"c", 1, 9), all[3].clone(), version(b"e", 1, 2)];
         let (left, removed) = side.without(&gone);
         assert_eq!(

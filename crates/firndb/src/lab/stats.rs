@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Gets by the layer that answered them, and what was evicted; since the open.
 #[derive(Debug, Default)]
-pub(crate) struct TierCounters {
+pub(crate) struct LabCounters {
     pub(crate) buffers: Counter,
     pub(crate) rows: Counter,
     pub(crate) mutable: Counter,
@@ -26,7 +26,7 @@ pub(crate) struct TierCounters {
 
 /// Level 0 of profile `lab`: a pair of B+ trees over the log's values.
 #[derive(Debug, Clone, Serialize)]
-pub struct TierStats {
+pub struct LabStats {
     /// Entries of the tree that flushes go into.
     pub mutable_entries: u64,
     /// Entries of the tree that is being evicted into level 1.
@@ -68,12 +68,12 @@ pub struct TierStats {
 }
 
 impl Trees {
-    pub(crate) fn stats(&self) -> TierStats {
+    pub(crate) fn stats(&self) -> LabStats {
         let views = || std::iter::once(&self.mutable).chain(&self.immutable);
         let usage = self.store.usage();
         let counters = &self.counters;
         let uses = self.values.uses();
-        TierStats {
+        LabStats {
             mutable_entries: self.mutable.entries(),
             immutable_entries: self.immutable.as_ref().map_or(0, |view| view.entries()),
             side_versions: self.side.versions().len(),

@@ -6,11 +6,11 @@
 //!    The mutable tree's is newer than what the others have of its key; the side table's may be older than the
 //!    immutable tree's, as it may be from before the trees changed places.
 
-use super::iter::TierIter;
+use super::iter::TreesIter;
 use super::release::Generation;
 use super::reuse::Reuse;
-use super::side::Side;
-use super::stats::TierCounters;
+use super::side::RetainedVersions;
+use super::stats::LabCounters;
 use crate::log::{PendingValue, ValueLogs};
 use crate::mechanisms;
 use firn_base::count::Counter;
@@ -35,10 +35,10 @@ pub(crate) struct Trees {
     pub(crate) immutable_from: Arc<[u8]>,
     /// Leaves that the immutable tree had when it became that, or when it was recovered.
     pub(crate) leaves: usize,
-    pub(crate) side: Arc<Side>,
+    pub(crate) side: Arc<RetainedVersions>,
     /// All entries up to this number were in the immutable tree when it became that, or had been evicted before.
     pub(crate) complete_through: SeqNo,
-    pub(crate) counters: Arc<TierCounters>,
+    pub(crate) counters: Arc<LabCounters>,
     pub(crate) reuse: Arc<Reuse>,
 }
 
@@ -156,7 +156,7 @@ impl Trees {
             checked(tree.entries, tree.leaf_bytes);
         }
         self.values.hot().map_or(Ok(()), |hot| hot.verify())?;
-        for iter in TierIter::all(self) {
+        for iter in TreesIter::all(self) {
             let mut iter = iter;
             iter.first()?;
             while iter.valid() {

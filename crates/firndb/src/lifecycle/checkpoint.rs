@@ -9,10 +9,10 @@
 //! A crash leaves a directory without CURRENT, which is no database; a failure takes back all that it made. The source
 //! loses nothing at any time. Linked tables are marked shared in both manifests: nothing is ever appended to them.
 
-use crate::compaction::{Below, MillContext, Output, write_tables};
+use crate::compaction::{CompactionContext, Output, OverlapTracker, write_tables};
 use crate::engine::Engine;
 use crate::files::{FileName, Files};
-use crate::lab::TierIter;
+use crate::lab::TreesIter;
 use crate::lifecycle::owner;
 use crate::manifest::{self, Edit, TableMeta, Version};
 use crate::read::run_iter::{MergeIter, RunIter};
@@ -117,14 +117,14 @@ impl Engine {
     fn write_buffers(&self, state: &ReadState, seqno: SeqNo, files: &Arc<Files>) -> Result<Vec<TableMeta>> {
         let mut children = Vec::new();
         for part in state.parts.iter() {
-            children.extend(part.buffers.iter().map(|buffer| RunIter::Buffer(buffer.iter())));
-            let trees = part.trees.iter().flat_map(TierIter::all);
-            children.extend(trees.map(|iter| RunIter::Tier(Box::new(iter))));
+            children.extend(part.buffers.iter().map(|buffer| RunIter::Memtable(buffer.iter())));
+            let trees = part.trees.iter().flat_map(TreesIter::all);
+            children.extend(trees.map(|iter| RunIter::Trees(Box::new(iter))));
         }
         let id = self.next_file_id();
-        let context = MillContext::new(files, &self.counts.io, &self.options, &self.budget, id);
+        let context = CompactionContext::new(files, &self.counts.io, &self.options, &self.budget, id);
         let output = Output { seqno_max: seqno, ..Output::new(Cause::Maintenance, false) };
-        let below = Below::new(0, state.parts[0].metas_below(0));
+        let below = OverlapTracker::new(0, state.parts[0].metas_below(0));
         block_on(write_tables(MergeIter::at_first(children)?, &[seqno], below, output, &context))
     }
 
@@ -162,7 +162,7 @@ impl Engine {
             uuid: Some(files.uuid),
             origins: self.origins_and_own(),
             profile: Some(self.options.profile.number()),
-            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
+            next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(seqno),
             add: linked
                 .map(|(level, run)| (level, TableMeta { shared: true, ..TableMeta::clone(&run.meta) }))

@@ -19,7 +19,7 @@ impl Engine {
         }
         // 1. Nobody comes in, whoever waits inside leaves.
         self.calls.shut();
-        self.mill.stop.store(true, Ordering::Release);
+        self.compaction.stop.store(true, Ordering::Release);
         self.progressed();
         self.executor.wake();
         self.calls.close();

@@ -19,13 +19,13 @@ mod trees;
 mod unnamed;
 
 use self::directory::{Creation, Directory};
-use crate::compaction::MillContext;
+use crate::compaction::CompactionContext;
 use crate::engine::{Engine, OpenReport};
 use crate::files::{FileName, Files};
 use crate::lab::Trees;
 use crate::log::{LogEnd, PmLogBuffer};
 use crate::manifest::{self, TableMeta, Version};
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
 use crate::read::run::{TableCache, TableCacheBounds};
@@ -54,13 +54,13 @@ struct Recovery {
     /// What this open makes, to be taken back if it fails.
     creation: Creation,
     pm: Option<Arc<Pool>>,
-    mill: MillContext,
+    compaction: CompactionContext,
     tables: Arc<TableCache>,
     report: OpenReport,
     since_ns: u64,
     /// Full buffers of a read-only open, oldest first.
-    kept: Vec<Arc<Buffer>>,
-    buffer: Option<Arc<Buffer>>,
+    kept: Vec<Arc<Memtable>>,
+    buffer: Option<Arc<Memtable>>,
     recovered: Vec<TableMeta>,
     last_seqno: SeqNo,
     /// Level 0, in profile `lab`.
@@ -140,7 +140,7 @@ fn open_directory(
         let last = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
         manifest::start(&files, &counters, last.map_or(1, |last| last + 1), &version)?;
     }
-    let mill = MillContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
+    let compaction = CompactionContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
     let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
     // A read-only open keeps tables open whatever their memory: a writer beside it may remove the files at any time.
     let tables_max = tables_max(&options);
@@ -167,7 +167,7 @@ fn open_directory(
         version,
         creation,
         pm: None,
-        mill,
+        compaction,
         tables,
         report: OpenReport::default(),
         since_ns,
@@ -277,11 +277,11 @@ impl Recovery {
         }
         let numbers = self.files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
         ids = ids.max(numbers.map_or(0, |last| last + 1));
-        self.mill.next_file_id.store(ids.max(1), Ordering::Relaxed);
+        self.compaction.next_file_id.store(ids.max(1), Ordering::Relaxed);
         Ok(())
     }
 
     fn next_file_id(&self) -> u64 {
-        self.mill.next_file_id.fetch_add(1, Ordering::Relaxed)
+        self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed)
     }
 }

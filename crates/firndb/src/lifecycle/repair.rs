@@ -23,14 +23,14 @@ mod own;
 mod pool;
 
 use self::own::{Inputs, own_files};
-use crate::compaction::{Below, MillContext, Output, write_tables};
+use crate::compaction::{CompactionContext, Output, OverlapTracker, write_tables};
 use crate::files::Owner;
 use crate::files::{FileName, Files};
 use crate::lifecycle::lost;
 use crate::lifecycle::owner;
 use crate::log::{HotSlots, PmLogBuffer};
 use crate::manifest::{self, Edit, TableMeta, Version};
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
 use crate::read::run_iter::{MergeIter, RunIter};
@@ -91,7 +91,7 @@ struct Repair {
     files: Arc<Files>,
     options: Options,
     write_buffer_bytes: usize,
-    mill: MillContext,
+    compaction: CompactionContext,
     context: TableContext,
     /// What the manifest says, if it can be read.
     known: Option<Version>,
@@ -109,7 +109,7 @@ struct Repair {
     hot: Option<Arc<HotSlots>>,
     superseded: HashMap<Box<[u8]>, SeqNo>,
     /// What came back from logs and trees, until it is a temporary table.
-    buffer: Option<Arc<Buffer>>,
+    buffer: Option<Arc<Memtable>>,
     inputs: Vec<Arc<Sst>>,
     /// Files that the new tables replace, and whether they were whole.
     replaced: BTreeMap<FileName, bool>,
@@ -236,14 +236,14 @@ impl Repair {
         let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| PmLogBuffer::logs_named(pool, &files.uuid))?;
         let next = named.into_iter().fold(next, |next, id| next.max(id.saturating_add(1)));
         let next = next.max(known.as_ref().map_or(0, |known| known.next_file_id));
-        let mut mill = MillContext::new(&files, &counters, options, budget, next);
-        mill.sst.owner.log_id = last_log;
+        let mut compaction = CompactionContext::new(&files, &counters, options, budget, next);
+        compaction.sst.owner.log_id = last_log;
         let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
         Ok(Repair {
             files,
             options: options.clone(),
             write_buffer_bytes: budget.write_buffer_bytes,
-            mill,
+            compaction,
             context: TableContext::new(cache, counters),
             last_seqno: known.as_ref().map_or(SeqNo(0), |version| version.last_seqno),
             known,
@@ -317,11 +317,11 @@ impl Repair {
             self.report.blocks_lost += table.salvage(|_, _, _| Ok(())).map_err(not_given)?;
             return Ok(());
         }
-        let id = self.mill.next_file_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed);
         let file = self.files.create(FileName::Table(id))?;
         self.temporary.push(id);
         let counters = self.context.counters.clone();
-        let mut writer = SstWriter::new(file, id, self.mill.sst.clone(), counters, Cause::Maintenance);
+        let mut writer = SstWriter::new(file, id, self.compaction.sst.clone(), counters, Cause::Maintenance);
         self.report.blocks_lost += table.salvage(|key, tag, value| writer.add(key, tag, value)).map_err(not_given)?;
         if writer.entries() > 0 {
             let extent = writer.finish()?.extent;
@@ -333,7 +333,7 @@ impl Repair {
     /// How tables are written. What is in them is in older files too until the new manifest stands, and a repair that
     /// is made again must not take them for what a lost record named: so they say that a log holds it.
     fn output(&self) -> Output {
-        Output { log_id: self.mill.sst.owner.log_id, ..Output::new(Cause::Maintenance, true) }
+        Output { log_id: self.compaction.sst.owner.log_id, ..Output::new(Cause::Maintenance, true) }
     }
 
     /// Says what would be replaced and what set aside.
@@ -367,11 +367,12 @@ impl Repair {
 
     /// Merges everything into new tables, names them in a new manifest, and puts the old files away.
     fn write(&mut self) -> Result<()> {
-        let access = Access::Streaming { bytes: self.mill.stretch_bytes, cause: Cause::Maintenance };
+        let access = Access::Streaming { bytes: self.compaction.stretch_bytes, cause: Cause::Maintenance };
         let children = self.inputs.iter().map(|table| RunIter::Sst(Box::new(table.iter(access)))).collect();
         let level = self.options.limits.levels - 1;
         let merge = MergeIter::at_first(children)?;
-        let metas = block_on(write_tables(merge, &[SeqNo::MAX], Below::nothing(), self.output(), &self.mill))?;
+        let metas =
+            block_on(write_tables(merge, &[SeqNo::MAX], OverlapTracker::nothing(), self.output(), &self.compaction))?;
         // Until the manifest names them they go if anything fails.
         let made = metas.iter().map(|meta| meta.id);
         self.temporary.extend(made.clone());
@@ -379,7 +380,7 @@ impl Repair {
         self.report.entries = metas.iter().map(|meta| meta.entries).sum();
         let newest = metas.iter().map(|meta| meta.seqno_max).max().unwrap_or_default();
         let version = self.version(metas, level, self.last_seqno.max(newest))?;
-        let manifest_id = self.mill.next_file_id.fetch_add(1, Ordering::Relaxed);
+        let manifest_id = self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed);
         self.tell()?;
         let aside: Vec<FileName> = self.report.set_aside.iter().map(|name| FileName::parse(name)).collect();
         // Once the new manifest stands, nothing else keeps them.
@@ -419,12 +420,12 @@ impl Repair {
             uuid: Some(uuid),
             origins,
             profile: Some(profile),
-            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed) + 1),
+            next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(last_seqno),
             // A repair that is cut from here on and made again must bring nothing back from old logs.
             evicted_through: Some(last_seqno),
             // What waits to be removed, or could not be read, is not to be replayed.
-            log_floor: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
+            log_floor: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),
             add: metas.into_iter().map(|meta| (level, meta)).collect(),
             pm: pool::pairing(self.pool.as_deref()),
             ..Edit::default()

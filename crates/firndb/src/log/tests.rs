@@ -3,7 +3,7 @@
 use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, read_value};
 use super::*;
 use crate::files::{FileName, Files};
-use crate::memtable::{Buffer, Entry};
+use crate::memtable::{Entry, Memtable};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
@@ -35,10 +35,10 @@ fn writer(files: &Arc<Files>) -> LogWriter {
 
 /// Appends groups of random entries, each group synced or not; checks that every value can be read at its address.
 fn append(log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Vec<Issued> {
-    append_to(&Arc::new(Buffer::new(4 << 20, LOG)), log, seed, groups, synced)
+    append_to(&Arc::new(Memtable::new(4 << 20, LOG)), log, seed, groups, synced)
 }
 
-fn append_to(buffer: &Arc<Buffer>, log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Vec<Issued> {
+fn append_to(buffer: &Arc<Memtable>, log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Vec<Issued> {
     let mut issued = Vec::new();
     let mut seqno = 1u64;
     for _ in 0..groups {
@@ -53,7 +53,7 @@ fn append_to(buffer: &Arc<Buffer>, log: &mut LogWriter, seed: &mut Seed, groups:
                 seqno += 1;
             }
             let entries = batch.iter().map(|(_, key, value)| Entry { kind: Kind::Put, key, value });
-            let bytes = Buffer::bytes_for(entries.clone(), first);
+            let bytes = Memtable::bytes_for(entries.clone(), first);
             tickets.push(buffer.reserve(entries, bytes, first).unwrap());
             issued.extend(batch);
         }
@@ -93,7 +93,7 @@ fn lab_06_entries_know_where_the_log_has_their_values() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
     let mut log = writer(&files);
-    let buffer = Arc::new(Buffer::new(4 << 20, LOG));
+    let buffer = Arc::new(Memtable::new(4 << 20, LOG));
     let issued = append_to(&buffer, &mut log, &mut Seed::new(5), 40, false);
     let counters = Arc::new(IoCounters::default());
     let cache = Arc::new(firn_table::BlockCache::new(4 << 20, 512));
@@ -132,11 +132,11 @@ fn a_value_is_its_entrys_alone() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
     let mut log = writer(&files);
-    let buffer = Arc::new(Buffer::new(1 << 20, LOG));
+    let buffer = Arc::new(Memtable::new(1 << 20, LOG));
     let entry = |key: &'static [u8], value: &'static [u8]| Entry { kind: Kind::Put, key, value };
     for (seqno, entry) in [(1, entry(b"a", b"first value")), (2, entry(b"b", b"other value"))] {
         let entries = || std::iter::once(entry);
-        let ticket = buffer.reserve(entries(), Buffer::bytes_for(entries(), 1), 1).unwrap();
+        let ticket = buffer.reserve(entries(), Memtable::bytes_for(entries(), 1), 1).unwrap();
         let mut mark = log.append(std::slice::from_ref(&ticket), SeqNo(seqno), false, true).unwrap();
         ticket.note_addresses(|len| mark.next(len));
         ticket.link(SeqNo(seqno));
@@ -237,9 +237,9 @@ fn a_value_that_looks_like_the_log() {
     let mut log = writer(&files);
     append(&mut log, &mut Seed::new(4), 3, true);
     let copy = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
-    let buffer = Arc::new(Buffer::new(1 << 20, LOG));
+    let buffer = Arc::new(Memtable::new(1 << 20, LOG));
     let entry = || std::iter::once(Entry { kind: Kind::Put, key: b"copy", value: &copy });
-    let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), 0), 0).unwrap();
+    let ticket = buffer.reserve(entry(), Memtable::bytes_for(entry(), 0), 0).unwrap();
     log.append(&[ticket], SeqNo(1000), false, true).unwrap();
     let whole = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
     // Tear the frame that holds the copy: the frames inside its value must not be replayed, nor taken for later ones.
@@ -287,10 +287,10 @@ fn lab_04_log_buffer() {
 fn lab_04_what_a_failed_frame_left_masks_nothing() {
     const HALF: usize = 8 << 10;
     let put = |log: &mut LogWriter, seqno: u64, len: usize| {
-        let buffer = Arc::new(Buffer::new(1 << 20, LOG));
+        let buffer = Arc::new(Memtable::new(1 << 20, LOG));
         let (key, value) = (seqno.to_be_bytes(), vec![seqno as u8; len]);
         let entry = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: &value });
-        let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), 0), 0).unwrap();
+        let ticket = buffer.reserve(entry(), Memtable::bytes_for(entry(), 0), 0).unwrap();
         log.append(&[ticket], SeqNo(seqno), false, true).map(|_mark| (seqno, key.to_vec(), value.clone()))
     };
     let mut failures = 0;

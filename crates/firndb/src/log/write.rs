@@ -18,7 +18,7 @@ use super::placed::PlacedLogs;
 use super::sealed::SealedLogs;
 use super::sink::{PmLogBuffer, Sink};
 use crate::files::{FileName, Files};
-use crate::memtable::{LogEntry, Ticket};
+use crate::memtable::{LogEntry, Reservation};
 use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
@@ -99,7 +99,7 @@ pub(super) struct Place {
 /// values in the hot buffer; `each_value` is given what follows it, in order.
 pub(super) fn encode_head<'a>(
     head: &mut Vec<u8>,
-    group: &'a [Ticket],
+    group: &'a [Reservation],
     hot: &[HotPlace],
     place: &Place,
     mut each_value: impl FnMut(&'a [u8]),
@@ -110,7 +110,7 @@ pub(super) fn encode_head<'a>(
     let mut value_bytes = 0;
     let mut headers = ValueHeaders::default();
     let mut hot = hot.iter().peekable();
-    for LogEntry { kind, key, framed_value } in group.iter().flat_map(Ticket::entries) {
+    for LogEntry { kind, key, framed_value } in group.iter().flat_map(Reservation::entries) {
         let value_len = (framed_value.len() - VALUE_HEADER_BYTES) as u32;
         match hot.next_if(|place| place.entry == entries) {
             Some(place) => {
@@ -216,7 +216,13 @@ impl LogWriter {
     ///
     /// # Errors
     /// `NoSpace` and `Io`: nothing of the group is acknowledged and the log goes on. `Poisoned`: a sync failed.
-    pub(crate) fn append(&mut self, group: &[Ticket], first_seqno: SeqNo, power: bool, named: bool) -> Result<LogMark> {
+    pub(crate) fn append(
+        &mut self,
+        group: &[Reservation],
+        first_seqno: SeqNo,
+        power: bool,
+        named: bool,
+    ) -> Result<LogMark> {
         self.check_poison()?;
         // What is promised now without a new entry must be told from what never was, should the manifest lose its end.
         let must_say = power && named && !self.says_named && self.position > FILE_HEADER_BYTES as u64;
@@ -231,7 +237,7 @@ impl LogWriter {
         Ok(mark)
     }
 
-    fn write_frame(&mut self, group: &[Ticket], first_seqno: SeqNo, named: bool) -> Result<LogMark> {
+    fn write_frame(&mut self, group: &[Reservation], first_seqno: SeqNo, named: bool) -> Result<LogMark> {
         let mut first = first_seqno;
         for ticket in group {
             ticket.tie_checksums(first);

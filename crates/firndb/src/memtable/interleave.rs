@@ -29,7 +29,7 @@ fn reserve_complete() {
 
 /// Entries by their sequence number, which is also the value; `linked` once the writer has returned.
 struct World {
-    buffer: Arc<Buffer>,
+    buffer: Arc<Memtable>,
     linked: Vec<AtomicBool>,
 }
 
@@ -41,14 +41,14 @@ fn key(seqno: u64) -> [u8; 1] {
 impl World {
     fn new(entries: u64) -> World {
         let linked = (0..=entries).map(|_| AtomicBool::new(false)).collect();
-        World { buffer: Arc::new(Buffer::new(4 << 10, 1)), linked }
+        World { buffer: Arc::new(Memtable::new(4 << 10, 1)), linked }
     }
 
     /// A batch with numbers from `first` on, of heights drawn from `seed`.
     fn write(&self, first: u64, count: u64, seed: u64) {
         let batch: Vec<_> = (first..first + count).map(|seqno| (key(seqno), seqno.to_be_bytes())).collect();
         let entries = || batch.iter().map(|(key, value)| Entry { kind: Kind::Put, key, value });
-        let bytes = Buffer::bytes_for(entries(), seed);
+        let bytes = Memtable::bytes_for(entries(), seed);
         self.buffer.reserve(entries(), bytes, seed).unwrap().link(SeqNo(first));
         (first..first + count).for_each(|seqno| self.linked[seqno as usize].store(true, Ordering::SeqCst));
     }
@@ -58,7 +58,7 @@ impl World {
         (1..self.linked.len() as u64).filter(|&seqno| self.linked[seqno as usize].load(Ordering::SeqCst)).collect()
     }
 
-    fn check_entry(iter: &BufferIter) -> (Vec<u8>, Tag) {
+    fn check_entry(iter: &MemtableIter) -> (Vec<u8>, Tag) {
         let seqno = iter.tag().seqno().0;
         assert_eq!((iter.key(), iter.value()), (&key(seqno)[..], &seqno.to_be_bytes()[..]), "an entry is whole");
         (iter.key().to_vec(), iter.tag())

@@ -11,4 +11,4 @@ mod skiplist;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use run::{Buffer, BufferIter, Entry, LogEntry, Ticket};
+pub(crate) use run::{Entry, LogEntry, Memtable, MemtableIter, Reservation};

@@ -1,20 +1,20 @@
 //! The write buffer alone, for [`crate::proof`].
 
-use super::{Buffer, Entry, Ticket};
+use super::{Entry, Memtable, Reservation};
 use firn_base::SeqNo;
 use firn_base::key::Kind;
 use std::sync::Arc;
 
 /// A write buffer without an engine around it.
-pub struct Memtable(Arc<Buffer>);
+pub struct BareMemtable(Arc<Memtable>);
 
 /// A commit group: what was reserved in a buffer and is not yet in its list.
-pub struct Group(pub(crate) Vec<Ticket>);
+pub struct Group(pub(crate) Vec<Reservation>);
 
-impl Memtable {
+impl BareMemtable {
     /// An empty one of `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
-        Self(Arc::new(Buffer::new(capacity, 1)))
+        Self(Arc::new(Memtable::new(capacity, 1)))
     }
 
     /// Puts `key` under sequence number `seqno`. False if it does not fit.
@@ -44,8 +44,8 @@ impl Memtable {
         count
     }
 
-    fn reserve(&self, seed: u64, key: &[u8], value: &[u8]) -> Option<Ticket> {
+    fn reserve(&self, seed: u64, key: &[u8], value: &[u8]) -> Option<Reservation> {
         let entries = || std::iter::once(Entry { kind: Kind::Put, key, value });
-        self.0.reserve(entries(), Buffer::bytes_for(entries(), seed), seed)
+        self.0.reserve(entries(), Memtable::bytes_for(entries(), seed), seed)
     }
 }

@@ -1,6 +1,6 @@
 //! A write buffer as the engine uses it: reserve, fill, link, freeze, read.
 //!
-//! 1. A [`Ticket`] is a batch's place in one buffer: its entries lie there one behind the other, filled but not linked,
+//! 1. A [`Reservation`] is a batch's place in one buffer: its entries lie there one behind the other, filled but not linked,
 //!    seen by nobody. Dropped unlinked, it costs its space and nothing else.
 //! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible to readers whose
 //!    read point has reached those; the commit queue raises it.
@@ -27,7 +27,7 @@ pub(crate) struct Entry<'a> {
 }
 
 /// A write buffer, active or frozen.
-pub(crate) struct Buffer {
+pub(crate) struct Memtable {
     list: Skiplist,
     /// Names the buffer, and the log that takes its entries.
     pub(crate) log_id: u64,
@@ -39,8 +39,8 @@ pub(crate) struct Buffer {
 
 /// A batch's filled entries in a buffer.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    pub(crate) buffer: Arc<Buffer>,
+pub(crate) struct Reservation {
+    pub(crate) buffer: Arc<Memtable>,
     space: Space,
     pub(crate) count: u64,
 }
@@ -59,23 +59,23 @@ impl LogEntry<'_> {
     }
 }
 
-impl Buffer {
-    /// What [`Buffer::used_bytes`] says of an empty buffer.
+impl Memtable {
+    /// What [`Memtable::used_bytes`] says of an empty buffer.
     pub(crate) const EMPTY_BYTES: usize = Skiplist::EMPTY_BYTES;
 
     /// An empty buffer of `capacity` bytes, whose entries are in log `log_id`.
-    pub(crate) fn new(capacity: usize, log_id: u64) -> Buffer {
-        Buffer { list: Skiplist::new(capacity), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
+    pub(crate) fn new(capacity: usize, log_id: u64) -> Memtable {
+        Memtable { list: Skiplist::new(capacity), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
     }
 
     /// This buffer, whose next entries go to log `log_id`.
-    pub(crate) fn continued_in(self, log_id: u64) -> Buffer {
-        Buffer { log_id, ..self }
+    pub(crate) fn continued_in(self, log_id: u64) -> Memtable {
+        Memtable { log_id, ..self }
     }
 
     /// This buffer emptied, for the entries of log `log_id`: its memory is used again.
-    pub(crate) fn recycle(self, log_id: u64) -> Buffer {
-        Buffer { list: self.list.recycle(), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
+    pub(crate) fn recycle(self, log_id: u64) -> Memtable {
+        Memtable { list: self.list.recycle(), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
     }
 
     /// Has the system give all of its memory now, and not while somebody writes.
@@ -88,13 +88,13 @@ impl Buffer {
         entries.zip(0u64..).map(|(e, i)| node_bytes(height(seed, i), e.key.len(), e.value.len())).sum()
     }
 
-    /// Copies `entries` in, unseen. `bytes` and `seed` as for [`Buffer::bytes_for`]. `None` if they do not fit.
+    /// Copies `entries` in, unseen. `bytes` and `seed` as for [`Memtable::bytes_for`]. `None` if they do not fit.
     pub(crate) fn reserve<'a>(
         self: &Arc<Self>,
         entries: impl Iterator<Item = Entry<'a>>,
         bytes: usize,
         seed: u64,
-    ) -> Option<Ticket> {
+    ) -> Option<Reservation> {
         let space = self.list.arena.reserve(bytes)?;
         let mut at = space.start;
         let mut count = 0;
@@ -105,7 +105,7 @@ impl Buffer {
             count += 1;
         }
         debug_assert_eq!(at, space.end);
-        Some(Ticket { buffer: self.clone(), space, count })
+        Some(Reservation { buffer: self.clone(), space, count })
     }
 
     /// Bytes used.
@@ -152,24 +152,24 @@ impl Buffer {
     }
 
     /// A cursor over what is linked.
-    pub(crate) fn iter(self: &Arc<Self>) -> BufferIter {
-        BufferIter { buffer: self.clone(), node: None }
+    pub(crate) fn iter(self: &Arc<Self>) -> MemtableIter {
+        MemtableIter { buffer: self.clone(), node: None }
     }
 }
 
-impl Pin for Buffer {
+impl Pin for Memtable {
     fn bytes(&self, at: usize, len: usize) -> &[u8] {
         self.list.arena.bytes(at, len)
     }
 }
 
-impl std::fmt::Debug for Buffer {
+impl std::fmt::Debug for Memtable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer({}, {} bytes)", self.log_id, self.used_bytes())
+        write!(f, "Memtable({}, {} bytes)", self.log_id, self.used_bytes())
     }
 }
 
-impl Ticket {
+impl Reservation {
     /// Bytes of arena taken.
     pub(crate) fn bytes(&self) -> usize {
         (self.space.end - self.space.start) as usize
@@ -226,12 +226,12 @@ impl Ticket {
 }
 
 /// A position in a buffer, or none.
-pub(crate) struct BufferIter {
-    buffer: Arc<Buffer>,
+pub(crate) struct MemtableIter {
+    buffer: Arc<Memtable>,
     node: Option<Node>,
 }
 
-impl BufferIter {
+impl MemtableIter {
     pub(crate) fn valid(&self) -> bool {
         self.node.is_some()
     }
@@ -249,7 +249,7 @@ impl BufferIter {
     }
 
     /// To where `other` is. REQUIRES: it is a cursor over the same buffer.
-    pub(crate) fn move_to(&mut self, other: &BufferIter) {
+    pub(crate) fn move_to(&mut self, other: &MemtableIter) {
         self.node = other.node;
     }
 

@@ -7,8 +7,8 @@ use firn_base::{SeqNo, Tag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-fn put(buffer: &Arc<Buffer>, seqno: u64, entries: &[Entry<'_>]) -> bool {
-    let bytes = Buffer::bytes_for(entries.iter().copied(), seqno);
+fn put(buffer: &Arc<Memtable>, seqno: u64, entries: &[Entry<'_>]) -> bool {
+    let bytes = Memtable::bytes_for(entries.iter().copied(), seqno);
     match buffer.reserve(entries.iter().copied(), bytes, seqno) {
         Some(ticket) => {
             assert_eq!(ticket.count, entries.len() as u64);
@@ -21,7 +21,7 @@ fn put(buffer: &Arc<Buffer>, seqno: u64, entries: &[Entry<'_>]) -> bool {
 
 #[test]
 fn agrees_with_a_map_both_ways() {
-    let buffer = Arc::new(Buffer::new(256 << 10, 1));
+    let buffer = Arc::new(Memtable::new(256 << 10, 1));
     let mut model = BTreeMap::new();
     let mut seed = Seed::new(1);
     for seqno in 1..2000 {
@@ -55,7 +55,7 @@ fn agrees_with_a_map_both_ways() {
 
 #[test]
 fn a_full_buffer_refuses_and_stays_whole() {
-    let buffer = Arc::new(Buffer::new(1 << 10, 1));
+    let buffer = Arc::new(Memtable::new(1 << 10, 1));
     let mut count = 0;
     let value = [9; 100];
     while put(&buffer, count + 1, &[Entry { kind: Kind::Put, key: &count.to_be_bytes(), value: &value }]) {
@@ -75,7 +75,7 @@ fn a_full_buffer_refuses_and_stays_whole() {
 fn concurrent() {
     const THREADS: u64 = 4;
     const EACH: u64 = 3000;
-    let buffer = Arc::new(Buffer::new(4 << 20, 1));
+    let buffer = Arc::new(Memtable::new(4 << 20, 1));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let buffer = &buffer;

@@ -1,7 +1,7 @@
 //! What cursors hold of the database, and how it is taken away from those that idle.
 
 use crate::engine::Engine;
-use crate::lab::TierIter;
+use crate::lab::TreesIter;
 use crate::read::run_iter::{LevelIter, MergeIter, RunIter};
 use crate::read::state::ReadState;
 use firn_base::Result;
@@ -41,9 +41,9 @@ pub(crate) enum Direction {
 pub(crate) fn children(state: &ReadState) -> Result<Vec<RunIter>> {
     let mut children = Vec::new();
     for part in state.parts.iter() {
-        children.extend(part.buffers.iter().map(|buffer| RunIter::Buffer(buffer.iter())));
+        children.extend(part.buffers.iter().map(|buffer| RunIter::Memtable(buffer.iter())));
         if let Some(trees) = &part.trees {
-            children.extend(TierIter::all(trees).map(|iter| RunIter::Tier(Box::new(iter))));
+            children.extend(TreesIter::all(trees).map(|iter| RunIter::Trees(Box::new(iter))));
         }
         for level in &part.levels {
             if level.sorted {

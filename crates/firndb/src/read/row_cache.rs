@@ -20,7 +20,7 @@
 //!
 //! Thread safety: `Send + Sync`. Gets take no lock beside the cache's; keeping a row takes one of a few.
 
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::sites;
 use firn_base::exec::give_way;
 use firn_base::key::Kind;
@@ -75,7 +75,7 @@ impl RowCache {
 
     /// Replaces the rows of the keys that `buffer` has, which was flushed and is about to go from the state, and keeps
     /// what gets found there.
-    pub(crate) fn follow(&self, buffer: &Arc<Buffer>) {
+    pub(crate) fn follow(&self, buffer: &Arc<Memtable>) {
         // What is flushed was frozen; if it were not, nobody would bring rows.
         self.through.store(buffer.frozen_at().unwrap_or(SeqNo::MAX).0, Ordering::Release);
         // Who looked before has kept his row once his lock is free; who looks now knows that his key is not in it.
@@ -85,7 +85,7 @@ impl RowCache {
         }
     }
 
-    fn replace_all(&self, buffer: &Arc<Buffer>) {
+    fn replace_all(&self, buffer: &Arc<Memtable>) {
         let mut iter = buffer.iter();
         let mut newest = buffer.iter();
         let keeps_found = self.keeps_found && self.cache.prefers_rows();
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(get(9), Some(b"v".to_vec()));
         assert_eq!(get(2), None, "above the read point");
         assert_eq!(rows.get(b"other", hash, SeqNo(9)).map(|(tag, _)| tag), None, "of the same hash");
-        let flushed = Arc::new(Buffer::new(4096, 1));
+        let flushed = Arc::new(Memtable::new(4096, 1));
         flushed.freeze(SeqNo(8));
         rows.follow(&flushed);
         assert_eq!(get(9), Some(b"v".to_vec()), "is not in that buffer");

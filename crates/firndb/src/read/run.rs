@@ -197,12 +197,12 @@ impl TableCacheBounds {
 }
 
 /// Memory that is the block cache's otherwise.
-pub(crate) struct Lent<'a> {
+pub(crate) struct MemoryReservation<'a> {
     tables: &'a TableCache,
     bytes: u64,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for MemoryReservation<'_> {
     fn drop(&mut self) {
         self.tables.drop_buffer(self.bytes);
     }
@@ -309,9 +309,9 @@ impl TableCache {
     }
 
     /// Takes `bytes` from the block cache until what is returned is dropped.
-    pub(crate) fn lend(&self, bytes: u64) -> Lent<'_> {
+    pub(crate) fn lend(&self, bytes: u64) -> MemoryReservation<'_> {
         self.add_buffer(bytes);
-        Lent { tables: self, bytes }
+        MemoryReservation { tables: self, bytes }
     }
 
     /// Gives the block cache what is left.

@@ -1,7 +1,7 @@
 //! A cursor over any run, and the merge of several: both ways, by internal key.
 
-use crate::lab::TierIter;
-use crate::memtable::BufferIter;
+use crate::lab::TreesIter;
+use crate::memtable::MemtableIter;
 use crate::read::run::SstRun;
 use crate::read::state::Level;
 use firn_base::key::compare;
@@ -58,19 +58,19 @@ impl Entries for MergeIter {
 
 /// A cursor over one run, or over the runs of a sorted level one behind the other.
 pub(crate) enum RunIter {
-    Buffer(BufferIter),
+    Memtable(MemtableIter),
     Sst(Box<SstIter>),
     Level(Box<LevelIter>),
-    Tier(Box<TierIter>),
+    Trees(Box<TreesIter>),
 }
 
 macro_rules! each {
     ($self:ident, $iter:ident => $body:expr, $fallible:expr) => {
         match $self {
-            RunIter::Buffer($iter) => $body,
+            RunIter::Memtable($iter) => $body,
             RunIter::Sst($iter) => $fallible,
             RunIter::Level($iter) => $fallible,
-            RunIter::Tier($iter) => $fallible,
+            RunIter::Trees($iter) => $fallible,
         }
     };
 }
@@ -99,10 +99,10 @@ impl RunIter {
     /// Reads the value, where that is not done yet. REQUIRES: `valid`.
     pub(crate) fn load(&mut self) -> Result<()> {
         match self {
-            RunIter::Buffer(_) => Ok(()),
+            RunIter::Memtable(_) => Ok(()),
             RunIter::Sst(iter) => iter.load(),
             RunIter::Level(iter) => iter.within(SstIter::load),
-            RunIter::Tier(iter) => iter.load(),
+            RunIter::Trees(iter) => iter.load(),
         }
     }
 
@@ -112,7 +112,7 @@ impl RunIter {
         match self {
             RunIter::Sst(iter) => Some(iter),
             RunIter::Level(iter) => iter.iter.as_ref(),
-            RunIter::Buffer(_) | RunIter::Tier(_) => None,
+            RunIter::Memtable(_) | RunIter::Trees(_) => None,
         }
     }
 
@@ -120,7 +120,7 @@ impl RunIter {
         match self {
             RunIter::Sst(iter) => iter.be_lazy(),
             RunIter::Level(iter) => iter.be_lazy(),
-            RunIter::Buffer(_) | RunIter::Tier(_) => {}
+            RunIter::Memtable(_) | RunIter::Trees(_) => {}
         }
     }
 
@@ -129,7 +129,7 @@ impl RunIter {
         let is_large = self.value().len() >= LARGE_BYTES;
         match self {
             _ if !is_large => None,
-            RunIter::Tier(iter) => iter.pinned(),
+            RunIter::Trees(iter) => iter.pinned(),
             _ => self.sst().map(SstIter::pinned),
         }
     }
@@ -138,8 +138,8 @@ impl RunIter {
     #[inline]
     fn may_be_large(&self) -> bool {
         match self {
-            RunIter::Buffer(_) => false,
-            RunIter::Tier(_) => true,
+            RunIter::Memtable(_) => false,
+            RunIter::Trees(_) => true,
             RunIter::Sst(iter) => iter.is_at_large(),
             RunIter::Level(iter) => iter.iter.as_ref().is_some_and(SstIter::is_at_large),
         }
@@ -150,14 +150,14 @@ impl RunIter {
         match self {
             RunIter::Sst(iter) => iter.shed(),
             RunIter::Level(iter) => iter.iter.iter_mut().for_each(SstIter::shed),
-            RunIter::Tier(iter) => iter.shed(),
-            RunIter::Buffer(_) => {}
+            RunIter::Trees(iter) => iter.shed(),
+            RunIter::Memtable(_) => {}
         }
     }
 
     /// The address of the value and the sequence number of its entry, if the value is not at hand.
     fn place(&self) -> Option<(ValueAddress, SeqNo)> {
-        if let RunIter::Tier(iter) = self { iter.place() } else { None }
+        if let RunIter::Trees(iter) = self { iter.place() } else { None }
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {

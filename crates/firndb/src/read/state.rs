@@ -10,7 +10,7 @@
 
 use crate::lab::Trees;
 use crate::manifest::{TableMeta, Tables, Version};
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::read::row_cache::RowCache;
 use crate::read::run::{SstRun, TableCache};
 use firn_base::heads::KeyHeads;
@@ -42,7 +42,7 @@ pub(crate) struct Layout {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Part {
     /// Newest first; the first takes writes.
-    pub(crate) buffers: Vec<Arc<Buffer>>,
+    pub(crate) buffers: Vec<Arc<Memtable>>,
     /// Level 0 in persistent memory, in profile `lab`.
     pub(crate) trees: Option<Trees>,
     pub(crate) levels: Vec<Arc<Level>>,
@@ -179,7 +179,7 @@ impl Part {
     }
 
     /// `flushed` goes: what it has is below the buffers now.
-    pub(crate) fn let_go(&mut self, flushed: &Arc<Buffer>) {
+    pub(crate) fn let_go(&mut self, flushed: &Arc<Memtable>) {
         self.buffers.retain(|buffer| !Arc::ptr_eq(buffer, flushed));
         self.flushed_through = flushed.frozen_at().unwrap_or(self.flushed_through);
     }
@@ -219,7 +219,7 @@ impl Part {
     }
 
     /// The oldest buffer, if it is frozen and all that belongs in it is visible, so that it can be flushed.
-    pub(crate) fn flushable(&self, visible: SeqNo) -> Option<&Arc<Buffer>> {
+    pub(crate) fn flushable(&self, visible: SeqNo) -> Option<&Arc<Memtable>> {
         let oldest = self.buffers.last()?;
         (self.buffers.len() > 1 && oldest.frozen_at().is_some_and(|last| last <= visible)).then_some(oldest)
     }

@@ -21,7 +21,7 @@ mod interleave;
 
 use crate::gate::was_closed;
 use crate::log::{LogMark, LogWriter};
-use crate::memtable::{Buffer, Ticket};
+use crate::memtable::{Memtable, Reservation};
 use crate::read::gaps::{Gap, Gaps, Watch};
 use firn_base::exec::relax;
 use firn_base::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
@@ -48,7 +48,7 @@ pub(crate) struct Commit {
 /// The state under the queue's lock.
 pub(crate) struct Queue {
     pub(crate) next_seqno: u64,
-    pub(crate) active: Arc<Buffer>,
+    pub(crate) active: Arc<Memtable>,
     open: Option<Arc<Group>>,
     groups: u64,
     is_closed: bool,
@@ -68,14 +68,14 @@ pub(crate) struct Group {
 
 #[derive(Default)]
 pub(crate) struct Members {
-    pub(crate) tickets: Vec<Ticket>,
+    pub(crate) tickets: Vec<Reservation>,
     pub(crate) power: bool,
     bytes: usize,
     entries: u64,
 }
 
 /// What joining made of a write.
-pub(crate) enum Joined {
+pub(crate) enum GroupRole {
     /// It is the group's first: it leads.
     Leader(Arc<Group>),
     /// Another leads.
@@ -118,7 +118,7 @@ impl<T> Turnstile<T> {
 }
 
 impl Commit {
-    pub(crate) fn new(log: Option<LogWriter>, active: Arc<Buffer>, last: SeqNo, group_bytes_max: usize) -> Commit {
+    pub(crate) fn new(log: Option<LogWriter>, active: Arc<Memtable>, last: SeqNo, group_bytes_max: usize) -> Commit {
         Commit {
             queue: Mutex::new(Queue { next_seqno: last.0 + 1, active, open: None, groups: 0, is_closed: false }),
             log: Turnstile::new(log),
@@ -137,7 +137,7 @@ impl Commit {
     }
 
     /// The buffer that takes writes.
-    pub(crate) fn active(&self) -> Arc<Buffer> {
+    pub(crate) fn active(&self) -> Arc<Memtable> {
         self.queue.lock().active.clone()
     }
 
@@ -172,7 +172,7 @@ impl Commit {
     ///
     /// # Errors
     /// `Invalid` once the database is closed.
-    pub(crate) fn join(&self, ticket: Ticket, power: bool) -> Result<Option<Joined>> {
+    pub(crate) fn join(&self, ticket: Reservation, power: bool) -> Result<Option<GroupRole>> {
         let mut queue = self.queue.lock();
         if queue.is_closed {
             return Err(was_closed());
@@ -195,7 +195,7 @@ impl Commit {
             queue.open = None;
         }
         drop(members);
-        Ok(Some(if leads { Joined::Leader(group) } else { Joined::Follower(group) }))
+        Ok(Some(if leads { GroupRole::Leader(group) } else { GroupRole::Follower(group) }))
     }
 
     /// Leads `group` to its end: `write` puts it in the log, and says where if its entries are to know; then they are
@@ -258,7 +258,7 @@ impl Queue {
     }
 
     /// Makes `fresh` the buffer that takes writes and freezes the one that did.
-    pub(crate) fn switch(&mut self, fresh: Arc<Buffer>) -> Arc<Buffer> {
+    pub(crate) fn switch(&mut self, fresh: Arc<Memtable>) -> Arc<Memtable> {
         self.open = None;
         let full = std::mem::replace(&mut self.active, fresh);
         full.freeze(SeqNo(self.next_seqno - 1));

@@ -6,9 +6,9 @@ pub(crate) mod stall;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::log::{LogMark, LogWriter};
-use crate::memtable::{Buffer, Entry, Ticket};
+use crate::memtable::{Entry, Memtable, Reservation};
 use crate::options::Durability;
-use crate::write::commit::{Group, Joined, Members, Queue};
+use crate::write::commit::{Group, GroupRole, Members, Queue};
 use crate::write::stall::Reason;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use firn_base::sync::Ordering;
@@ -31,7 +31,7 @@ impl Engine {
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
         durability: Durability,
-    ) -> Result<Joined> {
+    ) -> Result<GroupRole> {
         let seed = self.commit.heights.fetch_add(1, Ordering::Relaxed);
         let bytes = self.check(entries.clone(), seed)?;
         self.stall.pace(bytes, || self.active_fill(), || !self.calls.is_closed());
@@ -44,9 +44,9 @@ impl Engine {
     }
 
     /// The second half: leads the group, or waits for who does.
-    pub(crate) fn complete(&self, joined: Joined) -> Result<()> {
+    pub(crate) fn complete(&self, joined: GroupRole) -> Result<()> {
         match joined {
-            Joined::Leader(group) => {
+            GroupRole::Leader(group) => {
                 let result = self.commit.lead(&group, |log, group, members| self.write_group(log, group, members));
                 if matches!(&result, Err(error) if error.kind() == ErrorKind::NoSpace) {
                     // What may be removed is, so that another try finds room.
@@ -58,7 +58,7 @@ impl Engine {
                 }
                 result
             }
-            Joined::Follower(group) => group.wait(),
+            GroupRole::Follower(group) => group.wait(),
         }
     }
 
@@ -78,7 +78,7 @@ impl Engine {
                 return Err(Error::invalid(format!("a value of {len} bytes exceeds the limit of {VALUE_BYTES_MAX}")));
             }
         }
-        let bytes = Buffer::bytes_for(entries, seed);
+        let bytes = Memtable::bytes_for(entries, seed);
         if bytes > self.budget.batch_bytes_max {
             return Err(Error::invalid(format!(
                 "a batch takes {bytes} bytes; at most a quarter of what memory_limit has for buffers and caches may be \
@@ -90,7 +90,12 @@ impl Engine {
     }
 
     /// Copies `entries` into the active buffer, making room if there is none.
-    fn reserve<'a>(&self, entries: impl Iterator<Item = Entry<'a>> + Clone, bytes: usize, seed: u64) -> Result<Ticket> {
+    fn reserve<'a>(
+        &self,
+        entries: impl Iterator<Item = Entry<'a>> + Clone,
+        bytes: usize,
+        seed: u64,
+    ) -> Result<Reservation> {
         loop {
             let active = self.commit.active();
             if let Some(ticket) = active.reserve(entries.clone(), bytes, seed) {
@@ -101,7 +106,7 @@ impl Engine {
     }
 
     /// Replaces the full buffer by a fresh one, once there may be another.
-    fn make_room(&self, full: &Arc<Buffer>, bytes: usize) -> Result<()> {
+    fn make_room(&self, full: &Arc<Memtable>, bytes: usize) -> Result<()> {
         let _entered = self.calls.enter()?;
         let start_ns = self.clock.now_ns();
         let mut looks = 0;

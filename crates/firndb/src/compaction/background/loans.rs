@@ -9,7 +9,7 @@
 
 use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
-use crate::read::run::Lent;
+use crate::read::run::MemoryReservation;
 use firn_base::Result;
 use firn_base::sync::Mutex;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct Loans(Mutex<usize>);
 
 /// A loan, until it is dropped.
 pub(crate) struct Loan<'a> {
-    _lent: Lent<'a>,
+    _lent: MemoryReservation<'a>,
     loans: &'a Loans,
 }
 
@@ -46,7 +46,7 @@ impl Engine {
     /// `Invalid` if the database is being closed.
     pub(crate) fn borrow_for(&self, plan: &Plan, value_bytes_max: u64) -> Result<Option<Loan<'_>>> {
         const WAIT: Duration = Duration::from_millis(20);
-        let stretch = self.mill.stretch_bytes as u64;
+        let stretch = self.compaction.stretch_bytes as u64;
         let bytes = match (plan.reason, &plan.buffer) {
             // It was made for one large value, or a few.
             (Reason::Flush, Some(buffer)) if buffer.capacity_bytes() > 2 * self.budget.write_buffer_bytes => {
@@ -68,7 +68,7 @@ impl Engine {
                 return Ok(Some(Loan { _lent: lent, loans: &self.jobs.loans }));
             }
             drop(loans);
-            self.mill.check_open()?;
+            self.compaction.check_open()?;
             self.flush_if_due();
             self.wait_for_background(seen, WAIT);
         }

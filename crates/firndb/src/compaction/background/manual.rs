@@ -20,7 +20,7 @@ impl Engine {
             // No key lies there.
             return Ok(());
         }
-        let _hurry = self.jobs.pace.hurry(self.commit.visible());
+        let _hurry = self.jobs.rate_limiter.hurry(self.commit.visible());
         self.flush()?;
         self.wait_for(|| (!std::mem::replace(&mut self.jobs.state.lock().manual, true)).then_some(()))?;
         let result = self.compact_levels(from, to);

@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::files::FileName;
 use crate::manifest::TableMeta;
 use crate::mechanisms;
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::read::run::SstRun;
 use firn_base::sync::Mutex;
 use std::collections::HashSet;
@@ -27,8 +27,8 @@ const FULL_TICKS: usize = 4;
 const FULL_TICKS_FLUSHING: usize = 1;
 
 #[derive(Default)]
-pub(super) struct Graveyard {
-    dead: Mutex<Vec<Dead>>,
+pub(super) struct ObsoleteFiles {
+    dead: Mutex<Vec<Obsolete>>,
     /// Tables that nobody reads any more, until they are removed together.
     obsolete: Mutex<Vec<Arc<TableMeta>>>,
     /// A buffer whose memory the next one takes.
@@ -38,45 +38,45 @@ pub(super) struct Graveyard {
 }
 
 /// What no new reader can reach, kept until the last old one has gone.
-pub(crate) enum Dead {
+pub(crate) enum Obsolete {
     Table(Arc<SstRun>),
     /// Blocks that the next state of a table does not have.
     Blocks(Arc<SstRun>, Arc<[usize]>),
-    Buffer(Arc<Buffer>),
+    Memtable(Arc<Memtable>),
     Log(u64),
 }
 
 /// A buffer that nothing uses, and when it came to that.
 pub(super) struct Spare {
-    buffer: Buffer,
+    buffer: Memtable,
     tick: u64,
 }
 
-impl Dead {
+impl Obsolete {
     fn is_free(&self) -> bool {
         match self {
-            Dead::Table(run) | Dead::Blocks(run, _) => Arc::strong_count(run) == 1,
-            Dead::Buffer(buffer) => Arc::strong_count(buffer) == 1,
-            Dead::Log(_) => true,
+            Obsolete::Table(run) | Obsolete::Blocks(run, _) => Arc::strong_count(run) == 1,
+            Obsolete::Memtable(buffer) => Arc::strong_count(buffer) == 1,
+            Obsolete::Log(_) => true,
         }
     }
 }
 
-impl Graveyard {
+impl ObsoleteFiles {
     fn has_buffer(&self) -> bool {
-        self.dead.lock().iter().any(|dead| matches!(dead, Dead::Buffer(_)))
+        self.dead.lock().iter().any(|dead| matches!(dead, Obsolete::Memtable(_)))
     }
 
     /// Takes out what nobody holds.
-    fn take_free(&self) -> Vec<Dead> {
+    fn take_free(&self) -> Vec<Obsolete> {
         let mut dead = self.dead.lock();
-        let shorter = |dead: &Dead| match dead {
-            Dead::Blocks(run, _) if !dead.is_free() => Some(run.meta.id),
+        let shorter = |dead: &Obsolete| match dead {
+            Obsolete::Blocks(run, _) if !dead.is_free() => Some(run.meta.id),
             _ => None,
         };
         let read_shorter: HashSet<u64> = dead.iter().filter_map(shorter).collect();
         let (ready, kept) = dead.drain(..).partition(|dead| {
-            let is_read = matches!(dead, Dead::Table(run) if read_shorter.contains(&run.meta.id));
+            let is_read = matches!(dead, Obsolete::Table(run) if read_shorter.contains(&run.meta.id));
             dead.is_free() && !is_read
         });
         *dead = kept;
@@ -86,12 +86,12 @@ impl Graveyard {
 
 impl Engine {
     /// Hands over what no new reader can reach.
-    pub(crate) fn bury(&self, dead: impl IntoIterator<Item = Dead>) {
+    pub(crate) fn retire(&self, dead: impl IntoIterator<Item = Obsolete>) {
         let mut has_large_buffer = false;
         let dead = dead.into_iter().inspect(|dead| {
-            has_large_buffer |= matches!(dead, Dead::Buffer(buffer) if !self.is_usual(buffer));
+            has_large_buffer |= matches!(dead, Obsolete::Memtable(buffer) if !self.is_usual(buffer));
         });
-        self.jobs.graveyard.dead.lock().extend(dead);
+        self.jobs.obsolete.dead.lock().extend(dead);
         if has_large_buffer {
             // A cursor would keep it, beside the value that it is on.
             self.revoke_all_cursors();
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// False for a write buffer that was made for a large batch.
-    fn is_usual(&self, buffer: &Buffer) -> bool {
+    fn is_usual(&self, buffer: &Memtable) -> bool {
         buffer.capacity_bytes() < 2 * self.budget.write_buffer_bytes
     }
 
@@ -107,26 +107,26 @@ impl Engine {
     /// there was any.
     pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
         self.release_trees(0);
-        let ready = self.jobs.graveyard.take_free();
+        let ready = self.jobs.obsolete.take_free();
         let any = !ready.is_empty();
         for dead in ready {
             match dead {
-                Dead::Table(run) => {
+                Obsolete::Table(run) => {
                     self.forget_blocks(&run, None);
-                    self.jobs.graveyard.obsolete.lock().push(run.meta.clone());
+                    self.jobs.obsolete.obsolete.lock().push(run.meta.clone());
                 }
-                Dead::Blocks(run, blocks) => self.forget_blocks(&run, Some(&blocks)),
-                Dead::Log(id) => {
+                Obsolete::Blocks(run, blocks) => self.forget_blocks(&run, Some(&blocks)),
+                Obsolete::Log(id) => {
                     // Who reads only tells by the name whether the extent still is the log's.
                     if self.remove_file(FileName::Log(id), id) {
                         self.free_log(id);
                     }
                 }
-                Dead::Buffer(buffer) => {
+                Obsolete::Memtable(buffer) => {
                     let tick = self.clock.now_ns() / TICK_NS;
                     let freed = Arc::into_inner(buffer).map(|buffer| Spare { buffer, tick });
                     let unwanted = match freed {
-                        Some(freed) if self.is_usual(&freed.buffer) => self.jobs.graveyard.spare.lock().replace(freed),
+                        Some(freed) if self.is_usual(&freed.buffer) => self.jobs.obsolete.spare.lock().replace(freed),
                         other => other,
                     };
                     self.drop_spare(unwanted);
@@ -142,9 +142,9 @@ impl Engine {
     /// Removes the tables that nobody reads any more, together: all at once if asked to, otherwise once they are many.
     fn remove_tables(&self, all: bool) -> bool {
         let tables = {
-            let mut obsolete = self.jobs.graveyard.obsolete.lock();
+            let mut obsolete = self.jobs.obsolete.obsolete.lock();
             let bytes: u64 = obsolete.iter().map(|meta| meta.bytes()).sum();
-            let lazy = self.mill.appends.as_ref().filter(|_| mechanisms::BLOCK_LAZY.is_on());
+            let lazy = self.compaction.appends.as_ref().filter(|_| mechanisms::BLOCK_LAZY.is_on());
             if !all && lazy.is_some_and(|tuning| bytes < tuning.lazy_delete_bytes) {
                 return false;
             }
@@ -195,22 +195,22 @@ impl Engine {
     }
 
     /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
-    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
+    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Memtable {
         let fits = |spare: &mut Spare| {
-            let bytes = spare.buffer.capacity_bytes() - Buffer::EMPTY_BYTES;
+            let bytes = spare.buffer.capacity_bytes() - Memtable::EMPTY_BYTES;
             // One that was made for a huge batch is not kept.
             (capacity..capacity + capacity / 8 + 64).contains(&bytes)
         };
-        match self.jobs.graveyard.spare.lock().take_if(fits) {
+        match self.jobs.obsolete.spare.lock().take_if(fits) {
             Some(spare) => spare.buffer.recycle(log_id),
             None => self.new_buffer(capacity, log_id),
         }
     }
 
-    fn new_buffer(&self, capacity: usize, log_id: u64) -> Buffer {
+    fn new_buffer(&self, capacity: usize, log_id: u64) -> Memtable {
         // The block cache makes room first: what is asked for, then what it comes to.
         self.tables.add_buffer(capacity as u64);
-        let buffer = Buffer::new(capacity, log_id);
+        let buffer = Memtable::new(capacity, log_id);
         self.tables.add_buffer((buffer.capacity_bytes() - capacity) as u64);
         buffer
     }
@@ -221,27 +221,27 @@ impl Engine {
         let state = self.state.load();
         let buffers = &state.parts[0].buffers;
         let (active, used) = (&buffers[0], buffers[0].used_bytes());
-        let (log_id, before) = std::mem::replace(&mut *self.jobs.graveyard.seen.lock(), (active.log_id, used));
+        let (log_id, before) = std::mem::replace(&mut *self.jobs.obsolete.seen.lock(), (active.log_id, used));
         let grown = used - if log_id == active.log_id { before } else { 0 };
-        let comes_back = buffers.len() > 1 || self.jobs.graveyard.has_buffer();
+        let comes_back = buffers.len() > 1 || self.jobs.obsolete.has_buffer();
         let ticks = if comes_back { FULL_TICKS_FLUSHING } else { FULL_TICKS };
         // Who filled one that was made for a huge batch does not want the next one to be as usual.
         let is_near = self.is_usual(active) && used + ticks * grown >= active.capacity_bytes();
         let let_go = match is_near {
             true => self.make_spare(tick),
-            false => self.jobs.graveyard.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS),
+            false => self.jobs.obsolete.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS),
         };
         self.drop_spare(let_go);
     }
 
     /// Makes a spare buffer if there is none and there may be one more buffer. Returns one that came meanwhile.
     fn make_spare(&self, tick: u64) -> Option<Spare> {
-        if self.jobs.graveyard.spare.lock().is_some() || !self.may_add_buffer(0) {
+        if self.jobs.obsolete.spare.lock().is_some() || !self.may_add_buffer(0) {
             return None;
         }
         let mut buffer = self.new_buffer(self.budget.write_buffer_bytes, 0);
         buffer.touch();
-        self.jobs.graveyard.spare.lock().replace(Spare { buffer, tick })
+        self.jobs.obsolete.spare.lock().replace(Spare { buffer, tick })
     }
 
     /// The block cache has the memory of a buffer that nobody needs.

@@ -6,7 +6,7 @@
 //!    it any more.
 
 use super::Job;
-use crate::compaction::{self, Made, Piece, SubTask};
+use crate::compaction::{self, CompactionOutput, Piece, SubTask};
 use crate::engine::Engine;
 use crate::mechanisms;
 use firn_base::exec::block_on_with;
@@ -86,7 +86,7 @@ impl SubTasks {
 impl Engine {
     /// Runs the sub-tasks of `job`, together with whoever helps. Returns what they made, and the nanoseconds that this
     /// worker slept.
-    pub(super) fn run_sub_tasks(&self, job: &Arc<Job>, snapshots: Vec<SeqNo>) -> Result<(Made, u64)> {
+    pub(super) fn run_sub_tasks(&self, job: &Arc<Job>, snapshots: Vec<SeqNo>) -> Result<(CompactionOutput, u64)> {
         const WAIT: Duration = Duration::from_millis(20);
         let shared = Arc::new(SubTasks::new(job.clone(), snapshots));
         let parallel = shared.tasks.len() > 1 && mechanisms::BLOCK_PARALLEL.is_on();
@@ -112,7 +112,7 @@ impl Engine {
         match shared.take() {
             Ok(pieces) => Ok((compaction::collect(&job.plan, pieces), slept_ns)),
             Err((error, pieces)) => {
-                pieces.iter().for_each(|piece| piece.undo(&self.mill));
+                pieces.iter().for_each(|piece| piece.undo(&self.compaction));
                 Err(error)
             }
         }
@@ -133,7 +133,7 @@ impl Engine {
         let (place, job) = shared.begin()?;
         let mut slept_ns = 0;
         let work =
-            compaction::run_sub_task(&shared.tasks[place], &job.plan, &job.around, &shared.snapshots, &self.mill);
+            compaction::run_sub_task(&shared.tasks[place], &job.plan, &job.around, &shared.snapshots, &self.compaction);
         let result =
             self.borrow_for(&job.plan, 0).and_then(|_loan| block_on_with(work, || slept_ns += self.yield_point()));
         drop(job);

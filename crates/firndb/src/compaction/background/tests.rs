@@ -1,6 +1,6 @@
 //! What an action holds while it runs.
 
-use crate::compaction::background::Dead;
+use crate::compaction::background::Obsolete;
 use crate::read::state::Part;
 use crate::{Db, Environment, Options};
 use firn_base::ErrorKind;
@@ -41,7 +41,7 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
     let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
     let engine = &db.engine;
-    let has_spare = || engine.jobs.graveyard.spare.lock().is_some();
+    let has_spare = || engine.jobs.obsolete.spare.lock().is_some();
     db.put(b"a", b"1").unwrap();
     engine.tend_spare(1);
     assert!(!has_spare(), "the active buffer is all but empty");
@@ -66,11 +66,11 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     engine.tend_spare(6);
     assert!(has_spare(), "it will, and the other may not be flushed by then");
     // Flushed, and read still: the next tick comes first.
-    drop(engine.jobs.graveyard.spare.lock().take());
+    drop(engine.jobs.obsolete.spare.lock().take());
     let read = db.get(b"a").unwrap();
     let flushed = engine.state.load().parts[0].buffers[1].clone();
     engine.without_buffer(0, &flushed, Part::clone);
-    engine.bury([Dead::Buffer(flushed)]);
+    engine.retire([Obsolete::Memtable(flushed)]);
     engine.tend_spare(7);
     assert!(!has_spare(), "it comes back");
     drop(read);

@@ -6,7 +6,7 @@
 //! dead bytes, if there are too many; and while nobody writes, what would soon be due. Pure: reads the state and the
 //! facts, changes nothing.
 
-use crate::compaction::plan::{Busy, How, Plan, Reason};
+use crate::compaction::plan::{BusyTables, How, Plan, Reason};
 use crate::lab::{Chunk, Trees};
 use crate::manifest::KeyRange;
 use crate::mechanisms;
@@ -24,7 +24,7 @@ const GRANDPARENT_TABLES: u64 = 10;
 /// What a pick needs to know besides the state.
 pub(crate) struct Facts<'a> {
     pub(crate) limits: &'a Limits,
-    pub(crate) busy: &'a Busy,
+    pub(crate) busy: &'a BusyTables,
     /// Whether a flush is running.
     pub(crate) flushing: bool,
     /// All that is visible; a buffer may be flushed once all of its own is.

@@ -1,7 +1,7 @@
 //! The picker's inputs and outputs.
 
 use super::*;
-use crate::compaction::plan::{Busy, How, Plan, Reason};
+use crate::compaction::plan::{BusyTables, How, Plan, Reason};
 use crate::files::Files;
 use crate::manifest::{Edit, TableMeta, Version};
 use crate::options::tuning::LabTuning;
@@ -90,13 +90,13 @@ fn a_state_is_made_from_the_one_before() {
 
 fn choose(state: &ReadState, busy: &[u64], seek: Option<(usize, u64)>) -> Option<Plan> {
     let tables = || state.parts[0].tables().filter(|(_, run)| busy.contains(&run.meta.id));
-    let mut taken = Busy::default();
+    let mut taken = BusyTables::default();
     tables().for_each(|(level, run)| taken.take(level, run));
     let limits = Limits::tiny();
     pick(state, &facts(&limits, &taken, seek))
 }
 
-fn facts<'a>(limits: &'a Limits, busy: &'a Busy, seek: Option<(usize, u64)>) -> Facts<'a> {
+fn facts<'a>(limits: &'a Limits, busy: &'a BusyTables, seek: Option<(usize, u64)>) -> Facts<'a> {
     Facts {
         limits,
         busy,
@@ -147,7 +147,7 @@ fn level_0_goes_down_as_a_whole() {
 fn level_0_goes_down_by_its_oldest_where_a_merge_cannot_have_all() {
     let tables: Vec<_> =
         (1..8).map(|id| (0, id, "a", "z", 10)).chain([(1, 9, "a", "c", 10), (1, 10, "x", "y", 10)]).collect();
-    let (state, limits, busy) = (state(&tables), Limits::tiny(), Busy::default());
+    let (state, limits, busy) = (state(&tables), Limits::tiny(), BusyTables::default());
     let pick_of = |level0_inputs_max| {
         let plan = pick(&state, &Facts { level0_inputs_max, ..facts(&limits, &busy, None) }).unwrap();
         let taken: Vec<u64> = plan.tables.iter().filter(|(level, _)| *level == 0).map(|(_, run)| run.meta.id).collect();
@@ -164,7 +164,7 @@ fn level_0_goes_down_by_its_oldest_where_a_merge_cannot_have_all() {
 
 #[test]
 fn level_0_goes_down_sooner_while_there_is_time() {
-    let (mut limits, busy) = (Limits::tiny(), Busy::default());
+    let (mut limits, busy) = (Limits::tiny(), BusyTables::default());
     (limits.level0_trigger, limits.level0_rest) = (8, 4);
     let tables: Vec<_> = (1..5).map(|id| (0, id, "a", "z", 10)).collect();
     let at_rest = Facts { at_rest: true, ..facts(&limits, &busy, None) };
@@ -207,7 +207,7 @@ fn a_table_of_many_fruitless_reads_goes_down() {
 #[test]
 fn a_manual_compaction_takes_table_by_table() {
     let state = state(&[(1, 1, "a", "c", 10), (1, 2, "d", "f", 10), (1, 3, "x", "z", 10), (2, 4, "b", "e", 10)]);
-    let (limits, busy) = (Limits::tiny(), Busy::default());
+    let (limits, busy) = (Limits::tiny(), BusyTables::default());
     let facts = facts(&limits, &busy, None);
     let range: (&[u8], Option<&[u8]>) = (b"b", Some(b"g"));
     let first = pick_manual(&state, 1, range, None, &facts).unwrap();

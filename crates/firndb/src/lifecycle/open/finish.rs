@@ -4,7 +4,7 @@ use super::Recovery;
 use super::directory;
 use crate::compaction::JobCounters;
 use crate::compaction::background::Jobs;
-use crate::compaction::rate_limiter::Pace;
+use crate::compaction::rate_limiter::RateLimiter;
 use crate::engine::{Counts, Engine, Logs, Readers, emit};
 use crate::event::Event;
 use crate::files::FileName;
@@ -14,7 +14,7 @@ use crate::lifecycle::stored;
 use crate::log::{HotWriter, LogWriter, PmLogBuffer, SealedLogs};
 use crate::manifest::{Edit, ManifestWriter, PmPairing};
 use crate::mechanisms;
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::options::Profile;
 use crate::read::row_cache::RowCache;
 use crate::read::state::{Part, ReadState};
@@ -57,7 +57,7 @@ impl Recovery {
             ((Some((log, pm))), log_name, manifest)
         };
         self.step("record");
-        let active = replayed.unwrap_or_else(|| Buffer::new(self.budget.write_buffer_bytes, log_id));
+        let active = replayed.unwrap_or_else(|| Memtable::new(self.budget.write_buffer_bytes, log_id));
         let active = Arc::new(active.continued_in(log_id));
         let mut part = Part::default().with_tables(manifest.version(), &self.tables, self.options.limits.levels);
         if self.read_only {
@@ -134,7 +134,7 @@ impl Recovery {
         let manifest_id = self.next_file_id();
         let edit = Edit {
             id: self.version.edit_id + 1,
-            next_file_id: Some(self.mill.next_file_id.load(Ordering::Relaxed)),
+            next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),
             last_seqno: Some(self.last_seqno),
             // A tree that is rebuilt needs the logs from its floor on.
             log_floor: (!is_rebuilt).then_some(kept.unwrap_or(log_id)).or(self.spilled.map(|(_, log)| log)),
@@ -223,7 +223,7 @@ impl Recovery {
             log = logs.name,
             "opened"
         );
-        let jobs = Jobs::new(Pace::new(self.clock.clone(), self.mill.counters.clone()));
+        let jobs = Jobs::new(RateLimiter::new(self.clock.clone(), self.compaction.counters.clone()));
         let engine = Arc::new(Engine {
             counts: Counts {
                 io: self.counters,
@@ -243,7 +243,7 @@ impl Recovery {
             logs,
             readers: Readers::default(),
             jobs,
-            mill: self.mill,
+            compaction: self.compaction,
             read_only: self.read_only,
             calls: Gate::default(),
             closing: Mutex::new(false),

@@ -6,11 +6,11 @@
 //! nothing that was acknowledged in a later log can be mistaken for what follows on a torn one.
 
 use super::Recovery;
-use crate::compaction::{Below, Output, write_tables};
+use crate::compaction::{Output, OverlapTracker, write_tables};
 use crate::files::FileName;
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
 use crate::manifest::{self, LogState};
-use crate::memtable::{Buffer, Entry};
+use crate::memtable::{Entry, Memtable};
 use crate::read::run_iter::{Entries, MergeIter, RunIter};
 use crate::read::state::Part;
 use crate::sites;
@@ -243,10 +243,10 @@ impl Recovery {
     }
 
     fn keep_entry(&mut self, entry: Entry<'_>, seqno: SeqNo, address: ValueAddress) -> Result<()> {
-        let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
+        let bytes = Memtable::bytes_for(std::iter::once(entry), seqno.0);
         loop {
             let capacity = self.budget.write_buffer_bytes.max(bytes);
-            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, self.replaying.log_id)));
+            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Memtable::new(capacity, self.replaying.log_id)));
             if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
                 if self.trees.is_some() {
                     ticket.note_addresses(|_| address);
@@ -270,15 +270,15 @@ impl Recovery {
         if self.trees.is_some() && !self.replayed_goes_past() {
             return self.insert_replayed(buffer);
         }
-        self.write_recovered(MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?)
+        self.write_recovered(MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())])?)
     }
 
     /// Writes `entries` out as tables of level 0.
     pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
         let output = Output { log_id: self.replaying.log_id, ..Output::new(Cause::Flush, false) };
         let part = Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
-        let below = Below::new(0, part.metas_below(0));
-        self.recovered.extend(block_on(write_tables(entries, &[SeqNo::MAX], below, output, &self.mill))?);
+        let below = OverlapTracker::new(0, part.metas_below(0));
+        self.recovered.extend(block_on(write_tables(entries, &[SeqNo::MAX], below, output, &self.compaction))?);
         Ok(())
     }
 }

@@ -2,11 +2,11 @@
 
 use super::Recovery;
 use crate::files::FileName;
-use crate::lab::{TierIter, Trees};
+use crate::lab::{Trees, TreesIter};
 use crate::log::{HotSlots, PlacedLogs, ValueLogs};
 use crate::manifest::{self, Version};
 use crate::mechanisms;
-use crate::memtable::Buffer;
+use crate::memtable::Memtable;
 use crate::options::Profile;
 use crate::options::tuning::LogPlacement;
 use crate::read::run_iter::{MergeIter, RunIter};
@@ -210,8 +210,8 @@ impl Recovery {
                            that: run `firn repair`";
             return Err(Error::new(ErrorKind::NoSpace, message));
         }
-        let kept = self.kept.drain(..).map(|buffer| RunIter::Buffer(buffer.iter()));
-        let children = TierIter::all(&trees).map(|iter| RunIter::Tier(Box::new(iter))).chain(kept).collect();
+        let kept = self.kept.drain(..).map(|buffer| RunIter::Memtable(buffer.iter()));
+        let children = TreesIter::all(&trees).map(|iter| RunIter::Trees(Box::new(iter))).chain(kept).collect();
         self.write_recovered(MergeIter::at_first(children)?)?;
         self.replaying.settled.clear();
         drop(trees);
@@ -221,7 +221,7 @@ impl Recovery {
     /// Puts a replayed buffer into the mutable tree. If there is no room, trees that are rebuilt are written out as
     /// tables, with the buffer; others keep the buffer with all that follow, which are no more than were not flushed:
     /// they are once something was evicted. No snapshot has outlived the process before.
-    pub(super) fn insert_replayed(&mut self, buffer: Arc<Buffer>) -> Result<()> {
+    pub(super) fn insert_replayed(&mut self, buffer: Arc<Memtable>) -> Result<()> {
         let Some(trees) = &mut self.trees else { return Ok(()) };
         if self.kept.is_empty() {
             match trees.insert_replayed(&buffer) {

@@ -2,12 +2,12 @@
 
 use super::pool::{self, Age};
 use super::{Repair, not_given};
-use crate::compaction::{Below, write_tables};
+use crate::compaction::{OverlapTracker, write_tables};
 use crate::files::FileName;
 use crate::log::{
     FLYING_MAX, HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs, Wanted,
 };
-use crate::memtable::{Buffer, Entry};
+use crate::memtable::{Entry, Memtable};
 use crate::options::tuning::LogPlacement;
 use crate::read::run_iter::{MergeIter, RunIter};
 use firn_base::exec::block_on;
@@ -218,10 +218,10 @@ impl Repair {
         if self.report.dry_run {
             return Ok(());
         }
-        let bytes = Buffer::bytes_for(std::iter::once(entry), seqno.0);
+        let bytes = Memtable::bytes_for(std::iter::once(entry), seqno.0);
         loop {
             let capacity = self.write_buffer_bytes.max(bytes);
-            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Buffer::new(capacity, 0)));
+            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Memtable::new(capacity, 0)));
             if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
                 ticket.link(seqno);
                 self.last_seqno = self.last_seqno.max(seqno);
@@ -234,9 +234,10 @@ impl Repair {
     /// Writes what was kept so far into temporary tables.
     fn end_buffer(&mut self) -> Result<()> {
         let Some(buffer) = self.buffer.take() else { return Ok(()) };
-        let merge = MergeIter::at_first(vec![RunIter::Buffer(buffer.iter())])?;
+        let merge = MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())])?;
         // Something may lie below: tombstones stay.
-        let metas = block_on(write_tables(merge, &[SeqNo(0)], Below::nothing(), self.output(), &self.mill))?;
+        let metas =
+            block_on(write_tables(merge, &[SeqNo(0)], OverlapTracker::nothing(), self.output(), &self.compaction))?;
         for meta in metas {
             self.temporary.push(meta.id);
             self.inputs.push(Arc::new(self.open_table(meta.id, Some(meta.extent))?));

@@ -3,7 +3,7 @@
 use super::keys::HotKeys;
 use super::slots::{HotSlots, address};
 use crate::log::layout::{VALUE_HEADER_BYTES, ValueAddress};
-use crate::memtable::{LogEntry, Ticket};
+use crate::memtable::{LogEntry, Reservation};
 use crate::read_points::is_seen;
 use firn_base::key::Kind;
 use firn_base::{Result, SeqNo};
@@ -58,8 +58,8 @@ pub(crate) struct HotWriter {
 }
 
 /// The entries of `group` with their numbers in the frame.
-fn entries(group: &[Ticket]) -> impl Iterator<Item = (u32, LogEntry<'_>)> {
-    (0..).zip(group.iter().flat_map(Ticket::entries))
+fn entries(group: &[Reservation]) -> impl Iterator<Item = (u32, LogEntry<'_>)> {
+    (0..).zip(group.iter().flat_map(Reservation::entries))
 }
 
 impl HotWriter {
@@ -78,7 +78,7 @@ impl HotWriter {
 
     /// Puts the values of hot keys among the entries of `group`, numbered from `first` on, into the hot buffer, for a
     /// frame of log `log_id`. DURABLE AFTER: those. Returns which they are.
-    pub(in crate::log) fn place(&mut self, log_id: u64, group: &[Ticket], first: SeqNo) -> Result<&[HotPlace]> {
+    pub(in crate::log) fn place(&mut self, log_id: u64, group: &[Reservation], first: SeqNo) -> Result<&[HotPlace]> {
         self.placed.clear();
         let mut written = Vec::new();
         for (entry, LogEntry { kind, key, framed_value }) in entries(group) {
@@ -123,7 +123,7 @@ impl HotWriter {
     }
 
     /// The frame with the entries of `group` is in log `log_id`. Returns which values are in the hot buffer.
-    pub(in crate::log) fn wrote(&mut self, log_id: u64, group: &[Ticket], first: SeqNo) -> Vec<HotPlace> {
+    pub(in crate::log) fn wrote(&mut self, log_id: u64, group: &[Reservation], first: SeqNo) -> Vec<HotPlace> {
         let placed = std::mem::take(&mut self.placed);
         if placed.is_empty() && self.newest.is_empty() {
             return placed;

@@ -5,7 +5,7 @@ use super::super::{LogSource, LogWriter, Replay};
 use super::*;
 use crate::files::FileName;
 use crate::interleave::{UUID, files, join, thread};
-use crate::memtable::{Buffer, Entry};
+use crate::memtable::{Entry, Memtable};
 use firn_base::SeqNo;
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Ordering, explore};
@@ -19,11 +19,11 @@ const HALF_BYTES: usize = 3 << 10;
 
 /// Appends groups of one entry each, of a size that crosses from half to half; raises `acknowledged` behind each.
 fn write(log: &mut LogWriter, acknowledged: &AtomicU64) {
-    let buffer = Arc::new(Buffer::new(16 << 10, LOG));
+    let buffer = Arc::new(Memtable::new(16 << 10, LOG));
     for seqno in 1..=GROUPS {
         let value = vec![seqno as u8; 1500];
         let entry = || std::iter::once(Entry { kind: Kind::Put, key: b"key", value: &value });
-        let ticket = buffer.reserve(entry(), Buffer::bytes_for(entry(), seqno), seqno).unwrap();
+        let ticket = buffer.reserve(entry(), Memtable::bytes_for(entry(), seqno), seqno).unwrap();
         log.append(&[ticket], SeqNo(seqno), true, true).unwrap();
         acknowledged.store(seqno, Ordering::SeqCst);
     }

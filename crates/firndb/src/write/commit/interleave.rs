@@ -23,12 +23,12 @@ struct Ledger {
 struct World {
     commit: Commit,
     ledger: Mutex<Ledger>,
-    buffers: Mutex<Vec<Arc<Buffer>>>,
+    buffers: Mutex<Vec<Arc<Memtable>>>,
 }
 
 impl World {
     fn new() -> World {
-        let first = Arc::new(Buffer::new(4 << 10, 1));
+        let first = Arc::new(Memtable::new(4 << 10, 1));
         let log = LogWriter::create(files(), Arc::new(IoCounters::default()), 1, Arc::default()).unwrap();
         World {
             commit: Commit::new(Some(log), first.clone(), SeqNo(0), 100),
@@ -43,12 +43,12 @@ impl World {
         let seed = u64::from(key[0]);
         loop {
             let buffer = self.commit.active();
-            let bytes = Buffer::bytes_for(entries(), seed);
+            let bytes = Memtable::bytes_for(entries(), seed);
             let ticket = buffer.reserve(entries(), bytes, seed).unwrap();
             match self.commit.join(ticket, false)? {
                 None => {}
-                Some(Joined::Follower(group)) => return group.wait(),
-                Some(Joined::Leader(group)) => {
+                Some(GroupRole::Follower(group)) => return group.wait(),
+                Some(GroupRole::Leader(group)) => {
                     return self.commit.lead(&group, |log, group, members| self.log(log, group, members));
                 }
             }
@@ -68,7 +68,7 @@ impl World {
         let mut ledger = self.ledger.lock();
         assert_eq!(group.first_seqno.0, ledger.through + 1, "numbers follow each other in the log");
         let keys: Vec<[u8; 2]> =
-            members.tickets.iter().flat_map(Ticket::entries).map(|e| [e.key[0], e.key[1]]).collect();
+            members.tickets.iter().flat_map(Reservation::entries).map(|e| [e.key[0], e.key[1]]).collect();
         ledger.through += keys.len() as u64;
         ledger.groups.push((group.first_seqno.0, keys, written.is_ok()));
         written
@@ -94,7 +94,7 @@ impl World {
     /// Freezes the buffer, as `write.rs` does when it is full.
     fn switch(&self) {
         let mut queue = self.commit.lock();
-        let fresh = Arc::new(Buffer::new(4 << 10, 2));
+        let fresh = Arc::new(Memtable::new(4 << 10, 2));
         self.buffers.lock().insert(0, fresh.clone());
         let full = queue.switch(fresh);
         let last = full.frozen_at();
