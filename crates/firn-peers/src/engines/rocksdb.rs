@@ -8,7 +8,7 @@
 //! | `cache_index_and_filter_blocks` | true, level 0 pinned | else they would exceed the budget |
 //! | filter | full Bloom, 10 bits per key | FirnDB has 10 too |
 //! | `block_size` | 4 KiB | the default, and FirnDB's |
-//! | direct I/O | as requested, everywhere | the page cache would be outside the budget |
+//! | direct I/O | as requested: reads, flushes, compactions | else the page cache adds memory |
 //! | compression | as requested, on all levels | |
 //! | `max_background_jobs` | as requested, at least 2 | one for flushes |
 //! | `bytes_per_sync`, also of the WAL | 1 MiB | the tuning guide's; smooths writeback |
