@@ -1,5 +1,6 @@
-//! A backup by checkpoint: a separate database, made while writes go on. Run: `cargo run --release
-//! -p firndb --example backup`
+//! A backup by checkpoint: a separate database, made while writes go on.
+//!
+//! Run: `cargo run --release -p firndb --example backup`
 
 use firndb::{Db, Options};
 

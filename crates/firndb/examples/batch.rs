@@ -1,5 +1,6 @@
-//! Several changes applied atomically, and the two durabilities. Run: `cargo run --release -p
-//! firndb --example batch`
+//! Several changes applied atomically, and the two durabilities.
+//!
+//! Run: `cargo run --release -p firndb --example batch`
 
 use firndb::{Db, Durability, Options, WriteBatch, WriteOptions};
 

@@ -1,4 +1,6 @@
-//! Reads a past state while writes go on. Run: `cargo run --release -p firndb --example snapshot`
+//! Reads a past state while writes go on.
+//!
+//! Run: `cargo run --release -p firndb --example snapshot`
 
 use firndb::{Db, Options};
 
