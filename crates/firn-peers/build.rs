@@ -1,4 +1,5 @@
-//! Tells the linker where the engines' libraries lie, so that programs and tests find them without LD_LIBRARY_PATH.
+//! Tells the linker where to find the engines' libraries, so that programs and tests run without
+//! LD_LIBRARY_PATH.
 #![forbid(unsafe_code)]
 
 fn main() {

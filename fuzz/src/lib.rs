@@ -1,12 +1,13 @@
-//! A target of `firn_sim::decoders` as libFuzzer runs it, with a mutator that mends checksums.
+//! Runs a target of `firn_sim::decoders` under libFuzzer, with a mutator that repairs checksums.
 //!
-//! Three of four mutations are mended, so that both what lies behind the checksums and what is in front is reached.
+//! Three of four mutations are repaired, so both the checks of checksums and the code after them
+//! are reached.
 
 pub use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
 use firn_sim::decoders::{Target, target};
 
-/// Makes a binary of the target of this name.
+/// Makes a binary for the target of this name.
 #[macro_export]
 macro_rules! fuzz {
     ($name:literal) => {
@@ -26,7 +27,7 @@ pub fn run(name: &str, input: &[u8]) {
     (named(name).run)(input);
 }
 
-/// Mutates the first `size` of `data`, which has room for `size_max`; returns the new size.
+/// Mutates the first `size` bytes of `data`, which has room for `size_max`. Returns the new size.
 pub fn mutate(name: &str, data: &mut [u8], size: usize, size_max: usize, seed: u32) -> usize {
     let size = libfuzzer_sys::fuzzer_mutate(data, size, size_max);
     if seed % 4 == 0 {

@@ -1,8 +1,10 @@
-//! An aligned buffer for direct I/O, made without `unsafe`: a `Vec` with room to start at an aligned address.
+//! An aligned buffer for direct I/O, made without `unsafe`: a `Vec` with room to start at an
+//! aligned address.
 //!
-//! 1. `start` is aligned to [`BUFFER_ALIGN`]. Storage is never made longer than its capacity, so it does not move.
-//! 2. The bytes a caller sees are `view`, which lies within the storage behind `start`.
-//! 3. Storage is as long as what was ever in it: room that nothing was put into costs no zeros.
+//! 1. `start` is aligned to [`BUFFER_ALIGN`]. Storage never grows beyond its capacity, so it does
+//!    not move.
+//! 2. The bytes that a caller sees are `view`, which is within the storage, at or after `start`.
+//! 3. Storage is only as long as the bytes ever put into it. Unused room is never zeroed.
 
 use crate::pages::{LARGE_BYTES, give_back_if_large};
 use std::ops::Range;
@@ -26,7 +28,7 @@ impl IoBuf {
         buf
     }
 
-    /// Bytes it has room for without growing.
+    /// The number of bytes it can hold without growing.
     pub fn capacity(&self) -> usize {
         self.storage.capacity().saturating_sub(self.start)
     }
@@ -36,14 +38,14 @@ impl IoBuf {
         &self.storage[self.view.clone()]
     }
 
-    /// The last `len` of its bytes, as [`IoBuf::into_bytes`].
+    /// Copies the last `len` of its bytes out, as [`IoBuf::into_bytes`] does.
     pub fn into_tail(mut self, len: usize) -> Box<[u8]> {
         self.view.start = self.view.end.saturating_sub(len).max(self.view.start);
         self.into_bytes()
     }
 
-    /// Its bytes, on their own. Memory that was copied goes back to the system before the rest is, so that of what is
-    /// large there are never two.
+    /// Copies its bytes out. Memory goes back to the system as soon as it is copied, so a large
+    /// buffer is never in memory twice.
     pub fn into_bytes(mut self) -> Box<[u8]> {
         let mut out = Vec::with_capacity(self.len());
         let mut at = self.view.start;
@@ -56,17 +58,17 @@ impl IoBuf {
         out.into_boxed_slice()
     }
 
-    /// How many bytes it holds.
+    /// The number of bytes it holds.
     pub fn len(&self) -> usize {
         self.view.len()
     }
 
-    /// Whether it holds nothing.
+    /// True if it holds no bytes.
     pub fn is_empty(&self) -> bool {
         self.view.is_empty()
     }
 
-    /// Empties it, keeping its storage.
+    /// Empties it but keeps its storage.
     pub fn clear(&mut self) {
         self.view = self.start..self.start;
     }
@@ -116,7 +118,8 @@ impl IoBuf {
         &mut self.storage[self.start..end]
     }
 
-    /// The bytes at the aligned start, as a read left them, for `len` bytes.
+    /// Sets the view, after a read, to the `len` bytes that begin `skip` bytes after the aligned
+    /// start.
     pub(crate) fn set_view(&mut self, skip: usize, len: usize) {
         self.view = self.start + skip..self.start + skip + len;
     }
@@ -157,7 +160,7 @@ mod tests {
         assert_eq!(buf.len(), 12288);
         buf.clear();
         assert!(buf.is_empty());
-        // Over what was there, and on behind it.
+        // Overwrites the old bytes and continues after them.
         let more = vec![9; 13_000];
         buf.push(&more);
         assert_eq!(buf.bytes(), more);

@@ -1,7 +1,9 @@
-//! Other key-value stores behind the interface of FirnDB's benchmark, so that they are measured by the same program.
+//! Other key-value stores behind the interface of FirnDB's benchmark, so that one program measures
+//! all of them.
 //!
-//! Each engine gets the same [`firn_bench::Setup`] and makes of it what a reasonable user of that engine would;
-//! `docs/benchmarks.md` has a table of what is equal and of what cannot be. All of FirnDB's profiles stand beside them.
+//! Each engine gets the same [`firn_bench::Setup`] and is configured from it as a reasonable user
+//! of that engine would do. A table in `docs/benchmarks.md` shows which settings are equal and
+//! which cannot be. All profiles of FirnDB are included.
 #![deny(unsafe_code)]
 
 mod engines;

@@ -1,4 +1,4 @@
-//! The `firn-peers` command: FirnDB's benchmarks with other engines beside it.
+//! The `firn-peers` command: FirnDB's benchmarks, extended by other engines.
 #![deny(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,7 +1,9 @@
-//! Each engine that this build has against a model: random puts, gets, deletes and scans, with reopens in between.
+//! Tests every engine of this build against a model: random puts, gets, deletes and scans, with
+//! reopens in between.
 //!
-//! What an adapter gets wrong (an option that loses writes, a scan that begins too late, a handle that stays open)
-//! shows here and not in a benchmark. A failure names the engine and the operation; the seed is fixed.
+//! A mistake of an adapter (an option that loses writes, a scan that begins too late, a handle that
+//! stays open) shows here and not in a benchmark. A failure names the engine and the operation; the
+//! seed is fixed.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -19,8 +21,8 @@ const VALUE_BYTES_MAX: usize = 3000;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A small database: its buffers are full many times during the test. Without direct I/O, which not every place for
-/// temporary files allows.
+/// A small database whose buffers fill many times during the test. Without direct I/O, because not
+/// every temporary directory allows it.
 fn setup(place: &Path, compression: Compression) -> Setup {
     let (directory, pm) = (place.join("db"), place.join("pm"));
     std::fs::create_dir_all(&directory).unwrap();
@@ -39,7 +41,7 @@ fn setup(place: &Path, compression: Compression) -> Setup {
     }
 }
 
-/// The engines of this build. FirnDB's own suites are elsewhere, and one that is missing says so at its opening.
+/// The engines of this build. An engine that is not in this build says so in its description.
 fn engines() -> Vec<Box<dyn Engine>> {
     let missing = |engine: &dyn Engine| engine.about().contains("is not in this build");
     firn_peers::all().into_iter().filter(|engine| !missing(&**engine)).collect()
@@ -48,13 +50,13 @@ fn engines() -> Vec<Box<dyn Engine>> {
 fn setup_of(engine: &dyn Engine, place: &Path, compression: Compression) -> Setup {
     let mut setup = setup(place, compression);
     if engine.name().starts_with("firn:") {
-        // Its own matter, and not in every profile.
+        // FirnDB's own suites test pools, and not every profile takes one.
         setup.pm = None;
     }
     setup
 }
 
-/// Whether the engine takes `setup`; what it refuses must be a clear `Invalid`.
+/// Opens a store; `None` if the engine rejects the compression, which must be a clear `Invalid`.
 fn open(engine: &dyn Engine, setup: &Setup) -> Option<Arc<dyn Store>> {
     match engine.open(setup) {
         Ok(store) => Some(store),

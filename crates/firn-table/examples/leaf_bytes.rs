@@ -1,7 +1,9 @@
-//! What an entry of the B+ trees takes in persistent memory, by the order in which keys arrive and by their length: as
-//! a table in Markdown, or with `--json` as one object a line. Leaf slack, headers and words of the directory count.
+//! Measures the persistent memory that an entry of the B+ trees takes, by the arrival order and the
+//! length of keys. Prints a table in Markdown, or with `--json` one object per line. Leaf slack,
+//! headers and words of the directory count.
 //!
-//! Keys arrive in flushes of 4,000 into trees of up to 200,000 entries (fewer of long keys), in leaves of 1 KiB.
+//! Keys arrive in flushes of 4,000 into trees of up to 200,000 entries (fewer with long keys), in
+//! leaves of 1 KiB.
 
 use firn_base::key::Kind;
 use firn_base::seed::{Seed, mix};
@@ -14,7 +16,7 @@ const LEAF_BYTES: u32 = 1024;
 const FLUSH_ENTRIES: usize = 4000;
 const WORD_BYTES: u64 = 8;
 
-/// How keys look: their name, and the key of a number.
+/// A kind of keys: its name, and a function from a number to a key.
 type Shape = (&'static str, fn(u64) -> Vec<u8>);
 
 const SHAPES: [Shape; 7] = [
@@ -31,7 +33,8 @@ struct Measured {
     keys: &'static str,
     key_bytes: f64,
     entries: u64,
-    /// For keys that arrive ascending, descending and at random: bytes of persistent memory an entry, with its key.
+    /// Bytes of persistent memory per entry, including its key, for keys that arrive ascending,
+    /// descending and in random order.
     bytes: [f64; 3],
 }
 
@@ -73,7 +76,7 @@ fn measure(keys: &'static str, key: fn(u64) -> Vec<u8>) -> Result<Measured> {
     Ok(Measured { keys, key_bytes, entries: sorted.len() as u64, bytes })
 }
 
-/// Flushes `keys` as they come; bytes of leaves and words an entry.
+/// Flushes `keys` in the given order. Returns the bytes of leaves and words per entry.
 fn fill(keys: &[Vec<u8>]) -> Result<f64> {
     let raw: u64 = keys.iter().map(|key| key.len() as u64 + 64).sum();
     let region = (4 * raw).max(4 << 20);

@@ -1,12 +1,14 @@
-//! The block cache: decoded blocks by (file, offset), rows by the hash of their key, and values of logs by (log,
-//! offset), bounded by bytes.
+//! The block cache: decoded blocks by (file, offset), rows by the hash of their key, and values of
+//! logs by (log, offset). Bounded by bytes.
 //!
-//! (file, offset) names a block for ever, because an append never reuses the offset of one that was read; so an entry
-//! can be old but never wrong, and what a compaction leaves clean stays cached.
+//! (file, offset) identifies a block forever, because an append never reuses the offset of a block
+//! that was read. So an entry may be old but never wrong, and blocks that a compaction leaves clean
+//! stay cached.
 //!
-//! A row is an entry on its own. A skewed reader wants one entry of most blocks: with rows instead of blocks he finds
-//! several times more of them in the same memory. What a row means, and how long it is true, is its owner's to say.
-//! Whether a get leaves its row or its block here is in `locality.rs`.
+//! A row is a single entry. With a skewed workload, a reader wants one entry of most blocks, and
+//! several times more rows than blocks fit into the same memory. The owner of a row defines its
+//! meaning and how long it is valid. `locality.rs` decides whether a get inserts its row or its
+//! block here.
 
 use crate::locality::Locality;
 use crate::sst::{Block, BlockBuilder, Lookup};
@@ -22,27 +24,29 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that an entry costs besides its block's own: the block behind its `Arc`, and a slot in the cache's tables,
-/// which grow by doubling.
+/// Overhead of an entry in bytes, besides the block's own: the block inside its `Arc`, and a slot
+/// in the cache's tables, which grow by doubling.
 const ENTRY_OVERHEAD: u64 = 192;
 
-/// Tells values of logs from blocks of tables: no file has such an id.
+/// Marks a value of a log, as opposed to a block of a table. No file has an id with this bit.
 const VALUE: u64 = 1 << 62;
-/// Ages in the time that it takes to fill the cache anew.
+/// Units of age in the time it takes to fill the cache once.
 const AGES_A_FILL: u64 = 8;
-/// In place of a file's id: a row.
+/// Marks a row. Takes the place of a file's id.
 const ROW: u64 = 1 << 63;
-/// A value is a block of one entry, which is this.
+/// The key of a cached value. A value is stored as a block with this one entry.
 const VALUE_KEY: &[u8] = b"v";
 const VALUE_TAG: Tag = Tag(1);
 
-/// A shard has at least so many bytes, to have room for large blocks, and there are at most so many shards: a reader
-/// that is preempted while it holds a shard's lock keeps the others from that shard for as long. Their number depends
-/// on nothing else, so that what is evicted is the same on any machine.
+/// The minimum size of a shard in bytes, to leave room for large blocks, and the maximum number of
+/// shards. There are many shards because a reader that is preempted while it holds a shard's lock
+/// keeps the others out of that shard. Their number depends only on the cache's size, so evictions
+/// are the same on any machine.
 const SHARD_BYTES: u64 = 2 << 20;
 const SHARDS_MAX: u64 = 64;
-/// What it takes to evict many blocks is no reader's to wait for: a shard is made smaller by so little at a time. Few
-/// steps, as each rounds down how much is remembered of what was evicted.
+/// The number of steps in which a shard shrinks. Evicting many blocks at once would make readers
+/// wait. There are only a few steps, because each one rounds down the capacity of the memory of
+/// evicted entries.
 const RESIZE_STEPS: u64 = 8;
 
 #[derive(Clone)]
@@ -54,7 +58,7 @@ impl Weighter<(u64, u64), Arc<Block>> for Weigh {
     }
 }
 
-/// Hashes two words, the same way in every run: what is evicted, and so what is read again, depends on nothing else.
+/// Hashes two words, the same way in every run. Evictions, and so reads, depend on nothing else.
 #[derive(Default)]
 struct Mixer(u64);
 
@@ -74,26 +78,26 @@ impl Hasher for Mixer {
 
 type Shard = Cache<(u64, u64), Arc<Block>, Weigh, BuildHasherDefault<Mixer>>;
 
-/// Blocks shared by all readers of a database. Sharded; a hit takes one short read lock. The shards are caches of their
-/// own, so that one who makes all of them smaller can let others run between two of them.
+/// The blocks shared by all readers of a database. Sharded; a hit takes one short read lock. Each
+/// shard is a cache of its own, so a thread that shrinks all of them can yield between two shards.
 pub struct BlockCache {
     shards: Box<[Shard]>,
     bytes_max: AtomicU64,
     hits: Counter,
     misses: Counter,
-    /// Whether there ever was a row.
+    /// True if a row was ever inserted.
     has_rows: AtomicBool,
-    /// What gets and cursors brought in so far, in bytes.
+    /// Bytes inserted by gets and cursors so far.
     brought: AtomicU64,
     locality: Locality,
 }
 
-/// An entry on its own.
+/// A single entry.
 #[derive(Debug, Clone)]
 pub struct Row(Arc<Block>);
 
 impl Row {
-    /// An entry's copy.
+    /// Copies an entry.
     pub fn new(key: &[u8], tag: Tag, value: &[u8]) -> Row {
         let mut builder = BlockBuilder::new(1);
         builder.reserve(key.len() + value.len());
@@ -104,7 +108,8 @@ impl Row {
         }
     }
 
-    /// The entry of `key` whose value is at `value` of `block`: the block itself if it has no other, or else a copy.
+    /// The entry of `key` whose value is at `value` of `block`: the block itself if it has no other
+    /// entry, otherwise a copy.
     pub(crate) fn of(block: &Arc<Block>, key: &[u8], tag: Tag, value: Range<usize>) -> Row {
         match block.has_one_entry() {
             true => Row(block.clone()),
@@ -112,7 +117,7 @@ impl Row {
         }
     }
 
-    /// The entry, if it is one of `key` that is not above `tag`.
+    /// The entry, if its key is `key` and its tag is not above `tag`.
     #[inline]
     pub fn get(&self, key: &[u8], tag: Tag) -> Option<(Tag, Value)> {
         match self.0.get(key, tag) {
@@ -123,9 +128,10 @@ impl Row {
 }
 
 impl BlockCache {
-    /// A cache of at most `bytes`, expecting blocks of about `block_bytes`, or rows.
+    /// A cache of at most `bytes`, for blocks of about `block_bytes`, or for rows.
     pub fn new(bytes: u64, block_bytes: usize) -> Self {
-        // What was evicted is remembered in proportion to this, as many rows as blocks.
+        // The capacity of the memory of evicted entries is proportional to this. Assumes as many
+        // rows as blocks.
         let items = (bytes / (block_bytes as u64 / 4 + ENTRY_OVERHEAD)).max(16) as usize;
         let shards = (bytes / SHARD_BYTES).clamp(1, SHARDS_MAX) as usize;
         let options = OptionsBuilder::new()
@@ -144,12 +150,12 @@ impl BlockCache {
 
     #[inline]
     fn shard(&self, key: &(u64, u64)) -> &Shard {
-        // Bits from the middle: a shard's own table goes by those at both ends.
+        // Bits from the middle, because a shard's own table uses those at both ends.
         let bits = (BuildHasherDefault::<Mixer>::default().hash_one(key) >> 16) & u64::from(u32::MAX);
         &self.shards[((bits * self.shards.len() as u64) >> 32) as usize]
     }
 
-    /// The block at `offset` of `file`, if it is here.
+    /// The block at `offset` of `file`, if cached.
     #[inline]
     pub fn get(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
         let key = (file, offset);
@@ -162,7 +168,8 @@ impl BlockCache {
         found
     }
 
-    /// The row of a key with this hash, if it is here. Not finding one is no miss: its block is asked for next.
+    /// The row of the key with this hash, if cached. A missing row does not count as a miss,
+    /// because its block is looked up next.
     #[inline]
     pub fn get_row(&self, hash: u64) -> Option<Row> {
         if !self.has_rows() {
@@ -172,12 +179,12 @@ impl BlockCache {
         self.shard(&key).get(&key).map(Row).inspect(|_| self.hits.add(1))
     }
 
-    /// Whether the row of a key with this hash is here; it stays no longer for the question.
+    /// True if the row of the key with this hash is cached. Does not affect eviction.
     pub fn has_row(&self, hash: u64) -> bool {
         self.peek(ROW, hash).is_some()
     }
 
-    /// Keeps a row.
+    /// Inserts a row.
     pub fn insert_row(&self, hash: u64, row: Row) {
         if !self.has_rows() {
             self.has_rows.store(true, Ordering::Release);
@@ -185,38 +192,41 @@ impl BlockCache {
         self.insert(ROW, hash, row.0);
     }
 
-    /// Puts `row` where one with this hash is, if there still is; it stays as long as that would have.
+    /// Replaces the row with this hash, if still cached. The new row takes over its position in the
+    /// eviction order.
     pub fn replace_row(&self, hash: u64, row: Row) {
         let key = (ROW, hash);
         let _gone = self.shard(&key).replace(key, row.0, true);
     }
 
-    /// Whether there may be any row: if not, nobody needs to look for one.
+    /// True if there may be a row. If not, lookups of rows can be skipped.
     pub fn has_rows(&self) -> bool {
         self.has_rows.load(Ordering::Acquire)
     }
 
-    /// Whether rows serve gets better than blocks, as far as was observed.
+    /// True if rows serve gets better than blocks, as observed so far.
     pub fn prefers_rows(&self) -> bool {
         !self.locality.prefers_blocks()
     }
 
-    /// What gets leave here.
+    /// The observations of cached blocks.
     pub(crate) fn locality(&self) -> &Locality {
         &self.locality
     }
 
-    /// The time, in parts of what it takes to fill the cache anew; never near that of blocks that note none, 0.
+    /// The age of the cache, in units of [`AGES_A_FILL`] per fill. Starts at 2, so it is never
+    /// close to 0, the age of a block that was not stamped.
     pub(crate) fn age(&self) -> u64 {
         2 + AGES_A_FILL * self.brought.load(Ordering::Relaxed) / self.bytes_max.load(Ordering::Relaxed).max(1)
     }
 
-    /// What keeping so many bytes costs.
+    /// The cost of an entry of `bytes` bytes, in bytes.
     pub(crate) fn cost(bytes: usize) -> u64 {
         bytes as u64 + ENTRY_OVERHEAD
     }
 
-    /// As [`BlockCache::get`], for one who keeps a row of what it finds in the block: it stays no longer for it.
+    /// Like [`BlockCache::get`], for a reader that keeps a row of the entry it finds in the block.
+    /// Does not affect eviction.
     #[inline]
     pub(crate) fn look(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
         let found = self.peek(file, offset);
@@ -224,31 +234,32 @@ impl BlockCache {
         found
     }
 
-    /// The block at `offset` of `file`, if it is here, for one who reads it but once: it counts as neither hit nor
-    /// miss, and stays no longer for it.
+    /// The block at `offset` of `file`, if cached, for a reader that reads it only once. Counts as
+    /// neither hit nor miss and does not affect eviction.
     pub(crate) fn peek(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
         let key = (file, offset);
         self.shard(&key).peek(&key)
     }
 
-    /// The value at `offset` of `log`, if it is here. Not finding it is a miss: it is read next.
+    /// The value at `offset` of `log`, if cached. Otherwise counts a miss, because the value is
+    /// read next.
     pub fn get_value(&self, log: u64, offset: u64) -> Option<Value> {
         Row(self.get(log | VALUE, offset)?).get(VALUE_KEY, VALUE_TAG).map(|(_, value)| value)
     }
 
-    /// Whether the value at `offset` of `log` is here, for one who will ask for it only later.
+    /// True if the value at `offset` of `log` is cached. For a caller that will ask for it later.
     pub fn has_value(&self, log: u64, offset: u64) -> bool {
         self.peek(log | VALUE, offset).is_some()
     }
 
-    /// Keeps the value at `offset` of `log`, and hands it out.
+    /// Inserts the value at `offset` of `log` and returns it.
     pub fn insert_value(&self, log: u64, offset: u64, value: &[u8]) -> Value {
         let row = Row::new(VALUE_KEY, VALUE_TAG, value);
         self.insert(log | VALUE, offset, row.0.clone());
         row.get(VALUE_KEY, VALUE_TAG).map_or_else(|| Value::owned(value.to_vec()), |(_, value)| value)
     }
 
-    /// Keeps `block`, dropping others if needed; not one of which the cache could hold only a few.
+    /// Inserts `block`, evicting others if needed.
     pub fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
         const FEW: u64 = 8;
         if block.len() as u64 * FEW > self.bytes_max.load(Ordering::Relaxed) {
@@ -259,9 +270,9 @@ impl BlockCache {
         self.shard(&key).insert(key, block);
     }
 
-    /// Has at most `bytes` from now on, dropping blocks if needed.
+    /// Changes the capacity to `bytes`, evicting blocks if needed.
     pub fn resize(&self, bytes: u64) {
-        // Each shard is locked for it: not for a change that nobody would notice.
+        // Each shard is locked for this, so a negligible change is not worth it.
         let now = self.bytes_max.load(Ordering::Relaxed);
         if bytes.abs_diff(now) <= now / 128 {
             return;
@@ -282,7 +293,7 @@ impl BlockCache {
         }
     }
 
-    /// Drops a block that nothing will ask for again. True if it was there.
+    /// Removes a block that will not be looked up again. True if it was cached.
     pub fn remove(&self, file: u64, offset: u64) -> bool {
         let key = (file, offset);
         self.shard(&key).remove(&key).is_some()

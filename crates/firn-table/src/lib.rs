@@ -1,7 +1,8 @@
-//! What lies on media, one folder each, the same verbs in each: layout, write, read, iter, recover, verify.
+//! The on-media structures, one folder each, with the same verbs in each: layout, write, read,
+//! iter, recover, verify.
 //!
-//! [`sst`] is the sorted string table on the SSD, [`pm_btree`] a pair of B+ trees in persistent memory. [`Value`] is
-//! what every reader hands out: bytes pinned where they lie, not copied.
+//! [`sst`] is the sorted string table on the SSD, [`pm_btree`] a pair of B+ trees in persistent
+//! memory. [`Value`] is the type that every read returns: bytes pinned in place, not copied.
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -1,51 +1,55 @@
-//! Whether gets leave their entry or its whole block in the cache, from what a sample of blocks shows.
+//! Decides whether gets insert single entries or whole blocks into the cache, by observing a sample
+//! of blocks.
 //!
-//! Who reads keys that lie together wants blocks, who reads keys from all over wants entries: several times more of
-//! them fit into the same memory. Gets leave entries, but for one block in [`SAMPLE`], which is left whole, and it is
-//! noted what else it is good for:
+//! A reader of neighbouring keys benefits from blocks. A reader of scattered keys benefits from
+//! entries, because several times more of them fit into the same memory. Gets insert entries,
+//! except for one block in [`SAMPLE`], which is inserted whole. Its further use is then observed:
 //!
 //! ```text
-//! the entry it was read for was found again          + 2 (block / entry - 1)   so many others would have fitted there
+//! the entry it was read for was found again          + 2 (block / entry - 1)
 //! another of its entries was found, or by a cursor   - 1
 //! ```
-//! Each is counted once, and only while the block is young. The sum, which forgets old observations, says which serves
-//! more reads per byte of memory: below 0 blocks do. The 2 is for blocks that stay, for one hot entry, until each of
-//! the others is found once too. Without it, or with a sum for each table, a tenth more of a zipfian reader's reads
-//! miss, and who reads what was written last gains nothing (docs/perf.md).
+//! Here `block / entry - 1` is the number of other entries that would have fitted. Each is counted
+//! once, and only while the block is young. The sum, which forgets old observations, tells which
+//! one serves more reads per byte of memory: below 0, blocks do. The factor 2 is for blocks that
+//! one hot entry keeps cached until each of the others is found once too. Without it, or with a sum
+//! for each table, a tenth more of the reads of a zipfian reader miss, and a reader of recent
+//! writes gains nothing (docs/perf.md).
 
 use firn_base::seed::mix;
 use firn_base::sync::{AtomicI64, Ordering};
 
-/// One block in so many is observed.
+/// One block in this many is observed.
 const SAMPLE: u64 = 64;
-/// How many observations count, about.
+/// The approximate number of observations that count.
 const MEMORY: i64 = 256;
-/// The sum is in parts of so many.
+/// The unit of the sum.
 const ONE: i64 = 1024;
 
-/// What was observed.
+/// The sum of the observations.
 #[derive(Debug, Default)]
 pub(crate) struct Locality(AtomicI64);
 
 impl Locality {
-    /// Whether blocks served more gets per byte than entries would have.
+    /// True if blocks served more gets per byte than entries would have.
     #[inline]
     pub(crate) fn prefers_blocks(&self) -> bool {
         self.0.load(Ordering::Relaxed) < 0
     }
 
-    /// Whether the block at `offset` of `file` is one of the sample.
+    /// True if the block at `offset` of `file` belongs to the sample.
     #[inline]
     pub(crate) fn is_sampled(file: u64, offset: u64) -> bool {
         mix(file ^ mix(offset)).is_multiple_of(SAMPLE)
     }
 
-    /// The entry that a block was read for was found again; in the cache they cost so many bytes.
+    /// Records that the entry for which a block was read was found again. `block` and `entry` are
+    /// their costs in the cache, in bytes.
     pub(crate) fn found_again(&self, block: u64, entry: u64) {
         self.add(2 * ONE * block.saturating_sub(entry) as i64 / entry.max(1) as i64);
     }
 
-    /// Another entry of a block was found, or a cursor came through.
+    /// Records that another entry of a block was found, or that a cursor reached the block.
     pub(crate) fn found_another(&self) {
         self.add(-ONE);
     }

@@ -1,24 +1,26 @@
-//! The sites of this crate: what would go wrong without each.
+//! The sites of this crate, each with the failure that it prevents.
 
 firn_base::sites! {
-    /// A finished table: else the manifest may name one that is not all there.
+    /// Sync of a finished table. Without it the manifest may name an incomplete table.
     SST_SYNC = "sst.sync";
-    /// What was appended to a table: else the manifest may name a footer that is not there.
+    /// Sync after an append to a table. Without it the manifest may name a footer that does not
+    /// exist.
     SST_APPEND_SYNC = "sst.append.sync";
-    /// The footer: else sections are looked for where they are not.
+    /// Check of the footer. Without it sections are read from wrong offsets.
     SST_FOOTER_CHECK = "sst.footer.check";
-    /// Filter, index and properties: else keys are missed, silently.
+    /// Check of filter, index and properties. Without it keys are silently missed.
     SST_SECTION_CHECK = "sst.section.check";
-    /// A data block: else damaged values are handed out.
+    /// Check of a data block. Without it damaged values are returned.
     SST_BLOCK_CHECK = "sst.block.check";
-    /// The directory of new trees, all zeros: else words that were there before are taken for leaves.
+    /// Fence after zeroing the directory of new trees. Without it stale words are taken for leaves.
     BTREE_CREATE_FENCE = "btree.create.fence";
-    /// Leaves before their words: else a word may name what is not there.
+    /// Fence between leaves and their words. Without it a word may name a leaf that does not exist.
     BTREE_LEAF_FENCE = "btree.leaf.fence";
-    /// A word of the directory: else an insertion that was acknowledged may be gone.
+    /// Flush of a word of the directory. Without it an acknowledged insertion may be lost.
     BTREE_WORD_FLUSH = "btree.word.flush";
-    /// The same; also orders the words of a leaf that was cut, and a word's end before its leaf's space is used again.
+    /// Fence after words of the directory, for the same reason. It also orders the words of a leaf
+    /// that is split, and makes the removal of a word durable before its leaf's space is reused.
     BTREE_WORD_FENCE = "btree.word.fence";
-    /// A leaf: else damaged keys and addresses are believed.
+    /// Check of a leaf. Without it damaged keys and addresses are believed.
     BTREE_LEAF_CHECK = "btree.leaf.check";
 }

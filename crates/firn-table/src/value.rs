@@ -1,18 +1,19 @@
-//! A value as readers hand it out: pinned where it lies, so that a get copies and allocates nothing.
+//! A value as returned to readers: pinned in place, so a get neither copies nor allocates.
 
 use firn_fs::give_back_if_large;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Something that holds immutable bytes while it is alive: a block, a write buffer's arena.
+/// An owner of bytes that are immutable while it lives, such as a block or a memtable's arena.
 pub trait Pin: Send + Sync {
-    /// The `len` bytes at `at`. Both came from this pin's owner, who vouches that they lie within and never change.
+    /// The `len` bytes at `at`. Both come from the owner of this pin, which guarantees that the
+    /// range is within bounds and never changes.
     fn bytes(&self, at: usize, len: usize) -> &[u8];
 }
 
-/// A value. Derefs to its bytes, and keeps alive whatever holds them: drop it when done, or copy it out with
-/// `to_vec()` to keep it long.
+/// A value. Derefs to its bytes and keeps their holder alive. Drop it when done, or copy it with
+/// `to_vec()` to keep it for long.
 #[derive(Clone)]
 pub struct Value {
     pin: Arc<dyn Pin>,

@@ -1,4 +1,5 @@
-//! A backup by checkpoint: a database of its own, made while writes go on.
+//! A backup by checkpoint: a separate database, made while writes go on.
+//!
 //! Run: `cargo run --release -p firndb --example backup`
 
 use firndb::{Db, Options};

@@ -1,4 +1,5 @@
-//! Several changes that happen together or not at all, and the two durabilities.
+//! Several changes applied atomically, and the two durabilities.
+//!
 //! Run: `cargo run --release -p firndb --example batch`
 
 use firndb::{Db, Durability, Options, WriteBatch, WriteOptions};

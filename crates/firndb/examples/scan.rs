@@ -1,4 +1,6 @@
-//! Ranges: a loop over a prefix, the end of a range, a cursor. Run: `cargo run --release -p firndb --example scan`
+//! Ranges: a loop over a prefix, a bounded range, a cursor.
+//!
+//! Run: `cargo run --release -p firndb --example scan`
 
 use firndb::{Db, Options};
 

@@ -1,4 +1,6 @@
-//! Reading the past while the present moves on. Run: `cargo run --release -p firndb --example snapshot`
+//! Reads a past state while writes go on.
+//!
+//! Run: `cargo run --release -p firndb --example snapshot`
 
 use firndb::{Db, Options};
 
@@ -12,7 +14,7 @@ fn main() -> firndb::Result<()> {
     db.compact()?;
     println!("now: {:?}, then: {:?}", db.get(b"depth")?, yesterday.get(b"depth")?);
     assert_eq!(yesterday.get(b"depth")?.expect("it was there"), b"1 m");
-    // Dropping the snapshot lets compaction take its versions.
+    // After the snapshot is dropped, compaction may drop its versions.
     drop(yesterday);
     db.close()
 }

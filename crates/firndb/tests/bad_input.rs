@@ -1,4 +1,5 @@
-//! Bad input: each a specific error that says what to do, never a panic, nothing lost.
+//! Bad input: each case gives a specific error that says what to do, never a panic, and loses
+//! nothing.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Codec, Db, ErrorKind, Options, PmConfig, ReadOptions, WriteBatch, WriteOptions, repair};
@@ -47,7 +48,7 @@ fn keys_values_and_batches() {
     );
     assert!(db.get(0u32.to_be_bytes()).unwrap().is_none());
     db.write(&WriteBatch::new(), &WriteOptions::default()).unwrap();
-    // A value larger than the write buffer is no bad input.
+    // A value larger than the memtable is not bad input.
     db.put(b"large", vec![7; 200_000]).unwrap();
     assert_eq!(db.get(b"large").unwrap().unwrap().len(), 200_000);
 }
@@ -130,7 +131,8 @@ fn pools_that_are_none() {
     let error = open(Backend::Emulated, 1 << 20).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Incompatible | ErrorKind::Invalid), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), vec![9; 1 << 20], "a file that is no pool was written to");
-    // The least pool that opens has no room for the log's two halves: NoSpace, and what to raise.
+    // The smallest pool that opens has no room for the log's two halves: `NoSpace`, and the option
+    // to raise.
     std::fs::remove_file(&path).unwrap();
     assert_eq!(kind(open(Backend::Emulated, 20 << 10), "pm.size"), ErrorKind::NoSpace);
 }
@@ -157,12 +159,12 @@ fn a_pool_of_another_database_or_another_time() {
     let db = Db::open(dir.path().join("one"), options()).unwrap();
     assert_eq!(db.get(b"l").unwrap().unwrap(), b"w");
     db.close().unwrap();
-    // After a clean close all is in the files, and the database opens without its pool.
+    // After a clean close everything is in the files, and the database opens without its pool.
     let db = tiny(&dir.path().join("one"));
     assert_eq!(db.get(b"k").unwrap().unwrap(), b"v");
 }
 
-/// A first open that is refused leaves nothing behind, and can be tried again.
+/// A first open that is refused leaves nothing on disk and can be tried again.
 #[test]
 fn a_creation_that_is_refused_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -201,7 +203,8 @@ fn missing_files_are_corruption_and_repair_mends() {
     assert_eq!(kind(Db::open(dir.path(), Options::tiny()), "firn repair"), ErrorKind::Corruption);
     std::fs::write(dir.path().join("CURRENT"), current).unwrap();
 
-    // Damage one block of one table: reads of the rest go on, verify names it, repair keeps the rest.
+    // Damage one block of one table: reads of the rest work, verify names the table, repair keeps
+    // the rest.
     let table = dir.path().join(&names(".sst")[0]);
     let mut bytes = std::fs::read(&table).unwrap();
     bytes[100] ^= 1;
@@ -217,7 +220,7 @@ fn missing_files_are_corruption_and_repair_mends() {
     let left = db.iter().count();
     assert!((1950..2001).contains(&left), "{left}");
     drop(db);
-    // And without any manifest.
+    // The same without any manifest.
     for name in names("").iter().filter(|n| n.starts_with("MANIFEST") || *n == "CURRENT") {
         std::fs::remove_file(dir.path().join(name)).unwrap();
     }
@@ -231,7 +234,7 @@ fn missing_files_are_corruption_and_repair_mends() {
 fn handles_used_up() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
-    // Two tables open at a time serve any number.
+    // Two open tables at a time are enough for any number.
     let db = Db::open(dir.path(), Options { max_open_files: 2, ..Options::tiny() }).unwrap();
     for i in 0..2000u32 {
         assert_eq!(db.get(i.to_be_bytes()).unwrap().unwrap().len(), 100);
@@ -241,7 +244,7 @@ fn handles_used_up() {
 
 const FEW_HANDLES: &str = "FIRN_FEW_HANDLES_DIR";
 
-/// Not a test by itself: runs with a handful of file handles.
+/// Not a test by itself: runs with very few file handles.
 #[test]
 fn few_handles_child() {
     let Ok(dir) = std::env::var(FEW_HANDLES) else { return };
@@ -293,7 +296,7 @@ fn handles_of_the_process_used_up() {
 fn another_version_is_incompatible() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
-    // A log of another version has another header, so nothing in it is taken for ours.
+    // A log of another version has another header, so nothing in it is taken for our own.
     let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path()).collect();
     let log = names.iter().find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
     let mut bytes = std::fs::read(log).unwrap();
@@ -302,8 +305,8 @@ fn another_version_is_incompatible() {
     assert_eq!(Db::open(dir.path(), Options::tiny()).unwrap_err().kind(), ErrorKind::Corruption);
 }
 
-/// A manifest that lost its end does not name the newest log, whose frames say that it was named. A repair reads that
-/// log, and what it leaves opens.
+/// A manifest that lost its end does not name the newest log, but the frames of that log say that
+/// it was named. A repair reads that log, and the repaired database opens.
 #[test]
 fn repair_after_a_manifest_lost_its_end() {
     let dir = tempfile::tempdir().unwrap();

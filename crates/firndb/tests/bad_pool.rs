@@ -1,6 +1,6 @@
-//! Profile `lab` beside a pool that is missing, too small, damaged, another database's or of another time, or without a
-//! log that leaves point to: each is an error of its own, and `repair` gets back what logs and leaves still have and
-//! says what was lost.
+//! Profile `lab` with a pool that is missing, too small, damaged, of another database or of an
+//! earlier time, or without a log that leaves point to. Each case gives a specific error. `repair`
+//! recovers everything that logs and leaves still contain and reports the losses.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Db, ErrorKind, LabTuning, Options, PmConfig, Profile, RepairReport, Tuning, repair};
@@ -12,7 +12,7 @@ const PAGE: usize = 4096;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A database whose newest entries are in leaves, their values in several logs.
+/// A database whose newest entries are in leaves, with their values in several logs.
 struct Case {
     dir: tempfile::TempDir,
     model: Model,
@@ -66,7 +66,7 @@ impl Case {
         Db::open(self.db(), self.options())
     }
 
-    /// The error of an open, which says `says`.
+    /// The kind of the error of an open, whose message must contain `says`.
     fn refused(&self, says: &str) -> ErrorKind {
         let error = self.open().unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
@@ -84,7 +84,7 @@ impl Case {
         assert!(path.starts_with(self.dir.path()));
     }
 
-    /// What is there, in a database that is whole.
+    /// The contents of the database, which must be sound.
     fn contents(&self) -> Model {
         let db = self.open().unwrap();
         db.verify().unwrap();
@@ -104,7 +104,7 @@ fn a_pool_that_is_missing() {
     assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
     std::fs::rename(&aside, case.pool()).unwrap();
     assert!(case.contents() == case.model);
-    // Without it the logs have all that was in the leaves.
+    // Without the pool, the logs still contain all entries of the leaves.
     std::fs::remove_file(case.pool()).unwrap();
     let report = case.repair();
     assert!(report.pool_lost.is_some(), "{report:?}");
@@ -150,7 +150,7 @@ fn a_pool_of_an_earlier_time() {
     assert_eq!(case.open().unwrap().get(b"later").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
-/// Header and roots: nothing of the pool can be believed, and the logs have it all.
+/// Header and roots: nothing in the pool can be trusted, and the logs contain all of it.
 #[test]
 fn a_pool_whose_first_pages_are_damaged() {
     for at in [&[20_usize][..], &[PAGE + 100, 2 * PAGE + 100]] {
@@ -159,7 +159,8 @@ fn a_pool_whose_first_pages_are_damaged() {
         assert!(matches!(case.refused("pool"), ErrorKind::Corruption | ErrorKind::Incompatible), "{at:?}");
         let report = case.repair();
         assert!(report.pool_lost.is_some(), "{report:?}");
-        // What cannot be read is left for whoever can: the user says when it may go.
+        // An unreadable pool is kept for whatever tool can read it. The user decides when to remove
+        // it.
         std::fs::remove_file(case.pool()).unwrap();
         assert!(case.contents() == case.model, "{at:?}: {report:?}");
     }
@@ -170,7 +171,7 @@ fn a_leaf_that_is_damaged() {
     let case = Case::new();
     let bytes = std::fs::read(case.pool()).unwrap();
     let keys = bytes.windows(7).enumerate().filter(|(_, window)| window == b"key0000");
-    // Some may be in leaves that were replaced.
+    // Some hits may be in leaves that were replaced.
     let is_found = |at: usize| {
         case.flip(&case.pool(), &[at + 2]);
         let verified = case.open().and_then(|db| db.verify().map(drop));

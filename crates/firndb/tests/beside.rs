@@ -1,5 +1,5 @@
-//! Read-only opens beside a process that writes: they show one moment, or say that it changed underneath. They never
-//! take that for damage.
+//! Read-only opens beside a writing process. They show the state of one moment, or report that it
+//! changed underneath. They never take that for damage.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Db, Durability, Error, ErrorKind, LabTuning, Options, PmConfig, Profile, WriteOptions};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const KEYS: u64 = 400;
 
-/// Trees that are full soon and a hot buffer that is used again at once.
+/// Trees that fill up quickly and a hot buffer whose slots are reused at once.
 fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
     let mut options = Options { profile, ..Options::tiny() };
     options.pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 2 << 20));
@@ -27,7 +27,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
 
-/// A value that says whose it is.
+/// A value that names its key.
 fn value(number: u64, round: u64) -> Vec<u8> {
     let mut value = [number.to_be_bytes(), round.to_be_bytes()].concat();
     value.resize(60 + (number % 70) as usize, number as u8);
@@ -39,7 +39,7 @@ fn check(number: u64, found: &[u8]) {
     assert!(found[16..].iter().all(|&byte| byte == number as u8) && found.len() as u64 == 60 + number % 70);
 }
 
-/// Reads everything in every way.
+/// Reads everything in every possible way.
 fn read(db: &Db, from: u64) -> Result<(), Error> {
     for number in (from..KEYS).step_by(7) {
         check(number, &db.get(key(number))?.expect("a key that was always there"));
@@ -107,7 +107,8 @@ fn beside(profile: Profile, pool: bool) {
     });
     let (whole, changed) = (whole.into_inner(), changed.into_inner());
     println!("{profile:?}, pool {pool}: {whole} whole, {changed} changed");
-    // What is held does not change; only an open may come at a bad moment, in a pool whose places are used again.
+    // A held state does not change. Only an open may fail, if it comes at a bad moment in a pool
+    // that reuses its places.
     assert!(whole > 10 * changed, "{profile:?}, pool {pool}: {whole} whole, {changed} changed");
 }
 

@@ -1,9 +1,10 @@
-//! A database that is closed while other threads use it, and opened again at once: what was acknowledged is there, the
-//! new one is whole, and whoever still has an old handle is told that it was closed, and nothing else.
+//! A database is closed while other threads use it, and opened again at once. Acknowledged writes
+//! exist, the new database is sound, and calls on an old handle fail only because it was closed.
 //!
-//! Real threads and files. It was found by eight writers with `Power`: acknowledged writes were gone in a quarter of
-//! the rounds, because calls that were past their check went on with files by name after the lock was given back; and
-//! by a `compact_range` during close and open, which removed the new database's tables.
+//! Uses real threads and files. Two bugs led to this test. With eight writers and `Power`,
+//! acknowledged writes were lost in a quarter of the rounds, because calls past their check went on
+//! to use files by name after the lock was released. And a `compact_range` during close and open
+//! removed the new database's tables.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Db, Durability, ErrorKind, Options, PmConfig, Profile, Result, WriteOptions};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const WRITERS: usize = 8;
 
-/// Rounds for each kind of database: some seconds in all, four times as many in the CI tier.
+/// Rounds for each kind of database: some seconds in total, four times as many in the CI tier.
 fn rounds() -> u64 {
     if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 12 } else { 3 }
 }
@@ -39,14 +40,14 @@ fn value(number: u64) -> Vec<u8> {
 
 type Call = Box<dyn Fn(&Db) -> Result<()> + Send>;
 
-/// The one error that a call on a closed database may have.
+/// Checks that the only error of a call is that the database was closed.
 fn assert_closed<T>(result: Result<T>) {
     let Err(error) = result else { return };
     let is_it = error.kind() == ErrorKind::Invalid && error.to_string().contains("the database was closed");
     assert!(is_it, "{error:?}");
 }
 
-/// Writes until the database is closed, and counts what was acknowledged.
+/// Writes until the database is closed, and counts the acknowledged writes.
 fn write(db: &Db, writer: usize, from: u64, acknowledged: &AtomicU64) {
     let durability = if writer.is_multiple_of(4) { Durability::Process } else { Durability::Power };
     for number in from.. {
@@ -84,7 +85,7 @@ fn acknowledged_writes_outlive_a_close_beside_writers() {
                 }
                 await_writes(&acknowledged, from.iter().min().unwrap() + 1 + round % 7);
                 db.close().unwrap();
-                // While the others may not know yet.
+                // The other threads may not have noticed the close yet.
                 let again = open(dir.path(), kind);
                 again.put(b"again", round.to_be_bytes()).unwrap();
                 again.close().unwrap();
@@ -101,7 +102,7 @@ fn acknowledged_writes_outlive_a_close_beside_writers() {
     }
 }
 
-/// All that may last, on handles, snapshots and cursors that outlive their database.
+/// Every long-running operation, on handles, snapshots and cursors that outlive their database.
 #[test]
 fn whatever_is_under_way_ends_with_the_database() {
     for kind in kinds() {
@@ -168,7 +169,8 @@ fn whatever_is_under_way_ends_with_the_database() {
     }
 }
 
-/// Handles, snapshots and cursors that are kept do not keep the directory or the pool.
+/// Handles, snapshots and cursors that outlive a close keep neither the directory nor the pool in
+/// use.
 #[test]
 fn what_is_kept_of_a_closed_database_keeps_nothing() {
     for kind in kinds() {

@@ -1,4 +1,5 @@
-//! Readers beside writers: batches are whole at every moment, and a reader's own writes are there.
+//! Readers beside writers: batches are atomic at every moment, and every thread reads its own
+//! writes.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
@@ -15,7 +16,8 @@ fn number(bytes: &[u8]) -> i64 {
     i64::from_be_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// Transfers between accounts, each a batch that keeps the sum; padded so that buffers and levels turn over.
+/// Transfers between accounts, each in a batch that preserves the sum. Values are padded so that
+/// memtables and levels turn over.
 fn transfer(db: &Db, seed: &mut Seed, lock: &std::sync::Mutex<()>) {
     let _one = lock.lock().unwrap();
     let (from, to) = (seed.below(KEYS), seed.below(KEYS));

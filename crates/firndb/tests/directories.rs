@@ -1,5 +1,5 @@
-//! Directories that are moved, removed, shared with other programs or copied to: a database stays in its own, and
-//! touches nothing that is not its own.
+//! Directories that are moved, removed, shared with other programs or copied to. A database stays
+//! in its own directory and touches only its own files.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Db, ErrorKind, Options, PmConfig, Profile, repair, repair_dry_run};
@@ -87,8 +87,9 @@ fn a_lock_that_was_removed_is_noticed_before_a_file_is_made() {
     check(&other, 50);
 }
 
-/// Of two copies into one new directory one is made and one refused; the source's tables stay what they are. (The loser
-/// took its failed links for a reason to copy, onto hard links of the very same files.)
+/// Two checkpoints into one new directory: one succeeds and one is refused, and the source's
+/// tables do not change. (In a past bug the loser took its failed links as a reason to copy, onto
+/// hard links to the very same files.)
 #[test]
 fn two_checkpoints_into_one_directory() {
     let root = tempfile::tempdir().unwrap();
@@ -126,7 +127,7 @@ fn a_checkpoint_that_is_refused_leaves_everything_and_can_be_tried_again() {
     check(&tiny(&target), 100);
 }
 
-/// What other stores keep, and files with names of ours that are not ours: nobody touches them, whatever the verb.
+/// Files of other stores, and foreign files with names like ours. No operation may touch them.
 #[test]
 fn a_directory_of_something_else_is_refused_and_left_alone() {
     type Files = [(&'static str, &'static str)];
@@ -169,7 +170,7 @@ fn a_directory_of_something_else_is_refused_and_left_alone() {
     }
 }
 
-/// Strangers' files in a database's directory outlive opens, compactions, checkpoints and repairs.
+/// Foreign files in a database's directory survive opens, compactions, checkpoints and repairs.
 #[test]
 fn strangers_in_a_directory_of_ours_stay() {
     let root = tempfile::tempdir().unwrap();
@@ -213,13 +214,14 @@ fn a_database_is_made_in_a_new_directory_alone_and_parents_on_demand() {
     assert_eq!(tiny(&path).get(b"k").unwrap().unwrap(), b"v");
 }
 
-/// A user's own empty file that a pool was refused in stays, and is as empty as before.
+/// A user's own empty file stays, still empty, if creating a pool in it is refused.
 #[test]
 fn a_file_that_a_pool_is_refused_in_stays() {
     let root = tempfile::tempdir().unwrap();
     let (pool, path) = (root.path().join("pool"), root.path().join("db"));
     std::fs::write(&pool, "").unwrap();
-    // No DAX here, and too small for `lab`: refused before anything is made, and behind that.
+    // No DAX here, and too small for `lab`: one is refused before anything is created, the other
+    // afterwards.
     for (backend, bytes) in [(Backend::Dax, 4 << 20), (Backend::Emulated, 20 << 10)] {
         let pm = Some(PmConfig::at(&pool, backend, bytes));
         Db::open(&path, Options { profile: Profile::Lab, pm, ..Options::tiny() }).unwrap_err();
@@ -230,15 +232,15 @@ fn a_file_that_a_pool_is_refused_in_stays() {
     Db::open(&path, Options { profile: Profile::Lab, pm, ..Options::tiny() }).unwrap().put(b"k", b"v").unwrap();
 }
 
-/// One flipped bit or a cut anywhere in the manifest of a database that was killed: everything is there, or the open
-/// refuses and every log and table is as it was.
+/// Flips one bit or truncates the manifest of a killed database, at every place. Either all data is
+/// found, or the open is refused and every log and table is unchanged.
 #[test]
 fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("db");
     let process = firndb::WriteOptions::new().durability(firndb::Durability::Process);
     let db = tiny(&path);
-    // Some in tables, some in a log that ended, some in the one that is written; synced, and killed.
+    // Some entries in tables, some in a sealed log, some in the current one; synced, then killed.
     let put =
         |from: u32, to: u32| (from..to).for_each(|i| db.put_with(i.to_be_bytes(), [i as u8; 300], &process).unwrap());
     put(0, 100);
@@ -274,7 +276,8 @@ fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
                 for path in before.keys().filter(is_data) {
                     assert_eq!(after.get(path), before.get(path), "case {case}: {}", path.display());
                 }
-                // The same for a read-only look, which must not show a part of it as all.
+                // The same for a read-only open, which must not present a part of the data as all
+                // of it.
                 let looked = Db::open_read_only(&copy, Options::tiny());
                 assert!(looked.is_err(), "case {case}: refused to write, but not to read");
             }
@@ -282,8 +285,9 @@ fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
     }
 }
 
-/// A repair without a manifest, of a database and of a checkpoint (whose linked tables are its source's), brings all
-/// back, as often as it is made; and a stranger's file with the number of one of ours stays.
+/// A repair without a manifest, of a database and of a checkpoint (whose linked tables belong to
+/// its source), recovers everything, even if repeated. A foreign file with the number of one of
+/// ours stays.
 #[test]
 fn repairs_without_a_manifest_bring_all_back() {
     let root = tempfile::tempdir().unwrap();
@@ -312,7 +316,7 @@ fn repairs_without_a_manifest_bring_all_back() {
             std::fs::remove_file(&theirs).unwrap();
             let db = tiny(dir);
             check(&db, 400);
-            // Obsolete tables of the source, or of before a repair, are swept like any others.
+            // Obsolete tables of the source, or from before a repair, are removed like any others.
             (0..400_u32).for_each(|i| db.put(i.to_be_bytes(), [i as u8; 300]).unwrap());
             db.compact().unwrap();
             db.close().unwrap();
@@ -323,7 +327,8 @@ fn repairs_without_a_manifest_bring_all_back() {
     }
 }
 
-/// What has a name like ours and is no file is a stranger's: it stays, and nobody waits for the other end of a FIFO.
+/// A FIFO or directory with a name like ours is foreign. It stays, and no thread waits for the
+/// other end of a FIFO.
 #[test]
 fn a_fifo_or_a_directory_with_a_name_of_ours_stays() {
     let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A process with few file handles and many threads: nobody's read or write fails for want of a handle.
+//! A process with few file handles and many threads: no read or write fails for lack of a handle.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Db, Durability, Options, Profile, WriteOptions};
@@ -33,7 +33,8 @@ fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// Readers of many small tables, few of which may be open at once, beside writers that make more.
+/// Readers of many small tables, of which only a few may be open at once, beside writers that
+/// create more.
 fn share(dir: &Path, profile: Profile) {
     let options =
         Options { profile, memory_limit: 64 << 20, write_buffer_bytes: Some(256 << 10), ..Options::default() };

@@ -1,6 +1,7 @@
-//! Profile `lab` under real threads: cursors and snapshots in both directions, gets, `verify` and checkpoints run
-//! beside two writers, flushes, evictions and compactions by hand, while leaves, logs, extents of the pool and slots of
-//! the hot buffer are used again. What a read point shows neither changes nor goes away.
+//! Profile `lab` under real threads. Cursors and snapshots in both directions, gets, `verify` and
+//! checkpoints run beside two writers, flushes, evictions and manual compactions, while leaves,
+//! logs, extents of the pool and slots of the hot buffer are reused. The contents at a read point
+//! never change or disappear.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
@@ -9,13 +10,14 @@ use firndb::{LabStats, WriteBatch, WriteOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const WRITERS: u64 = 2;
-/// The keys of a group are always written or deleted together; those written have one version.
+/// The keys of a group are always written or deleted together. The written ones all have the same
+/// version.
 const GROUPS: u64 = 12;
 const GROUP_KEYS: usize = 6;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Batches of each writer: a minute of them in the CI tier.
+/// Batches per writer: a minute of them in the CI tier.
 fn batches() -> u64 {
     let is_ci = std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci");
     if is_ci { 60_000 } else { 6_000 }
@@ -27,7 +29,7 @@ fn value(version: u64, i: usize) -> Vec<u8> {
     value
 }
 
-/// Every eleventh version of a group is none.
+/// Writes one version of a group. Every eleventh version deletes it.
 fn write_group(db: &Db, writer: u64, group: u64, version: u64) {
     let mut batch = WriteBatch::new();
     for i in 0..GROUP_KEYS {
@@ -41,7 +43,7 @@ fn write_group(db: &Db, writer: u64, group: u64, version: u64) {
     db.write(&batch, &WriteOptions::new().durability(Durability::Process)).unwrap();
 }
 
-/// Each key at most once, whole groups, one version to a group.
+/// Checks that each key is found at most once, groups are complete, and each group has one version.
 fn check(pairs: &[(Vec<u8>, Vec<u8>)]) {
     assert!(pairs.is_sorted_by(|a, b| a.0 < b.0));
     for group in pairs.chunk_by(|(a, _), (b, _)| a[..5] == b[..5]) {
@@ -79,7 +81,7 @@ fn backward(iter: &mut Cursor) -> Pairs {
     pairs
 }
 
-/// A snapshot shows the same by gets, and by cursors of any age, whichever way they go.
+/// Checks that a snapshot shows the same by gets and by cursors of any age, in either direction.
 fn read_snapshot(snapshot: &Snapshot, seed: &mut Seed) {
     let mut old = snapshot.cursor().unwrap();
     let pairs = backward(&mut old);
@@ -95,7 +97,7 @@ fn read_snapshot(snapshot: &Snapshot, seed: &mut Seed) {
     }
 }
 
-/// A cursor that wanders about sees what it saw at first.
+/// Checks that a cursor that moves at random always sees what it saw first.
 fn wander(db: &Db, seed: &mut Seed) {
     let mut iter = db.cursor().unwrap();
     let pairs = forward(&mut iter);
@@ -116,7 +118,8 @@ fn wander(db: &Db, seed: &mut Seed) {
     }
 }
 
-/// Trees so small that they change places all the time. Returns what level 0 has to tell in the end.
+/// Runs all readers and writers with trees so small that they rotate all the time. Returns the
+/// final statistics of level 0.
 fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> LabStats {
     let dir = tempfile::tempdir().unwrap();
     let lab = LabTuning { tree_bytes: Some(64 << 10), leaf_bytes: 512, ..lab };
@@ -136,7 +139,7 @@ fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> LabStats {
         for writer in 0..WRITERS {
             let (db, writing) = (&db, &writing);
             scope.spawn(move || {
-                // However this thread ends, because the others wait for it.
+                // Runs however this thread ends, because the others wait for it.
                 let _over = Over(writing);
                 let mut seed = Seed::new(writer);
                 for version in 1..=batches() {

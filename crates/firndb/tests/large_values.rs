@@ -1,9 +1,9 @@
-//! `memory_limit` with values that are large beside it, as the system sees it: each case runs in a process of its own,
-//! which tells the most memory that was resident in each phase.
+//! `memory_limit` with values that are large compared with it, measured by the system. Each case
+//! runs in its own process, which reports the peak resident memory of each phase.
 //!
-//! What is allowed is `memory_limit` and a tenth, or two values, if that is more (docs/memory.md). Once it took 1,100
-//! to 1,500 MiB under a limit of 64: a merge had up to four blocks of each of its tables in memory, a cursor one, and
-//! what was freed stayed with the allocator.
+//! The allowance is `memory_limit` and a tenth, or and two values if that is more (docs/memory.md).
+//! It once took 1,100 to 1,500 MiB under a limit of 64: a compaction had up to four blocks of each
+//! of its tables in memory, a cursor had one, and freed memory stayed with the allocator.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::mix;
@@ -11,10 +11,11 @@ use firndb::{Codec, Db, Durability, Options, Profile, WriteOptions};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Tells a child what to do.
+/// The environment variable that gives a child its case.
 const CASE: &str = "FIRN_LARGE_VALUES";
 const MIB: u64 = 1 << 20;
-/// Code, stacks and tables of the process itself. Without a database it has 3 MiB, and 6 with one that is empty.
+/// Code, stacks and tables of the process itself, in bytes. Without a database it has 3 MiB, and 6
+/// MiB with an empty one.
 const PROCESS_BYTES: u64 = 6 * MIB;
 
 #[derive(Clone, Copy)]
@@ -33,9 +34,9 @@ fn resident(field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Runs `work`, and tells the most bytes that were resident meanwhile.
+/// Runs `work` and reports the peak resident bytes.
 fn phase<T>(name: &str, work: impl FnOnce() -> T) -> T {
-    // The peak begins anew at what is resident now.
+    // Resets the peak to the bytes resident now.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let start = std::time::Instant::now();
     let made = work();
@@ -54,7 +55,7 @@ impl Case {
         options
     }
 
-    /// A value that does not compress, or nearly to nothing where compression is on.
+    /// A value that does not compress, or that compresses to almost nothing if compression is on.
     fn value(&self) -> Vec<u8> {
         let word = |i: u64| if self.codec == Codec::None { mix(i) } else { 7 };
         (0..self.value_bytes.div_ceil(8)).flat_map(|i| word(i).to_le_bytes()).collect()
@@ -90,7 +91,7 @@ impl Case {
         });
     }
 
-    /// In the child.
+    /// Runs the phases, in the child.
     fn run(&self, dir: &Path) {
         let mut value = self.value();
         let db = phase("open", || Db::open(dir, self.options()).unwrap());
@@ -100,14 +101,14 @@ impl Case {
         phase("more", || self.put(&db, self.writes..self.writes * 5 / 4, &mut value));
         self.read(&db);
         phase("last", || self.put(&db, 0..3, &mut value));
-        // What its logs have is replayed.
+        // The reopen replays its logs.
         phase("drop", || drop(db));
         let db = phase("reopen", || Db::open(dir, self.options()).unwrap());
         self.read(&db);
         phase("close", || db.close().unwrap());
     }
 
-    /// In a child.
+    /// Runs the case in a child and checks its report.
     fn check(&self) {
         let dir = tempfile::tempdir().unwrap();
         let Case { profile, limit, value_bytes, writes, keys, codec } = *self;
@@ -117,8 +118,8 @@ impl Case {
         let output = child.output().unwrap();
         let told = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{case}: {told}\n{}", String::from_utf8_lossy(&output.stderr));
-        // The child's own value is not the database's.
-        // A value that compresses is in memory once more while a flush and a merge of such run at once.
+        // The child's own value does not belong to the database. A value that compresses is in memory once
+        // more while a flush and a compaction of such values run at the same time.
         let values = if codec == Codec::None { 2 } else { 3 };
         let most = limit + (limit / 10).max(values * value_bytes) + PROCESS_BYTES + value_bytes;
         let phases = told.lines().filter_map(|line| line.split_once("phase ")).map(|(_, phase)| phase);

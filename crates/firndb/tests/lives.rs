@@ -1,13 +1,13 @@
-//! Processes that live shortly: each opens a database, does little, and ends.
+//! Short-lived processes: each opens a database, does little, and ends.
 //!
-//! What they wrote stays in the log while it is small, so they leave no pile of tables or logs behind, however many
-//! they are; and one that only looks something up takes next to no memory.
+//! Their writes stay in the log while it is small, so they do not accumulate tables or logs,
+//! however many they are. A process that only looks something up uses almost no memory.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Db, Options, PmConfig, Profile};
 use std::path::Path;
 
-/// Lives in a row, more in the CI tier.
+/// The number of lives in a row; more in the CI tier.
 fn lives() -> u32 {
     if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 400 } else { 100 }
 }
@@ -17,13 +17,13 @@ fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
     Options { profile, pm, ..Options::default() }
 }
 
-/// How many files in the database's directory end in `.extension`.
+/// The number of files in the database's directory with this extension.
 fn count(dir: &Path, extension: &str) -> usize {
     let names = std::fs::read_dir(dir.join("db")).unwrap().map(|entry| entry.unwrap().path());
     names.filter(|path| path.extension().is_some_and(|found| found == extension)).count()
 }
 
-/// A thousand short writers once left 1,044 tables in level 0, whose stop is 36.
+/// A thousand short writers once left 1,044 tables in level 0, where writes stop at 36.
 fn live_shortly(profile: Profile, pool: bool) {
     let dir = tempfile::tempdir().unwrap();
     for life in 0..lives() {
@@ -32,7 +32,7 @@ fn live_shortly(profile: Profile, pool: bool) {
         if life % 3 == 0 {
             assert_eq!(db.get((life / 2).to_be_bytes()).unwrap().unwrap(), [7; 100]);
         }
-        // One in two ends without a word.
+        // Every second one ends without a close.
         if life % 2 == 0 {
             db.close().unwrap()
         } else {

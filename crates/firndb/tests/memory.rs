@@ -1,4 +1,5 @@
-//! `memory_limit` is a cap: with a counting allocator, a load, 32 cursors and random reads stay within it and a tenth.
+//! `memory_limit` is a cap: with a counting allocator, a load, 32 cursors and random reads stay
+//! within it and a tenth.
 #![allow(unsafe_code, reason = "a global allocator can only be written so; listed in UNSAFE.md")]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -40,14 +41,14 @@ static ALLOCATOR: Counting = Counting;
 
 const LIMIT: usize = 64 << 20;
 
-/// The most bytes that were in use while `work` had a database of `records` records under the limit.
+/// The peak bytes in use while `work` runs on a database of `records` records under the limit.
 fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let base = NOW.load(Ordering::Relaxed);
     PEAK.store(base, Ordering::Relaxed);
     let mut options = Options { profile, memory_limit: LIMIT as u64, compression: Codec::None, ..Options::default() };
     if profile == Profile::Block {
-        // So few records fit one level of the usual size, and no table would grow.
+        // With the usual sizes this few records fit one level, and no table would grow.
         (options.limits.table_bytes, options.limits.level_base_bytes) = (2 << 20, 8 << 20);
     }
     let db = Db::open(dir.path(), options).unwrap();
@@ -91,7 +92,8 @@ fn stays_within_the_limit() {
             }
         })
     });
-    // Entries so small and so often read that the cache is full of rows, and buffers that want its memory back.
+    // Entries so small and so often read that the cache is full of rows, and memtables that then
+    // need its memory.
     let (records, value) = (if ci { 800_000 } else { 300_000 }, [7u8; 24]);
     let rows = peak(Profile::Classic, records, &value, |db| {
         db.wait_idle().unwrap();

@@ -1,4 +1,5 @@
-//! Random operations against a sorted map: every read, both ways, across flushes, compactions, snapshots and reopens.
+//! Random operations against a sorted map: every kind of read, in both directions, across flushes,
+//! compactions, snapshots and reopens.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
@@ -47,7 +48,7 @@ fn check_scans(db: &Db, snapshot: Option<&Snapshot>, model: &Model, seed: &mut S
     iter.seek(&probe).unwrap();
     let at = want.partition_point(|(key, _)| **key < probe);
     assert_eq!(iter.valid().then(|| iter.key().to_vec()), want.get(at).map(|(key, _)| key.to_vec()));
-    // Turn round in the middle, twice.
+    // Reverse direction twice, in the middle.
     if iter.valid() && at > 0 {
         iter.prev().unwrap();
         assert_eq!(iter.key(), want[at - 1].0);
@@ -68,7 +69,7 @@ fn open(dir: &Path, pm: bool) -> Db {
     Db::open(dir, options(dir, pm)).unwrap()
 }
 
-/// A database and what it should hold.
+/// A database and its expected contents.
 struct Session {
     root: tempfile::TempDir,
     pm: bool,

@@ -1,5 +1,5 @@
-//! What can be seen from outside: events, stats that add up, Prometheus text, files that come and go, pins that are
-//! revoked.
+//! Externally visible behaviour: events, statistics that add up, Prometheus text, files that come
+//! and go, revoked pins.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::clock::Clock;
@@ -72,7 +72,7 @@ fn events_and_stats_add_up() {
     check_prometheus(&text);
 }
 
-/// Each sample is of the family above it, and no family is there twice.
+/// Checks that each sample belongs to the family above it, and that no family appears twice.
 fn check_prometheus(text: &str) {
     let mut families = std::collections::BTreeSet::new();
     let mut family = "";
@@ -88,7 +88,7 @@ fn check_prometheus(text: &str) {
     }
 }
 
-/// In profile `lab` trees, hits by layer, logs and the hot buffer are there too.
+/// In profile `lab`, trees, hits by layer, logs and the hot buffer are included.
 #[test]
 fn prometheus_has_the_tier() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ fn prometheus_has_the_tier() {
     let environment = Environment { memory: Some(memory), ..Environment::default() };
     let pm = Some(firn_pm::PmConfig::volatile(4 << 20));
     let mut options = Options { profile: Profile::Lab, pm, environment, ..Options::tiny() };
-    // All into the trees.
+    // Everything goes into the trees.
     options.tuning.lab.reuse_min = 0.0;
     let db = Db::open(dir.path(), options).unwrap();
     (0..100_u32).for_each(|i| db.put(i.to_be_bytes(), [1; 100]).unwrap());
@@ -115,7 +115,7 @@ fn prometheus_has_the_tier() {
     assert!(text.contains("firn_pm_live_bytes{owner=\"btree\"}"), "{text}");
 }
 
-/// Who makes a table opens it: its first reader does not.
+/// The thread that makes a table also opens it, so its first reader does not have to.
 #[test]
 fn new_tables_are_opened_ahead() {
     let dir = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn new_tables_are_opened_ahead() {
     assert_eq!(db.stats().memory.table_opens, before.memory.table_opens);
 }
 
-/// An idle cursor on an old state lets go of it, and goes on where it was.
+/// An idle cursor on an old state releases it, and continues from the same position.
 #[test]
 fn idle_cursors_let_go() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn idle_cursors_let_go() {
     assert!(!iter.valid());
 }
 
-/// Space comes back: what was deleted is gone from the files after a compaction.
+/// Deleted entries are gone from the files after a compaction.
 #[test]
 fn deletes_give_space_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -190,7 +190,8 @@ fn deletes_give_space_back() {
     assert_eq!(db.iter().count(), 0);
 }
 
-/// Compactions that `gets` of a key in a lower table cause where another table covers it, with so large a cache.
+/// Counts the compactions caused by `gets` reads of a key in a lower table that another table
+/// covers, with a block cache of `block_cache_bytes`.
 fn seek_compactions(gets: usize, block_cache_bytes: u64) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     // Without filters every table that covers the key is searched.
@@ -213,15 +214,16 @@ fn seek_compactions(gets: usize, block_cache_bytes: u64) -> u64 {
     db.stats().background.seek_compactions
 }
 
-/// A table that costs many fruitless reads is compacted, though no level is too large; what is cached costs none.
+/// A table that costs many fruitless reads is compacted although no level is too large. Reads
+/// served by the cache do not count.
 #[test]
 fn fruitless_reads_cause_a_compaction() {
     assert!(seek_compactions(300, 0) > 0);
     assert_eq!(seek_compactions(300, 64 << 10), 0);
 }
 
-/// What lies deeper and in front of a compaction's first key was counted as overlapped by its first table, which was
-/// then cut behind one entry.
+/// A compaction's first table once counted deeper tables before its first key as overlapping, and
+/// was then cut after one entry.
 #[test]
 fn compactions_leave_no_tiny_tables() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A queue in the store: filled at one end, emptied at the other by a cursor and a delete. Looking at its head does not
-//! walk over what was taken before.
+//! A queue in the store: filled at one end, emptied at the other by a cursor and a delete. Reading
+//! its head does not walk over the entries removed before.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Cursor, Db, Durability, Options, Profile, ReadOptions, Snapshot, WriteBatch, WriteOptions};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const PROCESS: WriteOptions = WriteOptions::new().durability(Durability::Process);
 
-/// xorshift64*: the test's own dice.
+/// xorshift64*: the test's own random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -35,7 +35,7 @@ fn owned(entry: Option<(&Vec<u8>, &Vec<u8>)>) -> Option<(Vec<u8>, Vec<u8>)> {
     entry.map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// Moves a cursor about and compares each stop with the model's.
+/// Moves a cursor at random and compares each position with the model's.
 fn compare(mut iter: Cursor, model: &Model, dice: &mut Dice, keys: u64, bounds: &(Option<Vec<u8>>, Option<Vec<u8>>)) {
     let lower = bounds.0.clone().map_or(Bound::Unbounded, Bound::Included);
     let upper = bounds.1.clone().map_or(Bound::Unbounded, Bound::Excluded);
@@ -84,7 +84,7 @@ fn compare(mut iter: Cursor, model: &Model, dice: &mut Dice, keys: u64, bounds: 
     }
 }
 
-/// Ranges of keys come and go, so most cursors go past gaps, at the present and at snapshots.
+/// Ranges of keys come and go, so most cursors cross gaps, in the current state and at snapshots.
 fn live(seed: u64, profile: Profile) {
     const KEYS: u64 = 300;
     let dir = tempfile::tempdir().unwrap();
@@ -142,7 +142,8 @@ fn cursors_that_go_past_gaps_see_what_the_model_has() {
     }
 }
 
-/// Producers and one consumer at once: all that was pushed is popped, each once, those of each producer in order.
+/// Producers and one consumer run concurrently. All pushed entries are popped exactly once, those
+/// of each producer in order.
 #[test]
 fn a_queue_beside_producers_loses_nothing() {
     const EACH: u64 = 3000;
@@ -181,8 +182,8 @@ fn a_queue_beside_producers_loses_nothing() {
     assert!(!iter.valid());
 }
 
-/// Bytes of tables and the entries in them fall to nothing though no one asks for a compaction: a flush drops the
-/// tombstones that hide nothing.
+/// The bytes and entries of tables fall to almost nothing without a requested compaction, because a
+/// flush drops tombstones that hide nothing.
 #[test]
 fn a_short_queue_leaves_nothing_in_tables() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Space that only a snapshot kept comes back once the snapshot is gone: by `compact_range`, and by itself at rest.
+//! Space held only by a snapshot comes back after the snapshot is dropped: by `compact_range`, and
+//! by itself when idle.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Db, Durability, Options, PmConfig, Profile, WriteOptions};
@@ -16,8 +17,9 @@ fn put_all(db: &Db, round: u8) {
     (0..KEYS).for_each(|i| db.put_with(i.to_be_bytes(), [round; 200], &process).unwrap());
 }
 
-/// Bytes of tables and logs, at most `wanted` as soon as files that the last reader has let go of are removed: a worker
-/// may still have a table in its hands when it says that it is done.
+/// Bytes of tables and logs. Waits until they are at most `wanted`, because a worker may still hold
+/// a table when it reports that it is done, and a file is removed only after its last reader
+/// releases it.
 fn file_bytes(db: &Db, dir: &Path, wanted: u64) -> u64 {
     for _ in 0..100_000 {
         if bytes_now(dir) <= wanted {
@@ -35,7 +37,7 @@ fn bytes_now(dir: &Path) -> u64 {
     data.map(|path| path.metadata().map_or(0, |file| file.len())).sum()
 }
 
-/// What snapshots kept, in the deepest level too, is given back by `give_back`.
+/// Checks that `give_back` frees the space that snapshots held, in the deepest level too.
 fn space_comes_back(give_back: impl Fn(&Db)) {
     let kinds = Profile::ALL.into_iter().flat_map(|profile| [false, true].map(|pool| (profile, pool)));
     for (profile, pool) in kinds {
@@ -58,7 +60,8 @@ fn space_comes_back(give_back: impl Fn(&Db)) {
         give_back(&db);
         db.verify().unwrap();
         assert_eq!(db.iter().count(), KEYS as usize);
-        // Blocks, filters, indexes and footers of many small tables among them, and logs of one write buffer.
+        // Includes blocks, filters, indexes and footers of many small tables, and logs of one
+        // memtable.
         let wanted = live * 13 / 10 + (64 << 10);
         let bytes = file_bytes(&db, dir.path(), wanted);
         assert!(bytes <= wanted, "{profile} {pool}: {bytes} bytes for {live} live ones");
@@ -84,7 +87,8 @@ fn compact_range_gives_back_what_snapshots_kept() {
 #[test]
 fn rest_gives_back_what_snapshots_kept() {
     space_comes_back(|db| {
-        // Level 0 of profile `lab` has side versions until its trees are flushed into; what is written does that.
+        // Level 0 of profile `lab` has retained versions until its trees are flushed into; these
+        // writes cause that.
         db.put(u32::MAX.to_be_bytes(), b"last").unwrap();
         db.delete(u32::MAX.to_be_bytes()).unwrap();
         db.flush().unwrap();
@@ -92,8 +96,8 @@ fn rest_gives_back_what_snapshots_kept() {
     });
 }
 
-/// A user's compaction ends with what was there when it began, whatever is written meanwhile, and level 0 stays where
-/// it may be.
+/// A manual compaction ends with the entries that existed when it began, whatever is written
+/// meanwhile, and level 0 stays within its limit.
 #[test]
 fn compact_range_ends_beside_writers() {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -125,11 +129,12 @@ fn compact_range_ends_beside_writers() {
     }
 }
 
-/// Versions that were replaced in the trees of `lab` go soon after the last snapshot that sees them, without a flush.
+/// Versions that were replaced in the trees of `lab` are freed soon after the last snapshot that
+/// sees them, without a flush.
 #[test]
 fn replaced_versions_beside_the_trees_go_with_their_snapshot() {
     let dir = tempfile::tempdir().unwrap();
-    // What is flushed goes into the trees, and there is room for all of it.
+    // Flushes go into the trees, which have room for everything.
     let pm = Some(PmConfig::at(dir.path().join("pool"), Backend::Emulated, 8 << 20));
     let mut options = Options { profile: Profile::Lab, pm, write_buffer_bytes: Some(64 << 10), ..Options::tiny() };
     options.tuning.lab.reuse_min = 0.0;

@@ -1,16 +1,17 @@
-//! fjall: an LSM-tree in Rust, leveled, with one journal for all of a database.
+//! fjall: an LSM-tree in Rust, leveled, with one journal for a whole database.
 //!
 //! | setting | value | why |
 //! |---|---|---|
 //! | `max_memtable_size` | memory / 8, at most 64 MiB | fjall's default, and FirnDB's share |
-//! | `cache_size` | memory less three memtables | as many as FirnDB has; fjall holds writers up at four that wait |
-//! | compression | as told, on all levels and in the journal | fjall's own default begins at level 2 |
+//! | `cache_size` | memory less three memtables | as in FirnDB; fjall stalls at four waiting |
+//! | compression | as requested, all levels and journal | fjall's own default begins at level 2 |
 //! | filters, blocks, pinning | default | 10 bits per key, at level 0 more; 4 KiB |
-//! | `worker_threads` | as told, at least 2 | |
+//! | `worker_threads` | as requested, at least 2 | |
 //!
-//! There is no direct I/O: tables go through the page cache, which is memory beyond the budget. [`Durability::Process`]
-//! is fjall's default, a write to the page cache; [`Durability::Power`] adds `persist`, one sync per write: fjall has
-//! no group commit. It counts no traffic that can be read from outside.
+//! There is no direct I/O: tables go through the page cache, which is memory beyond the budget.
+//! [`Durability::Process`] is fjall's default, a write to the page cache. [`Durability::Power`]
+//! adds `persist`, one sync per write, because fjall has no group commit. fjall exposes no traffic
+//! counters.
 
 use super::share::{Share, background_threads, described};
 use firn_base::clock::Clock;
@@ -26,7 +27,8 @@ use std::time::Duration;
 
 const MEMTABLES: u64 = 3;
 const KEYSPACE: &str = "records";
-/// fjall says what is running, not what is about to: it is at rest if nothing ran for so many looks.
+/// The number of consecutive idle checks after which fjall counts as idle. fjall reports running
+/// work, not pending work.
 const QUIET_LOOKS: u32 = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -98,7 +100,7 @@ impl FjallStore {
         }
     }
 
-    /// What changes while there is background work, and whether there is any.
+    /// The number of completed compactions, and true if there is background work.
     fn activity(&self) -> (usize, bool) {
         let is_busy = self.database.active_compactions() > 0
             || self.database.outstanding_flushes() > 0

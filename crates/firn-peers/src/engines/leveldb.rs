@@ -2,20 +2,22 @@
 //!
 //! | setting | value | why |
 //! |---|---|---|
-//! | `write_buffer_size` | memory / 8, at most 64 MiB | FirnDB's share; the default of 4 MiB is for a phone |
-//! | `block_cache` | memory less two write buffers | it has two: one that fills and one that is flushed |
+//! | `write_buffer_size` | memory / 8, at most 64 MiB | FirnDB's share; the default is 4 MiB |
+//! | `block_cache` | memory less two memtables | it has two: one filling and one being flushed |
 //! | filter | Bloom, 10 bits | FirnDB has 10 too |
 //! | `block_size` | 4 KiB | the default |
-//! | `max_open_files` | 10,000 | tables are 2 MiB: the default of 1,000 would reopen them often |
+//! | `max_open_files` | 10,000 | with 2 MiB tables the default of 1,000 reopens them often |
 //! | `verify_checksums` | on | FirnDB and RocksDB verify every block that they read |
 //!
-//! Indexes and filters of open tables are beyond the cache, and tables are read through `mmap` (up to 1,000 of them) or
-//! the page cache: LevelDB has no direct I/O, and its memory is not bounded by the budget. It has one background
-//! thread, whatever is asked for, and no LZ4. [`Durability::Process`] is its default, [`Durability::Power`] is `sync`.
+//! Indexes and filters of open tables are outside the cache, and tables are read through `mmap` (up
+//! to 1,000 of them) or the page cache. LevelDB has no direct I/O, so the budget does not bound its
+//! memory. It always has one background thread, and no LZ4. [`Durability::Process`] is its default,
+//! [`Durability::Power`] is `sync`.
 //!
-//! It counts what was written to tables in whole MB by level, flushes and compactions together, and not its log; here
-//! that is the cause `tables`. [`Store::settle`] has no call to wait with: the memtable is flushed by compacting a
-//! range that holds no key, and then the files per level are watched until they stand still for a second.
+//! LevelDB counts bytes written to tables in whole MB by level, flushes and compactions together,
+//! and does not count its log. Here that is the cause `tables`. LevelDB has no call that
+//! [`Store::settle`] could wait with. Instead the memtable is flushed by compacting a range that
+//! holds no key, and then the files per level are watched until they do not change for a second.
 
 use super::leveldb_ffi::{Database, Tuning};
 use super::share::{Share, described};
@@ -114,7 +116,8 @@ impl Store for LevelDbStore {
 
     fn settle(&self) -> Result<()> {
         self.database.flush();
-        // A compaction that runs shows only when it ends, but its output grows in the directory meanwhile.
+        // A running compaction shows in the statistics only when it ends, but its output grows in
+        // the directory meanwhile.
         let look = || (self.statistics(), directory_bytes(&self.directory));
         let (clock, mut quiet_looks, mut before) = (Clock::system(), 0, look());
         while quiet_looks < QUIET_LOOKS {
@@ -135,13 +138,13 @@ impl Store for LevelDbStore {
         let (medium, cause) = ("ssd".to_owned(), "tables".to_owned());
         let tables = Traffic { medium, cause, written_bytes, read_bytes, reads: None };
         let space_bytes = directory_bytes(&self.directory);
-        // It does not count its log.
+        // The log is not counted.
         Counters { traffic: vec![tables], is_partial: true, space_bytes, ..Counters::default() }
     }
 }
 
-/// Bytes read and written by flushes and compactions, from the table of `leveldb.stats`: level, files, MB, seconds, MB
-/// read, MB written.
+/// Bytes read and written by flushes and compactions, from the table of `leveldb.stats`: level,
+/// files, MB, seconds, MB read, MB written.
 fn table_bytes(statistics: &str) -> (u64, u64) {
     let mut total = (0, 0);
     for line in statistics.lines() {

@@ -1,8 +1,11 @@
-//! LevelDB's C interface (`leveldb/c.h` of version 1.23), as much of it as the adapter uses, and a safe handle on it.
+//! The part of LevelDB's C interface (`leveldb/c.h` of version 1.23) that the adapter uses, and a
+//! safe handle on it.
 //!
-//! 1. A [`Database`] owns what it was opened with (options, cache, filter) until it is closed; LevelDB keeps pointers.
+//! 1. A [`Database`] owns the objects it was opened with (options, cache, filter) until it is
+//!    closed, because LevelDB keeps pointers to them.
 //! 2. Every array that LevelDB returns is copied or shown, then freed with `leveldb_free`.
-//! 3. LevelDB's handles may be used by several threads at once, but for iterators, which never leave one call here.
+//! 3. LevelDB's handles may be used by several threads at once, except iterators, which never leave
+//!    one call here.
 //!
 //! Tests: `tests/engines.rs`, with the feature `leveldb`.
 #![allow(unsafe_code)]
@@ -12,16 +15,17 @@ use std::path::Path;
 use std::ptr;
 use std::slice;
 
-/// Something of LevelDB's that is only ever pointed at.
+/// An object of LevelDB that is only used through pointers.
 #[repr(C)]
 struct Opaque {
     _private: [u8; 0],
 }
 
-/// Where LevelDB puts the text of an error, which the caller frees.
+/// Receives the text of an error from LevelDB. The caller frees it.
 type ErrorOut = *mut *mut c_char;
 
-// SAFETY: the declarations of `leveldb/c.h`, whose opaque types are all pointed at as `Opaque`; `tests/engines.rs`.
+// SAFETY: the declarations of `leveldb/c.h`, whose opaque types are all pointed to as `Opaque`;
+// `tests/engines.rs`.
 unsafe extern "C" {
     fn leveldb_open(options: *const Opaque, name: *const c_char, error: ErrorOut) -> *mut Opaque;
     fn leveldb_close(db: *mut Opaque);
@@ -86,7 +90,7 @@ unsafe extern "C" {
 
 const NO_COMPRESSION: c_int = 0;
 
-/// What a database is opened with.
+/// The options of a database.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tuning {
     pub(super) write_buffer_bytes: usize,
@@ -110,15 +114,16 @@ pub(super) struct Database {
 
 // SAFETY: LevelDB's handles are not bound to a thread (invariant 3); `writers_and_readers_at_once`.
 unsafe impl Send for Database {}
-// SAFETY: as above: `leveldb/db.h` promises that a DB is safe for concurrent use, and the options are only read.
+// SAFETY: as above. `leveldb/db.h` promises that a DB is safe for concurrent use, and the options
+// are only read.
 unsafe impl Sync for Database {}
 
 impl Database {
     /// Opens or creates the database in `directory`. An error is LevelDB's text.
     pub(super) fn open(directory: &Path, tuning: Tuning) -> Result<Self, String> {
         let name = CString::new(directory.as_os_str().as_encoded_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: each object is made once and freed once, by `drop`, which takes null for a database that did not
-        // open; `name` outlives the call; `what_cannot_be_opened_says_why`.
+        // SAFETY: each object is created once and freed once, by `drop`, which accepts null for a
+        // database that did not open; `name` outlives the call; `what_cannot_be_opened_says_why`.
         unsafe {
             let mut this = Self {
                 db: ptr::null_mut(),
@@ -166,11 +171,11 @@ impl Database {
         }
     }
 
-    /// Hands the value at `key` to `see`; false if there is none.
+    /// Passes the value of `key` to `see`; false if there is none.
     pub(super) fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool, String> {
         let (mut error, mut bytes) = (ptr::null_mut(), 0);
-        // SAFETY: what comes back is null or an array of `bytes` that is ours until it is freed (invariant 2), also if
-        // `see` panics; `engines_do_as_the_model`.
+        // SAFETY: the result is null or an array of `bytes` bytes that we own until it is freed
+        // (invariant 2), even if `see` panics; `engines_do_as_the_model`.
         unsafe {
             let value = Array(leveldb_get(self.db, self.read, key.as_ptr().cast(), key.len(), &mut bytes, &mut error));
             take_error(error)?;
@@ -181,10 +186,10 @@ impl Database {
         }
     }
 
-    /// Hands up to `count` entries from `from` on to `see`.
+    /// Passes up to `count` entries from `from` on to `see`.
     pub(super) fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), String> {
-        // SAFETY: the iterator is freed before this returns or unwinds, so before the database; key and value are valid
-        // until it moves, which is after `see`; `engines_do_as_the_model`.
+        // SAFETY: the iterator is freed before this returns or unwinds, so before the database. Key
+        // and value are valid until it moves, which is after `see`; `engines_do_as_the_model`.
         unsafe {
             let iter = Iter(leveldb_create_iterator(self.db, self.read));
             if from.is_empty() {
@@ -208,17 +213,19 @@ impl Database {
         }
     }
 
-    /// Writes the memtable out and waits for it: the first step of compacting a range, here one without a key in it.
+    /// Flushes the memtable and waits for it. This is the first step of compacting a range, here a
+    /// range without any key.
     pub(super) fn flush(&self) {
         let nothing: *const c_char = c"".as_ptr();
-        // SAFETY: pointers that are not null and lengths of 0 are empty bounds, not missing ones; `settle` in
+        // SAFETY: non-null pointers with length 0 are empty bounds, not missing ones; `settle` in
         // `counters_count_and_settings_are_told`.
         unsafe { leveldb_compact_range(self.db, nothing, 0, nothing, 0) };
     }
 
-    /// A property's text, if LevelDB knows it.
+    /// The text of a property, if LevelDB knows it.
     pub(super) fn property(&self, name: &CStr) -> Option<String> {
-        // SAFETY: what comes back is null or a text that ends in 0 and is ours until freed; `statistics_are_read`.
+        // SAFETY: the result is null or a text that ends in 0 and is owned by us until freed;
+        // `statistics_are_read`.
         unsafe {
             let text = Array(leveldb_property_value(self.db, name.as_ptr()));
             (!text.0.is_null()).then(|| CStr::from_ptr(text.0).to_string_lossy().into_owned())
@@ -232,8 +239,8 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: the database goes first, since it points at the others (invariant 1); all were made by `open`;
-        // `engines_do_as_the_model` reopens.
+        // SAFETY: the database is closed first, because it points to the others (invariant 1); all
+        // were created by `open`; `engines_do_as_the_model` reopens.
         unsafe {
             if !self.db.is_null() {
                 leveldb_close(self.db);
@@ -248,32 +255,34 @@ impl Drop for Database {
     }
 }
 
-/// An array of LevelDB's that is ours to free.
+/// An array allocated by LevelDB and owned by us.
 struct Array(*mut c_char);
 
 impl Drop for Array {
     fn drop(&mut self) {
-        // SAFETY: null, or returned by LevelDB for us to free, once (invariant 2); `engines_do_as_the_model`.
+        // SAFETY: null, or returned by LevelDB for us to free, once (invariant 2);
+        // `engines_do_as_the_model`.
         unsafe { leveldb_free(self.0.cast()) };
     }
 }
 
-/// An iterator, freed with its scope.
+/// An iterator, freed at the end of its scope.
 struct Iter(*mut Opaque);
 
 impl Drop for Iter {
     fn drop(&mut self) {
-        // SAFETY: made by `leveldb_create_iterator`, freed once; `engines_do_as_the_model`.
+        // SAFETY: created by `leveldb_create_iterator`, freed once; `engines_do_as_the_model`.
         unsafe { leveldb_iter_destroy(self.0) };
     }
 }
 
-/// REQUIRES: null, or a text of LevelDB's that is ours to free.
+/// Converts LevelDB's error. REQUIRES: null, or a text of LevelDB's that is ours to free.
 unsafe fn take_error(error: *mut c_char) -> Result<(), String> {
     let error = Array(error);
     if error.0.is_null() {
         return Ok(());
     }
-    // SAFETY: not null, so a text that ends in 0, ours until `error` is dropped; `what_cannot_be_opened_says_why`.
+    // SAFETY: not null, so a text that ends in 0, ours until `error` is dropped;
+    // `what_cannot_be_opened_says_why`.
     Err(unsafe { CStr::from_ptr(error.0) }.to_string_lossy().into_owned())
 }

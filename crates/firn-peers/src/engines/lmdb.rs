@@ -1,18 +1,20 @@
-//! LMDB: a copy-on-write B-tree in one memory-mapped file, by way of `heed`.
+//! LMDB: a copy-on-write B-tree in one memory-mapped file, through `heed`.
 //!
 //! | setting | value | why |
 //! |---|---|---|
-//! | `map_size` | twice the longest records, in whole pages, and 1 GiB | address space, not memory |
-//! | a transaction | one per put or delete | as every engine here: no batches |
+//! | `map_size` | twice the longest records, in pages, and 1 GiB | address space, not memory |
+//! | a transaction | one per put or delete | as for every engine here: no batches |
 //! | [`Durability::Power`] | LMDB's default | two syncs per transaction |
 //! | [`Durability::Process`] | `MDB_NOSYNC` | a write to the page cache |
 //!
-//! The budget of memory cannot be held: what LMDB has in memory is the page cache, which the kernel gives and takes. It
-//! cannot compress, has no direct I/O, takes keys of at most 511 bytes, and has one writer at a time.
+//! The memory budget cannot be enforced, because LMDB's memory is the page cache, which the kernel
+//! controls. LMDB cannot compress, has no direct I/O, takes keys of at most 511 bytes, and has one
+//! writer at a time.
 //!
-//! Invariant: `MDB_NOSYNC`, a flag of the environment, is changed and transactions are written only under one lock, so
-//! that each transaction has the durability that it asked for. (Writers would queue up inside LMDB just so.) Power loss
-//! after commits without sync can damage an LMDB, earlier synced commits included: a run should not mix the two.
+//! Invariant: `MDB_NOSYNC`, a flag of the environment, is changed and transactions are written only
+//! under one lock, so each transaction has the durability that it asked for. (Without it, writers
+//! would queue inside LMDB in the same way.) Power loss after commits without sync can damage an
+//! LMDB, including earlier synced commits, so a run should not mix the two.
 #![allow(unsafe_code)]
 
 use super::share::described;
@@ -43,7 +45,8 @@ fn check(setup: &Setup) -> Result<()> {
 }
 
 fn map_bytes(setup: &Setup) -> u64 {
-    // A long value has pages of its own; a short one shares them, which rounding up more than covers.
+    // A long value has pages of its own. A short one shares them, which rounding up more than
+    // covers.
     let record = (setup.key_bytes_max + setup.value_bytes_max) as u64;
     let record = if record > PAGE_BYTES / 4 { record.next_multiple_of(PAGE_BYTES) } else { record * 2 };
     let all = setup.records_max.saturating_mul(record).saturating_mul(2).saturating_add(1 << 30);
@@ -73,8 +76,8 @@ impl Engine for Lmdb {
         check(setup)?;
         let mut options = EnvOpenOptions::new();
         options.map_size(usize::try_from(map_bytes(setup)).unwrap_or(usize::MAX));
-        // SAFETY: the file is changed by nobody else while it is mapped: the directory is this run's own, as
-        // `Engine::open` requires; `tests/engines.rs`.
+        // SAFETY: no one else changes the file while it is mapped, because the directory belongs to
+        // this run, as `Engine::open` requires; `tests/engines.rs`.
         let env = unsafe { options.open(&setup.directory) }.map_err(|error| failed("open", error))?;
         if setup.key_bytes_max > env.max_key_size() {
             return Err(Error::invalid(format!("lmdb takes keys of at most {} bytes", env.max_key_size())));
@@ -95,7 +98,8 @@ impl Engine for Lmdb {
 struct LmdbStore {
     env: Env,
     records: Database<'static, Bytes, Bytes>,
-    /// Whether commits sync now: the state of the environment's flag. Held for the length of each write.
+    /// True if commits sync now: the state of the environment's flag. Locked for the duration of
+    /// each write.
     is_synced: Mutex<bool>,
     directory: PathBuf,
 }
@@ -106,8 +110,9 @@ impl LmdbStore {
         let wanted = durability == Durability::Power;
         if *is_synced != wanted {
             let mode = if wanted { FlagSetMode::Disable } else { FlagSetMode::Enable };
-            // SAFETY: only here is a flag changed, under the lock (this file's invariant), and `NO_SYNC` endangers no
-            // memory; `engines_do_as_the_model` in `tests/engines.rs` goes to and fro.
+            // SAFETY: the flag is changed only here, under the lock (this file's invariant), and
+            // `NO_SYNC` endangers no memory; `engines_do_as_the_model` in `tests/engines.rs`
+            // switches back and forth.
             unsafe { self.env.set_flags(EnvFlags::NO_SYNC, mode) }.map_err(|error| failed("set flags", error))?;
             *is_synced = wanted;
         }
@@ -148,7 +153,7 @@ impl Store for LmdbStore {
         self.write(durability, |transaction| self.records.delete(transaction, key).map(drop))
     }
 
-    /// There is no background work; this is the sync that [`Durability::Process`] left out.
+    /// Runs the sync that [`Durability::Process`] left out. There is no background work.
     fn settle(&self) -> Result<()> {
         self.env.force_sync().map_err(|error| failed("sync", error))
     }

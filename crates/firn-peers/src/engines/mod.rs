@@ -19,8 +19,8 @@ use firn_bench::{Engine, Firn};
 #[cfg(not(all(feature = "leveldb", feature = "rocksdb")))]
 use unavailable::Unavailable;
 
-/// Every engine: FirnDB's profiles first, then the others. One that this build lacks is there by name, and says at its
-/// opening how to get it.
+/// Every engine: FirnDB's profiles first, then the others. An engine that this build lacks is
+/// listed by name; opening it reports how to get it.
 pub fn all() -> Vec<Box<dyn Engine>> {
     let mut engines = Firn::all();
     #[cfg(feature = "rocksdb")]

@@ -2,16 +2,17 @@
 //!
 //! | setting | value | why |
 //! |---|---|---|
-//! | `cache_size` | all memory | its only memory; no write buffers |
-//! | a transaction | one per put or delete | as every engine here: no batches |
+//! | `cache_size` | all memory | its only memory; no memtables |
+//! | a transaction | one per put or delete | as for every engine here: no batches |
 //! | [`Durability::Power`] | `Durability::Immediate` | a sync per transaction |
 //! | [`Durability::Process`] | `Durability::None`, and `Immediate` for every 16 MiB | see below |
 //!
-//! redb has nothing between "on the medium" and "in this process": what `Durability::None` commits dies with the
-//! process, so here [`Durability::Process`] promises less than it should, for at most the last 16 MiB. The alternative
-//! would be a sync per put, which is not what is asked either. Pages that such commits free are not used again before
-//! an `Immediate` one, hence one for every 16 MiB. redb cannot compress and has no direct I/O; one writer runs at a
-//! time. It counts no traffic.
+//! redb has nothing between "on the medium" and "in this process": a commit with `Durability::None`
+//! is lost with the process. So [`Durability::Process`] promises less here than it should, for at
+//! most the last 16 MiB. The alternative would be a sync per put, which is not requested either.
+//! Pages freed by such commits are not reused before an `Immediate` one, hence one for every 16
+//! MiB. redb cannot compress and has no direct I/O; one writer runs at a time. It counts no
+//! traffic.
 
 use super::share::described;
 use firn_base::sync::Mutex;
@@ -63,7 +64,7 @@ impl Engine for Redb {
         let path = setup.directory.join(FILE);
         let database = Database::builder().set_cache_size(cache_bytes).create(path).map_err(failed("open"))?;
         let store = RedbStore { database, unsynced_bytes: Mutex::new(0), directory: setup.directory.clone() };
-        // Makes the table, so that reads find it.
+        // Creates the table, so that reads find it.
         store.write(0, Durability::Power, |_| Ok(()))?;
         Ok(Arc::new(store))
     }
@@ -71,13 +72,14 @@ impl Engine for Redb {
 
 struct RedbStore {
     database: Database,
-    /// Bytes of what was committed since the last commit that is on the medium. Only changed within a transaction.
+    /// Bytes committed since the last commit that is on the medium. Only changed within a
+    /// transaction.
     unsynced_bytes: Mutex<u64>,
     directory: PathBuf,
 }
 
 impl RedbStore {
-    /// One transaction that writes about `bytes`.
+    /// Runs one transaction that writes about `bytes`.
     fn write(
         &self,
         bytes: u64,
@@ -137,7 +139,7 @@ impl Store for RedbStore {
         self.write(key.len() as u64, durability, |table| table.remove(key).map(drop))
     }
 
-    /// There is no background work; this is the sync that [`Durability::Process`] left out.
+    /// Runs the sync that [`Durability::Process`] left out. There is no background work.
     fn settle(&self) -> Result<()> {
         self.write(0, Durability::Power, |_| Ok(()))
     }

@@ -1,25 +1,26 @@
-//! RocksDB, as its own tuning guide would have it set up for a budget of memory and direct I/O.
+//! RocksDB, set up as its own tuning guide recommends for a memory budget and direct I/O.
 //!
 //! | setting | value | why |
 //! |---|---|---|
 //! | `write_buffer_size` | memory / 8, at most 64 MiB | RocksDB's default, and FirnDB's share |
 //! | `max_write_buffer_number` | 3 | two may wait for a flush while a third fills, as in FirnDB |
 //! | block cache | HyperClockCache of all other memory | recommended over LRU since 8.0 |
-//! | `cache_index_and_filter_blocks` | true, those of level 0 pinned | else they would be beside the budget |
+//! | `cache_index_and_filter_blocks` | true, level 0 pinned | else they would exceed the budget |
 //! | filter | full Bloom, 10 bits per key | FirnDB has 10 too |
 //! | `block_size` | 4 KiB | the default, and FirnDB's |
-//! | direct I/O | as told, for reads, flushes and compactions | the page cache would be memory beside the budget |
-//! | compression | as told, on all levels | |
-//! | `max_background_jobs` | as told, at least 2 | one for flushes |
-//! | `bytes_per_sync`, also of the WAL | 1 MiB | the tuning guide's; evens out what passes through the page cache |
+//! | direct I/O | as requested: reads, flushes, compactions | else the page cache adds memory |
+//! | compression | as requested, on all levels | |
+//! | `max_background_jobs` | as requested, at least 2 | one for flushes |
+//! | `bytes_per_sync`, also of the WAL | 1 MiB | the tuning guide's; smooths writeback |
 //! | `max_open_files` | -1 | the default: all tables stay open |
 //! | statistics | counters, without timers | cheap, and the source of [`Counters`] |
-//! | all else | default | dynamic level sizes, 256 MiB base, 64 MiB tables, 2 MiB compaction readahead |
+//! | all else | default | dynamic level sizes, 256 MiB base, 64 MiB tables, 2 MiB readahead |
 //!
-//! `enable_pipelined_write` stays off, as by default: it is no general recommendation, and cannot be had together with
-//! other ways of writing. The WAL is always buffered: [`Durability::Process`] is a write to the page cache,
-//! [`Durability::Power`] a sync shared by the writers of a group. Memory that compactions use for their blocks is
-//! beyond the budget, in RocksDB's favour.
+//! The readahead is that of compactions. `enable_pipelined_write` stays off, as by default: it is
+//! not a general recommendation, and it excludes other ways of writing. The WAL is always buffered:
+//! [`Durability::Process`] is a write to the page cache, [`Durability::Power`] a sync shared by the
+//! writers of a group. Memory that compactions use for their blocks is outside the budget, in
+//! RocksDB's favour.
 
 use super::share::{Share, background_threads, described};
 use firn_base::{Error, ErrorKind, Result};
@@ -33,7 +34,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The version that the binding in Cargo.lock is for; `cargo xtask peers` fetches the same.
+/// The version for which the binding in Cargo.lock is made. `cargo xtask peers` fetches the same.
 pub(super) const NAME: &str = "RocksDB 11.8";
 const WRITE_BUFFERS: u64 = 3;
 const FILTER_BITS: f64 = 10.0;
@@ -62,13 +63,14 @@ impl Engine for RocksDb {
     }
 }
 
-/// What is made of a setup.
+/// The settings derived from a setup.
 #[derive(Debug)]
 pub(super) struct Choice {
     share: Share,
     pub(super) level_base_bytes: u64,
     table_bytes: u64,
-    /// Level-0 tables at which compactions begin, writers are slowed and are stopped; RocksDB's own if not told.
+    /// The numbers of level-0 tables at which compactions begin, writes slow down, and writes stop.
+    /// `None` for RocksDB's default.
     level0: [Option<i32>; 3],
     block_bytes: usize,
     background_jobs: usize,
@@ -91,6 +93,8 @@ impl Choice {
         "max_open_files",
     ];
 
+    /// The settings for `setup`, with memtables of at most `write_buffer_bytes_max` bytes.
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for an unknown option, or too little memory.
     pub(super) fn of(setup: &Setup, write_buffer_bytes_max: u64) -> Result<Self> {
@@ -162,13 +166,15 @@ impl Choice {
             Compression::Lz4 => DBCompressionType::Lz4,
         });
         options.enable_statistics();
-        // The binding's number for this level is the library's for "all but timers": sizes count, clocks are not read.
+        // The binding's number for this level is the library's for "all but timers": sizes are
+        // counted, clocks are not read.
         options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
         options
     }
 }
 
-/// The block device of its own that the first levels lie on, and what had been moved there before.
+/// The directory of the first levels, and the bytes moved by its block device before, if it has one
+/// of its own.
 #[derive(Debug)]
 pub(super) struct FastPath {
     directory: PathBuf,
@@ -176,7 +182,8 @@ pub(super) struct FastPath {
 }
 
 impl FastPath {
-    /// That of `directory`; counted only if its device is not the one of `other`.
+    /// The fast path in `directory`. Its traffic is counted only if its device is not that of
+    /// `other`.
     pub(super) fn new(directory: &Path, other: &Path) -> Self {
         use std::os::unix::fs::MetadataExt;
         let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
@@ -184,13 +191,13 @@ impl FastPath {
         Self { directory: directory.to_owned(), before: device_bytes(directory).filter(|_| apart) }
     }
 
-    /// Bytes written to it since; `None` where it has no device of its own.
+    /// Bytes written to the device since then; `None` if the directory has no device of its own.
     fn written_bytes(&self) -> Option<u64> {
         Some(device_bytes(&self.directory)?.written_bytes.saturating_sub(self.before?.written_bytes))
     }
 }
 
-/// An open RocksDB. The database goes first, then the options that hold its statistics.
+/// An open RocksDB. The database is dropped first, then the options that hold its statistics.
 pub(super) struct RocksDbStore {
     db: DB,
     options: Options,
@@ -270,7 +277,7 @@ impl Store for RocksDbStore {
             reads: None,
         };
         let compaction_read = ticker(Ticker::CompactReadBytes);
-        // Every read of a table is counted under its level, whoever reads.
+        // Every read of a table counts under its level, whatever its cause.
         let read = ticker(Ticker::LastLevelReadBytes) + ticker(Ticker::NonLastLevelReadBytes);
         let (flushed, compacted) = (ticker(Ticker::FlushWriteBytes), ticker(Ticker::CompactWriteBytes));
         let (flush, tables) = if self.fast.is_some() { ("pm", "ssd+pm") } else { ("ssd", "ssd") };
@@ -301,8 +308,9 @@ pub(super) fn path(directory: &std::path::Path, bytes: u64) -> Result<DBPath> {
     DBPath::new(directory, bytes).map_err(|error| failed("name a path for tables", error))
 }
 
-/// Seconds of compactions in RocksDB's table of levels: their time stands at the level that they write to, flushes at
-/// level 0. The columns are counted from the right, as a size is two words.
+/// Seconds of compactions in RocksDB's table of levels. Their time is listed at the level they
+/// write to; flushes are at level 0. Columns are counted from the right, because a size is two
+/// words.
 fn compaction_seconds(text: &str) -> Option<f64> {
     let mut lines = text.lines().skip_while(|line| !line.contains("Comp(sec)"));
     let from_right = lines.next()?.split_whitespace().rev().position(|column| column == "Comp(sec)")?;

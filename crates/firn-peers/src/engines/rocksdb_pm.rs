@@ -1,22 +1,26 @@
-//! RocksDB with its first levels on persistent memory, by `db_paths`, as in the papers that compare with it.
+//! RocksDB with its first levels on persistent memory, by `db_paths`, as in the papers that compare
+//! with it.
 //!
-//! The log and the MANIFEST stay on the SSD. Tables of level 0, and of each further level that by its target size still
-//! fits the budget of persistent memory, go to `pm.directory/rocksdb`, which must lie on a file system: a DAX mount, or
-//! one in `/dev/shm` that stands for one. Beside `rocksdb`'s settings:
+//! The log and the MANIFEST stay on the SSD. Tables of level 0, and of each further level whose
+//! target size still fits the budget of persistent memory, go to `pm.directory/rocksdb`, which must
+//! be on a file system: a DAX mount, or one in `/dev/shm` that stands for one. In addition to
+//! `rocksdb`'s settings:
 //!
 //! | setting | value | why |
 //! |---|---|---|
-//! | `db_paths` | persistent memory up to its budget, then the SSD | RocksDB's only way to place levels |
-//! | dynamic level sizes | off | RocksDB ignores them with several paths, which go by static sizes |
-//! | `max_bytes_for_level_base` | budget / 4, at most 256 MiB | levels 0 and 1 fit, and a compaction's output |
+//! | `db_paths` | persistent memory up to its budget, then the SSD | the only way to place levels |
+//! | dynamic level sizes | off | with several paths RocksDB uses static sizes |
+//! | `max_bytes_for_level_base` | budget / 4, at most 256 MiB | fits levels 0, 1 and an output |
 //! | `write_buffer_size` | also at most budget / 16 | level 0 must be able to hold several |
-//! | level 0 slowdown, stop | what half of the budget holds; 20, 36 at most | a flush that does not fit is an error |
-//! | direct I/O | as told | `/dev/shm` itself refuses it, a file system mounted from there does not |
+//! | level 0 stop | tables in half of the budget, 8 to 36 | a flush that does not fit is an error |
+//! | level 0 slowdown | 20/36 of the stop | the proportion of the defaults |
+//! | direct I/O | as requested | `/dev/shm` refuses it, a file system mounted from there does not |
 //!
-//! RocksDB counts what it writes by cause and not by path. Flushes always write to the first path, so they are under
-//! `pm`. Where that path has a block device of its own, what that device wrote beyond the flushes is what compactions
-//! wrote there (with a few pages of the file system's own), and the rest is the SSD's; elsewhere what compactions write
-//! is under `ssd+pm`, as all reads of tables are. The space that is reported is that of the SSD.
+//! RocksDB counts its writes by cause and not by path. Flushes always write to the first path, so
+//! they count as `pm`. If that path has a block device of its own, the device's writes beyond the
+//! flushes are those of compactions there (with a few pages of the file system's own), and the
+//! remaining compaction writes are the SSD's. Otherwise compaction writes count as `ssd+pm`, as all
+//! reads of tables do. The reported space is that of the SSD.
 
 use super::rocksdb::{Choice, FastPath, RocksDbStore, path};
 use firn_base::{Error, Result};
@@ -56,7 +60,7 @@ impl Engine for RocksDbPm {
     }
 }
 
-/// What is made of a setup with persistent memory.
+/// The settings derived from a setup with persistent memory.
 struct Tiers {
     choice: Choice,
     directory: PathBuf,
@@ -78,7 +82,7 @@ impl Tiers {
         Ok(Self { choice, directory: directory.join("rocksdb"), bytes: *bytes, stop_tables })
     }
 
-    /// In the proportion of the defaults.
+    /// The number of level-0 tables at which writes slow down, in the proportion of the defaults.
     fn slow_tables(&self) -> u64 {
         self.stop_tables * SLOW_TABLES_DEFAULT / STOP_TABLES_DEFAULT
     }

@@ -1,7 +1,8 @@
-//! How one budget of memory becomes the settings of engines that have several: as FirnDB shares out its own.
+//! Divides one budget of memory among the settings of an engine, in the way FirnDB divides its own.
 //!
-//! 1. Write buffers and cache together are the budget: `buffers * write_buffer_bytes + cache_bytes == memory_bytes`.
-//! 2. A write buffer is an eighth of the budget, and 64 MiB at most.
+//! 1. Memtables and cache together are the budget: `buffers * write_buffer_bytes + cache_bytes ==
+//!    memory_bytes`.
+//! 2. A memtable is an eighth of the budget, and at most 64 MiB.
 
 use firn_base::{Error, Result};
 use firn_bench::Setup;
@@ -9,21 +10,21 @@ use std::collections::BTreeMap;
 
 const WRITE_BUFFER_BYTES_MAX: u64 = 64 << 20;
 
-/// Memory of an engine with write buffers and a cache.
+/// The memory of an engine with memtables and a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Bytes of one write buffer.
+    /// Bytes of one memtable.
     pub(crate) write_buffer_bytes: u64,
     /// Bytes of the cache of blocks, filters and indexes.
     pub(crate) cache_bytes: u64,
 }
 
 impl Share {
-    /// For an engine with so many write buffers, of at most `write_buffer_bytes_max` each. The options
-    /// `write_buffer_bytes` and `block_cache_bytes` overrule it.
+    /// The share of an engine with `buffers` memtables, of at most `write_buffer_bytes_max` bytes
+    /// each. The options `write_buffer_bytes` and `block_cache_bytes` override it.
     ///
     /// # Errors
-    /// [`firn_base::ErrorKind::Invalid`] if the write buffers leave nothing for a cache.
+    /// [`firn_base::ErrorKind::Invalid`] if the memtables leave nothing for a cache.
     pub(crate) fn of(setup: &Setup, buffers: u64, write_buffer_bytes_max: u64) -> Result<Self> {
         let own = (setup.memory_bytes / 8).min(WRITE_BUFFER_BYTES_MAX).min(write_buffer_bytes_max);
         let write_buffer_bytes = setup.extra("write_buffer_bytes")?.unwrap_or(own);
@@ -39,15 +40,15 @@ impl Share {
     }
 }
 
-/// Threads for flushes and compactions: as told, or one per processor and four at most; never below two, since a flush
-/// must not wait for a compaction.
+/// The number of threads for flushes and compactions: as requested, or one per processor and at
+/// most four. Never below two, because a flush must not wait for a compaction.
 pub(crate) fn background_threads(setup: &Setup) -> usize {
     let own = || std::thread::available_parallelism().map_or(2, |count| count.get().min(4));
     let told = setup.background_threads;
     (if told == 0 { own() } else { told }).max(2)
 }
 
-/// Settings as reports want them.
+/// Settings in the form used by reports.
 pub(crate) fn described<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

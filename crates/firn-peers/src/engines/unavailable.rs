@@ -1,11 +1,11 @@
-//! An engine that this build lacks: known by name, so that whoever asks for it is told how to get it.
+//! An engine that this build lacks. It is known by name, so that opening it tells how to get it.
 
 use firn_base::{Error, Result};
 use firn_bench::{Engine, Setup, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A name, and the feature of this crate that would bring the engine.
+/// A name, and the feature of this crate that adds the engine.
 #[derive(Debug)]
 pub(crate) struct Unavailable {
     name: &'static str,

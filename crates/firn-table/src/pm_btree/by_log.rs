@@ -1,28 +1,28 @@
-//! Which logs the leaves of a tree point into (LAB-DB, 3.3, Fig. 10). There is no map from logs to leaves to be kept:
-//! who wants to know reads the leaves.
+//! The logs to which the leaves of a tree point (LAB-DB, 3.3, Fig. 10). No map from logs to leaves
+//! is maintained; the leaves are read instead.
 
 use super::index::View;
 use super::leaf::HOT_LOG;
 use super::store::TreeStore;
 use firn_base::Result;
 
-/// A leaf by its bounds, and what it points to.
+/// A leaf's bounds and the oldest log it points to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeafLog {
-    /// Where it begins.
+    /// Its lower bound.
     pub from: Vec<u8>,
-    /// Where the next one begins; `None` for the last.
+    /// The next leaf's lower bound; `None` for the last leaf.
     pub to: Option<Vec<u8>>,
-    /// Its entries.
+    /// The number of its entries.
     pub entries: u64,
     /// Bytes of their keys and values.
     pub entry_bytes: u64,
-    /// `None` if it points into none.
+    /// The oldest log it points to; `None` if it points to none.
     pub oldest_log: Option<u64>,
 }
 
 impl TreeStore {
-    /// Shows the leaves of `view` in key order, until `see` says false.
+    /// Passes the leaves of `view` to `see` in key order, until `see` returns false.
     ///
     /// # Errors
     /// `Corruption` of a leaf.

@@ -1,14 +1,14 @@
-//! What finds a leaf: the lower bounds of a tree's leaves, in DRAM. A [`View`] never changes; one that is made from
-//! another shares with it all that is the same.
+//! The search structure over leaves: the lower bounds of a tree's leaves, in DRAM. A [`View`] never
+//! changes; a view derived from another shares every unchanged segment with it.
 //!
-//! A view keeps nothing alive in persistent memory: whoever holds one keeps the places that were replaced since from
-//! being released.
+//! A view keeps nothing alive in persistent memory. The holder of a view must defer the release of
+//! places that were replaced since.
 
 use super::layout::Place;
 use firn_base::heads::KeyHeads;
 use std::sync::Arc;
 
-/// Leaves of one segment, about.
+/// The approximate number of leaves in a segment.
 const SEGMENT_LEAVES: usize = 512;
 
 /// A tree as it was at one moment.
@@ -22,15 +22,15 @@ pub struct View {
 
 #[derive(Debug)]
 struct Segment {
-    /// Lower bounds, one behind the other.
+    /// The lower bounds, concatenated.
     bounds: Box<[u8]>,
-    /// Where each ends.
+    /// The end offset of each bound.
     ends: Box<[u32]>,
     places: Box<[Place]>,
     heads: KeyHeads,
 }
 
-/// A leaf of a view, by its number.
+/// The position of a leaf in a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At {
     segment: usize,
@@ -38,18 +38,18 @@ pub(super) struct At {
 }
 
 impl At {
-    /// Where the first leaf of an empty view goes.
+    /// The position of the first leaf inserted into an empty view.
     pub(super) const START: At = At { segment: 0, leaf: 0 };
 }
 
 /// A leaf with its lower bound.
 pub(super) type Bounded = (Vec<u8>, Place);
 
-/// What stands where a leaf stood, or in front of it.
+/// Leaves to insert before a leaf, or in its place.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) at: At,
-    /// Whether the leaf there goes.
+    /// True if the leaf there is removed.
     pub(super) replaces: bool,
     pub(super) leaves: Vec<Bounded>,
 }
@@ -85,7 +85,7 @@ impl Segment {
 }
 
 impl View {
-    /// Of leaves in the order of their bounds.
+    /// A view of `leaves`, which are in the order of their bounds.
     pub(super) fn new(leaves: &[Bounded]) -> View {
         Self::of(leaves.chunks(SEGMENT_LEAVES).map(|leaves| Arc::new(Segment::new(leaves))).collect())
     }
@@ -97,27 +97,27 @@ impl View {
         View { segments: segments.into(), heads, leaves, entries }
     }
 
-    /// How many leaves it has.
+    /// The number of leaves.
     pub fn leaves(&self) -> usize {
         self.leaves
     }
 
-    /// How many entries those hold.
+    /// The number of entries in all leaves.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Bytes of DRAM that it takes; what it shares with other views counts in each.
+    /// Bytes of DRAM used. Segments shared with other views count in each view.
     pub fn memory_bytes(&self) -> usize {
         self.heads.memory_bytes() + self.segments.iter().map(|segment| segment.memory_bytes()).sum::<usize>()
     }
 
-    /// All leaves' places, in key order.
+    /// The places of all leaves, in key order.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         self.segments.iter().flat_map(|segment| segment.places.iter().copied())
     }
 
-    /// The leaf whose range `key` falls into; `None` if it is below all.
+    /// The leaf whose range contains `key`; `None` if the key is below all leaves.
     pub(super) fn locate(&self, key: &[u8]) -> Option<At> {
         let segment = last_not_above(&self.heads, key, self.segments.len(), |i| self.segments[i].bound(0))?;
         let inner = &self.segments[segment];
@@ -159,12 +159,13 @@ impl View {
         self.segments[at.segment].bound(at.leaf)
     }
 
-    /// All keys of the leaf are below; `None` for the last one.
+    /// The exclusive upper bound of the leaf's keys; `None` for the last leaf.
     pub(super) fn upper(&self, at: At) -> Option<&[u8]> {
         self.after(at).map(|next| self.bound(next))
     }
 
-    /// This view changed; `changes` are in order, at most one a leaf and one in front of it.
+    /// This view with `changes` applied. They are in order, with at most one replacement of a leaf
+    /// and one insertion before it.
     pub(super) fn with(&self, changes: Vec<Change>) -> View {
         if self.segments.is_empty() {
             let leaves: Vec<Bounded> = changes.into_iter().flat_map(|change| change.leaves).collect();
@@ -193,8 +194,9 @@ impl View {
         View::of(segments)
     }
 
-    /// The bounds of the first leaves that have `entries` between them, or of the first one: from where, and the lower
-    /// bound of the next, `None` if there is none. `None` for an empty view.
+    /// The range of the first leaves that together have at most `entries` entries, or of the first
+    /// leaf alone if it has more: its lower bound, and the lower bound of the next leaf, `None` if
+    /// there is none. `None` for an empty view.
     pub fn first_leaves(&self, entries: u64) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         let mut at = self.first()?;
         let from = self.bound(at).to_vec();
@@ -211,7 +213,8 @@ impl View {
         }
     }
 
-    /// This view without the leaves that `goes` names by lower bound, and their places.
+    /// This view without the leaves for whose lower bound `goes` is true, and the places of those
+    /// leaves.
     pub fn without(&self, goes: impl Fn(&[u8]) -> bool) -> (View, Vec<Place>) {
         let mut changes = Vec::new();
         let mut next = self.first();
@@ -226,7 +229,7 @@ impl View {
     }
 }
 
-/// Of `count` ascending keys the last that is not above `wanted`.
+/// The index of the last of `count` ascending keys that is not above `wanted`.
 fn last_not_above<'a>(heads: &KeyHeads, wanted: &[u8], count: usize, key: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
     let at = heads.first_not_below(wanted, &key);
     if at < count && key(at) == wanted { Some(at) } else { at.checked_sub(1) }

@@ -1,4 +1,4 @@
-//! Entries into a tree: what a flush does.
+//! Inserts the entries of a flush into a tree.
 
 use super::index::{At, Change, View};
 use super::layout::Place;
@@ -8,22 +8,24 @@ use super::write::Gathered;
 use firn_base::Result;
 use firn_base::exec::give_way;
 
-/// What an insertion left behind.
+/// The result of an insertion.
 #[derive(Debug)]
 pub struct Inserted {
     /// The tree with the new entries.
     pub view: View,
-    /// Leaves that are in no newer view: to be released when no older one is read.
+    /// The leaves that are in no newer view, to be released once no older view is read.
     pub replaced: Vec<Place>,
 }
 
 impl TreeStore {
-    /// Puts `entries`, in key order and one a key, into `tree`, which `view` is all of. Of two entries of one key the
-    /// newer stays; `on_replaced` hears of the other, which may be the same one again. DURABLE AFTER; a crash before
-    /// leaves any of them in.
+    /// Inserts `entries` into `tree`, of which `view` is the current state. They are in key order,
+    /// one per key. The newer of two entries of a key stays; `on_replaced` is called with the other
+    /// one, which may be an identical entry. DURABLE AFTER. After a crash before that, any subset
+    /// of them may be in the tree.
     ///
     /// # Errors
-    /// `NoSpace` if the new leaves do not fit beside the old: nothing has changed then. `Corruption` of a leaf.
+    /// `NoSpace` if the new leaves do not fit beside the old ones; nothing has changed then.
+    /// `Corruption` of a leaf.
     pub fn insert(
         &self,
         tree: u32,
@@ -59,7 +61,7 @@ impl TreeStore {
         Ok(Inserted { view: view.with(changes), replaced })
     }
 
-    /// Gathers the entries of the leaf at `at` and `new` ones, in key order.
+    /// Gathers the entries of the leaf at `at` and the `new` ones, in key order.
     fn merge(
         &self,
         view: &View,

@@ -1,4 +1,5 @@
-//! Goes through a view's entries in key order, both ways, one leaf in memory at a time.
+//! Iterates over a view's entries in key order, in both directions, with one leaf in memory at a
+//! time.
 
 use super::index::{At, View};
 use super::leaf::{Entry, ValueAddress};
@@ -7,7 +8,7 @@ use firn_base::{Result, Tag};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A cursor over one tree. It stands on an entry, or on none.
+/// A cursor over one tree, on an entry or on none.
 #[derive(Debug)]
 pub struct TreeIter {
     store: Arc<TreeStore>,
@@ -15,38 +16,38 @@ pub struct TreeIter {
     at: Option<At>,
     keys: Vec<u8>,
     entries: Vec<(Range<usize>, Tag, Option<ValueAddress>)>,
-    /// The entry that it stands on; their number for none.
+    /// The index of the current entry; the number of entries if there is none.
     current: usize,
 }
 
 impl TreeIter {
-    /// On no entry.
+    /// A cursor on no entry.
     pub fn new(store: Arc<TreeStore>, view: View) -> Self {
         Self { store, view, at: None, keys: Vec::new(), entries: Vec::new(), current: 0 }
     }
 
-    /// The entry that it stands on.
+    /// The current entry.
     pub fn entry(&self) -> Option<Entry<'_>> {
         let (key, tag, address) = self.entries.get(self.current)?;
         Some(Entry { key: &self.keys[key.clone()], tag: *tag, address: *address })
     }
 
-    /// Where the values of the entries behind this one are, within its leaf, with the entries' tags.
+    /// The tags and value addresses of the entries after the current one, within its leaf.
     pub fn addresses_behind(&self) -> impl Iterator<Item = (Tag, ValueAddress)> + '_ {
         self.entries.iter().skip(self.current + 1).filter_map(|(_, tag, address)| Some((*tag, (*address)?)))
     }
 
-    /// To the first entry.
+    /// Moves to the first entry.
     ///
     /// # Errors
-    /// `Corruption` of a leaf, here and below; the cursor then stands on none.
+    /// `Corruption` of a leaf, here and below; the cursor is then on no entry.
     pub fn first(&mut self) -> Result<()> {
         self.load(self.view.first())?;
         self.current = 0;
         self.skip_empty_forward()
     }
 
-    /// To the last entry.
+    /// Moves to the last entry.
     ///
     /// # Errors
     /// As [`TreeIter::first`].
@@ -55,7 +56,7 @@ impl TreeIter {
         self.stop_at_end()
     }
 
-    /// To the first entry that is not below `key`.
+    /// Moves to the first entry that is not below `key`.
     ///
     /// # Errors
     /// As [`TreeIter::first`].
@@ -68,7 +69,7 @@ impl TreeIter {
         self.skip_empty_forward()
     }
 
-    /// To the last entry that is not above `key`.
+    /// Moves to the last entry that is not above `key`.
     ///
     /// # Errors
     /// As [`TreeIter::first`].
@@ -86,7 +87,7 @@ impl TreeIter {
         }
     }
 
-    /// To the next entry.
+    /// Moves to the next entry.
     ///
     /// # Errors
     /// As [`TreeIter::first`].
@@ -96,7 +97,7 @@ impl TreeIter {
         self.skip_empty_forward()
     }
 
-    /// To the entry before.
+    /// Moves to the previous entry.
     ///
     /// # Errors
     /// As [`TreeIter::first`].
@@ -125,7 +126,7 @@ impl TreeIter {
         self.stop_at_end()
     }
 
-    /// To the last entry of this leaf, or of the nearest in front of it that has any.
+    /// Moves to the last entry of this leaf, or of the nearest earlier leaf that has any.
     fn stop_at_end(&mut self) -> Result<()> {
         while self.entries.is_empty() {
             let Some(at) = self.at else { return Ok(()) };
@@ -135,7 +136,7 @@ impl TreeIter {
         Ok(())
     }
 
-    /// Reads the leaf at `at`, up to where the next begins.
+    /// Reads the leaf at `at`, up to the lower bound of the next one.
     fn load(&mut self, at: Option<At>) -> Result<()> {
         (self.at, self.current) = (None, 0);
         self.keys.clear();
@@ -164,7 +165,7 @@ impl TreeIter {
 }
 
 impl TreeStore {
-    /// What the tree that `view` is of holds of `key`.
+    /// Looks up `key` in the tree of `view`. The address is `None` for a delete.
     ///
     /// # Errors
     /// `Corruption` of the leaf.

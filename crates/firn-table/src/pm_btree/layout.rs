@@ -2,14 +2,19 @@
 //!
 //! ```text
 //! region     an extent of leaves, each at a multiple of 64 bytes
-//! directory  an extent of words, each 0 or the place of a leaf: first unit: low 32 bits | version: high 32 bits
+//! directory  an extent of words, each 0 or the place of a leaf:
+//!            first unit: low 32 bits | version: high 32 bits
 //! leaf       header (40 bytes) | lower bound | entry ...
-//! header     CRC-32C of what follows: u32 | bytes: u32 | tree: u32 | version: u32 | entries: u32
-//!            | bytes of the lower bound: u16 | 0: u16 | lowest sequence number: u64 | newest log: u64
-//! entry      bytes shared with the key before: varint | further bytes: varint | sequence number - lowest: varint
-//!            | kind: u8 | with a value: newest log - its log, offset, value bytes: varints | the key's further bytes
+//! header     CRC-32C of the rest: u32 | bytes: u32 | tree: u32 | version: u32 | entries: u32
+//!            | bytes of the lower bound: u16 | 0: u16 | lowest sequence number: u64
+//!            | newest log: u64
+//! entry      bytes shared with the key before: varint | further bytes: varint
+//!            | sequence number - lowest: varint | kind: u8
+//!            | with a value: newest log - its log, offset, value bytes: varints
+//!            | the key's further bytes
 //! ```
-//! 1. The checksum is salted with (version, first unit): what lies in a leaf's place and is another leaf is told.
+//! 1. The checksum is salted with (version, first unit), so another leaf in a leaf's place is
+//!    detected.
 //! 2. Versions begin at 1, so no word of a leaf is 0.
 
 use crate::sites;
@@ -19,21 +24,23 @@ use firn_base::coding::Reader;
 use firn_base::key::KEY_BYTES_MAX;
 use std::ops::RangeInclusive;
 
-/// Leaves lie at multiples of this.
+/// The alignment of leaves, in bytes.
 pub(super) const UNIT_BYTES: u64 = 64;
-/// What a directory's entry takes.
+/// Bytes of a directory entry.
 pub(super) const WORD_BYTES: u64 = 8;
 pub(super) const HEADER_BYTES: usize = 40;
-/// Bytes that leaves are cut to, as the trees are made with; a longer key has a leaf of its own.
+/// The target sizes of leaves, in bytes, with which trees can be created. A longer key has a leaf
+/// of its own.
 pub const LEAF_BYTES_RANGE: RangeInclusive<u32> = 128..=8192;
-/// The keys of a leaf are no longer than this in all: prefixes can make many of few bytes.
+/// The limit on the total bytes of a leaf's keys. Needed because shared prefixes can turn few bytes
+/// into many.
 pub(super) const KEYS_BYTES_MAX: usize = 1 << 20;
-/// No leaf is longer: all of one that is full, a long key, and a lower bound as long.
+/// The limit on a leaf's bytes: a full leaf, a long key, and a lower bound of the same length.
 pub(super) const LEAF_BYTES_MAX: u32 = *LEAF_BYTES_RANGE.end() + 2 * KEY_BYTES_MAX as u32 + 256;
 
 const _: () = assert!(4 + 4 + 4 + 4 + 4 + 2 + 2 + 8 + 8 == HEADER_BYTES);
 
-/// Which leaf: where it lies, and which word of the directory names it.
+/// A leaf's location and the word of the directory that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub(super) unit: u32,
@@ -49,18 +56,18 @@ impl Place {
         u64::from(self.version) << 32 | u64::from(self.unit)
     }
 
-    /// Units that it takes.
+    /// The number of units it takes.
     pub(super) fn units(&self) -> u32 {
         units(self.bytes)
     }
 
-    /// Entries in it.
+    /// The number of entries in it.
     pub fn entries(&self) -> u32 {
         self.entries
     }
 }
 
-/// Units that a leaf of `bytes` takes.
+/// The number of units that a leaf of `bytes` takes.
 pub(super) fn units(bytes: u32) -> u32 {
     u64::from(bytes).div_ceil(UNIT_BYTES) as u32
 }
@@ -78,7 +85,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Writes the header in front of what `leaf` holds behind it already, for a leaf at `unit`.
+    /// Writes the header into the first bytes of `leaf`, whose remaining bytes are complete, for a
+    /// leaf at `unit`.
     pub(super) fn seal(&self, leaf: &mut [u8], unit: u32) {
         debug_assert_eq!(leaf.len(), self.bytes as usize);
         let fields: [&[u8]; 8] = [
@@ -100,7 +108,8 @@ impl Header {
         leaf[..4].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// The header of the leaf that begins at `bytes`; `None` if it cannot be one. Nothing is checked yet.
+    /// The header of the leaf that begins at `bytes`; `None` if it cannot be one. The checksum is
+    /// not verified yet.
     pub(super) fn peek(bytes: &[u8]) -> Option<Header> {
         let mut reader = Reader::new(bytes.get(4..)?);
         let header = Header {
@@ -118,7 +127,7 @@ impl Header {
         (fits && header.entries > 0 && header.lowest <= SeqNo::MAX).then_some(header)
     }
 
-    /// The header of `leaf`, all of it, if its checksum is right for `version` at `unit`.
+    /// The header of the whole `leaf`, if its checksum is right for `version` at `unit`.
     pub(super) fn decode(leaf: &[u8], version: u32, unit: u32) -> Option<Header> {
         let header = Header::peek(leaf)?;
         let stored = u32::from_le_bytes(*leaf.first_chunk()?);

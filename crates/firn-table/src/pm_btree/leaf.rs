@@ -1,4 +1,4 @@
-//! One leaf, read: find a key, go through the entries.
+//! Reading one leaf: finding a key and iterating over the entries.
 
 use super::layout::{HEADER_BYTES, Header, KEYS_BYTES_MAX};
 use firn_base::coding::Reader;
@@ -6,28 +6,29 @@ use firn_base::key::{KEY_BYTES_MAX, Kind};
 use firn_base::{SeqNo, Tag};
 use std::cmp::Ordering;
 
-/// What [`ValueAddress::log_id`] is where the value is in the pool's hot buffer: no log has this number.
+/// The [`ValueAddress::log_id`] of a value in the pool's hot buffer. No log has this number.
 pub const HOT_LOG: u64 = 0;
 
-/// Where a value lies in a log, and how much to read to get it: its header and its bytes.
+/// The location of a value in a log. Its header and its bytes are read to get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueAddress {
     /// The log, or [`HOT_LOG`].
     pub log_id: u64,
-    /// Where the value's header begins in it; where its slot begins in the hot buffer.
+    /// The offset in the log where the value's header begins, or the offset in the hot buffer where
+    /// its slot begins.
     pub offset: u64,
     /// Bytes of the value, without its header.
     pub len: u32,
 }
 
-/// What a tree holds of a key.
+/// An entry of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The key.
     pub key: &'a [u8],
     /// Sequence number, and [`Kind::Pointer`] or [`Kind::Delete`].
     pub tag: Tag,
-    /// Where its value is; `None` for a delete.
+    /// The location of its value; `None` for a delete.
     pub address: Option<ValueAddress>,
 }
 
@@ -38,18 +39,18 @@ pub struct Leaf {
     pub(super) header: Header,
 }
 
-/// Why a leaf cannot be read on.
+/// The error for a damaged leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damaged;
 
 impl Leaf {
-    /// `bytes` as the leaf of `version` at `unit`; `None` if they are not.
+    /// Decodes `bytes` as the leaf of `version` at `unit`; `None` if they are not that leaf.
     pub(super) fn decode(bytes: Vec<u8>, version: u32, unit: u32) -> Option<Leaf> {
         let header = Header::decode(&bytes, version, unit)?;
         Some(Leaf { bytes, header })
     }
 
-    /// No key of this leaf is below.
+    /// The inclusive lower bound of the leaf's keys.
     pub fn bound(&self) -> &[u8] {
         &self.bytes[HEADER_BYTES..HEADER_BYTES + usize::from(self.header.bound_bytes)]
     }
@@ -60,13 +61,14 @@ impl Leaf {
         Entries { reader, header: &self.header, left: self.header.entries, key: Vec::new(), key_bytes: 0 }
     }
 
-    /// What the leaf holds of `key`: nothing is copied, and of keys only what decides is looked at.
+    /// Looks up `key`. Nothing is copied, and only the bytes of keys that decide are compared.
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<(Tag, Option<ValueAddress>)>, Damaged> {
         let mut entries = self.entries();
-        // Bytes that `key` shares with the entry before, which is below it.
+        // The number of bytes that `key` shares with the previous entry, which is below it.
         let mut matched = 0;
         while let Some(step) = entries.step()? {
-            // More shared with the entry before than `key` shares: below `key` like that one, for the same byte.
+            // If this entry shares more with the previous one than `key` does, it is below `key`
+            // too, because of the same byte.
             match step.shared.cmp(&matched) {
                 Ordering::Greater => continue,
                 Ordering::Less => return Ok(None),
@@ -93,7 +95,7 @@ struct Step<'a> {
     address: Option<ValueAddress>,
 }
 
-/// Goes through a leaf's entries.
+/// An iterator over a leaf's entries.
 pub(super) struct Entries<'a> {
     reader: Reader<'a>,
     header: &'a Header,
@@ -104,13 +106,13 @@ pub(super) struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    /// The next entry; `None` behind the last.
+    /// The next entry; `None` after the last.
     pub(super) fn next(&mut self) -> Result<Option<Entry<'_>>, Damaged> {
         let Some(step) = self.step()? else { return Ok(None) };
         let (shared, rest, tag, address) = (step.shared, step.rest, step.tag, step.address);
         let len = shared + rest.len();
         self.key_bytes += len;
-        // `find` relies on keys sharing no more than they say.
+        // `find` relies on keys sharing exactly as much as they claim.
         let shares_more = rest.first().is_some_and(|first| self.key.get(shared) == Some(first));
         let too_long = len > KEY_BYTES_MAX || self.key_bytes > KEYS_BYTES_MAX;
         if shared > self.key.len() || len == 0 || shares_more || too_long {

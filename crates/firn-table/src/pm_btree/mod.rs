@@ -1,13 +1,16 @@
-//! B+ trees in persistent memory: level 0 of the profile `lab` (LAB-DB, ACM TOS 2024, sections 3.1 and 3.2). A leaf's
-//! entry is a key and where its value lies in the log, never the value. The format is in `docs/format/btree.md`.
+//! B+ trees in persistent memory: level 0 of the profile `lab` (LAB-DB, ACM TOS 2024, sections 3.1
+//! and 3.2). A leaf's entry is a key and the location of its value in the log, never the value. The
+//! format is in `docs/format/btree.md`.
 //!
-//! 1. A leaf never changes. What a flush puts into one is a new leaf, which an 8-byte word of the directory puts in
-//!    the place of the old; so readers need neither lock nor version, and a [`View`] stays what it is.
-//! 2. Only leaves and the directory are in persistent memory. What finds a leaf, [`View`], is made anew from their
-//!    lower bounds at every open.
+//! 1. A leaf never changes. A flush writes a new leaf, and an 8-byte word of the directory puts it
+//!    in the place of the old one. So readers need neither lock nor version, and a [`View`] never
+//!    changes.
+//! 2. Only leaves and the directory are in persistent memory. The search structure, [`View`], is
+//!    rebuilt from the leaves' lower bounds at every open.
 //! 3. There is one entry per user key.
 //!
-//! A crash leaves each word old or new, and leaves that no word names, whose space is free again.
+//! A crash leaves each word old or new. It may leave leaves that no word names; their space is free
+//! again.
 
 mod by_log;
 mod index;

@@ -1,4 +1,4 @@
-//! The trees as a pool holds them after any end of the session before.
+//! Recovers the trees from a pool, however the previous session ended.
 
 use super::index::{Bounded, View};
 use super::layout::{HEADER_BYTES, Header, Place, UNIT_BYTES, WORD_BYTES};
@@ -12,44 +12,47 @@ use firn_pm::{Owner, Pool};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What was recovered.
+/// The result of a recovery.
 #[derive(Debug)]
 pub struct Recovered {
-    /// Where the trees lie.
+    /// The trees' place in the pool.
     pub store: TreeStore,
     /// The mutable tree.
     pub mutable: View,
-    /// The immutable one, if there is one.
+    /// The immutable tree, if there is one.
     pub immutable: Option<View>,
-    /// Leaves that nothing names any more and that were taken out.
+    /// The number of words that were removed because their leaves belong to no tree, were evicted,
+    /// or are damaged.
     pub swept: usize,
 }
 
-/// Whether a leaf, by its lower bound, was evicted.
+/// True if the leaf with this lower bound was evicted.
 pub type IsEvicted<'a> = dyn Fn(&[u8]) -> bool + 'a;
 
-/// Who is asked and told in a recovery.
+/// The callbacks of a recovery.
 pub struct Seen<'a> {
-    /// Whether a leaf of the immutable tree, by its lower bound, was evicted.
+    /// True if the leaf of the immutable tree with this lower bound was evicted.
     pub evicted: &'a IsEvicted<'a>,
-    /// Every entry that is left, and whether it is of the immutable tree.
+    /// Called for every remaining entry, with true if it belongs to the immutable tree.
     pub entry: &'a mut dyn FnMut(&Entry<'_>, bool),
-    /// A leaf that cannot be read: an error from here ends the recovery, `Ok` leaves the leaf out.
+    /// Called for every leaf that cannot be read. An error ends the recovery; `Ok` skips the leaf.
     pub damage: &'a mut dyn FnMut(Error) -> Result<()>,
-    /// What a read-only open takes along, because a writer beside it uses the places again.
+    /// The copies that a read-only open makes, because a writer beside it reuses the places.
     pub hold: Option<Hold<'a>>,
 }
 
-/// Copies of what the trees are at one moment.
+/// Copies of the leaves at one moment.
 pub struct Hold<'a> {
-    /// Leaves of more bytes than this, together, are read where they lie.
+    /// The limit on the bytes of all copies. If the leaves are larger in total, they are read in
+    /// place instead.
     pub bytes_max: u64,
-    /// Called when the leaves were copied: what they point to is still there, or it is called again.
+    /// Called after the leaves were copied, to check that their values still exist. Called again if
+    /// the directory changed meanwhile.
     pub copied: &'a mut dyn FnMut() -> Result<()>,
 }
 
 impl Seen<'_> {
-    /// Tells of a damaged leaf; if that may pass, its word goes.
+    /// Reports a damaged leaf. If recovery may go on, its word is to be removed.
     fn lose(&mut self, place: Place, error: Error, stray: &mut Vec<Place>) -> Result<()> {
         (self.damage)(error)?;
         stray.push(place);
@@ -57,25 +60,27 @@ impl Seen<'_> {
     }
 }
 
-/// The leaves of one tree as the directory names them, with what each holds.
+/// The leaves of one tree named by the directory.
 type Found = Vec<(Place, Leaf)>;
 
-/// The leaves of one tree in order; which of them hold entries that belong to the next one, and where that began, which
-/// may be gone.
+/// The leaves of one tree in order. `overhanging` holds the indexes of those with entries that
+/// belong to the next leaf, and the lower bound of that leaf, which may be gone by now.
 #[derive(Default)]
 struct Sifted {
     leaves: Vec<Bounded>,
     overhanging: Vec<(usize, Vec<u8>)>,
 }
 
-/// How often a directory is read that a writer changes meanwhile: for some seconds, longer than a flush takes.
+/// The number of times to read a directory that a writer keeps changing: some seconds, longer than
+/// a flush takes.
 const READS_MAX: usize = 20_000;
 
 impl TreeStore {
-    /// The trees of `pool`, whose root names them; `None` if it does not. A read-only pool is left as it is.
+    /// Recovers the trees of `pool`; `None` if its root names none. Does not change a read-only
+    /// pool.
     ///
     /// # Errors
-    /// `Corruption` of the root's words, the directory or a leaf, unless `seen.damage` lets it pass.
+    /// `Corruption` of the root's words, the directory or a leaf, unless `seen.damage` accepts it.
     pub fn recover(pool: Arc<Pool>, leaf_bytes: u32, seen: Seen<'_>) -> Result<Option<Recovered>> {
         check_leaf_bytes(leaf_bytes)?;
         let root = pool.root();
@@ -133,12 +138,13 @@ impl TreeStore {
         Ok(Recovered { store: self, mutable, immutable, swept })
     }
 
-    /// The view of what was sifted. A leaf that was being cut when the session ended, and holds what the next ones have
-    /// too, is written without that, or it would be seen again when those are gone.
+    /// Builds the view of the sifted leaves. If the session ended while a leaf was being split, the
+    /// leaf still has entries that the next ones have too. It is rewritten without them, because
+    /// they would reappear once those leaves are gone.
     fn mend(&self, tree: u32, mut sifted: Sifted) -> Result<View> {
         let overhanging = if self.pool.is_read_only() { Vec::new() } else { sifted.overhanging };
         let mut gathered = Gathered::default();
-        // From the right, as a leaf of which nothing is left goes.
+        // From the right, because a leaf with no entries left is removed.
         for (i, upper) in overhanging.into_iter().rev() {
             let (bound, old) = &sifted.leaves[i];
             let leaf = self.read(*old)?;
@@ -161,9 +167,10 @@ impl TreeStore {
         Ok(View::new(&sifted.leaves))
     }
 
-    /// The directory's words as they were at one moment. A writer beside a read-only open publishes them one by one:
-    /// the two parts of a leaf that is cut, the right one first. What is read twice in a row was all there between, as
-    /// a leaf's version does not come back; so were the leaves that are held.
+    /// Reads the directory's words as they were at one moment. A writer beside a read-only open
+    /// publishes them one by one: of the two parts of a split leaf, the right one first. If two
+    /// consecutive reads are equal, all of it existed together between them, because a leaf's
+    /// version does not come back. The same holds for the copied leaves.
     fn words(&mut self, mut hold: Option<&mut Hold<'_>>) -> Result<Vec<u64>> {
         let mut words = self.read_words()?;
         if !self.pool.is_read_only() {
@@ -184,7 +191,7 @@ impl TreeStore {
         Err(Error::corruption("the pool's trees", self.directory.offset.get(), "a directory that rests for a moment"))
     }
 
-    /// Copies the leaves that `words` name. What is none is found out later.
+    /// Copies the leaves that `words` name. Words that name no leaf are detected later.
     fn hold_leaves(&mut self, words: &[u64], bytes_max: u64) -> Result<()> {
         self.held.clear();
         let mut left = bytes_max;
@@ -217,7 +224,7 @@ impl TreeStore {
         Ok(bytes.as_chunks().0.iter().map(word).collect())
     }
 
-    /// The leaf that a word names; `Err(None)` for the word 0.
+    /// Reads the leaf that a word names; `Err(None)` for the word 0.
     fn read_named(&self, slot: u32, version: u32, unit: u32) -> Result<(Place, Leaf), Option<Error>> {
         if (version, unit) == (0, 0) {
             return Err(None);
@@ -238,7 +245,7 @@ impl TreeStore {
         Ok((place, self.read(place)?))
     }
 
-    /// The leaves of one tree by their bounds; those that were evicted go to `stray`.
+    /// Sorts the leaves of one tree by their bounds. Evicted leaves go to `stray`.
     fn sift(&self, mut found: Found, immutable: bool, seen: &mut Seen<'_>, stray: &mut Vec<Place>) -> Result<Sifted> {
         found.sort_by(|a, b| a.1.bound().cmp(b.1.bound()));
         let mut sifted = Sifted::default();
@@ -253,7 +260,7 @@ impl TreeStore {
                 continue;
             }
             let mut below = 0;
-            // All of a leaf is checked before any of it is told.
+            // The whole leaf is checked before any of its entries is reported.
             let checked = leaf.check(upper, |_| below += 1);
             if checked.and_then(|()| leaf.check(upper, |entry| (seen.entry)(entry, immutable))).is_err() {
                 seen.lose(*place, self.damaged(*place), stray)?;

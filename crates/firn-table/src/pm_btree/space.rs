@@ -1,10 +1,11 @@
-//! Which units of a region are free. In DRAM only: what nothing claims at an open is free.
+//! The free units of a region. In DRAM only: at an open, everything that was not claimed is free.
 //!
-//! Free runs that touch are one run; an allocation takes the shortest that is long enough.
+//! Adjacent free runs are merged into one. An allocation takes the shortest run that is long
+//! enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A region's free runs.
+/// The free runs of a region.
 #[derive(Debug)]
 pub struct Space {
     units: u32,
@@ -16,24 +17,24 @@ pub struct Space {
 }
 
 impl Space {
-    /// All of `units`, free.
+    /// A space of `units` units, all free.
     pub fn new(units: u32) -> Space {
         let mut space = Space { units, free_units: 0, runs: BTreeMap::new(), by_length: BTreeSet::new() };
         space.free(0, units);
         space
     }
 
-    /// All units, free or not.
+    /// The number of units, free or not.
     pub fn units(&self) -> u32 {
         self.units
     }
 
-    /// Free ones.
+    /// The number of free units.
     pub fn free_units(&self) -> u32 {
         self.free_units
     }
 
-    /// The first of `len` units, no longer free.
+    /// Allocates `len` adjacent units and returns the first; `None` if no free run is long enough.
     pub fn alloc(&mut self, len: u32) -> Option<u32> {
         let &(_, start) = self.by_length.range((len, 0)..).next()?;
         self.claim(start, len).then_some(start)
@@ -51,7 +52,7 @@ impl Space {
         true
     }
 
-    /// Gives `len` units from `start` on back.
+    /// Frees `len` units from `start` on.
     pub fn free(&mut self, start: u32, len: u32) {
         let (mut from, mut to) = (start, start + len);
         if let Some((&run, &run_len)) = self.runs.range(..start).next_back() {

@@ -1,13 +1,15 @@
-//! The trees' place in a pool: the region, the directory, and steps that put leaves in the place of others.
+//! The trees' place in a pool: the region, the directory, and steps that replace leaves by others.
 //!
 //! 1. A leaf is durable before a word names it. A word is stored whole.
-//! 2. Where a leaf is cut into several, the words of the right ones are durable, from the right to the left, before the
-//!    one that takes the old leaf's place: after a crash whatever a leaf holds at or above the next one's bound lies in
-//!    those too, newer or the same, and recovery leaves it out.
-//! 3. The space of a leaf is used again only after its word is durably gone and its owner has said that no view has it.
+//! 2. If a leaf is split into several, the words of the right ones are durable, from right to left,
+//!    before the word that takes the old leaf's place. So after a crash, every entry of a leaf at
+//!    or above the next one's bound is also in the later leaves, as new or newer, and recovery
+//!    drops it.
+//! 3. The space of a leaf is reused only after its word is durably gone and its owner has declared
+//!    that no view has it.
 //!
-//! Thread safety: `Send + Sync`. Steps are made by one thread at a time, as flush and eviction are; readers need no
-//! lock.
+//! Thread safety: `Send + Sync`. Only one thread at a time may run a step, as flush and eviction
+//! do. Readers need no lock.
 
 use super::layout::{Header, Place, UNIT_BYTES, WORD_BYTES, units};
 use super::leaf::Leaf;
@@ -21,15 +23,16 @@ use std::sync::Arc;
 
 pub(super) const REGION_KIND: u16 = 0;
 pub(super) const DIRECTORY_KIND: u16 = 1;
-/// Words of the directory for each target size of a leaf in the region: leaves are cut to halves and more.
+/// Words of the directory for each target-size leaf of the region. More than one, because a leaf
+/// may be only half of the target size, or less.
 const SLOTS_PER_LEAF: u64 = 3;
 
-/// Which trees there are.
+/// The numbers of the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trees {
-    /// The one that flushes go into.
+    /// The tree into which flushes go.
     pub mutable: u32,
-    /// The one that is evicted, if there is one.
+    /// The tree that is being evicted, if there is one.
     pub immutable: Option<u32>,
 }
 
@@ -38,17 +41,17 @@ impl Trees {
         u64::from(self.immutable.unwrap_or(0)) << 32 | u64::from(self.mutable)
     }
 
-    /// The trees that a root's word stands for; `None` if it stands for none.
+    /// The trees that a root's word encodes; `None` if it is not valid.
     pub(super) fn of_word(word: u64) -> Option<Trees> {
         let (mutable, immutable) = (word as u32, (word >> 32) as u32);
         (mutable > immutable).then_some(Trees { mutable, immutable: (immutable > 0).then_some(immutable) })
     }
 }
 
-/// How much of the region is used.
+/// The usage of the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of leaves, those not released yet among them.
+    /// Bytes of leaves, including those not released yet.
     pub used_bytes: u64,
     /// Bytes of the region.
     pub region_bytes: u64,
@@ -59,7 +62,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The share that is used, of bytes or of words, whichever is more: 0 to 1.
+    /// The used share of bytes or of words, whichever is larger: 0 to 1.
     pub fn share(&self) -> f64 {
         let bytes = self.used_bytes as f64 / self.region_bytes.max(1) as f64;
         bytes.max(self.used_slots as f64 / self.slots.max(1) as f64)
@@ -74,7 +77,7 @@ pub struct TreeStore {
     pub(super) directory: Extent,
     pub(super) leaf_bytes: u32,
     pub(super) state: Mutex<State>,
-    /// By their first units, the leaves that a read-only open has copies of.
+    /// The leaves copied by a read-only open, by their first units.
     pub(super) held: HashMap<u32, Vec<u8>>,
 }
 
@@ -84,15 +87,17 @@ pub(super) struct State {
     pub(super) free_slots: Vec<u32>,
     pub(super) next_version: u32,
     pub(super) trees: Trees,
-    /// A step found no room, and nothing was released since.
+    /// True if a step found no room and nothing was released since.
     pub(super) is_short: bool,
 }
 
 impl TreeStore {
-    /// An empty mutable tree in `region_bytes` of `pool`, which has none. DURABLE AFTER.
+    /// Creates an empty mutable tree in `region_bytes` of `pool`, which must not have trees yet.
+    /// DURABLE AFTER.
     ///
     /// # Errors
-    /// `NoSpace` if the pool has no room; `Invalid` for a size of leaves outside [`super::LEAF_BYTES_RANGE`].
+    /// `NoSpace` if the pool has no room; `Invalid` for a size of leaves outside
+    /// [`super::LEAF_BYTES_RANGE`].
     pub fn create(pool: Arc<Pool>, region_bytes: u64, leaf_bytes: u32) -> Result<TreeStore> {
         check_leaf_bytes(leaf_bytes)?;
         let region_bytes = region_bytes.min(u64::from(u32::MAX) * UNIT_BYTES);
@@ -114,27 +119,27 @@ impl TreeStore {
         Ok(TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state), held: HashMap::new() })
     }
 
-    /// Which trees the root of `pool` names.
+    /// The trees that the root of `pool` names.
     pub fn named(pool: &Pool) -> Option<Trees> {
         pool.root().find(Owner::Btree, REGION_KIND).and_then(|entry| Trees::of_word(entry.word))
     }
 
-    /// Whether the trees outlive the process.
+    /// True if the trees outlive the process.
     pub fn is_durable(&self) -> bool {
         self.pool.durable_at() == DurableAt::Fence
     }
 
-    /// Which trees there are.
+    /// The numbers of the trees.
     pub fn trees(&self) -> Trees {
         self.state.lock().trees
     }
 
-    /// How many leaves of full size there is room for.
+    /// The number of leaves of the target size for which there is room.
     pub fn leaves_max(&self) -> u64 {
         self.region.len / u64::from(self.leaf_bytes)
     }
 
-    /// How much is used.
+    /// The usage of region and directory.
     pub fn usage(&self) -> Usage {
         let state = self.state.lock();
         let slots = self.directory.len / WORD_BYTES;
@@ -146,12 +151,14 @@ impl TreeStore {
         }
     }
 
-    /// Whether a step found no room, and nothing was released since: large leaves, or free runs that are all short.
+    /// True if a step found no room and nothing was released since: its leaves were large, or all
+    /// free runs are short.
     pub fn is_short(&self) -> bool {
         self.state.lock().is_short
     }
 
-    /// Who found no room does not wait for any: the next step is tried.
+    /// Clears [`TreeStore::is_short`], so that the next step is tried although nothing was
+    /// released.
     pub fn forget_shortage(&self) {
         self.state.lock().is_short = false;
     }
@@ -168,11 +175,11 @@ impl TreeStore {
         }
     }
 
-    /// Ends the immutable tree: whatever its leaves hold is gone. DURABLE AFTER. Its places are then to be
-    /// [removed](TreeStore::remove) and released.
+    /// Ends the immutable tree: all entries of its leaves are gone. DURABLE AFTER. Its places are
+    /// then to be [removed](TreeStore::remove) and released.
     ///
     /// # Errors
-    /// Those of the commit.
+    /// The errors of the commit.
     pub fn end_immutable(&self) -> Result<Trees> {
         let trees = self.trees();
         self.commit_trees(Trees { immutable: None, ..trees })
@@ -188,10 +195,11 @@ impl TreeStore {
         Ok(trees)
     }
 
-    /// Takes leaves out of the directory. DURABLE AFTER. Views may still have them: release them when none does.
+    /// Removes leaves from the directory. DURABLE AFTER. Views may still have them; release them
+    /// once none does.
     ///
     /// # Errors
-    /// Those of the pool's verbs.
+    /// The errors of the pool's verbs.
     pub fn remove(&self, places: &[Place]) -> Result<()> {
         let words: Vec<(u32, u64)> = places.iter().map(|place| (place.slot, 0)).collect();
         self.publish(&words, &Fenced::nothing())?;
@@ -199,18 +207,19 @@ impl TreeStore {
         Ok(())
     }
 
-    /// Gives the space of leaves that were replaced or removed free. REQUIRES: no view that is read has them.
+    /// Frees the space of leaves that were replaced or removed. REQUIRES: no view in use has them.
     pub fn release(&self, places: &[Place]) {
         let mut state = self.state.lock();
         places.iter().for_each(|place| state.space.free(place.unit, place.units()));
-        // Worth another try, even if these were none: the queue that they came from may be empty now.
+        // Another try is worthwhile even if `places` is empty, because the queue of places to
+        // release may be empty now.
         state.is_short = false;
     }
 
-    /// The leaf at `place`, which a view has.
+    /// Reads the leaf at `place`, which a view has.
     ///
     /// # Errors
-    /// `Corruption` if something else lies there.
+    /// `Corruption` if anything else is found there.
     pub fn read(&self, place: Place) -> Result<Leaf> {
         let bytes = match self.held.get(&place.unit) {
             Some(held) => held.clone(),
@@ -223,7 +232,7 @@ impl TreeStore {
         Leaf::decode(bytes, place.version, place.unit).ok_or_else(|| self.wrong(place.unit, "a leaf with its checksum"))
     }
 
-    /// Damage in the leaf that begins at `unit`.
+    /// The error for damage in the leaf that begins at `unit`.
     pub(super) fn wrong(&self, unit: u32, expected: &str) -> Error {
         let at = self.region.offset.get() + u64::from(unit) * UNIT_BYTES;
         Error::corruption(format!("the B+ trees' region of the {} pool", self.pool.backend_name()), at, expected)
@@ -262,19 +271,19 @@ pub(super) fn check_leaf_bytes(leaf_bytes: u32) -> Result<()> {
     }
 }
 
-/// Leaves on their way into the trees. Dropped before it is committed it leaves nothing behind.
+/// Leaves on their way into the trees. A step dropped before its commit has no effect.
 #[derive(Debug)]
 pub(super) struct Step<'a> {
     store: &'a TreeStore,
     flushed: Vec<Flushed>,
-    /// Words by how many leaves of the same cut lie to the right of theirs.
+    /// Words by the number of leaves to the right of theirs in the same split.
     ranks: Vec<Vec<(u32, u64)>>,
-    /// Leaves that were written, and whether each has a word of its own from this step.
+    /// The leaves written, each with true if this step took a new word for it.
     new: Vec<(Place, bool)>,
 }
 
 impl Step<'_> {
-    /// Writes `leaves` of `tree`, from the left to the right, in the place of `old`, or of nothing.
+    /// Writes `leaves` of `tree`, from left to right, in the place of `old` if there is one.
     pub(super) fn put(&mut self, tree: u32, leaves: Vec<(Vec<u8>, Header)>, old: Option<Place>) -> Result<Vec<Place>> {
         let count = leaves.len();
         let mut places = Vec::with_capacity(count);
@@ -290,7 +299,7 @@ impl Step<'_> {
         Ok(places)
     }
 
-    /// Space for a leaf, and `old`'s word or a free one.
+    /// Reserves space for a leaf, and `old`'s word or a free one.
     fn reserve(&mut self, header: &Header, old: Option<Place>) -> Result<Place> {
         let full = |state: &mut State, what: &str| {
             state.is_short = true;
@@ -315,7 +324,7 @@ impl Step<'_> {
         Ok(place)
     }
 
-    /// Puts all of them in their places. DURABLE AFTER.
+    /// Publishes all leaves. DURABLE AFTER.
     pub(super) fn commit(mut self) -> Result<()> {
         let fenced = self.store.pool.fence(&sites::BTREE_LEAF_FENCE, std::mem::take(&mut self.flushed));
         for words in std::mem::take(&mut self.ranks) {

@@ -1,4 +1,4 @@
-//! The trees against a sorted map, what they take, and what damage is told.
+//! Tests the trees against a sorted map, and checks their space usage and the detection of damage.
 
 use super::*;
 use firn_base::key::Kind;
@@ -21,7 +21,7 @@ fn address(seqno: u64) -> ValueAddress {
     ValueAddress { log_id: seqno >> 8, offset: seqno << 10, len: 1000 + seqno as u32 % 50 }
 }
 
-/// An entry of `seqno`; every fifth is a delete.
+/// The value of `seqno`; every fifth is a delete.
 fn value(seqno: u64) -> (Tag, Option<ValueAddress>) {
     match seqno % 5 {
         0 => (Tag::new(SeqNo(seqno), Kind::Delete), None),
@@ -29,7 +29,7 @@ fn value(seqno: u64) -> (Tag, Option<ValueAddress>) {
     }
 }
 
-/// Flushes `keys`, of which a later one replaces the same key before.
+/// Flushes `keys`; a later key replaces an equal earlier one.
 fn flush(store: &TreeStore, view: &View, keys: &[Vec<u8>], next: &mut u64, model: &mut Model) -> Inserted {
     let mut buffer = Model::new();
     for key in keys {
@@ -51,7 +51,7 @@ fn flush(store: &TreeStore, view: &View, keys: &[Vec<u8>], next: &mut u64, model
     inserted
 }
 
-/// Everything, in both directions.
+/// Reads everything, in both directions.
 fn contents(store: &Arc<TreeStore>, view: &View) -> Model {
     let mut iter = TreeIter::new(store.clone(), view.clone());
     let mut forward = Vec::new();
@@ -77,7 +77,7 @@ fn recover(pool: &Arc<Pool>, leaf_bytes: u32) -> Result<Recovered> {
     Ok(TreeStore::recover(pool.clone(), leaf_bytes, seen)?.expect("a pool with trees"))
 }
 
-/// Keys of every kind: short, long, with much and with nothing in common.
+/// A key of a random kind: short or long, with a long or no common prefix.
 fn random_key(seed: &mut Seed) -> Vec<u8> {
     match seed.below(8) {
         0 => vec![seed.below(256) as u8],
@@ -124,7 +124,7 @@ fn holds_what_a_sorted_map_holds_and_old_views_stay() {
     }
 }
 
-/// At most key + 24 bytes an entry, all slack and words counted, at random arrival.
+/// At most key + 24 bytes per entry for random arrival, including all slack and words.
 #[test]
 fn lab_02_an_entry_takes_its_key_and_little_more() {
     for key_bytes in [8, 16, 32] {
@@ -145,7 +145,7 @@ fn lab_02_an_entry_takes_its_key_and_little_more() {
     }
 }
 
-/// The longest keys that there are, and keys of which each begins with all of the one before.
+/// The longest possible keys, and keys that are prefixes of one another.
 #[test]
 fn long_keys_and_long_prefixes() {
     let store = Arc::new(TreeStore::create(pool(64 << 20), 32 << 20, 1024).unwrap());
@@ -267,7 +267,8 @@ fn damage_is_told_and_may_be_left_out() {
     }
 }
 
-/// A leaf that was being cut, of which the right half is evicted already: what the left one has of it stays away.
+/// The session ends while a leaf is being split, and the right half is evicted already. Its entries
+/// in the left half must not reappear.
 #[test]
 fn a_cut_that_did_not_end_brings_nothing_back() {
     let pool = pool(1 << 20);
@@ -278,7 +279,7 @@ fn a_cut_that_did_not_end_brings_nothing_back() {
     let entries: Vec<Entry<'_>> = keys.iter().map(|key| Entry { key, tag, address }).collect();
     let whole = store.insert(1, &View::default(), &entries, &mut |_| {}).unwrap().view;
     assert_eq!(whole.leaves(), 1);
-    // The right part of a cut, and nothing else of it.
+    // Only the right part of the split.
     let mut gathered = write::Gathered::default();
     entries[10..].iter().for_each(|entry| gathered.push(entry));
     let mut step = store.begin();

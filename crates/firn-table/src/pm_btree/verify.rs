@@ -1,4 +1,4 @@
-//! Reads a whole tree and checks all that it claims of itself.
+//! Reads a whole tree and checks everything that it claims about itself.
 
 use super::index::View;
 use super::layout::Place;
@@ -6,21 +6,22 @@ use super::leaf::{Damaged, Entry, Leaf};
 use super::store::TreeStore;
 use firn_base::{Error, Result};
 
-/// What a clean tree holds.
+/// The totals of a verified tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TreeReport {
     /// Leaves.
     pub leaves: u64,
     /// Entries.
     pub entries: u64,
-    /// Bytes of leaves, header and bounds among them.
+    /// Bytes of leaves, including headers and bounds.
     pub leaf_bytes: u64,
     /// Bytes of keys.
     pub key_bytes: u64,
 }
 
 impl Leaf {
-    /// Hands every entry below `upper` to `see` and checks that entries are in order and within the leaf's bound.
+    /// Passes every entry below `upper` to `see`. Checks that the entries are in order and not
+    /// below the leaf's bound, and that no address names a log newer than the header does.
     pub(super) fn check(&self, upper: Option<&[u8]>, mut see: impl FnMut(&Entry<'_>)) -> Result<(), Damaged> {
         let mut entries = self.entries();
         let mut last: Option<Vec<u8>> = None;
@@ -45,7 +46,7 @@ impl Leaf {
 }
 
 impl TreeStore {
-    /// Hands the entries of one leaf to `see`, in key order.
+    /// Passes the entries of one leaf to `see`, in key order.
     ///
     /// # Errors
     /// `Corruption` of the leaf.
@@ -53,7 +54,7 @@ impl TreeStore {
         self.read(place)?.check(None, see).map_err(|_damaged| self.damaged(place))
     }
 
-    /// Reads every leaf of `view`. What is wrong goes to `found`, one error a leaf.
+    /// Reads every leaf of `view`. Errors go to `found`, one per leaf.
     pub fn verify(&self, view: &View, found: &mut dyn FnMut(Error)) -> TreeReport {
         let mut report = TreeReport::default();
         let mut next = view.first();

@@ -1,4 +1,4 @@
-//! Leaves from entries: how many, and their bytes.
+//! Builds leaves from entries: how many, and their bytes.
 
 use super::layout::{HEADER_BYTES, Header, KEYS_BYTES_MAX};
 use super::leaf::{Entry, ValueAddress};
@@ -8,12 +8,12 @@ use firn_base::key::shared_prefix_len;
 use firn_base::{SeqNo, Tag};
 use std::ops::Range;
 
-/// Entries in key order, their keys one behind the other in one buffer.
+/// Entries in key order, with their keys concatenated in one buffer.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     keys: Vec<u8>,
     items: Vec<Item>,
-    /// About what they take in one leaf, without its header.
+    /// Approximate bytes they take in one leaf, without its header.
     bytes: usize,
 }
 
@@ -33,12 +33,13 @@ impl Gathered {
         self.bytes = 0;
     }
 
-    /// Takes the next entry.
+    /// Appends an entry.
     pub(super) fn push(&mut self, entry: &Entry<'_>) {
         let shared = self.items.last().map_or(0, |last| shared_prefix_len(&self.keys[last.key.clone()], entry.key));
         let start = self.keys.len();
         self.keys.extend_from_slice(entry.key);
-        // Sequence numbers and logs within one leaf are near each other: five bytes for what the differences take.
+        // Sequence numbers and logs within a leaf are close to each other, so five of the 8 bytes
+        // stand for both differences.
         let address = entry.address.map_or(0, |at| varint_len(at.offset) + varint_len(u64::from(at.len)));
         let bytes = 8 + address + entry.key.len() - shared;
         self.bytes += bytes;
@@ -50,13 +51,14 @@ impl Gathered {
         self.items.is_empty()
     }
 
-    /// How many entries were taken.
+    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Cuts what was taken into as few leaves of at most about `leaf_bytes` as it takes, even ones; each is a range of
-    /// entries and the lower bound of its keys, the first one's being `bound`.
+    /// Cuts the entries into as few leaves of at most about `leaf_bytes` as possible, of even size.
+    /// Returns each as a range of entries and the lower bound of its keys; the first one's bound is
+    /// `bound`.
     pub(super) fn cut(&self, bound: &[u8], leaf_bytes: usize) -> Vec<(Range<usize>, Vec<u8>)> {
         let room = leaf_bytes - HEADER_BYTES;
         let parts = self.bytes.div_ceil(room).max(1);
@@ -76,7 +78,7 @@ impl Gathered {
         leaves
     }
 
-    /// The shortest bytes above the key in front of entry `i` and not above its own.
+    /// The shortest prefix of the key of entry `i` that is above the key before it.
     fn bound(&self, i: usize, first: &[u8]) -> Vec<u8> {
         if i == 0 { first.to_vec() } else { self.key(i)[..self.items[i].shared + 1].to_vec() }
     }
@@ -85,7 +87,8 @@ impl Gathered {
         &self.keys[self.items[i].key.clone()]
     }
 
-    /// The leaf of `entries`, but for its header; `seal` it when its place is known.
+    /// Encodes the leaf of `entries`, without its header. `seal` the header once the leaf's place
+    /// is known.
     pub(super) fn encode(&self, entries: Range<usize>, bound: &[u8]) -> (Vec<u8>, Header) {
         let items = &self.items[entries.clone()];
         let lowest = items.iter().map(|item| item.tag.seqno()).min().unwrap_or_default();

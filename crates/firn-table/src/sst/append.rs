@@ -1,18 +1,21 @@
-//! Growing a table by an append (BlockDB, III-B): blocks that nothing fell into stay where they are, the others are
-//! written anew behind the old end, with an index that names both, and a footer.
+//! Growing a table by an append (BlockDB, III-B). Blocks into which no key falls stay in place. The
+//! others are rewritten after the old end, with an index that names both, and a footer.
 //!
 //! ```text
-//! file     blocks | filter | index | properties | footer | ... | new blocks | filter | index | properties | footer
-//!                                            old end ^     ^ start
+//! file  blocks | filter | index | properties | footer | ... | new blocks | filter | index | ..
+//!                                             old end ^     ^ start
+//!       .. properties | footer
 //! ```
-//! 1. Nothing in front of `start` is touched: who knows only the old footer reads on as before.
-//! 2. `start` is behind whatever an earlier append left, ended well or not, but for what was cut off again before
-//!    anybody read it. So (file, offset) names one block for ever to all who read.
-//! 3. Regions between clean blocks are cut into blocks of two thirds to one and a half of the target size, none of
-//!    which is a small rest; only a region that is small itself makes a small block.
+//! 1. Nothing before `start` is touched, so a reader that knows only the old footer reads on as
+//!    before.
+//! 2. `start` is after the remains of every earlier append, complete or not, except for remains
+//!    that were truncated before any read. So (file, offset) identifies one block forever.
+//! 3. Regions between clean blocks are cut into blocks of two thirds to one and a half of the
+//!    target size. No small remainder becomes a block; a small block comes only from a region that
+//!    is small itself.
 //!
-//! A crash before the manifest names the new footer leaves the table as it was, and bytes behind its end that nothing
-//! names. DURABLE AFTER: `finish`; the file has its name already.
+//! A crash before the manifest names the new footer leaves the table as it was, followed by bytes
+//! that nothing names. DURABLE AFTER: `finish`; the file has its name already.
 
 use super::block::BlockBuilder;
 use super::dirty::Dirty;
@@ -30,7 +33,7 @@ use firn_fs::{BUFFER_ALIGN, File};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// An entry of the region that is being gathered, as ranges of its bytes.
+/// An entry of the current region, as ranges of its bytes.
 struct Gathered {
     key: Range<usize>,
     tag: Tag,
@@ -41,7 +44,8 @@ struct Gathered {
 pub struct SstAppender {
     base: Arc<Sst>,
     dirty: Arc<[usize]>,
-    /// The first block of the old state that was neither kept nor passed over, and how many dirty ones were.
+    /// The first block of the old state that was neither kept nor skipped, and the number of dirty
+    /// blocks skipped.
     next: usize,
     passed: usize,
     out: Out,
@@ -50,9 +54,9 @@ pub struct SstAppender {
     index: IndexBuilder,
     filter: Filter,
     filter_keys: u64,
-    /// Of the entries added.
+    /// Counts of the added entries.
     added: Properties,
-    /// Entries that no block has yet, with their bytes.
+    /// The entries that are in no block yet, with their bytes.
     region: Vec<Gathered>,
     bytes: Vec<u8>,
     data_bytes: u64,
@@ -61,15 +65,15 @@ pub struct SstAppender {
 }
 
 impl SstAppender {
-    /// Where an append to a file that is now `file_len` bytes long begins.
+    /// The offset at which an append to a file of `file_len` bytes begins.
     pub fn start(base: &Sst, file_len: u64) -> u64 {
         let end = base.extent().valid_len;
         let used = if mechanisms::BLOCK_BEHIND.is_on() { file_len.max(end) } else { end };
         used.next_multiple_of(BUFFER_ALIGN as u64)
     }
 
-    /// Appends to `file`, which holds `base`, from `start` on. All entries of the `dirty` blocks that are still wanted
-    /// must be added.
+    /// Appends to `file`, which holds `base`, from `start` on. Every entry of the `dirty` blocks
+    /// that is still wanted must be added.
     pub fn new(
         base: Arc<Sst>,
         dirty: &Dirty,
@@ -99,12 +103,12 @@ impl SstAppender {
         }
     }
 
-    /// Whether the next state of the table has no entry so far, and no block to keep.
+    /// True if the next state of the table has no entry so far and no block to keep.
     pub fn is_empty(&self) -> bool {
         self.added.entries == 0 && self.dirty.len() == self.base.blocks()
     }
 
-    /// Keeps the clean blocks in front of `key`, or all that are left.
+    /// Keeps the clean blocks before `key`, or all that remain.
     fn keep_before(&mut self, key: Option<&[u8]>) -> Result<()> {
         while self.next < self.base.blocks() {
             let is_dirty = self.dirty.get(self.passed) == Some(&self.next);
@@ -133,10 +137,11 @@ impl SstAppender {
         Ok(())
     }
 
-    /// Adds an entry. REQUIRES: it is behind the last one in internal key order, and in no clean block.
+    /// Adds an entry. REQUIRES: it is after the last one in internal key order, and in no clean
+    /// block.
     ///
     /// # Errors
-    /// What writing met; the append is then to be abandoned.
+    /// The error of a write; the append must then be abandoned.
     pub fn add(&mut self, key: &[u8], tag: Tag, value: &[u8]) -> Result<()> {
         self.keep_before(Some(key))?;
         let hash = filter::hash(key);
@@ -159,7 +164,7 @@ impl SstAppender {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.region.push(Gathered { key: at..at + key.len(), tag, value: at + key.len()..self.bytes.len() });
-        // Enough for a whole block, with enough behind it that no small rest can be left.
+        // Enough for a whole block, with enough after it that no small remainder can be left.
         if self.bytes.len() >= 2 * self.block_bytes { self.end_block(self.block_bytes) } else { Ok(()) }
     }
 
@@ -200,10 +205,11 @@ impl SstAppender {
         Ok(())
     }
 
-    /// Ends the append and syncs the file. `replaced` counts the entries of the blocks that were not kept.
+    /// Ends the append and syncs the file. `replaced` counts the entries of the blocks that were
+    /// not kept.
     ///
     /// # Errors
-    /// What writing or syncing met; the append is then to be abandoned.
+    /// The error of a write or sync; the append must then be abandoned.
     pub fn finish(mut self, replaced: &Properties) -> Result<SstMeta> {
         self.keep_before(None)?;
         self.end_region()?;

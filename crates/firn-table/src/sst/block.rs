@@ -1,4 +1,5 @@
-//! Data blocks: prefix-compressed entries with restart points. Built by [`BlockBuilder`], searched by [`Block::get`].
+//! Data blocks: prefix-compressed entries with restart points. Built by [`BlockBuilder`], searched
+//! by [`Block::get`].
 //!
 //! ```text
 //! entry    shared: varint | rest: varint | value length: varint | tag: u64 | key rest | value
@@ -6,7 +7,8 @@
 //! ```
 //! 1. Entries are in internal key order: user key ascending, tag descending.
 //! 2. An entry at a restart point shares nothing, so its key can be read in place.
-//! 3. A block whose checksum matched may still be hostile: every length is checked, and a bad one is "damaged".
+//! 3. A block whose checksum matched may still be hostile. Every length is checked, and a bad one
+//!    means "damaged".
 
 use crate::value::Pin;
 use firn_base::coding::{Reader, get_u32, put_varint};
@@ -16,7 +18,7 @@ use firn_fs::give_back_if_large;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Builds one block at a time; [`BlockBuilder::finish`] leaves it ready for the next.
+/// Builds one block at a time. After [`BlockBuilder::finish`], `reset` begins the next one.
 #[derive(Debug)]
 pub struct BlockBuilder {
     bytes: Vec<u8>,
@@ -28,7 +30,7 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// An empty one; every `restart_interval`th key will be whole.
+    /// An empty builder. Every `restart_interval`th key is stored whole.
     pub fn new(restart_interval: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -40,23 +42,23 @@ impl BlockBuilder {
         }
     }
 
-    /// Makes room for one entry with so many bytes of key and value.
+    /// Reserves room for one entry with `bytes` bytes of key and value.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         const HEADER_AND_RESTARTS: usize = 48;
         self.bytes.reserve_exact(bytes + HEADER_AND_RESTARTS);
     }
 
-    /// Whether nothing was added.
+    /// True if no entry was added.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// The block's size if it ended here.
+    /// The block's size in bytes if it ended here.
     pub fn len(&self) -> usize {
         self.bytes.len() + (self.restarts.len() + 1) * 4
     }
 
-    /// Adds an entry. REQUIRES: it is behind the one before, in internal key order.
+    /// Adds an entry. REQUIRES: it is after the previous one in internal key order.
     pub fn add(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
         let restart = self.entries == 0 || self.since_restart == self.restart_interval;
         let shared = if restart { 0 } else { shared_prefix_len(&self.last_key, key) };
@@ -81,7 +83,7 @@ impl BlockBuilder {
         &self.bytes
     }
 
-    /// What it has its bytes in.
+    /// The buffer that holds the bytes.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -104,8 +106,8 @@ fn put_entry_head(out: &mut Vec<u8>, shared: usize, key: &[u8], tag: Tag, value_
     out.extend_from_slice(&key[shared..]);
 }
 
-/// What a block of one entry has in front of the value, which has `value_len` bytes, and behind it: for a value so
-/// large that it is not to be copied.
+/// The bytes of a one-entry block before and after its value of `value_len` bytes. For a value too
+/// large to be copied.
 pub(super) fn around_value(key: &[u8], tag: Tag, value_len: usize) -> (Vec<u8>, [u8; 8]) {
     let mut head = Vec::new();
     put_entry_head(&mut head, 0, key, tag, value_len);
@@ -118,24 +120,26 @@ pub struct Block {
     bytes: Box<[u8]>,
     restarts_at: usize,
     restarts: usize,
-    /// A bit by hash for each entry that a get found, one for entries that were found again, and one for cursors.
+    /// One bit, chosen by hash, per entry that a get found; one for entries that were found again;
+    /// one for cursors.
     touched: AtomicU64,
-    /// What it was read for, and when: half of a key's hash, and half of an age.
+    /// The key for which it was read, and when: half of the key's hash, and half of an age.
     read_for: AtomicU64,
 }
 
-/// What a search in one block found.
+/// The result of a search in one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
-    /// The newest entry of the key at or below the read point, and where its value lies.
+    /// The newest entry of the key at or below the read point, and the range of its value.
     Found(Tag, Range<usize>),
-    /// The key's entries, if any, are all above the read point or absent, and the block goes on past them.
+    /// The key has no entry, or all its entries are above the read point, and the block continues
+    /// after them.
     Absent,
     /// The block ended before the place where the entry would be.
     PastEnd,
 }
 
-/// One entry's header, as it lies.
+/// The fields of an encoded entry.
 pub(super) struct RawEntry<'a> {
     pub(super) shared: usize,
     pub(super) rest: &'a [u8],
@@ -144,7 +148,7 @@ pub(super) struct RawEntry<'a> {
 }
 
 impl Block {
-    /// Takes `bytes` for a block; `None` if its restart array cannot be one.
+    /// Takes `bytes` for a block; `None` if its restart array is not valid.
     pub fn new(bytes: Box<[u8]>) -> Option<Block> {
         let count_at = bytes.len().checked_sub(4)?;
         let restarts = get_u32(&bytes, count_at)? as usize;
@@ -158,7 +162,7 @@ impl Block {
         })
     }
 
-    /// Whether there is no entry behind the first.
+    /// True if there is only one entry.
     pub(crate) fn has_one_entry(&self) -> bool {
         self.entry(0).is_some_and(|first| first.value.end == self.restarts_at)
     }
@@ -168,39 +172,39 @@ impl Block {
         self.bytes.len()
     }
 
-    /// Whether it has no bytes; it always has.
+    /// True if it has no bytes. Never the case.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Notes a get of the key with this hash; true if one had found it before, or a key that the bits cannot tell from
-    /// it.
+    /// Records a get of the key with this hash. True if it was found before, or another key with
+    /// the same bit was.
     #[inline]
     pub(super) fn touch(&self, hash: u64) -> bool {
         self.set(1 << (hash % Self::AGAIN_BIT))
     }
 
-    /// Notes for which key it comes into the cache, and at what age of that.
+    /// Records the key for which it enters the cache, and the age of the cache.
     pub(super) fn begin(&self, hash: u64, age: u64) {
         self.read_for.store(hash << 32 | age & 0xffff_ffff, AtomicOrdering::Relaxed);
     }
 
-    /// Whether it was read for the key with this hash.
+    /// True if it was read for the key with this hash.
     pub(super) fn was_read_for(&self, hash: u64) -> bool {
         self.read_for.load(AtomicOrdering::Relaxed) >> 32 == hash & 0xffff_ffff
     }
 
-    /// Whether that is not long ago.
+    /// True if it was read recently: at most one unit of age ago.
     pub(super) fn is_young(&self, age: u64) -> bool {
         (age as u32).wrapping_sub(self.read_for.load(AtomicOrdering::Relaxed) as u32) <= 1
     }
 
-    /// Notes that a get found an entry again; true if one had before.
+    /// Records that a get found an entry again. True if that had happened before.
     pub(super) fn touch_again(&self) -> bool {
         self.set(1 << Self::AGAIN_BIT)
     }
 
-    /// Notes that a cursor came through; true if one had before.
+    /// Records that a cursor reached it. True if that had happened before.
     #[inline]
     pub(super) fn touch_by_cursor(&self) -> bool {
         self.set(1 << Self::CURSOR_BIT)
@@ -210,7 +214,8 @@ impl Block {
     const CURSOR_BIT: u64 = 63;
 
     fn set(&self, bit: u64) -> bool {
-        // Most find it set, and would only take the line from each other.
+        // The bit is usually set already. A write would only take the cache line away from other
+        // threads.
         let before = self.touched.load(AtomicOrdering::Relaxed);
         before & bit != 0 || self.touched.fetch_or(bit, AtomicOrdering::Relaxed) & bit != 0
     }
@@ -219,12 +224,12 @@ impl Block {
         self.restarts
     }
 
-    /// Where the entries end.
+    /// The offset where the entries end.
     pub(super) fn entries_end(&self) -> usize {
         self.restarts_at
     }
 
-    /// The offset of restart point `i`; `None` if it points nowhere.
+    /// The offset of restart point `i`; `None` if it is out of bounds.
     pub(super) fn restart(&self, i: usize) -> Option<usize> {
         let at = get_u32(&self.bytes, self.restarts_at + i * 4)? as usize;
         (at < self.restarts_at).then_some(at)
@@ -248,7 +253,8 @@ impl Block {
         Some(RawEntry { shared, rest, tag, value: value_at..value_at + value_len })
     }
 
-    /// The last restart point whose key is before (key, tag), or the first. `None` if the block is damaged.
+    /// The last restart point whose key is before (key, tag), or else the first. `None` if the
+    /// block is damaged.
     pub(super) fn restart_before(&self, key: &[u8], tag: Tag) -> Option<usize> {
         let (mut low, mut high) = (0, self.restarts);
         while high - low > 1 {
@@ -267,10 +273,11 @@ impl Block {
 
     /// Searches for the newest entry of `key` at or below `tag`. `None` if the block is damaged.
     ///
-    /// Compares prefix-compressed keys without building them: `matched` is how far the previous key, which is before
-    /// the target, agrees with it. An entry that shares more than that with its predecessor is before the target
-    /// too; one that shares less is behind it; one that shares just that (or nothing, as at a restart point, where
-    /// the key is whole) decides by its own bytes.
+    /// Compares prefix-compressed keys without building them. `matched` is the length of the common
+    /// prefix of the target and the previous key, which is before the target. An entry that shares
+    /// more than that with its predecessor is before the target too. One that shares less is after
+    /// it. One that shares exactly that (or nothing, as at a restart point, where the key is whole)
+    /// is decided by its own bytes.
     pub fn get(&self, key: &[u8], tag: Tag) -> Option<Lookup> {
         let mut at = self.restart_before(key, tag)?;
         let mut matched = 0;

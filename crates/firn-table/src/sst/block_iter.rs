@@ -1,4 +1,4 @@
-//! A cursor over one block, both ways. Going back re-reads from the restart point before.
+//! A cursor over one block, in both directions. Moving back re-reads from the restart point before.
 
 use super::block::Block;
 use firn_base::key::{Tag, compare};
@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Damage found while moving; the caller knows which file it is.
+/// Damage found while moving. The caller knows the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damaged;
 
@@ -14,7 +14,7 @@ pub(super) struct Damaged;
 #[derive(Debug)]
 pub(super) struct BlockIter {
     block: Arc<Block>,
-    /// Where the current entry begins; `entries_end` when there is none.
+    /// The offset of the current entry; `entries_end` if there is none.
     at: usize,
     next: usize,
     key: Vec<u8>,
@@ -28,7 +28,7 @@ impl BlockIter {
         Self { block, at: end, next: end, key: Vec::new(), tag: Tag(0), value: 0..0 }
     }
 
-    /// Puts the cursor on another block, keeping its key's storage.
+    /// Moves the cursor to another block, keeping its key's storage.
     pub(super) fn reset(&mut self, block: Arc<Block>) {
         self.at = block.entries_end();
         self.next = self.at;
@@ -52,7 +52,7 @@ impl BlockIter {
         self.value.clone()
     }
 
-    /// Whether the current entry is the block's first, and whether it is its last.
+    /// True if the current entry is the block's first, and true if it is its last.
     pub(super) fn ends(&self) -> (bool, bool) {
         (self.at == 0, self.next >= self.block.entries_end())
     }
@@ -61,7 +61,7 @@ impl BlockIter {
         &self.block
     }
 
-    /// Reads the entry at `at`; the key of the entry before it must be in `self.key`.
+    /// Reads the entry at `at`. The key of the entry before it must be in `self.key`.
     fn read(&mut self, at: usize) -> Result<(), Damaged> {
         if at >= self.block.entries_end() {
             self.at = self.block.entries_end();
@@ -102,11 +102,11 @@ impl BlockIter {
         self.read(self.next)
     }
 
-    /// The entry before the current one; none if that was the first.
+    /// Moves to the previous entry; to none if the current one is the first.
     pub(super) fn prev(&mut self) -> Result<(), Damaged> {
         let here = self.at;
         let mut restart = 0;
-        // The last restart point in front of the current entry.
+        // The last restart point before the current entry.
         let (mut low, mut high) = (0, self.block.restarts());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -129,7 +129,7 @@ impl BlockIter {
         Ok(())
     }
 
-    /// The first entry at or behind (key, tag).
+    /// Moves to the first entry at or after (key, tag).
     pub(super) fn seek(&mut self, key: &[u8], tag: Tag) -> Result<(), Damaged> {
         let restart = self.block.restart_before(key, tag).ok_or(Damaged)?;
         self.read_restart(restart)?;

@@ -1,5 +1,5 @@
-//! A cursor over some blocks of a table, forward only, for a merge that knows which ones it needs: their reads go on at
-//! the same time (BlockDB, III-C). What the block cache has is not read.
+//! A forward cursor over some blocks of a table, for a compaction that knows which ones it needs,
+//! so their reads run in parallel (BlockDB, III-C). Blocks in the block cache are not read.
 
 use super::block::Block;
 use super::block_iter::BlockIter;
@@ -12,10 +12,11 @@ use firn_fs::IoBuf;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Blocks that are looked for together at most.
+/// The maximum number of blocks that are looked up together.
 const BLOCKS_MAX: usize = 256;
 
-/// What comes next: places in `blocks`, which of them the block cache has, and the reads of the others.
+/// A stretch of upcoming blocks: their positions in `blocks`, the blocks found in the cache, and
+/// the reads of the others.
 struct Ahead {
     places: Range<usize>,
     cached: Vec<(usize, Arc<Block>)>,
@@ -27,10 +28,10 @@ pub struct BlocksIter {
     table: Arc<Sst>,
     blocks: Arc<[usize]>,
     cause: Cause,
-    /// Bytes that are in flight at a time.
+    /// Bytes in flight at a time.
     stretch_bytes: usize,
     alone: bool,
-    /// Place in `blocks` of the block under the cursor.
+    /// The position in `blocks` of the block under the cursor.
     at: usize,
     cursor: Option<BlockIter>,
     held: Option<Ahead>,
@@ -40,7 +41,8 @@ pub struct BlocksIter {
 }
 
 impl BlocksIter {
-    /// On the first entry of `blocks`, whose numbers ascend. With `alone`, one read goes on at a time.
+    /// Begins on the first entry of `blocks`, whose numbers ascend. With `alone`, only one read is
+    /// in flight at a time.
     ///
     /// # Errors
     /// `Corruption` and `Io`, as for `next`.
@@ -69,7 +71,7 @@ impl BlocksIter {
         Ok(iter)
     }
 
-    /// Whether the cursor is on an entry.
+    /// True if the cursor is on an entry.
     pub fn valid(&self) -> bool {
         self.cursor.as_ref().is_some_and(BlockIter::valid)
     }
@@ -89,7 +91,7 @@ impl BlocksIter {
         self.cursor.as_ref().map_or(&[], |cursor| cursor.block().value(&cursor.value_range()))
     }
 
-    /// Goes to the next entry. REQUIRES: `valid`.
+    /// Moves to the next entry. REQUIRES: `valid`.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
@@ -104,12 +106,12 @@ impl BlocksIter {
         Ok(())
     }
 
-    /// Counts of all entries that the cursor was on.
+    /// Counts of all entries that the cursor has visited.
     pub fn seen(&self) -> &Properties {
         &self.seen
     }
 
-    /// How many reads went on at the same time, at most.
+    /// The largest number of reads that were in flight at the same time.
     pub fn reads_most(&self) -> usize {
         self.reads_most
     }
@@ -129,7 +131,7 @@ impl BlocksIter {
         Ok(())
     }
 
-    /// Puts the cursor on the first entry of the block at `at`; on nothing if there is no such block.
+    /// Moves the cursor to the first entry of the block at `at`; to none if there is no such block.
     fn enter(&mut self) -> Result<()> {
         if self.at >= self.blocks.len() {
             self.cursor = None;
@@ -174,12 +176,14 @@ impl BlocksIter {
         self.table.decode(number, stored).map(Arc::new)
     }
 
-    /// Whether a block is larger than what is in flight at a time: it is read alone, and when it is wanted.
+    /// True if a block is larger than the bytes in flight at a time. Such a block is read alone,
+    /// and only when it is needed.
     fn is_large(&self, number: usize) -> bool {
         self.table.index().handle(number).stored_len as usize > self.stretch_bytes
     }
 
-    /// Puts the blocks from place `from` on in flight, as many as may be: one, if reads go alone.
+    /// Starts reading the blocks from position `from` on, as many as allowed; only one if reads go
+    /// alone.
     fn look_ahead(&self, from: usize, spare: Vec<IoBuf>) -> Ahead {
         let (index, cache) = (self.table.index(), &self.table.context().cache);
         let (mut cached, mut wanted, mut stored) = (Vec::new(), Vec::new(), 0);
@@ -187,7 +191,7 @@ impl BlocksIter {
         let mut end = from;
         for &number in self.blocks[from..].iter().take(places_max) {
             let handle = index.handle(number);
-            // What the cache has counts as well: it may leave there and is in memory all the same.
+            // Cached blocks count too: the cache may evict them, but they stay in memory here.
             stored += handle.stored_len as usize;
             if end > from && (stored > self.stretch_bytes || self.is_large(number)) {
                 break;

@@ -1,17 +1,18 @@
-//! Block compression. A block is stored compressed only if that saves at least an eighth of it.
+//! Block compression. A block is stored compressed only if that saves at least an eighth of its
+//! size.
 
 use firn_base::{Error, Result};
 use firn_fs::LARGE_BYTES;
 
-/// So much memory at once an allocator has not lying about: it comes from the system, as zeros that nobody writes, and
-/// what is never touched takes none. (The most that glibc ever keeps for later is 32 MiB.)
+/// An allocation of this many bytes always comes fresh from the system. It is zeroed without
+/// writing to it, and untouched pages take no memory. (glibc keeps at most 32 MiB for reuse.)
 const FRESH_BYTES: usize = (32 << 20) + 1;
 
-/// How a block's bytes are stored. The numbers are on media.
+/// The encoding of a block's bytes. The numbers are on media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Codec {
-    /// As they are.
+    /// Uncompressed.
     #[default]
     None = 0,
     /// LZ4: fast, saves about half on text.
@@ -31,7 +32,7 @@ impl Codec {
         }
     }
 
-    /// Refuses a codec that this build does not have.
+    /// Rejects a codec that this build does not have.
     ///
     /// # Errors
     /// `Invalid` for [`Codec::Zstd`] without the feature `zstd`.
@@ -42,7 +43,7 @@ impl Codec {
         Ok(())
     }
 
-    /// `raw` compressed into `out`, if that pays; returns the codec to store.
+    /// Compresses `raw` into `out` if it pays. Returns the codec to store.
     pub(super) fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> Codec {
         out.clear();
         let packed = match self {
@@ -67,7 +68,8 @@ impl Codec {
         }
     }
 
-    /// Whether compressing a large `value` would pay, going by samples of it: to try takes as much memory again.
+    /// True if samples of a large `value` suggest that compression pays. Trying it on the whole
+    /// value would take as much memory again.
     pub(super) fn pays_for(self, value: &[u8]) -> bool {
         const SAMPLES: usize = 8;
         const SAMPLE_BYTES_MAX: usize = 8 << 10;
@@ -80,19 +82,20 @@ impl Codec {
         self.compress(&samples, &mut Vec::new()) != Codec::None
     }
 
-    /// The most bytes that `stored_len` bytes can stand for: what is to be allocated before they are looked at.
+    /// The most bytes to which `stored_len` bytes can decompress. Bounds the allocation before they
+    /// are decoded.
     pub(super) fn raw_bytes_max(self, stored_len: u64) -> u64 {
         let factor = match self {
             Codec::None => 1,
             // A byte of a length stands for at most 255.
             Codec::Lz4 => 255,
-            // A block of 128 KiB that is one byte again and again takes four.
+            // A block of 128 KiB of one repeated byte takes four bytes.
             Codec::Zstd => 32 << 10,
         };
         stored_len.saturating_mul(factor)
     }
 
-    /// `stored` as the `raw_len` bytes that it stands for; `None` if it is not what it should be.
+    /// Decompresses `stored` to `raw_len` bytes; `None` if it is damaged.
     pub(super) fn decompress(self, stored: &[u8], raw_len: usize) -> Option<Box<[u8]>> {
         match self {
             Codec::None => (stored.len() == raw_len).then(|| stored.into()),

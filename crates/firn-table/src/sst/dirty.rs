@@ -1,47 +1,48 @@
-//! Which blocks of a table a merge has to write again (BlockDB, III-C): those that keys from above fall into. All
-//! others can stay where they are.
+//! Determines the blocks of a table that a compaction has to rewrite (BlockDB, III-C): those into
+//! which keys from above fall. All others can stay in place.
 //!
-//! Besides those, a block is taken along
-//! 1. if a key of it goes on in a neighbour that is taken: a key's versions are judged together, or a tombstone goes
-//!    though what it hides stays;
-//! 2. if it is small and lies beside what is written anyway. So no two neighbours stay small, however many keys fall
-//!    into gaps, and blocks are half full on the whole.
+//! In addition, a block is rewritten
+//! 1. if one of its keys continues in a neighbour that is rewritten. The versions of a key must be
+//!    judged together; otherwise a tombstone could be dropped while the entries it hides remain.
+//! 2. if it is small and adjacent to rewritten blocks or to incoming keys. So no two neighbours
+//!    stay small, however many keys fall into gaps, and blocks are at least half full on average.
 
 use super::filter;
 use super::read::Sst;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Listens to the keys from above, in ascending order.
+/// Receives the keys from above, in ascending order.
 pub struct DirtyFinder {
     table: Arc<Sst>,
     dirty: Vec<bool>,
-    /// Whether keys fall in front of each block, into none; the last place is behind all blocks.
+    /// True at `i` if keys fall into the gap before block `i`; the last element is for keys after
+    /// all blocks.
     gaps: Vec<bool>,
-    /// The first block that does not end in front of the last key.
+    /// The first block whose largest key is not below the last key.
     at: usize,
     incoming: u64,
     incoming_bytes: u64,
     new_keys: u64,
 }
 
-/// What a merge has to write of a table, and beside it.
+/// The blocks of a table that a compaction has to rewrite, and the entries that come in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dirty {
-    /// Numbers of the blocks, ascending.
+    /// The numbers of the blocks, ascending.
     pub blocks: Arc<[usize]>,
-    /// Bytes of them.
+    /// Stored bytes of these blocks.
     pub bytes: u64,
-    /// Entries that come in.
+    /// Incoming entries.
     pub incoming: u64,
-    /// Bytes of their keys and values.
+    /// Bytes of the incoming keys and values.
     pub incoming_bytes: u64,
-    /// Keys that come in and are not in the filter.
+    /// Incoming keys that are not in the filter.
     pub new_keys: u64,
 }
 
 impl DirtyFinder {
-    /// Nothing was heard yet.
+    /// A finder that has received no keys yet.
     pub fn new(table: Arc<Sst>) -> DirtyFinder {
         let blocks = table.index().len();
         DirtyFinder {
@@ -55,7 +56,7 @@ impl DirtyFinder {
         }
     }
 
-    /// An entry of `key` comes in. REQUIRES: keys do not descend.
+    /// Records an incoming entry of `key`. REQUIRES: keys do not descend.
     pub fn note(&mut self, key: &[u8], value_len: usize) {
         let index = self.table.index();
         while self.at < index.len() && index.largest(self.at) < key {
@@ -69,7 +70,7 @@ impl DirtyFinder {
         self.new_keys += u64::from(!self.table.filter().may_contain(filter::hash(key)));
     }
 
-    /// What is to be written. Blocks of fewer than `small_bytes` count as small.
+    /// The blocks to rewrite. Blocks of fewer than `small_bytes` count as small.
     pub fn finish(mut self, small_bytes: usize) -> Dirty {
         let index = self.table.index();
         let blocks = index.len();

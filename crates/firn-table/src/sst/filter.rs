@@ -1,30 +1,32 @@
-//! The filter of a table: a Bloom filter in cache lines, so that a probe costs one line.
+//! The filter of a table: a Bloom filter in cache lines, so a probe costs one line.
 //!
 //! ```text
 //! lines    64 bytes each
 //! ```
-//! A key's hash picks one line and [`PROBES`] bits in it (register-blocked Bloom filters: Putze, Sanders, Singler
-//! 2007). The filter is sized for more keys than it holds when bits are reserved for later appends (BlockDB, IV-D).
+//! A key's hash selects one line and [`PROBES`] bits in it (register-blocked Bloom filters: Putze,
+//! Sanders, Singler 2007). The filter is sized for more keys than it holds if bits are reserved for
+//! later appends (BlockDB, IV-D).
 
 use xxhash_rust::xxh3::xxh3_64;
 
 const LINE_BYTES: usize = 64;
 const PROBES: u32 = 6;
 
-/// The hash that filters use; keys are hashed once for all the tables of a get.
+/// The hash used by filters. A get hashes its key once for all tables.
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {
     xxh3_64(key)
 }
 
-/// An immutable or growing set of key hashes that may say yes wrongly, never no.
+/// A set of key hashes, immutable or growing, with false positives but no false negatives.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     lines: Box<[u8]>,
 }
 
 impl Filter {
-    /// A filter with `bits_per_key` for `keys`; none at all (always "maybe") if `bits_per_key` is 0.
+    /// A filter with `bits_per_key` for `keys`. If `bits_per_key` is 0, an empty filter that always
+    /// answers "maybe".
     pub fn with_capacity(keys: usize, bits_per_key: u32) -> Filter {
         if bits_per_key == 0 {
             return Filter::default();
@@ -59,7 +61,7 @@ impl Filter {
         }
     }
 
-    /// Whether the key with this [`hash`] may be in the table.
+    /// True if the key with this [`hash`] may be in the table.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         if self.lines.is_empty() {
@@ -70,8 +72,8 @@ impl Filter {
     }
 }
 
-/// The hashes of a table's keys while it is written: in chunks, because one vector of them all would be there twice
-/// each time it grows.
+/// The hashes of a table's keys while it is written. In chunks, because a single vector would be in
+/// memory twice each time it grows.
 #[derive(Debug, Default)]
 pub(super) struct Hashes {
     chunks: Vec<Vec<u64>>,
@@ -84,7 +86,8 @@ impl Hashes {
         match self.chunks.last_mut().filter(|chunk| chunk.len() < Self::CHUNK) {
             Some(chunk) => chunk.push(hash),
             None => {
-                // The first grows: most tables of tests, and all of few large entries, never fill one.
+                // The first chunk grows, because it is never filled by most tables of tests and by
+                // tables of few large entries.
                 let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 0 } else { Self::CHUNK });
                 chunk.push(hash);
                 self.chunks.push(chunk);
@@ -101,7 +104,8 @@ impl Hashes {
     }
 }
 
-/// The bits of a hash within its line: nine bits each from the top of a word that is remixed per probe.
+/// The bits of a hash within its line: nine bits each, from the top of a word that is remixed per
+/// probe.
 #[inline]
 fn probes(hash: u64) -> impl Iterator<Item = usize> {
     let mut word = hash as u32;

@@ -1,26 +1,32 @@
-//! The index: both bounds of every data block, where it lies, and its checksum (bounds after BlockDB, III-B).
+//! The index: both bounds of every data block, its location, and its checksum (bounds after
+//! BlockDB, III-B).
 //!
 //! ```text
-//! entry    shared with the largest key before: varint | rest: varint | rest of the largest user key
-//!          | shared of the smallest with the largest: varint | rest: varint | rest of the smallest user key
-//!          | offset: varint | stored length: varint | raw length: varint | codec: u8 | CRC-32C of the stored bytes:
-//! u32 index    count: u32 | entry ...
+//! entry    shared with the largest key before: varint | rest: varint
+//!          | rest of the largest user key
+//!          | shared of the smallest with the largest: varint | rest: varint
+//!          | rest of the smallest user key
+//!          | offset: varint | stored length: varint | raw length: varint | codec: u8
+//!          | CRC-32C of the stored bytes: u32
+//! index    count: u32 | entry ...
 //! ```
-//! 1. Largest keys ascend; a block's smallest key is not below the largest key of the block before it. (It may equal
-//!    it: the versions of one user key can span blocks.)
-//! 2. The bounds of a block are among its keys and no two blocks share a byte, so the keys in memory are no larger than
-//!    the data. Shared prefixes would let a small hostile index grow without that.
-//! 3. A key between two blocks is in none, which a get learns without a read.
+//! 1. Largest keys ascend, and a block's smallest key is not below the largest key of the previous
+//!    block. (It may be equal: the versions of one user key can span blocks.)
+//! 2. The bounds of a block are among its keys, and no two blocks share a byte, so the keys in
+//!    memory are no larger than the data. Otherwise shared prefixes would let a small hostile index
+//!    grow without limit.
+//! 3. A key between two blocks is in none of them, which a get learns without a read.
 
 use super::compress::Codec;
 use firn_base::coding::{Reader, put_bytes, put_varint};
 use firn_base::heads::KeyHeads;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX, shared_prefix_len};
 
-/// The largest block that can be: one entry of the largest key and value, and its framing.
+/// The size of the largest possible block, in bytes: one entry of the largest key and value, and
+/// its framing.
 pub(super) const BLOCK_BYTES_MAX: usize = VALUE_BYTES_MAX + KEY_BYTES_MAX + 64;
 
-/// Where a block lies and how it is stored.
+/// A block's location and encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockHandle {
     pub(super) offset: u64,
@@ -60,7 +66,7 @@ impl IndexBuilder {
         self.raw_lens.push(handle.raw_len);
     }
 
-    /// Blocks of fewer than `bytes` before compression.
+    /// The number of blocks of fewer than `bytes` before compression.
     pub(super) fn blocks_below(&self, bytes: usize) -> u64 {
         self.raw_lens.iter().filter(|&&len| (len as usize) < bytes).count() as u64
     }
@@ -87,7 +93,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Decodes the entry behind `last`, whose keys go behind `keys`.
+    /// Decodes the entry after `last` and appends its keys to `keys`.
     fn decode(reader: &mut Reader<'_>, keys: &mut Vec<u8>, last: Option<&Entry>, data_end: u64) -> Option<Entry> {
         let key_at = keys.len();
         let shared = reader.varint_max(last.map_or(0, |last| last.largest_len as usize))?;
@@ -115,26 +121,27 @@ impl Entry {
     }
 }
 
-/// The index in memory: flat, so that a search touches one array and the keys it compares.
+/// The index in memory. It is flat, so a search touches one array and the keys it compares.
 #[derive(Debug)]
 pub struct Index {
     entries: Box<[Entry]>,
     keys: Box<[u8]>,
-    /// Of the largest keys.
+    /// Key prefixes of the largest keys.
     heads: KeyHeads,
 }
 
 impl Index {
-    /// Decodes a stored index whose blocks must lie below `data_end`.
+    /// Decodes a stored index whose blocks must be below `data_end`.
     ///
     /// # Errors
-    /// What was expected of it, if it is not one.
+    /// A description of the expectation that does not hold.
     pub fn decode(bytes: &[u8], data_end: u64) -> Result<Index, &'static str> {
         const ENTRIES: &str = "index entries within the file";
         const DISJOINT: &str = "blocks that do not overlap in the file";
         let mut reader = Reader::new(bytes);
         let count = reader.u32().ok_or(ENTRIES)? as usize;
-        // Each entry takes at least this many bytes, which bounds what a hostile count can allocate.
+        // Each entry takes at least this many bytes, which bounds the allocation for a hostile
+        // count.
         const ENTRY_BYTES_MIN: usize = 12;
         if count > reader.remaining() / ENTRY_BYTES_MIN {
             return Err(ENTRIES);
@@ -158,13 +165,13 @@ impl Index {
         if index.is_disjoint() { Ok(index) } else { Err(DISJOINT) }
     }
 
-    /// Whether no two blocks share a byte of the file.
+    /// True if no two blocks share a byte of the file.
     fn is_disjoint(&self) -> bool {
         let apart = |a: &BlockHandle, b: &BlockHandle| a.offset + u64::from(a.stored_len) <= b.offset;
         if self.entries.windows(2).all(|pair| apart(&pair[0].handle, &pair[1].handle)) {
             return true;
         }
-        // Behind appends they do not lie in the order of their keys.
+        // After appends, their order in the file differs from their key order.
         let mut handles: Vec<&BlockHandle> = self.entries.iter().map(|entry| &entry.handle).collect();
         handles.sort_unstable_by_key(|handle| handle.offset);
         handles.windows(2).all(|pair| apart(pair[0], pair[1]))
@@ -183,12 +190,12 @@ impl Index {
         })
     }
 
-    /// Blocks in the table.
+    /// The number of blocks in the table.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether the table has no block.
+    /// True if the table has no block.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -219,7 +226,7 @@ impl Index {
         key
     }
 
-    /// How a block's smallest user key compares with `key`, without building it.
+    /// Compares a block's smallest user key with `key`, without building it.
     pub(super) fn compare_smallest(&self, block: usize, key: &[u8]) -> std::cmp::Ordering {
         let entry = &self.entries[block];
         let at = entry.key_at as usize;
@@ -232,8 +239,8 @@ impl Index {
         }
     }
 
-    /// The first block whose largest key is not below `key`: the only one, with those that follow while they begin
-    /// with the same key, that can hold it. `len()` if there is none.
+    /// The first block whose largest key is not below `key`, or `len()` if there is none. Only this
+    /// block, and those after it that begin with the same key, can contain the key.
     pub(super) fn find(&self, key: &[u8]) -> usize {
         self.heads.first_not_below(key, |block| self.largest(block))
     }

@@ -1,12 +1,12 @@
-//! A cursor over a table, both ways.
+//! A cursor over a table, in both directions.
 //!
-//! Two ways to the blocks ([`Access`]): a reader goes through the block cache and, once it goes on to the next block,
-//! reads some more ahead in the same request; a merge passes the cache by and keeps the next stretch in flight while it
-//! works on the present one.
+//! There are two ways to the blocks ([`Access`]). A reader goes through the block cache and, once
+//! it continues to the next block, reads ahead in the same request. A compaction bypasses the cache
+//! and keeps the next stretch in flight while it works on the current one.
 //!
-//! A block that is large beside what is read at once is read alone and not ahead, and a lazy cursor, one of several
-//! that are merged, is only *at* such a block until somebody looks: the index knows the first key and the last. So of
-//! all the cursors of a merge one alone has a large block in memory.
+//! A block larger than one read is read alone and not ahead. A lazy cursor, one of several that are
+//! merged, is only *at* such a block until its entry is needed, because the index knows the block's
+//! first and last key. So of all the cursors of a merge only one has a large block in memory.
 
 use super::block::Block;
 use super::block_iter::{BlockIter, Damaged};
@@ -21,35 +21,35 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How a cursor gets its blocks.
+/// The way a cursor gets its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Through the block cache, reading ahead when it pays.
     Cached,
-    /// Past the cache, in stretches of this many bytes, for merges that read all.
+    /// Past the cache, in stretches of this many bytes, for compactions that read everything.
     Streaming {
         /// Bytes in one read.
         bytes: usize,
-        /// Whom to count the bytes for.
+        /// The cause for which to count the bytes.
         cause: Cause,
     },
 }
 
-/// Blocks larger than this a lazy cursor of a reader does not load before somebody looks.
+/// The largest block, in bytes, that a reader's lazy cursor loads before its entry is needed.
 const LAZY_BYTES: usize = 128 << 10;
 
 /// A position at one end of a block that is not in memory.
 struct Bare {
     key: Vec<u8>,
-    /// Whether it is the block's last entry, or else its first.
+    /// True for the block's last entry, false for its first.
     last: bool,
-    /// Its tag, and whether the block has no other entry; once it was looked at.
+    /// Its tag, and true if the block has no other entry. Known only after it was loaded once.
     known: Option<(Tag, bool)>,
 }
 
 impl Bare {
-    /// As long as the tag is not known, one that comes before all others of the key: forward from a first entry, back
-    /// from a last one.
+    /// The tag. While it is unknown, the tag that comes before all others of the key in the
+    /// direction of movement: forward from a first entry, backward from a last one.
     fn tag(&self) -> Tag {
         self.known.map_or(Tag(if self.last { 0 } else { u64::MAX }), |(tag, _)| tag)
     }
@@ -62,18 +62,20 @@ pub struct SstIter {
     /// The block under the cursor; `index.len()` if none.
     pub(super) block: usize,
     cursor: Option<BlockIter>,
-    /// In place of `cursor`.
+    /// Used instead of `cursor` if the block is not in memory.
     bare: Option<Bare>,
-    /// Blocks larger than this are not loaded before somebody looks, and whether the cursor is at one.
+    /// Blocks larger than this many bytes are loaded only when needed. `at_large` is true if the
+    /// cursor is at one.
     lazy_above: usize,
     at_large: bool,
-    /// Blocks that the last read on end had.
+    /// The number of blocks in the last read of the current scan.
     ahead: usize,
-    /// Blocks since the cursor began somewhere, all of them forward; 0 if it went back, or streams.
+    /// The number of blocks since the cursor was positioned, all forward; 0 if it moved back, or
+    /// streams.
     stride: usize,
-    /// Streaming reads nothing ahead from this block on.
+    /// The block at which streaming stops reading ahead.
     stop: usize,
-    /// Blocks that are being worked on, and those behind them, which are in flight.
+    /// The stretch being worked on, and the one after it, which is in flight.
     stream: Option<(Range<usize>, Window)>,
     next_stream: Option<(Range<usize>, Window)>,
     spare: Vec<IoBuf>,
@@ -103,8 +105,9 @@ impl SstIter {
         }
     }
 
-    /// From now on large blocks are loaded only by [`SstIter::load`], which whoever merges this with others calls where
-    /// the tag is not known ([`SstIter::knows_tag`]), and before he asks for a value.
+    /// Makes the cursor lazy: from now on large blocks are loaded only by [`SstIter::load`]. The
+    /// caller that merges it with others calls that where the tag is not known
+    /// ([`SstIter::knows_tag`]), and before it asks for a value.
     pub fn be_lazy(&mut self) {
         self.lazy_above = match self.access {
             Access::Cached => LAZY_BYTES,
@@ -118,7 +121,7 @@ impl SstIter {
         self.bare.as_ref().is_none_or(|bare| bare.known.is_some())
     }
 
-    /// Sees to it that the entry under the cursor is in memory.
+    /// Loads the entry under the cursor into memory if it is not there yet.
     ///
     /// # Errors
     /// `Corruption` and `Io`.
@@ -133,13 +136,13 @@ impl SstIter {
         Ok(())
     }
 
-    /// True if the cursor is at a block so large that it is lazy about it.
+    /// True if the cursor is at a block large enough to be loaded lazily.
     #[inline]
     pub fn is_at_large(&self) -> bool {
         self.at_large
     }
 
-    /// Lets go of a large block, if the cursor can stay where it is without.
+    /// Drops a large block from memory, if the cursor can keep its position without it.
     #[inline]
     pub fn shed(&mut self) {
         if self.at_large {
@@ -163,13 +166,13 @@ impl SstIter {
         self.lazy_above < usize::MAX && block < index.len() && index.handle(block).raw_len as usize > self.lazy_above
     }
 
-    /// Streaming reads no further ahead than the block of `key`: nobody wants what lies behind it. The cursor may still
-    /// go there.
+    /// Stops reading ahead after the block of `key`, because nothing after it is needed. The cursor
+    /// may still move there.
     pub fn stop_at(&mut self, key: &[u8]) {
         self.stop = self.table.index().len().min(self.table.index().find(key) + 1);
     }
 
-    /// Whether the cursor is on an entry.
+    /// True if the cursor is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.cursor.as_ref().map_or(self.bare.is_some(), BlockIter::valid)
@@ -209,7 +212,7 @@ impl SstIter {
         }
     }
 
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     ///
     /// # Errors
     /// `Corruption` and `Io`, as for every method that moves.
@@ -217,7 +220,7 @@ impl SstIter {
         self.enter_at(0, false)
     }
 
-    /// Goes to the last entry.
+    /// Moves to the last entry.
     ///
     /// # Errors
     /// See [`SstIter::first`].
@@ -226,7 +229,7 @@ impl SstIter {
         self.enter_at(blocks.wrapping_sub(1), true)
     }
 
-    /// Goes to the first entry at or behind (key, tag).
+    /// Moves to the first entry at or after (key, tag).
     ///
     /// # Errors
     /// See [`SstIter::first`].
@@ -240,14 +243,14 @@ impl SstIter {
                     return self.enter_at(block, false);
                 }
                 if tag == Tag(0) && index.largest(block) == key {
-                    // Behind all entries of the key.
+                    // After all entries of the key.
                     block += 1;
                     continue;
                 }
             }
             self.enter(block)?;
             self.within(|cursor| cursor.seek(key, tag))?;
-            // The versions of one key can span blocks, so the place may lie in a later one.
+            // The versions of one key can span blocks, so the place may be in a later one.
             if self.valid() || self.block >= self.table.index().len() {
                 return Ok(());
             }
@@ -255,7 +258,7 @@ impl SstIter {
         }
     }
 
-    /// Goes to the last entry in front of (key, tag).
+    /// Moves to the last entry before (key, tag).
     ///
     /// # Errors
     /// See [`SstIter::first`].
@@ -264,7 +267,7 @@ impl SstIter {
         if self.valid() { self.prev() } else { self.last() }
     }
 
-    /// Goes to the next entry. REQUIRES: `valid`.
+    /// Moves to the next entry. REQUIRES: `valid`.
     ///
     /// # Errors
     /// See [`SstIter::first`].
@@ -282,7 +285,7 @@ impl SstIter {
         Ok(())
     }
 
-    /// Goes to the entry before. REQUIRES: `valid`.
+    /// Moves to the previous entry. REQUIRES: `valid`.
     ///
     /// # Errors
     /// See [`SstIter::first`].
@@ -296,8 +299,9 @@ impl SstIter {
         Ok(())
     }
 
-    /// One step from a position without its block: true if it leads out of that, and the cursor is on nothing now. If
-    /// not, or if only the block can tell, that is loaded and the step still to be made.
+    /// Tries one step from a position whose block is not in memory. True if the step leads out of
+    /// the block; the cursor is on nothing then. Otherwise, or if only the block can tell, the
+    /// block is loaded and the step still has to be made.
     fn leaves_bare(&mut self, back: bool) -> Result<bool> {
         let leaves = |bare: &Bare| bare.last != back || bare.known.is_some_and(|(_, alone)| alone);
         if self.bare.take_if(|bare| leaves(bare)).is_some() {
@@ -306,7 +310,7 @@ impl SstIter {
         self.load().map(|()| false)
     }
 
-    /// Puts the cursor on the first or last entry of `block`; on nothing if there is no such block.
+    /// Moves the cursor to the first or last entry of `block`; to none if there is no such block.
     fn enter_at(&mut self, block: usize, last: bool) -> Result<()> {
         if !self.is_large(block) {
             self.enter(block)?;
@@ -328,7 +332,8 @@ impl SstIter {
         Ok(())
     }
 
-    /// Puts the cursor on `block`, on none of its entries yet; on nothing if there is no such block.
+    /// Moves the cursor to `block`, but to none of its entries yet; to nothing if there is no such
+    /// block.
     pub(super) fn enter(&mut self, block: usize) -> Result<()> {
         self.bare = None;
         let blocks = self.table.index().len();
@@ -398,7 +403,7 @@ impl SstIter {
             let next = self.next_stream.take().filter(|(blocks, _)| blocks.start == block);
             let taken = next.unwrap_or_else(|| self.submit(block, bytes, cause));
             let end = taken.0.end;
-            // What was just used up gives its buffers to what comes next.
+            // The used-up stretch gives its buffers to the next one.
             self.spare = self.stream.replace(taken).map(|(_, used)| used.into_buffers()).unwrap_or_default();
             if end < self.stop && !self.is_alone(end, bytes) {
                 self.next_stream = Some(self.submit(end, bytes, cause));
@@ -416,12 +421,13 @@ impl SstIter {
         decoded.map(Arc::new)
     }
 
-    /// Whether `block` is larger than what is read at once: it is read when it is wanted, and no buffer is kept of it.
+    /// True if `block` is larger than one read. Such a block is read only when it is needed, and
+    /// its buffer is not kept.
     fn is_alone(&self, block: usize, bytes: usize) -> bool {
         self.table.index().handle(block).stored_len as usize > bytes
     }
 
-    /// Puts the blocks from `first` on in flight, as many as fit `bytes`.
+    /// Starts reading the blocks from `first` on, as many as fit into `bytes`, but at least one.
     fn submit(&mut self, first: usize, bytes: usize, cause: Cause) -> (Range<usize>, Window) {
         let index = self.table.index();
         let (mut end, mut stored) = (first, 0);

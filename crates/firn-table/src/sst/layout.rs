@@ -1,14 +1,14 @@
-//! The header of a table's file, which says whose it is, and the footer with the handles in it: the bytes from which
-//! all others are found.
+//! The header of a table's file, which identifies its owner, and the footer with the handles from
+//! which all other bytes are found.
 //!
 //! ```text
-//! header   magic: u64 | version: u32 | 0: u32 | file id: u64 | database uuid: 16 bytes | log id: u64 | 0: 12 bytes
-//!          | CRC-32C: u32
+//! header   magic: u64 | version: u32 | 0: u32 | file id: u64 | database uuid: 16 bytes
+//!          | log id: u64 | 0: 12 bytes | CRC-32C: u32
 //! ```
-//! 1. A table is found by (file, valid length, footer offset), which the manifest names; the footer is never searched
-//!    for. The header is not read for that.
-//! 2. A crash while a table is written leaves a file that no manifest record names. Open removes it if the header says
-//!    that it is the database's own.
+//! 1. A table is found by (file, valid length, footer offset), which the manifest names. The footer
+//!    is never searched for, and the header is not read to find it.
+//! 2. A crash while a table is written leaves a file that no manifest record names. Open removes it
+//!    if the header says that it belongs to this database.
 
 use crate::sites;
 use firn_base::checksum::{crc32c, crc32c_salted, matches};
@@ -22,12 +22,12 @@ const HEADER_VERSION: u32 = 1;
 pub const HEADER_BYTES: usize = 64;
 const _: () = assert!(8 + 4 + 4 + 8 + 16 + 8 + 12 + 4 == HEADER_BYTES);
 
-/// Whose table a file holds.
+/// The owner of a table's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOwner {
-    /// The database that the table was written for. A checkpoint links tables of its source.
+    /// The database for which the table was written. A checkpoint links tables of its source.
     pub uuid: [u8; 16],
-    /// The log of the write buffer that the table was flushed from; 0 for any other.
+    /// The log of the memtable from which the table was flushed; 0 for any other table.
     pub log_id: u64,
 }
 
@@ -44,7 +44,8 @@ impl TableOwner {
         out
     }
 
-    /// The owner that the header in front of `bytes` names, if it is one of table `file_id`.
+    /// The owner named by the header at the start of `bytes`, if it is the header of table
+    /// `file_id`.
     pub fn decode(bytes: &[u8], file_id: u64) -> Option<TableOwner> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         let owner = TableOwner { uuid: bytes[24..40].try_into().ok()?, log_id: get_u64(bytes, 40)? };
@@ -57,7 +58,7 @@ const CRC_AT: usize = FOOTER_BYTES - 4;
 
 const _: () = assert!(8 + 8 + 3 * 16 + 8 + 4 + 4 == FOOTER_BYTES);
 
-/// Where a section lies and what its checksum is.
+/// A section's location and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Handle {
     pub(super) offset: u64,
@@ -88,7 +89,7 @@ pub(super) struct Footer {
     pub(super) filter: Handle,
     pub(super) index: Handle,
     pub(super) properties: Handle,
-    /// Bytes of data blocks that the index names, dead ones not among them.
+    /// Bytes of the data blocks that the index names, without dead ones.
     pub(super) data_bytes: u64,
 }
 
@@ -108,7 +109,7 @@ impl Footer {
         out
     }
 
-    /// The footer in `bytes`, read at `footer_offset`, or what is wrong with it.
+    /// Decodes the footer in `bytes`, read at `footer_offset`. The error says what was expected.
     pub(super) fn decode(bytes: &[u8], file_id: u64, footer_offset: u64) -> Result<Footer, &'static str> {
         let (body, crc) = bytes.split_at_checked(CRC_AT).ok_or("a footer of 80 bytes")?;
         let stored = get_u32(crc, 0).ok_or("a footer of 80 bytes")?;
@@ -135,7 +136,7 @@ impl Footer {
         })
     }
 
-    /// Filter, index and properties lie one behind the other and end at the footer.
+    /// True if filter, index and properties are adjacent, in this order, and end at the footer.
     fn fits(&self, footer_offset: u64) -> bool {
         self.filter.end() == Some(self.index.offset)
             && self.index.end() == Some(self.properties.offset)

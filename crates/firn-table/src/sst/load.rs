@@ -1,6 +1,7 @@
-//! Blocks of a table on their way from its file into the cache: one, or several by as few reads as they lie in.
+//! Loads blocks of a table from its file into the cache: one, or several in as few reads as
+//! possible.
 //!
-//! No block is decoded before its checksum matched. Reads go through a buffer of the thread's own.
+//! No block is decoded before its checksum matched. Reads go through a thread-local buffer.
 
 use super::block::Block;
 use super::compress::Codec;
@@ -14,11 +15,11 @@ use firn_fs::{IoBuf, LARGE_BYTES};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Bytes of blocks, decoded, that a cursor has read at once at most, if they are more than one.
+/// The maximum decoded bytes of the blocks that a cursor reads at once, if there is more than one.
 const RUN_BYTES_MAX: usize = 512 << 10;
 
 thread_local! {
-    /// Where a block is read before it is checked and decoded.
+    /// The buffer for a block until it is checked and decoded.
     static SCRATCH: RefCell<IoBuf> = RefCell::new(IoBuf::default());
 }
 
@@ -32,7 +33,7 @@ impl Sst {
         self.load_missed(block, cause)
     }
 
-    /// The block, which is not in the cache, from the file.
+    /// Reads the block, which is not cached, from the file.
     pub(super) fn load_missed(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
         let loaded = self.read_block(block, cause)?;
         self.context().cache.insert(self.id(), self.index().handle(block).offset, loaded.clone());
@@ -44,7 +45,7 @@ impl Sst {
         self.context().counters.read(cause, handle.stored_len as usize);
         let read = |into: &mut IoBuf| self.file().read(handle.offset, handle.stored_len as usize, into);
         if handle.stored_len as usize >= LARGE_BYTES {
-            // What a thread keeps it has for good.
+            // A thread keeps its buffer forever, so a large block gets a buffer of its own.
             let mut buf = IoBuf::default();
             read(&mut buf)?;
             return self.decode_own(block, buf).map(Arc::new);
@@ -55,8 +56,9 @@ impl Sst {
         })
     }
 
-    /// How many of the `count` blocks from `first` on a cursor may have read at once: what comes before somebody asks
-    /// for it is in memory beside all that was asked for.
+    /// The number of blocks, at most `count` from `first` on, that a cursor may read at once.
+    /// Limited, because blocks read ahead occupy memory in addition to everything that was asked
+    /// for.
     pub(super) fn run_within_bytes(&self, first: usize, count: usize) -> usize {
         let mut left = RUN_BYTES_MAX;
         let fits = |block: &usize| {
@@ -69,7 +71,8 @@ impl Sst {
         (first..last).take_while(fits).count().max(1)
     }
 
-    /// Loads `count` blocks into the cache, all reads at the same time; returns the first.
+    /// Loads `count` blocks into the cache, with all reads in flight at the same time. Returns the
+    /// first.
     pub(super) fn load_run(&self, first: usize, count: usize) -> Result<Arc<Block>> {
         let cached = |block| self.context().cache.peek(self.id(), self.index().handle(block).offset).is_some();
         let mut wanted: Vec<usize> = (first..first + count).filter(|&block| block == first || !cached(block)).collect();
@@ -85,7 +88,8 @@ impl Sst {
         };
         if let [read] = reads[..] {
             self.context().counters.read(Cause::UserRead, read.len);
-            // Taken, not borrowed: `keep` asks the cache, and whoever is run while its lock is waited for may read.
+            // Taken, not borrowed: `keep` calls the cache, and code that runs while this thread
+            // waits for the cache's lock may read too.
             let mut scratch = SCRATCH.take();
             self.file().read(read.offset, read.len, &mut scratch)?;
             wanted.iter().try_for_each(|&block| {
@@ -102,7 +106,8 @@ impl Sst {
         found.ok_or_else(|| self.damaged(first, "a block"))
     }
 
-    /// As [`Sst::decode`], for a block that is alone in its buffer, of which large memory goes back on the way.
+    /// Like [`Sst::decode`], for a block that is alone in its buffer. Large memory is given back on
+    /// the way.
     pub(super) fn decode_own(&self, block: usize, stored: IoBuf) -> Result<Block> {
         let handle = self.index().handle(block);
         if handle.codec != Codec::None || handle.raw_len != handle.stored_len {

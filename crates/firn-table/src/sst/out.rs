@@ -1,10 +1,11 @@
-//! The bytes of a table on their way to its file: blocks and sections go on a buffer, and a full buffer is put in
-//! flight while the next one fills, so that merging and the device work side by side.
+//! Writes the bytes of a table to its file. Blocks and sections are appended to a buffer, and a
+//! full buffer is put in flight while the next one fills, so merging and the device work in
+//! parallel.
 //!
-//! A block that is larger than such a buffer goes through it piece by piece: beside the value that it is made of, no
-//! more than two buffers are in memory.
+//! A block larger than such a buffer passes through it piece by piece. So at most two buffers are
+//! in memory besides the value of the block.
 //!
-//! What is written begins at an offset that the file's alignment divides, and nothing before it is touched.
+//! Output begins at an offset aligned for the file, and nothing before it is touched.
 
 use super::block::{BlockBuilder, around_value};
 use super::compress::Codec;
@@ -21,8 +22,8 @@ use firn_base::{Result, Tag};
 use firn_fs::{File, IoBuf, Pending, give_back_if_large};
 use std::sync::Arc;
 
-/// A file that is written from some offset on. Who abandons it waits for what is in flight: it must not come down on
-/// what another attempt writes there.
+/// A file that is written from some offset on. Dropping it waits for the write in flight, which
+/// must not overwrite the output of another attempt.
 pub(super) struct Out {
     file: Arc<dyn File>,
     file_id: u64,
@@ -35,14 +36,14 @@ pub(super) struct Out {
     packed: Vec<u8>,
     buffer: IoBuf,
     in_flight: Option<Pending>,
-    /// Where the buffer begins in the file.
+    /// The file offset at which the buffer begins.
     at: u64,
 }
 
 impl Drop for Out {
     fn drop(&mut self) {
         if let Some(pending) = self.in_flight.take() {
-            // Whoever abandons the table has met an error of its own.
+            // The caller that abandons the table has an error of its own.
             let _ended = pending.wait();
         }
     }
@@ -74,12 +75,12 @@ impl Out {
         }
     }
 
-    /// Writes what begins a new file.
+    /// Writes the first bytes of a new file.
     pub(super) fn header(&mut self, bytes: &[u8]) {
         self.buffer.push(bytes);
     }
 
-    /// Where the next byte goes.
+    /// The file offset of the next byte.
     pub(super) fn position(&self) -> u64 {
         self.at + self.buffer.len() as u64
     }
@@ -101,12 +102,12 @@ impl Out {
         Ok(handle)
     }
 
-    /// Whether a value of so many bytes makes a block of its own, which [`Out::large_block`] writes.
+    /// True if a value of `value_bytes` makes a block of its own, written by [`Out::large_block`].
     pub(super) fn is_large(&self, value_bytes: usize) -> bool {
         value_bytes > self.io_bytes
     }
 
-    /// Writes a data block of one large entry, without a copy of it if it is not compressed.
+    /// Writes a data block of one large entry. The value is not copied unless it is compressed.
     pub(super) fn large_block(&mut self, key: &[u8], tag: Tag, value: &[u8]) -> Result<BlockHandle> {
         if self.codec.pays_for(value) {
             let compressing = self.compressing.clone();
@@ -141,7 +142,7 @@ impl Out {
         Ok(())
     }
 
-    /// Puts the buffer's aligned part in flight; what is left over starts the next buffer.
+    /// Puts the buffer's aligned part in flight. The rest starts the next buffer.
     fn put_in_flight(&mut self) -> Result<()> {
         let aligned = self.buffer.len() - self.buffer.len() % self.file.alignment();
         let mut next = match self.in_flight.take() {
@@ -164,7 +165,8 @@ impl Out {
         handle
     }
 
-    /// Writes filter, index, properties and footer behind the blocks, of which `data_bytes` count, and syncs the file.
+    /// Writes filter, index, properties and footer after the blocks, of which `data_bytes` are
+    /// live, and syncs the file.
     pub(super) fn finish(
         mut self,
         site: &'static Site,

@@ -1,4 +1,4 @@
-//! What a table says of itself: counts and bounds, as tagged fields so that later versions can add some.
+//! A table's properties: counts and bounds, as tagged fields so that later versions can add some.
 //!
 //! ```text
 //! field    tag: varint | value: varint, or length-prefixed bytes for keys
@@ -11,7 +11,7 @@ use firn_base::key::{Kind, Tag};
 /// Counts and bounds of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Properties {
-    /// Entries, tombstones among them.
+    /// Entries, including tombstones.
     pub entries: u64,
     /// Tombstones.
     pub deletes: u64,
@@ -19,18 +19,20 @@ pub struct Properties {
     pub key_bytes: u64,
     /// Bytes of values.
     pub value_bytes: u64,
-    /// Keys that the filter has bits for; at least `entries`.
+    /// The number of keys for which the filter has bits. At least the number of distinct keys that
+    /// the table was first written with.
     pub filter_capacity: u64,
     /// The lowest sequence number.
     pub seqno_min: SeqNo,
     /// The highest sequence number.
     pub seqno_max: SeqNo,
-    /// Keys that were put into the filter, those that are gone among them.
+    /// Keys that were inserted into the filter, including keys that are gone.
     pub filter_keys: u64,
-    /// How often the table grew by an append. If it ever did, the sequence numbers are bounds that need not be met.
+    /// The number of appends to the table. If there were any, the sequence numbers are bounds that
+    /// need not be tight.
     pub appends: u64,
-    /// Bytes of keys and values that a newer entry of their key in the table supersedes: kept for snapshots. Of a table
-    /// that grew, what there was of them before.
+    /// Bytes of keys and values that are superseded by a newer entry of their key in the table,
+    /// kept for snapshots. For a table that grew, the value from before the first append.
     pub superseded_bytes: u64,
     /// The smallest user key.
     pub smallest: Vec<u8>,
@@ -68,7 +70,7 @@ impl Properties {
         self.seqno_max = self.seqno_max.max(tag.seqno());
     }
 
-    /// Keys that may still be put into the filter.
+    /// The number of keys that may still be inserted into the filter.
     pub fn filter_left(&self) -> u64 {
         self.filter_capacity.saturating_sub(self.filter_keys)
     }
@@ -87,7 +89,7 @@ impl Properties {
         out
     }
 
-    /// Decodes stored properties; `None` if they are not.
+    /// Decodes stored properties; `None` if they are not valid.
     pub fn decode(bytes: &[u8]) -> Option<Properties> {
         let mut reader = Reader::new(bytes);
         let mut numbers = [0; NUMBERS as usize];

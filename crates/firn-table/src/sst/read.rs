@@ -1,8 +1,10 @@
-//! Opening a table and reading from it: index and filter stay in memory, so a get that finds its block uncached costs
-//! one read, and one that the filter or the bounds exclude costs none.
+//! Opening a table and reading from it. Index and filter stay in memory, so a get costs one read if
+//! its block is not cached, and none if the filter or the bounds exclude the key.
 //!
-//! 1. Nothing is trusted before its checksum matched, and no length from media is allocated before it was bounded.
-//! 2. A table is immutable: an append makes a new `Sst` over the same file, and readers keep the one they have.
+//! 1. Nothing is trusted before its checksum matched, and no length from media is allocated before
+//!    it was bounded.
+//! 2. A table is immutable. An append makes a new `Sst` over the same file, and readers keep the
+//!    one they have.
 //!
 //! Thread safety: `Send + Sync`; readers share it without a lock.
 
@@ -27,36 +29,37 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most bytes an index, filter or properties section may have.
+/// The maximum size of an index, filter or properties section, in bytes.
 const SECTION_BYTES_MAX: u32 = 1 << 30;
 
-/// Where a table lies in its file.
+/// A table's location in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent {
     /// Bytes of the file that belong to the table.
     pub valid_len: u64,
-    /// Where its footer begins.
+    /// The offset of its footer.
     pub footer_offset: u64,
 }
 
-/// What all tables of a database share.
+/// The state shared by all tables of a database.
 #[derive(Clone)]
 pub struct TableContext {
     /// Decoded blocks.
     pub cache: Arc<BlockCache>,
     /// Bytes read, by cause.
     pub counters: Arc<IoCounters>,
-    /// Bytes of memory that open tables hold, whoever has them open.
+    /// Bytes of memory held by open tables, including those that only a reader keeps open.
     open_bytes: Arc<AtomicU64>,
 }
 
 impl TableContext {
-    /// For tables that keep their blocks in `cache` and count what they read in `counters`.
+    /// A context for tables that keep their blocks in `cache` and count their reads in `counters`.
     pub fn new(cache: Arc<BlockCache>, counters: Arc<IoCounters>) -> Self {
         Self { cache, counters, open_bytes: Arc::default() }
     }
 
-    /// Bytes of memory that open tables hold: until the last reader lets go, not until the table is forgotten.
+    /// Bytes of memory held by open tables. A table counts until its last reader drops it, even if
+    /// it is obsolete.
     pub fn open_bytes(&self) -> u64 {
         self.open_bytes.load(sync::Ordering::Relaxed)
     }
@@ -75,58 +78,58 @@ pub struct Sst {
     strides: Strides,
 }
 
-/// What a get looks for.
+/// The arguments of a get.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// [`super::filter::hash`] of it.
+    /// The key's [`super::filter::hash`].
     pub hash: u64,
-    /// The read point: nothing above it.
+    /// The read point: entries with a higher sequence number are ignored.
     pub seqno: SeqNo,
-    /// Whether the caller keeps rows. If not, blocks stay in the cache.
+    /// True if the caller keeps rows. If not, blocks are cached.
     pub rows: bool,
 }
 
 impl<'a> Query<'a> {
-    /// For one who keeps no rows.
+    /// A query of a caller that keeps no rows.
     pub fn new(key: &'a [u8], seqno: SeqNo) -> Self {
         Self { key, hash: hash(key), seqno, rows: false }
     }
 }
 
-/// What a table says about a key.
+/// The answer of a table to a get.
 pub enum Got {
-    /// The filter or the bounds say that it has none: no block was looked at.
+    /// The filter or the bounds exclude the key. No block was searched.
     Excluded,
-    /// A block was searched in vain, which may have been read for it.
+    /// Blocks were searched and did not contain the key.
     Missed {
-        /// Whether it was.
+        /// True if a block came from disk, not from the cache.
         read: bool,
     },
     /// The newest entry at or below the read point.
     Found {
-        /// Its number and kind.
+        /// Its sequence number and kind.
         tag: Tag,
         /// Its value.
         value: Value,
-        /// What to keep, if it is its key's newest.
+        /// The row to keep if this is the newest entry of the key.
         row: Option<Row>,
     },
 }
 
-/// How far a get came without waiting for the device.
+/// The state of a get that does not wait for the device.
 pub enum GetStep {
     /// The answer.
     Done(Got),
-    /// A block is on its way; [`Sst::finish_get`] goes on.
+    /// A block is being read; continue with [`Sst::finish_get`].
     Pending(PendingBlock),
 }
 
-/// A block as a get has it.
+/// A block loaded for a get.
 struct Loaded {
     block: Arc<Block>,
-    /// Whether it was not in the cache.
+    /// True if it was not in the cache.
     read: bool,
 }
 
@@ -200,8 +203,8 @@ impl Sst {
         self.id
     }
 
-    /// The table opened again through the file that is held: footer, index and filter are read from media once more,
-    /// and the file need not have a name any more.
+    /// Opens the table again through the file handle that it holds. Footer, index and filter are
+    /// read from media again; the file need not have a name any more.
     ///
     /// # Errors
     /// As [`Sst::open`].
@@ -209,7 +212,7 @@ impl Sst {
         Sst::open(self.file.clone(), self.id, self.extent, self.context.clone())
     }
 
-    /// Where it lies in its file.
+    /// The table's location in its file.
     pub fn extent(&self) -> Extent {
         self.extent
     }
@@ -219,7 +222,7 @@ impl Sst {
         &self.properties
     }
 
-    /// Bytes in front of its sections that are in no live block.
+    /// Bytes before its sections that are in no live block.
     pub fn dead_bytes(&self) -> u64 {
         self.dead_bytes
     }
@@ -229,7 +232,8 @@ impl Sst {
         self.index.stored_bytes()
     }
 
-    /// Where the bytes lie that its newest state is made of: its blocks, then its sections with the footer.
+    /// The byte ranges of its newest state: its blocks, then the header, then its sections with the
+    /// footer.
     pub fn live(&self) -> impl Iterator<Item = Range<u64>> {
         let block = |handle: BlockHandle| handle.offset..handle.offset + u64::from(handle.stored_len);
         let header = 0..HEADER_BYTES as u64;
@@ -237,17 +241,17 @@ impl Sst {
         (0..self.blocks()).map(move |number| block(self.index.handle(number))).chain([header, sections])
     }
 
-    /// Whether it has a filter at all.
+    /// True if it has a filter.
     pub fn has_filter(&self) -> bool {
         !self.filter.as_bytes().is_empty()
     }
 
-    /// Data blocks.
+    /// The number of data blocks.
     pub fn blocks(&self) -> usize {
         self.index.len()
     }
 
-    /// Data blocks of fewer than `bytes` before compression.
+    /// The number of data blocks of fewer than `bytes` before compression.
     pub fn blocks_below(&self, bytes: usize) -> usize {
         (0..self.index.len()).filter(|&block| (self.index.handle(block).raw_len as usize) < bytes).count()
     }
@@ -257,19 +261,19 @@ impl Sst {
         (0..self.index.len()).map(|block| u64::from(self.index.handle(block).raw_len)).max().unwrap_or(0)
     }
 
-    /// Drops the blocks with these numbers from the cache, since nothing will ask for them again; returns how many were
-    /// there.
+    /// Removes the blocks with these numbers from the cache, because nothing will look them up
+    /// again. Returns the number of blocks that were cached.
     pub fn forget(&self, blocks: impl Iterator<Item = usize>) -> u64 {
         let drop = |block: &usize| self.context.cache.remove(self.id, self.index.handle(*block).offset);
         blocks.filter(drop).count() as u64
     }
 
-    /// Bytes of memory that its index takes.
+    /// Bytes of memory used by its index.
     pub fn index_bytes(&self) -> usize {
         self.index.memory_bytes()
     }
 
-    /// Bytes of memory that it holds open: index and filter.
+    /// Bytes of memory that it holds while open: index, filter and the struct itself.
     pub fn memory_bytes(&self) -> usize {
         self.index_bytes() + self.filter.as_bytes().len() + size_of::<Sst>()
     }
@@ -286,17 +290,18 @@ impl Sst {
         &self.context
     }
 
-    /// Cursors that went on from one block to the next, since this state of the table was opened.
+    /// The number of cursors that continued from one block to the next since this state of the
+    /// table was opened.
     pub fn scans(&self) -> u64 {
         self.strides.scans()
     }
 
-    /// How far cursors go on.
+    /// The readahead statistics of cursors.
     pub(super) fn strides(&self) -> &Strides {
         &self.strides
     }
 
-    /// The file that the table lies in.
+    /// The file that contains the table.
     pub fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
@@ -307,7 +312,7 @@ impl Sst {
         Error::corruption(self.file.path().display(), offset, format_args!("expected {expected}"))
     }
 
-    /// The error for what the table as a whole claims.
+    /// The error for a false claim of the table as a whole.
     pub(super) fn wrong(&self, expected: &str) -> Error {
         let place = self.file.path().display();
         Error::corruption(place, self.extent.footer_offset, format_args!("expected {expected}"))
@@ -318,7 +323,7 @@ impl Sst {
         SstIter::new(self.clone(), access)
     }
 
-    /// Looks for the newest entry of the key.
+    /// Looks up the newest entry of the key at or below the read point.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
@@ -331,7 +336,7 @@ impl Sst {
         self.search(block, found, query)
     }
 
-    /// Like [`Sst::get`], but puts a read in flight instead of waiting for it.
+    /// Like [`Sst::get`], but starts a read instead of waiting for it.
     ///
     /// # Errors
     /// As `get`.
@@ -349,7 +354,7 @@ impl Sst {
         Ok(GetStep::Pending(PendingBlock { block, pending }))
     }
 
-    /// Ends what [`Sst::begin_get`] began.
+    /// Completes a get begun by [`Sst::begin_get`].
     ///
     /// # Errors
     /// As `get`.
@@ -360,8 +365,8 @@ impl Sst {
         self.search(pending.block, Loaded { block, read: true }, query)
     }
 
-    /// The first block that may hold `key`, or the answer without one: the filter or the bounds say that the table has
-    /// none.
+    /// The first block that may contain `key`, or the answer `Excluded` if the filter or the bounds
+    /// exclude it.
     #[inline]
     fn candidate(&self, &Query { key, hash, .. }: &Query<'_>) -> Result<usize, Got> {
         if !self.filter.may_contain(hash) {
@@ -373,7 +378,7 @@ impl Sst {
         if within { Ok(block) } else { Err(Got::Excluded) }
     }
 
-    /// Searches `block`, and those behind it while the key's versions may go on there.
+    /// Searches `block`, and the ones after it while the key's versions may continue there.
     fn search(&self, mut number: usize, mut at: Loaded, query: &Query<'_>) -> Result<Got> {
         let (key, mut read) = (query.key, false);
         loop {
@@ -398,7 +403,8 @@ impl Sst {
         }
     }
 
-    /// A block as gets look for it: where they keep rows they leave it to age.
+    /// Looks up a block in the cache for a get. If a row is kept instead, the lookup does not
+    /// protect the block from eviction.
     #[inline]
     fn cached_for_get(&self, offset: u64, query: &Query<'_>) -> Option<Arc<Block>> {
         match self.leaves_block(offset, query) {
@@ -407,14 +413,14 @@ impl Sst {
         }
     }
 
-    /// Whether a get leaves the block at `offset` in the cache: if no row is kept of it, if blocks are to be left, or
-    /// if this one is observed.
+    /// True if a get caches the block at `offset`: if the caller keeps no rows, if blocks are
+    /// preferred, or if this block is observed.
     #[inline]
     fn leaves_block(&self, offset: u64, query: &Query<'_>) -> bool {
         !query.rows || self.context.cache.locality().prefers_blocks() || Locality::is_sampled(self.id, offset)
     }
 
-    /// A block that may have the key, from the cache or the file.
+    /// A block that may contain the key, from the cache or the file.
     fn load_for_get(&self, number: usize, query: &Query<'_>) -> Result<Loaded> {
         if let Some(block) = self.cached_for_get(self.index.handle(number).offset, query) {
             return Ok(Loaded { block, read: false });
@@ -424,7 +430,7 @@ impl Sst {
         Ok(Loaded { block, read: true })
     }
 
-    /// Leaves a block in the cache that a get has read, if it is to.
+    /// Caches a block read by a get, if [`Sst::leaves_block`] says so.
     fn leave_for_get(&self, number: usize, block: &Arc<Block>, query: &Query<'_>) {
         let offset = self.index.handle(number).offset;
         if self.leaves_block(offset, query) {
@@ -434,7 +440,7 @@ impl Sst {
         }
     }
 
-    /// Whether the entry of so many bytes that was found in a block is to be kept as a row.
+    /// True if the entry of `bytes` bytes found in a block is to be kept as a row.
     fn keeps_row(&self, number: usize, at: &Loaded, query: &Query<'_>, bytes: usize) -> bool {
         let offset = self.index.handle(number).offset;
         if !self.leaves_block(offset, query) {
@@ -453,7 +459,7 @@ impl Sst {
                 false => locality.found_another(),
             }
         }
-        // Beside its block a row must be much smaller to be worth it.
+        // A row beside its cached block must be much smaller to be worth it.
         again && 2 * bytes < at.block.len()
     }
 }

@@ -1,32 +1,35 @@
-//! How far cursors go on in a table from where they begin, and how many blocks they read at a time for that.
+//! Readahead of a table's cursors: how far they go from where they begin, and how many blocks they
+//! read at a time.
 //!
-//! That differs from table to table more than from scan to scan. Of one scan the table of the last level gives most
-//! entries, and those above it one block each.
+//! The distance differs more from table to table than from scan to scan. In one scan the table of
+//! the last level gives most entries, and the tables above it one block each.
 //!
-//! Reads of `n` blocks cost a stride of `m` some `m / n` reads, and half a read's blocks for nothing. If a read costs
-//! what two blocks more of one do (sata 1.4, cloud 3.8), that is least for `n = 2 sqrt(m)`. Scans of 1 to 100 entries
-//! of 1 KiB, 13.9 blocks, so take 2.4 reads and 17.1 blocks in the mean; with reads of 4, 8 and 16 blocks it would be
-//! as many reads and 19.8 blocks, with 1, 2, 4, 8 and 16 4.0 and 18.6. Who goes on beyond what is usual reads twice as
-//! many each time.
+//! A scan over `m` blocks with reads of `n` blocks costs about `m / n` reads, and half a read of
+//! blocks that are not used. If a read costs as much as reading two more blocks (sata 1.4, cloud
+//! 3.8), the minimum is at `n = 2 sqrt(m)`. Scans of 1 to 100 entries of 1 KiB, 13.9 blocks, then
+//! take 2.4 reads and 17.1 blocks on average. Reads of 4, 8 and 16 blocks would take as many reads
+//! and 19.8 blocks; reads of 1, 2, 4, 8 and 16 blocks would take 4.0 reads and 18.6 blocks. A
+//! cursor that goes beyond the usual distance doubles its reads each time.
 //!
-//! A table that grew has the blocks of a read in about two places, so a read of it is about two. More blocks for each
-//! made scans of 100 entries read 10 % more than from tables in one piece, instead of 5 %, and the device's bandwidth
-//! is what long scans wait for.
+//! A table that grew has the blocks of one read in about two places, so one such read costs about
+//! two. More blocks per read made scans of 100 entries read 10 % more than from tables in one
+//! piece, instead of 5 %, and long scans are limited by the device's bandwidth.
 
 use firn_base::sync::{AtomicU64, Ordering};
 
-/// About so many strides count.
+/// The approximate number of scans that count.
 const MEMORY: u64 = 16;
-/// Parts of a block, and what one block in the mean comes to in the sum.
+/// Fractions per block, and the value of the sum for an average of one block.
 const PARTS: u64 = 16;
 const ONE: u64 = MEMORY * PARTS;
-/// Longer ones count as this.
+/// Longer scans count as this many blocks.
 const STRIDE_MAX: usize = 1 << 10;
-/// Blocks of one read at most, and beyond the usual stride at least.
+/// The maximum blocks of a read, and the minimum beyond the usual distance.
 const READ_MAX: usize = 16;
 const READ_BEYOND_MIN: usize = 4;
 
-/// The strides of a table's cursors, summed up: a hint, so what two cursors note at the same time may count once.
+/// The running sum of the distances of a table's cursors. It is a hint, so two concurrent updates
+/// may count once.
 #[derive(Debug, Default)]
 pub(super) struct Strides {
     sum: AtomicU64,
@@ -34,7 +37,7 @@ pub(super) struct Strides {
 }
 
 impl Strides {
-    /// A cursor began somewhere and went on until it had been in so many blocks.
+    /// Records that a cursor was positioned and went on until it had visited `blocks` blocks.
     pub(super) fn note(&self, blocks: usize) {
         let sum = self.sum.load(Ordering::Relaxed);
         self.sum.store(sum - sum / MEMORY + blocks.min(STRIDE_MAX) as u64 * PARTS, Ordering::Relaxed);
@@ -43,18 +46,18 @@ impl Strides {
         }
     }
 
-    /// How many went on to a second block.
+    /// The number of cursors that continued to a second block.
     pub(super) fn scans(&self) -> u64 {
         self.scans.load(Ordering::Relaxed)
     }
 
-    /// Blocks that the next read of a stride brings, which has come through `passed` blocks and whose last read had
-    /// `before`.
+    /// The number of blocks for the next read of a scan that has passed `passed` blocks and whose
+    /// last read had `before`.
     pub(super) fn next_read(&self, passed: usize, before: usize) -> usize {
         let sum = self.sum.load(Ordering::Relaxed);
         let is_usual = passed == 0 || passed as u64 * ONE < 2 * sum;
         match is_usual {
-            // Hardly one in two goes on.
+            // Fewer than about one cursor in two continues.
             true if 2 * sum < 3 * ONE => 1,
             true => ((4 * sum / ONE).isqrt() as usize).clamp(1, READ_MAX),
             false => (2 * before).clamp(READ_BEYOND_MIN, READ_MAX),
@@ -66,7 +69,7 @@ impl Strides {
 mod tests {
     use super::*;
 
-    /// The reads of a stride of `blocks`.
+    /// The reads of a scan over `blocks` blocks.
     fn reads(strides: &Strides, blocks: usize) -> Vec<usize> {
         let (mut passed, mut reads) = (0, Vec::new());
         while passed < blocks {

@@ -1,4 +1,5 @@
-//! Tables against a sorted vector: every way in, every codec, and every byte damaged.
+//! Tests tables against a sorted vector: every way of reading, every codec, and damage to every
+//! byte.
 
 mod append;
 mod lazy;
@@ -126,7 +127,8 @@ fn tables_round_trip() {
     round_trip(Codec::Zstd);
 }
 
-/// A cursor's reads have as many blocks as suits how far others went on before; backward it is always one.
+/// The number of blocks in a cursor's reads follows how far earlier cursors went; backward it is
+/// always one.
 #[test]
 fn the_reads_of_a_scan_go_by_those_before() {
     let dir = tempfile::tempdir().unwrap();
@@ -156,7 +158,7 @@ fn the_reads_of_a_scan_go_by_those_before() {
     assert_eq!(read(150, 2, true), (148..151).map(block).sum::<u64>(), "who goes back wants nothing behind");
 }
 
-/// Sub-tasks share an input: what each reads ahead must not be another's.
+/// Sub-tasks share an input. One must not read ahead into the part of another.
 #[test]
 fn slices_of_a_table_read_it_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -204,7 +206,8 @@ fn an_empty_key_range_and_one_huge_entry() {
     table.verify().unwrap();
 }
 
-/// The versions of one key span blocks: a seek between them must not stop at the first entry of the next block.
+/// The versions of one key span blocks: a seek between them must not stop at the first entry of the
+/// next block.
 #[test]
 fn seeks_within_the_versions_of_one_key() {
     let dir = tempfile::tempdir().unwrap();
@@ -220,7 +223,7 @@ fn seeks_within_the_versions_of_one_key() {
     assert_eq!(iter.tag().seqno(), SeqNo(1));
 }
 
-/// An uncached get costs one read, one between two blocks or past the filter none.
+/// A get of an uncached block costs one read.
 #[test]
 fn reads_per_get() {
     let dir = tempfile::tempdir().unwrap();
@@ -237,11 +240,11 @@ fn reads_per_get() {
     assert_eq!(context.counters.get(Cause::UserRead).1, 1000);
 }
 
-/// A get of a key from anywhere leaves its entry to whoever keeps rows, and no block but those that are observed; once
-/// those turn out to serve their neighbours, it leaves blocks.
+/// Gets of scattered keys return rows and cache only the observed blocks. Once those turn out to
+/// serve their neighbours, gets cache blocks.
 #[test]
 fn what_gets_leave_goes_by_what_is_read() {
-    // Of few entries, and of many.
+    // With few and with many entries per block.
     for block_bytes in [512, 4096] {
         gets_in_blocks_of(block_bytes);
     }
@@ -268,16 +271,17 @@ fn gets_in_blocks_of(block_bytes: usize) {
         (context.counters.get(Cause::UserRead).1 > before, row.is_some())
     };
     let get = |i| get_with(i, true);
-    // Far apart: each is read, and kept, but for the sample, which is kept when it is found again.
+    // Scattered keys: each is read and returned as a row, except for the sample, which is returned
+    // as a row when it is found again.
     let far: Vec<usize> = (0..40_000).step_by(80).collect();
     let sampled: Vec<usize> = far.iter().copied().filter(|&i| get(i) == (true, false)).collect();
     assert!((1..40).contains(&sampled.len()), "{} of 500 are observed", sampled.len());
     for &i in &far {
         assert_eq!(get(i), (!sampled.contains(&i), true), "key {i}");
     }
-    // Who keeps no rows finds what he read before.
+    // A get that keeps no rows finds the block it read before.
     assert_eq!((get_with(1, false), get_with(1, false)), ((true, false), (false, false)));
-    // One after the other.
+    // Sequential keys.
     let read = |range: std::ops::Range<usize>| range.filter(|&i| get(i).0).count();
     assert!(read(0..1000) > 900, "every entry is read from its block");
     let _learning = read(1000..39_000);
@@ -285,7 +289,8 @@ fn gets_in_blocks_of(block_bytes: usize) {
     assert!(blocks < 300, "{blocks} reads for 1,000 neighbours");
 }
 
-/// Every byte of a table, one bit flipped: a right answer or `Corruption`, never a wrong one and never a panic.
+/// Flips one bit in every byte of a table: the result is `Corruption`, never a wrong answer and
+/// never a panic.
 #[test]
 fn every_byte_damaged() {
     let dir = tempfile::tempdir().unwrap();
@@ -312,8 +317,8 @@ fn verify_bytes(bytes: &[u8], extent: Extent) -> firn_base::Result<SstReport> {
     Sst::open(file, 7, extent, context()).and_then(|table| Arc::new(table).verify())
 }
 
-/// Verifies a table of three blocks of three keys each, whose index names `bounds` and whose properties are what
-/// `change` makes of the true ones.
+/// Verifies a table of three blocks of three keys each. Its index names `bounds`, and `change` has
+/// been applied to its true properties.
 fn verify_lying(bounds: [(&str, &str); 3], change: impl FnOnce(&mut Properties)) -> firn_base::Result<SstReport> {
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (OsFs::new(), dir.path().join("table"));
@@ -348,7 +353,8 @@ fn verify_finds_bounds_and_counts_that_lie() {
     let found = |bounds, change: fn(&mut Properties)| verify_lying(bounds, change).err().map(|error| error.to_string());
     assert_eq!(found(TRUE, |_| {}), None);
     let says = |error: Option<String>, what: &str| assert!(error.as_ref().unwrap().contains(what), "{error:?}: {what}");
-    // Narrower than the block: gets would pass by what it holds. Wider: they would look into it for nothing.
+    // If the bounds are narrower than the block, gets would miss its entries. If they are wider,
+    // gets would search it in vain.
     for (block, bounds) in [(0, ("a1", "a2")), (1, ("b1", "b2")), (1, ("b", "b2")), (2, ("c00", "c2"))] {
         let mut lying = TRUE;
         lying[block] = bounds;
@@ -368,8 +374,8 @@ fn verify_finds_bounds_and_counts_that_lie() {
     says(found(TRUE, |properties| properties.seqno_max = SeqNo(2)), "sequence numbers");
 }
 
-/// An index whose entries share long keys is small on media and large in memory; it must not be larger than the data
-/// that it claims, of which each block has its own part.
+/// An index whose entries share long keys is small on media and large in memory. It must not be
+/// larger than the data it claims, of which each block has its own part.
 #[test]
 fn an_index_is_no_larger_than_its_data() {
     const KEY_BYTES: usize = 60_000;
@@ -391,7 +397,7 @@ fn an_index_is_no_larger_than_its_data() {
 }
 
 proptest::proptest! {
-    /// Bytes that nobody wrote are refused or read in bounds.
+    /// Arbitrary bytes are rejected or read within bounds.
     #[test]
     fn hostile_blocks_and_indexes(bytes: Vec<u8>, key: Vec<u8>, restarts in 1u32..4) {
         let _index = Index::decode(&bytes, 1 << 20);

@@ -1,4 +1,4 @@
-//! Reads a whole table and checks all that it claims of itself.
+//! Reads a whole table and checks everything that it claims about itself.
 
 use super::filter;
 use super::iter::Access;
@@ -11,7 +11,7 @@ use firn_base::{Error, ErrorKind, Result, SeqNo, Tag};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// What a clean table holds.
+/// The totals of a verified table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SstReport {
     /// Data blocks.
@@ -25,7 +25,7 @@ pub struct SstReport {
 /// A block that cannot be read.
 #[derive(Debug, Clone)]
 pub struct DamagedBlock {
-    /// What reading it met.
+    /// The error of reading it.
     pub error: Error,
     /// The smallest key in it.
     pub smallest: Vec<u8>,
@@ -34,16 +34,16 @@ pub struct DamagedBlock {
 }
 
 impl Sst {
-    /// Reads every block: checksums, order, bounds, filter, counts.
+    /// Reads every block and checks checksums, order, bounds, filter and counts.
     ///
     /// # Errors
-    /// `Corruption` naming the first thing that does not hold.
+    /// `Corruption` naming the first violation.
     pub fn verify(self: &Arc<Self>) -> Result<SstReport> {
         const STRETCH_BYTES: usize = 256 << 10;
         let mut iter = self.iter(Access::Streaming { bytes: STRETCH_BYTES, cause: Cause::Maintenance });
         let mut found = Properties { seqno_min: SeqNo::MAX, ..Properties::default() };
         let mut last: Option<(Vec<u8>, Tag)> = None;
-        // Blocks that were begun.
+        // The number of blocks begun.
         let mut blocks = 0;
         let wrong = |what: &str| Err(self.wrong(what));
         self.verify_header()?;
@@ -92,8 +92,9 @@ impl Sst {
         }
     }
 
-    /// The last of the first `blocks` blocks ends with `before`, and the next one, of the number and key `behind`, is
-    /// the one that follows and begins with that key; or there is none.
+    /// Checks the border between two blocks. The last of the first `blocks` blocks must end with
+    /// `before`. The next one, given by number and first key in `behind`, must be the next block of
+    /// the index and begin with that key; if `behind` is `None`, there must be no further block.
     fn verify_border(&self, blocks: usize, before: Option<&[u8]>, behind: Option<(usize, &[u8])>) -> Result<()> {
         if before.is_some_and(|before| self.index().largest(blocks - 1) != before) {
             return Err(self.damaged(blocks - 1, "the largest key that the index names at its end"));
@@ -109,10 +110,11 @@ impl Sst {
         }
     }
 
-    /// Whether the properties are those that were `found`.
+    /// Checks that the properties match those that were `found`.
     fn verify_properties(&self, found: &Properties) -> Result<()> {
         let properties = self.properties();
-        // What an append left behind may have held the lowest and the highest.
+        // The entries with the lowest and highest sequence number may have been dropped by an
+        // append.
         let numbered = match properties.appends {
             0 => found.seqno_min == properties.seqno_min && found.seqno_max == properties.seqno_max,
             _ => found.seqno_min >= properties.seqno_min && found.seqno_max <= properties.seqno_max,
@@ -133,10 +135,10 @@ impl Sst {
         Ok(())
     }
 
-    /// Each block that cannot be read.
+    /// The blocks that cannot be read.
     ///
     /// # Errors
-    /// What reading met, but for damage.
+    /// The error of a read, except for damage.
     pub fn damaged_blocks(self: &Arc<Self>) -> Result<Vec<DamagedBlock>> {
         let mut damaged = Vec::new();
         for block in 0..self.index().len() {
@@ -151,10 +153,11 @@ impl Sst {
         Ok(damaged)
     }
 
-    /// Hands every entry of the blocks that can be read to `visit`, in order; returns how many blocks cannot.
+    /// Passes every entry of the readable blocks to `visit`, in order. Returns the number of
+    /// damaged blocks.
     ///
     /// # Errors
-    /// What `visit` returns.
+    /// The error of `visit`, and of a read except for damage.
     pub fn salvage(self: &Arc<Self>, mut visit: impl FnMut(&[u8], Tag, &[u8]) -> Result<()>) -> Result<u64> {
         let mut lost = 0;
         let mut last: Option<(Vec<u8>, Tag)> = None;
@@ -183,7 +186,7 @@ impl Sst {
         Ok(lost)
     }
 
-    /// Where the table in `file` lies, when the manifest that knew is lost: the last footer that its end holds.
+    /// Finds the table in `file` without the manifest: the last footer in the file is taken.
     ///
     /// # Errors
     /// `Corruption` if there is none; `Io`.
@@ -192,7 +195,7 @@ impl Sst {
         let len = file.len()?;
         let mut buf = firn_fs::IoBuf::default();
         let mut end = len;
-        // Behind the last whole footer may lie what an append left that did not end.
+        // The last whole footer may be followed by the remains of an incomplete append.
         while end >= FOOTER_BYTES as u64 {
             let start = end.saturating_sub(WINDOW);
             file.read(start, (end - start) as usize, &mut buf)?;

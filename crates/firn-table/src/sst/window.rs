@@ -1,5 +1,5 @@
-//! Blocks that are wanted together, in as few reads as their places in the file allow. A table that grew has blocks
-//! that follow each other by key in several places; those of each place are near each other.
+//! Reads several blocks in as few reads as their places in the file allow. In a table that grew,
+//! blocks adjacent by key are in several places; those in each place are close together.
 
 use super::index::Index;
 use super::read::Sst;
@@ -7,20 +7,21 @@ use firn_base::Result;
 use firn_base::count::Cause;
 use firn_fs::{IoBuf, Pending};
 
-/// Bytes between two blocks that a reader, who waits, reads for nothing rather than read around: what a device moves
-/// in the time that one more read takes it, between the 15.6 KB of a cloud disk (250 MB/s, 16,000 reads per second) and
-/// the 6 of a `sata` one. A merge's are in `IoCounters::merge_gap`.
+/// The largest gap between two blocks, in bytes, that a waiting reader reads over instead of
+/// starting another read. It is the amount a device transfers in the time of one more read, between
+/// the 15.6 KB of a cloud disk (250 MB/s, 16,000 reads per second) and the 6 KB of a `sata` one.
+/// The gap for compactions is `IoCounters::merge_gap`.
 pub(super) const READER_GAP: u64 = 12 << 10;
 
-/// One read of a file: where, and how much.
+/// One read of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) offset: u64,
     pub(super) len: usize,
 }
 
-/// The reads that bring `blocks`, which are put in the order of the file: those with no more than `gap_max` bytes
-/// between them come by one, as long as no more is read for nothing than for something.
+/// The reads that fetch `blocks`, which are sorted into file order. Blocks with gaps of at most
+/// `gap_max` bytes share a read, as long as no more bytes are read in vain than are wanted.
 pub(super) fn stretches(index: &Index, blocks: &mut [usize], gap_max: u64) -> Vec<Stretch> {
     blocks.sort_unstable_by_key(|&block| index.handle(block).offset);
     let mut spare: u64 = blocks.iter().map(|&block| u64::from(index.handle(block).stored_len)).sum();
@@ -43,25 +44,25 @@ pub(super) fn stretches(index: &Index, blocks: &mut [usize], gap_max: u64) -> Ve
 
 /// Blocks in flight or in memory.
 pub(super) struct Window {
-    /// In the order of the file.
+    /// In file order.
     reads: Vec<Read>,
 }
 
 struct Read {
     offset: u64,
-    /// Until somebody wanted what it brings.
+    /// Present until one of its blocks is asked for.
     pending: Option<Pending>,
     buf: IoBuf,
 }
 
 impl Window {
-    /// Puts the reads of `blocks` in flight, into `spare` buffers as long as there are any.
+    /// Starts reading `blocks`, into `spare` buffers while there are any.
     pub(super) fn submit(table: &Sst, mut blocks: Vec<usize>, cause: Cause, spare: Vec<IoBuf>) -> Window {
         let gap = table.context().counters.merge_gap();
         Window::of(table, &stretches(table.index(), &mut blocks, gap), cause, spare)
     }
 
-    /// Puts `reads` in flight.
+    /// Starts `reads`.
     pub(super) fn of(table: &Sst, reads: &[Stretch], cause: Cause, mut spare: Vec<IoBuf>) -> Window {
         let submit = |read: &Stretch| {
             table.context().counters.read(cause, read.len);
@@ -71,7 +72,8 @@ impl Window {
         Window { reads: reads.iter().map(submit).collect() }
     }
 
-    /// The bytes of `block` as stored; not checked yet. REQUIRES: it was asked for.
+    /// The bytes of `block` as stored, not checked yet. REQUIRES: it was among the submitted
+    /// blocks.
     ///
     /// # Errors
     /// `Io` of its read; `Corruption` if the file ends before it.
@@ -87,7 +89,7 @@ impl Window {
         read.buf.bytes().get(start..start + handle.stored_len as usize).ok_or_else(missing)
     }
 
-    /// The bytes of the one block that it was made for, as stored; not checked yet.
+    /// The bytes of the only block, as stored, not checked yet.
     ///
     /// # Errors
     /// `Io` of its read.
@@ -99,12 +101,12 @@ impl Window {
         }
     }
 
-    /// How many reads it is made of.
+    /// The number of reads.
     pub(super) fn reads(&self) -> usize {
         self.reads.len()
     }
 
-    /// Its buffers, for others to use.
+    /// The buffers, for reuse.
     pub(super) fn into_buffers(self) -> Vec<IoBuf> {
         self.reads.into_iter().map(|read| read.buf).collect()
     }
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_table_that_grew_is_read_by_its_places() {
-        // Every second block was replaced by one behind the table's first end.
+        // Every second block was replaced by one after the table's first end.
         let grown: Vec<(u64, u32)> =
             (0..20).map(|i| if i % 2 == 0 { (i * 4000, 4000) } else { ((1 << 20) + i * 2000, 4000) }).collect();
         assert_eq!(reads(&index(&grown)), [(0, 76_000), ((1 << 20) + 2000, 40_000)]);

@@ -1,10 +1,11 @@
-//! Writing a table, in one pass:
+//! Writes a table in one pass:
 //!
-//! 1. entries go into the block builder; a full block is compressed, checksummed and put on its way (`out.rs`);
-//! 2. at the end: filter, index, properties, footer, padding to the file's alignment, one sync.
+//! 1. Entries go into the block builder. A full block is compressed, checksummed and handed to the
+//!    output (`out.rs`).
+//! 2. At the end: filter, index, properties, footer, padding to the file's alignment, one sync.
 //!
-//! A crash before the sync leaves a file that no manifest record names. DURABLE AFTER: `finish`, and a sync of the
-//! directory, which the caller does once for all tables of an edit.
+//! A crash before the sync leaves a file that no manifest record names. DURABLE AFTER: `finish`,
+//! and a sync of the directory, which the caller does once for all tables of an edit.
 
 use super::block::BlockBuilder;
 use super::compress::Codec;
@@ -22,7 +23,7 @@ use firn_base::{Limits, Result, SeqNo};
 use firn_fs::File;
 use std::sync::Arc;
 
-/// How tables are written.
+/// The options for writing a table.
 #[derive(Debug, Clone)]
 pub struct SstOptions {
     /// Target size of a data block, in bytes.
@@ -39,9 +40,10 @@ pub struct SstOptions {
     pub filter_reserve_share_max: f64,
     /// Bytes put in flight at once.
     pub io_bytes: usize,
-    /// Whose table it is.
+    /// The table's owner.
     pub owner: TableOwner,
-    /// Held while a large block is compressed, which takes as much memory again: one at a time, of all who have it.
+    /// Held while a large block is compressed, because that takes as much memory again. Only one of
+    /// the writers that share it compresses at a time.
     pub compressing: Arc<Mutex<()>>,
 }
 
@@ -62,14 +64,14 @@ impl SstOptions {
     }
 }
 
-/// What was written: where the table is and what it holds.
+/// The result of writing a table: its location and contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SstMeta {
-    /// Where the table lies in its file.
+    /// The table's location in its file.
     pub extent: Extent,
     /// Bytes of live data blocks.
     pub data_bytes: u64,
-    /// Bytes in front of its sections that are in no live block.
+    /// Bytes before its sections that are in no live block.
     pub dead_bytes: u64,
     /// Data blocks of less than half the target size.
     pub small_blocks: u64,
@@ -92,7 +94,7 @@ pub struct SstWriter {
 }
 
 impl SstWriter {
-    /// A writer at the start of an empty `file`, which is to be known as `file_id`.
+    /// A writer at the start of an empty `file`, to be known as `file_id`.
     pub fn new(
         file: Arc<dyn File>,
         file_id: u64,
@@ -116,10 +118,10 @@ impl SstWriter {
 
     /// Appends an entry.
     ///
-    /// REQUIRES: (key, tag) is behind the last one in internal key order.
+    /// REQUIRES: (key, tag) is after the last one in internal key order.
     ///
     /// # Errors
-    /// What writing a full buffer met; the table is then to be abandoned.
+    /// The error of writing a full buffer; the table must then be abandoned.
     pub fn add(&mut self, key: &[u8], tag: Tag, value: &[u8]) -> Result<()> {
         if self.out.is_large(value.len()) {
             if !self.block.is_empty() {
@@ -130,7 +132,8 @@ impl SstWriter {
             self.index.add(key, key, handle);
             return Ok(());
         }
-        // Even an empty value costs some bytes, so a block of large entries ends in front of one that overshoots.
+        // Even an empty value takes some bytes, so a block of large entries ends before an entry
+        // that would overshoot.
         let full = self.block.len() + key.len() + value.len() / 2 >= self.options.block_bytes;
         if !self.block.is_empty() && full {
             self.end_block()?;
@@ -158,7 +161,7 @@ impl SstWriter {
         self.properties.count(key, tag, value);
     }
 
-    /// Entries so far.
+    /// The number of entries so far.
     pub fn entries(&self) -> u64 {
         self.properties.entries
     }
@@ -168,12 +171,13 @@ impl SstWriter {
         &self.last_key
     }
 
-    /// The table's size if it ended here, but for the filter.
+    /// The table's size in bytes if it ended here, without the filter.
     pub fn estimated_bytes(&self) -> u64 {
         self.out.position() + (self.block.len() + self.index.len()) as u64
     }
 
-    /// Bytes of memory that keys take until the table ends: their hashes, what the filter will be, and the index.
+    /// Bytes of memory that keys take until the table ends: their hashes, the future filter, and
+    /// the index.
     pub fn held_bytes(&self) -> usize {
         let bits = self.options.filter_bits as usize * (100 + self.options.filter_reserve_percent as usize) / 100;
         self.hashes.len() * (size_of::<u64>() + bits / 8) + self.index.len()
@@ -186,7 +190,8 @@ impl SstWriter {
         Ok(())
     }
 
-    /// The filter of all keys, behind `data_bytes` of blocks, and how many keys it has room for.
+    /// The filter of all keys, for `data_bytes` of blocks, and the number of keys for which it has
+    /// room.
     fn build_filter(&self, data_bytes: u64) -> (Filter, u64) {
         let keys = self.hashes.len() as u64;
         let bits_max = (data_bytes * 8) as f64 * self.options.filter_reserve_share_max;
@@ -200,7 +205,7 @@ impl SstWriter {
     /// Ends the table and syncs its file.
     ///
     /// # Errors
-    /// What writing or syncing met; the table is then to be abandoned.
+    /// The error of a write or sync; the table must then be abandoned.
     pub fn finish(mut self) -> Result<SstMeta> {
         if !self.block.is_empty() {
             self.end_block()?;

@@ -1,11 +1,13 @@
-//! A part of the immutable tree that is evicted at a time, of values that come to about one to three write buffers
-//! (LAB-DB, 3.2, 3.3, Figs. 8 and 10): leaves from the left; once four fifths of them are gone
-//! (`by_log_share`), those with entries of the oldest logs, so that few cold keys do not keep a log for long.
+//! A chunk: a part of the immutable tree that is evicted at a time. Its values are about as large
+//! as one to three memtables (LAB-DB, 3.2, 3.3, Figs. 8 and 10). Chunks take leaves from the left.
+//! Once four fifths of the leaves are gone (`by_log_share`), they take the leaves with entries of
+//! the oldest logs, so that a few cold keys do not keep a log for long.
 //!
-//! A table of level 1 that two chunks meet is written twice, so a chunk from the left ends where a table begins, if one
-//! is near (`aligned`), which is hardly ever where a leaf does. The entries of the leaf there that lie in front of the
-//! edge go along, the leaf stays until the next chunk has taken the rest: until then they are in level 1, too, as they
-//! are. Who is to look at either finds the same, and a recovery that knows leaves alone takes them along once more.
+//! A table of level 1 that overlaps two chunks is written twice. So a chunk from the left ends
+//! where a table begins, if one is near (`aligned`), which hardly ever is the start of a leaf. The
+//! entries before the edge in the leaf there are evicted too, but the leaf stays until the next
+//! chunk has taken the rest. Until then they are in level 1 as well, unchanged. Both copies give
+//! the same result to a reader, and a recovery that only knows leaves evicts them once more.
 
 use super::view::Trees;
 use crate::manifest::{KeyRange, TableMeta};
@@ -14,35 +16,38 @@ use firn_base::Result;
 use firn_table::pm_btree::{TreeIter, Usage, View};
 use std::sync::Arc;
 
-/// Which keys, and whether the tree that they are in is to become the immutable one.
+/// A range of keys to evict, and whether their tree is to become the immutable one.
 #[derive(Debug, Clone)]
 pub(crate) struct Chunk {
     /// The tree is still the mutable one.
     pub(crate) rotates: bool,
-    /// All keys are in there.
+    /// The range that contains all keys.
     within: KeyRange,
-    /// It takes the leaves with entries of the oldest logs, and not all that is in `within`.
+    /// True if it takes the leaves with entries of the oldest logs, and not everything in `within`.
     by_log: bool,
-    /// Entries at most of a chunk by log, if the first leaf has not more; about so many of another.
+    /// The maximum entries of a chunk by log, unless its first leaf has more. Approximate for other
+    /// chunks.
     entries_max: u64,
-    /// Bytes of keys and values at most, if the first leaf has not more: how many entries that is was only guessed.
+    /// The maximum bytes of keys and values, unless the first leaf has more. Needed because
+    /// `entries_max` is only an estimate.
     bytes_max: u64,
 }
 
-/// What of a tree a chunk takes.
+/// The part of a tree that a chunk takes.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// The keys of its entries, in order.
+    /// The ranges of the taken keys, in order.
     pub(crate) keys: Vec<KeyRange>,
-    /// The leaves that it leaves nothing in, in order.
+    /// The ranges of the leaves that it empties, in order.
     pub(crate) leaves: Vec<KeyRange>,
-    /// Where it ends, if that is within a leaf.
+    /// The end of the chunk, if it is within a leaf.
     pub(crate) edge: Option<Vec<u8>>,
 }
 
 impl Chunk {
-    /// This, from the left of `tree`, with its end where a table of level 1 begins if it would lie within one: that
-    /// one, if a quarter of what was asked for lies in front of it, or the next, if that is a quarter more at most.
+    /// Aligns the end of this chunk from the left of `tree`. If it is within a table of level 1, it
+    /// moves to where that table begins, if that leaves at least a quarter of the intended entries,
+    /// or else to where the next table begins, if that adds at most a quarter.
     pub(crate) fn aligned(self, tree: &View, level1: &[Arc<TableMeta>]) -> Chunk {
         let KeyRange { from, to: Some(to) } = &self.within else { return self };
         let at = level1.partition_point(|table| table.largest < *to);
@@ -50,7 +55,7 @@ impl Chunk {
         if !is_cut || self.is_by_log() {
             return self;
         }
-        // The bounds of these leaves; all are further to the left than where there is none.
+        // Bounds of leaves. `None`, after all leaves, is the rightmost.
         let end_of = |entries: u64| tree.first_leaves(entries).and_then(|(_, to)| to);
         let (least, most) =
             (end_of(self.entries_max / 4), end_of(self.entries_max.saturating_add(self.entries_max / 4)));
@@ -67,7 +72,7 @@ impl Chunk {
         }
     }
 
-    /// No key is outside.
+    /// The range that contains all keys.
     pub(crate) fn within(&self) -> &KeyRange {
         &self.within
     }
@@ -76,10 +81,10 @@ impl Chunk {
         self.by_log
     }
 
-    /// What it takes of `immutable`.
+    /// Selects the part of `immutable` that this chunk takes.
     ///
     /// # Errors
-    /// `Corruption` of a leaf that was looked into.
+    /// `Corruption` of a leaf that was read.
     pub(crate) fn of(&self, trees: &Trees, immutable: &View) -> Result<Taken> {
         let (mut leaves, mut bytes) = (Vec::new(), 0);
         let end = self.within.to.as_ref();
@@ -119,26 +124,29 @@ impl Chunk {
     }
 }
 
-/// The share of the memory in use up to which buffers are flushed: the rest is for leaves that replace others.
+/// The share of the memory in use up to which memtables are flushed. The rest is for leaves that
+/// replace others.
 const FLUSH_SHARE_MAX: f64 = 0.85;
 
-/// What the side table may take of DRAM, as a share of the trees' memory, before an eviction is due for its sake.
+/// The DRAM that retained versions may take before they make an eviction due, as a share of the
+/// trees' memory.
 const SIDE_SHARE_MAX: f64 = 0.25;
 
-/// What an entry of a chunk takes in memory beside its value, with a key of some 16 bytes.
+/// Bytes of memory that an entry of a chunk takes besides its value, with a key of some 16 bytes.
 const ENTRY_BYTES: u64 = 128;
 
-/// Fewer entries that could have been moved for what was asked for are no reason to move any.
+/// The minimum number of entries that cursors' reads must be worth before any are moved.
 const ASKED_MIN: u64 = 1000;
 
 impl Trees {
-    /// Whether a flush may begin or go on.
+    /// True if a flush may begin or continue.
     pub(crate) fn has_room(&self) -> bool {
         self.store.usage().share() < FLUSH_SHARE_MAX && !self.store.is_short()
     }
 
-    /// How far leaves have come on the way from where entries are evicted, `share` of the memory, to where no buffer is
-    /// flushed any more; or the side table from where it makes evictions due to twice that.
+    /// How full the trees are: 0 at `share` of the memory, where entries are evicted, and 1 where
+    /// no memtable is flushed any more. If retained versions are worse, 0 where they make evictions
+    /// due, and 1 at twice that.
     pub(crate) fn fullness(&self, share: f64) -> f64 {
         let usage = self.store.usage();
         let leaves = (usage.share() - share) / (FLUSH_SHARE_MAX - share);
@@ -149,17 +157,18 @@ impl Trees {
         self.side.bytes() as f64 / usage.region_bytes.max(1) as f64
     }
 
-    /// Whether cursors read so many values from logs that moving a chunk of `entries_max` to level 1, where neighbours
-    /// lie together, would have cost no more.
+    /// True if cursors read so many values from logs that moving a chunk of `entries_max` entries
+    /// to level 1, where neighbours are stored together, would have cost no more.
     fn is_scanned(&self, entries_max: impl Fn() -> u64) -> bool {
         let entries = || self.mutable.entries() + self.immutable.as_ref().map_or(0, |view| view.entries());
         let asked = self.values.asked();
         asked > ASKED_MIN && asked > entries().min(entries_max())
     }
 
-    /// What is to be evicted next, if more than `share` of the memory is used, snapshots see many replaced versions,
-    /// logs hold more than `log_bytes_max`, or cursors read much from logs: values of about `bytes`, by log once no
-    /// more than `by_log_share` of the leaves are left.
+    /// The next chunk to evict, if more than `share` of the memory is used, snapshots see many
+    /// replaced versions, logs hold more than `log_bytes_max` bytes, or cursors read much from
+    /// logs. Its values are about `bytes` in total. It is by log once no more than `by_log_share`
+    /// of the leaves are left.
     pub(crate) fn chunk_if_due(&self, share: f64, by_log_share: f64, log_bytes_max: u64, bytes: u64) -> Option<Chunk> {
         let logs_are_full = mechanisms::LAB_LOGS.is_on() && self.values.held_bytes() > log_bytes_max;
         let entries_max = || match mechanisms::LAB_CHUNKS.is_on() {
@@ -180,7 +189,7 @@ impl Trees {
         let by_log = !rotates && few_left && mechanisms::LAB_BY_LOG.is_on();
         let bytes_max = if mechanisms::LAB_CHUNKS.is_on() { bytes + bytes / 4 } else { u64::MAX };
         let (from, to) = view.first_leaves(if by_log { u64::MAX } else { entries_max })?;
-        // What is flushed before the trees change places may come in front of the first leaf.
+        // Entries flushed before the trees rotate may come before the first leaf.
         let from = if rotates { Vec::new() } else { from.max(self.immutable_from.to_vec()) };
         Some(Chunk { rotates, within: KeyRange { from, to }, by_log, entries_max, bytes_max })
     }

@@ -1,4 +1,5 @@
-//! A cursor over one tree or over the side table, in internal key order. The value is read when it is asked for.
+//! A cursor over one tree or over the retained versions, in internal key order. Values are read on
+//! demand.
 
 use super::release::Generation;
 use super::side::RetainedVersions;
@@ -18,15 +19,16 @@ pub(crate) struct TreesIter {
     /// Keeps everything that `source` can reach.
     _generation: Arc<Generation>,
     value: Option<Value>,
-    /// Values of entries behind this one that were asked for ahead, in order.
+    /// Values of later entries that are being read ahead, in order.
     ahead: VecDeque<PendingValue>,
-    /// How many entries ahead to ask for, each time twice as many; none while the cursor does not go on forward.
+    /// The number of entries to read ahead, doubled each time; 0 while the cursor does not move
+    /// forward.
     reach: usize,
 }
 
-/// Values asked for ahead at most.
+/// The maximum number of values read ahead.
 const REACH_MAX: usize = 16;
-/// Bytes of them at most.
+/// The maximum bytes of values read ahead.
 const AHEAD_BYTES_MAX: usize = 512 << 10;
 
 enum Source {
@@ -77,7 +79,8 @@ impl TreesIter {
         self.value.as_deref().unwrap_or_default()
     }
 
-    /// The address of the value under the cursor and the sequence number of its entry. `None` for a delete.
+    /// The address of the value under the cursor and the sequence number of its entry. `None` for a
+    /// delete.
     pub(crate) fn place(&self) -> Option<(ValueAddress, SeqNo)> {
         let (_, tag, address) = self.entry()?;
         Some((address?, tag.seqno()))
@@ -95,7 +98,8 @@ impl TreesIter {
         Ok(())
     }
 
-    /// Asks for the values of the entries that come next: they lie all over the logs, a read each.
+    /// Starts reading the values of the next entries, which are scattered over the logs and cost a
+    /// read each.
     fn ask_ahead(&mut self) -> Result<()> {
         let Source::Tree(tree) = &self.source else { return Ok(()) };
         let mut behind = tree.addresses_behind().take(self.reach);
@@ -108,7 +112,8 @@ impl TreesIter {
             if bytes > AHEAD_BYTES_MAX {
                 break;
             }
-            // A guess: perhaps nobody wants this value. If somebody does, `load` meets the error again and reports it.
+            // A guess: the value may never be needed. If it is, `load` meets the error again and
+            // reports it.
             let Ok(asked) = self.values.submit(address, tag.seqno()) else { break };
             asked.iter().for_each(|_| self.values.ask());
             self.ahead.extend(asked);
@@ -126,19 +131,19 @@ impl TreesIter {
         self.value.clone()
     }
 
-    /// Lets go of a large value: [`TreesIter::load`] reads it again.
+    /// Drops a large value from memory. [`TreesIter::load`] reads it again.
     pub(crate) fn shed(&mut self) {
         self.value.take_if(|value| value.len() >= LARGE_BYTES);
     }
 
-    /// Forgets the value under the cursor, and what was asked for ahead.
+    /// Discards the value under the cursor and all readahead.
     fn turn(&mut self) {
         self.value = None;
         self.ahead.clear();
         self.reach = 0;
     }
 
-    /// Reads the value under the cursor from its log, whatever is cached.
+    /// Reads the value under the cursor from its log, bypassing the cache.
     pub(crate) fn check_value(&self) -> Result<()> {
         self.values.for_each(&[self.place()], || Ok(FLYING_MAX), |_, _| {})
     }
@@ -166,7 +171,7 @@ impl TreesIter {
     }
 
     pub(crate) fn next(&mut self) -> Result<()> {
-        // If another run had the key, nobody took what was asked for it.
+        // If another run had the key, the value read ahead was not used.
         if let Some((_, _, Some(address))) = self.entry() {
             let _unwanted = self.take_asked(address);
         }
@@ -192,13 +197,13 @@ impl TreesIter {
         }
     }
 
-    /// Goes to the first entry at or behind (key, tag).
+    /// Moves to the first entry at or after (key, tag).
     pub(crate) fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
         self.turn();
         match &mut self.source {
             Source::Tree(iter) => {
                 iter.seek(key)?;
-                // A tree has one entry of a key; a newer one lies in front.
+                // A tree has one entry per key. If it is newer than `tag`, it is before the target.
                 match iter.entry().is_some_and(|entry| entry.key == key && as_put(entry.tag) > tag) {
                     true => iter.next(),
                     false => Ok(()),
@@ -211,7 +216,7 @@ impl TreesIter {
         }
     }
 
-    /// Goes to the last entry in front of (key, tag).
+    /// Moves to the last entry before (key, tag).
     pub(crate) fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
         self.turn();
         match &mut self.source {

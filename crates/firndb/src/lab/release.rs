@@ -1,23 +1,24 @@
 //! Frees the leaves and pointers that level 0 no longer has, once no reader can reach them.
 //!
-//! Level 0 passes through *generations*: each change (a step of a flush, the eviction of a chunk, the trees changing
-//! places) ends one and begins the next. A reader holds the generation it reads, through the state or through a cursor
-//! over the trees.
+//! Level 0 passes through *generations*: each change (a step of a flush, the eviction of a chunk, a
+//! rotation of the trees) ends one and begins the next. A reader holds the generation it reads,
+//! through the state or through a cursor over the trees.
 //!
-//! 1. What a change takes away may still be reachable from the generation it ended and from older ones. It is queued
-//!    with the generation that ended.
-//! 2. Only the front of the queue is freed, and only when nobody else holds its generation.
-//! 3. So everything that a held generation can reach stays. The change that ended the generation queued that
-//!    generation, and the queue stops there, before anything taken away since. What earlier changes took away is not in
-//!    it.
-//! 4. This needs *every* change to queue the generation it ended, even a change that takes nothing away. So
-//!    `Engine::swap_trees`, the only place that changes level 0, does it.
+//! 1. Items removed by a change may still be reachable from the generation it ended and from older
+//!    ones. They are queued with the generation that ended.
+//! 2. Only the front of the queue is freed, and only when nothing else holds its generation.
+//! 3. So everything that a held generation can reach stays. The change that ended the generation
+//!    queued that generation, and the queue stops there, before anything removed since. Items
+//!    removed by earlier changes are not reachable from it.
+//! 4. This needs *every* change to queue the generation it ended, even a change that removes
+//!    nothing. So `Engine::swap_trees`, the only place that changes level 0, does it.
 //!
-//! Queuing the view of the tree that changed would not do, because a reader need not hold that view. When the trees
-//! change places the new mutable tree is a view that no earlier reader holds, and what flushes take away after that
-//! would be freed while earlier readers can still reach it.
+//! Queuing the view of the tree that changed would not be enough, because a reader need not hold
+//! that view. When the trees rotate, the new mutable tree is a view that no earlier reader holds,
+//! and items that flushes remove after that would be freed while earlier readers can still reach
+//! them.
 //!
-//! Thread safety: `Send + Sync`. The queue has a lock of its own, which is held for no I/O.
+//! Thread safety: `Send + Sync`. The queue has a lock of its own, which is never held during I/O.
 
 use super::view::Trees;
 use crate::memtable::Memtable;
@@ -26,22 +27,22 @@ use firn_table::pm_btree::{Place, ValueAddress};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Level 0 from one change to the next. Holding it keeps everything that both trees and the side table could reach
-/// then: leaves, values in logs, slots of the hot buffer.
+/// Level 0 from one change to the next. Holding it keeps everything that both trees and the
+/// retained versions could reach then: leaves, values in logs, slots of the hot buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Generation;
 
-/// The queue.
+/// The queue of items to free.
 #[derive(Default)]
 pub(crate) struct Releases {
     queue: Mutex<VecDeque<Release>>,
-    /// Held by who makes a new level 0 from the one that is there.
+    /// Held while a new level 0 is derived from the current one.
     pub(crate) changing: Mutex<()>,
-    /// A buffer whose flush was interrupted, and the last key of it that is in the trees.
+    /// A memtable whose flush was interrupted, and its last key that is in the trees.
     partly: Mutex<Option<(Arc<Memtable>, Vec<u8>)>>,
 }
 
-/// The leaves and pointers that one change took away, and the generation that it ended.
+/// The leaves and pointers that one change removed, and the generation that it ended.
 struct Release {
     generation: Arc<Generation>,
     places: Vec<Place>,
@@ -49,18 +50,18 @@ struct Release {
 }
 
 impl Releases {
-    /// Queues what the change that ended `generation` took away: these leaves, and these pointers wherever they were.
-    /// REQUIRES: every change calls this, in the order of the changes.
+    /// Queues the leaves and pointers removed by the change that ended `generation`. REQUIRES:
+    /// every change calls this, in the order of the changes.
     pub(crate) fn push(&self, generation: Arc<Generation>, places: Vec<Place>, pointers: Vec<ValueAddress>) {
         self.queue.lock().push_back(Release { generation, places, pointers });
     }
 
-    /// Whether everything was freed.
+    /// True if everything was freed.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }
 
-    /// How far the flush of `buffer` came, if it was interrupted.
+    /// The last flushed key of `buffer`, if its flush was interrupted.
     pub(crate) fn flushed_to(&self, buffer: &Arc<Memtable>) -> Option<Vec<u8>> {
         let partly = self.partly.lock();
         partly.as_ref().filter(|(of, _)| Arc::ptr_eq(of, buffer)).map(|(_, last)| last.clone())
@@ -70,12 +71,12 @@ impl Releases {
         *self.partly.lock() = partly;
     }
 
-    /// Frees what no reader can reach any more. True if there was any.
+    /// Frees everything that no reader can reach any more. True if there was any.
     pub(crate) fn run(&self, trees: &Trees) -> bool {
         let mut any = false;
         let mut queue = self.queue.lock();
-        // `get_mut` rather than `strong_count`, which orders nothing: the last reader's loads must come before whatever
-        // is stored in the same place next.
+        // `get_mut` rather than `strong_count`, which orders nothing: the last reader's loads must
+        // come before the next store to the same place.
         while queue.front_mut().is_some_and(|release| Arc::get_mut(&mut release.generation).is_some()) {
             let Some(release) = queue.pop_front() else { break };
             trees.store.release(&release.places);

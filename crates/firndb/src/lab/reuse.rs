@@ -1,13 +1,14 @@
-//! Whether what is written will be written again while the trees have it.
+//! Predicts whether flushed keys will be written again while they are in the trees.
 //!
-//! The trees are for keys that are: an entry that is replaced there costs level 1 nothing. One that is not is read back
-//! from its log, page by page, when it is evicted, which costs a device more than to have written it as a table of
-//! level 0 in the first place. So the keys of each buffer are compared with those of the buffers before it, as many as
-//! trees could hold; if few were among them and the trees are empty, the buffer becomes a table. LAB-DB has no such
-//! rule: it is ours.
+//! The trees are for keys that are written again, because an entry replaced there costs level 1
+//! nothing. Any other entry is read back from its log, page by page, when it is evicted, which
+//! costs the device more than writing it as a table of level 0 in the first place. So the keys of
+//! each memtable are compared with those of the memtables before it, as many as the trees could
+//! hold. If few were among them and the trees are empty, the memtable becomes a table. LAB-DB has
+//! no such rule: it is ours.
 //!
-//! Keys are sampled by their hashes, the same ones each time, so the share of a sample that was seen before is that of
-//! all keys.
+//! Keys are sampled by their hashes, the same ones each time, so the share of the sample that was
+//! seen before is that of all keys.
 
 use crate::memtable::Memtable;
 use firn_base::SeqNo;
@@ -17,42 +18,44 @@ use firn_table::sst::hash;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Keys that are remembered, about.
+/// The approximate number of keys that are remembered.
 const SAMPLE_KEYS: u64 = 4096;
-/// So many keys of the sample say something: of as many buffers as that takes.
+/// The number of sampled keys needed for a result, gathered over as many memtables as that takes.
 const TELLING_KEYS: u64 = 64;
 
-/// The sample, and what it says.
+/// The sample and its result.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
     sample: Mutex<Sample>,
-    /// The newest buffer, by its last entry, and what was known with it: a flush may be tried again. Apart, so that
-    /// nobody waits while a buffer is gone through.
+    /// The newest memtable, by its last entry, and its result, because a flush may be retried. In a
+    /// lock of its own, so that no reader waits while a memtable is scanned.
     newest: Mutex<Option<(SeqNo, Option<f64>)>>,
 }
 
 #[derive(Debug, Default)]
 struct Sample {
-    /// Of the keys, one in so many; chosen with the first buffer, so that the same keys are looked at ever after.
+    /// One key in this many is sampled. Chosen with the first memtable, so that the same keys are
+    /// sampled ever after.
     one_in: Option<u64>,
-    /// The last buffer that had each.
+    /// The last memtable that had each key.
     seen: HashMap<u64, SeqNo>,
-    /// Each with each buffer that had it, oldest first.
+    /// Each key with each memtable that had it, oldest first.
     order: VecDeque<(u64, SeqNo)>,
-    /// Keys since the share was found, and those of them that were seen before.
+    /// Keys since the share was last computed, and the number of these that were seen before.
     since: (u64, u64),
-    /// The share of the last `TELLING_KEYS` keys and more.
+    /// The share among the last `TELLING_KEYS` or more keys.
     share: Option<f64>,
 }
 
 impl Reuse {
-    /// The share of the newest keys that were seen before, if anything is known.
+    /// The share of the newest keys that were seen before, if known.
     pub(crate) fn newest(&self) -> Option<f64> {
         self.newest.lock().and_then(|(_, share)| share)
     }
 
-    /// The share of the keys of `buffer`, if they are enough, that were among those of the buffers before it, as many
-    /// as `window` says for keys like one of them. Nothing while too little is known.
+    /// The share of the keys of `buffer` that were in the memtables before it, looking back by the
+    /// number of keys that `window` returns for a key like these. Keys are gathered over several
+    /// memtables if `buffer` has too few. `None` while too little is known.
     pub(crate) fn share(&self, buffer: &Arc<Memtable>, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
         let (known, last) = (*self.newest.lock(), buffer.frozen_at().unwrap_or_default());
         if let Some((_, share)) = known.filter(|(newest, _)| *newest == last) {
@@ -92,13 +95,13 @@ impl Sample {
         self.share
     }
 
-    /// Whether `key` was seen before.
+    /// Records `key`. True if it was seen before.
     fn see(&mut self, key: u64, buffer: SeqNo) -> bool {
         self.order.push_back((key, buffer));
         self.seen.insert(key, buffer).is_some()
     }
 
-    /// Keeps the newest `most` that were seen.
+    /// Keeps the newest `most` records.
     fn forget(&mut self, most: usize) {
         while self.order.len() > most.max(1) {
             let Some((key, buffer)) = self.order.pop_front() else { return };
@@ -115,7 +118,7 @@ mod tests {
     use crate::memtable::Entry;
     use firn_base::key::Kind;
 
-    /// A buffer that ended with entry `last`, with these keys, each twice.
+    /// A memtable that ended with entry `last`, with these keys, each twice.
     fn buffer(last: u64, keys: impl Iterator<Item = u32>) -> Arc<Memtable> {
         let buffer = Arc::new(Memtable::new(1 << 20, 1));
         for (i, key) in keys.flat_map(|key| [key, key]).enumerate() {

@@ -1,5 +1,6 @@
-//! Versions that were replaced in a tree while a snapshot sees them. Snapshots die with the process, so DRAM serves.
-//! An eviction takes those of its keys along into level 1, so a table that has grown large makes one due.
+//! Retained versions: versions that were replaced in a tree while a snapshot sees them. They are in
+//! DRAM only, because snapshots end with the process. An eviction moves the ones of its keys to
+//! level 1, so many retained versions make an eviction due.
 
 use crate::mechanisms;
 use crate::read_points::is_seen;
@@ -13,18 +14,18 @@ pub(crate) struct Version {
     pub(crate) key: Box<[u8]>,
     pub(crate) tag: Tag,
     pub(crate) address: Option<ValueAddress>,
-    /// The number of the version that replaced it.
+    /// The sequence number of the version that replaced it.
     pub(crate) until: SeqNo,
 }
 
 impl Version {
-    /// Whether one of `snapshots`, ascending, sees it.
+    /// True if one of `snapshots`, in ascending order, sees it.
     pub(crate) fn is_seen(&self, snapshots: &[SeqNo]) -> bool {
         is_seen(snapshots, self.tag.seqno(), self.until)
     }
 }
 
-/// The versions, by key and then the newest first.
+/// The versions, by key and then newest first.
 #[derive(Debug, Default)]
 pub(crate) struct RetainedVersions {
     versions: Vec<Version>,
@@ -37,7 +38,7 @@ impl RetainedVersions {
         RetainedVersions { versions, bytes }
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory used.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -46,7 +47,7 @@ impl RetainedVersions {
         &self.versions
     }
 
-    /// Where what is at or behind (key, tag) begins.
+    /// The index of the first version at or after (key, tag).
     pub(crate) fn seek(&self, key: &[u8], tag: Tag) -> usize {
         self.versions.partition_point(|version| (&*version.key, tag) < (key, version.tag))
     }
@@ -66,7 +67,7 @@ impl RetainedVersions {
         &self.versions[from..from + len]
     }
 
-    /// Without `gone`, which are in the same order, and which of them were there.
+    /// These versions without `gone`, which are in the same order. Also returns the removed ones.
     pub(crate) fn without(&self, gone: &[Version]) -> (RetainedVersions, Vec<Version>) {
         let order = |a: &Version, b: &Version| compare(&a.key, a.tag, &b.key, b.tag);
         let mut gone = gone.iter().peekable();
@@ -77,7 +78,8 @@ impl RetainedVersions {
         (RetainedVersions::of(versions), removed)
     }
 
-    /// With `added`, without those of either that none of `snapshots` sees, which are handed out.
+    /// These versions with `added`, without those that none of `snapshots` sees. Also returns the
+    /// latter.
     pub(crate) fn with(&self, added: Vec<Version>, snapshots: &[SeqNo]) -> (RetainedVersions, Vec<Version>) {
         let all = self.versions.iter().cloned().chain(added);
         let (mut versions, gone): (Vec<Version>, Vec<Version>) =

@@ -1,11 +1,11 @@
-//! What is known of level 0, and which layer answers gets.
+//! Statistics of level 0, and of the layers that answer gets.
 
 use super::view::Trees;
 use crate::log::HotStats;
 use firn_base::count::Counter;
 use serde::Serialize;
 
-/// Gets by the layer that answered them, and what was evicted; since the open.
+/// Gets by the layer that answered them, and evictions, since the open.
 #[derive(Debug, Default)]
 pub(crate) struct LabCounters {
     pub(crate) buffers: Counter,
@@ -33,37 +33,39 @@ pub struct LabStats {
     pub immutable_entries: u64,
     /// Replaced versions that snapshots see.
     pub side_versions: usize,
-    /// The share of the trees' memory that is in use, 0 to 1.
+    /// The used share of the trees' memory, 0 to 1.
     pub occupancy: f64,
-    /// Bytes of leaves, those that only readers hold among them.
+    /// Bytes of leaves, including those that only readers hold.
     pub leaf_bytes: u64,
-    /// Bytes of DRAM for engine nodes.
+    /// Bytes of DRAM used by the search structures over leaves.
     pub index_bytes: usize,
-    /// Gets that found their key, by the layer that had it: those that trees and side table found count for the hot
-    /// buffer if the value was there.
+    /// Gets that found their key, by the layer that had it. A hit of a tree or a retained version
+    /// counts for the hot buffer if the value was there.
     pub hits: Vec<(&'static str, u64)>,
-    /// Write buffers that became tables of level 0, as few of their keys had been written lately.
+    /// Memtables that became tables of level 0, because few of their keys had been written
+    /// recently.
     pub buffers_past: u64,
     /// Chunks moved to level 1.
     pub chunks: u64,
-    /// Those of them that were made of the entries of the oldest logs.
+    /// Chunks that took the entries of the oldest logs.
     pub chunks_by_log: u64,
     /// Leaves that were read to find those entries.
     pub leaves_looked_into: u64,
-    /// Those of them that ended within a leaf, where a table of level 1 begins.
+    /// Chunks that ended within a leaf, where a table of level 1 begins.
     pub chunk_edges: u64,
     /// Entries in all chunks.
     pub chunk_entries: u64,
-    /// Those of them that went no further, as they were replaced in the tree that flushes go into.
+    /// Entries of chunks that were dropped, because they had been replaced in the tree that flushes
+    /// go into.
     pub chunk_entries_replaced: u64,
     /// Values in logs that level 0 points to.
     pub log_entries: u64,
-    /// Their bytes.
+    /// Bytes of these values.
     pub log_live_bytes: u64,
-    /// Bytes of the logs that they lie in.
+    /// Bytes of the logs that contain them.
     pub log_file_bytes: u64,
-    /// Values of hot keys in persistent memory; `None` without a pool that is durable at the fence, or with one that
-    /// had no room.
+    /// The hot buffer; `None` without a pool that is durable at the fence, or with a pool that had
+    /// no room.
     pub hot: Option<HotStats>,
 }
 

@@ -1,10 +1,10 @@
-//! Level 0 as readers see it: both trees and the side table at one moment.
+//! Level 0 as readers see it: both trees and the retained versions at one moment.
 //!
-//! 1. It never changes; a flush or an eviction swaps another one into the read state.
+//! 1. It never changes. A flush or an eviction swaps another one into the read state.
 //! 2. It holds its generation, and so keeps everything that it can reach (`release.rs`).
-//! 3. What a reader at a read point sees of a key here is the newest entry of all three that is not above that point.
-//!    The mutable tree's is newer than what the others have of its key; the side table's may be older than the
-//!    immutable tree's, as it may be from before the trees changed places.
+//! 3. A reader at a read point sees the newest entry of a key in all three that is not above that
+//!    point. The mutable tree's entry is newer than those of the others. A retained version may be
+//!    older than the immutable tree's entry, because it may be from before the trees rotated.
 
 use super::iter::TreesIter;
 use super::release::Generation;
@@ -21,52 +21,57 @@ use firn_table::sst::{Got, Query};
 use firn_table::{Row, Value};
 use std::sync::Arc;
 
-/// The trees and what goes with them.
+/// The trees and the state that belongs to them.
 #[derive(Clone)]
 pub(crate) struct Trees {
-    /// Keeps what the views and the side table can reach in persistent memory and in logs.
+    /// Keeps everything that the views and the retained versions can reach in persistent memory and
+    /// in logs.
     pub(crate) generation: Arc<Generation>,
     pub(crate) store: Arc<TreeStore>,
     pub(crate) values: Arc<ValueLogs>,
     pub(crate) mutable: Arc<View>,
     pub(crate) immutable: Option<Arc<View>>,
-    /// Where what is yet to be evicted of the immutable tree begins: within its first leaf, if a chunk ended there.
-    /// What that leaf has in front of this is in level 1, too, or was replaced.
+    /// The start of the part of the immutable tree that is not evicted yet. Within its first leaf,
+    /// if a chunk ended there. Entries before it in that leaf are in level 1, too, or were
+    /// replaced.
     pub(crate) immutable_from: Arc<[u8]>,
-    /// Leaves that the immutable tree had when it became that, or when it was recovered.
+    /// The number of leaves of the immutable tree when it became immutable, or when it was
+    /// recovered.
     pub(crate) leaves: usize,
     pub(crate) side: Arc<RetainedVersions>,
-    /// All entries up to this number were in the immutable tree when it became that, or had been evicted before.
+    /// All entries up to this sequence number were in the immutable tree when it became immutable,
+    /// or had been evicted before.
     pub(crate) complete_through: SeqNo,
     pub(crate) counters: Arc<LabCounters>,
     pub(crate) reuse: Arc<Reuse>,
 }
 
-/// A value, or the read that brings it, for [`ValueLogs::finish`].
+/// A value, or the read in flight that fetches it, for [`ValueLogs::finish`].
 pub(crate) enum Begun {
     Here(Value),
     Asked(PendingValue),
 }
 
 impl Trees {
-    /// Whether a recovery makes them anew from the logs.
+    /// True if a recovery rebuilds them from the logs.
     pub(crate) fn need_logs(&self) -> bool {
         !self.store.is_durable() || !mechanisms::LAB_RECOVERY.is_on()
     }
 
-    /// Gives up the generation, and with it the views and the side table. An eviction calls this once it has read its
-    /// chunk, because the flushes that run beside its merge need the room of the leaves they replace.
+    /// Releases the generation, and with it the views and the retained versions. An eviction calls
+    /// this once it has read its chunk, because the flushes that run beside its merge need the room
+    /// of the leaves they replace.
     pub(crate) fn stop_reading(&mut self) {
         self.generation = Arc::default();
         (self.mutable, self.immutable, self.side) = Default::default();
     }
 
-    /// Whether nothing is in level 0 but tables.
+    /// True if level 0 has nothing but tables.
     pub(crate) fn are_empty(&self) -> bool {
         self.mutable.leaves() == 0 && self.immutable.is_none() && self.side.versions().is_empty()
     }
 
-    /// The newest entry of a key, as other runs have it.
+    /// The newest entry of a key, in the form that other runs return.
     pub(crate) fn get(&self, query: &Query<'_>) -> Result<Got> {
         match self.find(query.key, query.seqno)? {
             None => Ok(Got::Missed { read: false }),
@@ -83,7 +88,7 @@ impl Trees {
         }
     }
 
-    /// As [`Trees::get`], but a value that is not cached is only asked for.
+    /// Like [`Trees::get`], but only starts the read of a value that is not cached.
     pub(crate) fn begin_get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Begun)>> {
         let Some((tag, address)) = self.find(key, seqno)? else { return Ok(None) };
         let begun = match address {
@@ -122,7 +127,7 @@ impl Trees {
     }
 }
 
-/// The tag that a pointer has where its value is in place.
+/// The tag of a pointer as if its value were stored in place.
 pub(crate) fn as_put(tag: Tag) -> Tag {
     match tag.kind() {
         Some(Kind::Pointer) => Tag::new(tag.seqno(), Kind::Put),
@@ -144,8 +149,8 @@ impl Trees {
         std::iter::once(&self.mutable).chain(&self.immutable).map(|view| view.entries()).sum()
     }
 
-    /// Reads every leaf and every value that one points to, and calls `checked` with the entries and bytes of each
-    /// tree.
+    /// Reads every leaf and every value that one points to, and calls `checked` with the entries
+    /// and bytes of each tree.
     pub(crate) fn verify(&self, mut checked: impl FnMut(u64, u64)) -> Result<()> {
         for view in std::iter::once(&self.mutable).chain(&self.immutable) {
             let mut found = None;

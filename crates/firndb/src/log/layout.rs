@@ -1,5 +1,5 @@
-//! The bytes of a log file: a header, then frames. One frame holds one commit group, so a group is there whole or not
-//! at all, and with it each of its batches.
+//! The bytes of a log file: a header, then frames. One frame holds one commit group, so a group,
+//! and with it each of its batches, is there whole or not at all.
 //!
 //! ```text
 //! file     header (64 bytes) | frame ...
@@ -7,24 +7,30 @@
 //!          | previous log's id: u64 | its end: u64 | how far it was synced: u64 | CRC-32C: u32
 //! frame    header (48 bytes) | key section | value section
 //! frame header
-//!          magic: u32 | CRC-32C of the rest: u32 | key section bytes: u32 | entries: u32 | value section bytes: u64
-//!          | first sequence number: u64 | synced through: u64 | CRC-32C of the key section: u32
-//!          | CRC-32C of the values' headers: u32
-//! key      kind: u8 | keyspace: varint | key: length-prefixed | value length: varint [| slot: varint]
+//!          magic: u32 | CRC-32C of the rest: u32 | key section bytes: u32 | entries: u32
+//!          | value section bytes: u64 | first sequence number: u64 | synced through: u64
+//!          | CRC-32C of the key section: u32 | CRC-32C of the values' headers: u32
+//! key      kind: u8 | keyspace: varint | key: length-prefixed | value length: varint
+//!          [| slot: varint]
 //! value    checksum: u32 | length: u32 | bytes
 //! ```
-//! 1. Header checksums are salted with (log id, offset): a value that holds a copy of a frame is not taken for one.
-//! 2. The key section says how long each value is, so replay and dropped values cost no read of the value section. That
-//!    of an entry of kind pointer is in the hot buffer, in the slot that is named, and not in the value section.
-//! 3. The top bit of `entries` says that the manifest durably named this log when the frame was written: such a log
-//!    that no manifest names is proof that the manifest lost records.
-//! 4. `synced through` is a position in this file up to which everything had been synced when the frame was written:
-//!    damage in front of it is damage to what was acknowledged; behind it, it may be the torn end of the log.
-//! 5. The header says where the log before this one ended, as the manifest does, so that a manifest that lost its end
-//!    takes no log along: what follows on the last log that is known belongs there. A log that an open began has no
-//!    previous one (id 0): the manifest that the open wrote names it.
-//! 6. A value's checksum is tied to its entry's number (`of_entry`), and so to its key: who follows a pointer knows the
-//!    number, and takes no other entry's value for it.
+//! 1. Header checksums are salted with (log id, offset), so a copy of a frame inside a value is not
+//!    taken for a frame.
+//! 2. The key section gives the length of each value, so replay can skip values without reading the
+//!    value section. The value of an entry of kind pointer is in the hot buffer, in the named slot,
+//!    and not in the value section.
+//! 3. The top bit of `entries` says that the manifest durably named this log when the frame was
+//!    written. If no manifest names such a log, the manifest lost records.
+//! 4. `synced through` is a position in this file up to which everything had been synced when the
+//!    frame was written. Damage before it is damage to acknowledged data; damage after it may be
+//!    the torn end of the log.
+//! 5. The header gives the end of the previous log, as the manifest does. So a manifest that lost
+//!    its end does not take a log with it: the logs that follow the last known one are found
+//!    through their headers. A log begun by an open has no previous one (id 0), because the
+//!    manifest written by that open names it.
+//! 6. A value's checksum is tied to its entry's sequence number (`of_entry`), and so to its key. A
+//!    reader that follows a pointer knows the number and cannot mistake another entry's value for
+//!    it.
 
 use super::write::LogEnd;
 use crate::sites;
@@ -42,7 +48,7 @@ pub(super) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRM1");
 pub(super) const FRAME_HEADER_BYTES: usize = 48;
 pub(super) const VALUE_HEADER_BYTES: usize = 8;
 const NAMED_BIT: u32 = 1 << 31;
-/// The only keyspace so far; the number is in every record so that more can come.
+/// The only keyspace so far. The number is in every record so that more can be added.
 const KEYSPACE: u64 = 0;
 
 const _: () = assert!(8 + 4 + 8 + 16 + 3 * 8 + 4 == FILE_HEADER_BYTES);
@@ -52,7 +58,7 @@ const _: () = assert!(4 + 4 + 4 + 4 + 8 + 8 + 8 + 4 + 4 == FRAME_HEADER_BYTES);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogHeader {
     pub(crate) uuid: [u8; 16],
-    /// Where the log before this one ended; `None` for one that an open began.
+    /// The end of the previous log; `None` for a log begun by an open.
     pub(crate) previous: Option<LogEnd>,
 }
 
@@ -72,7 +78,7 @@ impl LogHeader {
         out
     }
 
-    /// The header that `bytes` begin with, if it is one of log `log_id`.
+    /// Decodes the header at the start of `bytes`, if it belongs to log `log_id`.
     pub(crate) fn decode(bytes: &[u8], log_id: u64) -> Option<LogHeader> {
         let bytes = bytes.get(..FILE_HEADER_BYTES)?;
         let mut reader = Reader::new(bytes.get(20..)?);
@@ -83,17 +89,17 @@ impl LogHeader {
     }
 }
 
-/// Whether `bytes` begin with the header of log `log_id` of this database.
+/// True if `bytes` begin with the header of log `log_id` of this database.
 pub(super) fn is_file_header(bytes: &[u8], log_id: u64, uuid: &[u8; 16]) -> bool {
     !sites::LOG_HEADER_CHECK.is_on() || LogHeader::decode(bytes, log_id).is_some_and(|header| header.uuid == *uuid)
 }
 
-/// A frame's header.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     pub(super) key_bytes: u32,
     pub(super) entries: u32,
-    /// Whether the manifest durably named this log.
+    /// True if the manifest durably named this log.
     pub(super) named: bool,
     pub(super) value_bytes: u64,
     pub(super) first_seqno: SeqNo,
@@ -119,7 +125,8 @@ impl FrameHeader {
         out
     }
 
-    /// The header in `bytes`, read at `offset` of log `log_id`; `None` if it is none of this place.
+    /// Decodes the header in `bytes`, read at `offset` of log `log_id`; `None` if it is not a
+    /// header written there.
     pub(super) fn decode(bytes: &[u8], log_id: u64, offset: u64) -> Option<FrameHeader> {
         let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
         let crc = || crc32c_salted(log_id, offset, &[&bytes[8..]]);
@@ -140,7 +147,7 @@ impl FrameHeader {
         })
     }
 
-    /// Bytes of the frame in all.
+    /// The bytes of the whole frame.
     pub(super) fn frame_bytes(&self) -> u64 {
         (FRAME_HEADER_BYTES as u64 + u64::from(self.key_bytes)).saturating_add(self.value_bytes)
     }
@@ -161,11 +168,11 @@ pub(super) struct KeyRecord<'a> {
     pub(super) kind: u8,
     pub(super) key: &'a [u8],
     pub(super) value_len: u32,
-    /// Where the value is in the hot buffer, if the kind is pointer.
+    /// The slot of the value in the hot buffer, if the kind is pointer.
     pub(super) slot: Option<u64>,
 }
 
-/// The next record; `None` if there is no whole and known one.
+/// The next record; `None` if it is incomplete or unknown.
 pub(super) fn key_record<'a>(reader: &mut Reader<'a>) -> Option<KeyRecord<'a>> {
     let kind = reader.u8()?;
     if reader.varint()? != KEYSPACE {
@@ -177,7 +184,8 @@ pub(super) fn key_record<'a>(reader: &mut Reader<'a>) -> Option<KeyRecord<'a>> {
     (!key.is_empty() && key.len() <= KEY_BYTES_MAX).then_some(KeyRecord { kind, key, value_len, slot })
 }
 
-/// Splits the header of entry `seqno`'s value from its bytes and checks them; `None` if they do not match.
+/// Splits the header of entry `seqno`'s value from its bytes and checks them; `None` if they do not
+/// match.
 pub(super) fn check_value(framed: &[u8], len: u32, seqno: SeqNo) -> Option<&[u8]> {
     let value = framed.get(VALUE_HEADER_BYTES..)?;
     let fits = get_u32(framed, 4)? == len && value.len() == len as usize;
@@ -199,7 +207,7 @@ pub(super) fn read_value<'a>(
     check_value(buf.bytes(), address.len, seqno).ok_or_else(|| damaged(file, address))
 }
 
-/// The error for what is at `address` and is not that value.
+/// The error for bytes at `address` that are not the expected value.
 pub(super) fn damaged(file: &dyn File, address: ValueAddress) -> Error {
     Error::corruption(file.path().display(), address.offset, "expected a value with its checksum")
 }

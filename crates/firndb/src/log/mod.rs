@@ -1,4 +1,4 @@
-//! The write-ahead log: one file of frames per write buffer. Format: `docs/format/log.md`.
+//! The write-ahead log: one file of frames per memtable. Format: `docs/format/log.md`.
 
 mod hot;
 mod layout;

@@ -1,10 +1,12 @@
-//! Logs that lie in persistent memory instead of on the SSD (LAB-DB, 4.3, Fig. 16).
+//! Logs that are in persistent memory instead of on the SSD (LAB-DB, 4.3, Fig. 16).
 //!
-//! 1. A log's first bytes behind its file's header, as many as a write buffer has, are in an extent of its own; what
-//!    does not fit goes the way of other logs, through the log's buffer into the file. The file gives the log its name.
-//! 2. The pool's root names each extent with its log before the log has a frame, and no more once the log's file is
-//!    gone. An open gives the extents of logs free that nothing names.
-//! 3. What an extent held before matches no frame of its log: checksums are salted with the log's number.
+//! 1. The first bytes of a log after its file's header, as many as a memtable has, are in an extent
+//!    of its own. The rest goes through the log's buffer into the file, as for other logs. The file
+//!    gives the log its name.
+//! 2. The pool's root names each extent with its log before the log has a frame, until the log's
+//!    file is gone. An open frees the extents of logs that nothing names.
+//! 3. Older contents of an extent match no frame of its log, because checksums are salted with the
+//!    log's id.
 
 use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, ValueAddress};
 use crate::options::tuning::LogPlacement;
@@ -14,22 +16,23 @@ use firn_pm::{Extent, Fenced, Owner, PmOffset, Pool, RootEntry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Logs that the root has room for beside everything else.
+/// The number of logs for which the root has room beside everything else.
 const LOGS_MAX: usize = 100;
 
 /// The logs in a pool.
 pub(crate) struct PlacedLogs {
     pool: Arc<Pool>,
     placement: LogPlacement,
-    /// Of each.
+    /// Bytes of each extent.
     bytes: u64,
     read_only: bool,
-    /// By number: the kind under which the root has it, and where it lies.
+    /// By log id: the kind under which the root names the log, and its extent.
     logs: Mutex<BTreeMap<u64, (u16, Extent)>>,
 }
 
 impl PlacedLogs {
-    /// The logs that the root of `pool` names, and room of `bytes` for each new one as `placement` says.
+    /// The logs that the root of `pool` names. New logs get extents of `bytes`, as `placement`
+    /// says.
     pub(crate) fn open(pool: Arc<Pool>, placement: LogPlacement, bytes: u64, read_only: bool) -> PlacedLogs {
         let entry = |entry: &RootEntry| Some((entry.word, (entry.kind, entry.extent?)));
         let root = pool.root();
@@ -37,17 +40,18 @@ impl PlacedLogs {
         PlacedLogs { pool, placement, bytes, read_only, logs: Mutex::new(logs) }
     }
 
-    /// Room for log `log_id`, if it is to lie here. DURABLE AFTER: that it does.
+    /// Allocates an extent for log `log_id`, if the placement calls for one. DURABLE AFTER: the
+    /// log's entry in the root.
     ///
     /// # Errors
-    /// `NoSpace` if it must and there is none; what the commit met.
+    /// `NoSpace` if an extent is required and there is no room; the errors of the commit.
     pub(super) fn begin(&self, log_id: u64) -> Result<Option<Extent>> {
         if self.placement == LogPlacement::Ssd {
             return Ok(None);
         }
         let mut logs = self.logs.lock();
         if let Some((_, extent)) = logs.get(&log_id) {
-            // It was begun before, and something else failed.
+            // An earlier begin succeeded, and a later step failed.
             return Ok(Some(*extent));
         }
         let taken: Vec<u16> = logs.values().map(|(kind, _)| *kind).collect();
@@ -66,7 +70,7 @@ impl PlacedLogs {
             Ok(())
         });
         if let Err(error) = named {
-            // If the root names it after all, the pool refuses this, and the next open knows.
+            // If the root names it after all, the pool refuses this, and the next open finds it.
             let _refused = self.pool.free(extent);
             return Err(error);
         }
@@ -74,12 +78,12 @@ impl PlacedLogs {
         Ok(Some(extent))
     }
 
-    /// Whether a writer beside this may give an extent to another log.
+    /// True if a writer beside this one may give an extent to another log.
     pub(super) fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Whether all logs must lie here, and there is no room for so many more.
+    /// True if all logs must be placed here, and there is no room for `more` logs.
     pub(crate) fn lacks_room_for(&self, more: u64) -> bool {
         let lacks = || {
             let logs = self.logs.lock().len() as u64;
@@ -88,10 +92,10 @@ impl PlacedLogs {
         self.placement == LogPlacement::Pm && lacks()
     }
 
-    /// Gives the room of a log free. REQUIRES: nobody reads it, and its file is gone.
+    /// Frees the extent of a log. REQUIRES: no reader uses it, and its file is gone.
     ///
     /// # Errors
-    /// What the commit met.
+    /// The errors of the commit.
     pub(crate) fn remove(&self, log_id: u64) -> Result<()> {
         let mut logs = self.logs.lock();
         let Some((kind, extent)) = logs.get(&log_id).copied() else { return Ok(()) };
@@ -103,17 +107,17 @@ impl PlacedLogs {
         self.pool.free(extent)
     }
 
-    /// The logs.
+    /// The ids of the logs.
     pub(crate) fn ids(&self) -> Vec<u64> {
         self.logs.lock().keys().copied().collect()
     }
 
-    /// Where log `log_id` lies, if it does here.
+    /// The extent of log `log_id`, if it has one.
     pub(crate) fn extent(&self, log_id: u64) -> Option<Extent> {
         self.logs.lock().get(&log_id).map(|(_, extent)| *extent)
     }
 
-    /// Reads of the value at `at`, with its header, what of it is in `extent`.
+    /// Reads the part of the value at `at`, including its header, that is in `extent`.
     pub(super) fn read(&self, extent: Extent, at: ValueAddress) -> Result<Vec<u8>> {
         let len = VALUE_HEADER_BYTES as u64 + u64::from(at.len);
         let mut bytes = vec![0; end(extent).saturating_sub(at.offset).min(len) as usize];
@@ -122,12 +126,12 @@ impl PlacedLogs {
     }
 }
 
-/// Where in its log what `extent` holds ends.
+/// The offset in the log at which the contents of `extent` end.
 pub(super) fn end(extent: Extent) -> u64 {
     FILE_HEADER_BYTES as u64 + extent.len
 }
 
-/// Where offset `offset` of its log lies in `extent`.
+/// The place in `extent` of offset `offset` of its log.
 pub(super) fn place(extent: Extent, offset: u64) -> Result<PmOffset> {
     let within = offset.checked_sub(FILE_HEADER_BYTES as u64).and_then(|within| extent.at(within));
     within.ok_or_else(|| firn_base::Error::invalid("a place outside the log's extent"))

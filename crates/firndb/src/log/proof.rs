@@ -1,4 +1,4 @@
-//! The log's decoders over any bytes, for [`crate::proof`].
+//! Runs the log's decoders over arbitrary bytes, for [`crate::proof`].
 
 use super::layout::{FRAME_HEADER_BYTES, FrameHeader, key_record, put_key_record};
 use super::write::{Place, encode_head};
@@ -12,10 +12,10 @@ use firn_pm::Pool;
 use std::path::Path;
 use std::sync::Arc;
 
-/// One frame's header and key section, as they lie at `offset` of log `log_id`.
+/// Decodes one frame's header and key section, as found at `offset` of log `log_id`.
 ///
 /// # Panics
-/// If what was decoded would not be written the same.
+/// If the decoded parts would not be encoded the same way.
 pub fn frame(bytes: &[u8], log_id: u64, offset: u64) {
     let Some(header) = FrameHeader::decode(bytes, log_id, offset) else { return };
     assert_eq!(header.encode(log_id, offset)[..], bytes[..FRAME_HEADER_BYTES]);
@@ -28,14 +28,14 @@ pub fn frame(bytes: &[u8], log_id: u64, offset: u64) {
     }
 }
 
-/// Replays a log whose file holds `file`, under what the log buffer in `pool` holds of it. Returns how many entries
-/// came back; `any` as for `Replay::open_any`.
+/// Replays a log whose file contains `file`, overlaid with the contents of the log buffer in
+/// `pool`. Returns the number of entries; `any` selects `Replay::open_any`.
 ///
 /// # Errors
 /// `Corruption`.
 ///
 /// # Panics
-/// If the log ends behind its bytes.
+/// If the log ends after its bytes.
 pub fn replay_log(file: &[u8], pool: Option<&Pool>, log_id: u64, uuid: &[u8; 16], any: bool) -> Result<u64> {
     let (fs, path) = (SimFs::new(1), Path::new("/log"));
     fs.write_file(path, file);
@@ -56,7 +56,8 @@ pub fn replay_log(file: &[u8], pool: Option<&Pool>, log_id: u64, uuid: &[u8; 16]
     Ok(entries)
 }
 
-/// Makes `head` what the log writes in front of the values of `group`. Returns the bytes of the whole frame.
+/// Encodes into `head` the part of a frame that precedes the values of `group`. Returns the bytes
+/// of the whole frame.
 ///
 /// # Errors
 /// `Invalid` if the keys exceed 4 GiB.

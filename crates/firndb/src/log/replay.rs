@@ -1,10 +1,10 @@
-//! Reading a log back, frame by frame, to its end - and telling a torn end from damage.
+//! Reads a log, frame by frame, to its end, and distinguishes a torn end from damage.
 //!
-//! A log ends at the first place where no whole frame lies. That is its torn end, unless
-//! - a whole frame further on says that the log had been synced past this place, or
-//! - the manifest says that the log was synced past it:
+//! A log ends at the first place without a whole frame. That is its torn end, unless
+//! - a later whole frame header says that the log had been synced past this place, or
+//! - the manifest says that the log was synced past it.
 //!
-//! then what was acknowledged is damaged, which is `Corruption` (testing.md, I8).
+//! In both cases acknowledged data is damaged, which is `Corruption` (testing.md, I8).
 
 use super::ValueAddress;
 use super::layout::{
@@ -22,36 +22,37 @@ use firn_fs::{File, IoBuf, give_back_if_large};
 use firn_table::pm_btree::HOT_LOG;
 use std::sync::Arc;
 
-/// Bytes read at once while searching for frames behind a damaged place.
+/// Bytes read at once while searching for frames after a damaged place.
 const SEARCH_BYTES: usize = 1 << 20;
 
-/// Bytes of one read at most.
+/// The most bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 
-/// The bytes of a log: its file, overlaid with what a persistent-memory buffer holds of it.
+/// The bytes of a log: its file, overlaid with the contents of a persistent-memory buffer.
 pub(crate) struct LogSource {
     pub(crate) file: Arc<dyn File>,
     file_len: u64,
-    /// (offset in the log, bytes), in ascending order, each beginning at or before the end of what is there.
+    /// (offset in the log, bytes), in ascending order. Each begins at or before the end of the
+    /// bytes so far.
     overlay: Vec<(u64, Vec<u8>)>,
     pub(crate) counters: Arc<IoCounters>,
 }
 
 impl LogSource {
-    /// A log that lies in its file alone.
+    /// A log that is in its file alone.
     ///
     /// # Errors
-    /// What asking for the length met.
+    /// The error of reading the file's length.
     pub(crate) fn new(file: Arc<dyn File>, counters: Arc<IoCounters>) -> Result<LogSource> {
         Ok(LogSource { file_len: file.len()?, file, overlay: Vec::new(), counters })
     }
 
-    /// Lays what a persistent-memory buffer holds of the log over its file. Of a log that was sealed, what lies behind
-    /// its `end` is not there: a half may have begun behind it that nothing was written to.
+    /// Overlays the file with the contents of a persistent-memory buffer. Bytes after the `end` of
+    /// a sealed log are ignored, because a half may have begun there to which nothing was written.
     ///
     /// # Errors
-    /// `Corruption` if that begins behind the end of what is there: a half begins only where everything before it is in
-    /// the file or in the other half.
+    /// `Corruption` if an overlay begins after the end of the bytes so far. A half begins only
+    /// where everything before it is in the file or in the other half.
     pub(crate) fn lay_over(&mut self, overlay: Vec<(u64, Vec<u8>)>, end: Option<u64>) -> Result<()> {
         self.file_len = self.file_len.min(end.unwrap_or(u64::MAX));
         for (at, mut bytes) in overlay.into_iter().filter(|(at, _)| end.is_none_or(|end| *at < end)) {
@@ -67,7 +68,7 @@ impl LogSource {
         Ok(())
     }
 
-    /// Where the bytes end.
+    /// The offset at which the bytes end.
     pub(crate) fn len(&self) -> u64 {
         self.overlay.iter().map(|(at, bytes)| at + bytes.len() as u64).fold(self.file_len, u64::max)
     }
@@ -79,7 +80,7 @@ impl LogSource {
             let from_file = len.min((self.file_len - offset) as usize);
             self.counters.read(Cause::Recovery, from_file);
             out.reserve_exact(from_file);
-            // In pieces: a frame of a large value is not in memory twice.
+            // In pieces, so that a frame of a large value is not in memory twice.
             let mut left = from_file;
             while left > 0 {
                 self.file.read(offset + out.len() as u64, left.min(READ_BYTES), buf)?;
@@ -102,16 +103,16 @@ impl LogSource {
     }
 }
 
-/// Why a replay ended.
+/// The end of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
-    /// Where the last whole frame ends.
+    /// The offset at which the last whole frame ends.
     pub(crate) at: u64,
-    /// Whether bytes lie behind it.
+    /// True if bytes follow it.
     pub(crate) torn: bool,
 }
 
-/// An entry that came back. One of kind pointer has its value in the hot buffer, at `address`.
+/// An entry of the log. The value of an entry of kind pointer is in the hot buffer, at `address`.
 pub(crate) struct Replayed<'a> {
     pub(crate) tag: Tag,
     pub(crate) key: &'a [u8],
@@ -126,7 +127,7 @@ pub(crate) struct Replay {
     position: u64,
     /// The largest `synced through` seen.
     synced_through: u64,
-    /// Whether a frame says that the manifest durably named this log.
+    /// True if a frame says that the manifest durably named this log.
     named: bool,
     buf: IoBuf,
     keys: Vec<u8>,
@@ -140,11 +141,11 @@ impl Drop for Replay {
 }
 
 impl Replay {
-    /// A replay from the start of log `log_id` of the database `uuid`. A file without a whole header is an empty log:
-    /// nothing was acknowledged in it.
+    /// Begins a replay at the start of log `log_id` of the database `uuid`. A file without a whole
+    /// header is an empty log, because nothing was acknowledged in it.
     ///
     /// # Errors
-    /// What reading met.
+    /// The error of a read.
     pub(crate) fn open(source: LogSource, log_id: u64, uuid: &[u8; 16]) -> Result<Replay> {
         let mut replay = Replay {
             source,
@@ -163,13 +164,13 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Like [`Replay::open`] for a database whose uuid is not known: any log header will do.
+    /// Like [`Replay::open`], for a database whose uuid is not known. Any log header is accepted.
     ///
     /// # Errors
-    /// What reading met.
+    /// The error of a read.
     pub(crate) fn open_any(source: LogSource, log_id: u64, uuid: &[u8; 16]) -> Result<Replay> {
         let mut replay = Replay::open(source, log_id, uuid)?;
-        // Frames carry checksums of their own; the header only says whose they are.
+        // Frames have checksums of their own. The header only identifies the owner.
         replay.position = FILE_HEADER_BYTES as u64;
         Ok(replay)
     }
@@ -179,20 +180,20 @@ impl Replay {
         Error::corruption(place, self.position, format_args!("expected {expected}"))
     }
 
-    /// Whether a frame so far says that the manifest durably named this log.
+    /// True if a frame so far says that the manifest durably named this log.
     pub(crate) fn named(&self) -> bool {
         self.named
     }
 
-    /// The largest position that a frame says was synced.
+    /// The largest position that a frame declares as synced.
     pub(crate) fn synced_through(&self) -> u64 {
         self.synced_through
     }
 
-    /// Hands each entry of the next frame to `visit`. False at the end of the log.
+    /// Passes each entry of the next frame to `visit`. False at the end of the log.
     ///
     /// # Errors
-    /// What reading met, and what `visit` returns.
+    /// The error of a read, and of `visit`.
     pub(crate) fn next(&mut self, mut visit: impl FnMut(Replayed<'_>) -> Result<()>) -> Result<bool> {
         let Some(header) = self.read_frame()? else { return Ok(false) };
         let values_at = self.position + FRAME_HEADER_BYTES as u64 + u64::from(header.key_bytes);
@@ -217,7 +218,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Reads and checks the frame at `position` into `keys` and `values`; `None` if no whole frame lies there.
+    /// Reads and checks the frame at `position` into `keys` and `values`; `None` if there is no
+    /// whole frame.
     fn read_frame(&mut self) -> Result<Option<FrameHeader>> {
         if self.position == 0 {
             return Ok(None);
@@ -235,7 +237,7 @@ impl Replay {
         Ok(self.is_whole(&header).then_some(header))
     }
 
-    /// Whether `keys` and `values` are what `header` says.
+    /// True if `keys` and `values` match `header`.
     fn is_whole(&self, header: &FrameHeader) -> bool {
         let keys_match = || matches(&sites::LOG_KEYS_CHECK, header.key_crc, || crc32c(&self.keys));
         if self.keys.len() != header.key_bytes as usize || !keys_match() {
@@ -256,21 +258,22 @@ impl Replay {
             };
             headers.add(&framed[..VALUE_HEADER_BYTES]);
         }
-        // It is for whoever reads keys alone: here each header was held against its key and its value, so this can only
-        // find a writer that was wrong, and has no site.
+        // This checksum is for readers of keys alone. Here each header was already checked against
+        // its key and its value, so it could only detect a faulty writer, and has no site.
         reader.is_empty() && values.is_empty() && headers.finish() == header.value_headers_crc
     }
 
-    /// What lies over the file: (offset, bytes).
+    /// The overlay of the file: (offset, bytes).
     pub(crate) fn overlay(&self) -> &[(u64, Vec<u8>)] {
         &self.source.overlay
     }
 
-    /// Where the log ends, once `next` returned false; an error if that is not where it ended when it was written.
+    /// The end of the log, after `next` returned false. An error if the log did not end there when
+    /// it was written.
     ///
     /// # Errors
-    /// `Corruption` if a frame behind the end says that more had been synced, or if `known_synced` (from the manifest)
-    /// does.
+    /// `Corruption` if a frame after the end, or `known_synced` (from the manifest), says that more
+    /// had been synced.
     pub(crate) fn end(&mut self, known_synced: u64) -> Result<End> {
         let torn = self.source.len() > self.position;
         let mut synced = self.synced_through.max(known_synced);
@@ -284,7 +287,7 @@ impl Replay {
         Ok(End { at: self.position, torn })
     }
 
-    /// The largest `synced through` of the frame headers behind `position`.
+    /// The largest `synced through` of the frame headers after `position`.
     fn synced_behind(&mut self) -> Result<u64> {
         let mut synced = 0;
         let mut at = self.position;

@@ -1,8 +1,8 @@
-//! Logs that have ended, until they are obsolete or synced.
+//! Sealed logs, until they are obsolete or synced.
 //!
-//! Their files are shared between the writer, which syncs them, and whoever moves the floor, which lets go of them: the
-//! last handle of a removed file gives its space back, which takes longer the larger the file is, and a commit must not
-//! wait for that.
+//! Their files are shared between the writer, which syncs them, and the thread that raises the
+//! floor, which releases them. Closing the last handle of a removed file frees its space, which
+//! takes longer the larger the file is, and a commit must not wait for that.
 
 use crate::sites;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
@@ -10,43 +10,43 @@ use firn_base::{Error, ErrorKind, Result};
 use firn_fs::File;
 use std::sync::Arc;
 
-/// The logs behind the one that is written.
+/// The sealed logs before the current one.
 #[derive(Default)]
 pub(crate) struct SealedLogs {
     /// Logs below this id are obsolete and need no sync.
     floor: AtomicU64,
-    /// Those whose last bytes were not synced, and which are still needed.
+    /// The logs that are still needed and whose last bytes were not synced.
     unsynced: Mutex<Vec<(u64, Arc<dyn File>)>>,
 }
 
 impl SealedLogs {
-    /// Logs from `floor` on are needed.
+    /// Begins with the logs from `floor` on as needed.
     pub(crate) fn new(floor: u64) -> SealedLogs {
         SealedLogs { floor: AtomicU64::new(floor), unsynced: Mutex::default() }
     }
 
-    /// Logs below this id are obsolete.
+    /// The floor: logs below this id are obsolete.
     pub(crate) fn floor(&self) -> u64 {
         self.floor.load(Ordering::Acquire)
     }
 
-    /// Logs below `floor` are obsolete: their files may be removed after this.
+    /// Marks logs below `floor` as obsolete. Their files may be removed after this.
     pub(crate) fn raise_floor(&self, floor: u64) {
         self.floor.fetch_max(floor, Ordering::AcqRel);
         let gone: Vec<_> = self.unsynced.lock().extract_if(.., |(id, _)| *id < floor).collect();
         drop(gone);
     }
 
-    /// A log has ended that still has to be synced before anything behind it is durable.
+    /// Adds a sealed log that has to be synced before anything in a later log is durable.
     pub(super) fn add(&self, id: u64, file: Arc<dyn File>) {
         let mut unsynced = self.unsynced.lock();
-        // Whoever raised the floor meanwhile did not find it.
+        // If the floor was raised meanwhile, that call did not find this log.
         if id >= self.floor() {
             unsynced.push((id, file));
         }
     }
 
-    /// Whether any log has to be synced.
+    /// True if no log has to be synced.
     pub(super) fn is_synced(&self) -> bool {
         self.unsynced.lock().is_empty()
     }
@@ -54,7 +54,7 @@ impl SealedLogs {
     /// Makes the logs below `id` durable.
     ///
     /// # Errors
-    /// `Poisoned` if a sync fails: nothing is known about the file then.
+    /// `Poisoned` if a sync fails, because nothing is known about the file then.
     pub(crate) fn sync_below(&self, id: u64) -> Result<()> {
         let poison = |error: Error| {
             let message = format!("an ended log could not be synced ({error}); reopen the database to recover");
@@ -67,7 +67,8 @@ impl SealedLogs {
         Ok(())
     }
 
-    /// Gives `sync` each log that has to be synced, oldest first, and forgets them if it did them all.
+    /// Passes each log that has to be synced to `sync`, oldest first. Forgets them if all calls
+    /// succeed.
     pub(super) fn sync<E>(&self, sync: impl FnMut(&Arc<dyn File>) -> Result<(), E>) -> Result<(), E> {
         let files: Vec<Arc<dyn File>> = self.unsynced.lock().iter().map(|(_, file)| file.clone()).collect();
         files.iter().try_for_each(sync)?;

@@ -1,24 +1,31 @@
-//! Where the log's bytes go: straight into the file, or first into persistent memory (LAB-DB, 3.2). What has room in an
-//! extent of the log's own ([`super::placed`]) stays there, and only the rest goes on into the file.
+//! The destination of the log's bytes: the file, directly or through persistent memory (LAB-DB,
+//! 3.2). Bytes that fit into an extent of the log's own ([`super::placed`]) stay there, and only
+//! the rest goes on into the file.
 //!
-//! The persistent-memory buffer has two halves. Frames stream into the active half and are durable at the fence; a
-//! full half is written to the file by one large write while the other fills. Per half:
+//! The persistent-memory buffer has two halves. Frames stream into the active half and are durable
+//! at the fence. A full half is written to the file by one large write while the other half fills.
+//! The layout of a half:
 //!
 //! ```text
 //! half     header | the same header | bytes of the log
-//! header   magic: u64 | log id: u64 | base: u64 | database uuid: 16 bytes | 0: 20 bytes | CRC-32C: u32
+//! header   magic: u64 | log id: u64 | base: u64 | database uuid: 16 bytes | 0: 20 bytes
+//!          | CRC-32C: u32
 //! ```
-//! 1. The half with `base` holds the log's bytes from offset `base` on; how many is told by the frames' own checksums.
-//! 2. A half's header changes only after what it held was written to its file and synced.
-//! 3. A log's own header is synced before a half holds any frame of it: without it nobody would look for them.
-//! 4. So at any time each byte of the log that was acknowledged is in the file or in a half, and recovery lays the
-//!    halves over the file. What lies in a half behind its last frame matches no frame of that place: checksums are
-//!    salted.
-//! 5. The header is there twice, in two lines: one that rots would else take the acknowledged bytes behind it along,
-//!    silently, as a half may also have none. A cut while it changes leaves either, both or none: what the half held is
-//!    in its file by then, so any will do.
+//! 1. The half with `base` holds the log's bytes from offset `base` on. The frames' own checksums
+//!    tell where they end.
+//! 2. A half's header changes only after its contents were written to its file and synced.
+//! 3. A log's own header is synced before a half holds any frame of the log. Without the header,
+//!    recovery would not look for the frames.
+//! 4. So at any time each acknowledged byte of the log is in the file or in a half, and recovery
+//!    overlays the file with the halves. Bytes after a half's last frame match no frame of that
+//!    place, because checksums are salted.
+//! 5. The header is stored twice, in two cache lines. Otherwise one damaged line would silently
+//!    lose the acknowledged bytes after it, because a half without a header is valid, too. A crash
+//!    while the header changes leaves either copy, both or none; all are fine, because the half's
+//!    contents are in the file by then.
 //!
-//! A crash while a half is drained leaves both copies; while its header changes, the file's copy.
+//! A crash while a half is drained leaves both copies of its bytes; a crash while its header
+//! changes leaves the file's copy.
 
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -59,8 +66,8 @@ struct Full {
 }
 
 impl PmLogBuffer {
-    /// The halves that the pool's root names, or new ones of `half_bytes` each; `None` on a backend without a durable
-    /// fence, where they would buy nothing.
+    /// The halves that the pool's root names, or new ones of `half_bytes` each. `None` on a backend
+    /// without a durable fence, where they would have no benefit.
     ///
     /// # Errors
     /// `NoSpace` if the pool is too small.
@@ -77,7 +84,8 @@ impl PmLogBuffer {
             let extent = pool
                 .alloc((HALF_HEADER_BYTES + half_bytes) as u64, Owner::LogBuffer)
                 .map_err(|error| error.context("the pool has no room for the log's two buffers; raise pm.size"))?;
-            // What the half holds now is no header of this database: halves are never given back.
+            // The half's current contents are not a header of this database, because halves are
+            // never freed.
             let entry = RootEntry { owner: Owner::LogBuffer, kind, word: 0, extent: Some(extent) };
             pool.commit_with(Fenced::nothing(), |root| {
                 root.set(entry);
@@ -93,11 +101,11 @@ impl PmLogBuffer {
         self.halves[half].len as usize - HALF_HEADER_BYTES
     }
 
-    /// What `pool` holds of log `log_id`, in an extent of its own or in the halves, for replay: (offset in the log,
-    /// bytes), ascending.
+    /// The bytes of log `log_id` in `pool`, in an extent of its own or in the halves, for replay:
+    /// (offset in the log, bytes), ascending.
     ///
     /// # Errors
-    /// What reading the pool met.
+    /// The error of reading the pool.
     pub(crate) fn overlay(pool: &Pool, uuid: &[u8; 16], log_id: u64) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut overlay = Vec::new();
         let is_its = |entry: &&RootEntry| entry.owner == Owner::Log && entry.word == log_id;
@@ -116,7 +124,8 @@ impl PmLogBuffer {
                 let mut header = [0; HALF_HEADER_BYTES];
                 pool.read(extent.offset, &mut header)?;
                 if header[..] != bytes[..HALF_HEADER_BYTES] {
-                    // A writer beside a read-only open began it anew: some of these bytes are of what comes behind.
+                    // A writer beside a read-only open reused the half, so some of these bytes
+                    // belong to a later part.
                     return Err(Error::corruption(
                         "the pool's log buffer",
                         extent.offset.get(),
@@ -131,10 +140,10 @@ impl PmLogBuffer {
         Ok(overlay)
     }
 
-    /// The logs that the halves in `pool` or its root name, whether their files are still there or not.
+    /// The logs that the halves in `pool` or its root name, even if their files no longer exist.
     ///
     /// # Errors
-    /// What reading the pool met.
+    /// The error of reading the pool.
     pub(crate) fn logs_named(pool: &Pool, uuid: &[u8; 16]) -> Result<Vec<u64>> {
         let is_log = |entry: &&RootEntry| entry.owner == Owner::Log;
         let mut named: Vec<u64> = pool.root().entries.iter().filter(is_log).map(|entry| entry.word).collect();
@@ -149,7 +158,7 @@ impl PmLogBuffer {
     /// Writes the full half to its file, if there is one. True if there was.
     ///
     /// # Errors
-    /// What writing met; the half stays full.
+    /// The error of a write or sync; the half stays full.
     pub(crate) fn drain_full(&self) -> Result<bool> {
         let mut slot = self.full.lock();
         let Some(full) = &*slot else { return Ok(false) };
@@ -162,7 +171,7 @@ impl PmLogBuffer {
         Ok(true)
     }
 
-    /// Whether a half waits to be written to its file.
+    /// True if a half waits to be written to its file. False if it is being drained.
     pub(crate) fn has_full(&self) -> bool {
         self.full.try_lock().is_some_and(|full| full.is_some())
     }
@@ -184,7 +193,7 @@ fn encode_header(log_id: u64, base: u64, uuid: &[u8; 16]) -> [u8; HEADER_BYTES] 
     out
 }
 
-/// The log and base that a half's bytes begin with.
+/// The log and the base in a half's header.
 fn decode_half(bytes: &[u8], uuid: &[u8; 16]) -> Option<(u64, u64)> {
     let (first, rest) = bytes.split_at_checked(HEADER_BYTES)?;
     decode_header(first, uuid).or_else(|| decode_header(rest.get(..HEADER_BYTES)?, uuid))
@@ -197,13 +206,13 @@ fn decode_header(bytes: &[u8], uuid: &[u8; 16]) -> Option<(u64, u64)> {
     (!sites::LOG_HALF_CHECK.is_on() || is_ours()).then_some((log_id, base))
 }
 
-/// Where a log writer's bytes go.
+/// The destination of a log writer's bytes.
 pub(super) struct Sink {
     file: Arc<dyn File>,
     log_id: u64,
     counters: Arc<IoCounters>,
     pm: Option<PmStream>,
-    /// Where the log's first bytes stay.
+    /// The extent for the log's first bytes.
     placed: Option<Extent>,
 }
 
@@ -222,8 +231,8 @@ impl Sink {
         Sink { file, log_id, counters, pm: None, placed: None }
     }
 
-    /// What has room where `logs` may give the log some stays there; what comes behind it is streamed through `buffer`.
-    /// What that held is lost.
+    /// Sends the log through persistent memory: bytes that fit into an extent from `logs` stay
+    /// there, and the rest is streamed through `buffer`. Earlier contents of `buffer` are lost.
     pub(super) fn go_through(&mut self, buffer: PmLogBuffer, logs: Option<&PlacedLogs>) -> Result<()> {
         self.file.sync(&sites::LOG_BUFFERED_HEADER_SYNC)?;
         let placed = logs.map_or(Ok(None), |logs| logs.begin(self.log_id))?;
@@ -235,7 +244,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Whether what was written is durable without a sync.
+    /// True if written bytes are durable without a sync.
     pub(super) fn durable_at_write(&self) -> bool {
         self.pm.is_some()
     }
@@ -264,7 +273,7 @@ impl Sink {
         if self.pm.is_some() { Ok(()) } else { self.file.sync(&sites::LOG_SYNC) }
     }
 
-    /// Puts what is in the halves into the file, durably.
+    /// Writes the contents of the halves to the file, durably.
     pub(super) fn drain(&mut self) -> Result<()> {
         let Some(stream) = &mut self.pm else { return Ok(()) };
         stream.retire(&self.file, &self.counters)?;
@@ -272,8 +281,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Goes on with another log, of which what has room where `logs` may give it some stays there; returns the old
-    /// one's file.
+    /// Continues with another log. Bytes that fit into an extent from `logs` stay there. Returns
+    /// the old log's file.
     pub(super) fn rotate(
         &mut self,
         file: Arc<dyn File>,
@@ -283,8 +292,8 @@ impl Sink {
         if let Some(stream) = &mut self.pm {
             file.sync(&sites::LOG_NEXT_HEADER_SYNC)?;
             stream.retire(&self.file, &self.counters)?;
-            // Last of what may fail: another try would write the file's header anew, and a cut in between must not find
-            // an extent of a log without one.
+            // This is the last step that may fail, because a retry writes the file's header again,
+            // and a crash in between must not find an extent of a log without a header.
             let placed = logs.map_or(Ok(None), |logs| logs.begin(log_id))?;
             stream.active = 1 - stream.active;
             stream.begin_half(log_id, start(placed))?;
@@ -295,12 +304,12 @@ impl Sink {
     }
 }
 
-/// Where in a log what does not stay in `placed` begins.
+/// The offset in a log at which bytes no longer stay in `placed`.
 fn start(placed: Option<Extent>) -> u64 {
     placed.map_or(FILE_HEADER_BYTES as u64, end)
 }
 
-/// `parts` cut behind `len` bytes.
+/// Splits `parts` after `len` bytes.
 fn split<'a>(parts: &[&'a [u8]], mut len: u64) -> (Vec<&'a [u8]>, Vec<&'a [u8]>) {
     let (mut here, mut rest) = (Vec::with_capacity(parts.len()), Vec::new());
     for part in parts {
@@ -315,7 +324,8 @@ fn split<'a>(parts: &[&'a [u8]], mut len: u64) -> (Vec<&'a [u8]>, Vec<&'a [u8]>)
 }
 
 impl PmStream {
-    /// Makes the active half the place of log `log_id` from `base` on. REQUIRES: what it held is in its file.
+    /// Makes the active half hold log `log_id` from `base` on. REQUIRES: its contents are in its
+    /// file.
     fn begin_half(&mut self, log_id: u64, base: u64) -> Result<()> {
         let header = encode_header(log_id, base, &self.buffer.uuid);
         let _durable = self.buffer.pool.write_durable(
@@ -328,7 +338,7 @@ impl PmStream {
         Ok(())
     }
 
-    /// Makes `half` one of no log. REQUIRES: what it held is in its file.
+    /// Makes `half` hold no log. REQUIRES: its contents are in its file.
     fn give_up_half(&self, half: usize) -> Result<()> {
         let nothing = [0; HALF_HEADER_BYTES];
         let place = self.buffer.halves[half].offset;
@@ -336,9 +346,9 @@ impl PmStream {
         Ok(())
     }
 
-    /// Hands the active half over to be written to `file`, once the one before was.
+    /// Hands over the active half to be written to `file`, after the previous one was written.
     fn retire(&mut self, file: &Arc<dyn File>, counters: &Arc<IoCounters>) -> Result<()> {
-        // The background has most often done this already.
+        // Usually a background thread has done this already.
         self.buffer.drain_full()?;
         if self.used > 0 {
             let full = Full {
@@ -361,11 +371,12 @@ impl PmStream {
         position: u64,
         parts: &[&[u8]],
     ) -> Result<()> {
-        // A frame that failed half way may have moved on to another half: its place is then in the file.
+        // A frame that failed half way may have moved on to another half. Its place is then in the
+        // file.
         if position < self.base {
             self.retire(file, counters)?;
             self.buffer.drain_full()?;
-            // What the other one has of the failed frame would lie over what comes now.
+            // The other half's part of the failed frame would otherwise overlay the new bytes.
             self.give_up_half(1 - self.active)?;
             self.begin_half(log_id, position)?;
         }

@@ -1,4 +1,4 @@
-//! The log: what was written comes back; a torn end is an end; damage in front of it is damage.
+//! Tests the log: written entries come back; a torn end is an end; damage before it is damage.
 
 use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, read_value};
 use super::*;
@@ -22,7 +22,7 @@ fn files(dir: &Path) -> Arc<Files> {
     Arc::new(Files::of_test(&OsFs::with(IoBackend::Pool, false), dir, UUID))
 }
 
-/// Files that are written anew for each byte of a log.
+/// In-memory files, because each byte of a log needs a new file.
 fn in_memory() -> (SimFs, Arc<Files>) {
     let fs = SimFs::new(1);
     let files = Files::of_test(&fs, Path::new("/db"), UUID);
@@ -33,7 +33,7 @@ fn writer(files: &Arc<Files>) -> LogWriter {
     LogWriter::create(files.clone(), Arc::new(IoCounters::default()), LOG, Arc::new(SealedLogs::new(0))).unwrap()
 }
 
-/// Appends groups of random entries, each group synced or not; checks that every value can be read at its address.
+/// Appends groups of random entries, with or without a sync per group.
 fn append(log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Vec<Issued> {
     append_to(&Arc::new(Memtable::new(4 << 20, LOG)), log, seed, groups, synced)
 }
@@ -87,7 +87,8 @@ fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Res
     Ok((found, end))
 }
 
-/// A buffer's entries know where the log has their values; those are read there, once, and counted.
+/// Entries of a memtable know where the log has their values. The values are read there, once, and
+/// counted.
 #[test]
 fn lab_06_entries_know_where_the_log_has_their_values() {
     let dir = tempfile::tempdir().unwrap();
@@ -120,13 +121,13 @@ fn lab_06_entries_know_where_the_log_has_their_values() {
     }
     assert_eq!(values.take_unused(LOG), [0; 0], "not those that are still to be replayed");
     assert_eq!(values.take_unused(LOG + 1), [LOG]);
-    // What is at an address is checked.
+    // The value at an address is checked.
     iter.first();
     let moved = ValueAddress { offset: iter.address().offset + 1, ..iter.address() };
     assert_eq!(values.get(moved, iter.tag().seqno()).unwrap_err().kind(), ErrorKind::Corruption);
 }
 
-/// Two values of one length in each other's place are not taken for each other, whoever reads them.
+/// Two values of one length in each other's place are not mistaken for each other by any reader.
 #[test]
 fn a_value_is_its_entrys_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -181,7 +182,7 @@ fn what_was_written_comes_back() {
     assert_eq!(replayed, End { at: end.end, torn: false });
 }
 
-/// Cut at every byte: a prefix of the groups comes back, and nothing else.
+/// Cuts the log at every byte: a prefix of the groups comes back, and nothing else.
 #[test]
 fn cut_anywhere_gives_a_prefix() {
     let dir = tempfile::tempdir().unwrap();
@@ -200,7 +201,8 @@ fn cut_anywhere_gives_a_prefix() {
     }
 }
 
-/// One bit in every byte: what was synced before a later frame is damage; the last group may be torn.
+/// Flips one bit in every byte: damage in a part that was synced before a later frame is
+/// `Corruption`; the last group may be torn.
 #[test]
 fn a_flipped_bit_is_damage_or_the_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -229,7 +231,7 @@ fn a_flipped_bit_is_damage_or_the_end() {
     assert!(damaged > 5 * torn, "{damaged} damaged, {torn} torn");
 }
 
-/// A value that holds a copy of the log is not taken for it.
+/// A copy of the log inside a value is not taken for the log.
 #[test]
 fn a_value_that_looks_like_the_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -242,15 +244,16 @@ fn a_value_that_looks_like_the_log() {
     let ticket = buffer.reserve(entry(), Memtable::bytes_for(entry(), 0), 0).unwrap();
     log.append(&[ticket], SeqNo(1000), false, true).unwrap();
     let whole = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
-    // Tear the frame that holds the copy: the frames inside its value must not be replayed, nor taken for later ones.
+    // Tear the frame that holds the copy. The frames inside its value must neither be replayed nor
+    // be taken for later ones.
     std::fs::write(files.path_of(FileName::Log(LOG)), &whole[..whole.len() - 1]).unwrap();
     let (found, end) = replay(&files, Vec::new(), 0).unwrap();
     assert!(found.iter().all(|(seqno, ..)| *seqno < 1000));
     assert!(end.torn);
 }
 
-/// lab_04: the log goes through two halves in persistent memory, durable at the fence, and reaches the file in writes
-/// of a half each.
+/// lab_04: the log goes through two halves in persistent memory, is durable at the fence, and
+/// reaches the file in writes of one half each.
 #[test]
 fn lab_04_log_buffer() {
     const HALF: usize = 8 << 10;
@@ -269,20 +272,21 @@ fn lab_04_log_buffer() {
     assert_eq!(end.synced_through, end.end, "durable at the fence");
     assert!(end.end > 3 * HALF as u64);
     let (_, _, bytes, writes) = counters.get(firn_base::count::Cause::Log);
-    // The header of the file, then whole halves; the last two are still in the pool.
+    // The header of the file, then whole halves. The last two are still in the pool.
     assert!(writes - 1 <= end.end / HALF as u64, "{writes} writes for {} bytes", end.end);
     assert!(bytes < end.end);
-    // What the file lacks is in the halves.
+    // The part that the file lacks is in the halves.
     let overlay = PmLogBuffer::overlay(&pool, &UUID, LOG).unwrap();
     assert_eq!(replay(&files, overlay, end.synced_through).unwrap().0, issued);
     assert!(replay(&files, vec![(0, Vec::new())], end.synced_through).is_err());
-    // A clean close brings all into the file.
+    // A clean close writes everything to the file.
     log.close().unwrap();
     assert_eq!(replay(&files, Vec::new(), end.synced_through).unwrap().0, issued);
 }
 
-/// A frame of several halves that fails on its way, as the file does, leaves nothing over what is written in its place:
-/// neither in a half that begins where that does, nor in one that begins in the middle of it.
+/// A frame of several halves that fails because the file does leaves nothing that masks later bytes
+/// in its place: neither in a half that begins at the same place, nor in one that begins in the
+/// middle of it.
 #[test]
 fn lab_04_what_a_failed_frame_left_masks_nothing() {
     const HALF: usize = 8 << 10;
@@ -294,7 +298,7 @@ fn lab_04_what_a_failed_frame_left_masks_nothing() {
         log.append(&[ticket], SeqNo(seqno), false, true).map(|_mark| (seqno, key.to_vec(), value.clone()))
     };
     let mut failures = 0;
-    // The first frame of a half, or one in the middle of it; frames of two halves up to five.
+    // The first frame of a half, or one in the middle of it, with two to five halves.
     for (before, len, write) in (0..3).flat_map(|b| (1..5).flat_map(move |l| (0..6).map(move |w| (b, l, w)))) {
         let dir = tempfile::tempdir().unwrap();
         let config = PmConfig::at(dir.path().join("pool"), Backend::Emulated, 256 << 10);
@@ -311,7 +315,7 @@ fn lab_04_what_a_failed_frame_left_masks_nothing() {
             Err(_) => failures += 1,
         }
         for seqno in 11..40 {
-            // Whoever was too early for the fault meets it here.
+            // If the fault was not met before, it is met here.
             issued.extend(put(&mut log, seqno, 900).or_else(|_| put(&mut log, seqno, 900)));
             let overlay = PmLogBuffer::overlay(&pool, &UUID, LOG).unwrap();
             let (found, _) = replay(&files, overlay, log.end().synced_through).unwrap();
@@ -321,8 +325,8 @@ fn lab_04_what_a_failed_frame_left_masks_nothing() {
     assert!(failures > 5, "{failures} frames failed");
 }
 
-/// A half begins where the file or the other half ends. One that claims to lie elsewhere is refused, however far that
-/// is: the hole in front of it is not made up.
+/// A half begins where the file or the other half ends. A half that claims to begin after that is
+/// rejected, however large the gap: no bytes are invented for it.
 #[test]
 fn a_half_behind_a_hole_is_damage() {
     let dir = tempfile::tempdir().unwrap();
@@ -337,7 +341,7 @@ fn a_half_behind_a_hole_is_damage() {
     assert_eq!(replay(&files, vec![(end, vec![0; 64])], 0).unwrap().0, issued);
 }
 
-/// A pool that is not durable at the fence gives no log buffer.
+/// A pool that is not durable at the fence provides no log buffer.
 #[test]
 fn no_log_buffer_without_a_durable_fence() {
     let pool = Arc::new(Pool::open_or_create(&PmConfig::volatile(256 << 10), UUID).unwrap());
@@ -345,7 +349,7 @@ fn no_log_buffer_without_a_durable_fence() {
     assert!(PmLogBuffer::open(&pool, UUID, 8 << 10).unwrap().is_none());
 }
 
-/// Rotation seals a log where it ends, and the next one begins empty.
+/// Rotation seals a log at its end, and the next one begins empty.
 #[test]
 fn rotation_seals() {
     let dir = tempfile::tempdir().unwrap();
@@ -361,7 +365,7 @@ fn rotation_seals() {
 }
 
 proptest::proptest! {
-    /// Any bytes behind a log's header give a log or an error.
+    /// Arbitrary bytes after a log's header give a log or an error.
     #[test]
     fn hostile_logs(bytes: Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,13 @@
-//! Values that lie in logs, where level 0 points to them in profile `lab`: read from there, cached, and counted by log,
-//! so that a log goes when nothing points into it any more.
+//! Values in logs, to which level 0 points in profile `lab`. They are read from there, cached, and
+//! counted by log, so that a log is removed once nothing points into it.
 //!
-//! 1. What a log's values are is decided when they are written; a pointer into a log is counted from before the state
-//!    that has it is seen until after no state does. So a log that counts none is read by nobody.
-//! 2. Only what the log's file has is read: a flush drains the log's buffer before it makes pointers.
+//! 1. The values of a log are fixed when they are written. A pointer into a log is counted before
+//!    the state that contains it becomes visible, until no state contains it. So no reader uses a
+//!    log with a count of zero.
+//! 2. Only bytes in the log's file are read. A flush drains the log's buffer before it makes
+//!    pointers.
 //!
-//! Thread safety: `Send + Sync`; readers share a lock around which logs there are.
+//! Thread safety: `Send + Sync`. Readers share a lock around the set of logs.
 
 use super::ValueAddress;
 use super::hot::HotSlots;
@@ -25,25 +27,31 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 thread_local! {
-    /// Where a value is read before it is checked.
+    /// The buffer for a value until it is checked.
     static SCRATCH: RefCell<IoBuf> = RefCell::new(IoBuf::default());
 }
 
-/// Values that lie no further apart than this are read by one read, or further where a merge reads more along.
+/// Values with at most this many bytes between them share one read. A compaction may bridge larger
+/// gaps.
 const GAP_BYTES_MIN: u64 = 8 << 10;
-/// Values of one read at most, and bytes if they are more than one.
+/// The maximum number of values in one read, and the maximum bytes if there is more than one.
 const RUN_MAX: usize = 64;
 const RUN_BYTES_MAX: u64 = 128 << 10;
-/// Entries that are moved to level 1 for what a read of one value costs: moving takes some 4 KB of long reads and
-/// writes, 8 us of a `sata` disk and 16 of a `cloud` one, a short read 10 and 62.
+/// The number of entries that can be moved to level 1 for the cost of one random read. Moving an
+/// entry takes some 4 KB of long reads and writes:
+///
+/// | | `sata` disk | `cloud` disk |
+/// |---|---|---|
+/// | moving an entry | 8 us | 16 us |
+/// | a short read | 10 us | 62 us |
 const MOVES_PER_READ: u64 = 2;
-/// Reads that [`ValueLogs::for_each`] has in flight for who is in a hurry: a reader's own waits behind them, 2 ms where
-/// a device does 16,000 a second.
+/// The number of reads that [`ValueLogs::for_each`] has in flight in a hurry. A reader's own read
+/// waits after them, 2 ms on a device that does 16,000 per second.
 pub(crate) const FLYING_MAX: usize = 32;
-/// Bytes of such a read in the mean at most.
+/// The maximum average bytes of such a read.
 const FLYING_MEAN_BYTES: usize = 32 << 10;
 
-/// The logs that level 0 points into.
+/// The logs to which level 0 points.
 pub(crate) struct ValueLogs {
     files: Arc<Files>,
     counters: Arc<IoCounters>,
@@ -52,26 +60,29 @@ pub(crate) struct ValueLogs {
     hot: Option<Arc<HotSlots>>,
     placed: Option<Arc<PlacedLogs>>,
     logs: Mutex<BTreeMap<u64, Arc<ValueLog>>>,
-    /// Where the trees are rebuilt from logs: logs from this one on are needed for that. Otherwise the highest number.
+    /// If the trees are rebuilt from logs, the first log needed for that. Otherwise the highest
+    /// number.
     rebuilt_from: AtomicU64,
-    /// Entries that could have been moved to level 1 for what cursors' reads from logs cost, less those that were.
+    /// The number of entries that could have been moved to level 1 for the cost of cursors' reads
+    /// from logs, less those that were moved.
     asked: AtomicU64,
 }
 
-/// One of them.
+/// One log.
 #[derive(Default)]
 struct ValueLog {
     file: OnceLock<Arc<dyn File>>,
-    /// Where its first bytes lie in persistent memory, if they do.
+    /// The extent of its first bytes in persistent memory, if it has one.
     placed: Option<Extent>,
     entries: AtomicU64,
     bytes: AtomicU64,
-    /// Of the whole file, and the number of its last entry; once its buffer was flushed.
+    /// Bytes of the whole file, and the sequence number of its last entry. Set once its memtable
+    /// was flushed.
     file_bytes: AtomicU64,
     last_seqno: AtomicU64,
 }
 
-/// A value on its way.
+/// A value being read.
 pub(crate) struct PendingValue {
     pub(crate) at: ValueAddress,
     seqno: SeqNo,
@@ -79,10 +90,10 @@ pub(crate) struct PendingValue {
     file: Arc<dyn File>,
 }
 
-/// A value to be read, and the number of its entry.
+/// A value to be read, and its entry's sequence number.
 pub(crate) type Wanted = Option<(ValueAddress, SeqNo)>;
 
-/// How much of a log is pointed to.
+/// The references to a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogUse {
     pub(crate) log_id: u64,
@@ -101,7 +112,7 @@ fn end_of(at: ValueAddress) -> u64 {
     at.offset + VALUE_HEADER_BYTES as u64 + u64::from(at.len)
 }
 
-/// Cuts the values that the next read is to bring off `rest`, which is in the logs' order: those with no more than
+/// Splits off `rest`, which is in the logs' order, the values of the next read: those with at most
 /// `gap_max` bytes between them.
 fn next_run<'a>(rest: &mut &'a [(ValueAddress, usize)], gap_max: u64) -> Option<&'a [(ValueAddress, usize)]> {
     let &(first, _) = rest.first()?;
@@ -113,7 +124,7 @@ fn next_run<'a>(rest: &mut &'a [(ValueAddress, usize)], gap_max: u64) -> Option<
     Some(run)
 }
 
-/// Where a run of values begins, and how many bytes it takes.
+/// The offset at which a run of values begins, and its bytes.
 fn span(run: &[(ValueAddress, usize)]) -> (u64, usize) {
     let (first, last) = (run[0].0.offset, run.iter().map(|(at, _)| end_of(*at)).max().unwrap_or(0));
     (first, (last - first) as usize)
@@ -127,12 +138,12 @@ impl ValueLogs {
         ValueLogs { files, counters, cache, mode, hot: None, placed: None, logs, rebuilt_from, asked }
     }
 
-    /// With values in `hot` too.
+    /// Adds the values in `hot`.
     pub(crate) fn with_hot(self, hot: Option<Arc<HotSlots>>) -> ValueLogs {
         ValueLogs { hot, ..self }
     }
 
-    /// With logs in `placed` too.
+    /// Adds the logs in `placed`.
     pub(crate) fn with_placed(self, placed: Option<Arc<PlacedLogs>>) -> ValueLogs {
         ValueLogs { placed, ..self }
     }
@@ -147,7 +158,7 @@ impl ValueLogs {
         self.hot.as_ref()
     }
 
-    /// The hot buffer, in which something is said to be.
+    /// The hot buffer, to which a pointer refers.
     ///
     /// # Errors
     /// `Corruption` if there is none.
@@ -156,12 +167,14 @@ impl ValueLogs {
         self.hot.as_deref().ok_or_else(none)
     }
 
-    /// Logs from `log_id` on are needed, whether anything points into them or not: the trees are rebuilt from them.
+    /// Keeps the logs from `log_id` on, even if nothing points into them, because the trees are
+    /// rebuilt from them.
     pub(crate) fn rebuild_from(&self, log_id: u64) {
         self.rebuilt_from.store(log_id, Ordering::Release);
     }
 
-    /// All of log `log_id` is in the trees, or in tables: its file has `bytes`, and its last entry is numbered `last`.
+    /// Records that all of log `log_id` is in the trees or in tables. Its file has `bytes` bytes,
+    /// and the sequence number of its last entry is `last`.
     pub(crate) fn end(&self, log_id: u64, bytes: u64, last: SeqNo) {
         let log = self.log(log_id);
         let bytes = bytes.max(log.placed.map_or(0, |extent| extent.len));
@@ -176,7 +189,7 @@ impl ValueLogs {
         self.logs.lock().values().map(|log| log.file_bytes.load(Ordering::Acquire)).sum()
     }
 
-    /// The first log with an entry numbered above `seqno`, of those that have ended.
+    /// The first ended log with an entry above `seqno`.
     pub(crate) fn first_behind(&self, seqno: SeqNo) -> Option<u64> {
         let logs = self.logs.lock();
         logs.iter().find(|(_, log)| log.last_seqno.load(Ordering::Acquire) > seqno.0).map(|(id, _)| *id)
@@ -188,7 +201,7 @@ impl ValueLogs {
         self.logs.lock().entry(log_id).or_insert_with(log).clone()
     }
 
-    /// Counts a pointer of a leaf that was recovered, to entry `seqno`'s value.
+    /// Counts a pointer of a recovered leaf to entry `seqno`'s value.
     ///
     /// # Errors
     /// As [`HotSlots::use_again`].
@@ -200,7 +213,8 @@ impl ValueLogs {
         Ok(())
     }
 
-    /// Counts a pointer to a version's value, unless its slot in the hot buffer was let go of; whether it is counted.
+    /// Counts a pointer to a version's value, unless its slot in the hot buffer was released. True
+    /// if it is counted.
     pub(crate) fn add_if_there(&self, at: ValueAddress, seqno: SeqNo) -> bool {
         if at.log_id == HOT_LOG {
             return self.hot.as_ref().is_some_and(|hot| hot.add_if_its(at, seqno));
@@ -219,7 +233,7 @@ impl ValueLogs {
         log.bytes.fetch_add(u64::from(at.len), Ordering::AcqRel);
     }
 
-    /// Takes a pointer from the count.
+    /// Removes a pointer from the count.
     pub(crate) fn remove(&self, at: ValueAddress) {
         if at.log_id == HOT_LOG {
             return self.hot.iter().for_each(|hot| hot.remove(at));
@@ -229,7 +243,7 @@ impl ValueLogs {
         log.bytes.fetch_sub(u64::from(at.len), Ordering::AcqRel);
     }
 
-    /// What is pointed to, oldest log first.
+    /// The references by log, oldest log first.
     pub(crate) fn uses(&self) -> Vec<LogUse> {
         let logs = self.logs.lock();
         let used = |(&log_id, log): (&u64, &Arc<ValueLog>)| LogUse {
@@ -241,7 +255,8 @@ impl ValueLogs {
         logs.iter().map(used).collect()
     }
 
-    /// Lets go of the logs below `floor` that nothing points into nor needs, and says which.
+    /// Drops the logs below `floor` to which nothing points and which are not needed otherwise.
+    /// Returns their ids.
     pub(crate) fn take_unused(&self, floor: u64) -> Vec<u64> {
         let mut logs = self.logs.lock();
         let below = floor.min(self.rebuilt_from.load(Ordering::Acquire));
@@ -251,7 +266,7 @@ impl ValueLogs {
         ids
     }
 
-    /// Entry `seqno`'s value, at `at`; it stays cached.
+    /// Reads entry `seqno`'s value at `at` and caches it.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the log.
@@ -268,7 +283,8 @@ impl ValueLogs {
         self.find(at, seqno, Cause::Evict, |value| Value::owned(value.to_vec())).map(|(value, _)| value)
     }
 
-    /// As [`ValueLogs::get`], but what is read is not cached. Whether to keep it as a row: it was read.
+    /// Like [`ValueLogs::get`], but does not cache a value that it reads. True if the value was
+    /// read, and so may be kept as a row.
     ///
     /// # Errors
     /// As `get`.
@@ -277,7 +293,8 @@ impl ValueLogs {
         Ok((value, was_read && mechanisms::LAB_CACHED.is_on()))
     }
 
-    /// Entry `seqno`'s value, made by `make` if it is read from the SSD, and whether it is.
+    /// Finds entry `seqno`'s value. If it is read from the SSD, it is made by `make`, and true is
+    /// returned with it.
     fn find(
         &self,
         at: ValueAddress,
@@ -312,7 +329,7 @@ impl ValueLogs {
         made
     }
 
-    /// Entry `seqno`'s value at `at`, which begins in `extent`.
+    /// Reads entry `seqno`'s value at `at`, which begins in `extent`.
     fn read_placed(&self, log: &ValueLog, extent: Extent, at: ValueAddress, seqno: SeqNo) -> Result<Vec<u8>> {
         let file = self.open(log, at.log_id)?;
         let mut framed = self.placed.as_ref().map_or(Ok(Vec::new()), |placed| placed.read(extent, at))?;
@@ -333,23 +350,23 @@ impl ValueLogs {
         Ok(framed)
     }
 
-    /// Whether logs that must lie in persistent memory will soon find no room there.
+    /// True if logs must be placed in persistent memory and there is room for only a few more.
     pub(crate) fn is_short_of_room(&self) -> bool {
         const FEW: u64 = 4;
         self.lacks_room_for(FEW)
     }
 
-    /// Whether logs must lie in persistent memory, which has no room for so many more.
+    /// True if logs must be placed in persistent memory, which has no room for `more` logs.
     pub(crate) fn lacks_room_for(&self, more: u64) -> bool {
         self.placed.as_ref().is_some_and(|placed| placed.lacks_room_for(more))
     }
 
-    /// Whether log `log_id` lies in persistent memory, if not all of it.
+    /// True if log `log_id` is in persistent memory, at least in part.
     pub(crate) fn is_placed(&self, log_id: u64) -> bool {
         self.placed.as_ref().is_some_and(|placed| placed.extent(log_id).is_some())
     }
 
-    /// Whether the value at `at` is in persistent memory, if not all of it.
+    /// True if the value at `at` is in persistent memory, at least in part.
     fn is_in_memory(&self, at: ValueAddress) -> bool {
         let is_placed = || self.log(at.log_id).placed.is_some_and(|extent| at.offset < end(extent));
         at.log_id == HOT_LOG || (self.placed.is_some() && is_placed())
@@ -359,10 +376,11 @@ impl ValueLogs {
         if mechanisms::LAB_CACHED.is_on() { self.cache.get_value(at.log_id, at.offset) } else { None }
     }
 
-    /// Puts the read of entry `seqno`'s value at `at` in flight, for [`ValueLogs::finish`]; `None` if it is in memory.
+    /// Starts reading entry `seqno`'s value at `at`, for [`ValueLogs::finish`]; `None` if it is in
+    /// memory.
     ///
     /// # Errors
-    /// What opening the log met.
+    /// The error of opening the log.
     pub(crate) fn submit(&self, at: ValueAddress, seqno: SeqNo) -> Result<Option<PendingValue>> {
         if self.is_in_memory(at) || self.cache.has_value(at.log_id, at.offset) {
             return Ok(None);
@@ -373,23 +391,25 @@ impl ValueLogs {
         Ok(Some(PendingValue { at, seqno, pending, file }))
     }
 
-    /// A cursor had a value read.
+    /// Records that a cursor had a value read.
     pub(crate) fn ask(&self) {
         self.asked.fetch_add(MOVES_PER_READ, Ordering::Relaxed);
     }
 
-    /// How many entries could have been moved for what cursors' reads cost, less those that were.
+    /// The number of entries that could have been moved for the cost of cursors' reads, less those
+    /// that were moved.
     pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// So many entries were evicted, and so many are left of their tree: more than a read of each has no meaning.
+    /// Records that `entries` entries were evicted and `left` are left of their tree. Caps the
+    /// count at one read of each, because more has no meaning.
     pub(crate) fn evicted(&self, entries: u64, left: u64) {
         let less = |asked: u64| Some(asked.saturating_sub(entries).min(2 * left));
         let _before = self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// The value that was asked for.
+    /// Waits for a submitted read and caches the value.
     ///
     /// # Errors
     /// As [`ValueLogs::get`].
@@ -404,9 +424,9 @@ impl ValueLogs {
         Ok(self.cache.insert_value(at.log_id, at.offset, value))
     }
 
-    /// Hands the value at each of `places` to `see`, with its number; read in the order of the logs, those that lie
-    /// close by one read, as many in flight as `flying_max` says each time, or fewer if they are long. They are not
-    /// kept.
+    /// Passes the value at each of `places` to `see`, with its index. Values are read in the order
+    /// of the logs, nearby ones by one read, with as many reads in flight as `flying_max` says each
+    /// time, or fewer if they are long. They are not cached.
     ///
     /// # Errors
     /// As [`ValueLogs::get`].
@@ -456,30 +476,30 @@ impl ValueLogs {
         }
     }
 
-    /// Bytes of a value, in the mean.
+    /// The average bytes of a value.
     pub(crate) fn mean_bytes(&self) -> u64 {
         let (entries, bytes) = self.uses().iter().fold((0, 0), |sum, used| (sum.0 + used.entries, sum.1 + used.bytes));
         bytes / entries.max(1)
     }
 
-    /// Opens log `log_id`, so that it stays when its file is removed.
+    /// Opens log `log_id`, so that it stays readable when its file is removed.
     ///
     /// # Errors
-    /// `NotFound` if it was.
+    /// `NotFound` if it was removed already.
     pub(crate) fn hold(&self, log_id: u64) -> Result<()> {
         let log = self.log(log_id);
         self.open(&log, log_id).map(drop)
     }
 
-    /// What log `log_id` has in its file is synced: unless it is read through the system's cache, that need not keep
-    /// it. Where memory is bounded, pages of logs that stay are in the way of new ones. It is a hint, and a log without
-    /// entries may have no file.
+    /// Tells the system's cache that it need not keep the synced bytes of log `log_id`, unless the
+    /// log is read through that cache. If memory is bounded, cached pages of old logs displace new
+    /// ones. This is only a hint, and a log without entries may have no file.
     pub(crate) fn leave_cache(&self, log_id: u64) {
         if self.mode != OpenMode::ReadDirect {
             return;
         }
         let file = self.files.open(FileName::Log(log_id), self.mode).ok();
-        // Not every file system reads past the cache.
+        // Not every file system supports reading past the cache.
         file.iter().filter(|file| file.alignment() > 1).for_each(|file| file.leave_cache());
     }
 

@@ -1,13 +1,16 @@
-//! Writing the log. One writer at a time; the commit queue sees to that.
+//! Writes the log. The commit queue ensures that there is one writer at a time.
 //!
-//! 1. A frame is written at `position`, which moves only when the write succeeded; a failed one is overwritten by the
-//!    next, whose checksums do not match the leftovers behind it.
-//! 2. After a failed sync nothing is known about the pages, so the log is poisoned: nothing is acknowledged any more.
-//! 3. A log's end is in the manifest before a later log acknowledges anything (the caller records [`LogEnd`]).
-//! 4. A sync of this log first syncs the sealed ones before it that were not: what is acknowledged has no hole in
-//!    front.
+//! 1. A frame is written at `position`, which moves only after a successful write. The next frame
+//!    overwrites a failed one, and the leftovers after it do not match its checksums.
+//! 2. After a failed sync nothing is known about the pages, so the log is poisoned: nothing is
+//!    acknowledged any more.
+//! 3. A log's end is in the manifest before a later log acknowledges anything (the caller records
+//!    [`LogEnd`]).
+//! 4. A sync of this log first syncs the unsynced sealed logs before it, so acknowledged data has
+//!    no hole before it.
 //!
-//! A crash leaves any number of whole frames and one that is cut; replay tells a cut one by its checksums.
+//! A crash leaves any number of whole frames and one that is cut. Replay detects a cut frame by its
+//! checksums.
 
 use super::hot::{HotPlace, HotWriter};
 use super::layout::{
@@ -30,20 +33,20 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-/// Where a log ends, for the manifest.
+/// The end of a log, for the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogEnd {
     pub(crate) log_id: u64,
     pub(crate) end: u64,
-    /// How far it was synced when it was sealed.
+    /// The position up to which it was synced when it was sealed.
     pub(crate) synced_through: u64,
 }
 
-/// Where a frame's values went, entry by entry.
+/// The locations of a frame's values, entry by entry.
 #[derive(Debug)]
 pub(crate) struct LogMark {
     log_id: u64,
-    /// Where the header of the next value in the log begins: they lie one behind the other.
+    /// The offset of the next value's header in the log. Values are stored one after the other.
     next_at: u64,
     entry: u32,
     hot: Peekable<IntoIter<HotPlace>>,
@@ -54,7 +57,7 @@ impl LogMark {
         LogMark { log_id, next_at: values_at, entry: 0, hot: hot.into_iter().peekable() }
     }
 
-    /// Where the value of the next entry is, which has `len` bytes.
+    /// The location of the next entry's value, which has `len` bytes.
     pub(crate) fn next(&mut self, len: u32) -> ValueAddress {
         let (log_id, entry, offset) = (self.log_id, self.entry, self.next_at);
         self.entry += 1;
@@ -66,7 +69,7 @@ impl LogMark {
     }
 }
 
-/// The log that is written now.
+/// The log that is currently written.
 pub(crate) struct LogWriter {
     files: Arc<Files>,
     counters: Arc<IoCounters>,
@@ -76,17 +79,17 @@ pub(crate) struct LogWriter {
     placed: Option<Arc<PlacedLogs>>,
     position: u64,
     synced_through: u64,
-    /// Whether a frame of this log says that the manifest durably names it.
+    /// True if a frame of this log says that the manifest durably names it.
     says_named: bool,
     sealed: Arc<SealedLogs>,
     poison: Option<Error>,
-    /// Files of logs to come that could not be used yet: one that a writer wants, and one that a flush does.
+    /// Files of future logs that could not be used yet: one for a writer, and one for a flush.
     begun: BTreeMap<u64, Arc<dyn File>>,
     /// Header and key section of the frame under construction.
     head: Vec<u8>,
 }
 
-/// Where a frame will lie, and what it says besides its entries.
+/// A frame's place, and the fields of its header that do not depend on its entries.
 pub(super) struct Place {
     pub(super) log_id: u64,
     pub(super) offset: u64,
@@ -95,8 +98,9 @@ pub(super) struct Place {
     pub(super) named: bool,
 }
 
-/// Makes `head` the header and key section of a frame with the entries of `group`, of which those in `hot` have their
-/// values in the hot buffer; `each_value` is given what follows it, in order.
+/// Encodes into `head` the header and key section of a frame with the entries of `group`. Those in
+/// `hot` have their values in the hot buffer. The values that follow the head are passed to
+/// `each_value`, in order.
 pub(super) fn encode_head<'a>(
     head: &mut Vec<u8>,
     group: &'a [Reservation],
@@ -145,7 +149,7 @@ impl LogWriter {
     /// Creates log `log_id`. Its name is durable once a manifest record that names it is.
     ///
     /// # Errors
-    /// What creating the file met.
+    /// The error of creating the file.
     pub(crate) fn create(
         files: Arc<Files>,
         counters: Arc<IoCounters>,
@@ -173,35 +177,38 @@ impl LogWriter {
         Ok(writer)
     }
 
-    /// From here on the log goes through `buffer`, and where `placed` says into extents of its own.
+    /// Sends the log through `buffer` from now on, and into extents of its own if `placed` says so.
     ///
-    /// REQUIRES: nothing was appended yet, and no log that the durable manifest names needs what the buffer holds.
+    /// REQUIRES: nothing was appended yet, and no log that the durable manifest names needs the
+    /// contents of the buffer.
     ///
     /// # Errors
-    /// What writing to the pool met.
+    /// The error of writing to the pool.
     pub(crate) fn go_through(&mut self, buffer: PmLogBuffer, placed: Option<Arc<PlacedLogs>>) -> Result<()> {
         debug_assert_eq!(self.position, FILE_HEADER_BYTES as u64);
         self.placed = placed;
         self.sink.go_through(buffer, self.placed.as_deref())
     }
 
-    /// From here on values of hot keys go through `hot`. REQUIRES: what is appended is durable at once.
+    /// Sends values of hot keys through `hot` from now on. REQUIRES: appended entries are durable
+    /// at once.
     pub(crate) fn go_through_hot(&mut self, hot: HotWriter) {
         debug_assert!(self.durable_at_write());
         self.hot = Some(hot);
     }
 
-    /// Whether slots of the hot buffer wait for [`LogWriter::let_go`].
+    /// True if slots of the hot buffer wait for [`LogWriter::let_go`].
     pub(crate) fn has_superseded(&self) -> bool {
         self.hot.as_ref().is_some_and(HotWriter::has_superseded)
     }
 
-    /// As [`HotWriter::let_go`].
+    /// Calls [`HotWriter::let_go`].
     pub(crate) fn let_go(&mut self, snapshots: &[SeqNo]) {
         self.hot.iter_mut().for_each(|hot| hot.let_go(snapshots));
     }
 
-    /// Whether what is appended is durable at once, whatever was asked for: the log goes through persistent memory.
+    /// True if appended entries are durable at once, whatever durability was requested, because the
+    /// log goes through persistent memory.
     pub(crate) fn durable_at_write(&self) -> bool {
         self.sink.durable_at_write()
     }
@@ -211,11 +218,13 @@ impl LogWriter {
         self.log_id
     }
 
-    /// Appends one frame with the entries of `group`, numbered from `first_seqno` on. With `power`, what is in the log
-    /// is durable when this returns; without, it has reached the operating system.
+    /// Appends one frame with the entries of `group`, numbered from `first_seqno` on. With `power`,
+    /// the log's contents are durable when this returns. Without it, they have reached the
+    /// operating system.
     ///
     /// # Errors
-    /// `NoSpace` and `Io`: nothing of the group is acknowledged and the log goes on. `Poisoned`: a sync failed.
+    /// `NoSpace` and `Io`: nothing of the group is acknowledged and the log goes on. `Poisoned`: a
+    /// sync failed.
     pub(crate) fn append(
         &mut self,
         group: &[Reservation],
@@ -224,7 +233,8 @@ impl LogWriter {
         named: bool,
     ) -> Result<LogMark> {
         self.check_poison()?;
-        // What is promised now without a new entry must be told from what never was, should the manifest lose its end.
+        // If the manifest loses its end, acknowledged data must be distinguishable from
+        // unacknowledged data, so a sync without a new entry may still need a frame.
         let must_say = power && named && !self.says_named && self.position > FILE_HEADER_BYTES as u64;
         let mark = if must_say || group.iter().any(|ticket| ticket.count > 0) {
             self.write_frame(group, first_seqno, named)?
@@ -275,7 +285,7 @@ impl LogWriter {
         Ok(LogMark::new(self.log_id, values_at, hot.unwrap_or_default()))
     }
 
-    /// Makes all that was appended durable, in this log and those before it.
+    /// Makes everything that was appended durable, in this log and those before it.
     fn sync(&mut self) -> Result<()> {
         if self.synced_through == self.position && self.sealed.is_synced() {
             return Ok(());
@@ -294,11 +304,11 @@ impl LogWriter {
         self.poison.clone().map_or(Ok(()), Err)
     }
 
-    /// Ends this log and starts `log_id`. The caller records the returned end in the manifest before anything is
-    /// acknowledged in the new log.
+    /// Ends this log and starts `log_id`. The caller records the returned end in the manifest
+    /// before anything is acknowledged in the new log.
     ///
     /// # Errors
-    /// What writing or creating a file met; the old log then goes on.
+    /// The error of writing or creating a file; the old log then goes on.
     pub(crate) fn rotate(&mut self, log_id: u64) -> Result<LogEnd> {
         self.check_poison()?;
         let end = self.end();
@@ -316,8 +326,9 @@ impl LogWriter {
         Ok(end)
     }
 
-    /// The file of log `log_id`, which follows on this one's `end`. If something fails until it is used, another try
-    /// takes the same file, whose header then has another end. A log without a frame is none to whoever finds it.
+    /// The file of log `log_id`, whose header names this log's `end`. If a later step fails before
+    /// the file is used, a retry takes the same file and rewrites its header with the new end. A
+    /// log without a frame is ignored by any reader.
     fn begin_file(&mut self, log_id: u64, end: LogEnd) -> Result<Arc<dyn File>> {
         let file = match self.begun.get(&log_id) {
             Some(file) => file.clone(),
@@ -327,15 +338,15 @@ impl LogWriter {
         Ok(file)
     }
 
-    /// Where the log ends now.
+    /// The current end of the log.
     pub(crate) fn end(&self) -> LogEnd {
         LogEnd { log_id: self.log_id, end: self.position, synced_through: self.synced_through }
     }
 
-    /// Puts what is still in a buffer into the file, syncs it and says where it ends: for a clean close.
+    /// Writes buffered bytes to the file, syncs it and returns its end, for a clean close.
     ///
     /// # Errors
-    /// What writing or syncing met.
+    /// The error of a write or sync.
     pub(crate) fn close(&mut self) -> Result<LogEnd> {
         self.check_poison()?;
         self.sink.drain()?;
@@ -357,7 +368,8 @@ fn write_header(
     Ok(())
 }
 
-/// The checksum over the headers of a frame's values, which covers the values through theirs.
+/// The checksum over the headers of a frame's values. It covers the values through their own
+/// checksums.
 #[derive(Default)]
 pub(super) struct ValueHeaders(Vec<u8>);
 

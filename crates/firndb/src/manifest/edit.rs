@@ -1,10 +1,10 @@
-//! One change of the readable state, as the manifest records it.
+//! One change of the readable state, as recorded in the manifest.
 //!
 //! ```text
 //! edit     field ...
 //! field    tag: varint | contents by tag (see `decode_field`)
 //! ```
-//! An unknown tag is an error: a later version that adds one must not be half understood.
+//! An unknown tag is an error, because an edit of a later version must not be half understood.
 
 use super::evicted::Evicted;
 use crate::files::NUMBER_MAX;
@@ -14,7 +14,7 @@ use firn_base::coding::{Reader, put_bytes, put_varint};
 use firn_base::key::KEY_BYTES_MAX;
 use firn_table::sst::{Extent, SstMeta};
 
-/// A table as the manifest names it.
+/// A table as recorded in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
     pub(crate) id: u64,
@@ -27,7 +27,8 @@ pub(crate) struct TableMeta {
     pub(crate) seqno_max: SeqNo,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
-    /// The file has a second name in a checkpoint, so nothing may ever be appended to it or punched out of it.
+    /// The file has a second name in a checkpoint, so nothing may ever be appended to it or punched
+    /// out of it.
     pub(crate) shared: bool,
     /// Bytes of the file that are in no live block.
     pub(crate) dead_bytes: u64,
@@ -35,11 +36,12 @@ pub(crate) struct TableMeta {
     pub(crate) small_blocks: u64,
     /// Bytes of the largest data block before compression.
     pub(crate) block_bytes_max: u64,
-    /// Keys that the filter has room for.
+    /// The number of keys for which the filter has room.
     pub(crate) filter_left: u64,
-    /// How often it grew.
+    /// The number of appends to the table.
     pub(crate) appends: u64,
-    /// Bytes of data blocks, roughly, that are of versions superseded in the table itself: kept for snapshots.
+    /// Approximate bytes of data blocks taken by versions that are superseded within the table,
+    /// kept for snapshots.
     pub(crate) superseded_bytes: u64,
 }
 
@@ -73,8 +75,10 @@ impl TableMeta {
         self.extent.valid_len
     }
 
-    /// True if all read points are at or behind `oldest`, which sees the whole table, and enough of it is seen by none
-    /// of them to write it anew: an eleventh of its bytes, or, with nothing `below` its keys, of its entries.
+    /// True if no read point is before `oldest`, `oldest` sees the whole table, and the table has
+    /// enough droppable contents to be worth rewriting: superseded versions of more than an
+    /// eleventh of its bytes or, with nothing `below` its keys, tombstones of more than an eleventh
+    /// of its entries.
     pub(crate) fn holds_much_that_may_go(&self, oldest: SeqNo, below: bool) -> bool {
         const SHARE: u64 = 11;
         let has_much =
@@ -82,7 +86,7 @@ impl TableMeta {
         self.seqno_max <= oldest && has_much
     }
 
-    /// True if something in it may go once no read point before `oldest` is left.
+    /// True if some of its contents can be dropped once no read point before `oldest` is left.
     pub(crate) fn holds_what_may_go(&self, oldest: SeqNo, below: bool) -> bool {
         let has_any = self.superseded_bytes + self.dead_bytes > 0 || (!below && self.deletes > 0);
         self.seqno_max <= oldest && has_any
@@ -93,28 +97,29 @@ impl TableMeta {
         self.deletes * 2 > self.entries
     }
 
-    /// Of these, bytes that its newest state needs.
+    /// Bytes of the table that its newest state needs.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.extent.valid_len.saturating_sub(self.dead_bytes)
     }
 }
 
-/// The pool that belongs to this database, and the least generation its root must have.
+/// The pool that belongs to this database: the lowest generation its root must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PmPairing {
     pub(crate) generation: u64,
 }
 
-/// A change: what it sets, adds and drops. Empty fields change nothing.
+/// A change: the values it sets, and the items it adds and drops. Empty fields change nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
-    /// Number of this edit; grows by one.
+    /// The number of this edit; grows by one.
     pub(crate) id: u64,
-    /// Set by a snapshot record alone, which stands for all before it.
+    /// Set only by a snapshot record, which replaces all records before it.
     pub(crate) uuid: Option<[u8; 16]>,
-    /// Databases whose tables this one may hold, as it began as a checkpoint; set by a snapshot record alone.
+    /// The databases whose tables this one may hold, because it began as a checkpoint. Set only by
+    /// a snapshot record.
     pub(crate) origins: Vec<[u8; 16]>,
-    /// Version of the files' formats; in snapshot records.
+    /// The version of the file formats. Set only by a snapshot record.
     pub(crate) format: Option<u64>,
     pub(crate) profile: Option<u8>,
     pub(crate) next_file_id: Option<u64>,
@@ -130,9 +135,9 @@ pub(crate) struct Edit {
     /// (level, file id)
     pub(crate) drop: Vec<(usize, u64)>,
     pub(crate) pm: Option<PmPairing>,
-    /// How much of a tree of level 0 was evicted.
+    /// The evicted part of a tree of level 0.
     pub(crate) evicted: Option<Evicted>,
-    /// Everything up to this number is in tables; set by a snapshot record alone.
+    /// Everything up to this sequence number is in tables. Set only by a snapshot record.
     pub(crate) evicted_through: Option<SeqNo>,
 }
 
@@ -149,7 +154,7 @@ const DROP: u64 = 10;
 const PM: u64 = 11;
 const LOG_NAMED: u64 = 12;
 const FORMAT: u64 = 13;
-// 14 and 15 were other ways to say what 17 says.
+// 14 and 15 were earlier encodings of 17.
 const EVICTED_THROUGH: u64 = 16;
 const EVICTED: u64 = 17;
 const ORIGIN: u64 = 18;
@@ -157,7 +162,7 @@ const ORIGIN: u64 = 18;
 /// The version of all formats that this build writes and reads.
 pub(crate) const FORMAT_VERSION: u64 = 5;
 
-/// Levels that a record may name.
+/// The limit on the levels that a record may name.
 const LEVELS_MAX: usize = 64;
 
 impl Edit {
@@ -214,8 +219,9 @@ impl Edit {
         out
     }
 
-    /// Decodes a record's payload; `None` if it is not an edit that this version understands. Of an edit of
-    /// another format version only that number is told: the rest may mean anything.
+    /// Decodes a record's payload; `None` if it is not an edit that this version understands. For
+    /// an edit of another format version only that number is returned, because the rest may mean
+    /// anything.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
         let mut reader = Reader::new(bytes);
         let mut edit = Edit::default();

@@ -1,10 +1,10 @@
-//! Which part of a tree of level 0 is in level 1 (profile `lab`).
+//! The part of a tree of level 0 that is in level 1 (profile `lab`).
 
 use firn_base::SeqNo;
 use firn_base::coding::{Reader, put_bytes, put_varint};
 use firn_base::key::KEY_BYTES_MAX;
 
-/// Keys from `from` on, in front of `to`; `None` for all behind.
+/// The keys from `from` up to but excluding `to`; all keys from `from` on if `to` is `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyRange {
     pub(crate) from: Vec<u8>,
@@ -20,7 +20,7 @@ impl KeyRange {
         self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
     }
 
-    /// What of this is in `other`, if anything.
+    /// The intersection of this range and `other`; `None` if it is empty.
     pub(crate) fn within(&self, other: &KeyRange) -> Option<KeyRange> {
         let from = self.from.as_slice().max(&other.from).to_vec();
         let to = self.to.iter().chain(&other.to).min().cloned();
@@ -33,7 +33,7 @@ impl KeyRange {
         let mut all: Vec<KeyRange> = Vec::with_capacity(ranges.len());
         for range in ranges {
             match all.last_mut().filter(|last| last.to.as_ref().is_none_or(|to| range.from <= *to)) {
-                // `None` is behind every key.
+                // `None` is after every key.
                 Some(last) if last.to.is_some() && (range.to.is_none() || range.to > last.to) => last.to = range.to,
                 Some(_) => {}
                 None => all.push(range),
@@ -43,15 +43,15 @@ impl KeyRange {
     }
 }
 
-/// How much of the immutable tree of level 0 was evicted.
+/// The evicted part of the immutable tree of level 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Evicted {
     /// The tree's number.
     pub(crate) tree: u32,
-    /// Where the tree is rebuilt from logs: entries up to this number, in `ranges`, are in level 1 or below, or older
-    /// than what is there. 0 where the tree outlives the process.
+    /// If the tree is rebuilt from logs: entries up to this number, in `ranges`, are in level 1 or
+    /// below, or older than the entries there. 0 if the tree outlives the process.
     pub(crate) through: SeqNo,
-    /// What is gone, in order; ranges that meet are one.
+    /// The evicted ranges, in order. Adjacent ranges are merged.
     pub(crate) ranges: Vec<KeyRange>,
 }
 
@@ -61,7 +61,7 @@ impl Evicted {
         at.checked_sub(1).is_some_and(|at| self.ranges[at].contains(key))
     }
 
-    /// Whether all of the tree is gone.
+    /// True if the whole tree is evicted.
     pub(crate) fn is_all(&self) -> bool {
         matches!(&self.ranges[..], [only] if only.from.is_empty() && only.to.is_none())
     }

@@ -1,10 +1,10 @@
-//! How records lie in a manifest file, and what CURRENT holds.
+//! The layout of records in a manifest file, and the contents of CURRENT.
 //!
 //! ```text
 //! manifest  record ...
-//! record    payload length: u32 | CRC-32C of the rest, salted with (manifest id, offset): u32 | synced through: u64
-//!           | payload
-//! CURRENT   "MANIFEST-NNNNNN " | CRC-32C of that in eight hex digits | "\n"
+//! record    payload length: u32 | CRC-32C of the rest, salted with (manifest id, offset): u32
+//!           | synced through: u64 | payload
+//! CURRENT   "MANIFEST-NNNNNN " | CRC-32C of the name in eight hex digits | "\n"
 //! ```
 
 use crate::files::FileName;
@@ -16,7 +16,8 @@ pub(super) const RECORD_HEADER_BYTES: usize = 16;
 /// The most bytes a record may have; a snapshot of a million tables fits.
 pub(super) const RECORD_BYTES_MAX: usize = 1 << 30;
 
-/// A record as it goes to `offset` of manifest `id`, of which the first `synced_through` bytes are durable by then.
+/// Encodes a record for `offset` of manifest `id`, whose first `synced_through` bytes are durable
+/// by then.
 pub(super) fn record(id: u64, offset: u64, synced_through: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(RECORD_HEADER_BYTES + payload.len());
     let synced = synced_through.to_le_bytes();
@@ -33,7 +34,7 @@ pub(super) struct Record<'a> {
     pub(super) synced_through: u64,
 }
 
-/// What the bytes at `offset` of a manifest are if they are a record: nothing that its checksum says was looked at.
+/// Decodes the bytes at `offset` of a manifest as a record. The checksum is not verified yet.
 pub(super) fn claimed_record(bytes: &[u8], offset: usize) -> Option<Record<'_>> {
     let len = get_u32(bytes, offset)? as usize;
     let synced_through = get_u64(bytes, offset.checked_add(8)?)?;
@@ -58,7 +59,7 @@ pub(super) fn current(id: u64) -> String {
     format!("{name} {:08x}\n", crc32c(name.as_bytes()))
 }
 
-/// The manifest that CURRENT's contents name.
+/// The manifest named by CURRENT's contents.
 pub(super) fn parse_current(bytes: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(bytes).ok()?;
     match FileName::parse(text.split(' ').next()?) {

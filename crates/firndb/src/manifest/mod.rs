@@ -1,4 +1,5 @@
-//! The manifest: the one record of which files make up the database. Format: `docs/format/manifest.md`.
+//! The manifest: the only record of the files that make up the database. Format:
+//! `docs/format/manifest.md`.
 
 mod edit;
 mod evicted;

@@ -1,4 +1,4 @@
-//! The manifest's decoders over any bytes, for [`crate::proof`].
+//! Runs the manifest's decoders over arbitrary bytes, for [`crate::proof`].
 
 use super::edit::Edit;
 use super::version::Version;
@@ -8,10 +8,11 @@ use firn_base::count::IoCounters;
 use firn_fs::{Fs, SimFs};
 use std::path::Path;
 
-/// A record's payload.
+/// Decodes and applies a record's payload.
 ///
 /// # Panics
-/// If an edit that was taken would not be read again the same, or a state that it leads to is not that of its snapshot.
+/// If a decoded edit does not survive another round trip, or the resulting state differs from that
+/// of its snapshot.
 pub fn edit(bytes: &[u8]) {
     let Some(edit) = Edit::decode(bytes) else { return };
     let again = Edit::decode(&edit.encode());
@@ -22,13 +23,14 @@ pub fn edit(bytes: &[u8]) {
     }
 }
 
-/// A directory whose CURRENT holds `named` and whose manifest `id` holds `bytes`. Returns the manifest that counts.
+/// Reads a directory whose CURRENT contains `named` and whose manifest `id` contains `bytes`.
+/// Returns the id of the current manifest.
 ///
 /// # Errors
 /// `Corruption` and `Incompatible`.
 ///
 /// # Panics
-/// If the state that was read is not that of its snapshot.
+/// If the state differs from that of its snapshot.
 pub fn read_manifest(named: &[u8], id: u64, bytes: &[u8]) -> Result<Option<u64>> {
     let (fs, dir) = (SimFs::new(1), Path::new("/db"));
     fs.write_file(&dir.join(FileName::Current.to_string()), named);
@@ -40,7 +42,7 @@ pub fn read_manifest(named: &[u8], id: u64, bytes: &[u8]) -> Result<Option<u64>>
     }))
 }
 
-/// A snapshot stands for all that led to it.
+/// Checks that a snapshot replaces all edits that led to it.
 fn check_snapshot(version: &Version) {
     let snapshot = version.snapshot();
     let read = Edit::decode(&snapshot.encode());

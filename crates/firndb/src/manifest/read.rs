@@ -1,10 +1,11 @@
-//! Reading the manifest that CURRENT names.
+//! Reads the manifest that CURRENT names.
 //!
-//! The manifest ends at the first place where no whole record lies. That is its torn end, unless a whole record
-//! further on says that the manifest had been synced past this place: then what was relied upon is damaged. (Records
-//! of logs begun and ended are not synced by themselves, so a torn one can lie in front of a whole one.) A lost last
-//! record is no silent loss: what it made obsolete was deleted only after it was durable, so the files that the
-//! shorter manifest needs are missing, which open notices.
+//! The manifest ends at the first place without a whole record. That is its torn end, unless a
+//! later whole record says that the manifest had been synced past this place; then data that was
+//! relied upon is damaged. (Records that begin or end a log are not synced by themselves, so a torn
+//! one can precede a whole one.) The loss of the last record does not go unnoticed: files that it
+//! made obsolete were deleted only after it was durable, so the files that the shorter manifest
+//! needs are missing, and open detects that.
 
 use super::edit::{Edit, FORMAT_VERSION};
 use super::layout::{RECORD_HEADER_BYTES, claimed_record, parse_current, whole_record};
@@ -16,8 +17,8 @@ use firn_base::{Error, ErrorKind, Result};
 use firn_fs::{Dir, IoBuf, OpenMode};
 use std::path::Path;
 
-/// Reads CURRENT and the manifest it names. Returns the manifest's id and the state that it describes; `None` if there
-/// is no CURRENT.
+/// Reads CURRENT and the manifest it names. Returns the manifest's id and the state that it
+/// describes; `None` if there is no CURRENT.
 ///
 /// # Errors
 /// `Corruption` if either is damaged.
@@ -38,10 +39,10 @@ pub(crate) fn read(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<(u64, 
     Ok(Some((id, version)))
 }
 
-/// Whose manifest `id` is by its first record, whether CURRENT names it or not.
+/// The owner of manifest `id` according to its first record, even if CURRENT does not name it.
 ///
 /// # Errors
-/// What reading met.
+/// The error of a read.
 pub(crate) fn owner(dir: &dyn Dir, id: u64, counters: &IoCounters) -> Result<Owner> {
     let bytes = read_file(dir, FileName::Manifest(id), counters)?;
     let first = whole_record(&bytes, id, 0).map(|record| Edit::decode(record.payload));
@@ -95,11 +96,11 @@ fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
     Ok(version)
 }
 
-/// Whether a whole record behind `end` says that the manifest had been synced past it.
+/// True if a whole record after `end` says that the manifest had been synced past it.
 ///
-/// What lies there may be made so that every place looks like the header of a long record, so no more bytes are put
-/// through checksums than a few times those that there are. What a torn end holds never comes near that; if something
-/// else does, it counts as damage.
+/// The bytes there may be crafted so that every place looks like the header of a long record. So
+/// the bytes that are checksummed are limited to a small multiple of the bytes present. A genuine
+/// torn end never comes near the limit; anything that exceeds it counts as damage.
 fn is_relied_on(bytes: &[u8], id: u64, end: usize) -> bool {
     const TIMES_MAX: usize = 64;
     let mut left = (bytes.len() - end).saturating_mul(TIMES_MAX);

@@ -1,4 +1,4 @@
-//! Edits round trip, manifests replay, invariants are named, and damage is noticed.
+//! Tests that edits round trip, manifests replay, invariants are named, and damage is detected.
 
 use super::edit::FORMAT_VERSION;
 use super::layout::{RECORD_HEADER_BYTES, record};
@@ -61,7 +61,7 @@ fn edit(id: u64) -> Edit {
     }
 }
 
-/// Trees in DRAM are numbered from one at each open, and so is the first one of a pool.
+/// Trees in DRAM are numbered from one at each open, and so is the first tree of a pool.
 #[test]
 fn leaves_of_a_pool_are_not_those_of_a_tree_in_dram() {
     let evicted = |through| Evicted { tree: 1, through: SeqNo(through), ranges: vec![KeyRange::all()] };
@@ -97,7 +97,7 @@ fn invariants_are_named() {
     refuse(Edit { id: 2, drop: vec![(1, 9), (1, 9)], ..Edit::default() }, "known");
     let twice = vec![(2, table(200, "a", "b")), (2, table(200, "c", "d"))];
     refuse(Edit { id: 2, add: twice, ..Edit::default() }, "fresh");
-    // Its number is above what was said of the next one.
+    // Its id is above the recorded next file id.
     let mut above = version.clone();
     above.apply(&Edit { id: 2, add: vec![(2, table(200, "a", "b"))], ..Edit::default() }).unwrap();
     let again = Edit { id: 3, add: vec![(2, table(200, "c", "d"))], ..Edit::default() };
@@ -159,8 +159,8 @@ fn a_manifest_replays_also_after_it_was_renewed() {
     }
 }
 
-/// Cut at every byte: the state after some edit, or an error; flipped anywhere: likewise, and a damaged record that
-/// others follow is always an error.
+/// Cuts the manifest at every byte: the result is the state after some edit, or an error. Flips a
+/// bit in every byte: the same, and a damaged record that is followed by others is always an error.
 #[test]
 fn every_byte_cut_or_flipped() {
     let dir = tempfile::tempdir().unwrap();
@@ -168,7 +168,7 @@ fn every_byte_cut_or_flipped() {
     let last = writer.version().edit_id;
     let bytes = std::fs::read(dir.path().join(FileName::Manifest(1).to_string())).unwrap();
     let text = std::fs::read(dir.path().join("CURRENT")).unwrap();
-    // In memory, as they are written anew for each byte.
+    // In memory, because the files are rewritten for each byte.
     let (fs, dir) = (SimFs::new(1), Path::new("/db"));
     let (path, current) = (dir.join(FileName::Manifest(1).to_string()), dir.join("CURRENT"));
     fs.write_file(&current, &text);
@@ -212,7 +212,7 @@ fn another_format_version_is_incompatible() {
     assert_eq!(error.kind(), ErrorKind::Incompatible);
     let version = format!("format version {}", FORMAT_VERSION - 1);
     assert!(error.to_string().contains(&version), "{error}");
-    // It is sound, so there is nothing to repair, and what it says is kept.
+    // The manifest is sound, so there is nothing to repair, and its contents stay.
     drop(writer);
     let before = std::fs::read(&path).unwrap();
     let refused = crate::repair(dir.path(), &crate::Options::tiny()).unwrap_err();
@@ -236,7 +236,7 @@ fn a_record_of_a_later_version_is_incompatible() {
     );
 }
 
-/// Numbers that leave no room for the next one are not taken, wherever they stand.
+/// Numbers that leave no room for the next one are rejected in every field.
 #[test]
 fn numbers_that_cannot_be_counted_on_are_refused() {
     let too_large = files::NUMBER_MAX + 1;
@@ -256,8 +256,8 @@ fn numbers_that_cannot_be_counted_on_are_refused() {
     }
 }
 
-/// A torn end in which every 16 bytes look like the header of a record that reaches to the end is read in a moment: to
-/// look at each in full would take a quarter of an hour.
+/// A torn end in which every 16 bytes look like the header of a record that reaches to the end is
+/// read quickly. Checking each of them in full would take a quarter of an hour.
 #[test]
 fn a_torn_end_is_searched_in_linear_time() {
     const END_BYTES: u32 = 16 << 20;
@@ -280,7 +280,7 @@ fn a_torn_end_is_searched_in_linear_time() {
     );
 }
 
-/// What was durable when a record was written lies in front of it.
+/// The bytes that were durable when a record was written are before it.
 #[test]
 fn a_record_synced_past_itself_is_none() {
     let bytes = record(1, 0, 1, b"payload");

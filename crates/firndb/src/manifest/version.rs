@@ -1,9 +1,9 @@
-//! What a manifest adds up to: the tables of each level, the logs, the counters.
+//! The state described by a manifest: the tables of each level, the logs, the counters.
 //!
-//! Invariants, checked by name before a record is believed ([`Version::apply`]):
-//! 1. `known`: an edit drops only tables that are there, from the level that they are in.
-//! 2. `fresh`: an edit adds only file ids that are not there.
-//! 3. `disjoint`: tables of a level below 0 do not overlap, and lie in key order.
+//! Invariants, checked by name before a record is accepted ([`Version::apply`]):
+//! 1. `known`: an edit drops only existing tables, from the level that they are in.
+//! 2. `fresh`: an edit adds only file ids that do not exist yet.
+//! 3. `disjoint`: tables of a level below 0 do not overlap, and are in key order.
 //! 4. `rising`: edit ids and sequence numbers do not fall.
 
 use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
@@ -13,25 +13,25 @@ use firn_base::SeqNo;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// What is known of a log.
+/// The state of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogState {
-    /// Where it ends, once it was sealed.
+    /// The end of the log, once it was sealed.
     pub(crate) end: Option<LogEnd>,
-    /// Whether its name is durable. If not, it may be missing after a power cut, and nothing in it was promised to
-    /// survive.
+    /// True if its name is durable. If not, it may be missing after a power cut, and nothing in it
+    /// was promised to survive.
     pub(crate) named: bool,
 }
 
-/// The tables of a level: shared by versions, states and merges, and copied where it changes.
+/// The tables of a level. Shared by versions, read states and compactions, and copied on change.
 pub(crate) type Tables = Arc<Vec<Arc<TableMeta>>>;
 
-/// The state that the records so far describe.
+/// The state described by the records so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     pub(crate) edit_id: u64,
     pub(crate) uuid: [u8; 16],
-    /// Databases whose tables this one may hold, as it began as a checkpoint.
+    /// The databases whose tables this one may hold, because it began as a checkpoint.
     pub(crate) origins: Vec<[u8; 16]>,
     pub(crate) profile: u8,
     pub(crate) next_file_id: u64,
@@ -42,14 +42,15 @@ pub(crate) struct Version {
     /// Tables of each level; level 0 newest first, others by key.
     pub(crate) levels: Vec<Tables>,
     pub(crate) pm: Option<PmPairing>,
-    /// How much of a tree was evicted, the last time.
+    /// The evicted part of a tree, as last recorded.
     pub(crate) evicted: Option<Evicted>,
-    /// Everything up to this number is in level 1 or below, or older than what is there.
+    /// Everything up to this sequence number is in level 1 or below, or older than the entries
+    /// there.
     pub(crate) evicted_through: SeqNo,
 }
 
 impl Version {
-    /// The state after `edit`, or the name of the invariant that it breaks.
+    /// Applies `edit`. The error is the name of the invariant that it breaks.
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), &'static str> {
         if edit.id < self.edit_id {
             return Err("rising: an edit's number is below the one before");
@@ -72,7 +73,7 @@ impl Version {
         edit.add.iter().try_for_each(|(level, table)| self.add(*level, table))
     }
 
-    /// Each level is gone through once, however many of its tables go.
+    /// Drops tables. Each level is scanned once, however many of its tables are dropped.
     fn drop_tables(&mut self, drop: &[(usize, u64)]) -> Result<(), &'static str> {
         let mut by_level: BTreeMap<usize, HashSet<u64>> = BTreeMap::new();
         for &(level, id) in drop {
@@ -90,7 +91,8 @@ impl Version {
         Ok(())
     }
 
-    /// Whether none of these tables is there, nor twice among them. None has an id from `id_bound` on.
+    /// Checks that none of the added tables exists or appears twice. No existing table has an id of
+    /// `id_bound` or above.
     fn check_fresh(&self, add: &[(usize, TableMeta)], id_bound: u64) -> Result<(), &'static str> {
         let ids: HashSet<u64> = add.iter().map(|(_, table)| table.id).collect();
         let may_be_there = ids.iter().any(|&id| id < id_bound);
@@ -100,25 +102,25 @@ impl Version {
         Ok(())
     }
 
-    /// Whether level 0 was evicted of an entry, so that a log that still has it must not bring it back.
+    /// True if level 0's entry was evicted, so a log that still has it must not restore it.
     pub(crate) fn is_evicted(&self, key: &[u8], seqno: SeqNo) -> bool {
         let is_gone = |evicted: &Evicted| seqno <= evicted.through && evicted.contains(key);
         seqno <= self.evicted_through || self.evicted.as_ref().is_some_and(is_gone)
     }
 
-    /// Whether a leaf of tree `tree` in a pool that begins at `bound` was evicted. None is of tree `None`, nor of one
-    /// that lay in DRAM, whose number says nothing.
+    /// True if the leaf of tree `tree` in a pool that begins at `bound` was evicted. False for tree
+    /// `None`, and for a tree that was in DRAM, because its number means nothing in a pool.
     pub(crate) fn leaf_is_evicted(&self, tree: Option<u32>, bound: &[u8]) -> bool {
         let is_of = |evicted: &Evicted| Some(evicted.tree) == tree && evicted.through == SeqNo(0);
         self.evicted.as_ref().is_some_and(|evicted| is_of(evicted) && evicted.contains(bound))
     }
 
-    /// Whether the end of a log may be in a pool alone.
+    /// True if the end of a log may exist only in a pool.
     pub(crate) fn log_ends_in_pool(&self) -> bool {
         self.logs.values().any(|log| log.end.is_none_or(|end| end.synced_through < end.end))
     }
 
-    /// Notes that the names of these logs are durable.
+    /// Records that the names of these logs are durable.
     pub(crate) fn name_logs(&mut self, logs: &[u64]) {
         for log in logs {
             if let Some(log) = self.logs.get_mut(log) {
@@ -127,7 +129,7 @@ impl Version {
         }
     }
 
-    /// Notes that the names of all logs are durable.
+    /// Records that the names of all logs are durable.
     pub(crate) fn name_all_logs(&mut self) {
         self.logs.values_mut().for_each(|log| log.named = true);
     }
@@ -146,7 +148,7 @@ impl Version {
         }
         self.name_logs(&edit.logs_named);
         self.log_floor = self.log_floor.max(edit.log_floor.unwrap_or(0));
-        // Whatever the edit says of logs: one that waited may add a log that is obsolete by now.
+        // For every edit, because a delayed edit may add a log that is obsolete by now.
         self.logs = self.logs.split_off(&self.log_floor);
         Ok(())
     }
@@ -174,8 +176,8 @@ impl Version {
         Ok(())
     }
 
-    /// Marks the tables of `edit` that are there already and that a checkpoint has linked, since whoever made the edit
-    /// read them.
+    /// Marks the tables that `edit` drops and adds again as shared if a checkpoint has linked them
+    /// since the edit's author read them.
     pub(crate) fn keep_shared(&self, edit: &mut Edit) {
         let dropped: HashSet<u64> = edit.drop.iter().map(|(_, id)| *id).collect();
         let kept: HashSet<u64> = edit.add.iter().map(|(_, table)| table.id).filter(|id| dropped.contains(id)).collect();
@@ -192,7 +194,7 @@ impl Version {
         self.levels.iter().flat_map(|tables| tables.iter())
     }
 
-    /// One edit that stands for all so far.
+    /// One edit that replaces all edits so far.
     pub(crate) fn snapshot(&self) -> Edit {
         let tables = |(level, tables): (usize, &Tables)| {
             tables.iter().map(move |table| (level, TableMeta::clone(table))).collect::<Vec<_>>()

@@ -1,11 +1,15 @@
-//! Writing the manifest: one record per edit, and a fresh file when the old one has grown long.
+//! Writes the manifest: one record per edit, and a fresh file when the old one has grown long.
 //!
-//! 1. An edit is installed only after its record is durable (or, for a log's seal under process durability, written).
-//! 2. A log's name is made durable with the first record that must be, which says so (`logs_named`): from then on a log
-//!    that is missing is damage. Not when it is created: that is on the path of a commit, and syncing a directory can
-//!    wait for the whole of the old log to reach the device.
-//! 3. A fresh manifest begins with a snapshot and is durable before CURRENT names it; CURRENT changes by rename.
-//! 4. After a failed write the record's place is written again; after a failed sync the writer is poisoned.
+//! 1. An edit is installed only after its record is durable (or, for a log's seal under process
+//!    durability, written).
+//! 2. A log's name is made durable with the first record that must be durable, which says so
+//!    (`logs_named`). From then on a missing log is damage. The name is not made durable at
+//!    creation, because that is on the path of a commit, and syncing a directory can wait for the
+//!    whole old log to reach the device.
+//! 3. A fresh manifest begins with a snapshot and is durable before CURRENT names it; CURRENT
+//!    changes by rename.
+//! 4. After a failed write the record's place is written again; after a failed sync the writer is
+//!    poisoned.
 
 use super::edit::Edit;
 use super::layout::{current, record};
@@ -23,10 +27,10 @@ pub(crate) struct ManifestWriter {
     files: Arc<Files>,
     counters: Arc<IoCounters>,
     id: u64,
-    /// None for a database that is open to read.
+    /// `None` for a read-only database.
     file: Option<Arc<dyn File>>,
     position: u64,
-    /// Up to where the manifest is durable.
+    /// The position up to which the manifest is durable.
     synced_through: u64,
     bytes_max: u64,
     version: Version,
@@ -37,7 +41,7 @@ impl ManifestWriter {
     /// Starts manifest `id` with a snapshot of `version` and makes CURRENT name it.
     ///
     /// # Errors
-    /// What writing met; CURRENT then names what it named.
+    /// The error of a write; CURRENT is unchanged then.
     pub(crate) fn create(
         files: Arc<Files>,
         counters: Arc<IoCounters>,
@@ -62,13 +66,13 @@ impl ManifestWriter {
         })
     }
 
-    /// The manifest of a database that is open to read: it takes no records.
+    /// The manifest of a read-only database, which accepts no records.
     pub(crate) fn read_only(files: Arc<Files>, counters: Arc<IoCounters>, id: u64, version: Version) -> Self {
         let (file, bytes_max) = (None, u64::MAX);
         ManifestWriter { files, counters, id, file, position: 0, synced_through: 0, bytes_max, version, poison: None }
     }
 
-    /// The state that the records so far describe.
+    /// The state described by the records so far.
     pub(crate) fn version(&self) -> &Version {
         &self.version
     }
@@ -78,10 +82,12 @@ impl ManifestWriter {
         self.id
     }
 
-    /// Records `edit`, durably if `durable`. `new_id` names a fresh manifest if one is due.
+    /// Records `edit`, durably if `durable`. `new_id` provides the id of a fresh manifest if one is
+    /// due.
     ///
     /// # Errors
-    /// `NoSpace`, `Io`: nothing changed. `Poisoned`: a sync failed, and nothing more can be recorded.
+    /// `NoSpace`, `Io`: nothing changed. `Poisoned`: a sync failed, and nothing more can be
+    /// recorded.
     pub(crate) fn append(&mut self, mut edit: Edit, durable: bool, new_id: impl FnOnce() -> u64) -> Result<()> {
         self.check_poison()?;
         edit.id = self.version.edit_id + 1;
@@ -138,7 +144,8 @@ impl ManifestWriter {
         self.poison.clone().map_or(Ok(()), Err)
     }
 
-    /// Goes on in a fresh manifest. If that fails the old one goes on: it is longer than it should be, nothing else.
+    /// Continues in a fresh manifest. If that fails, the old one continues; it is only longer than
+    /// it should be.
     fn renew(&mut self, id: u64) -> Result<()> {
         self.version.next_file_id = self.version.next_file_id.max(id + 1);
         let before = self.version.clone();
@@ -167,10 +174,11 @@ impl ManifestWriter {
     }
 }
 
-/// Writes a manifest that holds a snapshot, and makes CURRENT name it. Up to the rename a failure leaves nothing
-/// behind; from there on nobody knows which manifest a crash would find, so a failure is `Poisoned`.
+/// Writes a manifest that holds a snapshot, and makes CURRENT name it. A failure before the rename
+/// leaves no trace. After that it is unknown which manifest a crash would find, so a failure is
+/// `Poisoned`.
 pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Version) -> Result<(Arc<dyn File>, u64)> {
-    // One that a crash left: nothing was named by it.
+    // Remains of a crash. Nothing ever used it.
     match files.remove(FileName::CurrentNew) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -185,8 +193,8 @@ pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Ver
     }
 }
 
-/// Writes a manifest and the CURRENT that is to name it, under names that are durable when this returns. On failure
-/// removes them again, but never a file that was there before.
+/// Writes a manifest and the CURRENT that is to name it, under names that are durable when this
+/// returns. On failure removes them again, but never a file that was there before.
 fn write_snapshot(files: &Files, counters: &IoCounters, id: u64, version: &Version) -> Result<(Arc<dyn File>, u64)> {
     let bytes = record(id, 0, 0, &version.snapshot().encode());
     let contents = current(id);
@@ -201,7 +209,7 @@ fn write_snapshot(files: &Files, counters: &IoCounters, id: u64, version: &Versi
         synced.inspect_err(|_| drop(files.remove(FileName::CurrentNew)))
     });
     if let Err(error) = named {
-        // What stays the next open removes.
+        // If the file remains, the next open removes it.
         let _left = files.remove(FileName::Manifest(id));
         return Err(error);
     }

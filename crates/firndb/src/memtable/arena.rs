@@ -1,11 +1,14 @@
-//! Memory for one write buffer: a region that is handed out from the front and freed as a whole.
+//! The memory of one memtable: a region that is handed out from the front and freed as a whole.
 //!
-//! 1. `reserve` hands out disjoint ranges, so whoever holds a [`Space`] is the only writer of its bytes.
-//! 2. Bytes behind a published offset never change, but for atomic words ([`Arena::word32`], [`Arena::word64`]).
+//! 1. `reserve` hands out disjoint ranges, so the holder of a [`Space`] is the only writer of its
+//!    bytes.
+//! 2. Bytes after a published offset never change, except atomic words ([`Arena::word32`],
+//!    [`Arena::word64`]).
 //! 3. Every access is bounds-checked against the region.
 //!
-//! Thread safety: `Sync`. Writers write only through the `Space` they own; readers read only what was published to them
-//! by a release store that they loaded with acquire (the skiplist's links, or the queue's lock).
+//! Thread safety: `Sync`. A writer writes only through the `Space` it owns. A reader reads only
+//! bytes that were published to it by a release store that it loaded with acquire (the skiplist's
+//! links, or the queue's lock).
 #![expect(unsafe_code, reason = "shared memory for a lock-free structure; listed in UNSAFE.md")]
 
 use firn_base::exec::give_way;
@@ -17,13 +20,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 const ALIGN: usize = 64;
 
-/// What the allocator aligns by itself. It zeroes memory of any larger alignment byte by byte, and with that touches
-/// every page.
+/// The alignment that the allocator provides by itself. It zeroes memory of any larger alignment
+/// byte by byte, and so touches every page.
 const ALLOCATED_ALIGN: usize = 16;
 
 /// A region of zeroed memory.
 pub(super) struct Arena {
-    /// As it was allocated.
+    /// The start of the allocation.
     allocated: NonNull<u8>,
     /// The first aligned byte in it.
     base: NonNull<u8>,
@@ -31,12 +34,13 @@ pub(super) struct Arena {
     used: AtomicUsize,
 }
 
-// SAFETY: invariants 1 and 2: shared bytes are immutable or atomic, others have one owner. Test: `tests::concurrent`.
+// SAFETY: invariants 1 and 2: shared bytes are immutable or atomic, others have one owner. Test:
+// `tests::concurrent`.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
-/// A range that its holder alone may write. Not `Clone`.
+/// A range that only its holder may write. Not `Clone`.
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) start: u32,
@@ -44,10 +48,11 @@ pub(super) struct Space {
 }
 
 impl Arena {
-    /// Bytes in front that are never handed out.
+    /// Bytes at the start that are never handed out.
     pub(super) const RESERVED_BYTES: usize = ALIGN;
 
-    /// A region of `capacity` bytes (at most 4 GiB minus one line). The system gives pages as they are touched.
+    /// A region of `capacity` bytes (at most 4 GiB minus one line). The system provides pages as
+    /// they are touched.
     pub(super) fn new(capacity: usize) -> Arena {
         assert!(capacity < u32::MAX as usize - ALIGN, "an arena is addressed by 32 bits");
         let layout = Self::layout(capacity);
@@ -61,17 +66,17 @@ impl Arena {
         Arena { allocated, base, capacity: layout.size() - ALIGN, used: AtomicUsize::new(Self::RESERVED_BYTES) }
     }
 
-    /// Touches every page, so that no writer has to wait for the system to give it.
+    /// Touches every page, so that no writer has to wait for the system to provide it.
     pub(super) fn touch(&mut self) {
         const PAGE_BYTES: usize = 4096;
         for at in (0..self.capacity).step_by(PAGE_BYTES) {
-            // SAFETY: in bounds, and `&mut self` is the only way to the region. What the first page has at its
-            // beginning is never handed out, and no other has anything yet.
+            // SAFETY: in bounds, and `&mut self` is the only way to the region. The beginning of
+            // the first page is never handed out, and all other pages are still empty.
             unsafe { self.base.add(at).write_volatile(0) }
         }
     }
 
-    /// Takes all back. `&mut self` proves that nobody reads it any more.
+    /// Takes all memory back. `&mut self` proves that no reader is left.
     pub(super) fn reset(&mut self) {
         *self.used.get_mut() = Self::RESERVED_BYTES;
     }
@@ -89,7 +94,7 @@ impl Arena {
         Layout::from_size_align(size, ALLOCATED_ALIGN).unwrap_or(Layout::new::<[u128; 12]>())
     }
 
-    /// Hands out `bytes` (a multiple of 8), or nothing if they do not fit any more.
+    /// Hands out `bytes` (a multiple of 8); `None` if they do not fit.
     pub(super) fn reserve(&self, bytes: usize) -> Option<Space> {
         debug_assert_eq!(bytes % 8, 0);
         let mut used = self.used.load(Ordering::Relaxed);
@@ -107,7 +112,7 @@ impl Arena {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes in all.
+    /// Total bytes.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -122,8 +127,8 @@ impl Arena {
     pub(super) fn write(&self, space: &Space, at: usize, bytes: &[u8]) {
         assert!(at >= space.start as usize && at + bytes.len() <= space.end as usize, "a write outside its space");
         self.check(at, bytes.len());
-        // SAFETY: in bounds (above), and invariant 1: nobody else reads or writes these bytes before they are
-        // published.
+        // SAFETY: in bounds (above), and invariant 1: no other thread reads or writes these bytes
+        // before they are published.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len()) }
     }
 
@@ -141,7 +146,8 @@ impl Arena {
         point();
         self.check(at, 4);
         assert_eq!(at % 4, 0);
-        // SAFETY: in bounds and aligned (the base is); these words are accessed only as atomics once published.
+        // SAFETY: in bounds and aligned (the base is); these words are accessed only as atomics
+        // once published.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
@@ -158,9 +164,10 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the region is initialized, and `&mut self` is the only way left to it.
+        // SAFETY: the region is initialized, and `&mut self` is the only remaining access to it.
         give_back(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.capacity) }, give_way);
-        // SAFETY: `allocated` came from `alloc_zeroed` with this layout, which is that of the capacity it made.
+        // SAFETY: `allocated` came from `alloc_zeroed` with this layout, which is the layout of the
+        // resulting capacity.
         unsafe { dealloc(self.allocated.as_ptr(), Self::layout(self.capacity)) }
     }
 }

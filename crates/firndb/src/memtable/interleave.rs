@@ -1,4 +1,5 @@
-//! The write buffer: writers that reserve, fill and link beside readers, in every order.
+//! Interleaves the memtable's threads: writers that reserve, fill and link beside readers, in every
+//! order.
 
 use super::arena::Arena;
 use super::skiplist::height;
@@ -22,18 +23,19 @@ fn reserve_complete() {
         spaces.sort_by_key(|space| space.start);
         assert!(spaces[0].start as usize >= Arena::RESERVED_BYTES && spaces.iter().all(|space| space.end <= 256));
         assert!(spaces.windows(2).all(|pair| pair[0].end <= pair[1].start), "{spaces:?}");
-        // Two of 64 bytes and none or one of 72 fit behind the first line, or the reverse.
+        // Two of 64 bytes and none or one of 72 fit after the first line, or the reverse.
         assert_eq!(spaces.len(), 2, "{spaces:?}");
     });
 }
 
-/// Entries by their sequence number, which is also the value; `linked` once the writer has returned.
+/// A memtable whose entries have their sequence number as value. `linked` is set once the writer
+/// has returned.
 struct World {
     buffer: Arc<Memtable>,
     linked: Vec<AtomicBool>,
 }
 
-/// Few keys, so that entries meet; by number.
+/// A key chosen by number. There are only a few, so that entries meet.
 fn key(seqno: u64) -> [u8; 1] {
     [b'a' + (seqno * 5 % 3) as u8]
 }
@@ -44,7 +46,7 @@ impl World {
         World { buffer: Arc::new(Memtable::new(4 << 10, 1)), linked }
     }
 
-    /// A batch with numbers from `first` on, of heights drawn from `seed`.
+    /// Writes a batch with numbers from `first` on, with heights drawn from `seed`.
     fn write(&self, first: u64, count: u64, seed: u64) {
         let batch: Vec<_> = (first..first + count).map(|seqno| (key(seqno), seqno.to_be_bytes())).collect();
         let entries = || batch.iter().map(|(key, value)| Entry { kind: Kind::Put, key, value });
@@ -53,7 +55,7 @@ impl World {
         (first..first + count).for_each(|seqno| self.linked[seqno as usize].store(true, Ordering::SeqCst));
     }
 
-    /// What a reader must find.
+    /// The entries that a reader must find.
     fn promised(&self) -> Vec<u64> {
         (1..self.linked.len() as u64).filter(|&seqno| self.linked[seqno as usize].load(Ordering::SeqCst)).collect()
     }
@@ -109,13 +111,13 @@ impl World {
     }
 }
 
-/// A seed whose first entry is `levels` high.
+/// A seed whose first entry has `levels` levels.
 fn seed_of(levels: usize) -> u64 {
     (1..).find(|&seed| height(seed, 0) == levels).unwrap()
 }
 
-/// Two inserts, beside each other and of any height: each order of their steps. Two of both levels would have twelve
-/// million; `writers_and_readers` draws from those.
+/// Two concurrent inserts of several heights, in every order of their steps. Two inserts with both
+/// levels would have twelve million orders; `writers_and_readers` samples those.
 #[test]
 fn two_inserts_complete() {
     for heights in [(1, 1), (1, 2)].into_iter().take(if explore::is_ci() { 2 } else { 1 }) {

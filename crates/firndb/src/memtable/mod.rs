@@ -1,4 +1,4 @@
-//! The write buffer: a skiplist in an arena, in DRAM.
+//! The memtable: a skiplist in an arena, in DRAM.
 
 mod arena;
 #[cfg(test)]

@@ -1,23 +1,23 @@
-//! The write buffer alone, for [`crate::proof`].
+//! The memtable alone, for [`crate::proof`].
 
 use super::{Entry, Memtable, Reservation};
 use firn_base::SeqNo;
 use firn_base::key::Kind;
 use std::sync::Arc;
 
-/// A write buffer without an engine around it.
+/// A memtable without an engine around it.
 pub struct BareMemtable(Arc<Memtable>);
 
-/// A commit group: what was reserved in a buffer and is not yet in its list.
+/// A commit group: entries that are reserved in a memtable and not yet in its list.
 pub struct Group(pub(crate) Vec<Reservation>);
 
 impl BareMemtable {
-    /// An empty one of `capacity` bytes.
+    /// An empty memtable of `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
         Self(Arc::new(Memtable::new(capacity, 1)))
     }
 
-    /// Puts `key` under sequence number `seqno`. False if it does not fit.
+    /// Puts `key` with sequence number `seqno`. False if it does not fit.
     pub fn put(&self, seqno: u64, key: &[u8], value: &[u8]) -> bool {
         self.reserve(seqno, key, value).map(|ticket| ticket.link(SeqNo(seqno))).is_some()
     }
@@ -27,12 +27,12 @@ impl BareMemtable {
         entries.zip(0..).map(|((key, value), i)| self.reserve(i, key, value)).collect::<Option<_>>().map(Group)
     }
 
-    /// The value's length of the newest entry of `key`.
+    /// The length of the newest value of `key`.
     pub fn get(&self, key: &[u8]) -> Option<usize> {
         Some(self.0.get(key, SeqNo::MAX)?.1.len())
     }
 
-    /// Entries, by going over all of them.
+    /// The number of entries, counted by a full scan.
     pub fn count(&self) -> usize {
         let mut iter = self.0.iter();
         iter.first();

@@ -1,9 +1,10 @@
-//! A write buffer as the engine uses it: reserve, fill, link, freeze, read.
+//! The memtable as used by the engine: reserve, fill, link, freeze, read.
 //!
-//! 1. A [`Reservation`] is a batch's place in one buffer: its entries lie there one behind the other, filled but not linked,
-//!    seen by nobody. Dropped unlinked, it costs its space and nothing else.
-//! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible to readers whose
-//!    read point has reached those; the commit queue raises it.
+//! 1. A [`Reservation`] is a batch's place in one memtable. Its entries are stored there one after the
+//!    other, filled but not linked, and not visible. If it is dropped unlinked, only its space is
+//!    lost.
+//! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible
+//!    to readers whose read point has reached those; the commit queue raises it.
 
 use super::arena::Space;
 use super::skiplist::{Node, Skiplist, VALUE_HEADER_BYTES, height, node_bytes};
@@ -15,7 +16,7 @@ use firn_table::pm_btree::{HOT_LOG, ValueAddress};
 use firn_table::{Pin, Value};
 use std::sync::Arc;
 
-/// In a noted offset: it is one in the hot buffer.
+/// Marks a noted offset as one in the hot buffer.
 const HOT_BIT: u64 = 1 << 63;
 
 /// One operation of a batch.
@@ -26,18 +27,19 @@ pub(crate) struct Entry<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// A write buffer, active or frozen.
+/// A memtable, active or frozen.
 pub(crate) struct Memtable {
     list: Skiplist,
-    /// Names the buffer, and the log that takes its entries.
+    /// The id of the memtable, and of the log that takes its entries.
     pub(crate) log_id: u64,
-    /// The first log that holds entries of it: an earlier one, if some were replayed when the database was opened.
+    /// The first log that holds entries of it. An earlier one if entries were replayed when the
+    /// database was opened.
     pub(crate) first_log: u64,
-    /// The highest sequence number that belongs here, once frozen; until then `u64::MAX`.
+    /// The highest sequence number that belongs here, once frozen; `u64::MAX` before.
     last_seqno: AtomicU64,
 }
 
-/// A batch's filled entries in a buffer.
+/// A batch's filled entries in a memtable.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     pub(crate) buffer: Arc<Memtable>,
@@ -45,7 +47,7 @@ pub(crate) struct Reservation {
     pub(crate) count: u64,
 }
 
-/// An entry as the log sees it.
+/// An entry as written to the log.
 pub(crate) struct LogEntry<'a> {
     pub(crate) kind: u8,
     pub(crate) key: &'a [u8],
@@ -60,25 +62,25 @@ impl LogEntry<'_> {
 }
 
 impl Memtable {
-    /// What [`Memtable::used_bytes`] says of an empty buffer.
+    /// The [`Memtable::used_bytes`] of an empty memtable.
     pub(crate) const EMPTY_BYTES: usize = Skiplist::EMPTY_BYTES;
 
-    /// An empty buffer of `capacity` bytes, whose entries are in log `log_id`.
+    /// An empty memtable of `capacity` bytes, whose entries are in log `log_id`.
     pub(crate) fn new(capacity: usize, log_id: u64) -> Memtable {
         Memtable { list: Skiplist::new(capacity), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
     }
 
-    /// This buffer, whose next entries go to log `log_id`.
+    /// This memtable, with its next entries going to log `log_id`.
     pub(crate) fn continued_in(self, log_id: u64) -> Memtable {
         Memtable { log_id, ..self }
     }
 
-    /// This buffer emptied, for the entries of log `log_id`: its memory is used again.
+    /// Empties this memtable for the entries of log `log_id`, reusing its memory.
     pub(crate) fn recycle(self, log_id: u64) -> Memtable {
         Memtable { list: self.list.recycle(), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
     }
 
-    /// Has the system give all of its memory now, and not while somebody writes.
+    /// Makes the system provide all memory now, and not during a write.
     pub(crate) fn touch(&mut self) {
         self.list.touch();
     }
@@ -88,7 +90,8 @@ impl Memtable {
         entries.zip(0u64..).map(|(e, i)| node_bytes(height(seed, i), e.key.len(), e.value.len())).sum()
     }
 
-    /// Copies `entries` in, unseen. `bytes` and `seed` as for [`Memtable::bytes_for`]. `None` if they do not fit.
+    /// Copies `entries` in without making them visible. `bytes` and `seed` as for
+    /// [`Memtable::bytes_for`]. `None` if they do not fit.
     pub(crate) fn reserve<'a>(
         self: &Arc<Self>,
         entries: impl Iterator<Item = Entry<'a>>,
@@ -113,12 +116,12 @@ impl Memtable {
         self.list.arena.used()
     }
 
-    /// Bytes that it takes in memory.
+    /// Bytes of memory taken.
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.list.arena.capacity()
     }
 
-    /// Says that nothing above `last` will be linked here.
+    /// Declares that nothing above `last` will be linked here.
     pub(crate) fn freeze(&self, last: SeqNo) {
         self.last_seqno.store(last.0, Ordering::Release);
     }
@@ -128,7 +131,7 @@ impl Memtable {
         Some(self.last_seqno.load(Ordering::Acquire)).filter(|&last| last != u64::MAX).map(SeqNo)
     }
 
-    /// The lowest and the highest sequence number here, by looking at all entries.
+    /// The lowest and the highest sequence number here, found by a full scan.
     pub(crate) fn seqnos(self: &Arc<Self>) -> Option<(SeqNo, SeqNo)> {
         let mut iter = self.iter();
         let mut found: Option<(SeqNo, SeqNo)> = None;
@@ -151,7 +154,7 @@ impl Memtable {
         Value::pinned(self.clone(), node.value_at(), node.value_len)
     }
 
-    /// A cursor over what is linked.
+    /// A cursor over the linked entries.
     pub(crate) fn iter(self: &Arc<Self>) -> MemtableIter {
         MemtableIter { buffer: self.clone(), node: None }
     }
@@ -197,7 +200,8 @@ impl Reservation {
         })
     }
 
-    /// Ties the values' checksums to the entries' numbers, from `first` on. REQUIRES: nobody did before.
+    /// Ties the values' checksums to the entries' sequence numbers, from `first` on. REQUIRES:
+    /// called only once.
     pub(crate) fn tie_checksums(&self, first: SeqNo) {
         let list = &self.buffer.list;
         for (node, seqno) in self.nodes().zip(first.0..) {
@@ -206,8 +210,8 @@ impl Reservation {
         }
     }
 
-    /// Notes where the entries' values are, as `place` says of one after the other by its length: in the buffer's log
-    /// or in the hot buffer. REQUIRES: the log has them.
+    /// Notes the locations of the entries' values: in the log or in the hot buffer. `place` returns
+    /// them one after the other, given each value's length. REQUIRES: the log has the values.
     pub(crate) fn note_addresses(&self, mut place: impl FnMut(u32) -> ValueAddress) {
         for node in self.nodes() {
             let ValueAddress { log_id, offset, .. } = place(node.value_len as u32);
@@ -225,7 +229,7 @@ impl Reservation {
     }
 }
 
-/// A position in a buffer, or none.
+/// A position in a memtable, or none.
 pub(crate) struct MemtableIter {
     buffer: Arc<Memtable>,
     node: Option<Node>,
@@ -248,23 +252,24 @@ impl MemtableIter {
         self.node.map_or(&[], |node| self.buffer.list.value(node))
     }
 
-    /// To where `other` is. REQUIRES: it is a cursor over the same buffer.
+    /// Moves to the position of `other`. REQUIRES: both are cursors over the same memtable.
     pub(crate) fn move_to(&mut self, other: &MemtableIter) {
         self.node = other.node;
     }
 
-    /// Whether a get found the entry under the cursor.
+    /// True if a get found the entry under the cursor.
     pub(crate) fn was_read(&self) -> bool {
         self.node.is_some_and(|node| self.buffer.list.was_read(node))
     }
 
-    /// Whether the value under the cursor is in the hot buffer too. Where no offset was noted there is a length, and
-    /// none has that bit.
+    /// True if the value under the cursor is in the hot buffer too. If no offset was noted, the
+    /// length is stored there, and no length has that bit.
     pub(crate) fn is_hot(&self) -> bool {
         self.node.is_some_and(|node| self.buffer.list.log_offset(node) & HOT_BIT != 0)
     }
 
-    /// Where the log has the value under the cursor. REQUIRES: `valid`, and that it was noted.
+    /// The location of the value under the cursor in the log. REQUIRES: `valid`, and that the
+    /// location was noted.
     pub(crate) fn address(&self) -> ValueAddress {
         let (offset, len) = self.node.map_or((0, 0), |node| (self.buffer.list.log_offset(node), node.value_len as u32));
         let log_id = if offset & HOT_BIT == 0 { self.buffer.log_id } else { HOT_LOG };

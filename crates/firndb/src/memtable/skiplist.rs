@@ -4,14 +4,17 @@
 //! node     tag: u64 | value length: u32 | key length: u16 | height: u16 | next: u32 x height | key
 //!          | value's checksum: u32 | value length: u32 | value | padding to 8
 //! ```
-//! The value lies behind the same eight bytes that precede it in the log, so that the log writes both from here by one
-//! slice: the arena holds the one copy of the value that a write makes. Once the log has them, the eight bytes may hold
-//! where it has the value instead ([`Skiplist::set_log_offset`]): nobody else reads them. The top bit of the tag's kind
-//! says that a get found the entry ([`Skiplist::note_read`]); nobody else sees it.
+//! The value follows the same eight bytes that precede it in the log, so the log writes both from
+//! here as one slice. The arena holds the only copy of the value that a write makes. Once the log
+//! has them, the eight bytes may hold the value's location in the log instead
+//! ([`Skiplist::set_log_offset`]), because nothing else reads them. The top bit of the tag's kind
+//! says that a get found the entry ([`Skiplist::note_read`]); it is not visible elsewhere.
 //!
-//! 1. Nodes are in internal key order at every level; a node is at level i only if it is at every level below.
-//! 2. All of a node but its links, and that bit, is written before the release store that links it at level 0.
-//! 3. A node is found by every reader that acquires a link to it; readers never wait.
+//! 1. Nodes are in internal key order at every level. A node is at level i only if it is at every
+//!    level below.
+//! 2. All of a node except its links, and that bit, is written before the release store that links
+//!    it at level 0.
+//! 3. A node is found by every reader that acquires a link to it. Readers never wait.
 
 use super::arena::{Arena, Space};
 use firn_base::Tag;
@@ -21,13 +24,13 @@ use firn_base::seed::mix;
 use firn_base::sync::Ordering;
 use std::cmp::Ordering as Order;
 
-/// The most levels: enough for four billion entries at one in four. A model of a few entries can do with less, and is
-/// then small enough to be complete.
+/// The maximum number of levels: enough for four billion entries at one in four. A model of a few
+/// entries needs fewer, and is then small enough to be explored completely.
 pub(super) const HEIGHT_MAX: usize = if cfg!(shuttle) { 2 } else { 16 };
 const TOWER_AT: usize = 16;
-/// Checksum and length in front of a value.
+/// Bytes of the checksum and length before a value.
 pub(super) const VALUE_HEADER_BYTES: usize = 8;
-/// In a linked node's tag: a get found it.
+/// A bit in a linked node's tag: a get found it.
 const READ_BIT: u64 = 0x80;
 /// The link that ends a level.
 const END: u32 = 0;
@@ -38,7 +41,7 @@ pub(super) struct Skiplist {
     head: u32,
 }
 
-/// Where the parts of a node lie.
+/// The offsets of the parts of a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
     pub(super) at: u32,
@@ -56,7 +59,7 @@ impl Node {
         self.key_at() + self.key_len + VALUE_HEADER_BYTES
     }
 
-    /// Where the node behind it in the same space begins.
+    /// The offset of the next node in the same space.
     pub(super) fn end(self) -> u32 {
         (self.value_at() + self.value_len).next_multiple_of(8) as u32
     }
@@ -83,13 +86,13 @@ impl Skiplist {
         Self::over(Arena::new(capacity + Self::EMPTY_BYTES))
     }
 
-    /// An empty list over the memory of one that nobody reads any more: its pages are there already.
+    /// An empty list over the memory of one without readers. Its pages are provided already.
     pub(super) fn recycle(mut self) -> Skiplist {
         self.arena.reset();
         Self::over(self.arena)
     }
 
-    /// Has the system give all of the memory now. REQUIRES: the list has no entry.
+    /// Makes the system provide all memory now. REQUIRES: the list has no entry.
     pub(super) fn touch(&mut self) {
         self.arena.touch();
     }
@@ -103,7 +106,8 @@ impl Skiplist {
         Skiplist { arena, head }
     }
 
-    /// Writes a node's all but its links and its sequence number at `at` of `space`.
+    /// Writes a node at `at` of `space`, except its links and its sequence number. Returns the
+    /// node's end.
     pub(super) fn fill(
         &self,
         space: &Space,
@@ -127,22 +131,23 @@ impl Skiplist {
         node.end()
     }
 
-    /// The checksum in front of the value. REQUIRES: no offset was noted there.
+    /// The checksum before the value. REQUIRES: no offset was noted there.
     pub(super) fn crc(&self, node: Node) -> u32 {
         get_u32(self.arena.bytes(node.value_at() - VALUE_HEADER_BYTES, 4), 0).unwrap_or(0)
     }
 
-    /// Changes that. REQUIRES: the node is not linked.
+    /// Changes the checksum before the value. REQUIRES: the node is not linked.
     pub(super) fn set_crc(&self, space: &Space, node: Node, crc: u32) {
         self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &crc.to_le_bytes());
     }
 
-    /// Notes where the log has the value. REQUIRES: the log has it, and the node is not linked.
+    /// Notes the location of the value in the log. REQUIRES: the log has it, and the node is not
+    /// linked.
     pub(super) fn set_log_offset(&self, space: &Space, node: Node, offset: u64) {
         self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &offset.to_le_bytes());
     }
 
-    /// What was noted by [`Skiplist::set_log_offset`].
+    /// The location noted by [`Skiplist::set_log_offset`].
     pub(super) fn log_offset(&self, node: Node) -> u64 {
         get_u64(self.arena.bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES), 0).unwrap_or(0)
     }
@@ -170,19 +175,20 @@ impl Skiplist {
         Tag(self.arena.word64(node.at as usize).load(Ordering::Relaxed) & !READ_BIT)
     }
 
-    /// Notes that a get found a linked node, and says its tag.
+    /// Records that a get found a linked node, and returns its tag.
     #[inline]
     pub(super) fn note_read(&self, node: Node) -> Tag {
         let word = self.arena.word64(node.at as usize);
         let tag = word.load(Ordering::Relaxed);
-        // Whoever writes it writes the same. Once is enough: all cores share the line until then.
+        // Every writer stores the same word. Storing it only once lets all cores share the cache
+        // line afterwards.
         if tag & READ_BIT == 0 {
             word.store(tag | READ_BIT, Ordering::Relaxed);
         }
         Tag(tag & !READ_BIT)
     }
 
-    /// Whether a get found a linked node.
+    /// True if a get found a linked node.
     pub(super) fn was_read(&self, node: Node) -> bool {
         self.arena.word64(node.at as usize).load(Ordering::Relaxed) & READ_BIT != 0
     }
@@ -219,14 +225,14 @@ impl Skiplist {
                 if link.compare_exchange(after[level], at, Ordering::Release, Ordering::Relaxed).is_ok() {
                     break;
                 }
-                // Another insert came between: go on from where we were.
+                // Another insert came between. Continue from the last known neighbour.
                 (before[level], after[level]) = self.neighbours(before[level], level, key, tag);
             }
         }
     }
 
-    /// Walks down to (key, tag), telling `visit` the neighbours at each level: the last node in front of the place and
-    /// the first at or behind it. Returns those of level 0.
+    /// Walks down to (key, tag) and passes the neighbours at each level to `visit`: the last node
+    /// before the place and the first at or after it. Returns those of level 0.
     #[inline]
     fn descend(&self, key: &[u8], tag: Tag, mut visit: impl FnMut(usize, u32, u32)) -> (u32, u32) {
         let mut at = self.head;
@@ -234,7 +240,7 @@ impl Skiplist {
         for level in (0..HEIGHT_MAX).rev() {
             loop {
                 let next = self.next(at, level);
-                // A node that was behind the target one level up is behind it here too.
+                // A node that was after the target one level up is after it here too.
                 if next == END || next == known_after || !self.is_before(next, key, tag) {
                     visit(level, at, next);
                     known_after = next;
@@ -260,12 +266,12 @@ impl Skiplist {
         (at != END && at != self.head).then(|| self.node(at))
     }
 
-    /// The first node at or behind (key, tag).
+    /// The first node at or after (key, tag).
     pub(super) fn seek(&self, key: &[u8], tag: Tag) -> Option<Node> {
         self.some(self.descend(key, tag, |_, _, _| ()).1)
     }
 
-    /// The last node in front of (key, tag).
+    /// The last node before (key, tag).
     pub(super) fn seek_before(&self, key: &[u8], tag: Tag) -> Option<Node> {
         self.some(self.descend(key, tag, |_, _, _| ()).0)
     }

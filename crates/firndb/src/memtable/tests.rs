@@ -1,4 +1,4 @@
-//! The write buffer against a sorted map, alone and under concurrent inserts.
+//! Tests the memtable against a sorted map, alone and under concurrent inserts.
 
 use super::*;
 use firn_base::key::Kind;

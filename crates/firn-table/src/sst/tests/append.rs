@@ -1,4 +1,4 @@
-//! Tables that grow, against a sorted vector.
+//! Tests tables that grow against a sorted vector.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn find(table: &Arc<Sst>, incoming: &[Entry]) -> Dirty {
     finder.finish(SMALL)
 }
 
-/// Takes `incoming` into the table at `path`; of each key's versions the newest stays.
+/// Appends `incoming` to the table at `path`; the newest version of each key stays.
 fn grow(path: &Path, table: &Arc<Sst>, incoming: &[Entry]) -> (SstMeta, Arc<Sst>, Dirty) {
     let fs = OsFs::new();
     let dirty = find(table, incoming);
@@ -52,7 +52,7 @@ fn grow(path: &Path, table: &Arc<Sst>, incoming: &[Entry]) -> (SstMeta, Arc<Sst>
     (meta, grown, dirty)
 }
 
-/// Entries numbered behind `seqno`, of keys that are partly new.
+/// Entries with sequence numbers after `seqno`, some of them with new keys.
 fn incoming(seed: &mut Seed, seqno: &mut u64, count: u64) -> Vec<Entry> {
     let mut all = Vec::new();
     for _ in 0..count {
@@ -99,7 +99,7 @@ fn a_table_that_grew_reads_like_one_written_at_once() {
                 assert_eq!(got, Some((*tag, value.clone())));
             }
         }
-        // Who had an older footer open reads what it always did.
+        // A reader with an older footer open reads the same as before.
         for (model, table) in &states {
             check(model, table, Access::Cached);
         }
@@ -126,7 +126,7 @@ fn few_blocks_stay_small() {
 fn versions_of_one_key_are_taken_together() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t");
-    // Versions of `b` fill several blocks; `a` and `c` lie in the first and in the last of them.
+    // Versions of `b` fill several blocks; `a` is in the first and `c` in the last of them.
     let mut all = vec![(b"a".to_vec(), Tag::new(SeqNo(1), Kind::Put), vec![1; 100])];
     all.extend((2..40).rev().map(|seqno| (b"b".to_vec(), Tag::new(SeqNo(seqno), Kind::Put), vec![2; 100])));
     all.push((b"c".to_vec(), Tag::new(SeqNo(1), Kind::Put), vec![3; 100]));
@@ -156,7 +156,7 @@ fn an_append_that_did_not_end_is_passed_over() {
     let (grown_meta, grown, _) = grow(&path, &table, &above);
     assert!(grown_meta.dead_bytes >= 5000, "what was torn is counted as dead");
     assert_eq!(found(grown.get(&Query::new(b"key00100", SeqNo::MAX)).unwrap()).unwrap().1, [7; 10]);
-    // Without a manifest, the last whole footer is found though bytes of a torn append lie behind it.
+    // Without a manifest, the last whole footer is found although bytes of a torn append follow it.
     let file = open_file(&fs, &path, OpenMode::Append).unwrap();
     let end = file.len().unwrap();
     file.write(end, &[&[0xCD; 9000]]).unwrap();
@@ -181,7 +181,7 @@ fn reserved_bits_are_used_up_and_counted() {
         .collect();
     let (meta, _, dirty) = grow(&path, &Arc::new(table), &above);
     assert!(dirty.new_keys <= 150, "keys that are there need no bits");
-    // A key that the bits of others stand for by chance takes none.
+    // A key whose bits are all set already, by chance, uses none.
     let used = 400 - meta.properties.filter_left();
     assert!((dirty.new_keys - 10..=dirty.new_keys).contains(&used), "{used} of {}", dirty.new_keys);
 }
@@ -204,7 +204,7 @@ fn a_hostile_index_is_refused() {
     assert_eq!(decode([0, 100, 950]), Some("index entries within the file"), "a block goes past the data");
 }
 
-/// Of a table that grew a byte that rots is found by `verify` where it is live, and nowhere else.
+/// `verify` detects a flipped bit in a table that grew if the byte is live, and only then.
 #[test]
 fn every_live_byte_of_a_grown_table_counts() {
     let dir = tempfile::tempdir().unwrap();

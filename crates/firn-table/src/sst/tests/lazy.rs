@@ -1,8 +1,9 @@
-//! Lazy cursors, which are at the ends of large blocks without having them, and blocks of one large value.
+//! Tests lazy cursors, which can be at the ends of large blocks without loading them, and blocks of
+//! one large value.
 
 use super::*;
 
-/// Moves a lazy cursor at random, and lets go of its block at random.
+/// Moves a lazy cursor at random, and drops its block at random.
 fn check_lazy(all: &[Entry], table: &Arc<Sst>, access: Access) {
     let mut iter = table.iter(access);
     iter.be_lazy();
@@ -34,7 +35,7 @@ fn check_lazy(all: &[Entry], table: &Arc<Sst>, access: Access) {
             bare += 1;
             assert!([0, u64::MAX].contains(&iter.tag().0));
             if seed.one_in(2) {
-                // Goes on without having looked.
+                // Moves on without loading.
                 continue;
             }
         }
@@ -55,7 +56,7 @@ fn a_lazy_cursor_is_where_another_would_be() {
         let dir = tempfile::tempdir().unwrap();
         let all = entries(3, 500);
         let (_, table) = build(&dir.path().join("t"), &all, codec);
-        // Blocks of many entries that are large for this cursor.
+        // Blocks of many entries that count as large for this cursor.
         check_lazy(&all, &table, Access::Streaming { bytes: 128, cause: Cause::Compaction });
     }
 }

@@ -1,12 +1,13 @@
-//! Which keys are hot: how often each was written lately, guessed from hashes in a bounded table.
+//! Estimates which keys are hot: the number of recent writes per key, by hash, in a bounded table.
 //!
-//! A bucket holds eight keys. One that is not there takes from the count of the least, and its place once that is 0:
-//! what comes once pushes out what came once, not what comes often. All counts are halved from time to time, so that a
-//! key that was hot long ago is not.
+//! A bucket holds eight keys. A key that is not in its bucket decrements the smallest count, and
+//! takes that place once the count is 0. So keys written once displace each other, but not frequent
+//! keys. All counts are halved from time to time, so that a key that was hot long ago is no longer
+//! hot.
 
-/// Keys of one bucket.
+/// The number of keys in a bucket.
 const WAYS: usize = 8;
-/// Counts are halved after so many writes for each key that there is room for.
+/// Counts are halved after this many writes per place in the table.
 const HALVED_AFTER: u64 = 16;
 
 #[derive(Debug, Clone, Default)]
@@ -16,7 +17,7 @@ struct Bucket {
     counts: [u8; WAYS],
 }
 
-/// The counts.
+/// The write counts.
 #[derive(Debug)]
 pub(super) struct HotKeys {
     buckets: Vec<Bucket>,
@@ -24,12 +25,13 @@ pub(super) struct HotKeys {
 }
 
 impl HotKeys {
-    /// With room for about `keys`.
+    /// A table for about `keys` keys.
     pub(super) fn new(keys: usize) -> HotKeys {
         HotKeys { buckets: vec![Bucket::default(); keys.div_ceil(WAYS).max(1)], writes: 0 }
     }
 
-    /// Counts a write of the key with `hash`; how many there were lately. True beside it if all counts were halved.
+    /// Counts a write of the key with `hash`. Returns the number of its recent writes, and true if
+    /// all counts were halved.
     pub(super) fn count(&mut self, hash: u64) -> (u8, bool) {
         self.writes += 1;
         let halves = self.writes.is_multiple_of(HALVED_AFTER * (self.buckets.len() * WAYS) as u64);
@@ -79,7 +81,7 @@ mod tests {
             }
         }
         assert!(last.iter().all(|&count| count > 20), "{last:?}");
-        // What stopped is forgotten.
+        // Keys that are no longer written are forgotten.
         (0..200_000u64).for_each(|i| _ = keys.count(mix(1_000_000 + i)));
         assert!((0..20).all(|hot| keys.count(mix(hot)).0 < 20));
     }

@@ -1,6 +1,7 @@
-//! The slots in the pool, and who needs each.
+//! The slots in the pool, and the users of each.
 //!
-//! Thread safety: `Send + Sync`. What a slot holds is read without a lock: who reads it needs it, so it stays.
+//! Thread safety: `Send + Sync`. A slot is read without a lock, because its reader counts as a
+//! user, so it stays.
 
 use crate::log::layout::{VALUE_HEADER_BYTES, ValueAddress, check_value};
 use crate::sites;
@@ -14,13 +15,13 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Slots begin at multiples of this: a line.
+/// The alignment of slots in bytes: a cache line.
 const UNIT_BYTES: u64 = 64;
 const SEQNO_BYTES: usize = 8;
 const HEADER_BYTES: usize = SEQNO_BYTES + VALUE_HEADER_BYTES;
-/// The one extent of its owner.
+/// The kind of the only extent of its owner.
 const KIND: u16 = 0;
-/// A buffer that is smaller holds too little to be worth looking after.
+/// The minimum size of a buffer in bytes. A smaller one holds too little to be worthwhile.
 const BYTES_MIN: u64 = 4 << 10;
 
 /// The hot buffer.
@@ -28,7 +29,7 @@ pub(crate) struct HotSlots {
     pool: Arc<Pool>,
     extent: Extent,
     state: Mutex<State>,
-    /// What a read-only open took along.
+    /// The copy made by a read-only open.
     copy: ArcSwapOption<Vec<u8>>,
     written: Counter,
     written_bytes: Counter,
@@ -37,9 +38,9 @@ pub(crate) struct HotSlots {
 
 struct State {
     space: Space,
-    /// By their first unit.
+    /// The slots by their first unit.
     slots: HashMap<u32, Slot>,
-    /// Those that logs need, by log.
+    /// The slots needed by logs, by log.
     held: BTreeMap<u64, HashSet<u32>>,
 }
 
@@ -48,30 +49,30 @@ struct State {
 struct Slot {
     seqno: SeqNo,
     len: u32,
-    /// How many need it.
+    /// The number of its users.
     users: u32,
-    /// Whether its value is durable.
+    /// True if its value is durable.
     is_written: bool,
 }
 
 /// The hot buffer of profile `lab`.
 #[derive(Debug, Clone, Serialize)]
 pub struct HotStats {
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Of that, in use.
+    /// Bytes in use.
     pub used_bytes: u64,
     /// Values in it.
     pub values: usize,
     /// Values written to it since the open, instead of to the log.
     pub written: u64,
-    /// Their bytes.
+    /// Bytes of these values.
     pub written_bytes: u64,
-    /// Values of hot keys that went to the log, as there was no room.
+    /// Values of hot keys that went to the log, because there was no room.
     pub turned_away: u64,
 }
 
-/// Bytes of the slot of a value of `len`.
+/// Bytes of the slot for a value of `len` bytes.
 fn slot_bytes(len: u32) -> usize {
     (HEADER_BYTES + len as usize).next_multiple_of(UNIT_BYTES as usize)
 }
@@ -103,18 +104,18 @@ impl State {
 }
 
 impl HotSlots {
-    /// The hot buffer that the root of `pool` names. What leaves and logs need is to be [used](HotSlots::use_again) and
-    /// [held](HotSlots::hold) before anything is written.
+    /// The hot buffer that the root of `pool` names. The slots needed by leaves and logs must be
+    /// [used](HotSlots::use_again) and [held](HotSlots::hold) before anything is written.
     pub(crate) fn find(pool: &Arc<Pool>) -> Option<HotSlots> {
         let extent = pool.root().find(Owner::Hot, KIND).and_then(|entry| entry.extent)?;
         Some(HotSlots::over(pool.clone(), extent))
     }
 
-    /// A new one of `bytes` in `pool`, which has none; `None` if there is no room for one that nobody asked for, or if
-    /// it would be too small.
+    /// Creates a buffer of `bytes` in `pool`, which has none. `None` if it would be too small, or
+    /// if there is no room and it was not explicitly requested.
     ///
     /// # Errors
-    /// `NoSpace` if there is no room for what was asked for, and what the commit met.
+    /// `NoSpace` if there is no room for a requested buffer; the errors of the commit.
     pub(crate) fn create(pool: &Arc<Pool>, bytes: u64, is_asked: bool) -> Result<Option<HotSlots>> {
         if bytes < BYTES_MIN {
             return Ok(None);
@@ -140,10 +141,11 @@ impl HotSlots {
         HotSlots { pool, extent, state: Mutex::new(state), copy, written, written_bytes, turned_away }
     }
 
-    /// Copies what is there now, if it is no more than `bytes_max`: a writer beside this uses the slots again.
+    /// Copies the current contents, if they are at most `bytes_max`, because a writer beside this
+    /// reuses the slots.
     ///
     /// # Errors
-    /// What reading the pool met.
+    /// The error of reading the pool.
     pub(crate) fn take_along(&self, bytes_max: u64) -> Result<()> {
         if self.extent.len <= bytes_max {
             let mut bytes = vec![0; self.extent.len as usize];
@@ -153,12 +155,12 @@ impl HotSlots {
         Ok(())
     }
 
-    /// Bytes of it.
+    /// The size of the buffer in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.extent.len
     }
 
-    /// The share of it that is free: 0 to 1.
+    /// The free share of the buffer: 0 to 1.
     pub(super) fn free_share(&self) -> f64 {
         let state = self.state.lock();
         f64::from(state.space.free_units()) / f64::from(state.space.units().max(1))
@@ -169,7 +171,7 @@ impl HotSlots {
         Error::corruption(format!("the hot buffer of the {} pool", self.pool.backend_name()), at, expected)
     }
 
-    /// Where the slot at `unit` with a value of `len` bytes lies.
+    /// The place of the slot at `unit` with a value of `len` bytes.
     fn offset(&self, unit: u32, len: u32) -> Result<PmOffset> {
         let at = u64::from(unit) * UNIT_BYTES;
         let fits = at + slot_bytes(len) as u64 <= self.extent.len;
@@ -182,7 +184,8 @@ impl HotSlots {
         unit.ok_or_else(|| self.wrong(u32::MAX, "a slot at a multiple of 64 bytes"))
     }
 
-    /// A slot for the value of `len` bytes of entry `seqno`, which log `log_id` needs; `None` if there is no room.
+    /// Reserves a slot for the value of `len` bytes of entry `seqno`, needed by log `log_id`;
+    /// `None` if there is no room.
     pub(super) fn reserve(&self, log_id: u64, seqno: SeqNo, len: u32) -> Option<u32> {
         let mut state = self.state.lock();
         let unit = state.space.alloc(units(len))?;
@@ -191,17 +194,19 @@ impl HotSlots {
         Some(unit)
     }
 
-    /// Copies entry `seqno`'s value, with checksum and length in front, to the slot at `unit`. Durable after a fence.
+    /// Copies entry `seqno`'s value, preceded by checksum and length, to the slot at `unit`.
+    /// DURABLE AFTER: a fence.
     pub(super) fn write(&self, unit: u32, seqno: SeqNo, framed: &[u8]) -> Result<Flushed> {
         let len = (framed.len() - VALUE_HEADER_BYTES) as u32;
         self.written.add(1);
         self.written_bytes.add(u64::from(len));
-        // Whole lines, which go past the cache. The zeros tell that nobody else has a part of the last one.
+        // Whole cache lines, which bypass the cache. The zeros prove that no other slot has reused
+        // a part of the last line.
         let zeros = &[0; UNIT_BYTES as usize][..slot_bytes(len) - SEQNO_BYTES - framed.len()];
         self.pool.copy_all_nt(self.offset(unit, len)?, &[&seqno.0.to_le_bytes(), framed, zeros])
     }
 
-    /// DURABLE AFTER: what was written to the slots at `units`.
+    /// DURABLE AFTER: the values written to the slots at `units`.
     pub(super) fn fence(&self, written: Vec<Flushed>, units: impl Iterator<Item = u32>) {
         let _durable = self.pool.fence(&sites::HOT_VALUE_FENCE, written);
         let mut state = self.state.lock();
@@ -210,14 +215,15 @@ impl HotSlots {
         }
     }
 
-    /// The value of `len` bytes in the slot at `unit`, and whose it is; `None` if the slot has no such value.
+    /// The value of `len` bytes in the slot at `unit`, with its entry's sequence number; `None` if
+    /// the slot has no such value.
     fn read_slot(&self, unit: u32, len: u32) -> Result<Option<(SeqNo, Vec<u8>)>> {
         let mut bytes = vec![0; slot_bytes(len)];
         self.pool.read(self.offset(unit, len)?, &mut bytes)?;
         Ok(Self::decode_slot(bytes, len))
     }
 
-    /// As [`HotSlots::read_slot`], for entry `seqno`, which may be what was taken along.
+    /// Like [`HotSlots::read_slot`], for entry `seqno`. Reads the copy first, if there is one.
     fn read_its(&self, unit: u32, len: u32, seqno: SeqNo) -> Result<Option<(SeqNo, Vec<u8>)>> {
         let copy = self.copy.load_full();
         let at = unit as usize * UNIT_BYTES as usize;
@@ -239,11 +245,11 @@ impl HotSlots {
         Some((seqno, bytes))
     }
 
-    /// Entry `seqno`'s value at `at`, which the reader needs.
+    /// Reads entry `seqno`'s value at `at`, which the reader needs.
     ///
     /// # Errors
-    /// `Corruption` if it is not there: it is damaged, or this open is read-only, and a writer beside it used the slot
-    /// again.
+    /// `Corruption` if it is not there: it is damaged, or this open is read-only and a writer
+    /// beside it reused the slot.
     pub(crate) fn read(&self, at: ValueAddress, seqno: SeqNo) -> Result<Vec<u8>> {
         let unit = self.unit(at)?;
         let found = self.read_its(unit, at.len, seqno)?.filter(|(its, _)| *its == seqno);
@@ -251,18 +257,18 @@ impl HotSlots {
         found.map(|(_, value)| value).ok_or_else(|| self.wrong(unit, &expected()))
     }
 
-    /// The value of entry `seqno` that a log says is at `at`; `None` if it is not there, all of it: then the log must
-    /// have a newer version of its key.
+    /// Reads the value of entry `seqno` that a log says is at `at`. `None` if it is not there
+    /// completely; then the log must have a newer version of its key.
     ///
     /// # Errors
-    /// `Corruption` if it would be outside.
+    /// `Corruption` if it would be outside the buffer.
     pub(crate) fn replayed(&self, at: ValueAddress, seqno: SeqNo) -> Result<Option<Vec<u8>>> {
         let found = self.read_its(self.unit(at)?, at.len, seqno)?;
         let is_its = |found: &(SeqNo, _)| found.0 == seqno || !sites::HOT_SEQNO_CHECK.is_on();
         Ok(found.filter(is_its).map(|(_, value)| value))
     }
 
-    /// A leaf that was recovered points to entry `seqno`'s value at `at`.
+    /// Counts the pointer of a recovered leaf to entry `seqno`'s value at `at`.
     ///
     /// # Errors
     /// `Corruption` if another value's slot overlaps.
@@ -275,7 +281,7 @@ impl HotSlots {
         }
     }
 
-    /// Log `log_id`, which was replayed, needs entry `seqno`'s value at `at`.
+    /// Counts the replayed log `log_id` as a user of entry `seqno`'s value at `at`.
     ///
     /// # Errors
     /// As [`HotSlots::use_again`].
@@ -289,7 +295,7 @@ impl HotSlots {
         Ok(())
     }
 
-    /// Something more points to the value at `at`.
+    /// Counts one more pointer to the value at `at`.
     pub(crate) fn add(&self, at: ValueAddress) {
         let slot = (at.offset / UNIT_BYTES) as u32;
         match self.state.lock().slots.get_mut(&slot) {
@@ -298,7 +304,7 @@ impl HotSlots {
         }
     }
 
-    /// As [`HotSlots::add`] if the slot at `at` still is entry `seqno`'s; whether it is.
+    /// Like [`HotSlots::add`], if the slot at `at` still belongs to entry `seqno`. True if it does.
     pub(crate) fn add_if_its(&self, at: ValueAddress, seqno: SeqNo) -> bool {
         let slot = (at.offset / UNIT_BYTES) as u32;
         let mut state = self.state.lock();
@@ -306,12 +312,12 @@ impl HotSlots {
         its.map(|slot| slot.users += 1).is_some()
     }
 
-    /// Something that pointed to the value at `at` does no more.
+    /// Removes one pointer to the value at `at` from the count.
     pub(crate) fn remove(&self, at: ValueAddress) {
         self.state.lock().use_once_less((at.offset / UNIT_BYTES) as u32);
     }
 
-    /// Log `log_id` does not need the slot at `unit` any more.
+    /// Releases log `log_id`'s use of the slot at `unit`.
     pub(super) fn let_go(&self, log_id: u64, unit: u32) {
         let mut state = self.state.lock();
         if state.held.get_mut(&log_id).is_some_and(|held| held.remove(&unit)) {
@@ -319,7 +325,7 @@ impl HotSlots {
         }
     }
 
-    /// Logs below `floor` need no slot any more.
+    /// Releases all slots held by logs below `floor`.
     pub(crate) fn let_go_below(&self, floor: u64) {
         let mut state = self.state.lock();
         let from_floor = state.held.split_off(&floor);
@@ -327,14 +333,14 @@ impl HotSlots {
         below.into_values().flatten().for_each(|unit| state.use_once_less(unit));
     }
 
-    /// Reads every value that is there.
+    /// Reads every value in the buffer.
     ///
     /// # Errors
-    /// `Corruption` of the first that is damaged.
+    /// `Corruption` of the first damaged value.
     pub(crate) fn verify(&self) -> Result<()> {
         let units: Vec<u32> = self.state.lock().slots.keys().copied().collect();
         for unit in units {
-            // Under the lock, so that it is not used again meanwhile.
+            // Under the lock, so that the slot is not reused meanwhile.
             let state = self.state.lock();
             let Some(slot) = state.slots.get(&unit).filter(|slot| slot.is_written) else { continue };
             if self.read_its(unit, slot.len, slot.seqno)?.is_none_or(|(seqno, _)| seqno != slot.seqno) {
@@ -357,7 +363,7 @@ impl HotSlots {
     }
 }
 
-/// Where the slot that begins at `unit` is, as pointers say it.
+/// The address of the slot that begins at `unit`.
 pub(super) fn address(unit: u32, len: u32) -> ValueAddress {
     ValueAddress { log_id: HOT_LOG, offset: u64::from(unit) * UNIT_BYTES, len }
 }

@@ -1,4 +1,5 @@
-//! The log writer's side: which entries of a frame go to the hot buffer, and when their predecessors' slots are free.
+//! The log writer's side of the hot buffer: it selects the entries of a frame that go there and
+//! frees the slots of their previous versions.
 
 use super::keys::HotKeys;
 use super::slots::{HotSlots, address};
@@ -11,19 +12,20 @@ use firn_table::sst::hash;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// The hot buffer is no place for a value of more than this share of it.
+/// A value larger than this fraction (1/32) of the buffer does not go there.
 const VALUES_MIN: u64 = 32;
-/// Nor for one that is hardly longer than what names its slot.
+/// A value shorter than this many bytes is hardly longer than the reference to its slot.
 const VALUE_BYTES_MIN: usize = 32;
-/// So many bytes of the buffer for each key whose writes are counted.
+/// Bytes of the buffer per key whose writes are counted.
 const BYTES_PER_KEY: u64 = 128;
-/// While more than this share of the buffer is free, keys need not be hotter than was asked for.
+/// While more than this share of the buffer is free, the threshold for hot keys falls back towards
+/// the configured one.
 const FREE_SHARE: f64 = 0.25;
 
 /// An entry of a frame whose value is in the hot buffer.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::log) struct HotPlace {
-    /// Its number in the frame.
+    /// Its index in the frame.
     pub(in crate::log) entry: u32,
     unit: u32,
 }
@@ -34,36 +36,37 @@ impl HotPlace {
     }
 }
 
-/// The slot of a version that is not the newest in its log any more.
+/// The slot of a version that is no longer the newest in its log.
 struct Superseded {
     log_id: u64,
     unit: u32,
     seqno: SeqNo,
-    /// The number of the version that superseded it.
+    /// The sequence number of the version that superseded it.
     until: SeqNo,
 }
 
-/// Puts values of hot keys into the hot buffer. One thread at a time, as its log writer.
+/// Writes values of hot keys to the hot buffer. Used by one thread at a time, like its log writer.
 pub(crate) struct HotWriter {
     slots: Arc<HotSlots>,
     keys: HotKeys,
-    /// A key is hot that was written so often lately: what was asked for, and what the buffer has room for.
+    /// The configured number of recent writes that make a key hot, and the current number, raised
+    /// if the buffer lacks room.
     writes_min: u8,
     writes: u8,
-    /// The slot of each hot key's newest version in the log that is written.
+    /// The slot of each hot key's newest version in the current log.
     newest: HashMap<Box<[u8]>, (u32, SeqNo)>,
     superseded: VecDeque<Superseded>,
-    /// Of the frame that is being written.
+    /// The entries of the current frame that are in the buffer.
     placed: Vec<HotPlace>,
 }
 
-/// The entries of `group` with their numbers in the frame.
+/// The entries of `group` with their indexes in the frame.
 fn entries(group: &[Reservation]) -> impl Iterator<Item = (u32, LogEntry<'_>)> {
     (0..).zip(group.iter().flat_map(Reservation::entries))
 }
 
 impl HotWriter {
-    /// A key is hot once it was written `writes_min` times lately.
+    /// A writer for which a key is hot after `writes_min` recent writes.
     pub(crate) fn new(slots: Arc<HotSlots>, writes_min: u8) -> HotWriter {
         HotWriter {
             keys: HotKeys::new((slots.bytes() / BYTES_PER_KEY) as usize),
@@ -76,8 +79,8 @@ impl HotWriter {
         }
     }
 
-    /// Puts the values of hot keys among the entries of `group`, numbered from `first` on, into the hot buffer, for a
-    /// frame of log `log_id`. DURABLE AFTER: those. Returns which they are.
+    /// Writes the values of hot keys among the entries of `group`, numbered from `first` on, to the
+    /// hot buffer, for a frame of log `log_id`. DURABLE AFTER: those values. Returns their places.
     pub(in crate::log) fn place(&mut self, log_id: u64, group: &[Reservation], first: SeqNo) -> Result<&[HotPlace]> {
         self.placed.clear();
         let mut written = Vec::new();
@@ -108,7 +111,7 @@ impl HotWriter {
         Ok(&self.placed)
     }
 
-    /// Counts a write of `key`; whether its value goes to the hot buffer.
+    /// Counts a write of `key`. True if its value goes to the hot buffer.
     fn is_hot(&mut self, key: &[u8]) -> bool {
         let (count, halved) = self.keys.count(hash(key));
         if halved && self.slots.free_share() > FREE_SHARE {
@@ -117,12 +120,13 @@ impl HotWriter {
         count >= self.writes
     }
 
-    /// The frame was not written.
+    /// Releases the slots of a frame that was not written.
     pub(in crate::log) fn give_up(&mut self, log_id: u64) {
         self.placed.drain(..).for_each(|place| self.slots.let_go(log_id, place.unit));
     }
 
-    /// The frame with the entries of `group` is in log `log_id`. Returns which values are in the hot buffer.
+    /// Records that the frame with the entries of `group` is in log `log_id`. Returns the entries
+    /// whose values are in the hot buffer.
     pub(in crate::log) fn wrote(&mut self, log_id: u64, group: &[Reservation], first: SeqNo) -> Vec<HotPlace> {
         let placed = std::mem::take(&mut self.placed);
         if placed.is_empty() && self.newest.is_empty() {
@@ -144,23 +148,23 @@ impl HotWriter {
         placed
     }
 
-    /// Another log begins: what it has supersedes nothing of this one's.
+    /// Begins another log. Its entries supersede nothing of the previous one.
     pub(in crate::log) fn rotate(&mut self) {
         self.newest.clear();
     }
 
-    /// Whether slots wait to be let go of.
+    /// True if superseded slots wait to be released.
     pub(in crate::log) fn has_superseded(&self) -> bool {
         !self.superseded.is_empty()
     }
 
-    /// Lets go of the slots of versions that were superseded. `snapshots` are the read points in use and, last, the
-    /// present: what is visible now was acknowledged, and no read point that begins later is in front of it.
+    /// Releases the slots of superseded versions. `snapshots` are the read points in use and, last,
+    /// the present. Everything visible now was acknowledged, and no later read point is before it.
     pub(in crate::log) fn let_go(&mut self, snapshots: &[SeqNo]) {
         let visible = snapshots.last().copied().unwrap_or_default();
         while self.superseded.front().is_some_and(|version| version.until <= visible) {
             let Some(version) = self.superseded.pop_front() else { break };
-            // One that a snapshot sees stays until its log is flushed.
+            // A version that a snapshot sees stays until its log is flushed.
             if !is_seen(snapshots, version.seqno, version.until) {
                 self.slots.let_go(version.log_id, version.unit);
             }

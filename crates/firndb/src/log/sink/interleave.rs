@@ -1,5 +1,5 @@
-//! The log's two halves: a writer that fills and retires them, workers that drain them, and a reader that lays them
-//! over the file as recovery would at this moment.
+//! Interleaves the log's two halves: a writer that fills and retires them, workers that drain them,
+//! and a reader that overlays the file with them as recovery would at this moment.
 
 use super::super::{LogSource, LogWriter, Replay};
 use super::*;
@@ -17,7 +17,8 @@ const LOG: u64 = 1;
 const GROUPS: u64 = 10;
 const HALF_BYTES: usize = 3 << 10;
 
-/// Appends groups of one entry each, of a size that crosses from half to half; raises `acknowledged` behind each.
+/// Appends groups of one entry each, of a size that crosses from half to half. Raises
+/// `acknowledged` after each.
 fn write(log: &mut LogWriter, acknowledged: &AtomicU64) {
     let buffer = Arc::new(Memtable::new(16 << 10, LOG));
     for seqno in 1..=GROUPS {
@@ -29,7 +30,7 @@ fn write(log: &mut LogWriter, acknowledged: &AtomicU64) {
     }
 }
 
-/// How many entries are there, in the file and the halves.
+/// The number of entries recovered from the file and the halves.
 fn recovered(files: &crate::files::Files, pool: &Pool) -> u64 {
     let overlay = PmLogBuffer::overlay(pool, &UUID, LOG).unwrap();
     let file = files.open(FileName::Log(LOG), OpenMode::Read).unwrap();
