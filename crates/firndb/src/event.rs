@@ -1,86 +1,88 @@
-//! What the engine tells a listener, as it happens.
+//! Events that the engine reports to a listener.
 
 use firn_base::Error;
 use std::time::Duration;
 
-/// Something that happened. More kinds may come.
+/// Something that happened in the engine. Later versions may add kinds.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
-    /// The database was opened; each step of recovery with the time that it took.
+    /// The database was opened.
     Recovered {
-        /// (step, time).
+        /// The steps of recovery, each with the time it took.
         steps: Vec<(&'static str, Duration)>,
-        /// Entries that came back from logs.
+        /// Entries replayed from logs.
         replayed_entries: u64,
     },
-    /// A write buffer was written out as a table.
+    /// A write buffer was written to a table.
     Flushed {
         /// Bytes of the table.
         bytes: u64,
         /// Time taken.
         elapsed: Duration,
     },
-    /// A compaction ended.
+    /// A compaction finished.
     Compacted {
-        /// The level that tables came from.
+        /// The level that the input tables came from.
         from_level: usize,
-        /// The level that tables went to.
+        /// The level that the output tables went to.
         level: usize,
-        /// Tables that went in.
+        /// The number of input tables.
         tables_in: usize,
-        /// Tables that came out.
+        /// The number of output tables.
         tables_out: usize,
-        /// Bytes that went in.
+        /// Bytes of the input.
         bytes_in: u64,
-        /// Bytes that came out.
+        /// Bytes of the output.
         bytes_out: u64,
-        /// Whether a table was moved without being read.
+        /// True if a table was moved to the next level without being read.
         moved: bool,
         /// Time taken.
         elapsed: Duration,
     },
-    /// A compaction chose how a table takes what comes from above. Only profiles whose tables may grow have a choice.
+    /// A compaction chose between appending to a table and rewriting it. Only profiles with appends
+    /// have this choice.
     GrainChosen {
         /// The table's level.
         level: usize,
-        /// The table's file.
+        /// The file id of the table.
         table: u64,
-        /// Whether blocks are appended to it; otherwise it is written anew.
+        /// True if blocks are appended to the table, false if it is rewritten.
         block_grained: bool,
         /// The rule that decided.
         because: &'static str,
-        /// Blocks that are written in any case.
+        /// The blocks of the table that must be rewritten in either case.
         dirty_blocks: usize,
-        /// All its blocks.
+        /// All blocks of the table.
         blocks: usize,
     },
-    /// A log ended and another began.
+    /// A log ended and a new one began.
     LogRotated {
         /// The new log's id.
         log_id: u64,
     },
-    /// Writers are being delayed, or no more.
+    /// A write stall began, changed its reason or ended.
     Stall {
-        /// Why; `None` when the delay ended.
+        /// The reason; `None` if the stall ended.
         reason: Option<&'static str>,
     },
-    /// Background work failed; it is tried again unless the error says otherwise.
+    /// Background work failed. It is retried unless the error says otherwise.
     BackgroundError {
-        /// What it met.
+        /// The error of the background work.
         error: Error,
     },
     /// Background work succeeded again.
     Resumed,
-    /// A file that nothing needs any more was removed.
+    /// An obsolete file was removed.
     FileRemoved {
-        /// Its id.
+        /// The id of the file.
         file_id: u64,
     },
 }
 
-/// Told of events on the thread where they happen, at times inside a commit. Be quick, and do not call the database.
+/// Receives events on the thread where they happen, sometimes inside a commit. An implementation
+/// must return quickly and must not call the database.
 pub trait EventListener: Send + Sync {
-    /// Called once per event.
+    /// Handles one event.
     fn on_event(&self, event: &Event);
 }

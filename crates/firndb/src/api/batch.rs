@@ -1,10 +1,10 @@
-//! A batch: several operations that happen together or not at all.
+//! A batch: several operations that are applied together or not at all.
 
 use crate::memtable::Entry;
 use firn_base::key::Kind;
 
-/// Operations to apply atomically, in order. Encoded in one buffer, so that a large batch costs no allocation per
-/// entry.
+/// Operations that are applied atomically, in order. All are encoded in one buffer, so that a large
+/// batch costs no allocation per entry.
 #[derive(Debug, Clone, Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
@@ -43,22 +43,22 @@ impl WriteBatch {
         self
     }
 
-    /// Operations in it.
+    /// The number of operations.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Whether it holds none.
+    /// True if the batch has no operations.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// Bytes of its keys and values.
+    /// Bytes of the keys and values.
     pub fn byte_size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Empties it, keeping its memory.
+    /// Removes all operations and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.operations.clear();

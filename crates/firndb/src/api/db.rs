@@ -1,4 +1,4 @@
-//! The handle that users hold, and what all handles of one open database share.
+//! The database handle, and the state that all handles of one open database share.
 
 use crate::api::batch::WriteBatch;
 use crate::api::cursor::Cursor;
@@ -17,14 +17,16 @@ use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An open database. Clones are handles of the same one; it closes when the last goes, or by [`Db::close`].
+/// An open database. A clone is another handle of the same database, which closes when the last
+/// handle is dropped, or by [`Db::close`].
 #[derive(Clone)]
 pub struct Db {
     pub(crate) engine: Arc<Engine>,
     _open: Arc<Open>,
 }
 
-/// Closes the database when the last handle, snapshot or cursor goes; workers hold only the `Engine`.
+/// Closes the database when the last handle, snapshot or cursor is dropped. Workers hold only the
+/// `Engine`.
 struct Open(Arc<Engine>);
 
 impl Drop for Open {
@@ -40,11 +42,12 @@ impl Db {
         Db { _open: Arc::new(Open(engine.clone())), engine }
     }
 
-    /// Opens the database in directory `path`, creating it if it is not there.
+    /// Opens the database in directory `path`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// `Locked` if it is open elsewhere; `Invalid` for options that cannot be; `Incompatible` if it was made by another
-    /// version or profile; `Corruption` if its files are damaged, naming the file; `Io`.
+    /// `Locked` if it is open elsewhere; `Invalid` for options that are out of range or contradict
+    /// each other; `Incompatible` if it was created by another version or profile; `Corruption` if
+    /// its files are damaged, naming the file; `Io`.
     ///
     /// ```
     /// # fn main() -> firndb::Result<()> {
@@ -59,26 +62,27 @@ impl Db {
         open::open(path.as_ref(), options, false).map(Db::new)
     }
 
-    /// Opens an existing database to read. Writes nothing; works beside a process that has it open for writing, and
-    /// shows what was there when it was opened. The logs are replayed in memory.
+    /// Opens an existing database for reading. It writes nothing, works while another process has
+    /// the database open for writing, and shows the state at the time of the open. The logs are
+    /// replayed in memory.
     ///
     /// # Errors
-    /// As [`Db::open`], but never `Locked`. `Corruption`, here or of reads in profile `lab`, may also mean that a
-    /// writer took away what was looked at: open it again.
+    /// As [`Db::open`], but never `Locked`. `Corruption`, here or from reads in profile `lab`, may
+    /// also mean that a writer removed data that was being read: open the database again.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         open::open(path.as_ref(), options, true).map(Db::new)
     }
 
-    /// Sets `key` to `value`, with the durability of the options.
+    /// Sets `key` to `value`, with the durability of [`Options::durability`].
     ///
     /// # Errors
-    /// `Invalid` for an empty or oversize key or value; `NoSpace` when the disk is full (it resumes by itself);
-    /// `Poisoned` after a failed sync.
+    /// `Invalid` for an empty key or for a key or value that is too large; `NoSpace` while the disk
+    /// is full (writes resume by themselves); `Poisoned` after a failed sync.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, &WriteOptions::new())
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value`, with the durability of `options`.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -86,7 +90,7 @@ impl Db {
         self.write_one(Entry { kind: Kind::Put, key: key.as_ref(), value: value.as_ref() }, options)
     }
 
-    /// Deletes `key`; it need not be there.
+    /// Deletes `key`, which need not exist.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -94,7 +98,7 @@ impl Db {
         self.delete_with(key, &WriteOptions::new())
     }
 
-    /// Deletes `key`; it need not be there.
+    /// Deletes `key`, which need not exist, with the durability of `options`.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -113,10 +117,10 @@ impl Db {
         Ok(())
     }
 
-    /// Applies a batch: all of it or nothing. The batch can be cleared and used again.
+    /// Applies a batch, entirely or not at all. The batch can be cleared and used again.
     ///
     /// # Errors
-    /// As [`Db::put`]; `Invalid` too for a batch over a quarter of `memory_limit`.
+    /// As [`Db::put`]; also `Invalid` for a batch larger than a quarter of `memory_limit`.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if batch.is_empty() {
             return self.engine.check_writable();
@@ -127,7 +131,8 @@ impl Db {
         Ok(())
     }
 
-    /// The value of `key`, pinned where it lies.
+    /// The value of `key`. It is not copied: the memory that holds it stays pinned while the
+    /// [`Value`] lives.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
@@ -152,7 +157,7 @@ impl Db {
         got
     }
 
-    /// The values of several keys at one moment, their reads in flight together.
+    /// The values of several keys at one read point. The reads are issued together.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -214,16 +219,16 @@ impl Db {
         self.cursor_with(ReadOptions::default())
     }
 
-    /// A cursor with bounds, at the present or at a snapshot.
+    /// A cursor with bounds, over the current state or a snapshot.
     ///
     /// # Errors
-    /// `Invalid` if the database was closed, or if the snapshot is of another one.
+    /// `Invalid` if the database was closed, or if the snapshot belongs to another one.
     pub fn cursor_with(&self, options: ReadOptions) -> Result<Cursor> {
         let point = self.point(&options)?;
         Ok(Cursor::new(self.clone(), point, options))
     }
 
-    /// The read point that `options` name.
+    /// The read point that `options` select.
     pub(crate) fn point(&self, options: &ReadOptions) -> Result<Arc<Point>> {
         self.engine.calls.check()?;
         match &options.snapshot {
@@ -233,12 +238,12 @@ impl Db {
         }
     }
 
-    /// The database as it is now, to read later.
+    /// A snapshot of the current state, for later reads.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { point: self.engine.readers.snapshots.register(&self.engine.commit.visible), db: self.clone() }
     }
 
-    /// Makes all that was acknowledged so far survive power loss.
+    /// Makes all writes that were acknowledged so far survive power loss. Blocks until they do.
     ///
     /// # Errors
     /// `Poisoned` if the sync fails.
@@ -246,10 +251,10 @@ impl Db {
         self.engine.write(std::iter::empty(), crate::Durability::Power)
     }
 
-    /// Writes what is in memory into tables, and waits for it.
+    /// Writes the contents of memory to tables. Blocks until that is done.
     ///
     /// # Errors
-    /// What the flush met.
+    /// The error of the flush.
     pub fn flush(&self) -> Result<()> {
         self.engine.flush()
     }
@@ -262,8 +267,9 @@ impl Db {
         self.engine.compact_range(&[], None)
     }
 
-    /// Compacts the keys in `range` down to the last level that holds any, so that the space of overwritten and deleted
-    /// entries is released. Blocks until that is done; reads and writes go on meanwhile.
+    /// Compacts the keys in `range` down to the last level that holds any, which releases the space
+    /// of overwritten and deleted entries. Blocks until that is done; reads and writes go on
+    /// meanwhile.
     ///
     /// # Errors
     /// I/O errors, and `Corruption` of a table that is read.
@@ -272,16 +278,17 @@ impl Db {
         self.engine.compact_range(lower.as_deref().unwrap_or_default(), upper.as_deref())
     }
 
-    /// Waits until no background work is left to do.
+    /// Blocks until there is no background work left to do.
     ///
     /// # Errors
-    /// What background work met, if it cannot go on.
+    /// The error of background work, if it cannot continue.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine.wait_idle()
     }
 
-    /// Writes a copy of the database, as it is now, into the new directory `dir`: tables are linked where the file
-    /// system can, the rest is written as tables. The copy is a database of its own.
+    /// Writes a copy of the database's current state into the new directory `dir`. Tables are
+    /// hard-linked if the file system can do that; everything else is written as tables. The copy
+    /// is an independent database. Blocks until it is complete.
     ///
     /// # Errors
     /// `Invalid` if `dir` exists and is not empty; `NoSpace` and `Io`.
@@ -289,7 +296,7 @@ impl Db {
         self.engine.checkpoint(dir.as_ref())
     }
 
-    /// The directory, as it was given to the open.
+    /// The directory of the database, as it was passed to the open.
     pub fn path(&self) -> &Path {
         self.engine.files.path()
     }
@@ -305,7 +312,7 @@ impl Db {
         for name in self.engine.files.list()?.iter().filter(|name| own(name)) {
             match self.engine.files.len(FileName::parse(name)) {
                 Ok(len) => bytes += len,
-                // Removed since it was listed.
+                // Removed after it was listed.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -313,7 +320,8 @@ impl Db {
         Ok(bytes)
     }
 
-    /// Roughly how many keys have a value: an overwritten key counts more than once until its versions are merged.
+    /// The approximate number of keys that have a value. An overwritten key counts more than once
+    /// until its versions are compacted.
     pub fn approximate_len(&self) -> u64 {
         let visible = self.engine.commit.visible();
         self.engine.state.load().parts.iter().map(|part| part.approximate_len(visible)).sum()
@@ -324,30 +332,31 @@ impl Db {
         self.engine.stats()
     }
 
-    /// Reads everything and checks every checksum, order and bound.
+    /// Reads the whole database and checks every checksum, order and bound.
     ///
     /// # Errors
-    /// `Corruption` naming the first damage.
+    /// `Corruption`, naming the first damage.
     pub fn verify(&self) -> Result<crate::VerifyReport> {
         self.engine.verify()
     }
 
-    /// Reads everything as [`Db::verify`] does, and lists all damage: which file, where, and the keys that it may have
-    /// taken.
+    /// Reads the whole database as [`Db::verify`] does, and lists all damage: the file, the place
+    /// in it, and the keys that may be affected.
     ///
     /// # Errors
-    /// What kept it from reading and is no damage: `Io`, and `Changed` beside a writer.
+    /// An error that prevented reading and is not damage: `Io`, or `Changed` because of a
+    /// concurrent writer.
     pub fn find_damage(&self) -> Result<(crate::VerifyReport, Vec<crate::Damage>)> {
         self.engine.find_damage()
     }
 
-    /// Closes the database. Calls on other handles that are under way are awaited or broken off; whatever comes later
-    /// on any handle, snapshot or cursor answers that the database was closed. Then background work is stopped, the log
-    /// is synced, and directory and pool are given back. Blocks until all of that is done, also if another handle is
-    /// closing already.
+    /// Closes the database. Running calls on other handles are awaited or cancelled; later calls on
+    /// any handle, snapshot or cursor return the error that the database was closed. Then
+    /// background work is stopped, the log is synced, and the directory and the pool are released.
+    /// Blocks until all of that is done, even if another handle is already closing.
     ///
     /// # Errors
-    /// What syncing met; the database is closed all the same.
+    /// The error of the sync. The database is closed in any case.
     pub fn close(self) -> Result<()> {
         self.engine.close()
     }

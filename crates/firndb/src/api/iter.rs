@@ -9,11 +9,12 @@ use firn_table::Value;
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
-/// The entries of a key range at one read point, in key order; [`Iterator::rev`] goes through them backward.
+/// The entries of a key range at one read point, in key order. [`Iterator::rev`] visits them in
+/// reverse.
 ///
-/// Created by [`crate::Db::iter`], `range` and `prefix`, and by those of [`crate::Snapshot`]. It registers its read
-/// point when it is created, so it sees no later write. After an error it ends. Each entry is copied; a
-/// [`crate::Cursor`] borrows them instead.
+/// Created by [`crate::Db::iter`], `range` and `prefix`, and by the same methods of
+/// [`crate::Snapshot`]. It registers its read point when it is created, so it sees no later write.
+/// After an error it ends. Each entry is copied; a [`crate::Cursor`] lends its entries instead.
 ///
 /// ```
 /// # fn main() -> firndb::Result<()> {
@@ -36,7 +37,7 @@ pub struct Iter {
     is_over: bool,
 }
 
-/// All that is needed to create a cursor at each end.
+/// Everything needed to create a cursor at each end.
 struct Source {
     db: Db,
     point: Arc<Point>,
@@ -60,7 +61,7 @@ impl Iter {
         self.source.as_ref().ok().map(|source| source.point.seqno)
     }
 
-    /// Moves one end by an entry, creating its cursor first, and ends where the ends meet.
+    /// Moves one end by one entry, creating its cursor first. Ends where the two ends meet.
     fn step(&mut self, forward: bool) -> Option<Result<(Vec<u8>, Value)>> {
         if self.is_over {
             return None;

@@ -1,4 +1,4 @@
-//! What users hold: the database, batches, cursors, snapshots, and what they are told of it.
+//! The types that users hold: the database, batches, cursors, iterators, snapshots and statistics.
 
 pub(crate) mod batch;
 pub(crate) mod cursor;

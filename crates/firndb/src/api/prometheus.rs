@@ -4,11 +4,11 @@ use crate::api::stats::{CauseStats, GrainStats, LevelStats, PmStats};
 use crate::{LabStats, Stats};
 use std::fmt::{Display, Write};
 
-/// Families of samples, one after the other.
+/// Families of samples, one after another.
 #[derive(Default)]
 struct Text(String);
 
-/// What tells samples of a family apart, such as `{level="1"}`, and a sample.
+/// The labels that distinguish samples of a family, such as `{level="1"}`, and the value.
 type Sample = (String, f64);
 
 impl Text {
@@ -20,7 +20,7 @@ impl Text {
         }
     }
 
-    /// What only grows while the database is open.
+    /// Writes a value that only grows while the database is open.
     fn counter(&mut self, name: &str, help: &str, value: f64) {
         self.counters(name, help, [(String::new(), value)]);
     }
@@ -29,7 +29,7 @@ impl Text {
         self.family(name, "counter", help, samples);
     }
 
-    /// What is so now.
+    /// Writes a value that may go up and down.
     fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.gauges(name, help, [(String::new(), value)]);
     }
@@ -56,7 +56,7 @@ impl Stats {
         text.0
     }
 
-    /// What users asked for, and the bytes that it took.
+    /// Writes the users' operations, and the bytes that they cost.
     fn traffic(&self, text: &mut Text) {
         let causes = |pick: fn(&CauseStats) -> u64| {
             self.ssd.iter().map(move |cause| (label("cause", cause.cause), pick(cause) as f64))
@@ -101,7 +101,7 @@ impl Stats {
         text.counters("compaction_seconds_total", "Seconds of compaction.", seconds);
     }
 
-    /// Background work, memory, and who waits.
+    /// Writes background work, memory and write stalls.
     fn running(&self, text: &mut Text) {
         let (background, memory) = (&self.background, &self.memory);
         let help = "Cached blocks that compaction made obsolete.";
@@ -134,7 +134,7 @@ impl LabStats {
         text.counters("hits_total", "Gets that found their key, by the layer that had it.", hits);
         let help = "Write buffers that became tables of level 0 instead of going into the trees.";
         text.counter("buffers_past_trees_total", help, self.buffers_past as f64);
-        // The two were not counted at one moment.
+        // Saturating, because the two were not counted at one moment.
         let by_leaf = self.chunks.saturating_sub(self.chunks_by_log);
         let chunks = [("leaves", by_leaf as f64), ("log", self.chunks_by_log as f64)];
         text.counters("chunks_total", "Chunks moved to level 1, by what they were made of.", pair("by", chunks));

@@ -1,4 +1,4 @@
-//! Snapshots: read points that merges respect while they live.
+//! Snapshots: read points that compactions respect while they exist.
 
 use crate::api::cursor::Cursor;
 use crate::api::db::Db;
@@ -10,8 +10,9 @@ use firn_table::Value;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// The database as it was when this was taken. Owns what it needs: keep it as long as you like, but the space of what
-/// was overwritten since comes back only once it is dropped.
+/// The state of the database at the time the snapshot was taken. It holds everything it needs and
+/// may be kept for any time, but the space of entries that were overwritten since is released only
+/// after it is dropped.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) db: Db,
@@ -19,7 +20,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The value that `key` had.
+    /// The value of `key` in the snapshot.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -27,7 +28,7 @@ impl Snapshot {
         self.db.get_at(key.as_ref(), self.point.seqno)
     }
 
-    /// The values that several keys had, their reads in flight together.
+    /// The values of several keys in the snapshot. The reads are issued together.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -35,7 +36,7 @@ impl Snapshot {
         self.db.multi_get_at(keys, Some(self.point.seqno))
     }
 
-    /// True if `key` had a value.
+    /// True if `key` has a value in the snapshot.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -94,7 +95,7 @@ impl Snapshot {
         ReadOptions { snapshot: Some(self.clone()), ..options }
     }
 
-    /// The position in the order of all writes that it shows.
+    /// The sequence number of the last write that the snapshot shows.
     pub fn seqno(&self) -> u64 {
         self.point.seqno.0
     }

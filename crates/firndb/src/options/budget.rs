@@ -1,48 +1,53 @@
-//! How `memory_limit` is shared out: write buffers first, then what moves bytes, then caches.
+//! The division of `memory_limit`: write buffers first, then I/O and compaction, then caches.
 //!
 //! ```text
 //! limit = I/O (an eighth) + what allocations cost beside their bytes (a sixteenth) + shared
 //! shared = write buffers (up to 3) + tables kept open + block cache
 //! ```
-//! The block cache has whatever of the shared part the others do not use at the moment: a database that is only read
-//! gives it the memory of the buffers that it does not need, and takes it back before it fills the next one. Each part
-//! is bounded, so the sum is a cap and not a wish. For values larger than a stretch of reading merges borrow from the
-//! block cache (`background/loans.rs`).
+//! The block cache has the part of `shared` that the others do not use at the moment. A database
+//! that is only read gives it the memory of the idle write buffers, and takes that memory back
+//! before it fills the next one. Each part is bounded, so the sum is a hard limit. Compactions
+//! borrow from the block cache for values larger than one readahead (`background/loans.rs`).
 
 use crate::options::Options;
 use firn_base::{Error, Limits, Result};
 
-/// Bytes for each user of memory.
+/// The number of bytes for each user of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
     pub(crate) write_buffer_bytes: usize,
-    /// What the block cache has while all buffers are in use and as many tables are open as may be.
+    /// The size of the block cache while all write buffers are in use and the largest permitted
+    /// number of tables is open.
     pub(crate) block_cache_bytes: u64,
     pub(crate) open_tables_bytes: u64,
-    /// What write buffers, open tables and the block cache have together; nothing if the cache's size was asked for.
+    /// The bytes that write buffers, open tables and the block cache share. `None` if the options
+    /// set the cache's size.
     pub(crate) shared_bytes: Option<u64>,
-    /// Bytes read at once from each input of a merge.
+    /// Bytes of one readahead from each input of a compaction.
     pub(crate) stretch_bytes: usize,
-    /// Tables of level 0 that one merge may take: each has a block and two stretches in memory.
+    /// The most level-0 tables that one compaction may take. Each has a block and two readaheads in
+    /// memory.
     pub(crate) level0_inputs_max: usize,
-    /// Bytes that a merge may hold of what comes in while it looks where it goes.
+    /// The most bytes of input that a compaction may hold before it knows which table they go to.
     pub(crate) hold_bytes: usize,
-    /// Bytes that a table in the making may hold of its keys, which it has until it ends.
+    /// The most bytes that a table builder may hold of its keys, which it keeps until the table
+    /// ends.
     pub(crate) keys_bytes: usize,
-    /// Bytes written at once.
+    /// Bytes of one write.
     pub(crate) io_bytes: usize,
-    /// The largest batch.
+    /// The largest batch, in bytes.
     pub(crate) batch_bytes_max: usize,
 }
 
 const WRITE_BUFFER_BYTES_MAX: u64 = 64 << 20;
 const WRITE_BUFFER_BYTES_LIMIT: u64 = 2 << 30;
-/// A reader's block waits on the device behind a merge's stretch: this much is a quarter of a millisecond at 530 MB/s.
+/// A reader's block waits on the device for the readahead of a compaction. One of this size takes a
+/// quarter of a millisecond at 530 MB/s.
 const STRETCH_BYTES_MAX: u64 = 128 << 10;
-/// Inputs that all running merges may have between them, two stretches each.
+/// The number of inputs of all running compactions together, with two readaheads each.
 const INPUTS: u64 = 64;
 
-/// Refuses limits that do not work together.
+/// Rejects limits that do not work together.
 fn check_limits(limits: &Limits) -> Result<()> {
     let within = |name: &str, value: u64, least: u64, most: u64| match (least..=most).contains(&value) {
         true => Ok(()),
@@ -68,10 +73,10 @@ fn check_limits(limits: &Limits) -> Result<()> {
 }
 
 impl Budget {
-    /// Shares out `options.memory_limit`.
+    /// Divides `options.memory_limit`.
     ///
     /// # Errors
-    /// `Invalid` if the parts that were asked for exceed it.
+    /// `Invalid` if the parts that the options set exceed it.
     pub(crate) fn new(options: &Options) -> Result<Budget> {
         check_limits(&options.limits)?;
         let trees = options.tree_memory_bytes();

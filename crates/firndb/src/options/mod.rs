@@ -1,4 +1,4 @@
-//! What a user chooses when opening a database, and per operation.
+//! Options of a database, of a write and of a read.
 
 pub(crate) mod budget;
 pub(crate) mod tuning;
@@ -18,18 +18,19 @@ use std::ops::{Bound, RangeBounds};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Which of the designs a database is built by. It is chosen when the database is created and cannot change.
+/// The design of a database. It is chosen when the database is created and cannot be changed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Profile {
-    /// Log, DRAM skiplist, level-0 tables, leveled compaction: the baseline that runs anywhere.
+    /// Log, DRAM skiplist, level-0 tables, leveled compaction. The baseline, which runs anywhere.
     #[default]
     Classic,
-    /// As `Classic`, but compaction writes only the blocks that keys from above fall into, behind the table's old end
-    /// (BlockDB, ICDE 2022).
+    /// Like `Classic`, but a compaction writes only the blocks that receive keys from the level
+    /// above, and appends them to the existing table (BlockDB, ICDE 2022).
     Block,
-    /// Level 0 is a pair of B+ trees in persistent memory over the values in the log (LAB-DB, ACM TOS 2024). Without
-    /// a pool that is durable at the fence the trees are rebuilt from the log by each open.
+    /// Level 0 is a pair of B+ trees in persistent memory that point to values in the log (LAB-DB,
+    /// ACM TOS 2024). Without a pool that is durable at the fence, each open rebuilds the trees
+    /// from the log.
     Lab,
 }
 
@@ -42,7 +43,7 @@ impl Profile {
         }
     }
 
-    /// All that this version has.
+    /// All profiles of this version.
     pub const ALL: [Profile; 3] = [Profile::Classic, Profile::Block, Profile::Lab];
 
     fn name(self) -> &'static str {
@@ -73,14 +74,14 @@ impl FromStr for Profile {
     }
 }
 
-/// What an acknowledged write survives.
+/// The failures that an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Power loss and everything less. Concurrent writers share one sync.
+    /// Power loss, and everything less. Concurrent writers share one sync.
     #[default]
     Power,
-    /// The death of the process (kill -9), not that of the machine. [`crate::Db::sync`] makes all so far survive power
-    /// loss.
+    /// The death of the process (kill -9), but not of the machine. [`crate::Db::sync`] makes all
+    /// earlier writes survive power loss.
     Process,
 }
 
@@ -132,51 +133,56 @@ impl WriteOptions {
     }
 }
 
-/// How to open a database. Start from `Options::default()`.
+/// Options for opening a database. Start from `Options::default()`.
 #[derive(Clone)]
 pub struct Options {
     /// The design. Default: `classic`.
     pub profile: Profile,
-    /// Whether to create the database if it is not there. Default: true.
+    /// True if the open creates the database when it does not exist. Default: true.
     pub create_if_missing: bool,
-    /// Whether to create the directories above the database's own, too. Default: false, so that a mistyped path is an
-    /// error.
+    /// True if the open also creates missing parent directories. Default: false, so that a mistyped
+    /// path is an error.
     pub create_parents: bool,
-    /// The durability of writes whose [`WriteOptions`] do not name one. Default: power.
+    /// The durability of writes whose [`WriteOptions`] set none. Default: power.
     pub durability: Durability,
-    /// Bytes of memory that buffers, caches, filters and indexes may take in all. Default: 512 MiB; least 16 MiB with
-    /// default limits. More memory means fewer reads and larger buffers.
+    /// The memory for buffers, caches, filters and indexes together, in bytes. Default: 512 MiB;
+    /// minimum with default limits: 16 MiB. More memory means fewer reads and larger write buffers.
     pub memory_limit: u64,
-    /// Bytes of one write buffer, of which up to three exist. Default: an eighth of `memory_limit`, at most 64 MiB.
+    /// The size of one write buffer, in bytes; up to three exist. Default: an eighth of
+    /// `memory_limit`, at most 64 MiB.
     pub write_buffer_bytes: Option<u64>,
-    /// Bytes of the block cache. Default: half of what the buffers leave.
+    /// The size of the block cache, in bytes. Default: half of the memory that the write buffers
+    /// leave.
     pub block_cache_bytes: Option<u64>,
-    /// Whether gets keep the entries that they find in the block cache, without their blocks. Default: true; better
-    /// false where what is read lies beside what was read before.
+    /// True if gets cache the single entries that they find, in the block cache, without their
+    /// blocks. Default: true. Disable for workloads with spatial locality.
     pub row_cache: bool,
-    /// Compression of data blocks. Default: LZ4; choose none for values that do not compress.
+    /// The compression of data blocks. Default: LZ4. Choose none for values that do not compress.
     pub compression: Codec,
-    /// Filter bits per key, 0 for none. Default: 10, which lets 1 absent key in 100 cost a read.
+    /// Filter bits per key; 0 for no filter. Default: 10, with which 1 in 100 absent keys costs a
+    /// read.
     pub filter_bits: u32,
-    /// Tables kept open. Default: 1,000; never more than three quarters of `ulimit -n`.
+    /// The number of tables kept open. Default: 1,000; never more than three quarters of `ulimit
+    /// -n`.
     pub max_open_files: usize,
-    /// Background workers. Default: 0, which means one per core, at most 4.
+    /// The number of background workers. Default: 0, which means one per core, at most 4.
     pub background_workers: usize,
-    /// Whether tables pass the page cache by. Default: true.
+    /// True if tables are read and written with direct I/O, bypassing the page cache. Default:
+    /// true.
     pub direct_io: bool,
-    /// Persistent memory. Default: none. With it the log goes through a buffer there.
+    /// Persistent memory. Default: none. If set, the log is buffered there.
     pub pm: Option<firn_pm::PmConfig>,
-    /// Who is told of flushes, compactions, stalls and errors. Default: nobody.
+    /// The listener for flushes, compactions, write stalls and errors. Default: none.
     pub listener: Option<Arc<dyn EventListener>>,
-    /// Sizes that shape the engine, for experiments and tests. Default: [`Limits::default`].
+    /// Sizes and thresholds of the engine, for experiments and tests. Default: [`Limits::default`].
     pub limits: Limits,
-    /// Numbers of the designs, for experiments. Default: those of the papers.
+    /// Parameters of the designs, for experiments. Default: mostly the values of the papers.
     pub tuning: Tuning,
-    /// Where files, time and threads come from. Default: the operating system.
+    /// The source of files, time and threads. Default: the operating system.
     pub environment: Environment,
 }
 
-/// Where files, time and background work come from; tests replace them.
+/// The source of files, time and background work. Tests replace them.
 #[derive(Clone, Default)]
 pub struct Environment {
     /// The file system. Default: the operating system's, with direct I/O.
@@ -185,7 +191,7 @@ pub struct Environment {
     pub clock: Option<Clock>,
     /// The executor. Default: threads.
     pub executor: Option<Arc<dyn Executor>>,
-    /// Simulated memory in place of what [`Options::pm`] names. Default: none.
+    /// Simulated memory that replaces the memory of [`Options::pm`]. Default: none.
     pub memory: Option<SimRegion>,
 }
 
@@ -215,7 +221,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Bytes of the memory limit that level 0's trees take, where they do not lie in persistent memory.
+    /// Bytes of the memory limit that level 0's trees take if they are not in persistent memory,
+    /// else 0.
     pub(crate) fn tree_memory_bytes(&self) -> u64 {
         let is_durable =
             |pm: &PmConfig| self.environment.memory.is_some() || matches!(pm.backend, Backend::Dax | Backend::Emulated);
@@ -223,12 +230,12 @@ impl Options {
         if in_dram { self.tuning.lab.pool_bytes(self.tree_bytes_in_dram()) } else { 0 }
     }
 
-    /// Bytes for leaves where they do not lie in persistent memory.
+    /// Bytes for leaves if they are not in persistent memory.
     pub(crate) fn tree_bytes_in_dram(&self) -> u64 {
         self.tuning.lab.tree_bytes.unwrap_or(self.memory_limit / 8)
     }
 
-    /// Whether tables take what comes from above by appends, where that pays.
+    /// True if compactions may append to tables, where that is cheaper.
     pub(crate) fn appends(&self) -> bool {
         match self.profile {
             Profile::Classic => false,
@@ -237,7 +244,7 @@ impl Options {
         }
     }
 
-    /// Small sizes everywhere, so that a test crosses every border in milliseconds.
+    /// Small sizes everywhere, so that a test crosses every threshold in milliseconds.
     pub fn tiny() -> Self {
         Self {
             memory_limit: 1 << 20,
@@ -264,19 +271,19 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Options of a cursor.
+/// Options of a cursor or iterator.
 #[derive(Clone, Default)]
 pub struct ReadOptions {
-    /// The smallest key to visit.
+    /// The smallest key to visit. Default: no lower bound.
     pub lower: Option<Vec<u8>>,
-    /// The first key after those to visit.
+    /// The exclusive upper bound: no key at or after it is visited. Default: no upper bound.
     pub upper: Option<Vec<u8>>,
-    /// The snapshot to read. Default: the present.
+    /// The snapshot to read. Default: the current state of the database.
     pub snapshot: Option<crate::Snapshot>,
 }
 
 impl ReadOptions {
-    /// The keys in `range`, at the present.
+    /// The keys in `range`, in the current state.
     pub fn range<K: AsRef<[u8]>>(range: impl RangeBounds<K>) -> ReadOptions {
         let after = |key: &K| [key.as_ref(), &[0]].concat();
         let lower = match range.start_bound() {
@@ -292,7 +299,7 @@ impl ReadOptions {
         ReadOptions { lower, upper, snapshot: None }
     }
 
-    /// The keys that begin with `prefix`, at the present.
+    /// The keys that begin with `prefix`, in the current state.
     pub fn prefix(prefix: impl AsRef<[u8]>) -> ReadOptions {
         let prefix = prefix.as_ref();
         ReadOptions { lower: Some(prefix.to_vec()), upper: prefix_end(prefix), snapshot: None }

@@ -1,53 +1,62 @@
-//! The numbers of a design that its paper sets or leaves open: one struct per profile.
+//! The parameters that a design's paper sets or leaves open: one struct per profile.
 
 use firn_base::{Error, Result};
 
-/// All of them; a profile looks at its own.
+/// The parameters of all profiles. Each profile reads its own.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tuning {
-    /// Of the profile `block`.
+    /// Parameters of profile `block`.
     pub block: BlockTuning,
-    /// Of the profile `lab`.
+    /// Parameters of profile `lab`.
     pub lab: LabTuning,
 }
 
 /// Level 0 in persistent memory (LAB-DB, 3.2).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabTuning {
-    /// Bytes for the leaves of both trees, when they are created. Default: three quarters of what the log's buffer
-    /// leaves of the pool; without one that is durable at the fence an eighth of `memory_limit`.
+    /// Bytes for the leaves of both trees, used when the trees are created. Default: three quarters
+    /// of the pool without the log's buffer, or an eighth of `memory_limit` without a pool that is
+    /// durable at the fence.
     pub tree_bytes: Option<u64>,
-    /// Bytes at which a leaf is cut. Default: 1,024.
+    /// The size of a leaf, in bytes. Default: 1,024.
     pub leaf_bytes: u32,
-    /// The share of `tree_bytes` in use at which entries are moved to level 1, 0.1 to 0.8. Default: 0.75, the paper's.
+    /// The fraction of `tree_bytes` in use at which entries are moved to level 1, 0.1 to 0.8.
+    /// Default: 0.75, as in the paper.
     pub evict_share: f64,
-    /// Logs with values of level 0 may hold this share of the data's bytes before entries are moved to level 1 for
-    /// their sake, 0.01 to 10. Default: 0.25, the paper's.
+    /// The size of the logs that hold values of level 0, as a fraction of the data's size, at which
+    /// entries are moved to level 1 to free logs, 0.01 to 10. Default: 0.25, as in the paper.
     pub log_share_max: f64,
-    /// And so many bytes at most. Default: 20 GiB, the paper's.
+    /// The upper bound of the same threshold, in bytes. Default: 20 GiB, as in the paper.
     pub log_bytes_max: u64,
-    /// Write buffers of which less than this share of the keys was written lately, as long ago as trees reach back, go
-    /// past empty trees into tables of level 0, 0 to 1: what is not written again while it is in the trees is dearer
-    /// there. With 0 all go into the trees, as in the paper. Where logs lie in persistent memory all do. Default: 0.25.
+    /// Flush a write buffer straight to a level-0 table, bypassing the empty trees, if fewer than
+    /// this fraction of its keys was written recently, 0 to 1. "Recently" is as long as entries
+    /// stay in the trees. An entry that is not overwritten while it is in the trees costs more
+    /// there than in a table. With 0, all write buffers go into the trees, as in the paper, and so
+    /// do those whose logs are in persistent memory. Default: 0.25.
     pub reuse_min: f64,
-    /// While nothing is written, for 10 seconds or since somebody began to wait for background work, entries are moved
-    /// once logs hold this share of what they may, 0 to 1: neighbours are read together in level 1, and one by one from
-    /// logs. But for trees of which it is known that they take what is written again (`reuse_min`). Default: 0.25.
+    /// The fraction of the logs' threshold at which entries are moved to level 1 while the database
+    /// is at rest, 0 to 1. It is at rest after 10 seconds without a write, or without a write since
+    /// a call began to wait for background work. Level 1 stores neighbours together, whereas from
+    /// logs each value is read on its own. Trees whose entries are known to be overwritten there
+    /// (`reuse_min`) are left alone. Default: 0.25.
     pub rest_share: f64,
-    /// Once no more than this share of the immutable tree's leaves is left, entries of the oldest logs are moved first,
-    /// before that those of neighbouring leaves, 0 for never to 1. Default: 0.2, the paper's (3.3).
+    /// The fraction of the immutable tree's leaves, 0 (never) to 1, at or below which entries of
+    /// the oldest logs are moved first. Above it, entries of neighbouring leaves are moved
+    /// together. Default: 0.2, as in the paper (3.3).
     pub by_log_share: f64,
-    /// Bytes of the hot buffer, when it is created: values of keys that are written again and again are kept there, not
-    /// in the log. Needs a pool that is durable at the fence. Default: an eighth of what the log's buffer leaves of the
-    /// pool, if there is room for it; 0 for none.
+    /// Bytes of the hot buffer, used when it is created. It keeps the values of frequently written
+    /// keys, instead of the log. Needs a pool that is durable at the fence. 0 for none. Default: an
+    /// eighth of the pool without the log's buffer, if there is room for it.
     pub hot_bytes: Option<u64>,
-    /// Where logs lie. Needs a pool that is durable at the fence, and beside everything else room for a write buffer
-    /// per log. Default: on the SSD.
+    /// The placement of the logs. Placement in persistent memory needs a pool that is durable at
+    /// the fence, with room for one write buffer per log in addition to everything else. Default:
+    /// on the SSD.
     pub log_placement: LogPlacement,
-    /// A key is hot once it was written so often lately, 1 to 200; more often if the buffer has no room. Default: 4.
+    /// The number of recent writes that makes a key hot, 1 to 200. It is higher while the hot
+    /// buffer has no room. Default: 4.
     pub hot_writes: u8,
-    /// Whether tables below level 0 take what comes from above by appends, as in profile `block` and with its numbers.
-    /// Default: no.
+    /// True if compactions may append to tables below level 0, as in profile `block` and with its
+    /// parameters. Default: false.
     pub block_grained: bool,
 }
 
@@ -70,15 +79,15 @@ impl Default for LabTuning {
     }
 }
 
-/// Where the logs of profile `lab` lie (LAB-DB, 4.3).
+/// The placement of the logs of profile `lab` (LAB-DB, 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogPlacement {
-    /// On the SSD, behind a buffer in persistent memory.
+    /// On the SSD, through a buffer in persistent memory.
     #[default]
     Ssd,
-    /// In what persistent memory has room for, and on the SSD what it has not.
+    /// In persistent memory as far as there is room, and the rest on the SSD.
     Rest,
-    /// In persistent memory; a write that finds no room there fails.
+    /// In persistent memory. A write that finds no room there fails.
     Pm,
 }
 
@@ -94,37 +103,40 @@ impl LabTuning {
         within("lab.hot_writes", f64::from(self.hot_writes), 1.0, 200.0)
     }
 
-    /// Entries with keys of about `key_bytes` that trees of `tree_bytes` hold until they are evicted.
+    /// The number of entries with keys of about `key_bytes` that trees of `tree_bytes` hold before
+    /// they are evicted.
     pub(crate) fn entries_max(&self, tree_bytes: u64, key_bytes: u64) -> u64 {
-        /// A pointer, a number, and what leaves leave free.
+        /// A pointer, a sequence number, and the free space of leaves.
         const BESIDE_KEY: u64 = 16;
         (tree_bytes as f64 * self.evict_share) as u64 / (key_bytes + BESIDE_KEY)
     }
 
-    /// Bytes of a pool with room for trees of `tree_bytes` and nothing else.
+    /// Bytes of a pool that has room for trees of `tree_bytes` and nothing else.
     pub(crate) fn pool_bytes(&self, tree_bytes: u64) -> u64 {
         const ROOTS_AND_GRANULES: u64 = 64 << 10;
         // The directory has three words of eight bytes for each leaf of full size.
         tree_bytes + tree_bytes * 24 / u64::from(self.leaf_bytes.max(1)) + ROOTS_AND_GRANULES
     }
 
-    /// Bytes for leaves in a pool of `pool_bytes` in which the log takes `log_buffer_bytes`.
+    /// Bytes for leaves in a pool of `pool_bytes` of which the log takes `log_buffer_bytes`.
     pub(crate) fn tree_bytes_in(&self, pool_bytes: u64, log_buffer_bytes: u64) -> u64 {
         self.tree_bytes.unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 4 * 3)
     }
 
-    /// Bytes for the hot buffer in a pool of `pool_bytes` in which the log takes `log_buffer_bytes`.
+    /// Bytes for the hot buffer in a pool of `pool_bytes` of which the log takes
+    /// `log_buffer_bytes`.
     pub(crate) fn hot_bytes_in(&self, pool_bytes: u64, log_buffer_bytes: u64) -> u64 {
         self.hot_bytes.unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 8)
     }
 }
 
-/// A number for the levels in between and one for the last level, which holds most of the data.
+/// A parameter with one value for middle levels and one for the last level, which holds most of the
+/// data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ByLevel<T> {
-    /// For levels with a level below them.
+    /// The value for levels that have a level below them.
     pub middle: T,
-    /// For the last level that holds anything.
+    /// The value for the last level that holds anything.
     pub last: T,
 }
 
@@ -134,45 +146,51 @@ impl<T: Copy> ByLevel<T> {
     }
 }
 
-/// Where the limits of block-grained compaction on dead and dirty bytes come from.
+/// The source of block-grained compaction's limits on dead and dirty bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GrainLimits {
-    /// From what an append costs and saves, level by level: bytes written now against scans and space later.
+    /// The cost and benefit of an append, level by level: bytes written now against later scans and
+    /// space.
     #[default]
     Cost,
-    /// From `live_share_min`, `dirty_share_max` and `saving_min`.
+    /// The constants `live_share_min`, `dirty_share_max` and `saving_min`.
     Constants,
 }
 
-/// When block-grained compaction gives way to table-grained (BlockDB, IV). The paper names the limits and no values,
-/// except for the filter's (40 % and 10 %) and the deletion's; most others are those of its authors' code, of which
-/// there are two states: these are of the later one. Filters reserve more than the paper's bits: under a load of new
-/// keys they were what ended nearly every series of appends (`docs/perf.md`).
+/// The limits at which block-grained compaction gives way to table-grained (BlockDB, IV). The paper
+/// names the limits but gives no values, except for the filter's (40 % and 10 %) and the
+/// deletion's. Most others are from its authors' code, of which there are two states; these are
+/// from the later one. Filters reserve more bits than in the paper, because under a load of new
+/// keys full filters ended nearly every series of appends (`docs/perf.md`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockTuning {
-    /// Where limits on dead and dirty bytes come from. Default: from cost.
+    /// The source of the limits on dead and dirty bytes. Default: cost.
     pub grain_limits: GrainLimits,
-    /// A table with more live bytes than so many times the target size of a table is cut into several.
+    /// A table with more live bytes than this multiple of the target table size is rewritten as
+    /// several. Default: 4 and 1.5.
     pub live_tables_max: ByLevel<f64>,
-    /// With constants: a table of which less than this share is live is written anew, 0 to 1.
+    /// With `Constants`: a table is rewritten if less than this fraction of it is live, 0 to 1.
+    /// Default: 0.4 and 0.8.
     pub live_share_min: ByLevel<f64>,
-    /// With constants: if more than this share of a table's live bytes would be written anyway, all is, 0 to 1.
+    /// With `Constants`: a table is rewritten if an append would write more than this fraction of
+    /// its live bytes, 0 to 1. Default: 0.8 and 0.4.
     pub dirty_share_max: ByLevel<f64>,
-    /// With constants: an append must save at least this share of the bytes that writing a table anew takes, 0 to 1.
+    /// With `Constants`: the fraction of the bytes of a rewrite that an append must save, 0 to 1.
     /// Default: 0.3.
     pub saving_min: f64,
-    /// Bytes that one scan through a table that grew costs more than through one that did not: about what a device
-    /// moves in the time of one more read. Default: 16 KiB; 0 counts no scans.
+    /// The extra cost of one scan through a table with appended blocks, in bytes: about as much as
+    /// a device moves in the time of one more read. 0 ignores scans. Default: 16 KiB.
     pub scan_bytes: u64,
-    /// Bits that filters reserve for keys to come, in percent of the keys that are there. Default: 300 and 20.
+    /// Bits that filters reserve for future keys, in percent of those for the current keys.
+    /// Default: 300 and 20.
     pub filter_reserve_percent: ByLevel<u32>,
-    /// The most bits that they reserve, as a share of a table's data, 0 to 1: where entries are small, room for many
-    /// more would cost what it is to save. Default: a 128th.
+    /// The most bits that filters reserve, as a fraction of the table's data, 0 to 1. With small
+    /// entries, room for many more would cost as much as it saves. Default: 1/128.
     pub filter_reserve_share_max: f64,
-    /// The most dead bytes per live byte, over all tables. Default: 0.18.
+    /// The most dead bytes per live byte, over all tables, 0 to 10. Default: 0.18.
     pub dead_share_max: f64,
-    /// Obsolete tables are removed once they come to so many bytes, or when there is nothing else to do. Default:
-    /// 200 MB, as in the paper.
+    /// Obsolete tables are removed once their total size reaches this many bytes, or when there is
+    /// nothing else to do. Default: 200 MB, as in the paper.
     pub lazy_delete_bytes: u64,
 }
 
