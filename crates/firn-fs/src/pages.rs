@@ -1,34 +1,35 @@
-//! Large memory back to the system, piece by piece.
+//! Returns large memory to the system, piece by piece, before it is freed.
 //!
-//! What is freed need not go back: an allocator keeps pieces of up to some 32 MB for the next one who asks, each
-//! thread's for itself, and a bound on memory that the system would see as half of what is resident is none. And a
-//! region of 64 MB that is unmapped at once keeps its core in the kernel for 40 ms, and who waits for that core with
-//! it. Given back in pieces it takes as long, and lets others run in between.
+//! Freeing alone is not enough. Allocators keep pieces of up to some 32 MB for later requests, per
+//! thread, so the memory limit would be about half of what the system counts as resident. In
+//! addition, unmapping a region of 64 MB at once keeps its core in the kernel for 40 ms, together
+//! with every thread that waits for that core. Returning it in pieces takes as long, but lets other
+//! threads run in between.
 #![expect(unsafe_code, reason = "madvise is unsafe as such; listed in UNSAFE.md")]
 
 use rustix::mm::{Advice, madvise};
 
-/// A multiple of any page.
+/// A multiple of every page size.
 const PAGE_BYTES: usize = 64 << 10;
 const PIECE_BYTES: usize = 4 * PAGE_BYTES;
 
-/// From so many bytes on it pays to give memory back before it is freed.
+/// The size in bytes from which returning memory before it is freed pays.
 pub const LARGE_BYTES: usize = 512 << 10;
 
-/// Gives the system the pages of `memory`, which its owner is about to free. What was in them is gone. Calls `between`
-/// behind each piece.
+/// Returns the pages of `memory`, which the caller is about to free, to the system. The contents
+/// are lost. Calls `between` after each piece.
 pub fn give_back(memory: &mut [u8], mut between: impl FnMut()) {
     let skip = memory.as_ptr().align_offset(PAGE_BYTES).min(memory.len());
     let whole = (memory.len() - skip) / PAGE_BYTES * PAGE_BYTES;
     for piece in memory[skip..skip + whole].chunks_mut(PIECE_BYTES) {
-        // SAFETY: whole pages within memory that is borrowed for writing; they become zeros, or stay what they are.
-        // Test: `tests::memory_can_be_used_again`.
+        // SAFETY: the pieces are whole pages of memory that is borrowed for writing; they become
+        // zero or keep their contents. Test: `tests::memory_can_be_used_again`.
         let _kept = unsafe { madvise(piece.as_mut_ptr().cast(), piece.len(), Advice::LinuxDontNeed) };
         between();
     }
 }
 
-/// As [`give_back`], without a pause and only if it pays: for who may hold a lock.
+/// As [`give_back`], without pauses and only if it pays, for callers that may hold a lock.
 pub fn give_back_if_large(memory: &mut [u8]) {
     if memory.len() >= LARGE_BYTES {
         give_back(memory, || ());
@@ -47,7 +48,7 @@ mod tests {
             assert!(memory.iter().all(|byte| [0, 7].contains(byte)));
             memory.fill(9);
             assert!(memory.iter().all(|byte| *byte == 9));
-            // The allocator has it again.
+            // The allocator owns the memory again.
             memory.resize(2 * bytes + 1, 3);
             assert_eq!(
                 memory.iter().map(|byte| u64::from(*byte)).sum::<u64>(),

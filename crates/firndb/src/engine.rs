@@ -1,7 +1,7 @@
-//! What all handles of one open database share: the parts of the engine, each in a room of its own, in one place.
+//! The state that all handles of one open database share, one field a component.
 //!
-//! The rooms add what they do to it: `write` the write path, `read` the read path, `compaction` background work,
-//! `lifecycle` what opens, copies, checks and closes a database.
+//! Other modules add methods to [`Engine`]: `write` the write path, `read` the read path,
+//! `compaction` background work, and `lifecycle` opening, copying, checking and closing a database.
 
 use crate::compaction::CompactionContext;
 use crate::compaction::JobCounters;
@@ -28,7 +28,7 @@ use firn_fs::{Fs, OsFs};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What the handles share.
+/// The state that the handles share.
 pub(crate) struct Engine {
     pub(crate) options: Options,
     pub(crate) budget: Budget,
@@ -46,53 +46,53 @@ pub(crate) struct Engine {
     pub(crate) compaction: CompactionContext,
     pub(crate) stall: Stall,
     pub(crate) read_only: bool,
-    /// Calls that touch media and may last; closing waits for those inside.
+    /// Calls that access media and may take long. Closing waits for those inside.
     pub(crate) calls: Gate,
-    /// Held while the database is closed; true once it was.
+    /// Held while the database is being closed; true once it is closed.
     pub(crate) closing: Mutex<bool>,
     pub(crate) recovery: OpenReport,
     pub(crate) pm: Option<Arc<firn_pm::Pool>>,
 }
 
-/// What the open did, step by step.
+/// The steps of the open.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OpenReport {
     pub(crate) steps: Vec<(&'static str, Duration)>,
     pub(crate) replayed_entries: u64,
 }
 
-/// What is known of the logs beside the one that is written.
+/// The state of the logs other than the one being written.
 pub(crate) struct Logs {
-    /// The end of the log before this one, if a full disk kept it from being recorded.
+    /// The end of the previous log, if a full disk kept it from being recorded.
     pub(crate) unrecorded_end: Mutex<Option<Edit>>,
-    /// Whether the ends that were recorded are durable.
+    /// True if the recorded ends are durable.
     pub(crate) ends_synced: AtomicBool,
     pub(crate) sealed: Arc<SealedLogs>,
-    /// What to call the log in stats.
+    /// The name of the log in statistics.
     pub(crate) name: String,
     pub(crate) pm_buffer: Option<PmLogBuffer>,
-    /// Logs whose values level 0 points to, in profile `lab`.
+    /// The logs whose values level 0 points to, in profile `lab`.
     pub(crate) values: Option<Arc<ValueLogs>>,
 }
 
-/// Who reads: what merges must respect, and what idle cursors hold.
+/// The read points that compactions must respect, and the cursors, whose pins can be revoked.
 #[derive(Default)]
 pub(crate) struct Readers {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) iters: Mutex<Vec<Weak<SharedPins>>>,
     pub(crate) idle_ticks: AtomicU64,
-    /// How often cursors were told to let go of older states.
+    /// The number of times cursors were told to release older states.
     pub(crate) revocations: AtomicU64,
 }
 
-/// Counters.
+/// Counters of the whole engine.
 pub(crate) struct Counts {
     pub(crate) io: Arc<IoCounters>,
     pub(crate) user: UserCounters,
     pub(crate) jobs: JobCounters,
 }
 
-/// What users asked for.
+/// Counters of the users' operations.
 #[derive(Debug, Default)]
 pub(crate) struct UserCounters {
     pub(crate) writes: Counter,
@@ -102,9 +102,10 @@ pub(crate) struct UserCounters {
 }
 
 impl Engine {
-    /// Where directories of copies are made; the database's own is `files`.
+    /// The file system in which the directories of copies are created. The database's own is
+    /// `files`.
     pub(crate) fn fs(&self) -> Arc<dyn Fs> {
-        // Set by the open.
+        // Always set by the open.
         self.options.environment.fs.clone().unwrap_or_else(|| Arc::new(OsFs::new()))
     }
 
@@ -124,13 +125,15 @@ impl Engine {
         iters.push(Arc::downgrade(pins));
     }
 
-    /// Counts what background work has done, and what else may end a wait for it.
+    /// A counter that grows when background work makes progress, or when anything else may end a
+    /// wait for it.
     pub(crate) fn progress(&self) -> u64 {
         *self.jobs.progress.0.lock()
     }
 
-    /// Waits until background work moved on from `seen`, at most `timeout`; or makes it move, where it runs on the
-    /// caller. REQUIRES: `seen` is older than the look at what is waited for, so that nothing is slept through.
+    /// Waits until the progress counter moves on from `seen`, at most for `timeout`. If background
+    /// work runs on the calling thread, runs some instead. REQUIRES: `seen` was read before the
+    /// awaited condition was checked, so that no progress is missed.
     pub(crate) fn wait_for_background(&self, seen: u64, timeout: Duration) {
         self.executor.wake();
         if self.executor.help() {
@@ -138,7 +141,7 @@ impl Engine {
         }
         if self.clock.is_manual() {
             self.clock.advance(timeout);
-            // Whoever does the work may be another that asked for help.
+            // Another thread that called `help` may be doing the work.
             relax(u32::MAX);
             return;
         }
@@ -148,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// Wakes those who wait for background work.
+    /// Counts progress and wakes the threads that wait for background work.
     pub(crate) fn progressed(&self) {
         *self.jobs.progress.0.lock() += 1;
         self.jobs.progress.1.notify_all();
@@ -161,7 +164,8 @@ impl Engine {
     #[inline]
     pub(crate) fn read_state(&self) -> Result<Guard<Arc<ReadState>>> {
         let state = self.state.load();
-        // After the load: closing shuts the gate, then puts another state in place and waits for those that were read.
+        // Checked after the load, because closing shuts the gate, then replaces the state and waits
+        // for the states that were loaded.
         self.calls.check()?;
         Ok(state)
     }

@@ -14,9 +14,9 @@ pub enum Event {
         /// Entries replayed from logs.
         replayed_entries: u64,
     },
-    /// A write buffer was written to a table.
+    /// A write buffer was flushed, to a table or, in profile `lab`, into the trees of level 0.
     Flushed {
-        /// Bytes of the table.
+        /// Bytes of the table; 0 if the buffer was flushed into the trees.
         bytes: u64,
         /// Time taken.
         elapsed: Duration,

@@ -1,9 +1,9 @@
-//! A database's directory and the names of the files in it, in one place.
+//! The directory of a database and the names of its files.
 //!
-//! 1. The directory is held open and every file is reached through it, never by a path.
-//! 2. A file that is made is new. Before it is made the directory's lock is looked at: a process that lost it to
-//!    another makes and removes nothing more.
-//! 3. Once the directory is closed nothing is opened, made, renamed or removed in it.
+//! 1. The directory is held open and every file is accessed through it, never by a path.
+//! 2. Files are always created new. The directory's lock is checked first: a process that lost it
+//!    to another one creates and removes nothing more.
+//! 3. After the directory is closed, no file in it is opened, created, renamed or removed.
 
 use crate::gate::Gate;
 use firn_base::site::Site;
@@ -14,16 +14,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a file says of itself.
+/// The owner of a file, according to its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// It is a file of the database with this uuid.
+    /// The database with this uuid.
     Database([u8; 16]),
-    /// It is a database's that another version of FirnDB wrote.
+    /// A database written by another version of FirnDB.
     OtherVersion,
-    /// It has no byte, or nothing but zeros where it would say so: it was never finished.
+    /// None yet: the file is empty, or has only zeros where the owner would be, because it was
+    /// never finished.
     Nobody,
-    /// It says nothing that a database of ours would: another program's, or one of ours whose first bytes are lost.
+    /// Unrecognized contents: another program's file, or one of ours whose first bytes are lost.
     Unknown,
 }
 
@@ -33,8 +34,8 @@ impl Owner {
     }
 }
 
-/// The largest number of a file, an edit or anything else that a manifest counts. No database counts so far, and what
-/// comes behind it can still be counted.
+/// The largest number of a file, an edit or anything else that a manifest counts. No database
+/// counts this far, and the numbers after it can still be represented.
 pub(crate) const NUMBER_MAX: u64 = 1 << 56;
 
 /// A database directory.
@@ -43,7 +44,7 @@ pub(crate) struct Files {
     dir: Arc<dyn Dir>,
     /// The database's uuid, in every log, table and pool that belongs to it.
     pub(crate) uuid: [u8; 16],
-    /// `None` for a database that is open to read, and once it is closed.
+    /// `None` for a database that is open read-only, and after it is closed.
     lock: Mutex<Option<Arc<dyn Lock>>>,
     is_read_only: bool,
     gate: Gate,
@@ -60,12 +61,12 @@ pub(crate) enum FileName {
     Lock,
     Options,
     OptionsNew,
-    /// A name that no file of a database has.
+    /// A name that no database file has.
     Unknown,
 }
 
 impl Files {
-    /// A directory that `lock` makes this process's own; without a lock it is there to be read.
+    /// A directory that `lock` reserves for this process, or a read-only one without a lock.
     pub(crate) fn new(dir: Arc<dyn Dir>, uuid: [u8; 16], lock: Option<Arc<dyn Lock>>) -> Files {
         let is_read_only = lock.is_none();
         Files { dir, uuid, lock: Mutex::new(lock), is_read_only, gate: Gate::default() }
@@ -81,32 +82,32 @@ impl Files {
         self.path().join(name.to_string())
     }
 
-    /// The directory, for what only reads or what another directory links from it.
+    /// The directory, for reads and for links into another directory.
     pub(crate) fn dir(&self) -> &dyn Dir {
         &*self.dir
     }
 
-    /// True for a database that was opened to read, beside which a writer may be at work.
+    /// True if the database was opened read-only. A writer may be active at the same time.
     pub(crate) fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// Opens a file that is there.
+    /// Opens an existing file.
     pub(crate) fn open(&self, name: FileName, mode: OpenMode) -> Result<Arc<dyn File>> {
         debug_assert!(!mode.creates());
         let _entered = self.gate.enter()?;
         self.dir.open(&name.to_string(), mode)
     }
 
-    /// Makes a new file, to write through the page cache.
+    /// Creates a file that is written through the page cache.
     ///
     /// # Errors
-    /// `Io` if there is a file of that name.
+    /// `Io` if a file of that name exists.
     pub(crate) fn create(&self, name: FileName) -> Result<Arc<dyn File>> {
         self.make(name, OpenMode::Create)
     }
 
-    /// Makes a new file, to write past the page cache if it `is_direct`.
+    /// Creates a table file. If `is_direct`, writes bypass the page cache.
     ///
     /// # Errors
     /// As [`Files::create`].
@@ -125,13 +126,13 @@ impl Files {
         self.dir.remove(&name.to_string())
     }
 
-    /// Renames a file over any that is there.
+    /// Renames a file, replacing any existing one.
     pub(crate) fn rename(&self, site: &'static Site, from: FileName, to: FileName) -> Result<()> {
         let _entered = self.enter_to_change()?;
         self.dir.rename(site, &from.to_string(), &to.to_string())
     }
 
-    /// Gives a file of another directory the same name here.
+    /// Links a file of another directory into this one, under the same name.
     pub(crate) fn link(&self, from: &Files, name: FileName) -> Result<()> {
         let _entered = self.enter_to_change()?;
         self.dir.link(&name.to_string(), from.dir(), &name.to_string())
@@ -146,23 +147,23 @@ impl Files {
         Ok(entered)
     }
 
-    /// A file's length; an error of kind `NotFound` if it is not there.
+    /// The length of a file, in bytes; `NotFound` if it does not exist.
     pub(crate) fn len(&self, name: FileName) -> Result<u64> {
         self.dir.len(&name.to_string())
     }
 
-    /// The names in the directory, sorted: those of the database's files, and others.
+    /// The names in the directory, sorted, including files that are not the database's.
     pub(crate) fn list(&self) -> Result<Vec<String>> {
         self.dir.list()
     }
 
-    /// Makes what was created, renamed and removed durable.
+    /// Makes creations, renames and removals durable.
     pub(crate) fn sync_dir(&self, site: &'static Site) -> Result<()> {
         let _entered = self.gate.enter()?;
         self.dir.sync(site)
     }
 
-    /// Gives the directory back: waits for what is under way in it, refuses what comes later, releases the lock.
+    /// Closes the directory: waits for running calls, rejects later ones and releases the lock.
     pub(crate) fn close(&self) {
         self.gate.close();
         *self.lock.lock() = None;
@@ -186,7 +187,7 @@ impl fmt::Display for FileName {
 }
 
 impl FileName {
-    /// The file that `name` stands for. A number with too few or too many zeros in front stands for none.
+    /// The file with this name. A number with too few or too many leading zeros is `Unknown`.
     pub(crate) fn parse(name: &str) -> FileName {
         let fixed = [FileName::Current, FileName::CurrentNew, FileName::Lock, FileName::Options, FileName::OptionsNew];
         if let Some(found) = fixed.into_iter().find(|fixed| fixed.to_string() == name) {
@@ -219,7 +220,7 @@ impl FileName {
 
 #[cfg(test)]
 impl Files {
-    /// The directory at `path`, which is made and locked.
+    /// The directory at `path`, created and locked.
     pub(crate) fn of_test(fs: &dyn firn_fs::Fs, path: &Path, uuid: [u8; 16]) -> Files {
         fs.create_dir(path, true).unwrap();
         let dir = fs.open_dir(path).unwrap();

@@ -1,7 +1,9 @@
-//! A gate that calls pass while something is open: closing it refuses new calls, then waits for those inside.
+//! A gate that calls pass through while a resource is open. Closing it rejects new calls and waits
+//! for those inside.
 //!
-//! 1. After [`Gate::close`] returned nobody is inside and nobody comes in.
-//! 2. Whoever may be inside for long looks at [`Gate::check`] while it waits, and leaves once that fails.
+//! 1. After [`Gate::close`] returned, no call is inside and none can enter.
+//! 2. A call that may stay inside for long checks [`Gate::check`] while it waits, and leaves once
+//!    that fails.
 
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -10,7 +12,7 @@ mod interleave;
 use firn_base::sync::{AtomicBool, Condvar, Mutex, Ordering};
 use firn_base::{Error, Result};
 
-/// See the module.
+/// A count of the calls inside, and a flag that rejects new ones.
 #[derive(Default)]
 pub(crate) struct Gate {
     is_closed: AtomicBool,
@@ -18,12 +20,12 @@ pub(crate) struct Gate {
     left: Condvar,
 }
 
-/// A call that is inside; it leaves when this is dropped.
+/// A call that is inside the gate. It leaves when this is dropped.
 #[must_use = "the call is inside only while this lives"]
 pub(crate) struct Entered<'a>(&'a Gate);
 
 impl Gate {
-    /// Goes in.
+    /// Enters the gate.
     ///
     /// # Errors
     /// `Invalid` once the gate is closed.
@@ -34,7 +36,7 @@ impl Gate {
         Ok(Entered(self))
     }
 
-    /// Says whether the gate is open.
+    /// Checks that the gate is open.
     ///
     /// # Errors
     /// `Invalid` once it is closed.
@@ -49,13 +51,14 @@ impl Gate {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Refuses all who come from now on; those inside stay. True for the first call.
+    /// Rejects all later calls without waiting for those inside. Returns true for the first call of
+    /// this function.
     pub(crate) fn shut(&self) -> bool {
         let _inside = self.inside.lock();
         !self.is_closed.swap(true, Ordering::AcqRel)
     }
 
-    /// Refuses all who come from now on, and waits until nobody is inside.
+    /// Rejects all later calls and waits until no call is inside.
     pub(crate) fn close(&self) {
         self.shut();
         let mut inside = self.inside.lock();
@@ -81,7 +84,7 @@ impl std::fmt::Debug for Gate {
     }
 }
 
-/// The error of every call that comes after a close.
+/// The error of every call after a close.
 #[cold]
 pub(crate) fn was_closed() -> Error {
     Error::invalid("the database was closed")

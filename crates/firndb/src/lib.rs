@@ -1,4 +1,5 @@
-//! FirnDB: an embedded, ordered key-value store - an LSM-tree with a persistent-memory tier between DRAM and SSD.
+//! FirnDB: an embedded, ordered key-value store. It is an LSM-tree with a persistent-memory tier
+//! between DRAM and SSD.
 //!
 //! ```
 //! use firndb::{Db, Options, WriteBatch, WriteOptions};

@@ -1,8 +1,9 @@
-//! Doors for the proof (`firn-sim`, `fuzz`) and the micro-benches: what no user needs and tests of the inside do. Not
-//! part of the API; not there without the feature `proof`.
+//! Entry points for the proof (`firn-sim`, `fuzz`) and the micro-benchmarks, which test internals
+//! that no user needs. They are not part of the API, and exist only with the feature `proof`.
 //!
-//! Decoders: each function runs one decoder over any bytes and panics if its contract does not hold: what it takes it
-//! would write again the same, and what it refuses it refuses by an error that says so.
+//! Decoders: each function runs one decoder over arbitrary bytes and panics if its contract is
+//! broken. Input that is accepted must encode to the same bytes again, and input that is rejected
+//! must give a proper error.
 
 use crate::memtable::Memtable;
 use crate::write::commit::GroupRole;
@@ -14,8 +15,8 @@ pub use crate::log::proof::{frame, frame_head, replay_log};
 pub use crate::manifest::proof::{edit, read_manifest};
 pub use crate::memtable::proof::{BareMemtable, Group};
 
-/// A write that is in a commit group and not yet in the log. It must be finished, in the order in which writes began:
-/// whoever began a group leads it.
+/// A write that has joined a commit group and is not yet in the log. REQUIRES: all are finished, in
+/// the order in which they began, because the first write of a group leads it.
 #[must_use = "a group whose first write is not finished is never written"]
 pub struct Begun {
     db: Db,
@@ -32,7 +33,8 @@ impl Drop for Begun {
     }
 }
 
-/// The first half of [`Db::write`]. Several begun by one thread share a group, as those of several threads do.
+/// The first half of [`Db::write`]. Several writes begun by one thread share a group, as writes of
+/// several threads do.
 ///
 /// # Errors
 /// As [`Db::write`].
@@ -41,10 +43,10 @@ pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Resul
     Ok(Begun { db: db.clone(), joined: Some(joined) })
 }
 
-/// Whether beginning this write may wait for a buffer to be flushed: by one thread only after what it began is
-/// finished.
+/// True if beginning this write may wait for a memtable to be flushed. In that case one thread must
+/// first finish the writes it began.
 pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
-    // The height of an entry is drawn; this is the highest.
+    // The height of an entry is random; this is for the highest.
     const LINKS_BYTES_MAX: usize = 256;
     let active = db.engine.commit.active();
     let bytes = Memtable::bytes_for(batch.entries(), 0) + LINKS_BYTES_MAX * batch.len();
@@ -52,7 +54,7 @@ pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
 }
 
 impl Begun {
-    /// The second half: returns when the write is visible, and durable as asked.
+    /// The second half. Returns once the write is visible, and durable as requested.
     ///
     /// # Errors
     /// As [`Db::write`].

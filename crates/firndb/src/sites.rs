@@ -1,80 +1,94 @@
-//! The sites of this crate: what would go wrong without each.
+//! The durability and check sites of this crate, each with the failure that it prevents.
 
 firn_base::sites! {
-    /// An ended log, before level 0 has pointers into it: else it is evicted from, and older logs are lost.
+    /// Syncs an ended log before level 0 points into it. Otherwise entries of it may be evicted and
+    /// older logs lost.
     LOG_FLUSH_SYNC = "log.flush.sync";
-    /// What a pool had of a log, in its file: else leaves point to what a power cut took.
+    /// Syncs the part of a log that the pool had, after it was written to the file. Otherwise
+    /// leaves may point to bytes that a power cut took.
     LOG_SETTLE_SYNC = "log.settle.sync";
-    /// The log, for `Durability::Power`: else what was acknowledged may be lost.
+    /// Syncs the log for `Durability::Power`. Otherwise an acknowledged write may be lost.
     LOG_SYNC = "log.sync";
-    /// Logs that ended before this one and were not synced: else what is acknowledged has a hole in front.
+    /// Syncs earlier logs that ended without a sync. Otherwise acknowledged writes may be preceded
+    /// by a hole.
     LOG_SEALED_SYNC = "log.sealed.sync";
-    /// The names of logs, before a record that needs them is durable: else what is acknowledged is in a file without a
-    /// name.
+    /// Syncs the names of logs before a record that needs them is durable. Otherwise acknowledged
+    /// writes may be in a file without a name.
     LOG_NAMES_SYNC = "log.names.sync";
-    /// The header of a log whose frames go to persistent memory: else nobody looks for them.
+    /// Syncs the header of a log whose frames go to persistent memory. Otherwise recovery does not
+    /// look for them.
     LOG_BUFFERED_HEADER_SYNC = "log.buffered_header.sync";
-    /// The same, of the log that follows.
+    /// As `LOG_BUFFERED_HEADER_SYNC`, for the next log.
     LOG_NEXT_HEADER_SYNC = "log.next_header.sync";
-    /// What a half held, in the file: else it is in neither once the half is used again.
+    /// Syncs the contents of a half after they were written to the file. Otherwise they may be in
+    /// neither once the half is used again.
     LOG_DRAIN_SYNC = "log.drain.sync";
-    /// The header of a half that is used again: else frames are taken to lie elsewhere.
+    /// Fences the header of a half that is used again. Otherwise frames may be read as if they were
+    /// at another offset.
     LOG_HALF_FENCE = "log.half.fence";
-    /// A frame in persistent memory: else what was acknowledged may be lost.
+    /// Fences a frame in persistent memory. Otherwise an acknowledged write may be lost.
     LOG_FRAME_FENCE = "log.frame.fence";
-    /// The same, of a frame that lies in both halves.
+    /// As `LOG_FRAME_FENCE`, for a frame that is split between both halves.
     LOG_FRAME_PART_FENCE = "log.frame_part.fence";
-    /// A frame in an extent of its log: else what was acknowledged may be lost.
+    /// Fences a frame in an extent of its log. Otherwise an acknowledged write may be lost.
     LOG_PLACED_FENCE = "log.placed.fence";
-    /// Values in the hot buffer, before a frame names them: else the frame outlives what it names.
+    /// Fences values in the hot buffer before a frame names them. Otherwise the frame may outlive
+    /// them.
     HOT_VALUE_FENCE = "hot.value.fence";
-    /// Whose value is in a slot of the hot buffer: else an older version comes back with another's value.
+    /// Checks the sequence number of a value in a slot of the hot buffer. Otherwise an older
+    /// version may return with another version's value.
     HOT_SEQNO_CHECK = "hot.seqno.check";
-    /// A half's header.
+    /// Checks a half's header.
     LOG_HALF_CHECK = "log.half.check";
-    /// A log file's header: else another database's log is replayed.
+    /// Checks a log file's header. Otherwise another database's log may be replayed.
     LOG_HEADER_CHECK = "log.header.check";
-    /// A frame's header: else a torn or an old frame is replayed.
+    /// Checks a frame's header. Otherwise a torn or old frame may be replayed.
     LOG_FRAME_CHECK = "log.frame.check";
-    /// A frame's keys.
+    /// Checks a frame's keys.
     LOG_KEYS_CHECK = "log.keys.check";
-    /// A value.
+    /// Checks a value.
     LOG_VALUE_CHECK = "log.value.check";
-    /// A record of the manifest: before it is durable nothing has happened.
+    /// Syncs a record of the manifest, before which its change has not happened.
     MANIFEST_SYNC = "manifest.sync";
-    /// The manifest as recovery found it, before the pool says that it knows its records and tables are made of the
-    /// logs that it names: else a power cut leaves a pool or a table that is newer than the manifest.
+    /// Syncs the manifest that recovery found, before the pool acknowledges its records and before
+    /// tables are built from the logs it names. Otherwise a power cut may leave a pool or a table
+    /// newer than the manifest.
     MANIFEST_REOPEN_SYNC = "manifest.reopen.sync";
-    /// That CURRENT names it, for the same reason: whoever renamed it may have been killed before its sync.
+    /// Syncs CURRENT's name for the same reason, because the process that renamed it may have been
+    /// killed before its own sync.
     CURRENT_REOPEN_SYNC = "current.reopen.sync";
-    /// A record of the manifest.
+    /// Checks a record of the manifest.
     MANIFEST_CHECK = "manifest.check";
-    /// A new manifest, before CURRENT names it.
+    /// Syncs a new manifest before CURRENT names it.
     SNAPSHOT_SYNC = "snapshot.sync";
-    /// Its name.
+    /// Syncs the name of a new manifest before CURRENT names it.
     SNAPSHOT_NAME_SYNC = "snapshot.name.sync";
-    /// What CURRENT is going to hold.
+    /// Syncs the new contents of CURRENT before the rename.
     CURRENT_SYNC = "current.sync";
-    /// CURRENT changes as a whole.
+    /// Replaces CURRENT atomically.
     CURRENT_RENAME = "current.rename";
-    /// CURRENT's name: else the manifest that it named before is gone and it still names that.
+    /// Syncs CURRENT's name. Otherwise CURRENT may still name the previous manifest after that was
+    /// removed.
     CURRENT_NAME_SYNC = "current.name.sync";
-    /// CURRENT's line.
+    /// Checks CURRENT's line.
     CURRENT_CHECK = "current.check";
-    /// Whose directory it is, before anything else is in it: else what a cut creation left is taken for a stranger's.
+    /// Syncs the uuid of a directory's owner before anything else is created in it. Otherwise the
+    /// remains of an interrupted creation look like another database's.
     LOCK_SYNC = "lock.sync";
-    /// The name of the file that says so.
+    /// Syncs the name of the file with the owner's uuid.
     LOCK_NAME_SYNC = "lock.name.sync";
-    /// OPTIONS changes as a whole.
+    /// Replaces OPTIONS atomically.
     OPTIONS_RENAME = "options.rename";
-    /// The names of new tables, before the manifest names them.
+    /// Syncs the names of new tables before the manifest names them.
     SST_NAMES_SYNC = "sst.names.sync";
-    /// A table that is copied to a checkpoint.
+    /// Syncs a table that was copied to a checkpoint.
     CHECKPOINT_COPY_SYNC = "checkpoint.copy.sync";
-    /// A damaged file that is copied to `lost/`.
+    /// Syncs a damaged file that was copied to `lost/`.
     REPAIR_COPY_SYNC = "repair.copy.sync";
-    /// Rows of keys that a flushed buffer has: else gets find what was overwritten.
+    /// Replaces the cached rows of the keys in a flushed memtable. Otherwise gets may find
+    /// overwritten values.
     ROWS_REPLACE = "rows.replace";
-    /// The names in `lost/`, before a manifest stands that does not name the damaged files.
+    /// Syncs the names in `lost/` before a manifest is written that no longer names the damaged
+    /// files.
     REPAIR_LOST_SYNC = "repair.lost.sync";
 }

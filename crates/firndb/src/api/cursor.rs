@@ -1,10 +1,13 @@
-//! Cursors over the database, both ways, at one read point.
+//! Cursors over the database, in both directions, at one read point.
 //!
-//! 1. A cursor sees the database as of its read point, which is registered while it lives.
-//! 2. Its position is a user key of its own memory; the pins on buffers and tables underneath (`Pins`) are revocable: a
-//!    cursor that idles on an old state has them taken away, and seeks again when it is next moved.
+//! 1. A cursor sees the database as of its read point, which stays registered while the cursor
+//!    exists.
+//! 2. Its position is a user key in its own memory. Its pins on memtables and tables (`Pins`) are
+//!    revocable: a cursor that is idle on an old state loses them, and seeks again when it is next
+//!    moved.
 //! 3. After an error the cursor is on no entry.
-//! 4. Deleted keys that a cursor walked over are passed in one step by those that come later (`gaps.rs`).
+//! 4. Deleted keys that one cursor walked over are skipped in one step by later cursors
+//!    (`gaps.rs`).
 
 #[cfg(test)]
 #[cfg(not(shuttle))]
@@ -25,8 +28,11 @@ use firn_fs::{LARGE_BYTES, give_back_if_large};
 use firn_table::Value;
 use std::sync::Arc;
 
-/// A cursor. Created by [`crate::Db::cursor`] and its siblings; it is on no entry until positioned. For a
-/// loop over entries there is [`crate::Iter`].
+/// A cursor over the entries of a database or a snapshot.
+///
+/// Created by [`crate::Db::cursor`] and [`crate::Db::cursor_with`], and by the same methods of
+/// [`crate::Snapshot`]. It is on no entry until it is positioned. For a loop over entries, use
+/// [`crate::Iter`].
 pub struct Cursor {
     db: Db,
     point: Arc<Point>,
@@ -35,10 +41,11 @@ pub struct Cursor {
     pins: Arc<SharedPins>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// In place of `value`, if it is large and not in a write buffer: it is not copied, and keeps its own block alone.
+    /// Replaces `value` if the value is large and not in a memtable. It is not copied, and keeps
+    /// only its own block in memory.
     large: Option<Value>,
     valid: bool,
-    /// A key that `prev` has read past while it looked for the one before.
+    /// A key that `prev` read past while it looked for the previous one.
     scratch: Vec<u8>,
 }
 
@@ -57,17 +64,17 @@ impl Cursor {
         Cursor { db, point, lower, upper, pins, key, value, large: None, valid: false, scratch }
     }
 
-    /// Whether the cursor is on an entry.
+    /// True if the cursor is on an entry.
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The key under the cursor; empty if there is none.
+    /// The key at the cursor; empty if it is on no entry.
     pub fn key(&self) -> &[u8] {
         if self.valid { &self.key } else { &[] }
     }
 
-    /// The value under the cursor; empty if there is none.
+    /// The value at the cursor; empty if it is on no entry.
     pub fn value(&self) -> &[u8] {
         match &self.large {
             _ if !self.valid => &[],
@@ -76,15 +83,16 @@ impl Cursor {
         }
     }
 
-    /// The value under the cursor, to keep: a large one is shared, others are copied.
+    /// The value at the cursor, owned: a large one is shared, others are copied.
     pub(crate) fn to_value(&self) -> Value {
         self.large.clone().unwrap_or_else(|| Value::owned(self.value().to_vec()))
     }
 
-    /// Goes to the first key within the bounds.
+    /// Moves to the first key within the bounds.
     ///
     /// # Errors
-    /// `Corruption` and `Io`, naming the file; likewise for every method that moves.
+    /// `Corruption` and `Io`, naming the file; `Invalid` if the database was closed. The same for
+    /// every method that moves.
     pub fn first(&mut self) -> Result<()> {
         let lower = self.lower.take();
         let result = self.move_by(|iter, pins| iter.forward_from(lower.as_deref().unwrap_or_default(), pins));
@@ -92,7 +100,7 @@ impl Cursor {
         result
     }
 
-    /// Goes to the last key within the bounds.
+    /// Moves to the last key within the bounds.
     ///
     /// # Errors
     /// See [`Cursor::first`].
@@ -100,11 +108,12 @@ impl Cursor {
         let upper = self.upper.take();
         let result = self.move_by(|iter, pins| iter.backward_from(upper.as_deref(), pins));
         self.upper = upper;
-        // The bounds were set aside so that they could be borrowed; the lower one is checked by `settle_backward`.
+        // The bounds were taken out so that they could be borrowed; `settle_backward` checks the
+        // lower one.
         result
     }
 
-    /// Goes to the first key at or behind `key`, within the bounds.
+    /// Moves to the first key at or after `key`, within the bounds.
     ///
     /// # Errors
     /// See [`Cursor::first`].
@@ -116,7 +125,7 @@ impl Cursor {
         self.move_by(|iter, pins| iter.forward_from(&target, pins))
     }
 
-    /// Goes to the last key at or before `key`, within the bounds.
+    /// Moves to the last key at or before `key`, within the bounds.
     ///
     /// # Errors
     /// See [`Cursor::first`].
@@ -128,7 +137,7 @@ impl Cursor {
         self.move_by(|iter, pins| iter.backward_from(Some(&border), pins))
     }
 
-    /// Goes to the next key. Does nothing if the cursor is on none.
+    /// Moves to the next key. Does nothing if the cursor is on no entry.
     ///
     /// # Errors
     /// See [`Cursor::first`].
@@ -147,7 +156,7 @@ impl Cursor {
         })
     }
 
-    /// Goes to the key before. Does nothing if the cursor is on none.
+    /// Moves to the previous key. Does nothing if the cursor is on no entry.
     ///
     /// # Errors
     /// See [`Cursor::first`].
@@ -164,7 +173,8 @@ impl Cursor {
         })
     }
 
-    /// Moves by `step`.
+    /// Moves by `step`. Corruption found through a read-only handle is read again through fresh opens
+    /// (`Engine::told_apart`).
     fn move_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
         let was_valid = self.valid;
         self.step_by(&step).map_err(|error| {
@@ -178,23 +188,24 @@ impl Cursor {
         })
     }
 
-    /// Runs `step` on the pins, taken anew if they were revoked.
+    /// Runs `step` on the pins, which are taken again if they were revoked.
     fn step_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
         let shared = self.pins.clone();
         let mut slot = shared.lock();
         let was_valid = std::mem::replace(&mut self.valid, false);
-        // Or two values would be in memory while the next one is read.
+        // Otherwise two values would be in memory while the next one is read.
         self.large = None;
         if self.value.capacity() >= LARGE_BYTES {
             give_back_if_large(&mut std::mem::take(&mut self.value));
         }
         let engine = &self.db.engine;
-        // With the lock on the pins: closing takes it once for each cursor, and waits so for the last move.
+        // Checked with the pins locked: closing takes each cursor's lock once, and so waits for its
+        // last move.
         engine.calls.check()?;
         let revocations = engine.readers.revocations.load(Ordering::Relaxed);
         let is_older = |pins: &mut Pins| pins.revocations != revocations && !pins.are_of(&engine.state.load());
         if slot.take_if(is_older).is_some() {
-            // Somebody waits for what it held.
+            // A worker may be waiting for the state that the pins held.
             engine.executor.wake();
         }
         let pins = match &mut *slot {
@@ -204,7 +215,7 @@ impl Cursor {
         (pins.last_tick, pins.revocations) = (engine.readers.idle_ticks.load(Ordering::Relaxed), revocations);
         let moved = step(self, pins);
         if moved.is_err() {
-            // What it is on is not known.
+            // The position of the merge is unknown after an error.
             *slot = None;
         }
         moved
@@ -219,7 +230,7 @@ impl Cursor {
         Ok(Pins { merge, state, direction: Direction::Forward, last_tick: 0, revocations: 0 })
     }
 
-    /// Takes the value of the merge's entry, whose block may go then.
+    /// Takes the value of the merge's current entry, after which its block may be released.
     #[inline]
     fn take_value(value: &mut Vec<u8>, large: &mut Option<Value>, merge: &mut MergeIter) -> Result<()> {
         if !merge.may_be_large() {
@@ -237,7 +248,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes to the first visible key at or behind `start`, which is empty for the first of all.
+    /// Moves to the first visible key at or after `start`, which is empty for the first key of all.
     fn forward_from(&mut self, start: &[u8], pins: &mut Pins) -> Result<()> {
         pins.direction = Direction::Forward;
         let mut walk = None;
@@ -255,7 +266,7 @@ impl Cursor {
         self.settle_forward(pins, Some(start), walk)
     }
 
-    /// Goes to the last visible key in front of `border`, which is none for the last of all.
+    /// Moves to the last visible key before `border`, which is `None` for the last key of all.
     fn backward_from(&mut self, border: Option<&[u8]>, pins: &mut Pins) -> Result<()> {
         pins.direction = Direction::Backward;
         let start = Some(border);
@@ -276,8 +287,9 @@ impl Cursor {
         self.settle_backward(pins, start, walk)
     }
 
-    /// From an entry on, goes to the first key that is visible and not deleted. `start` is where that begins, if it was
-    /// asked for, and `walk` the way so far, if any of it was deleted.
+    /// Moves forward from the merge's entry to the first key that is visible and not deleted.
+    /// `start` is the key from which the caller sought, if any. `walk` is the way so far, if it
+    /// passed deleted keys.
     fn settle_forward<'a>(
         &mut self,
         pins: &mut Pins,
@@ -295,7 +307,8 @@ impl Cursor {
             if merge.tag().seqno() > self.point.seqno {
                 newer += 1;
                 if newer % STEPS_MAX == 0 {
-                    // Versions of one key, perhaps, and this point sees an older one.
+                    // Probably many versions of one key, of which this read point sees an older
+                    // one.
                     self.scratch.clear();
                     self.scratch.extend_from_slice(merge.key());
                     merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
@@ -333,7 +346,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Moves backward from an entry to the first key that is visible and not deleted, and past all its entries.
+    /// Moves backward from the merge's entry to the first key that is visible and not deleted, and
+    /// past all versions of that key.
     fn settle_backward<'a>(
         &mut self,
         pins: &mut Pins,
@@ -373,9 +387,9 @@ impl Cursor {
     /// Moves the merge backward past all versions of the key in `scratch`. Returns true if the newest visible one is a
     /// put, whose value is then the cursor's.
     ///
-    /// Versions come oldest first here, so the merge has passed a version before it is known to be the newest visible
-    /// one. A value in a log is therefore read only afterwards: reading each version on the way would cost a disk read
-    /// for each value that nobody asked for.
+    /// Versions come oldest first here, so the merge has passed a version before it is known to be
+    /// the newest visible one. A value in a log is therefore read only afterwards. Reading each
+    /// version on the way would cost one disk read for each value that is not returned.
     fn pass_versions_backward(&mut self, merge: &mut MergeIter) -> Result<bool> {
         let (mut found, mut place) = (false, None);
         let mut steps = 0;
@@ -383,7 +397,7 @@ impl Cursor {
             steps += 1;
             let jumps = steps > STEPS_MAX;
             if jumps {
-                // Straight to the version that counts; the others are skipped.
+                // Seeks straight to the newest visible version and skips the others.
                 merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
                 found = false;
                 place = None;
@@ -417,10 +431,10 @@ impl Cursor {
     }
 }
 
-/// Versions of a key that are passed one by one; behind so many a search is cheaper, however many more there are.
+/// The number of versions of a key that are passed one by one. After that a seek is cheaper.
 const STEPS_MAX: u32 = 8;
 
-/// Goes past all entries of `key` that lie ahead.
+/// Moves past all remaining entries of `key`.
 fn pass_key(merge: &mut MergeIter, key: &[u8]) -> Result<()> {
     for _ in 0..STEPS_MAX {
         if !merge.valid() || merge.key() != key {
@@ -428,7 +442,7 @@ fn pass_key(merge: &mut MergeIter, key: &[u8]) -> Result<()> {
         }
         merge.next()?;
     }
-    // Tag 0 is behind every entry of the key.
+    // Tag 0 sorts after every entry of the key.
     if merge.valid() && merge.key() == key { merge.seek(key, Tag(0)) } else { Ok(()) }
 }
 

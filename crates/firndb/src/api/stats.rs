@@ -1,4 +1,5 @@
-//! Counters and sizes, as a struct and as JSON (by serde); see `prometheus.rs` for the text that Prometheus reads.
+//! Counters and sizes, as a struct and as JSON (through serde). `prometheus.rs` has the Prometheus
+//! text.
 
 use crate::compaction::LevelCounters;
 use crate::engine::Engine;
@@ -11,123 +12,124 @@ use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
-/// What one medium moved for one cause.
+/// The I/O of one cause on the SSD.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CauseStats {
-    /// Which cause.
+    /// The cause.
     pub cause: &'static str,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Reads.
+    /// The number of reads.
     pub reads: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Writes.
+    /// The number of writes.
     pub writes: u64,
 }
 
-/// One level.
+/// Sizes and counters of one level. Counters start when the database is opened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LevelStats {
     /// The level's number.
     pub level: usize,
-    /// Tables in it.
+    /// The number of tables.
     pub tables: usize,
-    /// Bytes of them.
+    /// Bytes of the tables.
     pub bytes: u64,
-    /// Entries, tombstones among them.
+    /// The number of entries, including tombstones.
     pub entries: u64,
-    /// Compactions out of this level.
+    /// Compactions out of this level, without moves.
     pub compactions: u64,
-    /// Tables moved down without being read.
+    /// Tables moved to the next level without being read.
     pub moves: u64,
-    /// Bytes that those compactions read.
+    /// Bytes read by these compactions.
     pub compaction_read_bytes: u64,
-    /// Bytes that those compactions wrote.
+    /// Bytes written by these compactions.
     pub compaction_written_bytes: u64,
-    /// Seconds that those compactions took.
+    /// Seconds spent in these compactions.
     pub compaction_seconds: f64,
-    /// Of the bytes, those that the tables' newest states need.
+    /// Bytes of `bytes` that the newest states of the tables need.
     pub live_bytes: u64,
-    /// The others, which are in no live block.
+    /// Bytes of `bytes` that are in no live block.
     pub dead_bytes: u64,
-    /// Data blocks of less than half the target size.
+    /// Data blocks smaller than half the target size.
     pub small_blocks: u64,
-    /// Bytes of memory of indexes, of the tables that are open.
+    /// Bytes of memory for the indexes of open tables.
     pub index_bytes: u64,
-    /// Keys that filters have room for.
+    /// The number of additional keys that the tables' filters have room for.
     pub filter_left: u64,
-    /// Tables that grew since they were written anew.
+    /// Tables with appended blocks.
     pub grown_tables: u64,
-    /// How often they did.
+    /// The number of appends to these tables since they were last rewritten.
     pub appends: u64,
-    /// The share of appends in the writes that made the tables what they are: that of block-grained compactions, where
-    /// each table was written anew once.
+    /// The fraction of appends among the writes that produced the current tables, 0 to 1. Each
+    /// table counts as one full write.
     pub append_share: f64,
-    /// Since the open, times that a table of this level took what came from above by an append.
+    /// Tables of this level that received keys from the level above by an append.
     pub block_grained: u64,
-    /// Times that one that might have was written anew.
+    /// Tables of this level that were rewritten although an append was possible.
     pub table_grained: u64,
-    /// Blocks that appends left where they were.
+    /// Blocks that appends left unchanged in place.
     pub kept_blocks: u64,
 }
 
-/// What users asked for.
+/// The operations of users since the database was opened.
 #[derive(Debug, Clone, Serialize)]
 pub struct UserStats {
-    /// Operations written.
+    /// Operations written. A batch counts each of its operations.
     pub writes: u64,
     /// Bytes of keys and values written.
     pub written_bytes: u64,
-    /// Keys looked up.
+    /// Keys looked up by gets.
     pub gets: u64,
-    /// Keys found.
+    /// Keys found by gets.
     pub found: u64,
 }
 
-/// Flushes and compactions.
+/// Flushes and compactions. Counters start when the database is opened.
 #[derive(Debug, Clone, Serialize)]
 pub struct BackgroundStats {
-    /// Flushes done.
+    /// Finished flushes.
     pub flushes: u64,
-    /// Compactions done that fruitless reads caused.
+    /// Finished compactions that were caused by reads without a result.
     pub seek_compactions: u64,
-    /// Flushes that run now.
+    /// Flushes that are running now.
     pub flushing: usize,
-    /// Compactions that run now.
+    /// Compactions that are running now.
     pub compacting: usize,
     /// Bytes by which levels exceed their targets.
     pub debt_bytes: u64,
-    /// The pace of compactions in bytes written per second; 0 when there is no bound.
+    /// The rate limit of compactions, in bytes written per second; 0 for no limit.
     pub rate: u64,
-    /// Seconds that compactions slept, because nothing was urgent: of all workers together.
+    /// Seconds that the rate limiter made compactions sleep, summed over all workers.
     pub slept_seconds: f64,
-    /// What keeps background work from going on.
+    /// The error that keeps background work from continuing, if any.
     pub error: Option<String>,
-    /// Blocks that were in the block cache when compaction made them obsolete.
+    /// Blocks that were in the block cache when a compaction made them obsolete.
     pub invalidated_blocks: u64,
     /// Batches in which obsolete tables were removed.
     pub removals: u64,
     /// Obsolete tables removed.
     pub removed_tables: u64,
-    /// Sub-tasks of compactions into tables that may grow.
+    /// Sub-tasks of compactions that may append to tables.
     pub sub_tasks: u64,
-    /// Of these, those that another worker took than the one that began.
+    /// Sub-tasks that another worker ran than the one that started the compaction.
     pub helped_sub_tasks: u64,
-    /// Reads of an append's old blocks that went on at the same time, at most.
+    /// The largest number of concurrent reads of an append's old blocks.
     pub append_reads_most: u64,
-    /// Since the open, how tables of profile `block` took what came from above, by the rule that decided.
+    /// The choices between an append and a rewrite, by the rule that decided. Only in profiles
+    /// whose tables may grow.
     pub grains: Vec<GrainStats>,
 }
 
-/// Choices between an append to a table and writing it anew.
+/// The number of choices of one kind between an append to a table and a rewrite of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GrainStats {
-    /// Whether it was an append.
+    /// True for an append, false for a rewrite.
     pub block_grained: bool,
     /// The rule that decided.
     pub because: &'static str,
-    /// How often.
+    /// The number of choices.
     pub count: u64,
 }
 
@@ -137,42 +139,43 @@ impl fmt::Display for GrainStats {
     }
 }
 
-/// The delays of writers.
+/// Write stalls.
 #[derive(Debug, Clone, Serialize)]
 pub struct StallStats {
-    /// Seconds that writers waited, by reason.
+    /// Seconds that writers waited, by reason, since the database was opened.
     pub seconds: Vec<(&'static str, f64)>,
-    /// The pace of writers in bytes per second; 0 when there is no bound.
+    /// The rate limit of writers, in bytes per second; 0 for no limit.
     pub rate: u64,
 }
 
-/// Memory: what is held, and how well it serves.
+/// The use of memory now, and the block cache's hits since the database was opened.
 #[derive(Debug, Clone, Serialize)]
 pub struct MemoryStats {
-    /// Write buffers, the active one among them.
+    /// The number of write buffers, including the active one.
     pub buffers: usize,
-    /// Bytes used in them.
+    /// Bytes used in the write buffers.
     pub buffer_bytes: u64,
-    /// Block cache: hits.
+    /// Block cache hits.
     pub cache_hits: u64,
-    /// Block cache: misses.
+    /// Block cache misses.
     pub cache_misses: u64,
-    /// Block cache: bytes held.
+    /// Bytes in the block cache.
     pub cache_bytes: u64,
-    /// Tables kept open.
+    /// The number of tables kept open.
     pub open_tables: usize,
-    /// Bytes of indexes and filters in memory: of these and of tables that only cursors hold.
+    /// Bytes of memory for indexes and filters: those of the tables kept open and of the tables
+    /// that only cursors hold.
     pub open_table_bytes: u64,
-    /// Tables opened.
+    /// The number of times a table was opened.
     pub table_opens: u64,
 }
 
-/// What the open did.
+/// The work of the open.
 #[derive(Debug, Clone, Serialize)]
 pub struct RecoveryStats {
-    /// Its steps, with seconds.
+    /// The steps of the open, each with its duration in seconds.
     pub steps: Vec<(&'static str, f64)>,
-    /// Entries that came back from logs.
+    /// Entries replayed from logs.
     pub replayed_entries: u64,
 }
 
@@ -181,17 +184,17 @@ pub struct RecoveryStats {
 pub struct Stats {
     /// The profile.
     pub profile: String,
-    /// How files are read and written.
+    /// The file system's way of reading and writing files.
     pub io: String,
-    /// The log: `file`, or the persistent-memory backend in front of it.
+    /// The log's destination: `file`, or the persistent-memory backend that buffers it.
     pub log: String,
     /// The highest visible sequence number.
     pub seqno: u64,
-    /// What users asked for.
+    /// The operations of users.
     pub user: UserStats,
-    /// Bytes moved on the SSD, by cause.
+    /// I/O on the SSD, by cause.
     pub ssd: Vec<CauseStats>,
-    /// Bytes moved in persistent memory, by owner.
+    /// I/O in persistent memory, by owner.
     pub pm: Vec<PmStats>,
     /// All bytes written to the SSD.
     pub ssd_written_bytes: u64,
@@ -199,34 +202,34 @@ pub struct Stats {
     pub write_amplification: f64,
     /// Bytes of live tables.
     pub table_bytes: u64,
-    /// Logs that hold what is in no table yet.
+    /// The number of logs that hold entries or values which are in no table yet.
     pub logs: usize,
     /// Level 0 in persistent memory, in profile `lab`.
     pub tier: Option<LabStats>,
-    /// Levels.
+    /// The levels, from level 0 on.
     pub levels: Vec<LevelStats>,
     /// Flushes and compactions.
     pub background: BackgroundStats,
-    /// The delays of writers.
+    /// Write stalls.
     pub stalls: StallStats,
     /// Memory.
     pub memory: MemoryStats,
-    /// Snapshots and cursors alive.
+    /// The number of read points in use by snapshots, cursors and iterators.
     pub snapshots: usize,
-    /// What the open did.
+    /// The work of the open.
     pub recovery: RecoveryStats,
 }
 
-/// One owner of persistent memory.
+/// The use of persistent memory by one owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PmStats {
     /// The owner.
     pub owner: String,
     /// Bytes of its extents.
     pub live_bytes: u64,
-    /// Lines stored.
+    /// Cache lines stored.
     pub lines_stored: u64,
-    /// Lines flushed.
+    /// Cache lines flushed.
     pub lines_flushed: u64,
     /// Fences.
     pub fences: u64,
@@ -309,7 +312,7 @@ impl Engine {
         }
     }
 
-    /// Logs that are to be replayed, and those that level 0 points into.
+    /// The number of logs that have to be replayed or that level 0 points into.
     fn count_logs(&self) -> usize {
         let uses = self.logs.values.as_ref().map(|values| values.uses()).unwrap_or_default();
         let manifest = self.manifest.lock();

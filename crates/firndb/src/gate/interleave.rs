@@ -1,4 +1,4 @@
-//! Calls that come, stay and go while the gate is closed, in every order.
+//! Calls that enter, stay and leave while the gate is closed, in every order.
 
 use super::Gate;
 use crate::interleave::thread;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Options;
 
-/// Revokes while `iter` is being moved, as far as that can be told, and moves it.
+/// Revokes while `iter` is being moved, as far as that can be observed, and moves it.
 fn revoke_and_move(db: &Db, iter: &mut Cursor) {
     let shared = iter.pins.clone();
     let moving = shared.lock();
@@ -37,8 +37,8 @@ fn a_cursor_that_goes_on_lets_go_of_an_older_state_alone() {
     assert_eq!(rest, [2, 3, 4, 5, 6, 7, 8], "as of the time that it was made");
 }
 
-/// A key that was written often costs a cursor a search, not a step for each version: both ways, at the present and
-/// at a snapshot in between, with versions in a buffer and in tables.
+/// A key with many versions costs a cursor one seek, not a step for each version: in both
+/// directions, at the present and at a snapshot, with versions in a memtable and in tables.
 #[test]
 fn versions_of_a_key_are_passed_by_a_search() {
     let dir = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ fn last_before_end(db: &Db) -> Vec<u8> {
     iter.key().to_vec()
 }
 
-/// What was put is found by every cursor from then on, whatever others found before and reported.
+/// A put is found by every later cursor, whatever gaps other cursors found and reported before.
 fn put_beside_walks() {
     let db = deleted();
     let walker = {

@@ -4,7 +4,7 @@ use super::*;
 use crate::interleave::{World, join, thread};
 use firn_base::sync::explore;
 
-/// Whatever the order, what is open is counted, and no more is open than may be.
+/// In every order, open tables are counted, and no more are open than the limit allows.
 #[test]
 fn open_tables_are_counted() {
     explore::random(|| {

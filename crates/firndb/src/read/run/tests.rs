@@ -1,4 +1,4 @@
-//! What is open, and what it costs.
+//! The open tables, and their cost.
 
 use super::*;
 use crate::{Db, Options};
