@@ -1,18 +1,22 @@
-//! Key ranges that are known to hold nothing live, so that no cursor walks over what was deleted there twice.
+//! Key ranges known to hold no live key, so that no cursor walks over the same deleted keys twice.
 //!
-//! A queue is filled at one end and emptied at the other: each look at its head would walk over the tombstones of all
-//! that was taken, and over what they hide.
+//! A queue is filled at one end and emptied at the other. Without gaps, each read of its head would
+//! walk over the tombstones of all removed entries, and over the entries that they hide.
 //!
-//! 1. A cursor that walked over many deleted keys reports their range, with its read point `s`. Once the range is a
-//!    gap, every cursor with a read point of at least `s` goes straight past it, in either direction.
-//! 2. A put ends a gap: whoever publishes a group of writes looks at its puts first, under the lock that orders
-//!    publications, and then raises `visible`. So a read point that sees the put finds the gap split around it.
-//! 3. Reports take the same lock. If nothing was published since `s`, the range is a gap. Otherwise a put that the
-//!    cursor did not see may have fallen into it, so it is only watched: from now on puts end it as they end gaps, and
-//!    the part of it that a later cursor finds deleted again, at a read point that saw all before, becomes a gap.
-//! 4. Deletes, flushes and merges change nothing: what is dead stays dead for every later read point.
+//! 1. A cursor that walked over many deleted keys reports their range, with its read point `s`.
+//!    Once the range is a gap, every cursor with a read point of at least `s` skips it, in either
+//!    direction.
+//! 2. A put ends a gap. The leader that publishes a group of writes first splits the gaps at its
+//!    puts, under the lock that orders publications, and then raises `visible`. So a read point
+//!    that sees the put finds the gap split around it.
+//! 3. Reports take the same lock. If nothing was published since `s`, the range is a gap. Otherwise
+//!    a put that the cursor did not see may have fallen into it, so the range is only watched: from
+//!    now on puts split it as they split gaps, and the part that a later cursor finds deleted
+//!    again, at a read point that saw all earlier writes, becomes a gap.
+//! 4. Deletes, flushes and compactions change nothing, because a dead key stays dead for every
+//!    later read point.
 //!
-//! Gaps live in memory, and are few: the ones that save the most stay.
+//! Gaps are in memory only and few in number: the ones that save the most are kept.
 
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -22,14 +26,14 @@ use firn_base::SeqNo;
 use firn_base::sync::ArcSwapOption;
 use std::sync::Arc;
 
-/// Deleted keys in a row that are worth a report.
+/// The number of deleted keys in a row that are worth a report.
 pub(crate) const REPORT_MIN: u64 = 8;
-/// Gaps that are remembered.
+/// The number of gaps that are kept.
 const GAPS_MAX: usize = 32;
-/// The longest borders that are remembered, both keys of a gap together.
+/// The longest borders that are kept, in bytes, both keys of a gap together.
 const BORDER_BYTES_MAX: usize = 4 << 10;
 
-/// The first key behind `key`.
+/// The first key after `key`.
 pub(crate) fn behind(key: &[u8]) -> Vec<u8> {
     let mut behind = Vec::with_capacity(key.len() + 1);
     behind.extend_from_slice(key);
@@ -37,16 +41,16 @@ pub(crate) fn behind(key: &[u8]) -> Vec<u8> {
     behind
 }
 
-/// A range of keys without a live one.
+/// A range of keys without a live key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// The first key in it. The empty one is in front of all keys.
+    /// The first key in the range. The empty key is before all others.
     pub(crate) from: Vec<u8>,
-    /// The first key behind it; `None` if it has no end.
+    /// The first key after the range; `None` if it has no end.
     pub(crate) to: Option<Vec<u8>>,
-    /// The first read point that it holds for.
+    /// The first read point for which the gap holds.
     pub(crate) since: SeqNo,
-    /// Roughly how many deleted keys it passes.
+    /// The approximate number of deleted keys in the range.
     pub(crate) dead: u64,
 }
 
@@ -55,7 +59,7 @@ impl Gap {
         self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
     }
 
-    /// Whether both are one range together.
+    /// True if both form one contiguous range.
     fn touches(&self, other: &Gap) -> bool {
         let reaches = |a: &Gap, b: &Gap| a.to.as_deref().is_none_or(|to| b.from.as_slice() <= to);
         reaches(self, other) && reaches(other, self)
@@ -65,7 +69,7 @@ impl Gap {
         self.to.as_deref().is_some_and(|to| to <= self.from.as_slice())
     }
 
-    /// What is in both, dead since the later of their read points.
+    /// The range in both, dead since the later of their read points.
     fn common(&self, other: &Gap) -> Option<Gap> {
         let from = self.from.clone().max(other.from.clone());
         let to = match (&self.to, &other.to) {
@@ -76,7 +80,7 @@ impl Gap {
         (!both.is_empty()).then_some(both)
     }
 
-    /// What is in either. REQUIRES: they touch.
+    /// The range in either. REQUIRES: they touch.
     fn joined(self, other: &Gap) -> Gap {
         let to = match (self.to, &other.to) {
             (Some(a), Some(b)) => Some(if a < *b { b.clone() } else { a }),
@@ -86,30 +90,30 @@ impl Gap {
         Gap { from, to, since: self.since.max(other.since), dead: self.dead.max(other.dead) }
     }
 
-    /// The two sides of `key`, without it.
+    /// The ranges on both sides of `key`, without it.
     fn split(&self, key: &[u8]) -> [Gap; 2] {
         let half = Gap { dead: self.dead / 2, ..self.clone() };
         [Gap { to: Some(key.to_vec()), ..half.clone() }, Gap { from: behind(key), ..half }]
     }
 }
 
-/// The gaps, for readers.
+/// The gaps, as readers see them.
 #[derive(Default)]
 pub(crate) struct Gaps {
-    /// By key; none touches another. `None` for an empty list.
+    /// The gaps by key; none touches another. `None` for an empty list.
     list: ArcSwapOption<Vec<Gap>>,
 }
 
-/// What puts and reports change. Its lock orders the publication of writes.
+/// The state that puts and reports change. Its lock orders the publication of writes.
 #[derive(Default)]
 pub(crate) struct Watch {
     watched: Option<Gap>,
-    /// As readers see them.
+    /// The gaps as readers see them.
     gaps: Vec<Gap>,
 }
 
 impl Gaps {
-    /// The gap that holds `key`, for a cursor that reads at `seqno`.
+    /// The gap that contains `key`, for a cursor with read point `seqno`.
     #[inline]
     pub(crate) fn at(&self, key: &[u8], seqno: SeqNo) -> Option<Gap> {
         let list = self.list.load();
@@ -118,7 +122,8 @@ impl Gaps {
         list.get(at).filter(|gap| gap.contains(key) && gap.since <= seqno).cloned()
     }
 
-    /// The gap that reaches up to `border` or beyond, or to the end of all keys, for a cursor that reads at `seqno`.
+    /// The gap that begins before `border` and reaches it, or the end of all keys if there is no
+    /// border, for a cursor with read point `seqno`.
     #[inline]
     pub(crate) fn before(&self, border: Option<&[u8]>, seqno: SeqNo) -> Option<Gap> {
         let list = self.list.load();
@@ -132,7 +137,8 @@ impl Gaps {
         (reaches && gap.since <= seqno).then(|| gap.clone())
     }
 
-    /// Takes the report of a walk. `visible` is all that was published. REQUIRES: the lock on `watch`.
+    /// Takes the report of a walk. `visible` is the last published sequence number. REQUIRES: the
+    /// lock on `watch`.
     pub(crate) fn report(&self, watch: &mut Watch, walked: Gap, visible: SeqNo) {
         let border_bytes = walked.from.len() + walked.to.as_ref().map_or(0, Vec::len);
         if walked.is_empty() || border_bytes > BORDER_BYTES_MAX {
@@ -144,7 +150,7 @@ impl Gaps {
         }
         if let Some(watched) = &watch.watched {
             if watched.since > walked.since {
-                // A later cursor waits to be confirmed.
+                // The range of a later cursor is waiting to be confirmed.
                 return;
             }
             if let Some(confirmed) = watched.common(&walked) {
@@ -175,7 +181,8 @@ impl Gaps {
         self.list.store((!watch.gaps.is_empty()).then(|| Arc::new(watch.gaps.clone())));
     }
 
-    /// A put of `key` is about to be published. REQUIRES: the lock on `watch`.
+    /// Splits the gap around `key`, whose put is about to be published. REQUIRES: the lock on
+    /// `watch`.
     pub(crate) fn put(&self, watch: &mut Watch, key: &[u8]) {
         if let Some(watched) = watch.watched.take_if(|watched| watched.contains(key)) {
             let [front, behind] = watched.split(key);
@@ -191,7 +198,7 @@ impl Gaps {
 }
 
 impl Watch {
-    /// Whether no put needs to be looked at.
+    /// True if puts need not be checked.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.gaps.is_empty() && self.watched.is_none()
@@ -224,7 +231,7 @@ mod tests {
         gaps.report(&mut watch, gap("x", "", 6, 10), SeqNo(6));
         gaps.report(&mut watch, gap("d", "f", 7, 10), SeqNo(7));
         assert_eq!(borders(&gaps), pairs(&[("b", "f"), ("x", "")]));
-        // An older read point may see what was deleted since.
+        // An older read point may see keys that were deleted since.
         assert_eq!(gaps.at(b"c", SeqNo(6)), None);
         assert_eq!(gaps.at(b"c", SeqNo(7)).unwrap().to.unwrap(), b"f");
         assert_eq!(gaps.at(b"f", SeqNo(9)), None);
@@ -243,7 +250,7 @@ mod tests {
         assert_eq!(borders(&gaps), []);
         assert!(!watch.is_empty(), "puts are looked at from now on");
         gaps.put(&mut watch, b"k");
-        // From before the watch began: proves nothing.
+        // This read point is from before the watch began, so it proves nothing.
         gaps.report(&mut watch, gap("a", "m", 7, 10), SeqNo(9));
         assert_eq!(borders(&gaps), []);
         gaps.report(&mut watch, gap("c", "z", 9, 10), SeqNo(10));

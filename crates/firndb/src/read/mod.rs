@@ -19,14 +19,15 @@ use firn_table::sst::{GetStep, Got, PendingBlock, Query, hash};
 use std::sync::Arc;
 
 impl Engine {
-    /// The value that `key` has at the present.
+    /// The current value of `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        // State first, then the read point: what a merge installed later dropped, this state still has.
+        // The state is loaded before the read point, so that it still has the entries that a later
+        // compaction drops.
         let state = self.read_state()?;
         self.find(&state.parts[state.part_of(key)], key, self.commit.visible())
     }
 
-    /// The value that `key` has at `seqno`, a registered read point.
+    /// The value of `key` at `seqno`, a registered read point.
     pub(crate) fn get_at(&self, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
         let state = self.read_state()?;
         self.find(&state.parts[state.part_of(key)], key, seqno)
@@ -56,7 +57,7 @@ impl Engine {
             for run in candidates(level, key) {
                 match run.table()?.get(&query)? {
                     Got::Excluded => {}
-                    // One that was cached cost nothing that a merge could save.
+                    // A block from the cache cost nothing that a compaction could save.
                     Got::Missed { read } if read => self.charge(&mut charged, depth, run),
                     Got::Missed { .. } => {}
                     Got::Found { tag, value, row } => {
@@ -75,7 +76,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Notes the first table that was searched in vain: compacting it would have saved the search (LevelDB's rule).
+    /// Notes the first table that was searched without finding the key, because compacting it would
+    /// have saved that search (LevelDB's rule).
     fn charge<'a>(&self, charged: &mut Option<(usize, &'a Arc<SstRun>)>, depth: usize, run: &'a Arc<SstRun>) {
         charged.get_or_insert((depth, run));
     }
@@ -86,8 +88,8 @@ impl Engine {
         }
     }
 
-    /// The values of several keys at one read point, their reads in flight together: each round puts the next read of
-    /// every key that is still open in flight, then takes them in.
+    /// The values of several keys at one read point. Reads are issued together: each round issues
+    /// the next read of every unfinished key, then completes them.
     pub(crate) fn multi_get(&self, keys: &[&[u8]], at: Option<SeqNo>) -> Result<Vec<Option<Value>>> {
         let state = self.read_state()?;
         let seqno = at.unwrap_or_else(|| self.commit.visible());
@@ -121,7 +123,7 @@ fn candidates<'a>(level: &'a Level, key: &'a [u8]) -> impl Iterator<Item = &'a A
     one.into_iter().chain(all.filter(holds))
 }
 
-/// What an entry means to a reader.
+/// The result of an entry for a reader: its value, or none for a tombstone.
 fn visible_value(tag: Tag, value: Value) -> Result<Option<Value>> {
     match tag.kind() {
         Some(Kind::Put) => Ok(Some(value)),
@@ -136,11 +138,11 @@ fn visible_value(tag: Tag, value: Value) -> Result<Option<Value>> {
 /// A read in flight.
 enum Pending<'a> {
     Block(Arc<firn_table::sst::Sst>, PendingBlock),
-    /// Of a value in a log.
+    /// The read of a value in a log.
     Value(&'a ValueLogs, Tag, PendingValue),
 }
 
-/// One key's way through the levels.
+/// The search for one key through the levels.
 struct Search<'a> {
     part: &'a Part,
     query: Query<'a>,
@@ -169,7 +171,7 @@ impl<'a> Search<'a> {
         Ok(Search { part, query, runs, pending, over: found.is_some(), found, read_in_vain: false })
     }
 
-    /// Goes on until the key is found, its runs are used up, or a read is in flight.
+    /// Continues until the key is found, its runs are exhausted, or a read is in flight.
     fn advance(&mut self) -> Result<()> {
         while !self.over && self.pending.is_none() {
             let Some(run) = self.runs.next() else {

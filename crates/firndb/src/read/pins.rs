@@ -1,4 +1,4 @@
-//! What cursors hold of the database, and how it is taken away from those that idle.
+//! The parts of the database that a cursor holds, and their revocation when the cursor is idle.
 
 use crate::engine::Engine;
 use crate::lab::TreesIter;
@@ -9,14 +9,14 @@ use firn_base::sync::{Mutex, Ordering};
 use firn_table::sst::Access;
 use std::sync::{Arc, Weak};
 
-/// What a cursor holds of the database. Taken away when it idles.
+/// The parts of the database that a cursor holds. Revoked when the cursor is idle.
 pub(crate) struct Pins {
     pub(crate) merge: MergeIter,
     pub(crate) state: Arc<ReadState>,
     pub(crate) direction: Direction,
-    /// When it was last moved, in idle ticks.
+    /// The idle tick at which the cursor was last moved.
     pub(crate) last_tick: u64,
-    /// How many revocations there had been when it was taken.
+    /// The number of revocations at the time the pins were taken.
     pub(crate) revocations: u64,
 }
 
@@ -31,13 +31,13 @@ pub(crate) type SharedPins = Mutex<Option<Pins>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// The merge is behind the current key's entries.
+    /// The merge is at or after the current key's entries.
     Forward,
-    /// The merge is in front of them.
+    /// The merge is before the current key's entries.
     Backward,
 }
 
-/// Cursors over all that `state` has, newest first.
+/// Iterators over everything in `state`, newest first.
 pub(crate) fn children(state: &ReadState) -> Result<Vec<RunIter>> {
     let mut children = Vec::new();
     for part in state.parts.iter() {
@@ -62,7 +62,8 @@ pub(crate) fn children(state: &ReadState) -> Result<Vec<RunIter>> {
 }
 
 impl Engine {
-    /// Takes the pins of cursors on older states that were not moved since tick `since`. False if one was being moved.
+    /// Revokes the pins of cursors on older states that were not moved since tick `since`. Returns
+    /// false if a cursor was being moved.
     pub(crate) fn revoke_cursors(&self, since: u64) -> bool {
         let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(Weak::upgrade).collect();
         let current = self.state.load_full();
@@ -76,7 +77,8 @@ impl Engine {
         all
     }
 
-    /// Has every cursor let go of its older state; one that is being moved does when it is moved again.
+    /// Makes every cursor release its older state. A cursor that is being moved does so with its
+    /// next move.
     pub(crate) fn revoke_all_cursors(&self) {
         if !self.revoke_cursors(u64::MAX) {
             self.readers.revocations.fetch_add(1, Ordering::Relaxed);

@@ -1,24 +1,30 @@
-//! Rows: the newest entry of a key below the write buffers, kept in the block cache for gets.
+//! Rows: the newest entry of a key below the memtables, kept in the block cache for gets.
 //!
-//! A hit costs one look, and neither filters nor indexes of any level; and a merge takes no row away, because in which
-//! table an entry lies does not matter.
+//! A hit costs one lookup and needs no filter or index of any level. A compaction removes no row,
+//! because it does not matter which table an entry is in.
 //!
-//! 1. A row is the newest entry that the trees and tables of a state have of its key, or says that they have none.
-//! 2. Merges and evictions do not change what that is. A flush does, once its buffer goes: before a state without the
-//!    buffer is there, its keys' rows are replaced, and what gets found in it becomes rows ([`RowCache::follow`]): it
-//!    is in memory now, and would be read again a moment later.
-//! 3. A reader who found nothing in his state's buffers may take it, unless it is above his read point, or above all
-//!    that his state may have. If his state is older than the row, it has the row's entry in a buffer (he has looked)
-//!    or below, and none between. Without that bound he might see one half of a batch in a row, and not the other,
-//!    which is in a buffer that his state has not.
-//! 4. What a reader finds below his state's buffers is a row if it is that behind the newest flush, too: if his read
-//!    point is not below what was flushed, and his state has that in its buffers, which have nothing of the key, or
-//!    below them ([`RowCache::may_bring`]). So rows are brought while a flush is recorded, by readers of the state
-//!    before, of keys that its buffer has not; and who reads from an older state does not bring back what was
-//!    replaced. A flush that could not be recorded leaves rows that are newer than what is below its buffer, and the
-//!    buffer: it is looked into first, and flushed again.
+//! 1. A row is the newest entry of its key in the trees and tables of a state, or states that they
+//!    have none.
+//! 2. Compactions and evictions do not change which entry that is. A flush does, once its memtable
+//!    leaves the state. So before there is a state without the memtable, the rows of its keys are
+//!    replaced, and entries that gets found in it become rows ([`RowCache::follow`]), because they
+//!    are in memory now and would otherwise be read again a moment later.
+//! 3. A reader that found nothing in its state's memtables may use a row, unless the row is above
+//!    its read point or above everything its state may have. If its state is older than the row, it
+//!    has the row's entry in a memtable (which it has searched) or below, and no entry in between.
+//!    Without that bound the reader might see one half of a batch in a row but not the other half,
+//!    which is in a memtable that its state does not have.
+//! 4. An entry that a reader finds below its state's memtables is a row if it is also the newest
+//!    one after the newest flush. For that its read point must not be below the flushed sequence
+//!    number, and its state must have everything flushed either in its memtables, which have no
+//!    entry of the key, or below them ([`RowCache::may_bring`]). So while a flush is being
+//!    recorded, readers of the previous state insert rows for keys that are not in its memtable,
+//!    and a reader of an older state does not insert an entry that was replaced. A flush that could
+//!    not be recorded leaves rows that are newer than the entries below its memtable. That is
+//!    correct, because the memtable stays: it is searched first, and flushed again.
 //!
-//! Thread safety: `Send + Sync`. Gets take no lock beside the cache's; keeping a row takes one of a few.
+//! Thread safety: `Send + Sync`. Gets take no lock other than the cache's. Keeping a row takes one
+//! of a few locks.
 
 use crate::memtable::Memtable;
 use crate::sites;
@@ -31,41 +37,41 @@ use firn_table::{BlockCache, Row, Value};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Locks, by hash.
+/// The number of locks, which are chosen by hash.
 const LOCKS: usize = 16;
 
 /// The rows of a part.
 pub(crate) struct RowCache {
     cache: Arc<BlockCache>,
-    /// Rows are the newest entries up to this number, which is flushed, or about to be. It only rises, and does before
-    /// rows are replaced.
+    /// The sequence number through which rows are the newest entries. Everything up to it is
+    /// flushed, or about to be. It only rises, and does so before rows are replaced.
     through: AtomicU64,
     keeping: [Mutex<()>; LOCKS],
-    /// Whether what gets found in a buffer is kept behind it.
+    /// True if entries that gets found in a memtable become rows when it is flushed.
     keeps_found: bool,
 }
 
 impl RowCache {
-    /// For states in which all up to `flushed_through` is below the buffers.
+    /// A cache for states in which everything up to `flushed_through` is below the memtables.
     pub(crate) fn new(cache: Arc<BlockCache>, flushed_through: SeqNo, keeps_found: bool) -> RowCache {
         RowCache { cache, through: AtomicU64::new(flushed_through.0), keeping: Default::default(), keeps_found }
     }
 
-    /// The newest entry of `key` below the buffers, if it is here and not above `seqno`. It may be newer than the
-    /// caller's state.
+    /// The newest entry of `key` below the memtables, if there is a row for it that is not above
+    /// `seqno`. It may be newer than the caller's state.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Value)> {
         self.cache.get_row(hash)?.get(key, Tag::seek(seqno))
     }
 
-    /// Whether one may bring rows who looked into everything that is numbered above the first of `searched` and up to
-    /// its last and found nothing of the key, so that he brings the newest up to the first.
+    /// True if a reader that searched every sequence number in `searched`, except the first,
+    /// without finding the key may cache the newest entry up to the first number.
     #[inline]
     pub(crate) fn may_bring(&self, searched: &RangeInclusive<SeqNo>) -> bool {
         searched.contains(&SeqNo(self.through.load(Ordering::Acquire)))
     }
 
-    /// Keeps what such a one found to be the newest entry of a key.
+    /// Keeps the newest entry of a key, as found by a reader that searched `searched`.
     pub(crate) fn keep(&self, searched: &RangeInclusive<SeqNo>, hash: u64, row: Row) {
         let _keeping = self.keeping[hash as usize % LOCKS].lock();
         if self.may_bring(searched) {
@@ -73,12 +79,14 @@ impl RowCache {
         }
     }
 
-    /// Replaces the rows of the keys that `buffer` has, which was flushed and is about to go from the state, and keeps
-    /// what gets found there.
+    /// Replaces the rows of the keys in `buffer`, which was flushed and is about to leave the
+    /// state, and keeps the entries that gets found there.
     pub(crate) fn follow(&self, buffer: &Arc<Memtable>) {
-        // What is flushed was frozen; if it were not, nobody would bring rows.
+        // A flushed memtable was frozen. If it were not, this would stop readers from inserting
+        // rows.
         self.through.store(buffer.frozen_at().unwrap_or(SeqNo::MAX).0, Ordering::Release);
-        // Who looked before has kept his row once his lock is free; who looks now knows that his key is not in it.
+        // A reader that checked earlier has kept its row once its lock is free. A reader that
+        // checks from now on knows that its key is not in the memtable.
         self.keeping.iter().for_each(|lock| drop(lock.lock()));
         if self.cache.has_rows() && sites::ROWS_REPLACE.is_on() {
             self.replace_all(buffer);
@@ -91,7 +99,7 @@ impl RowCache {
         let keeps_found = self.keeps_found && self.cache.prefers_rows();
         iter.first();
         while iter.valid() {
-            // The newest of a key comes first.
+            // The newest entry of a key comes first.
             newest.move_to(&iter);
             let mut was_read = false;
             while iter.valid() && *iter.key() == *newest.key() {
@@ -107,7 +115,7 @@ impl RowCache {
             if self.cache.has_row(hash) {
                 self.cache.replace_row(hash, row());
             } else if was_read && keeps_found && !newest.is_hot() {
-                // What is hot stays in persistent memory.
+                // Hot values stay in persistent memory.
                 self.cache.insert_row(hash, row());
             }
         }
@@ -134,7 +142,7 @@ mod tests {
         db.stats().memory.cache_misses
     }
 
-    /// Gets twice: the first may make a row.
+    /// Gets twice, because the first get may make a row.
     fn get(db: &Db, key: &[u8]) -> Option<Vec<u8>> {
         let first = db.get(key).unwrap().map(|value| value.to_vec());
         assert_eq!(db.get(key).unwrap().map(|value| value.to_vec()), first);
@@ -149,7 +157,7 @@ mod tests {
             let keys: Vec<Vec<u8>> = (0..200_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
             db.compact().unwrap();
-            // Three times, because of those that are observed.
+            // Three times, because the cache samples some of the gets.
             (0..3).for_each(|_| keys.iter().for_each(|key| assert_eq!(get(&db, key).unwrap(), [1; 50])));
             let snapshot = db.snapshot();
             keys.iter().step_by(10).for_each(|key| db.put(key, [2; 50]).unwrap());
@@ -177,12 +185,12 @@ mod tests {
             let db = open(dir.path(), profile);
             db.put(b"a", [0; 50]).unwrap();
             db.compact().unwrap();
-            // The first row: who has none looks for none.
+            // Makes the first row, because a cache without rows looks for none.
             (0..3).for_each(|_| assert_eq!(get(&db, b"a").unwrap(), [0; 50]));
             let keys: Vec<Vec<u8>> = (0..20_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
             keys.iter().step_by(2).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
-            // Who was found in the version before is as likely to be asked for.
+            // A key found in its previous version is as likely to be read again.
             keys.iter().step_by(4).for_each(|key| db.put(key, [2; 50]).unwrap());
             db.delete(&keys[2]).unwrap();
             db.compact().unwrap();
@@ -206,7 +214,7 @@ mod tests {
             let keys: Vec<Vec<u8>> = (0..4000_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
             db.compact().unwrap();
-            // They fit the cache, and their blocks do not.
+            // The entries fit into the cache, but their blocks do not.
             let gets = || keys.iter().step_by(20).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
             (0..4).for_each(|_| gets());
             let before = misses(&db);

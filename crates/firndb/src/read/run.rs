@@ -1,11 +1,14 @@
-//! A table in the state, opened when it was made or is first read, and closed again when memory or file handles run
-//! short.
+//! A table of the state. It is opened when it was written or is first read, and closed again when
+//! memory or file handles run short.
 //!
-//! 1. A run's table is open or not; readers that hold it keep it whatever the cache decides.
-//! 2. Tables kept open and their bytes stay within the cache's bounds, but for those that one operation needs at once.
-//! 3. No table of the state is in memory twice: one that a cursor still holds is kept again, not read again.
-//! 4. The block cache has what write buffers and open tables leave, those that only cursors hold among them: set when a
-//!    table or buffer comes or goes, and once a second.
+//! 1. A run's table is open or not. Readers that hold it keep it, whatever the cache decides.
+//! 2. The number of tables kept open and their bytes stay within the cache's bounds, except for
+//!    tables that one operation needs at the same time.
+//! 3. No table of the state is in memory twice: a closed one that a cursor still holds is kept
+//!    again instead of being read again.
+//! 4. The block cache has the memory that memtables and open tables leave, including open tables
+//!    that only cursors hold. Its size is set when a table or memtable comes or goes, and once a
+//!    second.
 //!
 //! Thread safety: reading an open table takes no lock.
 
@@ -29,17 +32,19 @@ use std::sync::{Arc, Weak};
 pub(crate) struct SstRun {
     pub(crate) meta: Arc<TableMeta>,
     table: ArcSwapOption<Sst>,
-    /// The table as it was last opened, which a reader may hold though it was closed. Locked while it is opened.
+    /// The table as it was last opened. A reader may hold it after it was closed. Locked while the
+    /// table is being opened.
     opened: Mutex<Weak<Sst>>,
     used: AtomicBool,
-    /// Whether its file may grow: [`FREE`], [`APPENDING`] or [`SHARED`].
+    /// The permission to append to the file: [`FREE`], [`APPENDING`] or [`SHARED`].
     growth: AtomicU8,
-    /// Fruitless reads that it may still cost before it is due for compaction.
+    /// The number of reads without a result that it may still cost before it is due for compaction.
     seeks_left: AtomicI64,
     cache: Arc<TableCache>,
 }
 
-/// What the block cache has while values that are large beside the memory limit are worked on.
+/// The least size of the block cache, in bytes, while values that are large compared with the
+/// memory limit are being processed.
 const CACHE_BYTES_LEAST: u64 = 64 << 10;
 
 const FREE: u8 = 0;
@@ -54,7 +59,7 @@ impl std::ops::Deref for OpenTable {
     fn deref(&self) -> &Arc<Sst> {
         match &*self.0 {
             Some(table) => table,
-            // `SstRun::table` makes no other.
+            // `SstRun::table` creates no other.
             None => unreachable!("an open table is open"),
         }
     }
@@ -78,7 +83,7 @@ impl SstRun {
     /// The open table.
     ///
     /// # Errors
-    /// What opening it met.
+    /// The error of opening it.
     #[inline]
     pub(crate) fn table(self: &Arc<Self>) -> Result<OpenTable> {
         let guard = self.table.load();
@@ -106,28 +111,30 @@ impl SstRun {
         Ok(OpenTable(Guard::from_inner(Some(table))))
     }
 
-    /// Charges a read that found nothing. True once the allowance is used up (and each time after).
+    /// Charges a read that found nothing. Returns true once the allowance is used up, and each time
+    /// after that.
     pub(crate) fn charge_seek(&self) -> bool {
         self.seeks_left.fetch_sub(1, Ordering::Relaxed) <= 1
     }
 
-    /// Takes the right to append to its file; false if an append runs, or the file is shared.
+    /// Acquires the right to append to the file. Returns false if an append is running or the file
+    /// is shared.
     pub(crate) fn begin_append(&self) -> bool {
         self.growth.compare_exchange(FREE, APPENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Gives the right back, where the append came to nothing.
+    /// Releases the right to append after an append that was abandoned.
     pub(crate) fn end_append(&self) {
         self.growth.store(FREE, Ordering::Release);
     }
 
-    /// Nothing is appended to its file from now on. False if an append runs.
+    /// Forbids appends to the file from now on. Returns false if an append is running.
     pub(crate) fn share(&self) -> bool {
         let shared = self.growth.compare_exchange(FREE, SHARED, Ordering::AcqRel, Ordering::Acquire);
         shared.is_ok() || shared == Err(SHARED)
     }
 
-    /// The table, if anyone has it open.
+    /// The table, if it is open or a reader holds it.
     pub(crate) fn held(&self) -> Option<Arc<Sst>> {
         self.table.load_full().or_else(|| self.opened.lock().upgrade())
     }
@@ -148,7 +155,7 @@ struct Kept {
     bytes: u64,
 }
 
-/// Which tables are open.
+/// The open tables.
 pub(crate) struct TableCache {
     files: Arc<Files>,
     context: TableContext,
@@ -157,14 +164,15 @@ pub(crate) struct TableCache {
     tables_max: usize,
     bytes_max: u64,
     shared_bytes: Option<u64>,
-    /// Of all write buffers, in whatever state.
+    /// Bytes of all memtables, in whatever state.
     buffer_bytes: AtomicU64,
     cache_bytes_min: u64,
     buffer_bytes_usual: u64,
     kept: Mutex<VecDeque<Kept>>,
-    /// Of the kept ones.
+    /// Bytes of the tables kept open.
     bytes: AtomicU64,
-    /// Held while the block cache's size is set, so that an older size never comes last.
+    /// Held while the block cache's size is set, so that an older size never overwrites a newer
+    /// one.
     resizing: Mutex<()>,
     opens: Counter,
 }
@@ -173,10 +181,12 @@ pub(crate) struct TableCache {
 pub(crate) struct TableCacheBounds {
     pub(crate) tables_max: usize,
     pub(crate) bytes_max: u64,
-    /// What write buffers, open tables and the block cache have together, if the cache is to have what is left.
+    /// The bytes that memtables, open tables and the block cache share. `None` if the block cache
+    /// has a fixed size.
     pub(crate) shared_bytes: Option<u64>,
     pub(crate) cache_bytes_min: u64,
-    /// Of all write buffers, if none is larger than usual. Beyond it the cache has less than its least.
+    /// Bytes of all memtables if none is larger than usual. When they exceed it, the cache may
+    /// shrink below its minimum.
     pub(crate) buffer_bytes_usual: u64,
     pub(crate) seek_charge_bytes: u64,
     pub(crate) direct: bool,
@@ -184,7 +194,7 @@ pub(crate) struct TableCacheBounds {
 
 #[cfg(test)]
 impl TableCacheBounds {
-    /// One table at a time.
+    /// Bounds that allow one open table at a time.
     pub(crate) const ONE: TableCacheBounds = TableCacheBounds {
         tables_max: 1,
         bytes_max: u64::MAX,
@@ -196,7 +206,7 @@ impl TableCacheBounds {
     };
 }
 
-/// Memory that is the block cache's otherwise.
+/// Memory borrowed from the block cache.
 pub(crate) struct MemoryReservation<'a> {
     tables: &'a TableCache,
     bytes: u64,
@@ -228,7 +238,7 @@ impl TableCache {
         }
     }
 
-    /// Opens a table that is in no state yet or no more.
+    /// Opens a table that is not yet, or no longer, in a state.
     pub(crate) fn open(&self, meta: &TableMeta) -> Result<Sst> {
         let mode = if self.direct { OpenMode::ReadDirect } else { OpenMode::Read };
         self.opens.add(1);
@@ -250,10 +260,11 @@ impl TableCache {
         &self.context
     }
 
-    /// Keeps `table` open for `run`, and closes others while there are too many: those not used since they were last
-    /// looked at first. Another reader may have been faster.
+    /// Keeps `table` open for `run`, and closes others while there are too many, starting with
+    /// those not used since the last check. If another reader opened the run's table first, returns
+    /// that one.
     ///
-    /// A run opens and closes under the lock, so that what is open is what is counted.
+    /// A run opens and closes under the lock, so the counts match the tables that are open.
     fn keep(&self, run: &Arc<SstRun>, table: Arc<Sst>) -> Arc<Sst> {
         let bytes = table.memory_bytes() as u64;
         let mut kept = self.kept.lock();
@@ -282,39 +293,40 @@ impl TableCache {
         table
     }
 
-    /// Whether an eighth of what may be open is left.
+    /// True if more than an eighth of both bounds is free.
     pub(crate) fn has_room(&self) -> bool {
         let full = |now: u64, most: u64| now >= most - most / 8;
         let kept = self.kept.lock().len() as u64;
         !full(kept, self.tables_max as u64) && !full(self.context.open_bytes(), self.bytes_max)
     }
 
-    /// A write buffer of `bytes` was made, or what has its memory from the same place: the block cache makes room.
+    /// Counts `bytes` of a new memtable, or of another user of the same memory, and shrinks the
+    /// block cache.
     pub(crate) fn add_buffer(&self, bytes: u64) {
         self.buffer_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.leave_the_rest();
     }
 
-    /// A write buffer of `bytes` is gone: the block cache has its memory.
+    /// Subtracts `bytes` of a memtable that is gone, and returns its memory to the block cache.
     pub(crate) fn drop_buffer(&self, bytes: u64) {
         self.buffer_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.leave_the_rest();
     }
 
-    /// Bytes that the block cache could do without while write buffers take `buffer_bytes`.
+    /// Bytes that the block cache can spare while memtables take `buffer_bytes`.
     pub(crate) fn lendable(&self, buffer_bytes: u64) -> u64 {
         let buffers = self.buffer_bytes.load(Ordering::Relaxed).max(buffer_bytes);
         let taken = buffers + self.context.open_bytes() + self.cache_bytes_min;
         self.shared_bytes.map_or(0, |shared| shared.saturating_sub(taken))
     }
 
-    /// Takes `bytes` from the block cache until what is returned is dropped.
+    /// Borrows `bytes` from the block cache until the reservation is dropped.
     pub(crate) fn lend(&self, bytes: u64) -> MemoryReservation<'_> {
         self.add_buffer(bytes);
         MemoryReservation { tables: self, bytes }
     }
 
-    /// Gives the block cache what is left.
+    /// Gives the block cache all memory that is left.
     pub(crate) fn leave_the_rest(&self) {
         let Some(shared) = self.shared_bytes else { return };
         let _one_by_one = self.resizing.lock();
@@ -324,7 +336,7 @@ impl TableCache {
         self.context.cache.resize(left.max(least).max(CACHE_BYTES_LEAST));
     }
 
-    /// Forgets tables whose run is gone.
+    /// Removes tables whose run is gone.
     pub(crate) fn sweep(&self) {
         let mut kept = self.kept.lock();
         kept.retain(|one| {

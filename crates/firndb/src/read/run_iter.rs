@@ -1,4 +1,4 @@
-//! A cursor over any run, and the merge of several: both ways, by internal key.
+//! An iterator over any run, and the merge of several: in both directions, by internal key.
 
 use crate::lab::TreesIter;
 use crate::memtable::MemtableIter;
@@ -13,18 +13,18 @@ use firn_table::sst::{Access, SstIter};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Entries in internal key order, one behind the other: what a merge makes tables of.
+/// Entries in internal key order, one after another: the input of a compaction.
 pub(crate) trait Entries {
-    /// Whether there is one.
+    /// True if there is a current entry.
     fn valid(&self) -> bool;
     fn key(&self) -> &[u8];
     fn tag(&self) -> Tag;
     /// The value. REQUIRES: `load` since the last `next`.
     fn value(&self) -> &[u8];
-    /// Goes to the next. REQUIRES: `valid`.
+    /// Moves to the next entry. REQUIRES: `valid`.
     fn next(&mut self) -> Result<()>;
-    /// Reads the value if it is not at hand. An entry of the trees has its value in a log, and a version that is
-    /// dropped need not be read. REQUIRES: `valid`.
+    /// Reads the value if it is not in memory. An entry of the trees has its value in a log, and a
+    /// version that is dropped need not be read. REQUIRES: `valid`.
     fn load(&mut self) -> Result<()> {
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Entries for MergeIter {
     }
 }
 
-/// A cursor over one run, or over the runs of a sorted level one behind the other.
+/// An iterator over one run, or over the runs of a sorted level one after another.
 pub(crate) enum RunIter {
     Memtable(MemtableIter),
     Sst(Box<SstIter>),
@@ -96,7 +96,7 @@ impl RunIter {
         each!(self, iter => iter.value(), iter.value())
     }
 
-    /// Reads the value, where that is not done yet. REQUIRES: `valid`.
+    /// Reads the value if that has not been done. REQUIRES: `valid`.
     pub(crate) fn load(&mut self) -> Result<()> {
         match self {
             RunIter::Memtable(_) => Ok(()),
@@ -106,7 +106,7 @@ impl RunIter {
         }
     }
 
-    /// The table that it is in, if that may know less than the whole entry.
+    /// The table iterator, if there is one. It may know less than the whole entry.
     #[inline]
     fn sst(&self) -> Option<&SstIter> {
         match self {
@@ -124,7 +124,7 @@ impl RunIter {
         }
     }
 
-    /// The value, in its block, if it is large and in one. REQUIRES: `load`.
+    /// The value, pinned in its block, if it is large and in a block. REQUIRES: `load`.
     fn large_value(&self) -> Option<Value> {
         let is_large = self.value().len() >= LARGE_BYTES;
         match self {
@@ -134,7 +134,7 @@ impl RunIter {
         }
     }
 
-    /// False if the value is in memory already and small, or in a write buffer.
+    /// False if the value is in a memtable, or is small and already in memory.
     #[inline]
     fn may_be_large(&self) -> bool {
         match self {
@@ -145,7 +145,7 @@ impl RunIter {
         }
     }
 
-    /// Lets go of a large block.
+    /// Releases a large block.
     fn shed(&mut self) {
         match self {
             RunIter::Sst(iter) => iter.shed(),
@@ -155,7 +155,8 @@ impl RunIter {
         }
     }
 
-    /// The address of the value and the sequence number of its entry, if the value is not at hand.
+    /// The address of the value and the sequence number of its entry, if the value is not in
+    /// memory.
     fn place(&self) -> Option<(ValueAddress, SeqNo)> {
         if let RunIter::Trees(iter) = self { iter.place() } else { None }
     }
@@ -185,11 +186,11 @@ impl RunIter {
     }
 }
 
-/// A cursor over disjoint tables in key order. Opens one at a time.
+/// An iterator over disjoint tables in key order. It opens one at a time.
 pub(crate) struct LevelIter {
     level: Arc<Level>,
     access: Access,
-    /// No key from here on is wanted.
+    /// The first key that is not wanted.
     end: Option<Vec<u8>>,
     at: usize,
     iter: Option<SstIter>,
@@ -202,18 +203,18 @@ impl LevelIter {
         LevelIter { at: level.runs.len(), level, access, end: None, iter: None, lazy: false }
     }
 
-    /// Over these tables alone.
+    /// An iterator over these tables only.
     pub(crate) fn of(runs: Vec<Arc<SstRun>>, access: Access) -> LevelIter {
         LevelIter::new(Arc::new(Level::new(true, runs)), access)
     }
 
-    /// For one who wants no key from `end` on: nothing behind it is read ahead.
+    /// Limits the iterator to keys before `end`, so that nothing after it is read ahead.
     pub(crate) fn until(mut self, end: Option<&[u8]>) -> LevelIter {
         self.end = end.map(<[u8]>::to_vec);
         self
     }
 
-    /// As [`SstIter::be_lazy`]. REQUIRES: it was not moved yet.
+    /// As [`SstIter::be_lazy`]. REQUIRES: the iterator was not moved yet.
     fn be_lazy(&mut self) {
         self.lazy = true;
     }
@@ -234,7 +235,7 @@ impl LevelIter {
         self.iter.as_ref().map_or(&[], SstIter::value)
     }
 
-    /// Puts the cursor on table `at`, on no entry yet; on nothing if there is no such table.
+    /// Moves to table `at`, on no entry yet; to nothing if there is no such table.
     fn enter(&mut self, at: usize) -> Result<()> {
         if at != self.at || self.iter.is_none() {
             self.iter = None;
@@ -305,10 +306,12 @@ enum Direction {
     Backward,
 }
 
-/// The merge of several cursors. A binary heap of child numbers, the next entry's on top.
+/// The merge of several iterators: a binary heap of child numbers, with the next entry's child on
+/// top.
 ///
-/// The children are lazy: one that comes to a large block, of which the index knows the key, does not have it in memory
-/// before it is on top, and no longer than it is. So of a merge of many tables with large values one is in memory.
+/// The children are lazy. A child that reaches a large block whose key the index knows reads it
+/// only when it is on top, and releases it when it is no longer. So a merge of many tables with
+/// large values has only one such block in memory.
 pub(crate) struct MergeIter {
     children: Vec<RunIter>,
     heap: Vec<u32>,
@@ -321,7 +324,7 @@ impl MergeIter {
         MergeIter { heap: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
     }
 
-    /// On the first entry of all.
+    /// A merge positioned on the first entry of all.
     pub(crate) fn at_first(children: Vec<RunIter>) -> Result<MergeIter> {
         let mut merge = MergeIter::new(children);
         merge.first()?;
@@ -348,14 +351,15 @@ impl MergeIter {
         self.top().map_or(&[], RunIter::value)
     }
 
-    /// Sees to it that `value` is there. REQUIRES: `valid`.
+    /// Makes `value` available. REQUIRES: `valid`.
     pub(crate) fn load(&mut self) -> Result<()> {
         let top = self.heap.first().copied();
         top.map_or(Ok(()), |top| self.children[top as usize].load())
     }
 
-    /// The address of the value and the sequence number of its entry, if `value` needs `load` first. For a caller that
-    /// knows only after moving on whether it wants the value, which stays readable as long as this merge lives.
+    /// The address of the value and the sequence number of its entry, if `value` needs `load`
+    /// first. For a caller that decides only after moving on whether it needs the value, which
+    /// stays readable while this merge exists.
     pub(crate) fn place(&self) -> Option<(ValueAddress, SeqNo)> {
         self.top().and_then(RunIter::place)
     }
@@ -368,12 +372,12 @@ impl MergeIter {
         self.reposition(Direction::Backward, RunIter::last)
     }
 
-    /// Goes to the first entry at or behind (key, tag); `next` goes on from there.
+    /// Moves to the first entry at or after (key, tag). `next` continues from there.
     pub(crate) fn seek(&mut self, key: &[u8], tag: Tag) -> Result<()> {
         self.reposition(Direction::Forward, |child| child.seek(key, tag))
     }
 
-    /// Goes to the last entry in front of (key, tag); `prev` goes on from there.
+    /// Moves to the last entry before (key, tag). `prev` continues from there.
     pub(crate) fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
         self.reposition(Direction::Backward, |child| child.seek_before(key, tag))
     }
@@ -406,8 +410,8 @@ impl MergeIter {
         self.settle()
     }
 
-    /// Looks at what is on top until that is known to be the next entry. A child of which only the key is known comes
-    /// before all others with that key.
+    /// Loads the top entry until it is known to be the next one. A child of which only the key is
+    /// known comes before all others with that key.
     #[inline]
     fn settle(&mut self) -> Result<()> {
         if self.knows_top() { Ok(()) } else { self.look_at_top() }
@@ -444,7 +448,7 @@ impl MergeIter {
         self.top().and_then(RunIter::large_value)
     }
 
-    /// Lets go of the entry's block if that is large: nobody wants the value any more.
+    /// Releases the entry's block if it is large, because the value is no longer needed.
     pub(crate) fn shed(&mut self) {
         if let Some(&top) = self.heap.first() {
             self.children[top as usize].shed();
@@ -465,7 +469,7 @@ impl MergeIter {
         self.settle()
     }
 
-    /// Whether the child on heap place `a` goes before that on `b`.
+    /// True if the child at heap position `a` comes before the one at `b`.
     fn goes_before(&self, a: usize, b: usize) -> bool {
         let (x, y) = (&self.children[self.heap[a] as usize], &self.children[self.heap[b] as usize]);
         let order = compare(x.key(), x.tag(), y.key(), y.tag());

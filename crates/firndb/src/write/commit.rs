@@ -1,19 +1,23 @@
 //! Group commit: the order of all writes.
 //!
-//! A write goes: reserve and fill space in the active buffer (any number at once) -> join the open group, which gives
-//! its sequence numbers -> the group's first member leads: it writes the group's frame, links its entries, raises
-//! `visible` -> all members return.
+//! A write proceeds in these steps: reserve and fill space in the active memtable (any number of
+//! writers at once) -> join the open group, which assigns its sequence numbers -> the group's first
+//! member leads: it writes the group's frame, links its entries and raises `visible` -> all members
+//! return.
 //!
-//! 1. Joining is under one lock, so sequence numbers, group order and buffer order agree: an entry in a newer buffer
-//!    has a higher number than any in an older one. A ticket for a buffer that was frozen meanwhile is refused.
-//! 2. A group belongs to one buffer, and so to one log. Groups take their turn at the log, and again at publishing, by
-//!    their number; the frame of one is written while the entries of the one before are linked.
-//! 3. `visible` is raised only after the frame is durable as promised, in order; so a reader sees a prefix of all
-//!    writes.
-//! 4. A group that failed is linked nowhere; its numbers stay unused.
+//! 1. Joining is under one lock, so sequence numbers, group order and memtable order agree: an
+//!    entry in a newer memtable has a higher number than any entry in an older one. A reservation
+//!    in a memtable that was frozen meanwhile is rejected.
+//! 2. A group belongs to one memtable, and so to one log. Groups take turns at the log, and again
+//!    at publication, in the order of their numbers. The frame of one group is written while the
+//!    entries of the previous one are linked.
+//! 3. `visible` is raised only after the frame is durable as promised, and in order, so a reader
+//!    sees a prefix of all writes.
+//! 4. A group that failed is not linked anywhere. Its numbers stay unused.
 //! 5. Before `visible` is raised, the group's puts end the gaps that they fall into (`gaps.rs`).
 //!
-//! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held over I/O.
+//! Locks, in order: queue, then none; turn (log), then manifest. The queue's lock is never held
+//! during I/O.
 
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -28,19 +32,20 @@ use firn_base::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Orderin
 use firn_base::{Error, Result, SeqNo};
 use std::sync::Arc;
 
-/// Rounds that a waiter looks again, giving its time slice away, before it sleeps: a frame takes microseconds, waking a
-/// thread as many, and whoever gets the time slice may join the next group.
+/// The number of times a waiter checks again, yielding its time slice, before it sleeps. A frame
+/// takes microseconds, and so does waking a thread, and the thread that gets the time slice may
+/// join the next group.
 const SPIN_ROUNDS: u32 = if cfg!(shuttle) { 2 } else { 64 };
 
-/// The queue and what it feeds.
+/// The queue of writes, the log and the publication of groups.
 pub(crate) struct Commit {
     queue: Mutex<Queue>,
     log: Turnstile<Option<LogWriter>>,
     publish: Turnstile<Watch>,
     pub(crate) visible: Arc<AtomicU64>,
-    /// Where nothing is live.
+    /// Key ranges without a live key.
     pub(crate) gaps: Gaps,
-    /// Seeds the heights of entries, one batch after the other.
+    /// A seed for the heights of entries, incremented for each batch.
     pub(crate) heights: AtomicU64,
     group_bytes_max: usize,
 }
@@ -54,12 +59,12 @@ pub(crate) struct Queue {
     is_closed: bool,
 }
 
-/// Writes that share one frame.
+/// The writes that share one frame.
 pub(crate) struct Group {
     number: u64,
     pub(crate) log_id: u64,
     first_seqno: SeqNo,
-    /// Written under the queue's lock until the group is closed; then the leader's.
+    /// Changed under the queue's lock until the group is closed; owned by the leader after that.
     members: Mutex<Members>,
     done: AtomicBool,
     result: Mutex<Option<Result<()>>>,
@@ -74,18 +79,18 @@ pub(crate) struct Members {
     entries: u64,
 }
 
-/// What joining made of a write.
+/// The role of a write in its group.
 pub(crate) enum GroupRole {
-    /// It is the group's first: it leads.
+    /// The first write of the group, which leads it.
     Leader(Arc<Group>),
-    /// Another leads.
+    /// Any other write, which waits for the leader.
     Follower(Arc<Group>),
 }
 
-/// A lock that is taken in the order of numbers.
+/// A lock that is acquired in the order of numbers.
 struct Turnstile<T> {
     state: Mutex<(u64, T)>,
-    /// The number whose turn it is, to look at without the lock.
+    /// The number whose turn it is, readable without the lock.
     turn: AtomicU64,
     moved: Condvar,
 }
@@ -130,34 +135,34 @@ impl Commit {
         }
     }
 
-    /// All that readers may see.
+    /// The last sequence number that readers may see.
     #[inline]
     pub(crate) fn visible(&self) -> SeqNo {
         SeqNo(self.visible.load(Ordering::Acquire))
     }
 
-    /// The buffer that takes writes.
+    /// The memtable that takes writes.
     pub(crate) fn active(&self) -> Arc<Memtable> {
         self.queue.lock().active.clone()
     }
 
-    /// Locks the queue, to freeze the active buffer.
+    /// Locks the queue, to freeze the active memtable.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
     }
 
-    /// The log, between two groups.
+    /// Runs `body` on the log, between two groups.
     pub(crate) fn with_log(&self, body: impl FnOnce(&mut LogWriter) -> Result<()>) -> Result<()> {
         self.log.state.lock().1.as_mut().map_or(Ok(()), body)
     }
 
-    /// Takes a cursor's report of keys that it found deleted.
+    /// Takes a cursor's report of a range of deleted keys.
     pub(crate) fn report(&self, walked: Gap) {
         let mut turn = self.publish.state.lock();
         self.gaps.report(&mut turn.1, walked, self.visible());
     }
 
-    /// Refuses all who would join from now on, and waits until every group has reached its end.
+    /// Rejects all later joins and waits until every group has finished.
     pub(crate) fn close(&self) {
         let groups = {
             let mut queue = self.queue.lock();
@@ -167,8 +172,8 @@ impl Commit {
         drop(self.publish.wait(groups));
     }
 
-    /// Takes a filled ticket into the open group, or opens one. `None` if the buffer was frozen meanwhile: reserve
-    /// again.
+    /// Adds a filled reservation to the open group, or opens one. `None` if the memtable was frozen
+    /// meanwhile; the caller must reserve again.
     ///
     /// # Errors
     /// `Invalid` once the database is closed.
@@ -198,8 +203,8 @@ impl Commit {
         Ok(Some(if leads { GroupRole::Leader(group) } else { GroupRole::Follower(group) }))
     }
 
-    /// Leads `group` to its end: `write` puts it in the log, and says where if its entries are to know; then they are
-    /// linked and published.
+    /// Leads `group` to its end. `write` writes it to the log, and returns the address of its
+    /// values if the entries must know theirs. Then the entries are linked and published.
     pub(crate) fn lead(
         &self,
         group: &Group,
@@ -231,7 +236,7 @@ impl Commit {
         result
     }
 
-    /// No more members; returns those there are.
+    /// Closes the group to new members and returns its members.
     fn close_group(&self, group: &Group) -> Members {
         let mut queue = self.queue.lock();
         if queue.open.as_ref().is_some_and(|open| open.number == group.number) {
@@ -257,7 +262,7 @@ impl Queue {
         group
     }
 
-    /// Makes `fresh` the buffer that takes writes and freezes the one that did.
+    /// Makes `fresh` the memtable that takes writes, and freezes the previous one.
     pub(crate) fn switch(&mut self, fresh: Arc<Memtable>) -> Arc<Memtable> {
         self.open = None;
         let full = std::mem::replace(&mut self.active, fresh);
@@ -267,7 +272,7 @@ impl Queue {
 }
 
 impl Group {
-    /// The first sequence number of its members.
+    /// The sequence number of the group's first entry.
     pub(crate) fn first_seqno(&self) -> SeqNo {
         self.first_seqno
     }
@@ -280,7 +285,7 @@ impl Group {
         self.finished.notify_all();
     }
 
-    /// Waits for the leader.
+    /// Waits until the leader has finished.
     pub(crate) fn wait(&self) -> Result<()> {
         for round in 0..SPIN_ROUNDS {
             if self.done.load(Ordering::Acquire) {

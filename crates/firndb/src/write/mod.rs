@@ -16,7 +16,7 @@ use firn_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 impl Engine {
-    /// Applies `entries` atomically; returns once they are visible, and durable as asked.
+    /// Applies `entries` atomically. Returns once they are visible, and durable as requested.
     pub(crate) fn write<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
@@ -26,7 +26,8 @@ impl Engine {
         self.complete(joined)
     }
 
-    /// The first half of a write: `entries` are in a commit group, which is given to [`Engine::complete`].
+    /// The first half of a write: adds `entries` to a commit group, which is passed to
+    /// [`Engine::complete`].
     pub(crate) fn join<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
@@ -43,17 +44,18 @@ impl Engine {
         }
     }
 
-    /// The second half: leads the group, or waits for who does.
+    /// The second half: leads the group, or waits for its leader.
     pub(crate) fn complete(&self, joined: GroupRole) -> Result<()> {
         match joined {
             GroupRole::Leader(group) => {
                 let result = self.commit.lead(&group, |log, group, members| self.write_group(log, group, members));
                 if matches!(&result, Err(error) if error.kind() == ErrorKind::NoSpace) {
-                    // What may be removed is, so that another try finds room.
+                    // Removes obsolete files, so that a retry finds room.
                     self.remove_obsolete(true);
                 }
                 if self.state.load().parts[0].buffers[0].log_id != group.log_id {
-                    // Frozen while this was under way, it can be flushed only now; nobody else would say so.
+                    // The memtable was frozen during this commit and can be flushed only now. No
+                    // other thread would wake the workers for it.
                     self.executor.wake();
                 }
                 result
@@ -62,7 +64,8 @@ impl Engine {
         }
     }
 
-    /// Refuses what cannot be written, before anything is. Returns the bytes of buffer that it takes.
+    /// Rejects entries that cannot be written, before anything is written. Returns the bytes of
+    /// memtable that they take.
     fn check<'a>(&self, entries: impl Iterator<Item = Entry<'a>> + Clone, seed: u64) -> Result<usize> {
         self.check_writable()?;
         for entry in entries.clone() {
@@ -89,7 +92,7 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// Copies `entries` into the active buffer, making room if there is none.
+    /// Copies `entries` into the active memtable, making room if there is none.
     fn reserve<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
@@ -105,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Replaces the full buffer by a fresh one, once there may be another.
+    /// Replaces the full memtable with a fresh one, once another is allowed.
     fn make_room(&self, full: &Arc<Memtable>, bytes: usize) -> Result<()> {
         let _entered = self.calls.enter()?;
         let start_ns = self.clock.now_ns();
@@ -113,7 +116,7 @@ impl Engine {
         self.wait_for(|| {
             looks += 1;
             if bytes > self.budget.write_buffer_bytes {
-                // Buffers of such batches that were flushed, of which no worker got to let go yet.
+                // Releases flushed memtables of such batches that no worker has released yet.
                 self.remove_obsolete(true);
             }
             let may_begin = self.next_log_may_begin();
@@ -133,20 +136,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether there may be one more write buffer, with room for `bytes`: so many of the usual size, or two whatever
-    /// their size, or more that are no larger together.
+    /// True if there may be one more memtable with room for `bytes`. Allowed are `write_buffers` of
+    /// the usual size, or two of any size, or more if their total is no larger.
     pub(crate) fn may_add_buffer(&self, bytes: usize) -> bool {
         let (most, usual) = (self.options.limits.write_buffers, self.budget.write_buffer_bytes);
         let state = self.state.load();
         let buffers = &state.parts[0].buffers;
         let held: usize = buffers.iter().map(|buffer| buffer.capacity_bytes()).sum();
-        // Each is a little larger than it was asked for.
+        // Each is a little larger than requested.
         let fits = || held + bytes.max(usual) <= most * usual + usual / 2;
         buffers.len() < most && (buffers.len() < 2 || fits())
     }
 
-    /// Whether a log may begin: one that must lie in persistent memory waits for evictions to make room there, while
-    /// any is under way or due. Behind that it is for the log to say that the pool is too small.
+    /// True if a new log may begin. A log that must be in persistent memory waits while evictions
+    /// that may make room there are running or due. After that, the log itself reports that the
+    /// pool is too small.
     pub(crate) fn next_log_may_begin(&self) -> bool {
         let lacks_room = self.logs.values.as_ref().is_some_and(|values| values.lacks_room_for(1));
         if lacks_room {
@@ -154,13 +158,13 @@ impl Engine {
             if !self.is_idle() {
                 return false;
             }
-            // Logs that the last eviction was done with.
+            // Releases the logs that the last eviction finished with.
             self.remove_obsolete(true);
         }
         true
     }
 
-    /// Freezes the active buffer and puts a fresh one in front, with room for `bytes`.
+    /// Freezes the active memtable and adds a fresh one before it, with room for `bytes`.
     pub(crate) fn switch_buffer(&self, queue: &mut Queue, bytes: usize) {
         let log_id = self.next_file_id();
         let capacity = self.budget.write_buffer_bytes.max(bytes);
@@ -173,14 +177,15 @@ impl Engine {
         queue.switch(fresh);
     }
 
-    /// Puts a group's frame in the log, after starting the log that belongs to its buffer.
+    /// Writes a group's frame to the log, after starting the log that belongs to its memtable.
     fn write_group(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<Option<LogMark>> {
         if log.log_id() != group.log_id {
             self.rotate_log(log, group.log_id)?;
         }
         self.record_log_end()?;
         if members.power || log.durable_at_write() {
-            // The ends of earlier logs must be durable before anything behind them is acknowledged as such.
+            // The ends of earlier logs must be durable before anything after them is acknowledged
+            // as durable.
             self.sync_log_ends()?;
         }
         if log.has_superseded() {
@@ -196,8 +201,8 @@ impl Engine {
 
     pub(crate) fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {
         let end = log.rotate(log_id)?;
-        // An end before this one may be waiting still: a manifest that cannot be written does not stop logs from
-        // ending.
+        // An earlier end may still be waiting, because logs end even if the manifest cannot be
+        // written.
         let mut unrecorded = self.logs.unrecorded_end.lock();
         let edit = unrecorded.get_or_insert_default();
         edit.logs_added.push(log_id);
@@ -207,20 +212,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Records the end of the log before this one, if that is still to do; a full disk may have been in the way.
+    /// Records the end of the previous log in the manifest, if a full disk has prevented that so
+    /// far.
     pub(crate) fn record_log_end(&self) -> Result<()> {
         let mut unrecorded = self.logs.unrecorded_end.lock();
         if let Some(edit) = &*unrecorded {
             let mut manifest = self.manifest.lock();
             manifest.append(edit.clone(), false, || self.next_file_id())?;
-            // With the lock: whoever makes the records durable says so with it, too.
+            // Stored under the manifest's lock, because the thread that makes the records durable
+            // sets it under that lock, too.
             self.logs.ends_synced.store(false, Ordering::Release);
             *unrecorded = None;
         }
         Ok(())
     }
 
-    /// Makes the names of the logs so far, and their ends, durable.
+    /// Makes the names and ends of all logs so far durable.
     pub(crate) fn sync_log_ends(&self) -> Result<()> {
         if self.logs.ends_synced.load(Ordering::Acquire) {
             return Ok(());

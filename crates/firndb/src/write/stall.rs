@@ -1,14 +1,16 @@
-//! Back-pressure: a delay that grows with debt, so that writers slow down to what compaction can take instead of
-//! running into a wall.
+//! The write stall: a delay that grows with debt, so that writers slow down to the rate that
+//! compaction sustains instead of stopping abruptly.
 //!
-//! Debt `d` runs from 0 (none) to 1 (as far behind as is allowed). From the first sign of debt writers are paced at
+//! Debt `d` runs from 0 (none) to 1 (the most that is allowed). Once there is debt, writers are
+//! limited to
 //!
 //! ```text
 //! rate = drain x (1.3 - 1.2 d)
 //! ```
-//! where `drain` is what level-0 compaction lately took away per second: at a quarter of the way the pace equals the
-//! drain, so debt settles there; at the end of the way a tenth of it is left, never nothing.
-//! Likewise while flushes lag: as the last buffer fills, writers are paced towards the rate of flushes.
+//! where `drain` is the recent rate of level-0 compaction. At `d` = 1/4 the rate equals the drain,
+//! so debt settles there. At `d` = 1 a tenth of the drain is left; the rate never reaches zero.
+//! Similarly, while flushes lag and the last memtable fills, writers are limited towards the rate
+//! of flushes.
 
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -20,43 +22,46 @@ use firn_base::count::Counter;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How far behind compaction is.
+/// The amount of outstanding compaction and flush work.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Debt {
-    /// Buffers that wait for a flush.
+    /// Memtables that wait for a flush.
     pub(crate) buffers: usize,
-    /// Tables in level 0.
+    /// The number of tables in level 0.
     pub(crate) level0_tables: usize,
     /// Bytes by which levels exceed their targets.
     pub(crate) bytes: u64,
-    /// What logs hold for level 0, in parts of what they may.
+    /// The size of the logs held for level 0, as a fraction of the size at which an eviction is
+    /// due.
     pub(crate) logs: f64,
-    /// How far leaves have come on the way from where they are evicted to where there is no room for a flush.
+    /// The progress of the leaves' memory, 0 to 1, from the point at which they are evicted to the
+    /// point at which a flush finds no room.
     pub(crate) trees: f64,
 }
 
-/// Pace assumed before anything was measured, in bytes per second.
+/// The rate assumed before anything was measured, in bytes per second.
 const DRAIN_GUESS: u64 = 64 << 20;
 const DRAIN_MIN: u64 = 1 << 20;
-/// A writer that is ahead of the pace by less goes on; sleeping costs about as much.
+/// A writer that is ahead of the rate by less than this is not delayed, because sleeping costs
+/// about as much.
 const SLEEP_MIN_NS: u64 = 1_000_000;
 const SLEEP_MAX_NS: u64 = 50_000_000;
 
-/// Why writers wait.
+/// The reason of a write stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Reason {
-    /// Level 0 holds many tables.
+    /// Level 0 has many tables.
     Level0,
-    /// Levels are over their targets.
+    /// Levels exceed their targets.
     Debt,
     /// Flushes lag behind.
     Flush,
     /// All write buffers are full.
     Buffers,
-    /// Logs hold much for level 0.
+    /// The logs hold many bytes for level 0.
     Logs,
-    /// Leaves of level 0 leave little room for flushes.
+    /// The leaves of level 0 leave little room for flushes.
     Trees,
 }
 
@@ -76,17 +81,17 @@ impl Reason {
     }
 }
 
-/// The pace of writers.
+/// The rate limit of writers.
 pub(crate) struct Stall {
     clock: Clock,
-    /// Bytes per second; 0 for no bound.
+    /// Bytes per second; 0 for no limit.
     rate: AtomicU64,
     reason: AtomicU64,
-    /// When the next write may go, in the clock's nanoseconds.
+    /// The time at which the next write may proceed, in the clock's nanoseconds.
     next_ns: AtomicU64,
     drain: Ewma,
     flush: Ewma,
-    /// All buffers but the active one wait for a flush.
+    /// True if all memtables but the active one wait for a flush.
     last_buffer: AtomicBool,
     stalled_ns: [Counter; Reason::ALL.len()],
 }
@@ -120,17 +125,18 @@ impl Stall {
         }
     }
 
-    /// Level-0 compaction took `bytes` away.
+    /// Measures a level-0 compaction of `bytes`.
     pub(crate) fn drained(&self, bytes: u64, elapsed_ns: u64) {
         self.drain.add(bytes, elapsed_ns);
     }
 
-    /// A flush took `bytes` away.
+    /// Measures a flush of `bytes`.
     pub(crate) fn flushed(&self, bytes: u64, elapsed_ns: u64) {
         self.flush.add(bytes, elapsed_ns);
     }
 
-    /// Sets the pace by what is left to do. Returns the reason if there is a delay now and was none, or the reverse.
+    /// Sets the rate according to the debt. Returns the reason if a stall began, `Some(None)` if it
+    /// ended, and `None` if neither.
     pub(crate) fn update(&self, debt: Debt, limits: &Limits) -> Option<Option<Reason>> {
         let tables = ramp(debt.level0_tables as f64, limits.level0_slow as f64, limits.level0_stop as f64);
         let base = limits.level_base_bytes as f64;
@@ -151,14 +157,15 @@ impl Stall {
         }
     }
 
-    /// Delays a write of `bytes` as the pace demands, for as long as `is_open` says. `fill` is how full the active
-    /// buffer is, from 0 to 1.
+    /// Delays a write of `bytes` to keep to the rate, while `is_open` returns true. `fill` is the
+    /// used fraction of the active memtable, 0 to 1.
     #[inline]
     pub(crate) fn pace(&self, bytes: usize, fill: impl FnOnce() -> f64, is_open: impl Fn() -> bool) {
         let mut rate = self.rate.load(Ordering::Relaxed);
         let mut reason = Reason::ALL[self.reason.load(Ordering::Relaxed) as usize % Reason::ALL.len()];
         if self.last_buffer.load(Ordering::Relaxed) {
-            // Twice the rate of flushes while the last buffer is empty, half of it when it is nearly full.
+            // Twice the flush rate while the last memtable is empty, half of it when it is nearly
+            // full.
             let flush = (self.flush.get() as f64 * (2.0 - 1.5 * fill())) as u64;
             if rate == 0 || flush < rate {
                 (rate, reason) = (flush, Reason::Flush);
@@ -173,14 +180,14 @@ impl Stall {
     fn delay(&self, bytes: usize, rate: u64, reason: Reason, is_open: impl Fn() -> bool) {
         let now = self.clock.now_ns();
         let cost = (u128::from(bytes as u64) * 1_000_000_000 / u128::from(rate.max(1))) as u64;
-        // A pace is no credit: time in which nobody wrote is not made up for.
+        // The rate is no credit: time in which nothing was written is not made up for.
         let start = self.next_ns.fetch_max(now, Ordering::Relaxed).max(now);
         self.next_ns.fetch_add(cost, Ordering::Relaxed);
         let ahead = start.saturating_sub(now);
         if ahead < SLEEP_MIN_NS {
             return;
         }
-        // A small write waits for a moment at most; a large one as long as its own bytes take.
+        // A small write waits for a moment at most, a large one as long as its own bytes take.
         let mut left = ahead.min(SLEEP_MAX_NS.max(cost));
         while left > 0 && is_open() {
             let sleep = left.min(SLEEP_MAX_NS);
@@ -194,7 +201,7 @@ impl Stall {
         }
     }
 
-    /// Counts time that a writer waited.
+    /// Counts nanoseconds that a writer waited.
     pub(crate) fn stalled(&self, reason: Reason, ns: u64) {
         self.stalled_ns[reason as usize].add(ns);
     }
@@ -204,13 +211,13 @@ impl Stall {
         self.stalled_ns[reason as usize].get()
     }
 
-    /// The pace now, in bytes per second; 0 for no bound.
+    /// The current rate, in bytes per second; 0 for no limit.
     pub(crate) fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
 }
 
-/// How far `x` is on the way from `from` to `to`, from 0 to 1.
+/// The position of `x` between `from` and `to`, 0 to 1.
 fn ramp(x: f64, from: f64, to: f64) -> f64 {
     ((x - from) / (to - from)).clamp(0.0, 1.0)
 }
@@ -234,7 +241,8 @@ mod tests {
         assert_eq!(stall.update(Debt::default(), &limits), Some(None));
     }
 
-    /// From 1.5 times what logs may hold on, by no step that a writer would notice, to a tenth at four times.
+    /// The rate falls from 1.5 times the logs' threshold on, in steps too small for a writer to
+    /// notice, to a tenth at four times.
     #[test]
     fn lab_10_full_logs_slow_writers_down_bit_by_bit() {
         let stall = Stall::new(Clock::manual());
@@ -268,7 +276,8 @@ mod tests {
         assert!(stall.stalled_ns(Reason::Level0) > 0);
     }
 
-    /// A batch of many megabytes waits as long as its bytes take, and no longer once the database is closed.
+    /// A batch of many megabytes waits as long as its bytes take, but not after the database is
+    /// closed.
     #[test]
     fn a_large_write_pays_for_its_bytes() {
         const BYTES: usize = 8 << 20;

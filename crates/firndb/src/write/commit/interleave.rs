@@ -1,4 +1,4 @@
-//! Group commit: several writers, a buffer switch and a failing log, in every order.
+//! Group commit with several writers, a memtable switch and a failing log, in every order.
 
 use super::*;
 use crate::interleave::{files, join, thread};
@@ -11,12 +11,12 @@ const WRITERS: u8 = 3;
 /// The group whose log write fails.
 const FAILING: u64 = 1;
 
-/// What the log was given, in its order.
+/// The groups that the log received, in order.
 #[derive(Default)]
 struct Ledger {
     /// (first number, keys, whether the write succeeded)
     groups: Vec<(u64, Vec<[u8; 2]>, bool)>,
-    /// All numbers up to here went through the log.
+    /// All sequence numbers up to this one went through the log.
     through: u64,
 }
 
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// The write path without its limits: reserve, join, lead or follow.
+    /// The write path without limits: reserve, join, lead or follow.
     fn write(&self, key: [u8; 2]) -> Result<()> {
         let entries = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: b"value" });
         let seed = u64::from(key[0]);
@@ -74,7 +74,8 @@ impl World {
         written
     }
 
-    /// What is visible went through the log, and is all there; what failed is nowhere.
+    /// Checks that everything visible went through the log and is complete, and that nothing of a
+    /// failed group is visible.
     fn check(&self, last: u64) -> u64 {
         let visible = self.commit.visible();
         let ledger = self.ledger.lock();
@@ -91,7 +92,7 @@ impl World {
         visible.0
     }
 
-    /// Freezes the buffer, as `write.rs` does when it is full.
+    /// Freezes the memtable, as `write/mod.rs` does when it is full.
     fn switch(&self) {
         let mut queue = self.commit.lock();
         let fresh = Arc::new(Memtable::new(4 << 10, 2));
@@ -127,7 +128,7 @@ fn group_commit() {
         assert_eq!(last, world.commit.lock().next_seqno - 1, "all is visible in the end");
         assert_eq!(last, u64::from(WRITERS) * 2);
         for (_, keys, ok) in &world.ledger.lock().groups {
-            // Members of a group, its leader and its followers, were told the same.
+            // All members of a group, its leader and its followers, got the same result.
             assert!(keys.iter().all(|key| results.contains(&(*key, *ok))));
         }
         let newest = world.buffers.lock()[0].clone();
@@ -144,7 +145,7 @@ fn group_commit() {
     });
 }
 
-/// Two at a turnstile, however they arrive: each gets in, in the order of their numbers.
+/// Two threads at a turnstile, arriving in any order: each enters, in the order of their numbers.
 #[test]
 fn turnstile_complete() {
     explore::all(|| {

@@ -1,11 +1,11 @@
-//! The pace of writers: several that are paced at once.
+//! The write stall with several writers that are delayed at the same time.
 
 use super::*;
 use crate::interleave::{join, thread};
 use firn_base::sync::explore;
 use std::sync::Arc;
 
-/// No write is free: the time that all are charged together is what the rate says.
+/// No write is free: the time charged to all writers together matches the rate.
 #[test]
 fn pacing_complete() {
     explore::all(|| {
