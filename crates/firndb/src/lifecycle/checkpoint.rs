@@ -1,13 +1,15 @@
 //! A copy of the database in another directory:
 //!
-//! 1. take the directory: it is new or empty, and locked for the copy from here on;
+//! 1. take the directory, which is new or empty, and lock it until the copy is complete;
 //! 2. fix a read point and a state;
-//! 3. link each table of the state (copy it where the file system cannot link);
-//! 4. write what of the buffers the read point sees into a table of the copy's own;
+//! 3. link each table of the state (copy it if the file system cannot link);
+//! 4. write the entries of the memtables and trees that the read point sees into a table of the
+//!    copy;
 //! 5. write the copy's manifest, and last its CURRENT.
 //!
-//! A crash leaves a directory without CURRENT, which is no database; a failure takes back all that it made. The source
-//! loses nothing at any time. Linked tables are marked shared in both manifests: nothing is ever appended to them.
+//! A crash leaves a directory without CURRENT, which is not a database. A failure removes
+//! everything that was created. The source loses nothing at any time. Linked tables are marked
+//! shared in both manifests, and nothing is ever appended to them.
 
 use crate::compaction::{CompactionContext, Output, OverlapTracker, write_tables};
 use crate::engine::Engine;
@@ -30,7 +32,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes copied at once where a table cannot be linked.
+/// The number of bytes copied at a time when a table cannot be linked.
 const COPY_BYTES: usize = 1 << 20;
 
 impl Engine {
@@ -38,7 +40,7 @@ impl Engine {
         self.checkpoint_of(dir, || self.share_tables())
     }
 
-    /// Of a state that `shared` gives, of tables that it shared ([`Engine::share_tables`]).
+    /// Copies a state returned by `shared`, whose tables it has shared ([`Engine::share_tables`]).
     pub(crate) fn checkpoint_of(&self, dir: &Path, shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<()> {
         let _entered = self.calls.enter()?;
         let mut uuid = [0; 16];
@@ -62,7 +64,7 @@ impl Engine {
             self.calls.check()?;
             let name = FileName::Table(run.meta.id);
             if self.read_only {
-                // The writer beside this knows nothing of a second name, and may let the file grow.
+                // A concurrent writer does not know of a second name, and may append to the file.
                 copy(&sites::CHECKPOINT_COPY_SYNC, &**run.table()?.file(), run.meta.bytes(), &*files.create(name)?)?;
             } else {
                 link_or_copy(&sites::CHECKPOINT_COPY_SYNC, &self.files, files, name)?;
@@ -73,8 +75,9 @@ impl Engine {
         self.write_manifest(&state, point.seqno, buffered, files)
     }
 
-    /// A read point and a state that has all that it sees. Tables are linked whole, so none may hold more: if one that
-    /// came behind the point does, what its entries' time had replaced elsewhere was kept for no point as old as this.
+    /// A read point, and a state that has everything it sees. Tables are linked as a whole, so none
+    /// may hold entries above the point. A table with such entries was compacted without regard for
+    /// the point, so older versions that the point sees may have been dropped elsewhere.
     fn fix_point(&self, mut shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<(Arc<Point>, Arc<ReadState>)> {
         let mut before = None;
         loop {
@@ -84,14 +87,14 @@ impl Engine {
             if flushed.is_none_or(|flushed| flushed <= point.seqno) {
                 return Ok((point, state));
             }
-            // What is flushed can be seen, so a newer point sees more.
+            // Flushed entries are visible, so a newer point sees more.
             if before.replace(point.seqno) == Some(point.seqno) {
                 return Err(Error::corruption(self.files.path().display(), 0, "tables of what was written"));
             }
         }
     }
 
-    /// A state of tables none of which grows any more: what an append wrote to a linked file would be behind the end
+    /// A state whose tables no longer grow. An append to a linked file would write after the end
     /// that the copy knows, where the copy's own appends go.
     pub(crate) fn share_tables(&self) -> Result<Arc<ReadState>> {
         self.wait_for(|| {
@@ -101,7 +104,7 @@ impl Engine {
         })
     }
 
-    /// The databases that tables of this one, and of its copies, may be of.
+    /// The databases that tables of this one, and so of its copies, may come from.
     fn origins_and_own(&self) -> Vec<[u8; 16]> {
         let mut origins = self.manifest.lock().version().origins.clone();
         origins.push(self.files.uuid);
@@ -113,7 +116,7 @@ impl Engine {
         seed.fill(uuid);
     }
 
-    /// The buffers' entries as tables of the copy.
+    /// Writes the entries of the memtables and trees as tables of the copy.
     fn write_buffers(&self, state: &ReadState, seqno: SeqNo, files: &Arc<Files>) -> Result<Vec<TableMeta>> {
         let mut children = Vec::new();
         for part in state.parts.iter() {
@@ -128,7 +131,7 @@ impl Engine {
         block_on(write_tables(MergeIter::at_first(children)?, &[seqno], below, output, &context))
     }
 
-    /// Notes in the source's manifest that the linked tables have a second name.
+    /// Records in the source's manifest that the linked tables have a second name.
     fn mark_shared(&self, state: &ReadState) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let mut edit = Edit::default();
@@ -174,12 +177,12 @@ impl Engine {
         version.apply(&edit).map_err(|broken| {
             Error::corruption(files.path().display(), 0, format_args!("the checkpoint broke the invariant {broken}"))
         })?;
-        // It makes the names of the tables durable together with its own, before CURRENT's.
+        // Makes the names of the tables durable together with the manifest's own, before CURRENT's.
         manifest::start(files, &self.counts.io, manifest_id, &version).map(drop)
     }
 }
 
-/// The directory of a copy, taken for it.
+/// The directory of a copy, locked for it.
 struct Target {
     fs: Arc<dyn Fs>,
     files: Arc<Files>,
@@ -191,7 +194,7 @@ impl Target {
     /// Takes the new or empty directory `path`.
     ///
     /// # Errors
-    /// `Invalid` if it holds anything, or another copy is being written there.
+    /// `Invalid` if it is not empty, or another copy is being written there.
     fn take(fs: &Arc<dyn Fs>, path: &Path, uuid: [u8; 16]) -> Result<Target> {
         let made_directory = match fs.open_dir(path) {
             Ok(_) => false,
@@ -218,7 +221,7 @@ impl Target {
             ErrorKind::Locked => Error::invalid(format!("another checkpoint is being written to {}", path.display())),
             _ => error,
         })?;
-        // Another may have been and gone before the lock was had.
+        // Another checkpoint may have run between the check and the lock.
         refuse(&dir.list()?)?;
         let signed = owner::sign(&*dir, &uuid);
         let files = Arc::new(Files::new(dir, uuid, Some(lock.into())));
@@ -232,9 +235,9 @@ impl Target {
         }
     }
 
-    /// Removes what was written, and the directory if it was made for this.
+    /// Removes everything that was written, and the directory if it was created for the copy.
     fn undo(&self) {
-        // Without CURRENT it is no database, whatever fails after that.
+        // Removed first: without CURRENT it is not a database, whatever fails after that.
         let _stays = self.files.remove(FileName::Current);
         for name in self.files.list().unwrap_or_default() {
             if FileName::parse(&name).number().is_some() || FileName::parse(&name) == FileName::CurrentNew {
@@ -250,8 +253,8 @@ impl Target {
     }
 }
 
-/// Gives a file of `from` a second name in `to`, or where the file system cannot, makes a copy that is durable when
-/// this returns.
+/// Links a file of `from` into `to`. If the file system cannot link, makes a copy that is durable
+/// on return.
 fn link_or_copy(site: &'static Site, from: &Files, to: &Files, name: FileName) -> Result<()> {
     match to.link(from, name) {
         Err(error) if cannot_link(&error) => {

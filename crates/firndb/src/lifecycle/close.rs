@@ -11,41 +11,42 @@ use firn_base::sync::Ordering;
 use std::sync::Weak;
 
 impl Engine {
-    /// Closes, in an order in which each step finds nobody left who could undo it.
+    /// Closes the database, in an order in which no running step can undo an earlier one.
     pub(crate) fn close(&self) -> Result<()> {
         let mut closing = self.closing.lock();
         if std::mem::replace(&mut *closing, true) {
             return Ok(());
         }
-        // 1. Nobody comes in, whoever waits inside leaves.
+        // 1. No call enters, and calls that wait inside leave.
         self.calls.shut();
         self.compaction.stop.store(true, Ordering::Release);
         self.progressed();
         self.executor.wake();
         self.calls.close();
-        // 2. Nothing runs in the background.
+        // 2. No background work runs.
         self.executor.stop();
-        // 3. Nothing is written: groups under way reach their end, later ones are refused.
+        // 3. Nothing is written: running groups finish, and later ones are rejected.
         self.commit.close();
         // 4. Nothing is read.
         self.await_readers();
-        // 5. The log ends, and what it took of the pool is given back.
+        // 5. The log ends, and its space in the pool is released.
         let result = if self.read_only { Ok(()) } else { self.close_log() };
         self.remove_obsolete(true);
         let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));
-        // 6. Directory and pool are free for whoever opens them next.
+        // 6. The directory and the pool are free for the next open.
         self.pm.iter().for_each(|pool| pool.release());
         self.files.close();
         result
     }
 
-    /// Takes the pins of all cursors and waits for reads under way. REQUIRES: `calls` is closed, so that later ones are
-    /// refused.
+    /// Revokes the pins of all cursors and waits for running reads. REQUIRES: `calls` is closed, so
+    /// that later reads are rejected.
     fn await_readers(&self) {
         let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(Weak::upgrade).collect();
-        // A cursor that is moved holds the lock on its pins.
+        // A cursor holds the lock on its pins while it is being moved.
         iters.iter().for_each(|pins| drop(pins.lock().take()));
-        // A read holds the state that it loaded. Who loads this one finds the gate closed.
+        // A read holds the state that it loaded. A read that loads the new one finds the gate
+        // closed.
         self.state.rcu(|state| state.renewed());
         let mut round = 0;
         while self.state.load().alive() > 1 {
@@ -54,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// Syncs the log and records its end, so that the next open can tell any later damage.
+    /// Syncs the log and records its end, so that the next open can detect later damage.
     fn close_log(&self) -> Result<()> {
         self.commit.with_log(|log| {
             if let Some(edit) = self.logs.unrecorded_end.lock().take() {

@@ -1,4 +1,5 @@
-//! The directory `lost/`, where files go that nothing replaces in full: for a person to look at.
+//! The directory `lost/`, which keeps files that were not replaced in full, for a person to
+//! inspect.
 
 use crate::files::{FileName, Files};
 use crate::lifecycle::checkpoint::copy;
@@ -6,11 +7,11 @@ use crate::sites;
 use firn_base::{ErrorKind, Result};
 use firn_fs::{Dir, IoBuf, OpenMode, cannot_link};
 
-/// Gives the files `names` second names in `lost/`, durably. What is there already stays: a file of the same name with
-/// other bytes gets a number behind it.
+/// Links the files `names` into `lost/`, durably. Files already there stay: a file with the same
+/// name and other bytes gets a number appended to its name.
 ///
 /// # Errors
-/// What linking or copying met.
+/// The error of linking or copying.
 pub(crate) fn keep(files: &Files, names: &[FileName]) -> Result<()> {
     if names.is_empty() {
         return Ok(());
@@ -44,7 +45,8 @@ fn keep_one(files: &Files, lost: &dyn Dir, name: FileName) -> Result<()> {
     Ok(())
 }
 
-/// Whether `lost` holds the same bytes under `to` as the database under `name`: one that was cut put them there.
+/// True if `lost` holds the same bytes under `to` as the database under `name`, because an
+/// interrupted repair put them there.
 fn is_same(files: &Files, lost: &dyn Dir, name: FileName, to: &str) -> Result<bool> {
     const BYTES: usize = 1 << 20;
     let (a, b) = (files.open(name, OpenMode::Read)?, lost.open(to, OpenMode::Read)?);

@@ -1,4 +1,4 @@
-//! The life of a database: it is opened, copied, checked, repaired and closed.
+//! The life cycle of a database: opening, copying, checking, repairing and closing.
 
 pub(crate) mod checkpoint;
 mod close;

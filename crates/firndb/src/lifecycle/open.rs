@@ -3,14 +3,16 @@
 //! 1. lock the directory;
 //! 2. read CURRENT and the manifest;
 //! 3. open the pool and check that it pairs with the manifest;
-//! 4. find the logs that belong to it though the manifest lost their names, and refuse a manifest that lost more
-//!    (`unnamed.rs`);
-//! 5. replay the logs from their floor, in order, writing buffers out as tables, unless the logs hold little;
-//! 6. start a new log and a new manifest, which name what was recovered;
-//! 7. remove what is the database's own and nothing names.
+//! 4. find the logs that belong to the database although the manifest lost their names, and reject
+//!    a manifest that lost more (`unnamed.rs`);
+//! 5. replay the logs from their floor, in order, writing memtables to tables unless the logs hold
+//!    little;
+//! 6. start a new log and a new manifest, which name everything that was recovered;
+//! 7. remove the database's own files that nothing names.
 //!
-//! Until 6 is durable the old manifest and its logs stand, so a recovery that is cut begins again; what it wrote is
-//! then named by nothing and removed by 7. Opening read-only does 2 to 5 in memory and writes nothing.
+//! Until 6 is durable, the old manifest and its logs are in force, so an interrupted recovery
+//! starts over. Its files are then named by nothing, and 7 removes them. Opening read-only does 2
+//! to 5 in memory and writes nothing.
 
 mod directory;
 mod finish;
@@ -42,7 +44,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A recovery under way.
+/// A running recovery.
 struct Recovery {
     options: Options,
     budget: Budget,
@@ -51,14 +53,14 @@ struct Recovery {
     counters: Arc<IoCounters>,
     files: Arc<Files>,
     version: Version,
-    /// What this open makes, to be taken back if it fails.
+    /// The files created by this open, to be removed if it fails.
     creation: Creation,
     pm: Option<Arc<Pool>>,
     compaction: CompactionContext,
     tables: Arc<TableCache>,
     report: OpenReport,
     since_ns: u64,
-    /// Full buffers of a read-only open, oldest first.
+    /// Full memtables of a read-only open, oldest first.
     kept: Vec<Arc<Memtable>>,
     buffer: Option<Arc<Memtable>>,
     recovered: Vec<TableMeta>,
@@ -66,26 +68,29 @@ struct Recovery {
     /// Level 0, in profile `lab`.
     trees: Option<Trees>,
     replaying: Replaying,
-    /// Entries up to this number found no room in rebuilt trees and are in tables; the first log that has others.
+    /// The sequence number through which entries found no room in rebuilt trees and are in tables,
+    /// and the first log that has later ones.
     spilled: Option<(SeqNo, u64)>,
 }
 
-/// The logs that are replayed.
+/// The logs to be replayed.
 #[derive(Default)]
 struct Replaying {
-    /// Bytes of all of them.
+    /// Total bytes of the logs.
     bytes: u64,
-    /// What they hold is little, and stays in them.
+    /// True if the logs hold so little that it stays in them.
     stays: bool,
-    /// Those that are needed longer than this recovery, with the ends that were found.
+    /// The logs that are needed after this recovery, with the ends that were found.
     settled: Vec<LogEnd>,
-    /// The one that is replayed now.
+    /// The log that is being replayed.
     log_id: u64,
-    /// Keys of which it must have a newer version, as the older one's slot in the hot buffer was used again.
+    /// Keys for which the log must have a newer version, because the slot of the older one in the
+    /// hot buffer was reused.
     superseded: HashMap<Box<[u8]>, SeqNo>,
 }
 
-/// How often a read-only open begins again because a writer beside it removed a file under its feet.
+/// The number of times a read-only open is tried if a concurrent writer removes a file that it
+/// needs.
 const READ_ONLY_TRIES: u32 = 8;
 
 /// Opens the database at `dir`.
@@ -104,7 +109,7 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
             other => return other,
         }
     }
-    // Damage stays what it is.
+    // Damage gives the same error each time.
     Err(met.filter(|_| is_same).unwrap_or_else(|| Error::changed(dir.display())))
 }
 
@@ -136,13 +141,15 @@ fn open_directory(
     let read_only = lock.is_none();
     let files = Arc::new(Files::new(dir, version.uuid, lock));
     if creation.is_fresh && options.pm.is_some() {
-        // The uuid must outlive a crash before the pool that is to bear it: no later open would make the same one.
+        // The uuid must be durable before the pool that carries it is created: no later open would
+        // generate the same one.
         let last = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
         manifest::start(&files, &counters, last.map_or(1, |last| last + 1), &version)?;
     }
     let compaction = CompactionContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
     let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
-    // A read-only open keeps tables open whatever their memory: a writer beside it may remove the files at any time.
+    // A read-only open keeps tables open regardless of memory, because a concurrent writer may
+    // remove the files at any time.
     let tables_max = tables_max(&options);
     let bytes_max = if read_only { u64::MAX } else { budget.open_tables_bytes };
     let bounds = TableCacheBounds {
@@ -190,7 +197,8 @@ fn open_directory(
     recovery.finish()
 }
 
-/// Tables that are kept open at most: as many as the options say, but no more than leave the process some handles.
+/// The number of tables kept open: the number in the options, limited so that the process keeps
+/// some file handles.
 fn tables_max(options: &Options) -> usize {
     const LEAST: usize = 16;
     let spared = firn_fs::handles_max() / 4 * 3;
@@ -204,7 +212,7 @@ impl Recovery {
         self.since_ns = now;
     }
 
-    /// Opens the pool, if there is one, and refuses one of another time.
+    /// Opens the pool, if there is one, and rejects one that does not match the manifest.
     fn open_pool(&mut self) -> Result<()> {
         let paired = self.version.pm.map_or(0, |pm| pm.generation);
         let has_trees = self.options.profile == Profile::Lab;
@@ -222,7 +230,7 @@ impl Recovery {
         };
         let is_simulated = self.options.environment.memory.is_some();
         if let Some(path) = config.path.as_ref().filter(|path| is_needed && !is_simulated && !path.exists()) {
-            // Not to make an empty one in its place.
+            // Fails here, to avoid creating an empty pool in its place.
             let expected = format!("the pool that {part} is in; put it back or, if it is lost, run `firn repair`");
             return Err(Error::corruption(path.display(), 0, expected));
         }
@@ -252,7 +260,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Each table that the manifest names must be there in full.
+    /// Checks that each table that the manifest names exists in full, and sets the next file id.
     fn check_tables(&mut self) -> Result<()> {
         let mut ids = self.version.next_file_id;
         for table in self.version.tables() {
@@ -268,9 +276,11 @@ impl Recovery {
                 return Err(Error::corruption(path.display(), len, expected));
             }
         }
-        // An id is never used again, not even that of a file that a crash left behind, or of a log that one took away.
+        // An id is never reused, not even that of a file that a crash left, or of a log that a
+        // crash removed.
         ids = ids.max(self.version.logs.keys().next_back().map_or(0, |last| last + 1));
-        // Nor that of a log whose half in the pool outlived its file: the half would lie over another log of that name.
+        // Nor that of a log whose half in the pool outlived its file, because the half would
+        // overlay another log of that id.
         if let Some(pool) = &self.pm {
             let named = PmLogBuffer::logs_named(pool, &self.files.uuid)?;
             ids = named.into_iter().fold(ids, |ids, id| ids.max(id.saturating_add(1)));

@@ -1,11 +1,12 @@
-//! Whose a file is, by its contents: a name proves nothing.
+//! The owner of a file, determined by its contents, because a name proves nothing.
 //!
-//! 1. Only a file that says in its own bytes that it is of this database is ever removed or written over, apart from
-//!    one with a name of ours that is empty or begins with zeros, as what a power cut left unfinished does, and from
-//!    `CURRENT.new` and `OPTIONS.new`.
-//! 2. A directory is a database's if one file in it says so. `LOCK` is written first, and durably, so that a creation
-//!    that was cut is known for what it is. Anything else is refused with what was found.
-//! 3. What cannot be read is not taken for somebody else's: the error is passed on.
+//! 1. A file is removed or overwritten only if its own bytes say that it is of this database. The
+//!    exceptions are a file with a name of ours that is empty or begins with zeros, as an
+//!    unfinished file after a power cut does, and `CURRENT.new` and `OPTIONS.new`.
+//! 2. A directory belongs to a database if one file in it says so. `LOCK` is written first, and
+//!    durably, so that an interrupted creation is recognized. Any other directory is rejected, with
+//!    a list of what was found.
+//! 3. A file that cannot be read is not assumed to be someone else's: the error is passed on.
 
 use crate::files::{FileName, Owner};
 use crate::log::LogHeader;
@@ -18,13 +19,13 @@ use firn_base::{Error, ErrorKind, Result};
 use firn_fs::{Dir, IoBuf, OpenMode};
 use firn_table::sst::{HEADER_BYTES, TableOwner};
 
-/// Reads whose `name` in `dir` is.
+/// Reads the owner of `name` in `dir`.
 ///
 /// # Errors
-/// What reading met; `NotFound` if it is not there.
+/// The error of reading; `NotFound` if it does not exist.
 pub(crate) fn owner_of(dir: &dyn Dir, name: FileName) -> Result<Owner> {
     let bytes = match head(dir, name, LOCK_BYTES_MAX) {
-        // No regular file: a database has no other.
+        // It is not a regular file, and a database has no others.
         Err(error) if error.kind() == ErrorKind::Invalid => return Ok(Owner::Unknown),
         read => read?,
     };
@@ -41,7 +42,7 @@ pub(crate) fn owner_of(dir: &dyn Dir, name: FileName) -> Result<Owner> {
     Ok(uuid.map_or(Owner::Unknown, Owner::Database))
 }
 
-/// The first bytes of a file, `len` of them or all that there are.
+/// The first `len` bytes of a file, or all if it is shorter.
 pub(crate) fn head(dir: &dyn Dir, name: FileName, len: usize) -> Result<Vec<u8>> {
     let file = dir.open(&name.to_string(), OpenMode::Read)?;
     let mut buf = IoBuf::default();
@@ -49,12 +50,12 @@ pub(crate) fn head(dir: &dyn Dir, name: FileName, len: usize) -> Result<Vec<u8>>
     Ok(buf.bytes().to_vec())
 }
 
-/// Whose database `dir` holds, by the first file that says so; `None` if no file does.
+/// The owner of the database in `dir`, from the first file that names one; `None` if no file does.
 ///
 /// # Errors
-/// What reading met.
+/// The error of reading.
 pub(crate) fn find(dir: &dyn Dir, names: &[String]) -> Result<Option<Owner>> {
-    // What opens a database is looked at first: it says so there in one read.
+    // The files by which a database is opened come first, because one read of them suffices.
     let is_first = |name: &FileName| matches!(name, FileName::Lock | FileName::Manifest(_));
     let known = names.iter().map(|name| FileName::parse(name)).filter(|name| *name != FileName::Unknown);
     let (first, rest): (Vec<_>, Vec<_>) = known.partition(is_first);
@@ -69,7 +70,7 @@ pub(crate) fn find(dir: &dyn Dir, names: &[String]) -> Result<Option<Owner>> {
     Ok(None)
 }
 
-/// The error for a directory that holds `names` and is none of a database.
+/// The error for a directory that holds `names` but no database.
 pub(crate) fn not_ours(dir: &dyn Dir, names: &[String]) -> Error {
     const SHOWN: usize = 4;
     let mut found: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
@@ -86,11 +87,12 @@ pub(crate) fn not_ours(dir: &dyn Dir, names: &[String]) -> Error {
 }
 
 const LOCK_MAGIC: u64 = u64::from_le_bytes(*b"FIRNLOCK");
-/// Origins that fit: a copy of a copy of a copy.
+/// The number of origins that fit, one for each generation of copies.
 const ORIGINS_MAX: usize = 64;
 const LOCK_BYTES_MAX: usize = 8 + 16 + 4 + 16 * ORIGINS_MAX + 4;
 
-/// What `LOCK` says: whose directory it is, and whose tables may be in it besides.
+/// The contents of `LOCK`: the owner of the directory, and the other databases whose tables may be
+/// in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(crate) uuid: [u8; 16],
@@ -99,7 +101,7 @@ pub(crate) struct Signature {
 
 impl Signature {
     fn new(uuid: &[u8; 16], origins: &[[u8; 16]]) -> Signature {
-        // The newest ones are those whose tables are most likely there.
+        // The newest origins are kept, because their tables are the most likely to be there.
         let from = origins.len().saturating_sub(ORIGINS_MAX);
         Signature { uuid: *uuid, origins: origins[from..].to_vec() }
     }
@@ -125,10 +127,10 @@ impl Signature {
     }
 }
 
-/// What `LOCK` in `dir` says; `None` if it is not there or says nothing of ours.
+/// The signature in `LOCK` in `dir`; `None` if the file does not exist or has no signature of ours.
 ///
 /// # Errors
-/// What reading met.
+/// The error of reading.
 pub(crate) fn signature(dir: &dyn Dir) -> Result<Option<Signature>> {
     match head(dir, FileName::Lock, LOCK_BYTES_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -136,11 +138,11 @@ pub(crate) fn signature(dir: &dyn Dir) -> Result<Option<Signature>> {
     }
 }
 
-/// True if a file called `LOCK`, alone in its directory, may be written into: it is ours, or no longer than what a
-/// creation of ours leaves that was cut, which may be anything.
+/// True if `LOCK`, as the only file in its directory, may be written to: it is ours, or no longer
+/// than the file that an interrupted creation leaves, whose contents may be anything.
 ///
 /// # Errors
-/// What reading met.
+/// The error of reading.
 pub(crate) fn may_be_lock(dir: &dyn Dir) -> Result<bool> {
     const UNSIGNED_BYTES: u64 = 8 + 16 + 4 + 4;
     match dir.len(&FileName::Lock.to_string()) {
@@ -149,17 +151,19 @@ pub(crate) fn may_be_lock(dir: &dyn Dir) -> Result<bool> {
     }
 }
 
-/// Writes into `LOCK` whose directory this is, durably, as the first thing in it. REQUIRES: the lock is held.
+/// Writes the owner's uuid into `LOCK`, durably, as the first thing in the directory. REQUIRES: the
+/// lock is held.
 ///
 /// # Errors
-/// What writing met.
+/// The error of writing.
 pub(crate) fn sign(dir: &dyn Dir, uuid: &[u8; 16]) -> Result<()> {
     write_signature(dir, &Signature::new(uuid, &[]))
 }
 
 fn write_signature(dir: &dyn Dir, signature: &Signature) -> Result<()> {
     let file = dir.open(&FileName::Lock.to_string(), OpenMode::Append)?;
-    // Also if it says so already: whoever wrote it may have been killed before its sync.
+    // Written even if it says so already, because the process that wrote it may have been killed
+    // before its sync.
     file.write(0, &[&signature.encode()])?;
     file.sync(&sites::LOCK_SYNC)?;
     dir.sync(&sites::LOCK_NAME_SYNC)
@@ -169,7 +173,7 @@ fn write_signature(dir: &dyn Dir, signature: &Signature) -> Result<()> {
 /// another file identifies the directory, because a power cut may leave garbage in this one.
 ///
 /// # Errors
-/// What reading or writing met.
+/// The error of reading or writing.
 pub(crate) fn sign_again(dir: &dyn Dir, uuid: &[u8; 16], origins: &[[u8; 16]]) -> Result<()> {
     let wanted = Signature::new(uuid, origins);
     if signature(dir)?.as_ref() == Some(&wanted) { Ok(()) } else { write_signature(dir, &wanted) }

@@ -1,22 +1,28 @@
-//! Repair: makes a database of what can still be read.
+//! Repair: makes a database of everything that can still be read.
 //!
-//! 1. Tables: those that the manifest names, or all in the directory if it cannot be read or lost records. A table that
-//!    verifies is taken as it is; of a damaged one the blocks that verify.
-//! 2. The pool: what it has of the logs' ends, and in profile `lab` what the leaves hold that verify, with the values
-//!    from the logs that they point to (`repair/pool.rs`, `repair/entries.rs`).
-//! 3. Logs: each frame up to the first damage, of the logs that are not obsolete, whether they are named or not; of all
-//!    that there are, if a leaf or the whole pool was lost. What was evicted stays left out.
-//! 4. All entries are merged by key and sequence number into new tables, which a new manifest names.
-//! 5. Damaged files are kept in `lost/`; nothing is deleted that was not copied in full.
+//! 1. Tables: those that the manifest names, or all in the directory if it cannot be read or lost
+//!    records. A table that verifies is used as it is. Of a damaged one, the blocks that verify are
+//!    used.
+//! 2. The pool: the ends of the logs in it and, in profile `lab`, the entries of leaves that
+//!    verify, with the values from the logs that they point to (`repair/pool.rs`,
+//!    `repair/entries.rs`).
+//! 3. Logs: each frame up to the first damage, of the logs that are not obsolete, named or not. If
+//!    a leaf or the whole pool was lost, of all existing logs. Evicted entries stay left out.
+//! 4. All entries are merged by key and sequence number into new tables, which a new manifest
+//!    names.
+//! 5. Damaged files are kept in `lost/`. No file is deleted that was not copied in full.
 //!
-//! Damage is what was read and is not what was written. What the system does not give (a file that may not be read, a
-//! disk that fails) is no damage: the repair ends with that error, and what it wrote so far goes.
+//! Damage means that the bytes read are not the bytes written. If the system cannot deliver a file
+//! (no permission to read, a failing disk), that is not damage: the repair ends with that error,
+//! and removes what it wrote so far.
 //!
-//! A repair that is cut leaves the database as it was, or repaired; a damaged file is in its place, in `lost/`, or
-//! both. Only files whose contents say that they are of the database are read, replaced or moved.
+//! An interrupted repair leaves the database either as it was or repaired. A damaged file is in its
+//! place, in `lost/`, or in both. Only files whose contents say that they are of the database are
+//! read, replaced or moved.
 //!
-//! If the manifest or a part of the pool was lost, an entry that was deleted long ago can come back: its tombstone may
-//! be gone while a file that waited to be removed still holds it, or an old log.
+//! If the manifest or a part of the pool was lost, an entry that was deleted long ago can come
+//! back: its tombstone may be gone while an obsolete file that was not removed yet, or an old log,
+//! still holds the entry.
 
 mod entries;
 mod own;
@@ -49,41 +55,45 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a repair found and did.
+/// The findings and actions of a repair.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
-    /// Whether CURRENT and the manifest could be read.
+    /// True if CURRENT and the manifest could be read.
     pub manifest_read: bool,
-    /// Tables that were whole.
+    /// The number of undamaged tables.
     pub tables_whole: u64,
-    /// Tables of which some blocks were lost.
+    /// File names of tables of which some blocks were lost.
     pub tables_damaged: Vec<String>,
-    /// Tables of which nothing could be read, or that are missing.
+    /// File names of tables that are missing or of which nothing could be read.
     pub tables_lost: Vec<String>,
-    /// Blocks that were lost.
+    /// The number of lost blocks.
     pub blocks_lost: u64,
-    /// Logs that end before they should.
+    /// File names of logs that are missing, or that end before they should.
     pub logs_damaged: Vec<String>,
-    /// Entries that came back from logs.
+    /// Entries recovered from logs.
     pub log_entries: u64,
-    /// Why the pool, or the trees in it, could not be read. What the logs have of it came back from there.
+    /// The reason why the pool, or the trees in it, could not be read. Entries that are also in
+    /// logs were recovered from there.
     pub pool_lost: Option<String>,
-    /// Leaves of profile `lab` that could not be read. What the logs have of them came back from there.
+    /// Leaves of profile `lab` that could not be read. Entries that are also in logs were recovered
+    /// from there.
     pub leaves_lost: u64,
-    /// Entries whose values could not be read, from a log or from the pool's hot buffer, and of which there was nothing
-    /// newer.
+    /// Entries whose values could not be read from a log or from the pool's hot buffer, and of
+    /// which no newer version was found.
     pub values_lost: u64,
-    /// Entries that came back from leaves.
+    /// Entries recovered from leaves.
     pub tree_entries: u64,
-    /// Entries in the repaired database, tombstones among them; 0 of a dry run.
+    /// Entries in the repaired database, including tombstones; 0 after a dry run.
     pub entries: u64,
-    /// Files that were not copied in full and are in `lost/` now, or would be after a dry run.
+    /// Names of files that were not copied in full and are in `lost/` now, or would be after a
+    /// repair if this was a dry run.
     pub set_aside: Vec<String>,
-    /// Files that the repaired database replaces, or would.
+    /// Names of files that the repaired database replaces, or would replace.
     pub replaced: Vec<String>,
-    /// Files with names like a database's that are of another one, or of none: they were left as they are.
+    /// Names of files that look like a database's but belong to another one, or to none. They were
+    /// left unchanged.
     pub not_ours: Vec<String>,
-    /// True if nothing was changed, as asked.
+    /// True if this was a dry run, which changes nothing.
     pub dry_run: bool,
 }
 
@@ -93,43 +103,46 @@ struct Repair {
     write_buffer_bytes: usize,
     compaction: CompactionContext,
     context: TableContext,
-    /// What the manifest says, if it can be read.
+    /// The state that the manifest describes, if it can be read.
     known: Option<Version>,
     pool: Option<Arc<Pool>>,
-    /// Databases whose tables this one may hold.
+    /// The databases whose tables this one may hold.
     origins: Vec<[u8; 16]>,
-    /// (file id, where the table lies in it)
+    /// (file id, extent of the table in the file)
     tables: Vec<(u64, Option<Extent>)>,
-    /// Logs to be replayed, and all that there are.
+    /// The logs to be replayed, and all existing ones.
     logs: BTreeSet<u64>,
     all_logs: BTreeSet<u64>,
     last_seqno: SeqNo,
     report: RepairReport,
-    /// The pool's hot buffer, and keys whose slots in it have other values now, with the number of the newest.
+    /// The pool's hot buffer, and the keys whose slots in it were reused, with the highest sequence
+    /// number of each.
     hot: Option<Arc<HotSlots>>,
     superseded: HashMap<Box<[u8]>, SeqNo>,
-    /// What came back from logs and trees, until it is a temporary table.
+    /// Entries recovered from logs and trees, until they are in a temporary table.
     buffer: Option<Arc<Memtable>>,
     inputs: Vec<Arc<Sst>>,
-    /// Files that the new tables replace, and whether they were whole.
+    /// The files that the new tables replace, and whether each was whole.
     replaced: BTreeMap<FileName, bool>,
     temporary: Vec<u64>,
 }
 
-/// Repairs the database at `path` in place. It must not be open.
+/// Repairs the database at `path` in place. It must not be open. Blocks until the repair is
+/// complete.
 ///
 /// # Errors
-/// `NotFound` if there is nothing to repair; `Invalid` if no file in the directory is of a database; `Incompatible` if
-/// another version of FirnDB wrote the manifest; `Io` if a file cannot be read, naming it; all these with nothing
-/// touched. `Locked`; `NoSpace` and `Io` while writing.
+/// `NotFound` if there is nothing to repair; `Invalid` if no file in the directory is of a
+/// database; `Incompatible` if another version of FirnDB wrote the manifest; `Io` if a file cannot
+/// be read, naming the file. In all these cases nothing was changed. `Locked` if the database is
+/// open; `NoSpace` and `Io` from writing.
 pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
     run(path.as_ref(), options, false)
 }
 
-/// Says what [`repair`] would do, and changes nothing.
+/// Reports what [`repair`] would do, and changes nothing.
 ///
 /// # Errors
-/// As those of [`repair`], but for those of writing.
+/// As [`repair`], except for the errors of writing.
 pub fn repair_dry_run(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
     run(path.as_ref(), options, true)
 }
@@ -153,7 +166,7 @@ fn run(path: &Path, options: &Options, dry_run: bool) -> Result<RepairReport> {
         );
         return Err(Error::new(ErrorKind::Incompatible, message));
     }
-    // A dry run makes no file, not even the lock's.
+    // A dry run creates no file, not even the lock file.
     let is_there = names.iter().any(|name| FileName::parse(name) == FileName::Lock);
     let lock: Option<Arc<dyn Lock>> =
         if is_there || !dry_run { Some(dir.lock(&FileName::Lock.to_string())?.into()) } else { None };
@@ -167,12 +180,12 @@ fn run(path: &Path, options: &Options, dry_run: bool) -> Result<RepairReport> {
     done.map(|()| repair.report)
 }
 
-/// Of an error that is none of damage: that it is the reason to change nothing.
+/// Adds to an error that is not damage that nothing was changed because of it.
 fn not_given(error: Error) -> Error {
     error.context("nothing was changed, because what cannot be read is not lost; repair again once it can be")
 }
 
-/// The pool that the options name, if it can be read and there ever was one.
+/// The pool that the options name, if it can be read and ever existed.
 fn open_pool(
     options: &Options,
     uuid: [u8; 16],
@@ -194,13 +207,13 @@ fn open_pool(
     }
 }
 
-/// What the manifest says; `None` if it is lost or damaged.
+/// The state that the manifest describes; `None` if it is lost or damaged.
 fn known_version(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<Version>> {
     match manifest::read(dir, counters) {
         Ok(read) => Ok(read.map(|(_, version)| version)),
         Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
-        // Of another version it is sound, and what it says is not to be thrown away; nor is it for a disk that may yet
-        // answer.
+        // A manifest of another version is sound and must not be discarded. Neither must one on a
+        // disk that may answer later.
         Err(error) if error.kind() == ErrorKind::Io => Err(error.context(
             "the manifest cannot be read; if that stays so, move CURRENT away and repair again, which takes all tables",
         )),
@@ -226,13 +239,13 @@ impl Repair {
         let mut report = RepairReport { manifest_read: known.is_some(), ..RepairReport::default() };
         let own = own_files(&files, &origins, &mut report)?;
         let next = own.iter().filter_map(|name| name.number()).max().unwrap_or(0) + 1;
-        // Nor may the number of a file come again that is not ours.
+        // The number of a file that is not ours must not be reused either.
         let others = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
         let next = next.max(others.map_or(0, |last| last + 1));
         let Inputs { tables, logs, all_logs } = own::inputs(&files, known.as_ref(), &own, &counters)?;
         let last_log = all_logs.last().copied().unwrap_or(0);
         let pool = open_pool(options, uuid, known.as_ref(), &mut report)?;
-        // Nor may a number come again that only the manifest or the pool still has.
+        // Nor a number that only the manifest or the pool still has.
         let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| PmLogBuffer::logs_named(pool, &files.uuid))?;
         let next = named.into_iter().fold(next, |next, id| next.max(id.saturating_add(1)));
         let next = next.max(known.as_ref().map_or(0, |known| known.next_file_id));
@@ -262,7 +275,7 @@ impl Repair {
         })
     }
 
-    /// Reads all that there is; changes nothing but temporary tables.
+    /// Reads everything. Creates nothing but temporary tables.
     fn read(&mut self) -> Result<()> {
         self.read_trees()?;
         self.read_tables()?;
@@ -310,7 +323,7 @@ impl Repair {
         Sst::open(file, id, extent, self.context.clone())
     }
 
-    /// Copies the blocks of a damaged table that can be read into a temporary one.
+    /// Copies the readable blocks of a damaged table into a temporary one.
     fn salvage(&mut self, table: &Arc<Sst>, name: String) -> Result<()> {
         self.report.tables_damaged.push(name);
         if self.report.dry_run {
@@ -330,17 +343,18 @@ impl Repair {
         Ok(())
     }
 
-    /// How tables are written. What is in them is in older files too until the new manifest stands, and a repair that
-    /// is made again must not take them for what a lost record named: so they say that a log holds it.
+    /// The settings for the new tables. Until the new manifest is durable, their entries are in
+    /// older files, too, and a repeated repair must not take the new tables for ones that a lost
+    /// record named. So they record that a log holds their entries.
     fn output(&self) -> Output {
         Output { log_id: self.compaction.sst.owner.log_id, ..Output::new(Cause::Maintenance, true) }
     }
 
-    /// Says what would be replaced and what set aside.
+    /// Lists the files that are replaced and those that are set aside.
     fn tell(&mut self) -> Result<()> {
         for name in self.files.list()? {
             let fate = match FileName::parse(&name) {
-                // The old one goes, and is kept if it could not be read.
+                // The old manifest is removed, and kept in `lost/` if it could not be read.
                 manifest @ FileName::Manifest(_) => {
                     let is_ours = owner::owner_of(self.files.dir(), manifest)?.uuid() == Some(self.files.uuid);
                     is_ours.then_some(self.known.is_some())
@@ -356,16 +370,16 @@ impl Repair {
         Ok(())
     }
 
-    /// Removes the temporary tables of a repair that came to nothing.
+    /// Removes the temporary tables of a failed repair.
     fn drop_temporary(&mut self) {
         self.inputs.clear();
         for id in std::mem::take(&mut self.temporary) {
-            // What stays nothing names: the next open removes it.
+            // A table that stays is named by nothing, and the next open removes it.
             let _stays = self.files.remove(FileName::Table(id));
         }
     }
 
-    /// Merges everything into new tables, names them in a new manifest, and puts the old files away.
+    /// Merges everything into new tables, names them in a new manifest, and removes the old files.
     fn write(&mut self) -> Result<()> {
         let access = Access::Streaming { bytes: self.compaction.stretch_bytes, cause: Cause::Maintenance };
         let children = self.inputs.iter().map(|table| RunIter::Sst(Box::new(table.iter(access)))).collect();
@@ -373,7 +387,7 @@ impl Repair {
         let merge = MergeIter::at_first(children)?;
         let metas =
             block_on(write_tables(merge, &[SeqNo::MAX], OverlapTracker::nothing(), self.output(), &self.compaction))?;
-        // Until the manifest names them they go if anything fails.
+        // Temporary until the manifest names them, so that they are removed if anything fails.
         let made = metas.iter().map(|meta| meta.id);
         self.temporary.extend(made.clone());
         let made: BTreeSet<u64> = made.collect();
@@ -383,11 +397,11 @@ impl Repair {
         let manifest_id = self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed);
         self.tell()?;
         let aside: Vec<FileName> = self.report.set_aside.iter().map(|name| FileName::parse(name)).collect();
-        // Once the new manifest stands, nothing else keeps them.
+        // Before the new manifest, after which nothing else keeps these files.
         lost::keep(&self.files, &aside)?;
         let started = manifest::start(&self.files, &self.context.counters, manifest_id, &version);
         if started.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Poisoned) {
-            // CURRENT names them, or may.
+            // CURRENT names them, or may name them.
             self.temporary.retain(|id| !made.contains(id));
         }
         started?;
@@ -403,7 +417,7 @@ impl Repair {
         let paired = self.known.as_ref().map(|known| known.pm.map_or(0, |pm| pm.generation));
         let mut origins = self.origins.clone();
         if self.pool.is_none() && (paired != Some(0) || self.report.pool_lost.is_some()) {
-            // A pool that was left out is none of this database any more. Its tables are.
+            // A pool that was left out no longer belongs to this database. Its tables still do.
             origins.push(uuid);
             Seed::from_entropy().fill(&mut uuid);
         }
@@ -415,16 +429,17 @@ impl Repair {
         };
         let applied = self.pool.as_ref().map_or(0, |pool| pool.root().applied_edit);
         let edit = Edit {
-            // No pool may know a later one.
+            // No pool may know a later edit.
             id: self.known.as_ref().map_or(0, |known| known.edit_id).max(applied) + 1,
             uuid: Some(uuid),
             origins,
             profile: Some(profile),
             next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(last_seqno),
-            // A repair that is cut from here on and made again must bring nothing back from old logs.
+            // A repair that is interrupted after this and repeated must not bring entries back from
+            // old logs.
             evicted_through: Some(last_seqno),
-            // What waits to be removed, or could not be read, is not to be replayed.
+            // Logs that are obsolete or could not be read must not be replayed.
             log_floor: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),
             add: metas.into_iter().map(|meta| (level, meta)).collect(),
             pm: pool::pairing(self.pool.as_deref()),
@@ -437,12 +452,14 @@ impl Repair {
         Ok(version)
     }
 
-    /// Whether a file of this name was copied in full; `None` if it was none of those that were replaced.
+    /// True if the file of this name was copied in full; `None` if it is not one of the replaced
+    /// files.
     fn fate(&self, name: &str) -> Option<bool> {
         self.replaced.get(&FileName::parse(name)).copied()
     }
 
-    /// Removes what the new tables replace. What a crash leaves the next open removes.
+    /// Removes the files that the new tables replace. The next open removes those that a crash
+    /// leaves.
     fn remove_replaced(&mut self, manifest_id: u64) -> Result<()> {
         for text in self.files.list()? {
             let name = FileName::parse(&text);
@@ -471,7 +488,8 @@ mod tests {
     use firn_base::exec::Inline;
     use firn_fs::{Fault, FaultKind, OpKind, SimFs};
 
-    /// A manifest that the disk does not give is not lost: without it, what was deleted would come back.
+    /// A manifest that the disk cannot deliver is not lost. A repair without it would bring deleted
+    /// entries back.
     #[test]
     fn a_manifest_that_cannot_be_read_is_no_lost_one() {
         let fs = SimFs::new(1);

@@ -1,10 +1,12 @@
-//! A handle that was opened read-only, beside a process that writes: telling damage from change.
+//! Distinguishes damage from change, for a handle that was opened read-only while another process
+//! writes.
 //!
-//! Files are held open, and no byte of them that was read changes. What lies in a pool is used again in place: leaves
-//! of level 0, slots of the hot buffer, logs. An open copies what fits into a part of its memory. A checksum of the
-//! rest that does not fit may mean damage, or that a writer came by. So whoever meets damage reads the same again
-//! through fresh opens. What is really damaged is found by each of them, in the same words; anything else was there
-//! when the handle was opened, and is not any more.
+//! Files are held open, and bytes that were read from them never change. But memory in a pool is
+//! reused in place: leaves of level 0, slots of the hot buffer, logs. An open copies as much of it
+//! as fits into a part of its memory. A bad checksum in the rest may mean damage, or a concurrent
+//! write. So a read that finds damage is repeated through fresh opens. Real damage is found by each
+//! of them, with the same message. Anything else existed when the handle was opened, and no longer
+//! does.
 
 use super::open;
 use crate::engine::Engine;
@@ -12,11 +14,13 @@ use firn_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Milliseconds before each fresh open. The same place may be changing once more, but not for that long.
+/// Milliseconds before each fresh open. The same place may be changing again, but not for that
+/// long.
 const PAUSES: [u64; 5] = [0, 1, 4, 16, 64];
 
 impl Engine {
-    /// What a read is to return that met `error`; `again` reads the same through another handle.
+    /// The error that a read which met `error` must return. `again` repeats the read through
+    /// another handle.
     #[cold]
     pub(crate) fn told_apart(&self, error: Error, again: impl Fn(&Arc<Engine>) -> Result<()>) -> Error {
         if !self.read_only || self.pm.is_none() || error.kind() != ErrorKind::Corruption {

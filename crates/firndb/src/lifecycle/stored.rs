@@ -1,8 +1,9 @@
-//! The choices that a database keeps beside its data, so that a tool need not be told them again.
+//! The options that a database stores with its data, so that a tool need not be given them again.
 //!
-//! 1. The profile is in the manifest, which counts.
-//! 2. The pool is in the file `OPTIONS`: lines of TOML after a comment for people. The engine itself reads nothing of
-//!    that file, since only its user can say that a pool is still where it was.
+//! 1. The profile is in the manifest, which is authoritative.
+//! 2. The pool is in the file `OPTIONS`: lines of TOML after a comment for people. The engine
+//!    itself reads nothing from that file, because only its user knows that a pool is still in the
+//!    same place.
 
 use crate::lifecycle::owner;
 use crate::manifest;
@@ -13,8 +14,8 @@ use firn_fs::{Fs, OsFs};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The profile of the database at `path`; `None` if there is no database, or if it has a profile that this version does
-/// not know.
+/// The profile of the database at `path`; `None` if there is no database, or if this version does
+/// not know its profile.
 ///
 /// # Errors
 /// `Corruption` if the manifest is damaged; `Io`.
@@ -45,7 +46,7 @@ pub(crate) fn options_text(options: &Options, dir: &Path) -> String {
         None => Some(String::new()),
         Some(path) => path.map(|path| format!("pm_path = {path}\n")),
     };
-    // A path that is no text cannot be kept here.
+    // A path that is not valid UTF-8 cannot be stored here.
     if let Some((lines, directory)) = lines.zip(absolute(dir)) {
         let (backend, size) = (pm.backend.name(), pm.size_bytes);
         text += &format!("directory = {directory}\npm_backend = \"{backend}\"\n{lines}pm_size = {size}\n");
@@ -53,7 +54,7 @@ pub(crate) fn options_text(options: &Options, dir: &Path) -> String {
     text
 }
 
-/// `text` as a basic string of TOML.
+/// `text` as a TOML basic string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

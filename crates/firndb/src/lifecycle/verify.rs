@@ -1,4 +1,4 @@
-//! Reading everything and checking all that it claims.
+//! Verification: reads the whole database and checks it.
 
 use crate::engine::Engine;
 use crate::files::FileName;
@@ -8,27 +8,27 @@ use firn_table::sst::{DamagedBlock, Sst};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What a clean database holds.
+/// The contents of a database that was verified.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
-    /// Tables read.
+    /// The number of tables read.
     pub tables: u64,
-    /// Data blocks read.
+    /// The number of data blocks read.
     pub blocks: u64,
-    /// Entries read, superseded versions and tombstones among them.
+    /// The number of entries read, including superseded versions and tombstones.
     pub entries: u64,
     /// Bytes of keys and values read.
     pub bytes: u64,
-    /// Entries that the logs held when the database was opened.
+    /// The number of entries that the logs held when the database was opened.
     pub log_entries: u64,
 }
 
-/// A place where bytes are not those that were written.
+/// A place where the bytes read are not the bytes written.
 #[derive(Debug, Clone)]
 pub struct Damage {
-    /// Which file or pool, where in it, and what was expected there.
+    /// The error, with the file or pool, the place in it, and what was expected there.
     pub error: Error,
-    /// The smallest and the largest key that it may have taken, if that is known.
+    /// The smallest and the largest key that may be affected, if known.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -46,7 +46,7 @@ impl Engine {
         Ok((report, damages))
     }
 
-    /// Reads everything and hands each damage to `found`, whose error ends it.
+    /// Reads everything and passes each damage to `found`, whose error ends the examination.
     fn examine(&self, found: &mut dyn FnMut(Damage) -> Result<()>) -> Result<VerifyReport> {
         let _entered = self.calls.enter()?;
         let state = self.state.load_full();
@@ -54,8 +54,8 @@ impl Engine {
         for (level, run) in state.parts.iter().flat_map(|part| part.tables()) {
             self.calls.check()?;
             let keys = || Some((run.meta.smallest.clone(), run.meta.largest.clone()));
-            // Footer, index and filter are read from media too, through the file that is held: beside a writer its name
-            // may be gone.
+            // Footer, index and filter are read from the media, too, through the open file, because
+            // a concurrent writer may have removed its name.
             let table = match run.table().and_then(|table| table.reopen()) {
                 Ok(table) => Arc::new(table),
                 Err(error) if error.kind() == ErrorKind::Corruption => {
@@ -103,7 +103,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// What can be changed in place by a process that writes.
+    /// Checks the memory that a writing process may change in place.
     fn examine_pool(&self, report: &mut VerifyReport) -> Vec<Result<()>> {
         let state = self.state.load_full();
         let mut count = |entries: u64, bytes: u64| {
@@ -115,7 +115,8 @@ impl Engine {
     }
 }
 
-/// What of `meta` is not as the table says of itself, if anything. How many blocks are small depends on an option.
+/// The first property in which `meta` differs from the table itself, if any. The number of small
+/// blocks is not compared, because it depends on an option.
 fn differs(table: &Sst, meta: &TableMeta) -> Option<&'static str> {
     let properties = table.properties();
     let claims = [

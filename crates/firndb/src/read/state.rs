@@ -1,12 +1,15 @@
-//! The one readable state: everything a reader needs, swapped whole.
+//! The one readable state: everything a reader needs, replaced as a whole.
 //!
-//! 1. A state never changes; a change makes a new one and swaps it in (`install.rs`, and `write.rs` for a fresh
-//!    buffer).
-//! 2. Buffers and the runs of an unsorted level lie newest first, by sequence number range, never by file id.
-//! 3. The runs of a sorted level do not share a user key and lie in key order.
-//! 4. Routing and data are one value, so a reader cannot see the borders of one epoch and the runs of another.
-//! 5. A level is shared by all states in which it is the same, and by cursors. One that changed is made from the one
-//!    before: looked at are the tables that are not in both, the others are only counted as shared once more.
+//! 1. A state never changes. A change creates a new state and swaps it in (`install.rs`, and
+//!    `write/mod.rs` for a fresh memtable).
+//! 2. Memtables and the runs of an unsorted level are ordered newest first by sequence number
+//!    range, never by file id.
+//! 3. The runs of a sorted level do not share a user key and are in key order.
+//! 4. Routing and data are one value, so a reader cannot see the borders of one epoch and the runs
+//!    of another.
+//! 5. A level is shared by all states in which it is unchanged, and by cursors. A changed level is
+//!    derived from the previous one: only the tables that are not in both are examined, and the
+//!    others get one more reference.
 
 use crate::lab::Trees;
 use crate::manifest::{TableMeta, Tables, Version};
@@ -22,12 +25,12 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// What readers see.
+/// The state that readers see.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadState {
     pub(crate) layout: Layout,
     pub(crate) parts: Arc<[Arc<Part>]>,
-    /// Shared by all states of a database that somebody still holds.
+    /// Shared by all states of a database that are still held.
     life: Arc<()>,
 }
 
@@ -38,40 +41,40 @@ pub(crate) struct Layout {
     pub(crate) epoch: u64,
 }
 
-/// One partition: its buffers and its levels.
+/// One partition: its memtables and its levels.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Part {
-    /// Newest first; the first takes writes.
+    /// The memtables, newest first. The first takes writes.
     pub(crate) buffers: Vec<Arc<Memtable>>,
     /// Level 0 in persistent memory, in profile `lab`.
     pub(crate) trees: Option<Trees>,
     pub(crate) levels: Vec<Arc<Level>>,
-    /// All up to this number is below the buffers.
+    /// Everything up to this sequence number is below the memtables.
     pub(crate) flushed_through: SeqNo,
-    /// The newest entries below the buffers, of keys that are read.
+    /// The newest entries below the memtables, for keys that are read.
     pub(crate) rows: Option<Arc<RowCache>>,
 }
 
 /// One level of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
-    /// Whether the runs are disjoint and in key order.
+    /// True if the runs are disjoint and in key order.
     pub(crate) sorted: bool,
     pub(crate) runs: Vec<Arc<SstRun>>,
-    /// What they are runs of, as the manifest has it.
+    /// The tables of the runs, as the manifest has them.
     tables: Tables,
-    /// Of the runs' largest keys, if they are sorted.
+    /// Prefixes of the runs' largest keys, if the runs are sorted.
     heads: KeyHeads,
     bytes: Bytes,
 }
 
-/// What the tables of a level add up to.
+/// Sums over the tables of a level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Bytes {
     all: u64,
     live: u64,
     dead: u64,
-    /// Tables that are mostly tombstones.
+    /// The number of tables that are mostly tombstones.
     tombstone_tables: u64,
 }
 
@@ -105,30 +108,30 @@ impl ReadState {
         ReadState { layout, parts: parts.into(), life: self.life.clone() }
     }
 
-    /// The same state as another value, by which readers of this one are told from later ones.
+    /// The same state as a new value, to distinguish readers of this one from later ones.
     pub(crate) fn renewed(&self) -> ReadState {
         self.clone()
     }
 
-    /// How many states of this database are in memory, this one among them.
+    /// The number of states of this database in memory, including this one.
     pub(crate) fn alive(&self) -> usize {
         Arc::strong_count(&self.life)
     }
 }
 
 impl Part {
-    /// The part with the tables of `version`; runs that `old` has already are shared with it.
+    /// The part with the tables of `version`. Runs that this part already has are shared.
     pub(crate) fn with_tables(&self, version: &Version, tables: &Arc<TableCache>, levels: usize) -> Part {
         let count = levels.max(version.levels.len());
         let (no_level, no_tables) = <(Arc<Level>, Tables)>::default();
         let old = |i: usize| self.levels.get(i).unwrap_or(&no_level);
         let new = |i: usize| version.levels.get(i).unwrap_or(&no_tables);
         let changes: Vec<Change<'_>> = (0..count).map(|i| Change::new(old(i), new(i))).collect();
-        // Tables go from one level to another, too.
+        // Tables also move from one level to another.
         let gone = || changes.iter().flat_map(Change::gone);
         let known: HashMap<u64, &Arc<SstRun>> = gone().map(|run| (run.meta.id, run)).collect();
         let run = |meta: &Arc<TableMeta>| match known.get(&meta.id) {
-            // `shared` may have changed; the run is the same one.
+            // `shared` may have changed, but the run is the same.
             Some(run) if run.meta.extent == meta.extent => Arc::clone(run),
             _ => Arc::new(SstRun::new(meta.clone(), tables.clone())),
         };
@@ -139,52 +142,57 @@ impl Part {
         Part { levels: changes.iter().enumerate().map(level).collect(), ..self.clone() }
     }
 
-    /// The newest entry of `key` below the buffers, if it is kept as a row and not above `seqno`. REQUIRES: no buffer
-    /// has one.
+    /// The newest entry of `key` below the memtables, if it is kept as a row and not above `seqno`.
+    /// REQUIRES: no memtable has an entry of it.
     #[inline]
     pub(crate) fn row(&self, key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Value)> {
         let row = self.rows.as_ref()?.get(key, hash, seqno)?;
-        // After the look: what is in no buffer here is in one that was begun when this one was full.
+        // Loaded after the row: an entry that is in none of these memtables is in one that was
+        // created after this one was full.
         let newest = self.buffers.first().and_then(|active| active.frozen_at());
         newest.is_none_or(|newest| row.0.seqno() <= newest).then_some(row)
     }
 
-    /// Whether what a reader at `seqno` finds below the buffers, none of which has its key, can be kept as a row.
+    /// True if an entry that a reader at `seqno` finds below the memtables, none of which has its
+    /// key, may be kept as a row.
     #[inline]
     pub(crate) fn takes_rows(&self, seqno: SeqNo) -> bool {
         self.rows.as_ref().is_some_and(|rows| rows.may_bring(&self.searched(seqno)))
     }
 
-    /// Up to which numbers a reader at `seqno` would have found an entry in these buffers: from where they begin to the
-    /// last one that he sees and they have.
+    /// The sequence numbers that a reader at `seqno` covers by searching these memtables: those
+    /// above the first number of the range, up to the last one that is visible to it and in them.
     #[inline]
     fn searched(&self, seqno: SeqNo) -> RangeInclusive<SeqNo> {
-        // Loaded behind the read point: if that is above the end of these buffers, they are known to be frozen.
+        // Loaded after the read point: if that is above the end of these memtables, they are known
+        // to be frozen.
         let last = self.buffers.first().and_then(|active| active.frozen_at());
         self.flushed_through..=last.map_or(seqno, |last| last.min(seqno))
     }
 
-    /// Keeps what a get found to be that, if anything.
+    /// Keeps the entry that a get found, if any.
     pub(crate) fn keep_row(&self, query: &Query<'_>, found: Option<Row>) {
         if let (Some(row), Some(rows)) = (found, &self.rows) {
             rows.keep(&self.searched(query.seqno), query.hash, row);
         }
     }
 
-    /// Keeps that a get found nothing at all.
+    /// Records that a get found nothing.
     pub(crate) fn keep_absent(&self, query: &Query<'_>) {
-        // What was deleted and dropped is absent for those who see the deletion: it was below that number.
+        // A key whose tombstone was dropped is absent for readers that see the deletion, and the
+        // deletion is not above this number.
         let row = || Row::new(query.key, Tag::new(self.flushed_through, Kind::Delete), &[]);
         self.keep_row(query, query.rows.then(row));
     }
 
-    /// `flushed` goes: what it has is below the buffers now.
+    /// Removes `flushed`, whose entries are below the memtables now.
     pub(crate) fn let_go(&mut self, flushed: &Arc<Memtable>) {
         self.buffers.retain(|buffer| !Arc::ptr_eq(buffer, flushed));
         self.flushed_through = flushed.frozen_at().unwrap_or(self.flushed_through);
     }
 
-    /// Roughly how many keys have a value at `visible`: each version counts, and each tombstone takes one off.
+    /// The approximate number of keys that have a value at `visible`. Each version counts as one,
+    /// and each tombstone subtracts one.
     pub(crate) fn approximate_len(&self, visible: SeqNo) -> u64 {
         let live = |run: &SstRun| run.meta.entries.saturating_sub(2 * run.meta.deletes);
         let in_tables: u64 = self.tables().map(|(_, run)| live(run)).sum();
@@ -202,23 +210,24 @@ impl Part {
         self.levels.iter().fold((0, 0), |(dead, live), level| (dead + level.bytes.dead, live + level.bytes.live))
     }
 
-    /// All tables, from the top down.
+    /// All tables, from level 0 down.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<SstRun>)> {
         self.levels.iter().enumerate().flat_map(|(i, level)| level.runs.iter().map(move |run| (i, run)))
     }
 
-    /// What the tables of each level below `level` are, without keeping any: who works for long holds nothing of the
-    /// state but what it reads.
+    /// The tables of each level below `level`, without their runs, so that a long job holds nothing
+    /// of the state except the tables it reads.
     pub(crate) fn metas_below(&self, level: usize) -> Vec<Tables> {
         self.levels.iter().skip(level + 1).map(|level| level.tables.clone()).collect()
     }
 
-    /// As [`Part::metas_below`], of `level` itself.
+    /// As [`Part::metas_below`], for `level` itself.
     pub(crate) fn metas_of(&self, level: usize) -> Tables {
         self.levels.get(level).map(|level| level.tables.clone()).unwrap_or_default()
     }
 
-    /// The oldest buffer, if it is frozen and all that belongs in it is visible, so that it can be flushed.
+    /// The oldest memtable, if it is frozen and all its entries are visible, so that it can be
+    /// flushed.
     pub(crate) fn flushable(&self, visible: SeqNo) -> Option<&Arc<Memtable>> {
         let oldest = self.buffers.last()?;
         (self.buffers.len() > 1 && oldest.frozen_at().is_some_and(|last| last <= visible)).then_some(oldest)
@@ -226,33 +235,33 @@ impl Part {
 }
 
 impl Level {
-    /// Of these runs, in their order.
+    /// A level of these runs, in their order.
     pub(crate) fn new(sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
         let tables = Tables::new(runs.iter().map(|run| run.meta.clone()).collect());
         Change::new(&Level::default(), &tables).with_runs(sorted, runs)
     }
 
-    /// Bytes of its tables.
+    /// Bytes of the tables.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.all
     }
 
-    /// Whether any table is mostly tombstones.
+    /// True if any table is mostly tombstones.
     pub(crate) fn has_tombstone_tables(&self) -> bool {
         self.bytes.tombstone_tables > 0
     }
 
-    /// Of these, bytes that their newest states need.
+    /// Bytes that the newest states of the tables need.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.bytes.live
     }
 
-    /// The others.
+    /// Bytes in no live block.
     pub(crate) fn dead_bytes(&self) -> u64 {
         self.bytes.dead
     }
 
-    /// The runs whose keys meet those from `smallest` to `largest`, both included.
+    /// The runs with keys between `smallest` and `largest`, both inclusive.
     pub(crate) fn overlapping(&self, smallest: &[u8], largest: &[u8]) -> &[Arc<SstRun>] {
         debug_assert!(self.sorted);
         let from = self.runs.partition_point(|run| run.meta.largest.as_slice() < smallest);
@@ -269,13 +278,13 @@ impl Level {
         self.runs.get(self.first_not_below(key)).filter(|run| run.meta.smallest.as_slice() <= key)
     }
 
-    /// The first run of a sorted level that does not end below `key`, by its number.
+    /// The index of the first run of a sorted level that does not end below `key`.
     #[inline]
     pub(crate) fn first_not_below(&self, key: &[u8]) -> usize {
         self.heads.first_not_below(key, |i| &self.runs[i].meta.largest)
     }
 
-    /// The run of the table that `meta` is of, if it is here.
+    /// The run of the table with the metadata `meta`, if it is in this level.
     pub(crate) fn run_of(&self, meta: &TableMeta) -> Option<&Arc<SstRun>> {
         let is_it = |run: &&Arc<SstRun>| run.meta.id == meta.id;
         match self.sorted {
@@ -285,8 +294,8 @@ impl Level {
     }
 }
 
-/// From a level to the same one of a later version: between so many tables in front and so many behind that are the
-/// same.
+/// The difference between two versions of a level: the tables between their common prefix and
+/// common suffix.
 struct Change<'a> {
     old: &'a Level,
     tables: &'a Tables,
@@ -310,12 +319,12 @@ impl<'a> Change<'a> {
         self.front + self.back == self.old.runs.len().max(self.tables.len())
     }
 
-    /// The old runs of what changed.
+    /// The old runs that are not in the new level.
     fn gone(&self) -> &'a [Arc<SstRun>] {
         &self.old.runs[self.front..self.old.runs.len() - self.back]
     }
 
-    /// The new level, with runs for what is new in it.
+    /// The new level, with new runs for its new tables.
     fn made(&self, sorted: bool, run: impl Fn(&Arc<TableMeta>) -> Arc<SstRun>) -> Level {
         let old = &self.old.runs;
         let mut runs = Vec::with_capacity(self.tables.len());
@@ -325,7 +334,7 @@ impl<'a> Change<'a> {
         self.with_runs(sorted, runs)
     }
 
-    /// The new level, of `runs`.
+    /// The new level, made of `runs`.
     fn with_runs(&self, sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
         let (front, back) = (self.front, runs.len() - self.back);
         let heads = match sorted {

@@ -1,8 +1,9 @@
-//! The directory and its manifest: found, or made.
+//! The directory and its manifest: found or created.
 //!
-//! A database is made in this order: the directory, its lock, in it whose directory this is, and then what
-//! [`super::finish`] records. A crash in between leaves a directory that the next open knows for its own and goes on
-//! with; an open that fails takes back all that it made ([`Creation::undo`]).
+//! A database is created in this order: the directory, its lock, the owner's uuid in the lock file,
+//! and then what [`super::finish`] records. A crash in between leaves a directory that the next
+//! open recognizes as its own and continues with. An open that fails removes everything that it
+//! created ([`Creation::undo`]).
 
 use crate::files::Owner;
 use crate::files::{FileName, Files};
@@ -19,31 +20,32 @@ use firn_pm::{PmConfig, Pool};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// A database's directory, held open and, to write, locked.
+/// The directory of a database, held open, and locked for writing.
 pub(super) struct Directory {
     pub(super) dir: Arc<dyn Dir>,
     pub(super) lock: Option<Arc<dyn Lock>>,
     pub(super) creation: Creation,
 }
 
-/// What an open made, to be taken back if it fails.
+/// The files and directories that an open created, to be removed if it fails.
 #[derive(Clone)]
 pub(super) struct Creation {
     fs: Arc<dyn Fs>,
     dir: Arc<dyn Dir>,
     made_directory: bool,
-    /// Held until everything is taken back: another process must not begin in between.
+    /// Held until everything is removed, so that no other process begins in between.
     _lock: Option<Arc<dyn Lock>>,
-    /// The names that were there before.
+    /// The names that existed before.
     before: Arc<[String]>,
-    /// Whether the database itself is made by this open.
+    /// True if this open creates the database itself.
     pub(super) is_fresh: bool,
-    /// The pool, of which as much is taken back as this open made.
+    /// The pool, of which only the part created by this open is removed.
     pub(super) pool: Arc<OnceLock<Arc<Pool>>>,
 }
 
 impl Creation {
-    /// Takes back what was made, as far as that can be, if the database is new. What was there before stays.
+    /// Removes everything that was created, as far as possible, if the database is new. Earlier
+    /// files stay.
     pub(super) fn undo(&self) {
         if !self.is_fresh {
             return;
@@ -53,8 +55,9 @@ impl Creation {
         }
     }
 
-    /// In an order in which a failure or a cut leaves what the next open goes on with: a database as long as CURRENT is
-    /// there, and the uuid, in `LOCK`, as long as a pool may bear it.
+    /// Removes in an order in which a failure or a crash leaves a directory that the next open
+    /// continues with: a database as long as CURRENT exists, and the uuid in `LOCK` as long as a
+    /// pool may carry it.
     fn take_back(&self) -> Result<()> {
         let mut made = self.dir.list()?;
         made.retain(|name| !self.before.contains(name) && FileName::parse(name) != FileName::Unknown);
@@ -76,7 +79,7 @@ impl Creation {
     }
 }
 
-/// Opens the directory at `path` to write, creating it if it may, and locks it.
+/// Opens the directory at `path` for writing, creating it if permitted, and locks it.
 pub(super) fn prepare(fs: &Arc<dyn Fs>, path: &Path, options: &Options) -> Result<Directory> {
     let mut made_directory = false;
     let dir = match fs.open_dir(path) {
@@ -104,13 +107,14 @@ pub(super) fn prepare(fs: &Arc<dyn Fs>, path: &Path, options: &Options) -> Resul
         Ok(lock) => lock.into(),
         Err(error) => {
             if made_directory {
-                // Unless another process makes its database there.
+                // Fails if another process is creating its database there.
                 let _stays = fs.remove_dir(path);
             }
             return Err(error);
         }
     };
-    // Looked at with the lock: another process may have made the database meanwhile. Only the lock itself may be new.
+    // Listed with the lock held, because another process may have created the database meanwhile.
+    // Only the lock file itself may be new.
     let had_lock = names.iter().any(|name| FileName::parse(name) == FileName::Lock);
     let mut before = dir.list()?;
     before.retain(|name| had_lock || FileName::parse(name) != FileName::Lock);
@@ -127,7 +131,7 @@ pub(super) fn prepare(fs: &Arc<dyn Fs>, path: &Path, options: &Options) -> Resul
     Ok(Directory { creation, dir, lock: Some(lock) })
 }
 
-/// Opens the directory at `path` to read.
+/// Opens the directory at `path` for reading.
 pub(super) fn open_read_only(fs: &Arc<dyn Fs>, path: &Path) -> Result<Directory> {
     let dir = fs.open_dir(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => missing(path),
@@ -168,7 +172,7 @@ fn no_directory(path: &Path, error: &Error) -> Error {
     Error::invalid(format!("{} cannot be a database's directory: {error}", path.display()))
 }
 
-/// Whether a file stands where a directory should.
+/// True if the error is that a file exists in the place of a directory.
 fn is_in_the_way(error: &Error) -> bool {
     use std::io::ErrorKind::{AlreadyExists, NotADirectory};
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
@@ -179,7 +183,8 @@ fn missing(path: &Path) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no database at {}", path.display()))
 }
 
-/// The state that the manifest describes, or that of a new database; the directory says whose it is from then on.
+/// The state that the manifest describes, or that of a new database. From then on the directory
+/// carries its owner's uuid.
 pub(super) fn read_or_create(
     directory: &Directory,
     counters: &IoCounters,
@@ -190,9 +195,10 @@ pub(super) fn read_or_create(
     let path = dir.path();
     if let Some((id, version)) = manifest::read(&**dir, counters)? {
         if lock.is_some() {
-            // Tables are made of the logs that these records name, and a pool says that it knows them: a power cut must
-            // not take the last of them after that, nor that CURRENT names this manifest, nor the name of a log that a
-            // table is made of (`unnamed.rs`).
+            // Tables are made from the logs that these records name, and a pool records that it
+            // knows them. After that, a power cut must not lose the last of the records, nor
+            // CURRENT's naming of this manifest, nor the name of a log that a table was made from
+            // (`unnamed.rs`).
             let file = dir.open(&FileName::Manifest(id).to_string(), OpenMode::Append)?;
             file.sync(&sites::MANIFEST_REOPEN_SYNC)?;
             dir.sync(&sites::CURRENT_REOPEN_SYNC)?;
@@ -222,7 +228,7 @@ pub(super) fn read_or_create(
     }
     let version = Version { profile: options.profile.number(), next_file_id: 1, ..Version::default() };
     let uuid = match owner::owner_of(&**dir, FileName::Lock)? {
-        // A pool may bear it already.
+        // A pool may carry it already.
         Owner::Database(uuid) => uuid,
         Owner::Nobody | Owner::Unknown | Owner::OtherVersion => fresh_uuid(clock),
     };
@@ -237,14 +243,15 @@ fn fresh_uuid(clock: &Clock) -> [u8; 16] {
     uuid
 }
 
-/// Refuses a directory without CURRENT that holds data: crashes while a database is created leave logs without frames,
-/// and no table.
+/// Rejects a directory without CURRENT that holds data. Crashes during the creation of a database
+/// leave only logs without frames, and no table.
 fn refuse_data(dir: &dyn Dir, options: &Options) -> Result<()> {
     for name in dir.list()? {
         let is_data = match FileName::parse(&name) {
-            // One that was never written is none; one whose first bytes are lost may be.
+            // A file that was never written is not data; one whose first bytes are lost may be.
             name @ FileName::Table(_) => owner::owner_of(dir, name)? != Owner::Nobody,
-            // What a log has may be in a pool that is there; then CURRENT was there before it.
+            // The log's contents may be in an existing pool; in that case CURRENT existed before
+            // it.
             FileName::Log(_) if options.profile == Profile::Lab && has_pool(options) => true,
             name @ FileName::Log(_) => dir.len(&name.to_string())? > crate::log::FILE_HEADER_BYTES as u64,
             _ => false,
@@ -265,7 +272,8 @@ fn has_pool(options: &Options) -> bool {
     options.environment.memory.is_some() || options.pm.as_ref().is_some_and(is_there)
 }
 
-/// Removes what is the database's own and nothing names: `is_needed` says of a file of ours whether it has to stay.
+/// Removes the database's own files that nothing names. `is_needed` returns true for the ones that
+/// must stay.
 pub(super) fn sweep(files: &Files, origins: &[[u8; 16]], is_needed: impl Fn(FileName) -> bool) -> Result<()> {
     for text in files.list()? {
         let name = FileName::parse(&text);

@@ -1,4 +1,4 @@
-//! The end of a recovery: what was recovered is recorded, and the parts are put together.
+//! The end of a recovery: records what was recovered, and assembles the engine.
 
 use super::Recovery;
 use super::directory;
@@ -28,7 +28,7 @@ use firn_pm::Fenced;
 use std::sync::{Arc, Weak};
 
 impl Recovery {
-    /// Records what was recovered and puts the parts together.
+    /// Records what was recovered, and assembles the engine.
     pub(super) fn finish(mut self) -> Result<Arc<Engine>> {
         let log_id = self.next_file_id();
         let replayed = self.buffer.take().and_then(Arc::into_inner);
@@ -46,9 +46,8 @@ impl Recovery {
             if let Some(trees) = self.trees.as_ref().filter(|trees| !trees.store.is_durable()) {
                 trees.values.rebuild_from(manifest.version().log_floor);
             }
-            // Only now: until the manifest named what was recovered, the buffer held the only copy of the old log's
-            // end.
-            // First what nobody needs: a new log may need its room.
+            // Only after the new manifest is durable: before that, the buffer held the only copy of
+            // the old log's end. The sweep comes first, because a new log may need the room.
             self.sweep(&manifest);
             let placed = self.trees.as_ref().and_then(|trees| trees.values.placed().cloned());
             pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer, placed))?;
@@ -61,16 +60,16 @@ impl Recovery {
         let active = Arc::new(active.continued_in(log_id));
         let mut part = Part::default().with_tables(manifest.version(), &self.tables, self.options.limits.levels);
         if self.read_only {
-            // As many as may be open are held, so that a writer beside this cannot take them away.
+            // Opens as many tables as permitted, so that a concurrent writer cannot remove them.
             for (_, run) in part.tables().take(super::tables_max(&self.options)) {
                 match run.table().map(drop) {
-                    // Whoever reads the table is told.
+                    // Damage is reported to the readers of the table.
                     Err(error) if error.kind() == ErrorKind::Corruption => {}
                     opened => opened?,
                 }
             }
         }
-        // What is kept is not in trees or tables yet.
+        // The entries of kept memtables are not in trees or tables yet.
         let first_kept = self.kept.first().unwrap_or(&active).seqnos();
         part.flushed_through = first_kept.map_or(self.last_seqno, |(first, _)| SeqNo(first.0.saturating_sub(1)));
         let cache = self.options.row_cache.then(|| self.tables.context().cache.clone());
@@ -93,7 +92,8 @@ impl Recovery {
         Ok(self.assemble(commit, manifest, part, logs))
     }
 
-    /// Lets go of what no log from `floor` on needs of the hot buffer, and has `log` put values there.
+    /// Releases the slots of the hot buffer that no log from `floor` on needs, and makes `log`
+    /// write values there.
     fn begin_hot(&self, log: &mut LogWriter, floor: u64) {
         let Some(hot) = self.trees.as_ref().and_then(|trees| trees.values.hot()) else { return };
         hot.let_go_below(floor);
@@ -102,7 +102,7 @@ impl Recovery {
         }
     }
 
-    /// The log's buffer in the pool, and what to call the log in stats.
+    /// The log's buffer in the pool, and the name of the log in statistics.
     fn pm_log_buffer(&self) -> Result<(Option<PmLogBuffer>, String)> {
         let half_bytes = self.options.limits.pm_log_buffer_bytes;
         let Some(pool) = self.pm.as_ref().filter(|_| mechanisms::LAB_LOG_BUFFER.is_on() && half_bytes > 0) else {
@@ -117,7 +117,8 @@ impl Recovery {
         Ok((buffer, log_name))
     }
 
-    /// The new manifest: what the old one said, what was recovered, and the new log. Logs from `kept` on are needed.
+    /// Writes the new manifest: the state of the old one, the recovered tables, and the new log.
+    /// Logs from `kept` on stay needed.
     fn record(&mut self, log_id: u64, kept: Option<u64>) -> Result<ManifestWriter> {
         let is_rebuilt = self.is_rebuilt();
         let pm = match &self.pm {
@@ -136,7 +137,7 @@ impl Recovery {
             id: self.version.edit_id + 1,
             next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),
             last_seqno: Some(self.last_seqno),
-            // A tree that is rebuilt needs the logs from its floor on.
+            // Rebuilt trees need the logs from their floor on.
             log_floor: (!is_rebuilt).then_some(kept.unwrap_or(log_id)).or(self.spilled.map(|(_, log)| log)),
             evicted_through: self.spilled.map(|(through, _)| through),
             logs_added: vec![log_id],
@@ -153,11 +154,11 @@ impl Recovery {
         ManifestWriter::create(self.files.clone(), self.counters.clone(), manifest_id, version, bytes_max)
     }
 
-    /// Removes files that the manifest does not name. Failing to is no reason not to open.
+    /// Removes files that the manifest does not name. A failure does not fail the open.
     fn sweep(&self, manifest: &ManifestWriter) {
         let version = manifest.version();
         let uses = self.trees.as_ref().map(|trees| {
-            // They go here, with all that nothing names.
+            // The sweep below removes these logs, with everything else that nothing names.
             let _unused = trees.values.take_unused(version.log_floor);
             trees.values.uses()
         });
@@ -182,7 +183,8 @@ impl Recovery {
         }
     }
 
-    /// Writes down the options, for people and for the `firn` command. The engine does not read them back.
+    /// Writes the options to a file, for people and for the `firn` command. The engine does not
+    /// read them back.
     fn write_options(&self) {
         if let Err(error) = self.replace_options() {
             tracing::warn!(%error, "OPTIONS could not be written");
@@ -192,7 +194,7 @@ impl Recovery {
     fn replace_options(&self) -> Result<()> {
         const SIGN: &str = "# FirnDB ";
         match owner::head(self.files.dir(), FileName::Options, SIGN.len()) {
-            // A power cut may have left zeros.
+            // A power cut may leave zeros.
             Ok(head) if head.iter().any(|&byte| byte != 0) && head != SIGN.as_bytes() => {
                 return Err(Error::invalid("there is an OPTIONS that FirnDB did not write; it stays"));
             }

@@ -1,9 +1,10 @@
-//! From logs to buffers, and from buffers to tables.
+//! Replay of logs into memtables, and the writing of these to tables.
 //!
-//! Logs that hold little are kept: their entries become the first of the new active buffer, which then has several
-//! logs. So a process that writes a little and ends leaves no small table behind, and an open writes none. Each kept
-//! log ends where its replay ended, and the new manifest says so: a torn frame behind that end is never read again, and
-//! nothing that was acknowledged in a later log can be mistaken for what follows on a torn one.
+//! Logs that hold little are kept: their entries become the first of the new active memtable, which
+//! then has several logs. So a process that writes little and exits leaves no small table, and an
+//! open writes none. Each kept log ends where its replay ended, and the new manifest records that
+//! end: a torn frame after it is never read again, and nothing that was acknowledged in a later log
+//! can be mistaken for a continuation of a torn one.
 
 use super::Recovery;
 use crate::compaction::{Output, OverlapTracker, write_tables};
@@ -22,15 +23,15 @@ use firn_fs::OpenMode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Logs that are kept at most. Each costs an open its file.
+/// The most logs that are kept, because each costs an open one file.
 const KEPT_LOGS_MAX: usize = 16;
-/// How often a read-only open reads the end of a log that is being written.
+/// The number of times a read-only open reads the end of a log that is being written.
 const CATCH_UPS_MAX: usize = 100;
-/// Bytes in kept logs at most: each open reads them again.
+/// The most bytes in kept logs, because each open reads them again.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
 impl Recovery {
-    /// Replays the logs in order. Behind a torn end nothing may follow that was acknowledged as durable.
+    /// Replays the logs in order. No frame that was acknowledged as durable may follow a torn end.
     pub(super) fn replay_logs(&mut self) -> Result<()> {
         self.adopt_logs()?;
         let logs: BTreeMap<u64, LogState> = self.version.logs.clone();
@@ -42,13 +43,15 @@ impl Recovery {
                 continue;
             };
             if self.trees.is_some() {
-                // Pointers name a buffer's log.
+                // Pointers name the log of their memtable, so a memtable has entries of one log
+                // only.
                 self.end_buffer()?;
             }
             self.replaying.log_id = log_id;
             if let Some(torn) = torn {
                 while replay.next(|_| Ok(()))? {}
-                // Named durably, it would be named now, and so would the one that is torn.
+                // If the manifest had named this log durably, it would still be named, and so would
+                // the torn one.
                 if replay.synced_through() > 0 || (replay.named() && !named) {
                     let place = self.files.path_of(FileName::Log(torn));
                     let expected = format!("more frames: the later log {log_id} was acknowledged as durable");
@@ -70,7 +73,8 @@ impl Recovery {
                 torn = Some(log_id);
             }
         }
-        // Logs behind a torn one must never be read again, and only a floor above all of them says so.
+        // Logs after a torn one must never be read again, and only a floor above all of them
+        // ensures that.
         if torn.is_some() || !self.may_continue_buffer() {
             self.end_buffer()?;
         }
@@ -85,12 +89,12 @@ impl Recovery {
         Ok(())
     }
 
-    /// Decides by the size of `logs` whether what they hold stays in them.
+    /// Decides by the size of `logs` whether their entries stay in them.
     fn weigh_logs(&mut self, logs: &BTreeMap<u64, LogState>) -> Result<()> {
         for (&log_id, log) in logs {
             self.replaying.bytes += match self.files.len(FileName::Log(log_id)) {
                 Ok(len) => log.end.map_or(len, |end| end.end),
-                // Whoever opens it says whether it may be missing.
+                // `open_log` decides whether it may be missing.
                 Err(error) if error.kind() == ErrorKind::NotFound => 0,
                 Err(error) => return Err(error),
             };
@@ -100,14 +104,14 @@ impl Recovery {
         Ok(())
     }
 
-    /// Whether the buffer may go on as the active one. If an earlier part of its log is in a table, it may not: the
-    /// next replay would bring that part back.
+    /// True if the memtable may continue as the active one. It may not if an earlier part of its
+    /// log is in a table, because the next replay would bring that part back.
     fn may_continue_buffer(&self) -> bool {
         self.replaying.stays && self.trees.is_none() && self.recovered.is_empty()
     }
 
-    /// Makes log `log_id` durable up to `end`, where its replay ended, if it is needed longer than this recovery: what
-    /// the pool has of it goes into its file.
+    /// Makes log `log_id` durable up to `end`, where its replay ended, if it is needed after this
+    /// recovery. Its bytes in the pool are written to its file.
     fn settle_log(&mut self, log_id: u64, replay: &Replay, end: u64) -> Result<()> {
         if self.read_only || (self.trees.is_none() && !self.may_continue_buffer()) {
             return Ok(());
@@ -123,7 +127,7 @@ impl Recovery {
             return Ok(());
         }
         let file = self.files.open(FileName::Log(log_id), OpenMode::Append)?;
-        // What lies in an extent of the log's own comes first.
+        // The bytes of the log's own extent come first, and stay there.
         for (at, bytes) in replay.overlay().iter().skip(usize::from(stays)) {
             let len = end.saturating_sub(*at).min(bytes.len() as u64) as usize;
             if len > 0 {
@@ -133,7 +137,7 @@ impl Recovery {
         file.sync(&sites::LOG_SETTLE_SYNC)
     }
 
-    /// The log's replay; `None` if a power cut took the log before its name was durable.
+    /// The replay of a log; `None` if a power cut lost the log before its name was durable.
     pub(super) fn open_log(&self, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Option<Replay>> {
         let path = self.files.path_of(FileName::Log(log_id));
         let file = match self.files.open(FileName::Log(log_id), OpenMode::Read) {
@@ -148,13 +152,14 @@ impl Recovery {
             }
             Err(error) => return Err(error),
         };
-        // The halves before the file's length: what a writer moves from there meanwhile is then seen twice, not never.
+        // The halves are read before the file's length, so that bytes a concurrent writer moves
+        // meanwhile are seen twice instead of never.
         let overlay = match &self.pm {
             Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
             None => Vec::new(),
         };
         if self.read_only && !overlay.is_empty() {
-            // A writer beside this gives an extent to another log once the file is gone.
+            // A concurrent writer gives the extent to another log after the file is removed.
             self.files.len(FileName::Log(log_id)).map_err(|_| Error::changed(path.display()))?;
         }
         let mut source = LogSource::new(file, self.counters.clone())?;
@@ -162,9 +167,10 @@ impl Recovery {
         Replay::open(source, log_id, &self.files.uuid).map(Some)
     }
 
-    /// A log that is missing was lost with power, or a writer beside a read-only open flushed and removed it since the
-    /// manifest was read. The writer records that before it removes the file, so the manifest tells which; a power cut
-    /// is believed only if it says what it said.
+    /// Checks that a missing log was lost in a power cut. Otherwise a writer that runs beside a
+    /// read-only open flushed and removed it after the manifest was read. The writer records that
+    /// before it removes the file, so reading the manifest again decides. A power cut is assumed
+    /// only if the manifest still names the log as before.
     fn check_still_needed(&self, log_id: u64) -> Result<()> {
         if !self.read_only {
             return Ok(());
@@ -198,7 +204,7 @@ impl Recovery {
         }
     }
 
-    /// Entry `seqno`'s value in the hot buffer; `None` if its slot was used again.
+    /// The value of entry `seqno` in the hot buffer; `None` if its slot was reused.
     fn replay_hot(&self, at: ValueAddress, seqno: SeqNo) -> Result<Option<Vec<u8>>> {
         let trees = self.trees.as_ref().ok_or_else(|| {
             let message = "the log has values in a pool's hot buffer: open the database as the profile that wrote it";
@@ -212,8 +218,8 @@ impl Recovery {
         Ok(value)
     }
 
-    /// Replays what a writer beside this appended meanwhile, until that has the newer versions of keys whose slots it
-    /// used again.
+    /// Replays the frames that a concurrent writer appended meanwhile, until they include the newer
+    /// versions of keys whose slots were reused.
     fn catch_up(&mut self, mut replay: Replay, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Replay> {
         for _ in 0..CATCH_UPS_MAX {
             let through = self.last_seqno;
@@ -230,7 +236,8 @@ impl Recovery {
         Ok(replay)
     }
 
-    /// Whoever lost a slot in the hot buffer must have been superseded in the same log, which was replayed.
+    /// Checks that each key that lost its slot in the hot buffer has a newer version in the same,
+    /// replayed log.
     fn check_superseded(&mut self, log_id: u64) -> Result<()> {
         match self.replaying.superseded.drain().next() {
             None => Ok(()),
@@ -260,7 +267,7 @@ impl Recovery {
         }
     }
 
-    /// Writes the buffer out as a table; a read-only open keeps it.
+    /// Writes the memtable to a table. A read-only open keeps the memtable.
     pub(super) fn end_buffer(&mut self) -> Result<()> {
         let Some(buffer) = self.buffer.take() else { return Ok(()) };
         if self.read_only {
@@ -273,7 +280,7 @@ impl Recovery {
         self.write_recovered(MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())])?)
     }
 
-    /// Writes `entries` out as tables of level 0.
+    /// Writes `entries` to tables of level 0.
     pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
         let output = Output { log_id: self.replaying.log_id, ..Output::new(Cause::Flush, false) };
         let part = Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);

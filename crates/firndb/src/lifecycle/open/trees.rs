@@ -1,4 +1,4 @@
-//! Level 0 of profile `lab`: the trees as the pool has them, and replayed logs into them.
+//! Level 0 of profile `lab`: the trees as found in the pool, and the replay of logs into them.
 
 use super::Recovery;
 use crate::files::FileName;
@@ -15,17 +15,17 @@ use firn_pm::{DurableAt, PmConfig, Pool};
 use firn_table::pm_btree::{Hold, Recovered, Seen, TreeStore, View};
 use std::sync::Arc;
 
-/// What the log's two halves take in a pool beside their bytes.
+/// Bytes that the log's two halves take in a pool in addition to their contents.
 const HALVES_MORE_BYTES: u64 = 16 << 10;
 
-/// A read-only open copies what a writer beside it would use again, if it is no more than this part of the memory
-/// limit: leaves, and as much of the hot buffer.
+/// A read-only open copies the memory that a concurrent writer may reuse, if it is at most this
+/// part of the memory limit: leaves, and as many bytes of the hot buffer.
 const HELD_SHARE: u64 = 8;
 
 const NO_ROOM: &str = "level 0; lower tuning.lab.tree_bytes, or raise pm.size";
 
 impl Recovery {
-    /// Reads the trees, or makes them; counts what they point to.
+    /// Reads the trees, or creates them, and counts the values that they point to.
     pub(super) fn open_trees(&mut self) -> Result<()> {
         if self.options.profile != Profile::Lab {
             return Ok(());
@@ -95,19 +95,20 @@ impl Recovery {
         Ok(())
     }
 
-    /// Logs in `pool`, where the trees lie.
+    /// The logs placed in `pool`, which holds the trees.
     fn placed_logs(&self, pool: &Arc<Pool>) -> Option<Arc<PlacedLogs>> {
         if pool.durable_at() != DurableAt::Fence {
             return None;
         }
         let lab = &self.options.tuning.lab;
         let placement = if mechanisms::LAB_PLACEMENT.is_on() { lab.log_placement } else { LogPlacement::Ssd };
-        // A frame takes some 30 bytes more of the log than of the write buffer.
+        // A frame takes some 30 bytes more in the log than in the memtable.
         let bytes = self.budget.write_buffer_bytes as u64 / 8 * 9;
         Some(Arc::new(PlacedLogs::open(pool.clone(), placement, bytes, self.read_only)))
     }
 
-    /// `values` with a hot buffer in `pool`, where the trees lie, if there is none yet and can be one.
+    /// Adds a hot buffer in `pool`, which holds the trees, to `values` if there is none yet and one
+    /// is possible.
     fn with_hot(&self, values: ValueLogs, pool: &Arc<Pool>) -> Result<ValueLogs> {
         if values.hot().is_some() || self.read_only || pool.durable_at() != DurableAt::Fence {
             return Ok(values);
@@ -116,14 +117,15 @@ impl Recovery {
         let log_buffer_bytes = 2 * self.options.limits.pm_log_buffer_bytes as u64;
         let bytes = lab.hot_bytes_in(pool.size_bytes(), log_buffer_bytes);
         let is_asked = lab.hot_bytes.is_some();
-        // The log's buffer may be still to be made.
+        // Leaves room for the log's buffer, which may not exist yet.
         if !is_asked && pool.usage().free_bytes < bytes + log_buffer_bytes + HALVES_MORE_BYTES {
             return Ok(values);
         }
         Ok(values.with_hot(HotSlots::create(pool, bytes, is_asked)?.map(Arc::new)))
     }
 
-    /// Where the trees lie or are to be made, and bytes for their leaves; `None` if they would be rebuilt and must not.
+    /// The pool of the trees, existing or to be created, and the bytes for their leaves. `None` if
+    /// the trees would have to be rebuilt in a read-only open.
     fn tree_pool(&self) -> Result<Option<(Arc<Pool>, u64)>> {
         let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
         if self.pm.as_ref().is_some_and(|pool| !durable(pool) && TreeStore::named(pool).is_some()) {
@@ -138,7 +140,7 @@ impl Recovery {
                 let tree_bytes = lab.tree_bytes_in(pool.size_bytes(), log_buffer_bytes);
                 (pool, tree_bytes)
             }
-            // They are rebuilt from the logs, in memory that counts to the limit.
+            // The trees are rebuilt from the logs, in memory that counts towards the limit.
             None if self.read_only => return Ok(None),
             None => {
                 let tree_bytes = self.options.tree_bytes_in_dram();
@@ -150,8 +152,9 @@ impl Recovery {
         Ok(Some(found))
     }
 
-    /// What is not in the trees is in tables, of a manifest that was read before them. A writer beside a read-only open
-    /// records an eviction first: leaves that went in between are in a newer manifest's tables.
+    /// Checks that no leaf was evicted since the manifest was read, which was before the trees
+    /// were. A writer that runs beside a read-only open records an eviction first, so leaves that
+    /// were removed in between are in tables of a newer manifest only.
     fn check_none_evicted_since(&self) -> Result<()> {
         if !self.read_only {
             return Ok(());
@@ -163,7 +166,8 @@ impl Recovery {
         }
     }
 
-    /// Each log that a leaf points into must be there; a read-only open holds on to it.
+    /// Checks that each log that a leaf points into exists. A read-only open also holds these logs
+    /// open.
     fn check_value_logs(&self, values: &ValueLogs) -> Result<()> {
         for used in values.uses() {
             let path = self.files.path_of(FileName::Log(used.log_id));
@@ -182,14 +186,15 @@ impl Recovery {
         Ok(())
     }
 
-    /// Whether trees were rebuilt from logs.
+    /// True if the trees were rebuilt from logs.
     pub(super) fn is_rebuilt(&self) -> bool {
         !self.replaying.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
     }
 
-    /// Whether what is replayed becomes tables, as nothing says that it was written again (`Engine::goes_past_trees`):
-    /// the trees outlived the process and are empty, or they are to be rebuilt from logs that hold no more than the
-    /// write buffers do, but more than stays in logs.
+    /// True if replayed entries go to tables because nothing shows that their keys are written
+    /// again (`Engine::goes_past_trees`). Either the trees outlived the process and are empty, or
+    /// they would be rebuilt from logs that hold no more than the memtables can, but more than
+    /// stays in logs.
     pub(super) fn replayed_goes_past(&self) -> bool {
         let buffers_bytes = (self.budget.write_buffer_bytes * self.options.limits.write_buffers) as u64;
         let fits_in_buffers = self.replaying.bytes <= buffers_bytes;
@@ -202,7 +207,7 @@ impl Recovery {
         is_asked && self.kept.is_empty() && self.spilled.is_none() && self.trees.as_ref().is_some_and(may)
     }
 
-    /// Writes what was rebuilt out as tables of level 0, and begins with empty trees.
+    /// Writes the rebuilt trees to tables of level 0, and starts with empty trees.
     pub(super) fn trees_into_tables(&mut self) -> Result<()> {
         let Some(trees) = self.trees.take() else { return Ok(()) };
         if trees.store.is_durable() {
@@ -218,9 +223,10 @@ impl Recovery {
         self.open_trees()
     }
 
-    /// Puts a replayed buffer into the mutable tree. If there is no room, trees that are rebuilt are written out as
-    /// tables, with the buffer; others keep the buffer with all that follow, which are no more than were not flushed:
-    /// they are once something was evicted. No snapshot has outlived the process before.
+    /// Inserts a replayed memtable into the mutable tree. If there is no room, rebuilt trees are
+    /// written to tables, together with the memtable. Durable trees keep the memtable and all later
+    /// ones, which were not flushed before either; they are flushed once something was evicted. No
+    /// snapshot has outlived the earlier process.
     pub(super) fn insert_replayed(&mut self, buffer: Arc<Memtable>) -> Result<()> {
         let Some(trees) = &mut self.trees else { return Ok(()) };
         if self.kept.is_empty() {
@@ -231,12 +237,12 @@ impl Recovery {
             }
         }
         let is_rebuilt = !trees.store.is_durable();
-        // The manifest may know of higher numbers than were replayed so far.
+        // The manifest may know higher sequence numbers than were replayed so far.
         let replayed = buffer.seqnos().map(|(_, last)| last);
         buffer.freeze(self.last_seqno);
         self.kept.push(buffer);
         if let Some(through) = replayed.filter(|_| is_rebuilt && !self.read_only) {
-            // The next open needs nothing in front of this.
+            // The next open needs no entry before this one.
             self.spilled = Some((through, self.replaying.log_id));
             self.trees_into_tables()?;
         }

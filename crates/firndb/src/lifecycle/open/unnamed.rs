@@ -1,17 +1,20 @@
-//! Files that are the database's own and that no record of the manifest names: left by a crash, or by a manifest that
-//! lost its end. Telling which, so that no damage to a manifest deletes what it no longer knows.
+//! The database's own files that no record of the manifest names. They were left by a crash, or by
+//! a manifest that lost its end. The open must tell which, so that damage to a manifest never
+//! deletes files that the manifest no longer knows.
 //!
-//! 1. A log says in its header where the one before it ended. One with a frame that follows on the last log that is
-//!    known is that log's successor, whatever the manifest lost: it is replayed like a named one. (Without a frame it
-//!    may never have been used, and the log before it may have gone on.)
-//! 2. One that follows on a log that is missing was written after records that are lost now. If a frame says that the
-//!    manifest had named it durably, or that it was synced, the open refuses. If no frame does, nothing in it was
-//!    promised to survive what took the other log's name, and it goes to `lost/`.
-//! 3. A table that was flushed is written only once the name of its log is durable. If it holds newer entries than
-//!    tables and logs together, and the manifest does not know its log, the record of that log is lost, and the open
-//!    refuses. So it does for the output of a merge, whose inputs were named before.
+//! 1. A log's header records where the previous log ended. A log with a frame that follows the last
+//!    known log is that log's successor, whatever the manifest lost, and is replayed like a named
+//!    one. (Without a frame it may never have been used, and the log before it may have continued.)
+//! 2. A log that follows a missing one was written after records that are now lost. If a frame
+//!    shows that the manifest had named it durably, or that it was synced, the open fails. If no
+//!    frame does, nothing in it was promised to survive the event that removed the other log's
+//!    name, and it goes to `lost/`.
+//! 3. A flushed table is written only after the name of its log is durable. If it holds newer
+//!    entries than all tables and logs, and the manifest does not know its log, the record of that
+//!    log is lost and the open fails. The same holds for the output of a compaction, whose inputs
+//!    were named before.
 //!
-//! What is left is what a job wrote that never ended; its entries are elsewhere.
+//! All other unnamed files were written by a job that never finished; their entries are elsewhere.
 
 use super::Recovery;
 use crate::files::FileName;
@@ -23,19 +26,19 @@ use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_fs::OpenMode;
 use firn_table::sst::{HEADER_BYTES, Sst, TableOwner};
 
-/// What a log that no record names holds.
+/// The contents of a log that no record names.
 struct Found {
     entries: u64,
-    /// Whether it says that the manifest named it durably, or that it was synced.
+    /// True if the log shows that the manifest named it durably, or that it was synced.
     is_promised: bool,
 }
 
 impl Recovery {
-    /// Takes the logs that belong to the database though no record names them for named ones, and refuses a manifest
-    /// that lost the name of a log between.
+    /// Treats logs that belong to the database although no record names them as named ones. Rejects
+    /// a manifest that lost the name of a log in between.
     pub(super) fn adopt_logs(&mut self) -> Result<()> {
         let mut names: Vec<FileName> = self.files.list()?.iter().map(|name| FileName::parse(name)).collect();
-        // By number: each follows on the one before.
+        // By number, because each log follows the previous one.
         names.sort();
         for name in names {
             let FileName::Log(log_id) = name else { continue };
@@ -44,9 +47,9 @@ impl Recovery {
             }
             let header = match owner::head(self.files.dir(), name, FILE_HEADER_BYTES) {
                 Ok(bytes) => LogHeader::decode(&bytes, log_id),
-                // A writer beside a read-only open removed it.
+                // A writer that runs beside a read-only open removed it.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                // No regular file: none of ours.
+                // It is not a regular file, so it is not ours.
                 Err(error) if error.kind() == ErrorKind::Invalid => continue,
                 Err(error) => return Err(error),
             };
@@ -58,7 +61,7 @@ impl Recovery {
                     before.end = before.end.or(Some(previous));
                     true
                 }
-                // All before it are in tables.
+                // All logs before it are in tables.
                 (Some(previous), None) => previous.log_id < floor && log_id == floor,
                 _ => false,
             };
@@ -71,7 +74,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// What log `log_id` holds; `None` if it is gone.
+    /// The contents of log `log_id`; `None` if it is gone.
     fn look_through(&self, log_id: u64) -> Result<Option<Found>> {
         let Some(mut replay) = self.open_log(log_id, None, false)? else { return Ok(None) };
         let mut entries = 0_u64;
@@ -83,7 +86,8 @@ impl Recovery {
         Ok(Some(Found { entries, is_promised }))
     }
 
-    /// Refuses log `log_id`, which follows on none that is known, if it holds what was promised.
+    /// Rejects log `log_id`, which follows no known log, if it holds promised entries. Otherwise
+    /// moves it to `lost/`.
     fn check_left_over(&mut self, log_id: u64, previous: Option<LogEnd>, found: Found) -> Result<()> {
         let Found { entries, is_promised } = found;
         let log = self.files.path_of(FileName::Log(log_id));
@@ -107,7 +111,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Refuses a manifest that lost the record of a table whose entries are nowhere else.
+    /// Rejects a manifest that lost the record of a table whose entries are nowhere else.
     pub(super) fn check_unnamed_tables(&self) -> Result<()> {
         for name in self.files.list()? {
             let FileName::Table(id) = FileName::parse(&name) else { continue };
@@ -131,8 +135,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// The error for a manifest that lost records; or, where a writer beside a read-only open recorded something since
-    /// the manifest was read, for that.
+    /// The error for a manifest that lost records. If a writer that runs beside a read-only open
+    /// recorded something after the manifest was read, the error is `Changed`.
     fn lost_records(&self, expected: String) -> Result<Error> {
         let read = manifest::read(self.files.dir(), &self.counters)?;
         let (id, now) = read.map_or((0, 0), |(id, version)| (id, version.edit_id));
@@ -142,9 +146,9 @@ impl Recovery {
         Ok(Error::corruption(self.files.path_of(FileName::Manifest(id)).display(), 0, expected))
     }
 
-    /// Whether what a table was made of may be in log `log_id` still: whatever the manifest says, a log whose file is
-    /// gone went because a record named the table. One below the floor is obsolete: an earlier recovery read it, and
-    /// the table's removal was not durable.
+    /// True if the entries of a table may still be in log `log_id`. Whatever the manifest says, a
+    /// log whose file is gone was removed because a record named the table. A log below the floor
+    /// is obsolete: an earlier recovery read it, and the removal of the table was not durable.
     fn knows_log(&self, log_id: u64) -> Result<bool> {
         if log_id < self.version.log_floor {
             return Ok(true);
@@ -156,7 +160,8 @@ impl Recovery {
         }
     }
 
-    /// The number of the newest entry of table `id` and what its header says, if it is whole and the database's own.
+    /// The highest sequence number in table `id` and the owner in its header, if the table is whole
+    /// and the database's own.
     fn read_unnamed(&self, id: u64) -> Result<Option<(SeqNo, TableOwner)>> {
         use ErrorKind::{Corruption, Invalid, NotFound};
         let name = FileName::Table(id);
@@ -169,7 +174,8 @@ impl Recovery {
             Ok(Some((table.properties().seqno_max, owner)))
         });
         match read {
-            // It was never finished, a writer beside a read-only open removed it, or it is no regular file.
+            // It was never finished, a writer beside a read-only open removed it, or it is not a
+            // regular file.
             Err(error) if matches!(error.kind(), Corruption | NotFound | Invalid) => Ok(None),
             read => read,
         }
@@ -201,15 +207,15 @@ mod tests {
         Path::new("/db").join(names.iter().find(|name| name.starts_with("MANIFEST")).unwrap())
     }
 
-    /// A database that was killed with its second log begun, and that log's name is in the manifest's last record: one
-    /// flipped bit there, and a thousand of twenty thousand keys were left.
+    /// A database was killed after its second log began, whose name was in the manifest's last
+    /// record. With one bit flipped there, only a thousand of twenty thousand keys were left.
     #[test]
     fn a_log_whose_name_is_lost_is_replayed() {
         let fs = SimFs::new(1);
         let process = WriteOptions::new().durability(Durability::Process);
         let db = Db::open("/db", options(&fs)).unwrap();
         let mut keys = 0_u32;
-        // Nothing is flushed: nobody runs background work.
+        // Nothing is flushed, because no background work runs.
         while db.stats().logs < 2 || !keys.is_multiple_of(50) {
             db.put_with(keys.to_be_bytes(), [7; 300], &process).unwrap();
             keys += 1;

@@ -1,4 +1,5 @@
-//! What is not in tables: the entries of logs and of the trees of profile `lab`, which go into temporary tables.
+//! Entries that are not in tables: those of logs, and of the trees of profile `lab`. They go into
+//! temporary tables.
 
 use super::pool::{self, Age};
 use super::{Repair, not_given};
@@ -19,22 +20,22 @@ use firn_table::sst::{Got, Query};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Entries of a tree whose values are read together.
+/// The number of tree entries whose values are read together.
 const BATCH: usize = 1024;
 
-/// An entry of a tree.
+/// An entry of a tree, with the address of its value.
 type InTree = (Vec<u8>, Tag, Option<ValueAddress>);
 
 impl Repair {
-    /// Copies what the trees hold. Whether all of it could be read is in the report.
+    /// Copies the entries of the trees. The report records whether all of them could be read.
     pub(super) fn read_trees(&mut self) -> Result<()> {
         let Some(pool) = self.pool.clone() else { return Ok(()) };
         match pool::age(&pool.root(), self.known.as_ref()) {
             Age::Same => {}
-            // All of it is in tables.
+            // Everything in it is in tables.
             Age::CutRepair => return Ok(()),
             Age::Other(why) => {
-                // Nor are its halves of logs the ends of these.
+                // Its halves of logs are not the ends of these logs either.
                 self.report.pool_lost = Some(why);
                 self.pool = None;
                 return Ok(());
@@ -68,7 +69,7 @@ impl Repair {
         let store = Arc::new(recovered.store);
         for view in recovered.immutable.into_iter().chain([recovered.mutable]) {
             self.copy_tree(TreeIter::new(store.clone(), View::clone(&view)), &values)?;
-            // The other tree may have the same versions.
+            // Ends the memtable, because the other tree may have the same versions.
             self.end_buffer()?;
         }
         Ok(())
@@ -92,7 +93,7 @@ impl Repair {
             let is_whole = values.for_each(&places, || Ok(FLYING_MAX), |i, value| read[i] = value.to_vec()).is_ok();
             for ((key, tag, address), mut value) in batch.into_iter().zip(read) {
                 if let (false, Some(at)) = (is_whole, address) {
-                    // Something in the batch is damaged.
+                    // At least one value of the batch is damaged.
                     value = match values.get(at, tag.seqno()) {
                         Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
                             self.report.values_lost += 1;
@@ -115,7 +116,7 @@ impl Repair {
         Ok(())
     }
 
-    /// Replays what of the logs can be read.
+    /// Replays the readable part of the logs.
     pub(super) fn read_logs(&mut self) -> Result<()> {
         let is_pool_whole = self.report.pool_lost.is_none() && self.report.leaves_lost == 0;
         let logs = std::mem::take(if is_pool_whole { &mut self.logs } else { &mut self.all_logs });
@@ -131,8 +132,8 @@ impl Repair {
         self.count_lost_slots()
     }
 
-    /// Of the entries whose slots in the hot buffer have other values now, those are lost of which neither they nor
-    /// anything newer came back.
+    /// Counts the lost entries among those whose slots in the hot buffer were reused: the ones for
+    /// which neither they nor a newer version was recovered.
     fn count_lost_slots(&mut self) -> Result<()> {
         for (key, seqno) in std::mem::take(&mut self.superseded) {
             let query = Query::new(&key, SeqNo::MAX);
@@ -145,7 +146,7 @@ impl Repair {
         Ok(())
     }
 
-    /// Keeps an entry of a log, if its value is to be had.
+    /// Keeps an entry of a log, if its value can be read.
     fn keep_logged(&mut self, replayed: &Replayed<'_>) -> Result<()> {
         let (Some(kind), seqno, key) = (replayed.tag.kind(), replayed.tag.seqno(), replayed.key) else { return Ok(()) };
         if self.known.as_ref().is_some_and(|known| known.is_evicted(key, seqno)) {
@@ -165,7 +166,7 @@ impl Repair {
         }
     }
 
-    /// Whether the log is whole; `None` if it is not there.
+    /// Reads a log. Returns true if it is whole, and `None` if it does not exist.
     fn read_log(&mut self, log_id: u64) -> Result<Option<bool>> {
         let file = match self.files.open(FileName::Log(log_id), OpenMode::Read) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -180,8 +181,9 @@ impl Repair {
             Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
             None => Vec::new(),
         };
-        // One that begins behind the end is of another time, or what is in front of it was lost.
-        // Where it was sealed, what lies behind failed, and its numbers were given again.
+        // A half that begins after the end of the file is of another time, or the bytes before it
+        // were lost. After the end of a sealed log are failed writes, whose sequence numbers were
+        // assigned again.
         let mut whole = source.lay_over(overlay, sealed.map(|end| end.end)).is_ok();
         let mut replay = Replay::open_any(source, log_id, &self.files.uuid)?;
         loop {
@@ -203,7 +205,7 @@ impl Repair {
                 Err(error) => return Err(not_given(error)),
             }
         }
-        // Behind the last frame of a half lies what the half held before.
+        // After the last frame of a half are the half's earlier contents.
         let may_be_torn = !replay.overlay().is_empty();
         let end = replay.end(sealed.map_or(0, |end| end.synced_through));
         whole &= match end {
@@ -231,11 +233,11 @@ impl Repair {
         }
     }
 
-    /// Writes what was kept so far into temporary tables.
+    /// Writes the entries kept so far into temporary tables.
     fn end_buffer(&mut self) -> Result<()> {
         let Some(buffer) = self.buffer.take() else { return Ok(()) };
         let merge = MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())])?;
-        // Something may lie below: tombstones stay.
+        // Tombstones are kept, because older entries may lie below.
         let metas =
             block_on(write_tables(merge, &[SeqNo(0)], OverlapTracker::nothing(), self.output(), &self.compaction))?;
         for meta in metas {

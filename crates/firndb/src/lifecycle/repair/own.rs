@@ -1,4 +1,4 @@
-//! Which files a repair reads: the database's own, by what is in them.
+//! The files that a repair reads: the database's own, judged by their contents.
 
 use super::{RepairReport, not_given};
 use crate::files::Owner;
@@ -14,18 +14,18 @@ use firn_table::sst::{Extent, HEADER_BYTES, Sst, TableContext, TableOwner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a repair reads.
+/// The files that a repair reads.
 pub(super) struct Inputs {
-    /// (file id, where the table lies in it)
+    /// (file id, extent of the table in the file)
     pub(super) tables: Vec<(u64, Option<Extent>)>,
-    /// Logs to be replayed.
+    /// The logs to be replayed.
     pub(super) logs: BTreeSet<u64>,
-    /// All logs that there are.
+    /// All existing logs.
     pub(super) all_logs: BTreeSet<u64>,
 }
 
-/// What is to be read of the `own` files: what the manifest names and what is newer; everything if it is lost or lacks
-/// records.
+/// The inputs among the `own` files: those that the manifest names and newer ones, or all if the
+/// manifest is lost or lacks records.
 pub(super) fn inputs(
     files: &Files,
     known: Option<&Version>,
@@ -38,7 +38,8 @@ pub(super) fn inputs(
     let (mut tables, logs): (BTreeMap<u64, Option<Extent>>, BTreeSet<u64>) = match known {
         Some(version) => {
             let named = version.tables().map(|table| (table.id, Some(table.extent))).collect();
-            // Those too that are not named but not obsolete: a manifest that lost its end does not know them.
+            // Also unnamed logs that are not obsolete, because a manifest that lost its end does
+            // not know them.
             let known = version.logs.keys().chain(all_logs.range(version.log_floor..));
             (named, known.copied().collect())
         }
@@ -56,8 +57,8 @@ pub(super) fn inputs(
     Ok(Inputs { tables: tables.into_iter().collect(), logs, all_logs })
 }
 
-/// The files in the directory that are of the database, or of one that its tables may be of, by their contents. One
-/// whose first bytes are damaged is ours by its name, in a directory that is ours.
+/// The files in the directory that belong to the database, or to one that its tables may come from,
+/// judged by their contents. A file with damaged first bytes is ours if its shape fits its name.
 pub(super) fn own_files(files: &Files, origins: &[[u8; 16]], report: &mut RepairReport) -> Result<Vec<FileName>> {
     let mut own = Vec::new();
     for name in files.list()? {
@@ -79,7 +80,8 @@ pub(super) fn own_files(files: &Files, origins: &[[u8; 16]], report: &mut Repair
     Ok(own)
 }
 
-/// True if a file whose header is damaged is a table or log of ours all the same: it ends as one does, or has a frame.
+/// True if a file with a damaged header is still a table or log of ours: it has a table's footer,
+/// or a frame.
 fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
     let counters = Arc::new(IoCounters::default());
     let shaped = match name {
@@ -95,8 +97,8 @@ fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
     }
 }
 
-/// True if `known` lacks records: a table that it names is gone, or one that it does not name has newer entries, which
-/// no log can have (`recover/unnamed.rs`).
+/// True if `known` lacks records: a table that it names is missing, or one that it does not name
+/// has newer entries which cannot be in a log (`lifecycle/open/unnamed.rs`).
 fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc<IoCounters>) -> Result<bool> {
     let named: BTreeSet<u64> = known.tables().map(|table| table.id).collect();
     let is_there = |name: FileName| match files.len(name) {
@@ -125,7 +127,7 @@ fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc
     Ok(false)
 }
 
-/// The number of the newest entry of table `id`; `None` if the table is not whole.
+/// The highest sequence number in table `id`; `None` if the table is not whole.
 fn newest_of(files: &Files, id: u64, counters: &Arc<IoCounters>) -> Result<Option<SeqNo>> {
     let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), counters.clone());
     let read = files.open(FileName::Table(id), OpenMode::Read).and_then(|file| {

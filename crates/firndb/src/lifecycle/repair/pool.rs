@@ -1,19 +1,21 @@
-//! The pool of a database that is repaired.
+//! The pool of a database that is being repaired.
 //!
-//! What a tree holds and what went from a log into a table must not be seen together: an entry of the tree would stand
-//! in front of a newer one. So the new manifest names a root of the pool that is yet to come, the one without trees,
-//! and that is committed next. A repair that is cut between the two is made again: an open refuses the pool as an older
-//! one, and so it does with one that was left out and comes back, whose database has another uuid by then.
+//! The entries of a tree and a table made from a log must never be visible together, because an
+//! entry of the tree would hide a newer one. So the new manifest names a future root of the pool,
+//! the one without trees, which is committed next. If a repair is interrupted between the two, it
+//! must be repeated: until then an open rejects the pool as an older one. It also rejects a pool
+//! that was left out and returns later, because the database has another uuid by then.
 
 use crate::manifest::{PmPairing, Version};
 use crate::options::{Options, Profile};
 use firn_base::{Error, ErrorKind, Result};
 use firn_pm::{Backend, Fenced, Owner, Pool, Root};
 
-/// The pool that `options` name as the last session left it, or why it cannot be read; `None` if it holds nothing.
+/// The pool that `options` name, as the last session left it, or the reason why it cannot be read;
+/// `None` if the options name no pool that outlives a process.
 ///
 /// # Errors
-/// Those of a pool that is sound, but not this database's or not what `options` say.
+/// The errors of a pool that is sound, but is not this database's or does not match `options`.
 pub(super) fn read(options: &Options, uuid: [u8; 16]) -> Result<Option<Result<Pool>>> {
     let Some(config) = &options.pm else { return Ok(None) };
     let opened = match &options.environment.memory {
@@ -27,7 +29,7 @@ pub(super) fn read(options: &Options, uuid: [u8; 16]) -> Result<Option<Result<Po
     }
 }
 
-/// Refuses to leave out a pool that a part of the database is in.
+/// Rejects a repair without the pool if a part of the database is in it.
 pub(super) fn refuse_without(known: &Version) -> Result<()> {
     let paired = known.pm.map_or(0, |pm| pm.generation);
     if paired > 0 && (known.log_ends_in_pool() || Profile::from_number(known.profile) == Some(Profile::Lab)) {
@@ -39,19 +41,19 @@ pub(super) fn refuse_without(known: &Version) -> Result<()> {
     Ok(())
 }
 
-/// Whether a pool and a manifest are of one time.
+/// The age of a pool relative to a manifest.
 pub(super) enum Age {
     Same,
-    /// A repair was cut when its manifest stood and the pool still had its trees.
+    /// A repair was interrupted after its manifest was durable and before the pool lost its trees.
     CutRepair,
     Other(String),
 }
 
-/// How old the pool with `root` is beside what the manifest says, if it can be read.
+/// The age of the pool with `root` relative to the manifest, if that can be read.
 pub(super) fn age(root: &Root, known: Option<&Version>) -> Age {
     let Some(known) = known else { return Age::Same };
     let paired = known.pm.map_or(0, |pm| pm.generation);
-    // A repair's manifest says of everything so far that it is in tables, and of no tree.
+    // A repair's manifest says that everything so far is in tables, and names no tree.
     let is_of_repair = known.evicted.is_none() && known.evicted_through == known.last_seqno;
     if root.generation + 1 == paired && is_of_repair {
         return Age::CutRepair;
@@ -65,12 +67,13 @@ pub(super) fn age(root: &Root, known: Option<&Version>) -> Age {
     }
 }
 
-/// What the new manifest says of `pool`.
+/// The pairing with `pool` for the new manifest.
 pub(super) fn pairing(pool: Option<&Pool>) -> Option<PmPairing> {
     pool.map(|pool| PmPairing { generation: pool.root().generation + 1 })
 }
 
-/// Commits the root that [`pairing`] spoke of. Space that it does not name is free from the next open on.
+/// Commits the root that [`pairing`] announced. Space that it does not name is free from the next
+/// open on.
 pub(super) fn leave_without_trees(options: &Options, uuid: [u8; 16]) -> Result<()> {
     let Some(config) = &options.pm else { return Ok(()) };
     let pool = match &options.environment.memory {
