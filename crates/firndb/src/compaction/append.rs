@@ -1,18 +1,22 @@
-//! Taking a table's entries into the tables below it, one by one, by appends where that pays (How::Append; BlockDB, III
-//! and IV). The plan is cut into sub-tasks, one for each table of the output's level, which share nothing and so may
-//! run side by side; [`collect`] puts their parts together in key order, whatever the order in which they ended.
+//! Compaction of a table's entries into the tables below it, one table at a time, by appends where
+//! that is cheaper (How::Append; BlockDB, III and IV). The plan is cut into sub-tasks, one for each
+//! table of the output's level. They share nothing, so they may run concurrently; [`collect`]
+//! combines their outputs in key order, whatever the order in which they ended.
 //!
 //! A sub-task:
-//! 1. looks through what comes in, to know which blocks it falls into (`Dirty`), and holds it if it is small;
-//! 2. chooses the grain (`selective.rs`);
-//! 3. merges what comes in with the dirty blocks behind the table's old end, or with the whole table into new ones.
+//! 1. scans its input to find the blocks that it falls into (`Dirty`), and buffers it if it is
+//!    small;
+//! 2. chooses the grain (`grain.rs`);
+//! 3. merges the input with the dirty blocks, and appends the result to the table; or merges it
+//!    with the whole table into new ones.
 //!
-//! A table that nothing falls into stays as it is.
+//! A table without any input stays as it is.
 //!
-//! A crash before the manifest names the new footer leaves the old one in force, and bytes behind it that the next
-//! append passes over. Of a sub-task that fails new files are removed and what was appended is cut off: it is tried
-//! again as long as the failure lasts, and may have failed for want of room. Nobody has read what is cut off, so no
-//! cache has it under an offset that is used again.
+//! A crash before the manifest names the new footer leaves the old one in force, and bytes after it
+//! that the next append skips. If a sub-task fails, its new files are removed and its appended
+//! bytes are cut off, because it is retried as long as the failure lasts, and may have failed for
+//! want of room. No reader has read the bytes that are cut off, so no cache has them under an
+//! offset that is reused.
 
 use super::entries::{BoundedEntries, BufferedEntries, MergePair, UpperEntries};
 use super::grain::{self, Choice, Grain, MAY_NOT_GROW};
@@ -31,17 +35,17 @@ use firn_table::sites::SST_APPEND_SYNC;
 use firn_table::sst::{Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender, SstMeta};
 use std::sync::Arc;
 
-/// One table of the output's level, and the keys that go with it.
+/// One table of the output's level, and the keys that are merged into it.
 #[derive(Debug, Clone)]
 pub(crate) struct SubTask {
     child: Arc<SstRun>,
-    /// User keys from here on; the first sub-task has no bound.
+    /// The first user key; the first sub-task has no lower bound.
     from: Option<Vec<u8>>,
-    /// User keys in front of here; the last has none.
+    /// The user key after the last; the last sub-task has no upper bound.
     to: Option<Vec<u8>>,
 }
 
-/// What a sub-task made.
+/// The output of a sub-task.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     add: Vec<TableMeta>,
@@ -52,45 +56,46 @@ pub(crate) struct Piece {
     bytes_out: u64,
 }
 
-/// A table that grew, if what it grew by is installed.
+/// A table with appended blocks, once they are installed.
 #[derive(Debug)]
 pub(crate) struct GrownTable {
     pub(crate) run: Arc<SstRun>,
-    /// Blocks that its new state does not have.
+    /// Blocks of the table that its new state does not have.
     pub(crate) blocks: Arc<[usize]>,
-    /// Bytes that its file had.
+    /// Bytes of the file before the append.
     file_bytes: u64,
 }
 
 impl GrownTable {
-    /// It did not grow.
+    /// Removes the appended blocks.
     pub(crate) fn undo(&self, context: &CompactionContext) {
         cut_back(&self.run, self.file_bytes, context);
         self.run.end_append();
     }
 }
 
-/// Cuts the file of `run` to the bytes that it had.
+/// Truncates the file of `run` to its earlier length.
 fn cut_back(run: &SstRun, file_bytes: u64, context: &CompactionContext) {
     let file = context.files.open(FileName::Table(run.meta.id), OpenMode::Append);
-    // Synced, or a power cut could bring back its footer behind what the next append writes there, and a repair without
-    // a manifest would believe it. What cannot be cut off now is dead: the next append begins behind it.
+    // Synced, because otherwise a power cut could bring back its footer after the bytes that the
+    // next append writes there, and a repair without a manifest would trust it. Bytes that cannot
+    // be cut off now are dead: the next append begins after them.
     let _left = file.and_then(|file| file.truncate(file_bytes).and_then(|()| file.sync(&SST_APPEND_SYNC)));
 }
 
 impl Piece {
-    /// Takes back what it made.
+    /// Removes the output.
     pub(crate) fn undo(&self, context: &CompactionContext) {
         for id in &self.created {
-            // What cannot be removed now is an orphan, which the next open removes.
+            // A file that cannot be removed now is an orphan, which the next open removes.
             let _left = context.files.remove(FileName::Table(*id));
         }
         self.grown.iter().for_each(|grown| grown.undo(context));
     }
 }
 
-/// The sub-tasks of `plan`, in key order. Borders lie on user keys, so that a tombstone goes where what it hides is,
-/// and what falls between two tables goes to the one before.
+/// The sub-tasks of `plan`, in key order. Borders are user keys, so that a tombstone goes to the
+/// same table as the entries that it hides. Keys between two tables go to the earlier one.
 pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
     let children: Vec<&Arc<SstRun>> = plan.children().collect();
     let from = |i: usize| (i > 0).then(|| children.get(i)).flatten().map(|run| run.meta.smallest.clone());
@@ -99,12 +104,12 @@ pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
     children.iter().enumerate().map(task).collect()
 }
 
-/// The tables that come in.
+/// The tables of the upper level.
 fn upper(plan: &Plan) -> impl Iterator<Item = &Arc<SstRun>> {
     plan.tables.iter().filter(|(level, _)| *level != plan.level).map(|(_, run)| run)
 }
 
-/// What all sub-tasks of `plan` made, in the order of [`sub_tasks`], as one edit.
+/// The output of all sub-tasks of `plan`, in the order of [`sub_tasks`], as one edit.
 pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> CompactionOutput {
     let drop = plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect();
     let mut made = CompactionOutput { edit: Edit { drop, ..Edit::default() }, ..CompactionOutput::default() };
@@ -119,10 +124,10 @@ pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> CompactionOutput {
     made
 }
 
-/// Runs one sub-task. On failure nothing that it wrote counts.
+/// Runs one sub-task. If it fails, nothing that it wrote counts.
 ///
 /// # Errors
-/// What reading and writing met.
+/// The error of reading or writing.
 pub(crate) async fn run_sub_task(
     task: &SubTask,
     plan: &Plan,
@@ -138,7 +143,7 @@ pub(crate) async fn run_sub_task(
     }
     let above = incoming.again(held)?;
     let (mut grain, mut because) = choose(&child, task, &dirty, around, context);
-    // From here to the end of the append nothing may fail without giving the right back.
+    // From here to the end of the append, every failure must release the right to append.
     if grain == Grain::Block && !task.child.begin_append() {
         (grain, because) = (Grain::Table, MAY_NOT_GROW);
     }
@@ -193,7 +198,7 @@ fn choose(
     grain::choose(facts, tuning)
 }
 
-/// What comes to a table from above.
+/// The input of a sub-task, from the upper level.
 struct Incoming<'a> {
     task: &'a SubTask,
     plan: &'a Plan,
@@ -201,10 +206,10 @@ struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// On its first entry.
+    /// The input, positioned on its first entry.
     fn open(&self) -> Result<BoundedEntries<'_, MergeIter>> {
         let access = Access::Streaming { bytes: self.context.stretch_bytes, cause: Cause::Compaction };
-        // What lies behind the end is another sub-task's to read.
+        // Input after the end is for another sub-task to read.
         let of = |run: &Arc<SstRun>| LevelIter::of(vec![run.clone()], access).until(self.task.to.as_deref());
         let iter = |run: &Arc<SstRun>| RunIter::Level(Box::new(of(run)));
         let children = upper(self.plan).map(iter);
@@ -216,7 +221,8 @@ impl Incoming<'_> {
         Ok(BoundedEntries { entries: merge, end: self.task.to.as_deref() })
     }
 
-    /// Finds the blocks of `child` that it falls into, and holds it if there is room.
+    /// Finds the blocks of `child` that the input falls into, and buffers the input if there is
+    /// room.
     async fn look_through(&self, child: &Arc<Sst>) -> Result<(Dirty, Option<BufferedEntries>)> {
         let mut finder = DirtyFinder::new(child.clone());
         let mut held = Some(BufferedEntries::default());
@@ -233,12 +239,12 @@ impl Incoming<'_> {
             entries.next()?;
             steps.step().await?;
         }
-        // Half of the target is small: two such blocks make a whole one.
+        // A block of up to half the target size is small, because two of them make a whole one.
         let small_bytes = if mechanisms::BLOCK_COALESCE.is_on() { self.context.sst.block_bytes / 2 } else { 0 };
         Ok((finder.finish(small_bytes), held))
     }
 
-    /// A second time from its first entry.
+    /// The input for a second time, from its first entry.
     fn again(&self, held: Option<BufferedEntries>) -> Result<UpperEntries<'_>> {
         Ok(match held {
             Some(held) => UpperEntries::Buffered(held),
@@ -247,15 +253,16 @@ impl Incoming<'_> {
     }
 }
 
-/// The size at which to cut `bytes` into tables of about `target`, so that none is a small rest: a sub-task ends where
-/// its table ended, and nothing would ever merge the rests.
+/// The size at which to cut `bytes` into tables of about `target`, so that none is a small
+/// remainder. A sub-task ends where its table ended, so nothing would ever merge the remainders.
 fn even_cut(bytes: u64, target: u64) -> u64 {
     let tables = ((bytes + target / 2) / target).max(1);
-    // What is cut is not known to the byte: a little more, rather than one table more.
+    // The bytes are not known exactly, so each table may be a little larger, rather than there
+    // being one more.
     bytes / tables + bytes / tables / 8
 }
 
-/// What both grains need.
+/// The context of a sub-task for both grains.
 struct Merging<'a> {
     around: &'a LevelContext,
     level: usize,
@@ -264,7 +271,7 @@ struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    /// Table-grained: all of `child` into new tables.
+    /// Table-grained: writes all of `child` into new tables.
     async fn write_anew(&self, child: &Arc<Sst>, above: UpperEntries<'_>, incoming_bytes: u64) -> Result<Piece> {
         let context = self.context;
         let access = Access::Streaming { bytes: context.stretch_bytes, cause: Cause::Compaction };
@@ -284,7 +291,7 @@ impl Merging<'_> {
         })
     }
 
-    /// Block-grained: the dirty blocks of `child` behind its end.
+    /// Block-grained: appends the dirty blocks of `child` after its end.
     async fn append(
         &self,
         task: &SubTask,
@@ -311,13 +318,15 @@ impl Merging<'_> {
                 piece.add.push(TableMeta::new(child.id(), meta));
                 piece.grown = Some(GrownTable { run: task.child.clone(), blocks: dirty.blocks.clone(), file_bytes });
             }
-            // Nothing of it is left, and nothing was appended: it goes, or stays as it is if another sub-task fails.
+            // Nothing of the table is left, and nothing was appended. It is removed, or stays as it
+            // is if another sub-task fails.
             None => task.child.end_append(),
         }
         Ok(piece)
     }
 
-    /// Ends `appender` with the dirty blocks of `child` and what comes in; `None` if nothing is left of the table.
+    /// Fills `appender` with the dirty blocks of `child` and the input, and finishes it. `None` if
+    /// nothing is left of the table.
     async fn fill(
         &self,
         mut appender: SstAppender,

@@ -1,10 +1,11 @@
-//! Background work, one step at a time: pick (pure), run (does the I/O, changes no state), install (`install.rs`).
+//! Background work, one step at a time: pick (pure), run (does the I/O, changes no state), install
+//! (`install.rs`).
 //!
-//! 1. The tables of a running action are `busy`: no other action takes them.
-//! 2. Flushes run one at a time, oldest buffer first, and before anything else: a worker in the middle of a merge
-//!    stops at its next yield point to do one.
-//! 3. A failed action leaves nothing behind and is tried again after a pause, but for `Corruption` and `Poisoned`,
-//!    which only a reopen can mend.
+//! 1. The tables of a running job are `busy`: no other job takes them.
+//! 2. Flushes run one at a time, oldest memtable first, and before anything else. A worker in the
+//!    middle of a compaction stops at its next yield point to run one.
+//! 3. A failed job leaves nothing and is retried after a pause, except for `Corruption` and
+//!    `Poisoned`, which only a reopen can fix.
 
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -42,27 +43,28 @@ use firn_base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause before a failed action is tried again.
+/// The pause before a failed job is retried, in nanoseconds.
 const RETRY_NS: u64 = 250_000_000;
-/// An eviction takes so many write buffers' worth at most: leaves fill up while it runs.
+/// The most that an eviction takes, in write buffers, because leaves fill up while it runs.
 const CHUNK_BUFFERS_MAX: u64 = 3;
 const TICK_NS: u64 = 1_000_000_000;
 
-/// What runs, and what waits to be cleaned up.
+/// The running jobs, and the items that wait to be cleaned up.
 pub(crate) struct Jobs {
     state: Mutex<JobState>,
-    /// What keeps background work from going on. Changed under the state's lock; every write looks at it without.
+    /// The error that keeps background work from continuing. Changed under the state's lock; every
+    /// write reads it without.
     error: ArcSwapOption<Error>,
-    /// A table that cost too many fruitless reads, and its level.
+    /// A table with too many reads without a result, and its level.
     seek: Mutex<Option<(usize, u64)>>,
     obsolete: ObsoleteFiles,
-    /// What newer views of level 0 do not have.
+    /// Items that newer views of level 0 do not have.
     pub(crate) releases: Releases,
     loans: Loans,
-    /// Compactions whose sub-tasks any worker may take.
+    /// Compactions whose sub-tasks any worker may run.
     shared: Mutex<Vec<Arc<SubTasks>>>,
     pub(crate) rate_limiter: RateLimiter,
-    /// Counts finished actions, and wakes those who wait for one.
+    /// The number of finished jobs, and a condition that wakes the threads waiting for one.
     pub(crate) progress: (Mutex<u64>, Condvar),
 }
 
@@ -72,20 +74,20 @@ struct JobState {
     flushing: bool,
     evicting: bool,
     compacting: usize,
-    /// A user's compaction is under way: no other may start.
+    /// True while a user's compaction is running, when no other may start.
     manual: bool,
     /// The time of the next retry after a failure; 0 for an immediate one.
     retry_at_ns: u64,
 }
 
-/// An action that was picked, with what it has to know of the state.
+/// A job that was picked, with the context that it needs from the state.
 struct Job {
     plan: Plan,
     around: LevelContext,
 }
 
 impl Jobs {
-    /// Nothing runs yet; merges will go at `pace`.
+    /// No jobs. Compactions will be limited by `rate_limiter`.
     pub(crate) fn new(rate_limiter: RateLimiter) -> Jobs {
         Jobs {
             state: Mutex::default(),
@@ -113,7 +115,7 @@ impl Work for Engine {
                 self.perform(job);
                 true
             }
-            // There is time for what was put off.
+            // There is time for work that was deferred.
             None => cleaned | self.remove_obsolete(true),
         }
     }
@@ -124,20 +126,21 @@ impl Work for Engine {
 }
 
 impl Engine {
-    /// Writes a full half of the persistent-memory log buffer to its file. True if there was one.
+    /// Writes a full half of the persistent-memory log buffer to its file. Returns true if there
+    /// was one.
     fn drain_log(&self) -> bool {
         let Some(buffer) = self.logs.pm_buffer.as_ref().filter(|buffer| buffer.has_full()) else { return false };
         match buffer.drain_full() {
             Ok(drained) => drained,
             Err(error) => {
-                // The next writer that needs the half tries again and answers with the error.
+                // The next writer that needs the half tries again and returns the error.
                 tracing::warn!(%error, "the log buffer could not be drained");
                 false
             }
         }
     }
 
-    /// Picks the next action and marks what it takes. `compactions` says whether other than flushes are wanted.
+    /// Picks the next job and marks its tables. If `compactions` is false, picks only flushes.
     fn start(&self, compactions: bool) -> Option<Arc<Job>> {
         if self.read_only || self.calls.is_closed() {
             return None;
@@ -149,7 +152,8 @@ impl Engine {
         let state = self.state.load_full();
         let plan = self.pick(&state, &jobs, compactions);
         if plan.is_none() && compactions && !jobs.manual {
-            // What failed is wanted no more (a compaction for reads, a user's), so nothing else would clear its error.
+            // The failed job is no longer wanted (a compaction for reads, or a user's), so nothing
+            // else would clear its error.
             self.jobs.error.store(None);
         }
         plan.map(|plan| self.mark(&mut jobs, plan, &state))
@@ -175,22 +179,23 @@ impl Engine {
         };
         match compactions && !jobs.manual && self.jobs.rate_limiter.may_begin() {
             true => picker::pick(state, &facts),
-            // Whatever else is due.
+            // Even if other work is due.
             false => picker::pick_flush(state, &facts),
         }
     }
 
-    /// The oldest read point that is in use, or the present.
+    /// The oldest read point in use, or the current one.
     pub(super) fn oldest_read_point(&self) -> SeqNo {
         self.readers.snapshots.oldest(&self.commit.visible)
     }
 
-    /// Bytes of values that an eviction takes: the more, the closer they lie in the logs. It holds them in memory that
-    /// the block cache lends: what that does not use, which is most of it while a database is loaded, or else as much
-    /// as a write buffer has.
+    /// Bytes of values that one eviction takes. With more of them, the values are closer together
+    /// in the logs. The eviction holds them in memory that the block cache lends: the part that the
+    /// cache does not use, which is most of it while a database is loaded, but at least the size of
+    /// a write buffer.
     pub(super) fn chunk_bytes(&self) -> u64 {
         let buffer = self.budget.write_buffer_bytes as u64;
-        // Writers need all their buffers meanwhile, or may at any time.
+        // Writers need all their memtables meanwhile, or may at any time.
         let lendable = self.tables.lendable(buffer * self.options.limits.write_buffers as u64);
         let unused = lendable.saturating_sub(self.tables.context().cache.bytes());
         unused.clamp(buffer, CHUNK_BUFFERS_MAX * buffer)
@@ -212,8 +217,8 @@ impl Engine {
         Arc::new(Job { plan, around })
     }
 
-    /// Gives back what `job` took; its own pins on tables go first, so that whoever sees it ended can clean up behind
-    /// it.
+    /// Releases the tables of `job`. Its own pins on tables are dropped first, so that a thread
+    /// that sees it ended can clean up after it.
     fn unmark(&self, job: Arc<Job>) {
         let reason = job.plan.reason;
         let ids: Vec<u64> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
@@ -231,7 +236,7 @@ impl Engine {
         }
     }
 
-    /// Runs an action and installs what it made.
+    /// Runs a job and installs its output.
     fn perform(&self, job: Arc<Job>) {
         let result = self.run_and_install(&job);
         self.unmark(job);
@@ -257,7 +262,8 @@ impl Engine {
             return self.evict(job.plan.part, chunk, &job.plan, &job.around, start_ns);
         }
         if job.plan.buffer.is_some() {
-            // A whole table is then proof that the manifest knew its log (`recover/unnamed.rs`).
+            // With this, a whole table proves that the manifest knew its log
+            // (`lifecycle/open/unnamed.rs`).
             self.sync_log_ends()?;
         }
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
@@ -280,7 +286,8 @@ impl Engine {
         self.install(&job.plan, made, start_ns + slept_ns)
     }
 
-    /// What a merge lets happen every few entries. Returns the nanoseconds that it slept for its pace.
+    /// The yield point of a compaction, called every few entries. Returns the nanoseconds that the
+    /// rate limiter made it sleep.
     pub(crate) fn yield_point(&self) -> u64 {
         give_way();
         self.tick();
@@ -296,12 +303,12 @@ impl Engine {
         let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
         if let Some(job) = due.then(|| self.start(false)).flatten() {
             self.perform(job);
-            // The merge around this may go on for long.
+            // The surrounding compaction may go on for long.
             self.remove_obsolete(false);
         }
     }
 
-    /// Remembers what an action met, or forgets what an earlier one did.
+    /// Records the error of a job, or clears that of an earlier one.
     fn note(&self, error: Option<Error>) {
         if self.compaction.stop.load(Ordering::Acquire) {
             return;
@@ -310,7 +317,7 @@ impl Engine {
         let mut jobs = self.jobs.state.lock();
         let had = self.background_error();
         if had.as_ref().is_some_and(lasts) {
-            // Another action that went well, or failed otherwise, does not mend it.
+            // Another job that succeeded, or failed in another way, does not fix it.
             return;
         }
         self.jobs.error.store(error.clone().map(Arc::new));
@@ -329,12 +336,12 @@ impl Engine {
         self.emit(&event);
     }
 
-    /// What keeps background work from going on.
+    /// The error that keeps background work from continuing.
     pub(crate) fn background_error(&self) -> Option<Error> {
         self.jobs.error.load().as_deref().cloned()
     }
 
-    /// Says that a table cost too many fruitless reads.
+    /// Reports a table with too many reads without a result.
     pub(crate) fn due_for_seeks(&self, level: usize, id: u64) {
         let mut seek = self.jobs.seek.lock();
         if mechanisms::BLOCK_SEEKS.is_on() && seek.is_none() && level + 1 < self.options.limits.levels {
@@ -344,13 +351,13 @@ impl Engine {
         }
     }
 
-    /// How far background work is behind.
+    /// The amount of outstanding compaction and flush work.
     pub(crate) fn debt(&self) -> Debt {
         let (limits, lab) = (&self.options.limits, &self.options.tuning.lab);
         picker::debt(&self.state.load(), limits, lab, self.budget.write_buffer_bytes as u64)
     }
 
-    /// Sets the pace of writers and of merges by what is left to do.
+    /// Sets the rates of writers and of compactions according to the debt.
     pub(crate) fn update_stall(&self) {
         let debt = self.debt();
         self.jobs.rate_limiter.update(&debt, &self.options.limits);
@@ -359,8 +366,8 @@ impl Engine {
         }
     }
 
-    /// Once a second: takes the pins of cursors that idle on an old state, sees to the spare buffer, and lets go of
-    /// what snapshots kept.
+    /// Runs once a second: revokes the pins of cursors that are idle on an old state, creates or
+    /// drops the spare memtable, and prunes the versions that snapshots kept.
     fn tick(&self) {
         let tick = self.clock.now_ns() / TICK_NS;
         let last = &self.readers.idle_ticks;
@@ -369,12 +376,13 @@ impl Engine {
         }
         self.tend_spare(tick);
         (0..self.state.load().parts.len()).for_each(|part| self.prune_side(part));
-        // Cursors that ended have let go of tables that were closed already.
+        // Cursors that ended have released tables that were already closed.
         self.tables.leave_the_rest();
         self.revoke_cursors(tick.saturating_sub(1));
     }
 
-    /// Freezes the active buffer if it holds anything, and waits until all frozen ones are tables.
+    /// Freezes the active memtable if it holds anything, and waits until all frozen ones are
+    /// flushed.
     pub(crate) fn flush(&self) -> Result<()> {
         let _entered = self.calls.enter()?;
         self.check_writable()?;
@@ -417,7 +425,7 @@ impl Engine {
         }
     }
 
-    /// Has merges begin that wait because the database was just opened.
+    /// Starts compactions that are waiting because the database was just opened.
     pub(crate) fn ask_for_merges(&self) {
         if self.jobs.rate_limiter.wake() {
             self.executor.wake();
@@ -439,14 +447,14 @@ impl Engine {
         }
     }
 
-    /// Waits until nothing runs and nothing is due.
+    /// Waits until no job is running and none is due.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         let _entered = self.calls.enter()?;
         if self.read_only {
             return Ok(());
         }
         let _hurry = self.jobs.rate_limiter.hurry(self.commit.visible());
-        // What has time is due now.
+        // Work that could wait is due now.
         self.executor.wake();
         self.wait_for(|| self.is_idle().then_some(()))?;
         self.remove_obsolete(true);
@@ -469,7 +477,7 @@ impl Engine {
         self.remove_obsolete(true);
     }
 
-    /// Whether nothing runs and nothing is due, nor will a user's compaction go on.
+    /// True if no job is running and none is due, and no user's compaction is running.
     pub(crate) fn is_idle(&self) -> bool {
         let jobs = self.jobs.state.lock();
         let still = !jobs.flushing && jobs.compacting == 0 && !jobs.manual;

@@ -13,14 +13,14 @@ pub(crate) struct JobCounters {
     pub(crate) seeks: Counter,
     /// Blocks that were in the block cache when compaction made them obsolete.
     pub(crate) invalidated: Counter,
-    /// Batches in which obsolete tables were removed, and how many.
+    /// The number of batches in which obsolete tables were removed, and of these tables.
     pub(crate) removals: Counter,
     pub(crate) removed: Counter,
-    /// Sub-tasks of compactions, and those of them that a second worker took.
+    /// The number of sub-tasks of compactions, and of those that a second worker ran.
     pub(crate) sub_tasks: Counter,
     pub(crate) helped: Counter,
     pub(crate) reads_most: AtomicU64,
-    /// By grain, whether blocks, and rule.
+    /// The number of choices by (block-grained, rule).
     pub(crate) grains: Mutex<BTreeMap<(bool, &'static str), u64>>,
     pub(crate) levels: Vec<LevelCounters>,
 }
@@ -43,7 +43,7 @@ impl JobCounters {
         JobCounters { levels, ..JobCounters::default() }
     }
 
-    /// Counts what was chosen for tables of `level`.
+    /// Counts the choices for tables of `level`.
     pub(crate) fn chose(&self, level: usize, choices: &[Choice]) {
         let Some(level) = self.levels.get(level) else { return };
         for choice in choices {
@@ -63,7 +63,8 @@ impl JobCounters {
         if plan.reason == Reason::Seeks {
             self.seeks.add(1);
         }
-        // The tables of an eviction are those that the trees' entries are merged with, if there are any.
+        // The tables of an eviction, if any, are those that the entries of the trees are merged
+        // with.
         let source = if plan.chunk.is_some() { Some(0) } else { plan.source_level() };
         let Some(level) = source.and_then(|level| self.levels.get(level)) else { return };
         if moved {

@@ -1,5 +1,5 @@
-//! The entries that an append works with, whatever they come from: what comes in, held or read again, up to the key
-//! where the next sub-task begins, and its merge with what is there.
+//! Sources of entries for compactions: input that is buffered or read again, up to the key where
+//! the next sub-task begins, and its merge with a table.
 
 use crate::log::{ValueAddress, ValueLogs};
 use crate::read::run_iter::{Entries, MergeIter};
@@ -13,13 +13,13 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What comes from above, the second time.
+/// Input from the upper level, for its second pass.
 pub(super) enum UpperEntries<'a> {
     Buffered(BufferedEntries),
     Read(BoundedEntries<'a, MergeIter>),
 }
 
-/// Entries in front of a key.
+/// The entries before a key.
 pub(super) struct BoundedEntries<'a, E> {
     pub(super) entries: E,
     pub(super) end: Option<&'a [u8]>,
@@ -55,13 +55,13 @@ impl<E: Entries> Entries for BoundedEntries<'_, E> {
 #[derive(Default)]
 pub(crate) struct BufferedEntries {
     bytes: Vec<u8>,
-    /// Where the key ends and where the value does, which begins there.
+    /// (end of the key, end of the value, which begins there, tag)
     entries: Vec<(usize, usize, Tag)>,
     at: usize,
-    /// By entry: the addresses of the values that are not in memory.
+    /// The addresses of the values that are not in memory, by index of their entry.
     in_logs: HashMap<usize, ValueAddress>,
     logs: Option<Arc<ValueLogs>>,
-    /// The present entry's value, if it was read from a log.
+    /// The current entry's value, if it was read from a log.
     read: Option<Value>,
 }
 
@@ -72,7 +72,7 @@ impl Drop for BufferedEntries {
 }
 
 impl BufferedEntries {
-    /// With room for so many entries, and bytes of keys and values.
+    /// A buffer with room for `entries`, with `bytes` of keys and values.
     pub(crate) fn with_capacity(entries: usize, bytes: usize) -> BufferedEntries {
         let mut held = BufferedEntries::default();
         held.bytes.reserve_exact(bytes);
@@ -80,7 +80,7 @@ impl BufferedEntries {
         held
     }
 
-    /// Takes the next entry, whose value is read from `logs` when the merge comes to it.
+    /// Adds the next entry, whose value is read from `logs` when the merge comes to it.
     ///
     /// REQUIRES: something else keeps the value in its log until this is dropped.
     pub(crate) fn push_in_log(&mut self, key: &[u8], tag: Tag, at: ValueAddress, logs: &Arc<ValueLogs>) {
@@ -89,12 +89,12 @@ impl BufferedEntries {
         self.push_key(key, tag, 0);
     }
 
-    /// Bytes of memory that `entries` of `bytes` take.
+    /// Bytes of memory for `entries` entries with `bytes` of keys and values.
     pub(crate) fn memory_bytes(entries: usize, bytes: usize) -> usize {
         bytes + entries * size_of::<(usize, usize, Tag)>()
     }
 
-    /// Takes the next entry, whose value of `len` bytes comes later.
+    /// Adds the next entry, whose value of `len` bytes is set later.
     pub(crate) fn push_key(&mut self, key: &[u8], tag: Tag, len: usize) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
@@ -102,7 +102,7 @@ impl BufferedEntries {
         self.entries.push((key_end, self.bytes.len(), tag));
     }
 
-    /// Sets the value of entry `i`, which has the length that was said.
+    /// Sets the value of entry `i`, which has the length given before.
     pub(crate) fn set_value(&mut self, i: usize, value: &[u8]) {
         let (key_end, end, _) = self.entries[i];
         self.bytes[key_end..end].copy_from_slice(value);
@@ -114,19 +114,19 @@ impl BufferedEntries {
         self.set_value(self.entries.len() - 1, value);
     }
 
-    /// How many entries it took.
+    /// The number of entries that were added.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The first key and the last, if there is any.
+    /// The first and the last key, if there are entries.
     pub(crate) fn keys(&self) -> Option<(&[u8], &[u8])> {
         let start = self.entries.len().checked_sub(2).map_or(0, |before| self.entries[before].1);
         let (first, last) = (self.entries.first()?, self.entries.last()?);
         Some((&self.bytes[..first.0], &self.bytes[start..last.0]))
     }
 
-    /// Bytes of its keys and values.
+    /// Bytes of the keys and values.
     pub(crate) fn byte_size(&self) -> usize {
         self.bytes.len()
     }
@@ -260,11 +260,11 @@ impl<E: Entries> Entries for &mut E {
     }
 }
 
-/// The merge of what comes from above with a table, or with some of its blocks.
+/// The merge of input from above with a table, or with some of its blocks.
 pub(super) struct MergePair<A, B> {
     above: A,
     below: B,
-    /// Whether the present entry is of `above`.
+    /// True if the current entry is from `above`.
     takes_above: bool,
 }
 

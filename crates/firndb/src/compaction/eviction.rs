@@ -1,13 +1,15 @@
-//! A chunk of the immutable tree into level 1 (LAB-DB, 3.2, Fig. 8):
+//! The eviction of a chunk of the immutable tree into level 1 (LAB-DB, 3.2, Fig. 8):
 //!
 //! 1. if there is no immutable tree, the mutable one becomes it: a root commit;
-//! 2. the chunk's values are read from their logs, in the logs' order, and merged with the tables of level 1 that the
-//!    chunk overlaps; versions that the side table has of the chunk's keys go along;
-//! 3. one manifest record adds and drops tables and says what of the tree is gone;
-//! 4. the leaves' words go, then the state has neither leaves nor versions; space and pointers are let go of behind the
-//!    last reader.
+//! 2. the chunk's values are read from their logs, in the order of the logs, and merged with the
+//!    tables of level 1 that the chunk overlaps; retained versions of the chunk's keys are merged
+//!    with them;
+//! 3. one manifest record adds and drops tables, and records which part of the tree is gone;
+//! 4. the leaves' words in the directory are cleared, and a state without the leaves and the
+//!    retained versions is swapped in; space and pointers are released after the last reader.
 //!
-//! A crash before 3 leaves tables that nothing names, after it leaves that the next open takes out.
+//! A crash before 3 leaves tables that nothing names. A crash after it leaves leaves that the next
+//! open removes.
 
 use crate::compaction::background::Obsolete;
 use crate::compaction::plan::Plan;
@@ -27,12 +29,13 @@ use firn_fs::LARGE_BYTES;
 use firn_table::pm_btree::{HOT_LOG, Place, TreeIter, ValueAddress, View};
 use std::sync::Arc;
 
-/// What an eviction takes.
+/// The entries of one eviction.
 struct Gathered<'a> {
     held: BufferedEntries,
-    /// Versions of the side table that are among that.
+    /// The retained versions among them.
     moved: Vec<Version>,
-    /// Entries that it took out of the tree, and bytes of their keys and values; `held` has no more than those.
+    /// The number of entries taken from the trees, and bytes of their keys and values. `held` has
+    /// at most these.
     entries: u64,
     bytes: u64,
     /// Bytes of the largest value that is read only when the merge comes to it.
@@ -41,7 +44,7 @@ struct Gathered<'a> {
     slept_ns: u64,
 }
 
-/// An address, and a reference to it while it is sorted.
+/// Bytes of an address, and of a reference to it for sorting.
 const PLACE_BYTES: usize = 2 * size_of::<Wanted>() + size_of::<usize>();
 
 /// An entry of the trees that a chunk takes.
@@ -49,26 +52,27 @@ struct EvictedEntry<'e> {
     key: &'e [u8],
     tag: Tag,
     address: Option<ValueAddress>,
-    /// It is of the tree, which keeps its value in the log until the eviction has ended.
+    /// True if the entry is in the tree, which keeps its value in the log until the eviction has
+    /// ended.
     is_of_tree: bool,
-    /// Level 0 has a newer version, and no read point lies between the two. Nobody will see this one again, so its
-    /// value is not read.
+    /// True if level 0 has a newer version and no read point lies between the two. No reader will
+    /// see this one again, so its value is not read.
     is_replaced: bool,
 }
 
 impl EvictedEntry<'_> {
-    /// The address of its value, if that is so large that it is read only when the merge comes to it. A leaf full of
-    /// large values would not fit in memory otherwise.
+    /// The address of the value, if it is so large that it is read only when the merge comes to it.
+    /// Otherwise a leaf full of large values would not fit in memory.
     fn stays_in_log(&self) -> Option<ValueAddress> {
         self.address.filter(|at| self.is_of_tree && at.log_id != HOT_LOG && at.len as usize >= LARGE_BYTES)
     }
 }
 
-/// Shows the entries of `immutable` that are in `ranges`, each with the side table's versions that are older, in order.
-/// Returns those versions.
+/// Passes the entries of `immutable` in `ranges` to `see`, each followed by its retained versions,
+/// in order. Returns those versions.
 ///
-/// What replaced an entry is in the mutable tree, so it is as durable as that: its log was synced before it came there,
-/// and stays until it is evicted itself, behind this chunk.
+/// A newer version that replaced an entry is in the mutable tree, so it is as durable as that. Its
+/// log was synced before it was inserted, and stays until it is evicted itself, after this chunk.
 fn for_each_entry(
     trees: &Trees,
     immutable: &View,
@@ -92,7 +96,7 @@ fn for_each_entry(
             see(EvictedEntry { key: entry.key, tag: entry.tag, address: entry.address, is_of_tree: true, is_replaced });
             let older = trees.side.older(entry.key, entry.tag);
             older.iter().for_each(|version| {
-                // True if the snapshot that this version was kept for has ended since.
+                // True if the snapshot for which this version was retained has ended.
                 let is_replaced = !version.is_seen(snapshots);
                 let (tag, address) = (version.tag, version.address);
                 see(EvictedEntry { key: &version.key, tag, address, is_of_tree: false, is_replaced });
@@ -124,10 +128,10 @@ impl Engine {
         let Taken { keys, leaves, edge } = chunk.of(&trees, &immutable)?;
         let gathered = self.gather(&trees, &immutable, &keys, &snapshots)?;
         let Gathered { held, moved, entries, bytes, largest, memory, mut slept_ns } = gathered;
-        // From here on only the index of `immutable` is used. Its leaves stay in the state until `leave`, because
-        // nothing but an eviction takes any out, and evictions run one at a time.
+        // From here on only the index of `immutable` is used. Its leaves stay in the state until
+        // `leave`, because only evictions remove leaves, and evictions run one at a time.
         trees.stop_reading();
-        // What no entry of it comes to stays as it is.
+        // Tables that no entry falls into stay as they are.
         let plan = &plan.narrowed(held.keys());
         let (bytes_in, replaced) = (held.byte_size() as u64 + plan.input_bytes(), entries - held.len() as u64);
         let _loan = self.borrow_for(plan, largest)?;
@@ -139,8 +143,8 @@ impl Engine {
         let all = left.leaves() == 0;
         let evicted = if all { Evicted { ranges: vec![KeyRange::all()], ..evicted } } else { evicted };
         let is_rebuilt = !trees.store.is_durable();
-        // A log that was not flushed yet is behind all that were.
-        // The floor first: a flush that ends beside this raises it behind the log that it ended.
+        // A log that was not flushed is after all flushed ones. The floor is read first, because a
+        // concurrent flush raises it past the log that it flushed.
         let floor = self.logs.sealed.floor();
         let behind = || trees.values.first_behind(trees.complete_through).unwrap_or(floor);
         let log_floor = (all && is_rebuilt).then(behind);
@@ -164,7 +168,7 @@ impl Engine {
         Ok(self.runs_of(part, &added))
     }
 
-    /// What is gone of the immutable tree once the leaves that begin in `ranges` are.
+    /// The evicted part of the immutable tree, including the leaves that begin in `ranges`.
     fn evicted_with(&self, trees: &Trees, mut ranges: Vec<KeyRange>) -> Evicted {
         let (tree, through) = (trees.store.trees().immutable.unwrap_or(0), trees.complete_through);
         let manifest = self.manifest.lock();
@@ -182,21 +186,23 @@ impl Engine {
         if trees.immutable.is_some() {
             return Ok(());
         }
-        // Of a buffer that is being flushed some entries go into the new tree.
+        // Some entries of a memtable that is being flushed go into the new tree.
         let flushed_through = self.state.load().parts[part].flushed_through;
         let complete_through = if trees.store.is_durable() { SeqNo(0) } else { flushed_through };
         trees.store.rotate()?;
         let (mutable, immutable, leaves) = (Arc::default(), Some(trees.mutable.clone()), trees.mutable.leaves());
         let immutable_from = Arc::default();
         let next = Trees { mutable, immutable, immutable_from, leaves, complete_through, ..trees.clone() };
-        // This takes nothing away, but it ends a generation: everything taken away later waits for its readers as well.
+        // This removes nothing, but it ends a generation, so that later removals wait for its
+        // readers, too.
         self.swap_trees(part, next, Vec::new(), Vec::new());
         Ok(())
     }
 
-    /// The entries of `immutable` that are in `ranges` and not replaced, with their values, and the side table's
-    /// versions that are older than those, in order. Of that tree, not of the view that the chunk was picked from: a
-    /// flush beside this may have brought more before the trees changed places.
+    /// The entries of `immutable` in `ranges` that are not replaced, with their values and older
+    /// retained versions, in order. They are read from that tree, not from the view that the chunk
+    /// was picked from, because a concurrent flush may have inserted more before the trees were
+    /// rotated.
     fn gather<'a>(
         &'a self,
         trees: &Trees,
@@ -266,8 +272,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes what was evicted out of the trees, and swaps in level 0 without it. What is `left` has yet to be evicted
-    /// from `immutable_from` on.
+    /// Removes the evicted entries from the trees, and swaps in level 0 without them. The remaining
+    /// tree `left` has yet to be evicted from `immutable_from` on.
     fn leave(
         &self,
         part: usize,

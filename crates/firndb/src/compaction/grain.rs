@@ -1,38 +1,42 @@
-//! Whether a table takes what comes from above by an append or is written anew (BlockDB, IV-A), table by table. Pure.
+//! The choice, for each table, between appending its input and rewriting it (BlockDB, IV-A). Pure.
 //!
-//! A table that may not grow, that is too large or whose filter has no bits left is written anew. Then what is cheaper,
-//! in bytes, index and filter included:
+//! A table that may not grow, is too large, or has no room left in its filter is rewritten.
+//! Otherwise the cheaper way is chosen, in bytes that include index and filter:
 //!
 //! ```text
-//! append   what comes in + dirty blocks + sections | and later: scans x 16 KiB + dead bytes x price
-//! anew     what comes in + live blocks + sections  | and later: nothing
+//! append   input + dirty blocks + sections | and later: scans x 16 KiB + dead bytes x price
+//! rewrite  input + live blocks + sections  | and later: nothing
 //! ```
-//! - Scans are what an append costs readers: one that comes upon appended blocks needs about one more read, and as many
-//!   are expected until the next compaction as there were since the last.
-//! - Dead bytes are those that the table has, which go if it is written anew, and those that the append leaves. Their
-//!   price rises from a fifth to beyond any saving as all tables together come near their limit, so that room goes to
-//!   the appends that save most for a dead byte, and a series of appends to one table ends once what it leaves dead
-//!   costs more than one more append saves. On a level in between the price is lower by the level's share of the last
-//!   one's size: once as many bytes have come in as it has, its tables have gone down and their dead bytes with them.
-//! - Small entries, of which nearly every block gets one, choose table-grained by themselves.
+//! - Scans are the cost of an append for readers. A scan over appended blocks needs about one more
+//!   read, and as many scans are expected until the next compaction as there were since the last.
+//! - Dead bytes are those of the table, which a rewrite removes, and those that the append adds.
+//!   Their price rises from a fifth to beyond any saving as all tables together approach their
+//!   limit. So the space goes to the appends that save the most per dead byte, and a series of
+//!   appends to one table ends once its dead bytes cost more than one more append saves. On a
+//!   middle level the price is lower, by the level's size as a fraction of the last one's: once as
+//!   many bytes have come in as the level has, its tables have moved down, and their dead bytes
+//!   with them.
+//! - Small entries, of which nearly every block receives one, lead to table-grained compaction by
+//!   themselves.
 //!
-//! Or limits on dead and dirty bytes that are constants for levels in between and the last one
-//! ([`GrainLimits::Constants`], the paper's and its authors'), and a least saving.
+//! Alternatively, the limits on dead and dirty bytes are constants, for middle levels and for the
+//! last one ([`GrainLimits::Constants`], those of the paper and its authors), with a minimum
+//! saving.
 
 use crate::mechanisms;
 use crate::options::tuning::{BlockTuning, GrainLimits};
 use firn_table::sst::Dirty;
 
-/// How a table takes what comes from above.
+/// The way in which a table takes its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grain {
     /// Blocks are appended.
     Block,
-    /// All is written anew.
+    /// The whole table is rewritten.
     Table,
 }
 
-/// What was chosen for a table, and which rule decided.
+/// The choice for a table, and the rule that decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) table: u64,
@@ -40,11 +44,11 @@ pub(crate) struct Choice {
     pub(crate) because: &'static str,
     pub(crate) blocks: usize,
     pub(crate) dirty_blocks: usize,
-    /// Reads that went on at the same time, at most.
+    /// The largest number of concurrent reads.
     pub(crate) reads_most: usize,
 }
 
-/// What the choice rests on.
+/// The facts that decide the choice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts<'a> {
     pub(crate) dirty: &'a Dirty,
@@ -53,24 +57,24 @@ pub(crate) struct Facts<'a> {
     /// Bytes of its index, filter and properties.
     pub(crate) section_bytes: u64,
     pub(crate) dead_bytes: u64,
-    /// Cursors that went through blocks of it since it was last written.
+    /// The number of cursors that went through blocks of the table since it was last written.
     pub(crate) scans: u64,
-    /// Keys that its filter has room for.
+    /// The number of keys that the filter has room for.
     pub(crate) filter_left: u64,
     pub(crate) has_filter: bool,
     /// The target size of a table.
     pub(crate) table_bytes: u64,
     pub(crate) is_last: bool,
-    /// Live bytes of the level by those of the last, 1 at most.
+    /// Live bytes of the level divided by those of the last level, at most 1.
     pub(crate) level_share: f64,
     /// Dead bytes per live byte, over all tables.
     pub(crate) dead_share: f64,
 }
 
-/// Bytes written that a dead byte on the last level costs while there is none.
+/// The price of a dead byte on the last level while there is none, in bytes written.
 const PRICE: f64 = 0.2;
 
-/// Why a table that an append runs on or that a checkpoint shares is written anew.
+/// The rule that rewrites a table to which an append is running, or which a checkpoint shares.
 pub(crate) const MAY_NOT_GROW: &str = "may not grow";
 
 /// Chooses for a table that may grow.
@@ -110,7 +114,7 @@ pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static
     }
 }
 
-/// The constant that a table passed.
+/// The first constant limit that a table exceeds.
 fn limit_passed(facts: &Facts<'_>, live: f64, tuning: &BlockTuning) -> Option<&'static str> {
     let dead = facts.dead_bytes as f64;
     let share = dead / live.max(1.0);
@@ -126,7 +130,7 @@ fn limit_passed(facts: &Facts<'_>, live: f64, tuning: &BlockTuning) -> Option<&'
     }
 }
 
-/// What a dead byte costs, in bytes written.
+/// The price of a dead byte, in bytes written.
 fn price(facts: &Facts<'_>, tuning: &BlockTuning) -> f64 {
     if !mechanisms::BLOCK_SPACE.is_on() {
         return 0.0;
@@ -135,8 +139,9 @@ fn price(facts: &Facts<'_>, tuning: &BlockTuning) -> f64 {
     if full < 1.0 { PRICE / (1.0 - full) * facts.level_share } else { f64::INFINITY }
 }
 
-/// Dead bytes per live byte that one table may have, as all tables together come near `limit`: the tables with most of
-/// them are written anew first, since that gives back most per byte written, and beyond the limit all are.
+/// Dead bytes per live byte that one table may have, as all tables together approach `limit`. The
+/// tables with the most are rewritten first, because that frees the most per byte written. Beyond
+/// the limit, all are.
 fn share_allowed(dead_share: f64, limit: f64) -> f64 {
     let slack = limit * 0.1;
     if dead_share > limit {
@@ -196,13 +201,13 @@ mod tests {
         assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
         assert_eq!(choose(Facts { scans: 44, ..facts(&some) }), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { scans: 46, ..facts(&some) }), (Grain::Table, "scans"));
-        // Four fifths of what may be dead are: a dead byte costs one that is written.
+        // Dead bytes are at four fifths of their limit: each one costs as much as a byte written.
         assert_eq!(last(&some, 0.144, 400_000), (Grain::Block, "cost"));
         assert_eq!(last(&some, 0.144, 500_000), (Grain::Table, "space"));
         assert_eq!(last(&more, 0.144, 0), (Grain::Table, "space"), "little is saved for what it leaves");
         assert_eq!(last(&some, 0.09, 1_000_000), (Grain::Block, "cost"), "there is room");
         assert_eq!(last(&one, 0.18, 0), (Grain::Table, "space"), "there is none");
-        // Further up they stay for less time.
+        // On middle levels dead bytes stay for less time.
         let middle = |dead_share, dead_bytes| choose(Facts { dead_share, dead_bytes, ..facts(&some) });
         assert_eq!(middle(0.144, 5_000_000), (Grain::Block, "cost"));
         assert_eq!(middle(0.144, 8_000_000), (Grain::Table, "space"));
@@ -221,7 +226,7 @@ mod tests {
         assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
         assert_eq!(choose(Facts { filter_left: 9, has_filter: false, ..facts(&some) }), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { dead_share: 0.3, ..facts(&some) }), (Grain::Table, "space"));
-        // Near the limit those with many dead bytes go first.
+        // Near the limit, tables with many dead bytes are rewritten first.
         assert_eq!(choose(Facts { dead_share: 0.17, ..facts(&some) }), (Grain::Block, "cost"));
         assert_eq!(choose(Facts { dead_share: 0.17, dead_bytes: 300_000, ..facts(&some) }), (Grain::Table, "space"));
         assert_eq!(choose(Facts { dead_share: 0.15, dead_bytes: 300_000, ..facts(&some) }), (Grain::Block, "cost"));

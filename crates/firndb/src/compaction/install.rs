@@ -1,11 +1,12 @@
-//! The only place that changes the state's tables:
+//! The only place that changes the tables of the state, except for evictions (`eviction.rs`):
 //!
 //! 1. record the edit in the manifest, durably;
-//! 2. swap in a state made from what the manifest now says;
-//! 3. bury what the old state had and the new one has not.
+//! 2. swap in a state made from the manifest's new version;
+//! 3. retire the files of the old state that the new one does not have.
 //!
-//! A crash before 1 is done leaves the old state and files that nothing names; after it, the new state and files that
-//! nothing names any more. Open removes either.
+//! A crash before 1 is complete leaves the old state and files that nothing names yet. A crash
+//! after it leaves the new state and files that nothing names any more. The next open removes
+//! either.
 
 use crate::compaction::background::Obsolete;
 use crate::compaction::plan::{How, Plan, Reason};
@@ -23,7 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Engine {
-    /// Makes what `plan` made part of the state, and returns its tables. If it cannot be recorded, removes it again.
+    /// Installs the output of `plan` in the state, and returns its tables. Removes the output if it
+    /// cannot be recorded.
     pub(crate) fn install(&self, plan: &Plan, made: CompactionOutput, start_ns: u64) -> Result<Vec<Arc<SstRun>>> {
         let CompactionOutput { mut edit, created, grown, choices, bytes_in, bytes_out } = made;
         let added = edit.add.clone();
@@ -60,7 +62,7 @@ impl Engine {
             None => logs_before.into_iter().filter(|&id| id < floor).collect(),
         };
         let logs = logs.into_iter().map(Obsolete::Log);
-        // What was moved or grew has its file still.
+        // A table that was moved or grew keeps its file.
         let gone = plan.tables.iter().filter(|(_, run)| !is_added(run));
         let tables = gone.map(|(_, run)| Obsolete::Table(run.clone()));
         let blocks = grown.into_iter().map(|grown| Obsolete::Blocks(grown.run, grown.blocks));
@@ -80,19 +82,21 @@ impl Engine {
         Ok(self.runs_of(plan.part, &added))
     }
 
-    /// The runs of these tables, as far as part `i` still has them.
+    /// The runs of these tables, if part `i` still has them.
     pub(crate) fn runs_of(&self, i: usize, tables: &[(usize, TableMeta)]) -> Vec<Arc<SstRun>> {
         let state = self.state.load();
         let run = |(level, table): &(usize, TableMeta)| state.parts[i].levels.get(*level)?.run_of(table).cloned();
         tables.iter().filter_map(run).collect()
     }
 
-    /// Replaces rows of part `i` by what `flushed` has, before a state without it.
+    /// Replaces rows of part `i` with the entries of `flushed`. REQUIRES: no state without
+    /// `flushed` exists yet.
     pub(crate) fn follow(&self, i: usize, flushed: &Arc<Memtable>) {
         self.state.load().parts[i].rows.iter().for_each(|rows| rows.follow(flushed));
     }
 
-    /// Swaps in a state without `flushed`, whose entries are below the buffers in what `change` makes of part `i`.
+    /// Swaps in a state without `flushed`, whose entries are below the memtables in the part that
+    /// `change` returns for part `i`.
     pub(crate) fn without_buffer(&self, i: usize, flushed: &Arc<Memtable>, change: impl Fn(&Part) -> Part) {
         self.state.rcu(|state| {
             let mut part = change(&state.parts[i]);
@@ -101,9 +105,10 @@ impl Engine {
         });
     }
 
-    /// Removes tables that could not be recorded for `error`.
+    /// Removes tables that could not be recorded because of `error`.
     pub(crate) fn undo_tables(&self, error: &Error, created: &[u64]) {
-        // After a failed sync the record may yet turn out to be there, and then its files must be too.
+        // After a failed sync the record may still turn out to be durable, and then its files must
+        // exist.
         if error.kind() != ErrorKind::Poisoned {
             for id in created {
                 let _left = self.files.remove(FileName::Table(*id));
@@ -111,19 +116,20 @@ impl Engine {
         }
     }
 
-    /// Opens tables that were just installed, while there is room, so that few readers wait for an index.
+    /// Opens tables that were just installed, while there is room, so that few readers wait for an
+    /// index.
     pub(crate) fn open_ahead(&self, installed: &[Arc<SstRun>]) {
         for run in installed {
             if self.compaction.stop.load(Ordering::Acquire) || !self.tables.has_room() {
                 return;
             }
-            // What it met, whoever reads the table will meet and report.
+            // The next reader of the table finds and reports any error.
             let _open = run.table();
         }
     }
 
-    /// The first log of the buffer that is next newer than `flushed`: logs below it are not needed once that is a
-    /// table.
+    /// The first log of the next newer memtable after `flushed`. Logs below it are not needed once
+    /// `flushed` is a table.
     pub(crate) fn log_behind(&self, part: usize, flushed: &Arc<Memtable>) -> Option<u64> {
         let state = self.state.load();
         let buffers = &state.parts[part].buffers;

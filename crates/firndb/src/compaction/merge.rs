@@ -1,12 +1,13 @@
-//! Merging runs into new tables (How::Copy), for flushes and compactions alike:
+//! Compaction of runs into new tables (How::Copy), for flushes, too:
 //!
 //! 1. merge the inputs by internal key;
-//! 2. drop the versions that no reader needs (`versions.rs`);
-//! 3. write the rest into tables, cut between user keys at the target size, before a table would overlap too much of
-//!    the level below its own, or once the hashes and the index of its keys take the memory that they may;
+//! 2. drop the versions that no reader needs (`visibility.rs`);
+//! 3. write the rest to tables. A table ends between two user keys: at the target size, before it
+//!    would overlap too much of the level below its own, or once the hashes and the index of its
+//!    keys reach their memory limit;
 //! 4. sync each table; the directory is synced once, before the edit is returned.
 //!
-//! A crash anywhere leaves files that no manifest record names; open removes them.
+//! A crash at any point leaves files that no manifest record names; the next open removes them.
 
 use super::append::GrownTable;
 use super::entries::{BufferedEntries, MergePair};
@@ -32,32 +33,35 @@ use firn_base::{Limits, Result, SeqNo};
 use firn_table::sst::{Access, SstOptions, SstWriter, TableOwner};
 use std::sync::Arc;
 
-/// Entries between two yield points.
+/// The number of entries between two yield points.
 const ENTRIES_PER_STEP: u64 = 256;
-/// An output may overlap this many tables' worth of the level below its own.
+/// The most that an output may overlap of the level below its own, in tables of the target size.
 const GRANDPARENT_TABLES: u64 = 10;
 
-/// What a mill needs of the engine.
+/// The parts of the engine that a compaction needs.
 pub(crate) struct CompactionContext {
     pub(crate) files: Arc<Files>,
     pub(crate) counters: Arc<IoCounters>,
     pub(crate) limits: Limits,
     pub(crate) sst: SstOptions,
     pub(crate) direct: bool,
-    /// Bytes read at once from each input.
+    /// Bytes of one readahead from each input.
     pub(crate) stretch_bytes: usize,
-    /// Bytes of what comes in that a merge may hold while it looks where it goes.
+    /// The most bytes of input that an append may hold while it finds the blocks that they fall
+    /// into.
     pub(crate) hold_bytes: usize,
-    /// Bytes that a table in the making may hold of its keys: it ends in front of one too many.
+    /// The most bytes that a table builder may hold of its keys. The table ends before it exceeds
+    /// them.
     pub(crate) keys_bytes: usize,
-    /// The profile's numbers, if it appends.
+    /// The profile's parameters, if it appends.
     pub(crate) appends: Option<BlockTuning>,
     pub(crate) next_file_id: Arc<AtomicU64>,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
 impl CompactionContext {
-    /// What `options` and their `budget` say, for files whose ids begin at `next_file_id`.
+    /// A context according to `options` and their `budget`, for files with ids from `next_file_id`
+    /// on.
     pub(crate) fn new(
         files: &Arc<Files>,
         counters: &Arc<IoCounters>,
@@ -94,7 +98,7 @@ impl CompactionContext {
         check_open(&self.stop)
     }
 
-    /// What filters of tables on `level` reserve: nothing where nothing is appended.
+    /// The percentage that filters of tables on `level` reserve; 0 if nothing is appended to them.
     pub(crate) fn reserve_percent(&self, around: &LevelContext, level: usize) -> u32 {
         let tuning = self.appends.as_ref().filter(|_| level > 1 && mechanisms::BLOCK_RESERVE.is_on());
         let as_last = around.is_last || !mechanisms::BLOCK_RESERVE_BY_LEVEL.is_on();
@@ -109,24 +113,25 @@ fn check_open(stop: &AtomicBool) -> Result<()> {
     }
 }
 
-/// What a mill has to know of the state around a plan: not the state, whose buffers and tables would stay as long as
-/// the work takes.
+/// The facts that a compaction must know about the state around its plan. It does not hold the
+/// state itself, whose memtables and tables would stay for as long as the compaction runs.
 #[derive(Debug)]
 pub(crate) struct LevelContext {
-    /// The tables of level 0, if nothing else is older than a write buffer and newer than level 1.
+    /// The tables of level 0. `None` if the trees may hold entries that are older than a memtable
+    /// and newer than level 1.
     level0: Option<Tables>,
     /// The tables of each level below the output's.
     deeper: Vec<Tables>,
-    /// Whether they are none.
+    /// True if no level below the output's has tables.
     pub(super) is_last: bool,
-    /// Live bytes of the output's level by those of the last, 1 at most.
+    /// Live bytes of the output's level divided by those of the last level, at most 1.
     pub(super) level_share: f64,
     /// Dead bytes per live byte, over all tables.
     pub(super) dead_share: f64,
 }
 
 impl LevelContext {
-    /// Around a plan with its output on `level`.
+    /// The context of a plan with its output on `level`.
     pub(crate) fn new(part: &Part, level: usize) -> LevelContext {
         let (dead, live) = part.dead_and_live();
         let last = part.last_level();
@@ -140,7 +145,7 @@ impl LevelContext {
         }
     }
 
-    /// To be walked along with a merge.
+    /// The overlaps below an output on `level`, to be tracked along with a merge.
     pub(super) fn below(&self, level: usize) -> OverlapTracker {
         match &self.level0 {
             Some(level0) if level == 0 => OverlapTracker::newest(level0.clone(), self.deeper.clone()),
@@ -149,23 +154,23 @@ impl LevelContext {
     }
 }
 
-/// An edit, with what is to be done if it is installed, and if not.
+/// The output of a compaction: an edit, and the data to install or undo it.
 #[derive(Debug, Default)]
 pub(crate) struct CompactionOutput {
     pub(crate) edit: Edit,
-    /// Files that it created: to be removed if it is not installed.
+    /// The files that were created, to be removed if the edit is not installed.
     pub(crate) created: Vec<u64>,
     pub(crate) grown: Vec<GrownTable>,
-    /// What was chosen for each table of the output's level, if there was a choice.
+    /// The choice for each table of the output's level, if there was one.
     pub(crate) choices: Vec<Choice>,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
 }
 
-/// Runs `plan`, for all plans but appends. On failure nothing that it wrote stays.
+/// Runs `plan`, which must not be an append. If it fails, none of its files stay.
 ///
 /// # Errors
-/// What reading and writing met.
+/// The error of reading or writing.
 pub(crate) async fn run(
     plan: &Plan,
     around: &LevelContext,
@@ -194,7 +199,7 @@ pub(crate) async fn run(
     })
 }
 
-/// Runs `plan` with `above` in the place of what comes from above.
+/// Runs `plan` with `above` as the input from above.
 ///
 /// # Errors
 /// As [`run`].
@@ -240,37 +245,38 @@ fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
     Ok(children)
 }
 
-/// Where the tables go.
+/// The settings for the output tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     pub(crate) cause: Cause,
-    /// Whether to cut at the target size; a flush makes one table.
+    /// True if tables are cut at the target size. A flush writes one table.
     pub(crate) split: bool,
-    /// Entries above this are left out.
+    /// Entries above this sequence number are left out.
     pub(crate) seqno_max: SeqNo,
-    /// Bits that filters reserve for keys to come, in percent of those that are there.
+    /// Bits that filters reserve for future keys, in percent of those for the current keys.
     pub(crate) reserve_percent: u32,
-    /// The size at which a table is cut, if it is not the usual one.
+    /// The size at which a table is cut, if it is not the target size.
     pub(crate) table_bytes: Option<u64>,
-    /// The log of the write buffer that is written out; 0 for anything else.
+    /// The log of the memtable that is flushed; 0 for other jobs.
     pub(crate) log_id: u64,
 }
 
 impl Output {
-    /// Everything, with filters as large as needed.
+    /// Output of all entries, with filters as large as needed.
     pub(crate) fn new(cause: Cause, split: bool) -> Output {
         Output { cause, split, seqno_max: SeqNo::MAX, reserve_percent: 0, table_bytes: None, log_id: 0 }
     }
 }
 
-/// What lies below the output, walked along with the merge.
+/// Tracks the tables below the output along with a merge.
 pub(crate) struct OverlapTracker {
-    /// Older tables of the output's own level, which is level 0; `None` if something beside may hold any key.
+    /// Older tables of the output's own level, if that is level 0; `None` if something else may
+    /// hold any key.
     beside: Option<Tables>,
     deeper: Vec<Tables>,
-    /// Per deeper level, the first table that does not end before the merge's key.
+    /// For each deeper level, the first table that does not end before the merge's key.
     at: Vec<usize>,
-    /// Bytes of the next level's tables that the present output has passed.
+    /// Bytes of the next level's tables that the current output table has passed.
     overlapped: u64,
 }
 
@@ -280,17 +286,19 @@ impl OverlapTracker {
         OverlapTracker { beside, at: vec![0; deeper.len()], deeper, overlapped: 0 }
     }
 
-    /// Below an output on level 0 that is newer than the tables `beside` it, and than nothing else on its level.
+    /// A tracker for an output on level 0 that is newer than the tables `beside` it, which are
+    /// everything else on its level.
     fn newest(beside: Tables, deeper: Vec<Tables>) -> OverlapTracker {
         OverlapTracker { beside: Some(beside), ..OverlapTracker::new(0, deeper) }
     }
 
-    /// Nothing lies below.
+    /// A tracker for an output with nothing below it.
     pub(crate) fn nothing() -> OverlapTracker {
         OverlapTracker { beside: Some(Tables::default()), deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
     }
 
-    /// An output begins at `key`. As the first of a walk, it need not go past all that lies in front.
+    /// Starts an output table at `key`. The first one of a walk skips the tables before it without
+    /// counting them.
     pub(super) fn begin_at(&mut self, key: &[u8]) {
         for (tables, at) in self.deeper.iter().zip(&mut self.at) {
             *at += tables[*at..].partition_point(|table| table.largest.as_slice() < key);
@@ -309,7 +317,7 @@ impl OverlapTracker {
         }
     }
 
-    /// Whether nothing of `key` lies below. REQUIRES: `walk(key)` was called.
+    /// True if nothing below has `key`. REQUIRES: `walk(key)` was called.
     pub(super) fn is_bottom(&self, key: &[u8]) -> bool {
         let holds =
             |(tables, &at): (&Tables, &usize)| tables.get(at).is_some_and(|table| table.smallest.as_slice() <= key);
@@ -319,11 +327,11 @@ impl OverlapTracker {
     }
 }
 
-/// Writes what of `merge`, from where it is on, some reader needs into new tables, in key order. On failure removes
-/// them again.
+/// Writes the entries of `merge`, from its position on, that some reader needs to new tables, in
+/// key order. On failure removes them.
 ///
 /// # Errors
-/// What reading and writing met.
+/// The error of reading or writing.
 pub(crate) async fn write_tables(
     merge: impl Entries,
     snapshots: &[SeqNo],
@@ -338,7 +346,7 @@ pub(crate) async fn write_tables(
         .and_then(|()| if writer.created.is_empty() { Ok(()) } else { context.files.sync_dir(&sites::SST_NAMES_SYNC) });
     if let Err(error) = written {
         for id in &writer.created {
-            // What cannot be removed now is an orphan, which the next open removes.
+            // A file that cannot be removed now is an orphan, which the next open removes.
             let _left = context.files.remove(FileName::Table(*id));
         }
         return Err(error);
@@ -346,7 +354,7 @@ pub(crate) async fn write_tables(
     Ok(writer.metas)
 }
 
-/// The yield points of a merge.
+/// The yield points of a compaction.
 pub(super) struct Steps<'a> {
     entries: u64,
     stop: &'a AtomicBool,
@@ -357,7 +365,7 @@ impl<'a> Steps<'a> {
         Steps { entries: 0, stop: &context.stop }
     }
 
-    /// One entry further.
+    /// Counts one entry, and yields every `ENTRIES_PER_STEP`.
     ///
     /// # Errors
     /// `Invalid` if the database is being closed.
@@ -384,7 +392,7 @@ impl TablesWriter<'_> {
         let mut versions = Versions::new(snapshots);
         let mut steps = Steps::new(self.context);
         if merge.valid() {
-            // What lies in front of all outputs is overlapped by none.
+            // The tables before all outputs are overlapped by none of them.
             below.begin_at(merge.key());
         }
         while merge.valid() {
@@ -405,7 +413,7 @@ impl TablesWriter<'_> {
         self.end_table()
     }
 
-    /// Whether the open table should end in front of `key`. Never between two versions of one key.
+    /// True if the open table must end before `key`. Never between two versions of one key.
     fn is_due(&self, key: &[u8], below: &OverlapTracker) -> bool {
         let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else { return false };
         let limits = &self.context.limits;

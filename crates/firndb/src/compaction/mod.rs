@@ -1,4 +1,5 @@
-//! Mills: what runs a plan. Each does the I/O and returns an edit; none changes the state.
+//! Flushes and compactions. Each job runs a plan, does the I/O and returns an edit; only
+//! `install.rs` and the flushes and evictions of trees change the state.
 
 mod append;
 pub(crate) mod background;

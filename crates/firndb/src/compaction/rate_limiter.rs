@@ -1,18 +1,21 @@
-//! How fast merges go while nothing is urgent.
+//! The rate limiter of compactions, which slows them down while nothing is urgent.
 //!
-//! A merge at full speed takes the device and a core from readers for seconds, though often nobody needs it to end
-//! soon. So merges share a rate, in bytes written per second, that is made from what comes in:
+//! A compaction at full speed takes the device and a core from readers for seconds, although it
+//! often need not end soon. So compactions share a rate, in bytes written per second, that follows
+//! the rate of incoming data:
 //!
 //! ```text
 //! rate = max(32 MiB, 8 x intake x 2^pressure)
 //! ```
-//! where `intake` is what flushes lately brought per second, less the longer no flush has come, and `pressure` is the
-//! number of tables that level 0 has beyond its trigger, or of targets of level 1 by which levels are too large if that
-//! is more, or how near level 0's trees and logs are to their bounds. So debt that grows is worked off faster and
-//! faster, long before writers are slowed; at [`URGENT`] there is no bound, nor while somebody waits for the work to
-//! end.
+//! where `intake` is the recent rate of flushes, in bytes per second, which decays while there is
+//! no flush, and `pressure` is the largest of three: the number of tables that level 0 has beyond
+//! its trigger, the number of level-1 targets by which levels are too large, and how close level
+//! 0's trees and logs are to their limits. So growing debt is worked off faster and faster, long
+//! before writers are slowed down. At [`URGENT`] there is no limit, and neither while a caller
+//! waits for the work to end.
 //!
-//! The time that a merge slept is not part of how long it took: `stall.rs` wants to know what merges can do.
+//! The time that a compaction sleeps is not part of its duration, because `stall.rs` measures how
+//! fast compactions can be.
 
 use crate::log::FLYING_MAX;
 use crate::write::stall::Debt;
@@ -23,48 +26,52 @@ use firn_base::{Limits, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The pressure from which on merges go as fast as they can.
+/// The pressure from which on compactions are not limited.
 const URGENT: u32 = 4;
 const RATE_MIN: u64 = 32 << 20;
-/// Bytes that merges may write per byte of intake while there is no pressure.
+/// Bytes that compactions may write per byte of intake without pressure.
 const SHARE: u64 = 8;
 const SLEEP_MIN_NS: u64 = 1_000_000;
-/// After so long a sleep a merge looks whether something became urgent.
+/// The longest single sleep, after which a compaction checks if something became urgent.
 const SLEEP_MAX_NS: u64 = 4_000_000;
 
-/// After so long without a write there is time for what is not urgent.
+/// The time without a write after which there is time for work that is not urgent.
 const REST_NS: u64 = 10_000_000_000;
 
-/// For so long after an open no merge begins unasked. A process that looks something up, or writes a little, has ended
-/// by then, and would have discarded what the merge wrote.
+/// The time after an open during which no compaction begins unless requested. A process that looks
+/// something up or writes a little has exited by then, and would have discarded the compaction's
+/// output.
 const QUIET_NS: u64 = 1_000_000_000;
 
-/// The pace of merges.
+/// The rate limit of compactions.
 pub(crate) struct RateLimiter {
     clock: Clock,
-    /// Whether merges are asked for, and when the database was opened.
+    /// True if compactions were requested, and the time of the open.
     is_awake: AtomicBool,
     opened_ns: u64,
     counters: Arc<IoCounters>,
     pressure: AtomicU64,
-    /// Bytes that merges had written when one of them last looked.
+    /// Bytes that compactions had written when one of them last checked.
     seen: AtomicU64,
-    /// When merges may go on, in the clock's nanoseconds.
+    /// The time at which compactions may continue, in the clock's nanoseconds.
     next_ns: AtomicU64,
-    /// Bytes per second that flushes bring; what the last one brought, and when it ended.
+    /// The rate of flushes in bytes per second; the bytes of the last flush, and the time of its
+    /// end.
     intake: AtomicU64,
     flushed: AtomicU64,
     flushed_ns: AtomicU64,
-    /// Callers that wait until the work is done, and what was visible when the last of them came.
+    /// The number of callers that wait until the work is done, and the sequence number that was
+    /// visible when the last of them began to wait.
     waiting: AtomicUsize,
     waited_at: AtomicU64,
-    /// What was visible when somebody last looked, and when it was found to have changed.
+    /// The sequence number that was visible at the last check, and the time at which a change of it
+    /// was noticed.
     visible: AtomicU64,
     written_ns: AtomicU64,
     slept_ns: Counter,
 }
 
-/// While it lives, merges go as fast as they can.
+/// Lifts the rate limit until it is dropped.
 pub(crate) struct Hurry<'a>(&'a RateLimiter);
 
 impl Drop for Hurry<'_> {
@@ -98,17 +105,18 @@ impl RateLimiter {
         }
     }
 
-    /// Somebody asks for merges. True if nobody did before.
+    /// Requests compactions. Returns true if this is the first request.
     pub(crate) fn wake(&self) -> bool {
         !self.is_awake.load(Ordering::Relaxed) && !self.is_awake.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether a merge may begin: somebody asked for one, a flush made work, or the database has been open for a while.
+    /// True if a compaction may begin: one was requested, a flush made work, or the database has
+    /// been open for a while.
     pub(crate) fn may_begin(&self) -> bool {
         self.is_awake.load(Ordering::Relaxed) || self.clock.now_ns() >= self.opened_ns + QUIET_NS
     }
 
-    /// A flush brought `bytes`.
+    /// Records a flush of `bytes`.
     pub(crate) fn flushed(&self, bytes: u64) {
         self.wake();
         let now = self.clock.now_ns();
@@ -118,17 +126,20 @@ impl RateLimiter {
         self.flushed.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets the rate by what is left to do.
+    /// Sets the pressure according to the debt.
     pub(crate) fn update(&self, debt: &Debt, limits: &Limits) {
         let tables = debt.level0_tables.saturating_sub(limits.level0_trigger) as u64;
-        // What is due of level 0 is about one target of level 1, and not a sign that merges are too slow.
+        // The due part of level 0 is about one target of level 1, and no sign that compactions are
+        // too slow.
         let levels = (debt.bytes / limits.level_base_bytes.max(1)).saturating_sub(1);
-        // Where level 0 is trees, there is no bound long before a flush finds no room, or logs hold twice their share.
+        // If level 0 is trees, the limit is lifted long before a flush finds no room, or when the
+        // logs are twice as large as the size at which an eviction is due.
         let trees = f64::from(URGENT) * (2.0 * debt.trees).max(debt.logs - 1.0);
         self.pressure.store(tables.max(levels).max(trees.max(0.0) as u64), Ordering::Relaxed);
     }
 
-    /// Somebody waits for merges to end, who sees all up to `visible`.
+    /// Lifts the rate limit for a caller that waits for compactions to end, and that sees
+    /// everything up to `visible`.
     pub(crate) fn hurry(&self, visible: SeqNo) -> Hurry<'_> {
         self.wake();
         self.waited_at.store(visible.0, Ordering::Relaxed);
@@ -136,8 +147,9 @@ impl RateLimiter {
         Hurry(self)
     }
 
-    /// Whether there is time for what is not urgent, now that all up to `visible` is there: nothing was written lately,
-    /// or nothing since somebody began to wait until all is done.
+    /// True if there is time for work that is not urgent. `visible` is the current sequence number.
+    /// Nothing was written recently, or nothing since a caller began to wait until all work is
+    /// done.
     pub(crate) fn is_at_rest(&self, visible: SeqNo) -> bool {
         let now = self.clock.now_ns();
         if self.visible.swap(visible.0, Ordering::Relaxed) != visible.0 {
@@ -149,7 +161,8 @@ impl RateLimiter {
         self.waiting.load(Ordering::Relaxed) > 0 && self.waited_at.load(Ordering::Relaxed) == visible.0
     }
 
-    /// True if nothing was written for long, whether somebody waits for background work or not.
+    /// True if nothing was written for a long time, no matter if a caller waits for background
+    /// work.
     pub(crate) fn is_idle(&self) -> bool {
         self.has_rested(self.clock.now_ns())
     }
@@ -158,21 +171,22 @@ impl RateLimiter {
         now_ns.saturating_sub(self.written_ns.load(Ordering::Relaxed)) >= REST_NS
     }
 
-    /// Bytes per second; 0 for no bound.
+    /// Bytes per second; 0 for no limit.
     fn rate_now(&self) -> u64 {
         let pressure = self.pressure.load(Ordering::Relaxed);
         if self.waiting.load(Ordering::Relaxed) > 0 || pressure >= u64::from(URGENT) {
             return 0;
         }
-        // A merge that readers asked for, long after the last write, is in no hurry.
+        // A compaction for reads, long after the last write, is in no hurry.
         let since = self.clock.now_ns().saturating_sub(self.flushed_ns.load(Ordering::Relaxed)).max(1);
         let at_most = per_second(self.flushed.load(Ordering::Relaxed), since);
         let intake = self.intake.load(Ordering::Relaxed).min(at_most);
         (intake.saturating_mul(SHARE) << pressure).max(RATE_MIN)
     }
 
-    /// How many reads one who needs many short ones puts in flight. A reader's own waits behind them, so they are as
-    /// few as the readers of a small machine have while there is no pressure, and twice as many with each step of it.
+    /// The number of short reads that a background job keeps in flight. Reads of users wait for
+    /// them, so without pressure they are as few as a small machine's readers have, and each step
+    /// of pressure doubles them.
     pub(crate) fn reads(&self) -> usize {
         match self.rate_now() {
             0 => FLYING_MAX,
@@ -180,11 +194,12 @@ impl RateLimiter {
         }
     }
 
-    /// Called by a merge at its yield points: sleeps as the pace demands, and returns the nanoseconds slept. `between`
-    /// is called after each short sleep; it does what is more urgent, and says whether to go on waiting.
+    /// Called by a compaction at its yield points. Sleeps to keep to the rate, and returns the
+    /// nanoseconds slept. `between` is called after each short sleep; it does more urgent work, and
+    /// returns true to continue waiting.
     pub(crate) fn wait(&self, mut between: impl FnMut() -> bool) -> u64 {
         let written = self.counters.get(Cause::Compaction).2 + self.counters.get(Cause::Evict).2;
-        // Two merges may come at once: each counts what nobody counted before.
+        // Two compactions may check at once: each counts the bytes that were not counted before.
         let bytes = written.saturating_sub(self.seen.fetch_max(written, Ordering::Relaxed));
         let rate = self.rate_now();
         if rate == 0 {
@@ -192,7 +207,7 @@ impl RateLimiter {
         }
         let now = self.clock.now_ns();
         let cost = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
-        // Time in which no merge ran is not made up for.
+        // Time in which no compaction ran is not made up for.
         self.next_ns.fetch_max(now, Ordering::Relaxed);
         let until = self.next_ns.fetch_add(cost, Ordering::Relaxed) + cost;
         let mut slept = 0;
@@ -212,12 +227,12 @@ impl RateLimiter {
         slept
     }
 
-    /// The pace now, in bytes written per second; 0 for no bound.
+    /// The current rate, in bytes written per second; 0 for no limit.
     pub(crate) fn rate(&self) -> u64 {
         self.rate_now()
     }
 
-    /// Nanoseconds that merges slept, all workers together.
+    /// Nanoseconds that compactions slept, summed over all workers.
     pub(crate) fn slept_ns(&self) -> u64 {
         self.slept_ns.get()
     }

@@ -1,15 +1,17 @@
-//! A write buffer into the mutable tree (LAB-DB, 3.2, Fig. 7):
+//! The flush of a memtable into the mutable tree (LAB-DB, 3.2, Fig. 7):
 //!
-//! 1. what the log has of it goes to the log's file, durably: its values are read there from now on, and its keys will
-//!    not be replayed;
-//! 2. step by step through its keys: count the pointers, put them into the tree, swap in the new view. The buffer stays
-//!    in the state, so an entry may be in both, with one number;
-//! 3. one manifest record moves the log's floor, and the buffer goes.
+//! 1. the memtable's bytes in the log are made durable in the log's file, because its values are
+//!    read from there from now on, and its keys will not be replayed;
+//! 2. step by step through its keys: count the pointers, insert them into the tree, swap in the new
+//!    view. The memtable stays in the state, so an entry may be in both, with the same sequence
+//!    number;
+//! 3. one manifest record moves the log's floor, and the memtable is removed.
 //!
-//! A buffer of which little will be written again becomes a table of level 0 instead, if the trees are empty
-//! (`reuse.rs`).
+//! A memtable of which few keys will be written again becomes a table of level 0 instead, if the
+//! trees are empty (`reuse.rs`).
 //!
-//! A crash in between leaves some keys' entries in the tree; replay brings all of them again, with the same numbers.
+//! A crash in between leaves the entries of some keys in the tree. Replay brings all of them again,
+//! with the same sequence numbers.
 
 use crate::compaction::background::Obsolete;
 use crate::engine::Engine;
@@ -27,19 +29,21 @@ use firn_table::pm_btree::{Entry, Place, ValueAddress};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Entries of one step, in the worst case each of a leaf of its own: a step needs the space of its leaves twice.
+/// The number of entries in one step. In the worst case each is in a leaf of its own, and a step
+/// needs the space of its leaves twice.
 fn step_entries(trees: &Trees) -> usize {
     const LEAST: u64 = 16;
     const MOST: u64 = 4096;
     (trees.store.leaves_max() / 8).clamp(LEAST, MOST) as usize
 }
 
-/// Bytes of keys in one step, if one key alone is not more: they are in the leaves beside what was there.
+/// Bytes of keys in one step, unless one key alone is larger. They are in the leaves in addition to
+/// the earlier ones.
 fn step_bytes(trees: &Trees) -> usize {
     (trees.store.usage().region_bytes / 64) as usize
 }
 
-/// The newest versions of some keys that follow each other, and the older ones of the same keys.
+/// The newest versions of some consecutive keys, and the older ones of the same keys.
 #[derive(Default)]
 struct Batch {
     keys: Vec<u8>,
@@ -48,7 +52,8 @@ struct Batch {
 }
 
 impl Batch {
-    /// Takes the next keys of `iter`, all versions of each: `keys_max` at most, none more once they have `bytes_max`.
+    /// Takes the next keys of `iter`, with all versions of each: at most `keys_max`, and no more
+    /// once they have `bytes_max`.
     fn take(iter: &mut MemtableIter, keys_max: usize, bytes_max: usize) -> Batch {
         let mut batch = Batch::default();
         while iter.valid() {
@@ -86,7 +91,7 @@ impl Batch {
 }
 
 impl Trees {
-    /// Puts a replayed buffer into the mutable tree. REQUIRES: nobody reads yet.
+    /// Inserts a replayed memtable into the mutable tree. REQUIRES: there are no readers yet.
     pub(crate) fn insert_replayed(&mut self, buffer: &Arc<Memtable>) -> Result<()> {
         let mut iter = buffer.iter();
         iter.first();
@@ -109,8 +114,9 @@ impl Trees {
 }
 
 impl Engine {
-    /// Whether `buffer` is to become a table of level 0: it is not expected to be written again, and the trees are
-    /// empty. They are searched first, so they must have nothing older.
+    /// True if `buffer` must become a table of level 0: few of its keys are expected to be written
+    /// again, and the trees are empty. The trees are searched first, so they must have nothing
+    /// older.
     pub(crate) fn goes_past_trees(&self, part: usize, buffer: &Arc<Memtable>) -> Result<bool> {
         let (trees, lab) = (self.trees(part)?, &self.options.tuning.lab);
         let needed = [&mechanisms::LAB_TREES, &mechanisms::LAB_VALUES, &mechanisms::LAB_ADDRESSES];
@@ -121,19 +127,21 @@ impl Engine {
             return Ok(false);
         }
         let (reuse, tree_bytes, are_empty) = (trees.reuse.clone(), trees.store.usage().region_bytes, trees.are_empty());
-        // What this view has is let go of meanwhile.
+        // Dropped, so that the contents of this view can be released meanwhile.
         drop(trees);
         let share = reuse.share(buffer, |key| lab.entries_max(tree_bytes, key.len() as u64));
-        // Some of it may be in the trees, or in level 1 by now.
+        // Some of it may be in the trees, or already in level 1.
         let is_begun = self.jobs.releases.flushed_to(buffer).is_some();
         Ok(are_empty && !is_begun && share.is_none_or(|share| share < lab.reuse_min))
     }
 
-    /// Lets go of what logs below `floor`, whose entries are in tables now, had for the trees, and says which of `logs`
-    /// nothing needs any more. REQUIRES: the manifest has that floor.
+    /// Releases the parts of logs below `floor` that were held for the trees, because the entries
+    /// are in tables now. Returns the logs of `logs` that are no longer needed. REQUIRES: the
+    /// manifest has that floor.
     pub(crate) fn pass_by(&self, trees: &Trees, logs: &[u64], floor: u64) -> Vec<u64> {
         trees.counters.buffers_past.add(1);
-        // Known, so that they are let go of like the others: what readers of older trees need of those stays.
+        // The values that readers of older trees need of these logs stay. The logs must be known,
+        // so that they are released like the others.
         logs.iter().filter(|&&log| log < floor).for_each(|&log| trees.values.end(log, 0, SeqNo(0)));
         if trees.need_logs() {
             trees.values.rebuild_from(floor);
@@ -142,8 +150,9 @@ impl Engine {
         trees.values.take_unused(floor)
     }
 
-    /// Flushes the part's oldest buffer, which `buffer` is. False if it stopped for want of room: an eviction makes
-    /// some, then it goes on where it stopped. What it had put into the trees is there, or in level 1.
+    /// Flushes the part's oldest memtable, which is `buffer`. Returns false if it stopped for want
+    /// of room: an eviction makes some, and the next call continues from there. The entries
+    /// inserted so far are in the trees, or already in level 1.
     pub(crate) fn flush_to_trees(&self, part: usize, buffer: &Arc<Memtable>) -> Result<bool> {
         let floor = self.log_behind(part, buffer).ok_or_else(|| Error::invalid("the active buffer is not flushed"))?;
         self.drain_log_of(buffer, floor)?;
@@ -179,13 +188,14 @@ impl Engine {
         Ok(true)
     }
 
-    /// Whether leaves that found no room may find some once others are evicted or let go of. Otherwise nothing will
-    /// tell when to try again, so the caller's error does.
+    /// True if leaves that found no room may find some once others are evicted or released.
+    /// Otherwise no event will tell when to retry, so the caller must return its error.
     pub(crate) fn may_come_by_room(&self, part: usize) -> Result<bool> {
         let _changing = self.jobs.releases.changing.lock();
         let trees = self.trees(part)?;
         let is_empty = trees.mutable.leaves() == 0 && trees.immutable.is_none() && self.jobs.releases.is_empty();
-        // Asked last: what was released meanwhile has left the queue and made it untrue.
+        // Checked last, because leaves that were released meanwhile have left the queue and made it
+        // untrue.
         if !is_empty || !trees.store.is_short() {
             return Ok(true);
         }
@@ -193,10 +203,11 @@ impl Engine {
         Ok(false)
     }
 
-    /// Puts what the log has of `buffer` into the log's file, durably. It is read past the system's cache from then on.
+    /// Makes the bytes of `buffer` in the log durable in the log's file. From then on the file is
+    /// read past the page cache.
     fn drain_log_of(&self, buffer: &Arc<Memtable>, next: u64) -> Result<()> {
         self.commit.with_log(|log| {
-            // Nothing was written since it was frozen.
+            // Nothing was written since the memtable was frozen.
             if log.log_id() == buffer.log_id {
                 self.rotate_log(log, next)?
             }
@@ -217,16 +228,16 @@ impl Engine {
         let mut older = std::mem::take(&mut batch.older);
         let entries = batch.entries();
         let pointers = || entries.iter().filter_map(|entry| entry.address);
-        // Before any state has them.
+        // Counted before any state has them.
         pointers().for_each(|at| trees.values.add(at));
-        // One whose slot in the hot buffer was let go of is seen by no snapshot.
+        // A version whose slot in the hot buffer was released is not seen by any snapshot.
         older.retain(|version| version.address.is_none_or(|at| trees.values.add_if_there(at, version.tag.seqno())));
         let counted = older.len();
         let mut again = Vec::new();
         let inserted = trees.store.insert(trees.store.trees().mutable, &trees.mutable, &entries, &mut |loser| {
             let newer = entries.binary_search_by(|entry| entry.key.cmp(loser.key)).map(|at| entries[at].tag);
             match newer {
-                // A replayed log brings again what is there.
+                // A replayed log brings an entry again that the tree has.
                 Ok(newer) if newer == loser.tag => again.extend(loser.address),
                 newer => {
                     let until = newer.map_or(SeqNo::MAX, |newer| newer.seqno().max(loser.tag.seqno()));
@@ -238,7 +249,7 @@ impl Engine {
         let inserted = match inserted {
             Ok(inserted) => inserted,
             Err(error) => {
-                // What it would have replaced stays in the tree.
+                // The entries that it would have replaced stay in the tree.
                 pointers().for_each(|at| trees.values.remove(at));
                 older[..counted].iter().filter_map(|version| version.address).for_each(|at| trees.values.remove(at));
                 return Err(error);
@@ -251,9 +262,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets go of replaced versions that only snapshots saw which are gone.
+    /// Releases retained versions whose snapshots have ended.
     pub(crate) fn prune_side(&self, part: usize) {
-        // Whoever changes level 0 now does it too.
+        // A thread that is changing level 0 now prunes as well.
         let Some(_changing) = self.jobs.releases.changing.try_lock() else { return };
         let Ok(trees) = self.trees(part) else { return };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
@@ -265,17 +276,18 @@ impl Engine {
         self.swap_trees(part, Trees { side: Arc::new(side), ..trees }, Vec::new(), pointers);
     }
 
-    /// Level 0 as it is now.
+    /// The current level 0.
     pub(super) fn trees(&self, part: usize) -> Result<Trees> {
         self.state.load().parts[part].trees.clone().ok_or_else(|| Error::invalid("this profile has no trees"))
     }
 
-    /// Makes `next` level 0 and ends the present generation. `places` and `pointers` are what `next` no longer has.
-    /// REQUIRES: `changing` has been held since `next` was made from the present level 0.
+    /// Makes `next` level 0 and ends the current generation. `places` and `pointers` are the ones
+    /// that `next` no longer has. REQUIRES: `changing` has been held since `next` was derived from
+    /// the current level 0.
     pub(super) fn swap_trees(&self, part: usize, next: Trees, places: Vec<Place>, pointers: Vec<ValueAddress>) {
         let Some(before) = self.state.load().parts[part].trees.clone() else { return };
         let next = Trees { generation: Arc::default(), ..next };
-        // The side tables of older generations are not counted.
+        // The retained versions of older generations are not counted.
         match (before.side.bytes(), next.side.bytes()) {
             (before, now) if now > before => self.tables.add_buffer(now - before),
             (before, now) if now < before => self.tables.drop_buffer(before - now),
@@ -286,16 +298,18 @@ impl Engine {
             changed.trees = Some(next.clone());
             state.with_part(part, changed)
         });
-        // After the swap, when no new reader can take hold of that generation.
+        // Pushed after the swap, when no new reader can hold that generation.
         self.jobs.releases.push(before.generation, places, pointers);
     }
 
-    /// Lets go of leaves and pointers that no reader can reach, and of the logs that nothing points into then.
+    /// Releases leaves and pointers that no reader can reach, and then the logs that nothing points
+    /// into.
     pub(crate) fn release_trees(&self, part: usize) -> bool {
         let Some(trees) = self.state.load().parts[part].trees.clone() else { return false };
         let mut any = self.jobs.releases.run(&trees);
         if !trees.has_room() && !self.jobs.releases.is_empty() {
-            // A cursor that goes on and on would keep all that was replaced since it began.
+            // Otherwise a cursor that keeps moving would hold everything that was replaced since it
+            // began.
             self.revoke_all_cursors();
             any |= self.jobs.releases.run(&trees);
         }
@@ -315,7 +329,7 @@ impl Engine {
             trees.values.end(id, bytes, last);
         }
         let edit = Edit {
-            // A tree that is rebuilt needs its logs.
+            // A tree that must be rebuilt needs its logs.
             log_floor: (!trees.need_logs()).then_some(floor),
             last_seqno: buffer.frozen_at(),
             next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),

@@ -1,14 +1,15 @@
-//! Which versions of a key a merge may drop.
+//! The versions of a key that a compaction may drop.
 //!
-//! Entries come in internal key order, so a key's versions come newest first. A version is needed if it is the newest
-//! at some read point: the present one (every later one sees it or a newer) or a live snapshot.
+//! Entries come in internal key order, so the versions of a key come newest first. A version is
+//! needed if it is the newest at some read point: the current one (every later one sees this
+//! version or a newer one) or a live snapshot.
 //! 1. A version with a newer one at or below the same read point is not needed by any.
-//! 2. A tombstone that every snapshot sees, and below which nothing of its key lies, says nothing.
+//! 2. A tombstone is not needed if every snapshot sees it and there is nothing of its key below.
 
 use firn_base::key::Kind;
 use firn_base::{SeqNo, Tag};
 
-/// Decides entry by entry.
+/// Decides for each entry.
 pub(super) struct Versions<'a> {
     /// Read points of live snapshots, ascending.
     snapshots: &'a [SeqNo],
@@ -22,13 +23,14 @@ impl<'a> Versions<'a> {
         Self { snapshots, key: Vec::new(), served: None }
     }
 
-    /// The lowest read point that sees an entry numbered `seqno`.
+    /// The lowest read point that sees an entry with `seqno`.
     fn first_reader(&self, seqno: SeqNo) -> SeqNo {
         let at = self.snapshots.partition_point(|&snapshot| snapshot < seqno);
         self.snapshots.get(at).copied().unwrap_or(SeqNo::MAX)
     }
 
-    /// Whether the entry must be kept. `is_bottom` says whether nothing of the key lies below the merge's output.
+    /// True if the entry must be kept. `is_bottom` returns true if there is nothing of the key
+    /// below the compaction's output.
     pub(super) fn keep(&mut self, key: &[u8], tag: Tag, is_bottom: impl FnOnce() -> bool) -> bool {
         if self.served.is_none() || self.key != key {
             self.key.clear();
@@ -66,7 +68,8 @@ mod tests {
         assert_eq!(kept(&[], &entries, false), [9, 8]);
         assert_eq!(kept(&[], &entries, true), [9]);
         assert_eq!(kept(&[6], &entries, false), [9, 5, 8, 1]);
-        // At 6 the tombstone 5 hides what nobody needs; 8 is still needed above the put that 6 sees.
+        // At 6 the tombstone 5 hides nothing that is needed. Tombstone 8 is still needed above the
+        // put that 6 sees.
         assert_eq!(kept(&[6], &entries, true), [9, 8, 1]);
         assert_eq!(kept(&[2, 7, 8], &entries, false), [9, 7, 2, 8, 1]);
     }

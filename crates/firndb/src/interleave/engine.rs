@@ -1,6 +1,7 @@
-//! The whole engine: writers, readers, snapshots and cursors, while buffers are flushed and tables merged.
+//! The whole engine: writers, readers, snapshots and cursors, while memtables are flushed and
+//! tables compacted.
 //!
-//! Keys have versions that only grow, so that a reader can tell what it must see at least.
+//! Keys have versions that only grow, so a reader knows the oldest version that it may see.
 
 use super::{World, join, spawner, thread};
 use crate::{Cursor, Db, Durability, ReadOptions, WriteBatch, WriteOptions};
@@ -12,7 +13,7 @@ use std::time::Duration;
 const POWER: WriteOptions = WriteOptions::new().durability(Durability::Power);
 const PROCESS: WriteOptions = WriteOptions::new().durability(Durability::Process);
 
-/// A key per writer, and the version that was acknowledged last.
+/// One key per writer, and the last acknowledged version of each.
 struct Story {
     db: Db,
     acknowledged: [AtomicU64; 2],
@@ -71,7 +72,7 @@ impl Story {
         assert!(found.is_sorted(), "time does not go back: {found:?}");
     }
 
-    /// What a snapshot shows does not change, whatever is dropped below.
+    /// The contents of a snapshot do not change, whatever is dropped below.
     fn snapshot(&self) {
         let least = self.least();
         let snapshot = self.db.snapshot();
@@ -83,7 +84,7 @@ impl Story {
         assert_eq!(read(), first);
     }
 
-    /// A cursor, both ways, with as many pauses as the scheduler likes.
+    /// A cursor in both directions, with as many pauses as the scheduler inserts.
     fn walk(&self) {
         let mut iter = self.db.cursor_with(ReadOptions::default()).unwrap();
         iter.first().unwrap();
@@ -100,7 +101,8 @@ impl Story {
     }
 }
 
-/// Writers that fill buffers, a flush and a merge; a reader, a snapshot. Then a reopen, with all that was acknowledged.
+/// Writers that fill memtables, a flush, a compaction, a reader and a snapshot. Then a reopen, with
+/// everything that was acknowledged.
 #[test]
 fn readers_beside_flush_and_merge() {
     explore::random(|| {
@@ -132,7 +134,8 @@ fn readers_beside_flush_and_merge() {
     });
 }
 
-/// One key overwritten in the memory that a flush is about to write out: what is being read is the older version.
+/// One key is overwritten in the memtable that is about to be flushed, while the older version is
+/// being read.
 #[test]
 fn a_flush_keeps_what_is_read() {
     explore::random(|| {
@@ -158,7 +161,8 @@ fn a_flush_keeps_what_is_read() {
     });
 }
 
-/// Tables merged and removed under readers that have not opened them yet, or not any more.
+/// Tables are compacted and removed under readers that have not opened them yet, or have closed
+/// them.
 #[test]
 fn a_merge_keeps_the_tables_that_are_read() {
     explore::random(|| {
@@ -177,7 +181,7 @@ fn a_merge_keeps_the_tables_that_are_read() {
     });
 }
 
-/// Cursors whose pins are taken away between two moves, in the middle of one, or not at all.
+/// Cursors whose pins are revoked between two moves, in the middle of one, or not at all.
 #[test]
 fn a_cursor_without_its_pins_goes_on() {
     explore::random(|| {
@@ -195,8 +199,8 @@ fn a_cursor_without_its_pins_goes_on() {
     });
 }
 
-/// A worker that sleeps, writers that fill all buffers, and who waits for a flush: all are woken in time. Under the
-/// scheduler no wait times out, so one that is forgotten hangs.
+/// A worker that sleeps, writers that fill all memtables, and a thread that waits for a flush: all
+/// are woken in time. No wait times out under the scheduler, so a thread that is not woken hangs.
 #[test]
 fn who_waits_is_woken() {
     explore::random(|| {
@@ -216,8 +220,8 @@ fn who_waits_is_woken() {
     });
 }
 
-/// One table goes into two below it, which grow: two workers share the sub-tasks, beside readers of the tables and a
-/// checkpoint of them.
+/// One table is compacted into two below it, which grow. Two workers share the sub-tasks, while
+/// readers read the tables and a checkpoint copies them.
 #[test]
 fn sub_tasks_beside_readers() {
     explore::random(|| {
@@ -241,8 +245,8 @@ fn sub_tasks_beside_readers() {
     });
 }
 
-/// Rows of keys below the buffers, kept by gets while flushes replace them: no reader brings an old one back, and none
-/// sees one half of a batch.
+/// Rows of keys below the memtables are kept by gets while flushes replace them. No reader inserts
+/// an old one, and none sees one half of a batch.
 #[test]
 fn rows_follow_flushes() {
     explore::random(|| {
@@ -275,8 +279,8 @@ fn rows_follow_flushes() {
     });
 }
 
-/// As above, of a key that the first buffer does not have: its row may be brought while that one is flushed, and none
-/// is that was found before the next one.
+/// As above, for a key that is not in the first memtable. Its row may be inserted while that one is
+/// flushed, but no row that was found before the next flush may be inserted after it.
 #[test]
 fn rows_are_brought_beside_a_flush() {
     explore::random(|| {
@@ -297,15 +301,16 @@ fn rows_are_brought_beside_a_flush() {
     });
 }
 
-/// A database opened to read beside its writer, whose flush removes the log that the reader is about to replay: it sees
-/// all that was acknowledged before.
+/// A database is opened read-only while its writer flushes and removes the log that the reader is
+/// about to replay. The reader sees everything that was acknowledged before.
 #[test]
 fn a_read_only_open_beside_a_flush() {
     explore::random(|| {
         let world = Arc::new(World::new());
         let story = Story::new(world.open());
         story.db.flush().unwrap();
-        // In a second log: no record of the manifest had to be made durable since, so none says that its name is.
+        // In a second log. No record of the manifest had to be made durable since it began, so none
+        // says that its name is durable.
         story.write(0, 2, &PROCESS);
         let spawn = spawner(&story);
         let (reader, beside) = (story.clone(), world.clone());
@@ -324,8 +329,8 @@ fn a_read_only_open_beside_a_flush() {
     });
 }
 
-/// A database with trees in memory opened to read, while what is in the trees goes to tables: each key is seen in the
-/// ones or in the others.
+/// A database with trees in memory is opened read-only while the entries of the trees are evicted
+/// to tables. Each key is seen in one or the other.
 #[test]
 fn a_read_only_open_beside_an_eviction() {
     explore::random(|| {
@@ -345,7 +350,7 @@ fn a_read_only_open_beside_an_eviction() {
     });
 }
 
-/// Flushes into trees, evictions out of them and what they let go of, beside everyone who reads; then a reopen.
+/// Flushes into trees, evictions and releases, with all kinds of readers; then a reopen.
 #[test]
 fn readers_beside_trees() {
     explore::random(|| {
@@ -378,9 +383,9 @@ fn readers_beside_trees() {
     });
 }
 
-/// A cursor stands at each end, and below the first key lies a version that no read point sees any more. Flushes drop
-/// that version, the trees change places, and all is evicted, while both cursors step on and turn, and `verify` reads
-/// everything.
+/// A cursor is at each end, and below the first key is a version that no read point sees any more.
+/// Flushes drop that version, the trees rotate and everything is evicted, while both cursors move
+/// and turn, and `verify` reads everything.
 fn beside_a_change_of_trees(db: Db) {
     let story = Story::with_tables(db);
     let snapshot = story.db.snapshot();
@@ -427,13 +432,14 @@ fn readers_beside_a_change_of_trees() {
     explore::random(|| beside_a_change_of_trees(World::new().open_lab(&SimRegion::new(256 << 10, Mode::Adr))));
 }
 
-/// The version is in a slot of the hot buffer, which gets another value.
+/// The version is in a slot of the hot buffer, which receives another value.
 #[test]
 fn readers_beside_slots_that_are_used_again() {
     explore::random(|| beside_a_change_of_trees(World::new().open_lab_hot(&SimRegion::new(256 << 10, Mode::Adr))));
 }
 
-/// Cursors that are told to let go while they go on, when leaves lack room: they do, and see the same.
+/// Cursors that are told to release their state while they move, when leaves lack room: they do,
+/// and see the same entries.
 #[test]
 fn a_cursor_that_goes_on_lets_go() {
     explore::random(|| {
@@ -453,8 +459,9 @@ fn a_cursor_that_goes_on_lets_go() {
     });
 }
 
-/// A database that is closed while one thread writes, one reads and one compacts, and opened again at once on the same
-/// files: what was acknowledged is there, and the others are told that theirs was closed.
+/// A database is closed while one thread writes, one reads and one compacts, and is opened again at
+/// once on the same files. Everything that was acknowledged is there, and the other threads get the
+/// error that their database was closed.
 #[test]
 fn a_close_beside_everything_else() {
     explore::random(|| {

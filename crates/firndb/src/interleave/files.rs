@@ -1,5 +1,5 @@
-//! A simulated file system almost all of whose operations are steps of the scheduler: I/O is where threads most often
-//! meet.
+//! A simulated file system in which almost every operation is a step of the scheduler, because
+//! threads most often interact in I/O.
 
 use firn_base::Result;
 use firn_base::site::Site;
@@ -76,14 +76,15 @@ impl Dir for Watched<Arc<dyn Dir>> {
         Ok(Arc::new(Watched(self.0.subdirectory(name)?)))
     }
 
-    /// The simulated directory beneath, so that one can link from another.
+    /// The simulated directory below, so that another directory can link from it.
     fn as_any(&self) -> &dyn Any {
         self.0.as_any()
     }
 }
 
 impl File for Watched<Arc<dyn File>> {
-    /// No step: tables read into a scratch of their thread, and the scheduler's threads are all one.
+    /// Not a step: table reads use a buffer of their thread, and the scheduler runs all threads on
+    /// one.
     fn read(&self, offset: u64, len: usize, into: &mut IoBuf) -> Result<()> {
         self.0.read(offset, len, into)
     }

@@ -1,4 +1,5 @@
-//! Models of the engine under every order of its threads: what they share. See `docs/interleave.md`.
+//! Shared parts of the models that run the engine under every order of its threads. See
+//! `docs/interleave.md`.
 
 mod engine;
 mod files;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 pub(crate) const UUID: [u8; 16] = [7; 16];
 
-/// A directory whose every write and sync is a step of the scheduler.
+/// A directory in which every write and sync is a step of the scheduler.
 pub(crate) fn files() -> Arc<Files> {
     Arc::new(Files::of_test(&Watched(SimFs::new(1)), Path::new("db"), UUID))
 }
@@ -34,15 +35,16 @@ impl World {
         World { sim: SimFs::new(1), clock: Clock::manual(), background: Arc::new(Inline::new()) }
     }
 
-    /// Opens it, on the same files each time, with background work that is done by whoever waits for it.
+    /// Opens the database, on the same files each time. Background work runs on the threads that
+    /// wait for it.
     pub(crate) fn open(&self) -> Db {
         self.open_with(self.clock.clone(), self.background.clone())
     }
 
-    /// Opens it to read, beside whoever has it open.
+    /// Opens the database read-only, while another handle may have it open.
     pub(crate) fn open_read_only(&self) -> Db {
         let options = self.options(self.clock.clone(), Arc::new(Inline::new()));
-        // It holds what it may keep open; the writer beside it takes away the rest.
+        // It holds the tables that it may keep open; a concurrent writer removes the others.
         Db::open_read_only("db", Options { max_open_files: 100, ..options }).unwrap()
     }
 
@@ -59,7 +61,7 @@ impl World {
         Db::open("db", options).unwrap()
     }
 
-    /// As [`World::open_read_only`], of what [`World::open_lab`] opened.
+    /// As [`World::open_read_only`], for a database opened by [`World::open_lab`].
     pub(crate) fn open_lab_read_only(&self, memory: &SimRegion) -> Db {
         Db::open_read_only("db", self.lab_options(memory, Arc::new(Inline::new()))).unwrap()
     }
@@ -68,20 +70,21 @@ impl World {
         let mut options = self.options(self.clock.clone(), executor);
         options.profile = Profile::Lab;
         options.pm = Some(PmConfig::volatile(0));
-        // All that is written goes into the trees.
+        // All writes go into the trees.
         let lab = &mut options.tuning.lab;
         (lab.tree_bytes, lab.leaf_bytes, lab.reuse_min) = (Some(16 << 10), 256, 0.0);
         options.environment.memory = Some(memory.clone());
         options
     }
 
-    /// Opens it with a worker that sleeps and is woken. The clock is the system's, for waits on a manual one do not
-    /// sleep; nothing that a model does depends on it.
+    /// Opens the database with a worker that sleeps and is woken. It uses the system's clock,
+    /// because waits on a manual one do not sleep. No model depends on the time.
     pub(crate) fn open_with_worker(&self) -> Db {
         self.open_with(Clock::system(), Arc::new(Threads::new(1)))
     }
 
-    /// Opens it with tables that grow and two workers that share the work. All sinks into the last level.
+    /// Opens the database with tables that grow and two workers that share the work. Everything
+    /// sinks into the last level.
     pub(crate) fn open_with_growing_tables(&self) -> Db {
         let mut options = self.options(Clock::system(), Arc::new(Threads::new(2)));
         options.profile = Profile::Block;
@@ -122,7 +125,7 @@ pub(crate) fn join<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
-/// Starts threads that share `what`.
+/// Returns a function that starts threads which share `what`.
 pub(crate) fn spawner<T: Send + Sync + 'static>(what: &Arc<T>) -> impl Fn(fn(&T)) -> JoinHandle<()> + use<T> {
     let what = what.clone();
     move |body| {

@@ -28,7 +28,8 @@ pub(crate) struct Budget {
     /// The most level-0 tables that one compaction may take. Each has a block and two readaheads in
     /// memory.
     pub(crate) level0_inputs_max: usize,
-    /// The most bytes of input that a compaction may hold before it knows which table they go to.
+    /// The most bytes of input that an append may hold in memory while it finds the blocks that
+    /// they fall into.
     pub(crate) hold_bytes: usize,
     /// The most bytes that a table builder may hold of its keys, which it keeps until the table
     /// ends.

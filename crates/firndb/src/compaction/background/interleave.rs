@@ -1,4 +1,5 @@
-//! What holds up background work: noted and forgotten by several at once, read by every write without a lock.
+//! The error of background work: set and cleared by several threads at once, read by every write
+//! without a lock.
 
 use super::*;
 use crate::interleave::{World, join, spawner};

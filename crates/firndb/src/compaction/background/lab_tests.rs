@@ -1,4 +1,4 @@
-//! What flushes and evictions do to each other, and what a failed one leaves.
+//! The interaction of flushes and evictions, and the state after a failed one.
 
 use super::Job;
 use crate::compaction::picker::{self, Facts};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Trees in memory of `tree_bytes`.
+/// A database with trees of `tree_bytes` in memory.
 fn open(dir: &Path, tree_bytes: u64) -> Db {
     open_in(dir, tree_bytes, Environment::default())
 }
@@ -35,7 +35,8 @@ fn open_in(dir: &Path, tree_bytes: u64, environment: Environment) -> Db {
     Db::open(dir, Options { profile: Profile::Lab, tuning, environment, ..Options::tiny() }).unwrap()
 }
 
-/// Trees in a pool that is durable at the fence, with a hot buffer of `hot_bytes` that takes the values of all keys.
+/// A database with trees in a pool that is durable at the fence, and a hot buffer of `hot_bytes`
+/// that takes the values of all keys.
 fn open_in_pool(fs: &SimFs, hot_bytes: u64) -> Db {
     let lab = LabTuning {
         tree_bytes: Some(64 << 10),
@@ -66,8 +67,8 @@ fn key(i: u32) -> Vec<u8> {
     format!("key{i:05}").into_bytes()
 }
 
-/// Evicts the next chunk from the left, of some `chunk_bytes` if level 0 has so much, and says which tables it
-/// replaced.
+/// Evicts the next chunk from the left, of about `chunk_bytes` if level 0 has as many. Returns the
+/// ids of the tables that it replaced.
 fn evict_chunk(db: &Db, chunk_bytes: u64) -> Option<Vec<u64>> {
     let job = mark_chunk(db, chunk_bytes)?;
     let replaced = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
@@ -75,7 +76,7 @@ fn evict_chunk(db: &Db, chunk_bytes: u64) -> Option<Vec<u64>> {
     Some(replaced)
 }
 
-/// Begins such an eviction.
+/// Starts such an eviction.
 fn mark_chunk(db: &Db, chunk_bytes: u64) -> Option<Arc<Job>> {
     let engine = &db.engine;
     let mut jobs = engine.jobs.state.lock();
@@ -86,7 +87,7 @@ fn mark_chunk(db: &Db, chunk_bytes: u64) -> Option<Arc<Job>> {
     Some(engine.mark(&mut jobs, plan, &state))
 }
 
-/// A write that is larger than a buffer freezes one in which nothing is, for which no log was begun.
+/// A write that is larger than a memtable freezes an empty one, for which no log was started.
 #[test]
 fn a_buffer_without_a_log_is_flushed() {
     let dir = tempfile::tempdir().unwrap();
@@ -107,7 +108,8 @@ fn a_buffer_without_a_log_is_flushed() {
     (0..3).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), [i as u8; 100]));
 }
 
-/// The chunk is picked from one view of the mutable tree, and another is there when it becomes the immutable one.
+/// The chunk is picked from one view of the mutable tree, which has another when it becomes the
+/// immutable tree.
 #[test]
 fn what_is_flushed_while_an_eviction_begins_is_evicted_too() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,7 +134,7 @@ fn what_is_flushed_while_an_eviction_begins_is_evicted_too() {
     check(&open(dir.path(), 64 << 10));
 }
 
-/// A full level 1 waits while the trees are full too.
+/// A full level 1 waits while the trees are full, too.
 #[test]
 fn lab_14_a_due_eviction_comes_before_other_compactions() {
     let dir = tempfile::tempdir().unwrap();
@@ -158,7 +160,7 @@ fn lab_14_a_due_eviction_comes_before_other_compactions() {
     assert_eq!(picked(0.0), Some(Reason::Evict));
 }
 
-/// A step that does not fit leaves the tree as it was, and with it what the tree points to.
+/// A step that does not fit leaves the tree unchanged, and the values that the tree points to.
 #[test]
 fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     let dir = tempfile::tempdir().unwrap();
@@ -191,7 +193,8 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     (0..8).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), b"second"));
 }
 
-/// An eviction holds up to three buffers' worth of what the block cache does not use, and one of what it does.
+/// An eviction holds up to three write buffers' worth of memory that the block cache does not use,
+/// and one of memory that it does.
 #[test]
 fn an_eviction_takes_no_more_than_a_buffer_from_a_full_cache() {
     let dir = tempfile::tempdir().unwrap();
@@ -207,7 +210,7 @@ fn an_eviction_takes_no_more_than_a_buffer_from_a_full_cache() {
     assert_eq!(engine.chunk_bytes(), buffer, "it is nearly full");
 }
 
-/// It makes room with its next action, for which writers wait.
+/// A user's compaction makes room with its next job, for which writers wait.
 #[test]
 fn a_users_compaction_is_not_idle_between_its_actions() {
     let dir = tempfile::tempdir().unwrap();
@@ -219,7 +222,7 @@ fn a_users_compaction_is_not_idle_between_its_actions() {
     assert!(db.engine.is_idle());
 }
 
-/// Another worker may let go of the last leaves between a step that found no room and this question.
+/// Another worker may release the last leaves between a step that found no room and this check.
 #[test]
 fn room_that_came_meanwhile_is_tried() {
     let dir = tempfile::tempdir().unwrap();
@@ -229,7 +232,7 @@ fn room_that_came_meanwhile_is_tried() {
     assert!(db.engine.may_come_by_room(0).unwrap());
 }
 
-/// A leaf that no room could be made for: nobody may wait for that, and whoever flushes is told each time.
+/// No room can be made for a leaf: no thread may wait for that, and each flush returns the error.
 #[test]
 fn a_leaf_that_is_larger_than_all_is_an_error_each_time() {
     let dir = tempfile::tempdir().unwrap();
@@ -249,7 +252,7 @@ fn a_leaf_that_is_larger_than_all_is_an_error_each_time() {
     assert_eq!(db.get([7; 20_000]).unwrap().unwrap(), b"");
 }
 
-/// A chunk by log is made of leaves of the oldest log, wherever they lie.
+/// A chunk by log is made of leaves of the oldest log, wherever they are.
 #[test]
 fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
     let environment = Environment { fs: Some(Arc::new(SimFs::new(1))), ..Environment::default() };
@@ -265,7 +268,7 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
     };
     let (mut chunks, mut taken) = (0, 0);
     for i in 0..60_000 {
-        // The oldest log is that of the last leaves.
+        // The oldest log is the one of the last leaves.
         db.put(key(90_000 - i), [1; 100]).unwrap();
         if i % 50 != 0 {
             continue;
@@ -285,8 +288,8 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
     assert!(chunks > 3 && taken == chunks, "{taken} of {chunks} chunks");
 }
 
-/// Tables of level 1 begin and end where leaves do not. None that a chunk wrote is written again by the next, and the
-/// leaf that lies across the edge is seen by all who are to see it.
+/// Tables of level 1 begin and end at keys where leaves do not. No table written by one chunk is
+/// rewritten by the next, and the leaf across the edge is seen by all readers that should see it.
 #[test]
 fn a_chunk_ends_where_a_table_of_level_1_does() {
     let environment = Environment { fs: Some(Arc::new(SimFs::new(1))), ..Environment::default() };
@@ -296,7 +299,7 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
     let level1 = || -> Vec<u64> { engine.state.load().parts[0].levels[1].runs.iter().map(|run| run.meta.id).collect() };
     let (mut edges, mut replaced) = (0, 0);
     for round in 0..3 {
-        // Keys that come in the middle of what is there, so that leaves are cut where tables are not.
+        // Keys between existing ones, so that leaves are cut at keys where tables are not.
         let of_round = |i: &u32| !(i + round).is_multiple_of(3);
         (0..2000).filter(of_round).for_each(|i| db.put(key(i), value(round, i)).unwrap());
         let snapshot = db.snapshot();
@@ -330,8 +333,8 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
     assert!(edges > 10 && replaced > 20, "{edges} edges, {replaced} tables");
 }
 
-/// What was written again since the trees changed places is in the newer one, and goes no further from the older one,
-/// unless a snapshot sees it.
+/// An entry that was overwritten after the trees rotated is in the newer tree. The older version in
+/// the older tree is dropped unless a snapshot sees it.
 #[test]
 fn a_chunk_leaves_out_what_was_written_again() {
     let open = |fs: &SimFs| {
@@ -372,7 +375,8 @@ fn a_chunk_leaves_out_what_was_written_again() {
     }
 }
 
-/// Leaves say less than their keys where a tree ends: the first and the last may be all that there is.
+/// Leaves store less than their keys at the ends of a tree, whose first and last leaf may be the
+/// only ones.
 #[test]
 fn a_chunk_replaces_no_table_that_it_has_nothing_for() {
     let environment = Environment { fs: Some(Arc::new(SimFs::new(1))), ..Environment::default() };
@@ -399,8 +403,8 @@ fn a_chunk_replaces_no_table_that_it_has_nothing_for() {
     });
 }
 
-/// A chunk leaves out what the mutable tree has a newer one of, and tables that a checkpoint links may be newer than
-/// its first read point, which does not see that one.
+/// A chunk leaves out entries of which the mutable tree has newer ones. Tables that a checkpoint
+/// links may be newer than its first read point, which does not see the newer entry.
 #[test]
 fn a_checkpoint_has_what_was_replaced_behind_its_read_point() {
     let fs = SimFs::new(1);
@@ -431,9 +435,9 @@ fn a_checkpoint_has_what_was_replaced_behind_its_read_point() {
     assert_eq!(states, 2);
 }
 
-/// A reader from before the trees changed places keeps everything it can reach, even a version that no read point sees
-/// any more, alone in its log or in a slot of the hot buffer that would be used again at once. After the reader, it
-/// goes.
+/// A reader from before the rotation of the trees keeps everything it can reach, even a version
+/// that no read point sees any more, alone in its log or in a slot of the hot buffer that would be
+/// reused at once. After the reader, the version is removed.
 #[test]
 fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
     for hot_bytes in [0, 256 << 10] {
@@ -473,7 +477,7 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
     }
 }
 
-/// The same for a cursor that steps back over such a version.
+/// As above, for a cursor that steps back over such a version.
 #[test]
 fn a_cursor_steps_back_from_before_a_change_of_trees() {
     for hot_bytes in [0, 256 << 10] {
@@ -500,8 +504,8 @@ fn a_cursor_steps_back_from_before_a_change_of_trees() {
     }
 }
 
-/// Trees that are rebuilt have the numbers of those of the session before, and the manifest may still say which keys of
-/// these were evicted: all, up to the same entry.
+/// Rebuilt trees have the same numbers as those of the previous session, and the manifest may still
+/// say which keys of those were evicted: all, up to the same entry.
 #[test]
 fn what_was_evicted_in_another_session_is_not_taken_along() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,14 @@
-//! Memory for merges of values that are large beside the memory limit, lent by the block cache before they begin.
+//! Loans of memory for compactions of values that are large compared with the memory limit. The
+//! block cache lends it before they begin.
 //!
-//! 1. A merge's share of I/O covers a block and two stretches for each input, and two buffers of output. What a block
-//!    takes that is larger than a stretch is lent: a merge has one such block in memory from above and one from below,
-//!    and each once more on its way from the file, or to it where it is compressed.
-//! 2. Where that does not fit, one merge goes on alone and the others wait for it. So each comes to its end.
-//! 3. A flush does not wait, because writers wait for it: its values are in memory already, and only compressing one
-//!    takes more.
+//! 1. A compaction's share of I/O covers a block and two readaheads for each input, and two buffers
+//!    of output. Memory for a block larger than a readahead is borrowed. A compaction has one such
+//!    block in memory from above and one from below, and each once more on its way from the file,
+//!    or to it if it is compressed.
+//! 2. If that does not fit, one compaction continues alone and the others wait for it. So each one
+//!    finishes.
+//! 3. A flush does not wait, because writers wait for it. Its values are already in memory, and
+//!    only compressing one takes more.
 
 use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
@@ -14,7 +17,7 @@ use firn_base::Result;
 use firn_base::sync::Mutex;
 use std::time::Duration;
 
-/// How many merges have a loan.
+/// The number of jobs that have a loan.
 #[derive(Default)]
 pub(crate) struct Loans(Mutex<usize>);
 
@@ -30,17 +33,19 @@ impl Drop for Loan<'_> {
     }
 }
 
-/// Blocks of the largest size that a merge has in memory: see 1.
+/// The number of blocks of the largest size that a compaction has in memory; see 1.
 const LARGE_BLOCKS: u64 = 3;
 
-/// Bytes that a merge needs beside its share of I/O if its largest block has `block_bytes_max`.
+/// Bytes that a compaction needs in addition to its share of I/O if its largest block has
+/// `block_bytes_max`.
 fn bytes_for(block_bytes_max: u64, stretch_bytes: u64) -> u64 {
     if block_bytes_max > stretch_bytes { LARGE_BLOCKS * block_bytes_max } else { 0 }
 }
 
 impl Engine {
-    /// Borrows what `plan` needs, which takes no more large blocks than a merge of one key range does, and values of up
-    /// to `value_bytes_max` from logs; waits for other merges if need be.
+    /// Borrows the memory that `plan` needs. It has no more large blocks in memory than a
+    /// compaction of one key range does, and values of up to `value_bytes_max` from logs. Waits for
+    /// other compactions if necessary.
     ///
     /// # Errors
     /// `Invalid` if the database is being closed.
@@ -48,7 +53,7 @@ impl Engine {
         const WAIT: Duration = Duration::from_millis(20);
         let stretch = self.compaction.stretch_bytes as u64;
         let bytes = match (plan.reason, &plan.buffer) {
-            // It was made for one large value, or a few.
+            // The memtable was created for one large value, or a few.
             (Reason::Flush, Some(buffer)) if buffer.capacity_bytes() > 2 * self.budget.write_buffer_bytes => {
                 buffer.capacity_bytes() as u64
             }
@@ -63,7 +68,7 @@ impl Engine {
             let mut loans = self.jobs.loans.0.lock();
             if *loans == 0 || plan.reason == Reason::Flush || self.tables.lendable(buffers) >= bytes {
                 *loans += 1;
-                // With the lock: the next one sees what is left.
+                // Lent under the lock, so that the next borrower sees the remainder.
                 let lent = self.tables.lend(bytes);
                 return Ok(Some(Loan { _lent: lent, loans: &self.jobs.loans }));
             }

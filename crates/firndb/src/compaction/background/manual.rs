@@ -1,5 +1,5 @@
-//! A user's compaction of a range: what the trees of level 0 hold, then level by level, on the caller's thread. Others
-//! wait meanwhile, but for flushes.
+//! A user's compaction of a range: the trees of level 0, then level by level, on the caller's
+//! thread. Other compactions wait meanwhile, but flushes do not.
 
 use super::{Job, JobState};
 use crate::compaction::picker::{self, Facts};
@@ -12,12 +12,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 impl Engine {
-    /// Compacts the range level by level, on the caller's thread; other compactions wait meanwhile.
+    /// Compacts the range level by level, on the caller's thread. Other compactions wait meanwhile.
     pub(crate) fn compact_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         let _entered = self.calls.enter()?;
         self.check_writable()?;
         if to.is_some_and(|to| to <= from) {
-            // No key lies there.
+            // The range is empty.
             return Ok(());
         }
         let _hurry = self.jobs.rate_limiter.hurry(self.commit.visible());
@@ -36,7 +36,8 @@ impl Engine {
         let deepest = self.deepest_level(from, to);
         for level in 0..deepest.max(1) {
             let mut after: Option<Vec<u8>> = None;
-            // Of level 0 all that is there now goes, however many merges that takes; what is flushed meanwhile stays.
+            // From level 0, all current tables are compacted, however many steps that takes. Tables
+            // that are flushed meanwhile stay.
             let mut left = self.state.load().parts[0].levels.first().map_or(0, |level| level.runs.len());
             loop {
                 self.make_way()?;
@@ -57,7 +58,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes tables of the range anew that hold what no read point sees any more, and that no merge above met.
+    /// Rewrites tables of the range that hold entries which no read point sees and that no
+    /// compaction above met.
     fn rewrite_tables(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         let mut after: Option<(usize, Vec<u8>)> = None;
         loop {
@@ -76,8 +78,8 @@ impl Engine {
         }
     }
 
-    /// Makes the room that writers need meanwhile and that nobody else makes, a step at a time: what they go on to
-    /// write must not keep this from its end.
+    /// Makes room for writers, one step at a time, because no other thread does so meanwhile. Their
+    /// writes must not keep this compaction from finishing.
     fn make_way(&self) -> Result<()> {
         self.evict_now(picker::pick_eviction)?;
         let level0 = self.state.load().parts[0].levels.first().map_or(0, |level| level.runs.len());
@@ -91,7 +93,7 @@ impl Engine {
         result.map(drop)
     }
 
-    /// Evicts what the trees hold now. What is flushed meanwhile stays.
+    /// Evicts the current contents of the trees. Entries that are flushed meanwhile stay.
     fn evict_all(&self) -> Result<()> {
         let may_rotate = Cell::new(true);
         let next = |state: &ReadState, facts: &Facts<'_>| {
@@ -104,7 +106,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the eviction that `pick` says, in a user's compaction. False if it says none.
+    /// Runs the eviction that `pick` returns, in a user's compaction. Returns false if there is
+    /// none.
     fn evict_now(&self, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();

@@ -1,10 +1,12 @@
-//! What no new reader can reach, until it is cleaned up behind the last old one.
+//! Obsolete files, blocks and memtables, which no new reader can reach. They are removed after
+//! their last reader.
 //!
-//! 1. A file goes when nobody can ask for it any more: no reader holds the state that has it, or an earlier one in
-//!    which the file was shorter. A reader may open it by its name again at any time.
-//! 2. Tables may be removed together, a while later (BlockDB, IV-C). A crash in between leaves files that nothing
-//!    names, which open removes.
-//! 3. A flushed buffer's memory is kept for the next one, or made ready ahead of it.
+//! 1. A file is removed when no reader can ask for it: none holds the state that has the file, or
+//!    an earlier one in which the file was shorter. Until then a reader may open it by its name at
+//!    any time.
+//! 2. Tables may be removed together, some time later (BlockDB, IV-C). A crash in between leaves
+//!    files that nothing names, which an open removes.
+//! 3. The memory of a flushed memtable is kept for the next one, or prepared ahead of it.
 
 use super::TICK_NS;
 use crate::engine::Engine;
@@ -18,26 +20,27 @@ use firn_base::sync::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A spare buffer is let go after so many ticks.
+/// The number of ticks after which a spare memtable is dropped.
 const SPARE_TICKS: u64 = 1;
-/// A spare buffer is wanted once the active one will be full in so many ticks,
+/// A spare memtable is wanted if the active one will be full in this many ticks,
 const FULL_TICKS: usize = 4;
-/// or in so many, if one is being flushed or was: it is the spare one as soon as nobody reads it. A third would take
-/// its memory from the block cache, and leave it empty there a moment later.
+/// or in this many, if another one is being flushed or was flushed, because that one becomes the
+/// spare as soon as no reader holds it. A third would take its memory from the block cache, and
+/// return it unused a moment later.
 const FULL_TICKS_FLUSHING: usize = 1;
 
 #[derive(Default)]
 pub(super) struct ObsoleteFiles {
     dead: Mutex<Vec<Obsolete>>,
-    /// Tables that nobody reads any more, until they are removed together.
+    /// Tables that no reader holds, until they are removed together.
     obsolete: Mutex<Vec<Arc<TableMeta>>>,
-    /// A buffer whose memory the next one takes.
+    /// A memtable whose memory the next one takes.
     pub(super) spare: Mutex<Option<Spare>>,
-    /// The active buffer's log and how much of it was used at the last tick.
+    /// The active memtable's log, and its used bytes at the last tick.
     seen: Mutex<(u64, usize)>,
 }
 
-/// What no new reader can reach, kept until the last old one has gone.
+/// An item that no new reader can reach, kept until the last reader releases it.
 pub(crate) enum Obsolete {
     Table(Arc<SstRun>),
     /// Blocks that the next state of a table does not have.
@@ -46,7 +49,7 @@ pub(crate) enum Obsolete {
     Log(u64),
 }
 
-/// A buffer that nothing uses, and when it came to that.
+/// An unused memtable, and the tick at which it became unused.
 pub(super) struct Spare {
     buffer: Memtable,
     tick: u64,
@@ -67,7 +70,7 @@ impl ObsoleteFiles {
         self.dead.lock().iter().any(|dead| matches!(dead, Obsolete::Memtable(_)))
     }
 
-    /// Takes out what nobody holds.
+    /// Removes and returns the items that no reader holds.
     fn take_free(&self) -> Vec<Obsolete> {
         let mut dead = self.dead.lock();
         let shorter = |dead: &Obsolete| match dead {
@@ -85,7 +88,7 @@ impl ObsoleteFiles {
 }
 
 impl Engine {
-    /// Hands over what no new reader can reach.
+    /// Adds items that no new reader can reach.
     pub(crate) fn retire(&self, dead: impl IntoIterator<Item = Obsolete>) {
         let mut has_large_buffer = false;
         let dead = dead.into_iter().inspect(|dead| {
@@ -93,18 +96,18 @@ impl Engine {
         });
         self.jobs.obsolete.dead.lock().extend(dead);
         if has_large_buffer {
-            // A cursor would keep it, beside the value that it is on.
+            // A cursor would keep it, in addition to its current value.
             self.revoke_all_cursors();
         }
     }
 
-    /// False for a write buffer that was made for a large batch.
+    /// False for a memtable that was created for a large batch.
     fn is_usual(&self, buffer: &Memtable) -> bool {
         buffer.capacity_bytes() < 2 * self.budget.write_buffer_bytes
     }
 
-    /// Removes what the last reader has let go of; tables only when they are many, unless `all` are to go. True if
-    /// there was any.
+    /// Removes the items that the last reader has released. Tables are removed only when there are
+    /// many, unless `all` is true. Returns true if there were any items.
     pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
         self.release_trees(0);
         let ready = self.jobs.obsolete.take_free();
@@ -117,7 +120,8 @@ impl Engine {
                 }
                 Obsolete::Blocks(run, blocks) => self.forget_blocks(&run, Some(&blocks)),
                 Obsolete::Log(id) => {
-                    // Who reads only tells by the name whether the extent still is the log's.
+                    // The file goes first, because read-only handles tell by its name whether the
+                    // extent is still the log's.
                     if self.remove_file(FileName::Log(id), id) {
                         self.free_log(id);
                     }
@@ -139,7 +143,8 @@ impl Engine {
         any | self.remove_tables(all)
     }
 
-    /// Removes the tables that nobody reads any more, together: all at once if asked to, otherwise once they are many.
+    /// Removes the tables that no reader holds, together: at once if `all` is true, else once there
+    /// are many.
     fn remove_tables(&self, all: bool) -> bool {
         let tables = {
             let mut obsolete = self.jobs.obsolete.obsolete.lock();
@@ -161,16 +166,16 @@ impl Engine {
         true
     }
 
-    /// Gives back what a log that is gone had of persistent memory.
+    /// Frees the persistent memory of a removed log.
     fn free_log(&self, id: u64) {
         let placed = self.logs.values.as_ref().and_then(|values| values.placed());
         if let Err(error) = placed.map_or(Ok(()), |placed| placed.remove(id)) {
-            // The next open gives it back.
+            // The next open frees it.
             tracing::warn!(%error, "the room of an obsolete log stays taken");
         }
     }
 
-    /// Whether it is gone.
+    /// Removes a file. Returns true if it is gone.
     fn remove_file(&self, name: FileName, id: u64) -> bool {
         match self.files.remove(name) {
             Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
@@ -183,9 +188,10 @@ impl Engine {
         true
     }
 
-    /// Drops blocks of a table from the cache that no state has any more.
+    /// Drops blocks of a table that no state has any more from the cache.
     fn forget_blocks(&self, run: &SstRun, blocks: Option<&[usize]>) {
-        // If nobody has it open, few of its blocks can be cached, and nobody knows where they lie.
+        // If no reader has the table open, few of its blocks can be cached, and their offsets are
+        // not known.
         let Some(table) = run.held() else { return };
         let dropped = match blocks.filter(|_| mechanisms::BLOCK_CACHED.is_on()) {
             Some(blocks) => table.forget(blocks.iter().copied()),
@@ -194,11 +200,11 @@ impl Engine {
         self.counts.jobs.invalidated.add(dropped);
     }
 
-    /// A buffer of at least `capacity` bytes for the entries of log `log_id`.
+    /// A memtable of at least `capacity` bytes for the entries of log `log_id`.
     pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Memtable {
         let fits = |spare: &mut Spare| {
             let bytes = spare.buffer.capacity_bytes() - Memtable::EMPTY_BYTES;
-            // One that was made for a huge batch is not kept.
+            // A memtable that was created for a huge batch is not reused.
             (capacity..capacity + capacity / 8 + 64).contains(&bytes)
         };
         match self.jobs.obsolete.spare.lock().take_if(fits) {
@@ -208,15 +214,15 @@ impl Engine {
     }
 
     fn new_buffer(&self, capacity: usize, log_id: u64) -> Memtable {
-        // The block cache makes room first: what is asked for, then what it comes to.
+        // The block cache makes room first: for the requested size, and then for the actual one.
         self.tables.add_buffer(capacity as u64);
         let buffer = Memtable::new(capacity, log_id);
         self.tables.add_buffer((buffer.capacity_bytes() - capacity) as u64);
         buffer
     }
 
-    /// Has a spare buffer ready shortly before the active one is full, so that no writer waits until the block cache
-    /// made room for one; lets go of one that nobody will want soon.
+    /// Creates a spare memtable shortly before the active one is full, so that no writer waits for
+    /// the block cache to make room. Drops one that will not be needed soon.
     pub(super) fn tend_spare(&self, tick: u64) {
         let state = self.state.load();
         let buffers = &state.parts[0].buffers;
@@ -225,7 +231,8 @@ impl Engine {
         let grown = used - if log_id == active.log_id { before } else { 0 };
         let comes_back = buffers.len() > 1 || self.jobs.obsolete.has_buffer();
         let ticks = if comes_back { FULL_TICKS_FLUSHING } else { FULL_TICKS };
-        // Who filled one that was made for a huge batch does not want the next one to be as usual.
+        // After a memtable that was created for a huge batch, the next need not be of the usual
+        // size.
         let is_near = self.is_usual(active) && used + ticks * grown >= active.capacity_bytes();
         let let_go = match is_near {
             true => self.make_spare(tick),
@@ -234,7 +241,8 @@ impl Engine {
         self.drop_spare(let_go);
     }
 
-    /// Makes a spare buffer if there is none and there may be one more buffer. Returns one that came meanwhile.
+    /// Creates a spare memtable if there is none and one more is allowed. Returns one that was
+    /// added meanwhile.
     fn make_spare(&self, tick: u64) -> Option<Spare> {
         if self.jobs.obsolete.spare.lock().is_some() || !self.may_add_buffer(0) {
             return None;
@@ -244,7 +252,7 @@ impl Engine {
         self.jobs.obsolete.spare.lock().replace(Spare { buffer, tick })
     }
 
-    /// The block cache has the memory of a buffer that nobody needs.
+    /// Drops an unneeded memtable and returns its memory to the block cache.
     fn drop_spare(&self, spare: Option<Spare>) {
         let Some(spare) = spare else { return };
         let bytes = spare.buffer.capacity_bytes() as u64;

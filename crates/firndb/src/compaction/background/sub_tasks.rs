@@ -1,9 +1,10 @@
-//! The sub-tasks of one compaction, which any worker takes that has nothing else to do (BlockDB, IV-B).
+//! The sub-tasks of one compaction, which any idle worker may run (BlockDB, IV-B).
 //!
-//! 1. Each runs once. What it made is kept under its own place, so the order in which they end shows nowhere.
-//! 2. Behind a failure none begins any more, and what the others made is undone.
-//! 3. The worker that began the compaction installs it, once all sub-tasks have ended and their workers hold nothing of
-//!    it any more.
+//! 1. Each runs once. Its output is stored at its own index, so the order in which they end has no
+//!    effect.
+//! 2. After a failure none begins any more, and the output of the others is undone.
+//! 3. The worker that started the compaction installs it, once all sub-tasks have ended and their
+//!    workers have released it.
 
 use super::Job;
 use crate::compaction::{self, CompactionOutput, Piece, SubTask};
@@ -15,7 +16,7 @@ use firn_base::{Error, Result, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is shared by the workers of one compaction.
+/// The state that the workers of one compaction share.
 pub(super) struct SubTasks {
     tasks: Vec<SubTask>,
     snapshots: Vec<SeqNo>,
@@ -23,7 +24,7 @@ pub(super) struct SubTasks {
 }
 
 struct Progress {
-    /// Nobody begins a sub-task once it is taken back.
+    /// `None` once the output was taken, after which no sub-task begins.
     job: Option<Arc<Job>>,
     next: usize,
     running: usize,
@@ -39,7 +40,7 @@ impl SubTasks {
         SubTasks { tasks, snapshots, progress }
     }
 
-    /// Whether one can be begun.
+    /// True if a sub-task can be started.
     fn has_next(&self) -> bool {
         let progress = self.progress.lock();
         progress.error.is_none() && progress.job.is_some() && progress.next < self.tasks.len()
@@ -71,7 +72,8 @@ impl SubTasks {
         self.progress.lock().running == 0 && !self.has_next()
     }
 
-    /// What all made, in key order, or the first error and what is to be undone. REQUIRES: `is_over`.
+    /// The output of all, in key order, or the first error and the output to be undone. REQUIRES:
+    /// `is_over`.
     fn take(&self) -> Result<Vec<Piece>, (Error, Vec<Piece>)> {
         let mut progress = self.progress.lock();
         progress.job = None;
@@ -84,8 +86,8 @@ impl SubTasks {
 }
 
 impl Engine {
-    /// Runs the sub-tasks of `job`, together with whoever helps. Returns what they made, and the nanoseconds that this
-    /// worker slept.
+    /// Runs the sub-tasks of `job`, together with other workers. Returns the combined output, and
+    /// the nanoseconds that this worker slept.
     pub(super) fn run_sub_tasks(&self, job: &Arc<Job>, snapshots: Vec<SeqNo>) -> Result<(CompactionOutput, u64)> {
         const WAIT: Duration = Duration::from_millis(20);
         let shared = Arc::new(SubTasks::new(job.clone(), snapshots));
@@ -118,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Takes a sub-task of a compaction that another worker began. False if there is none.
+    /// Runs a sub-task of a compaction that another worker started. Returns false if there is none.
     pub(super) fn help_compaction(&self) -> bool {
         let found = self.jobs.shared.lock().iter().find(|shared| shared.has_next()).cloned();
         let Some(shared) = found else { return false };
@@ -128,7 +130,7 @@ impl Engine {
         ran
     }
 
-    /// Runs the next sub-task; returns the nanoseconds that it slept, or `None` if there is none.
+    /// Runs the next sub-task. Returns the nanoseconds that it slept, or `None` if there is none.
     fn run_one(&self, shared: &SubTasks) -> Option<u64> {
         let (place, job) = shared.begin()?;
         let mut slept_ns = 0;
@@ -150,7 +152,7 @@ mod tests {
     use super::*;
     use firn_base::ErrorKind;
 
-    /// Sub-tasks that all run, of a compaction without tables.
+    /// Sub-tasks of a compaction without tables, all of them running.
     fn running(count: usize) -> SubTasks {
         let pieces = (0..count).map(|_| None).collect();
         let progress = Mutex::new(Progress { job: None, next: count, running: count, pieces, error: None });

@@ -1,4 +1,4 @@
-//! What an action holds while it runs.
+//! The resources that a job holds while it runs.
 
 use crate::compaction::background::Obsolete;
 use crate::read::state::Part;
@@ -10,7 +10,8 @@ use firn_fs::SimFs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A merge may take long: what is flushed meanwhile must not stay in memory for it.
+/// A compaction may take long, so memtables that are flushed meanwhile must not stay in memory for
+/// it.
 #[test]
 fn a_merge_holds_nothing_but_what_it_reads() {
     let dir = tempfile::tempdir().unwrap();
@@ -34,7 +35,8 @@ fn a_merge_holds_nothing_but_what_it_reads() {
     assert_eq!(db.get(b"a").unwrap().unwrap(), b"2");
 }
 
-/// A buffer's memory is the block cache's while nobody writes; taking it back is not for the writer that needs it.
+/// A memtable's memory is the block cache's while nothing is written. The writer that needs it must
+/// not wait for it.
 #[test]
 fn a_spare_buffer_is_ready_before_it_is_needed() {
     let dir = tempfile::tempdir().unwrap();
@@ -57,7 +59,7 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     assert!(has_spare(), "not at the first pause");
     engine.tend_spare(4);
     assert!(!has_spare(), "nobody writes any more: it is the block cache's");
-    // One that is being flushed is the spare one soon.
+    // A memtable that is being flushed becomes the spare one soon.
     engine.switch_buffer(&mut engine.commit.lock(), 0);
     fill(0.35);
     engine.tend_spare(5);
@@ -65,7 +67,7 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     fill(0.8);
     engine.tend_spare(6);
     assert!(has_spare(), "it will, and the other may not be flushed by then");
-    // Flushed, and read still: the next tick comes first.
+    // It was flushed and is still being read: the next tick comes first.
     drop(engine.jobs.obsolete.spare.lock().take());
     let read = db.get(b"a").unwrap();
     let flushed = engine.state.load().parts[0].buffers[1].clone();
@@ -120,7 +122,7 @@ fn a_disk_that_has_room_again_is_noticed_at_once() {
     no_space(db.wait_idle());
     fs.set_cap(None);
     db.flush().unwrap();
-    // The same for a write that finds all buffers full.
+    // The same for a write that finds all memtables full.
     fs.set_cap(Some(fs.used() + 200_000));
     no_space(fill(100_000));
     fs.set_cap(None);

@@ -1,10 +1,12 @@
-//! The leveled shape: level 0 collects flushed buffers, every level below is one sorted run of tables, each level a
-//! fixed factor larger than the one above (O'Neil et al. 1996; LevelDB's arrangement).
+//! The leveled picker: level 0 collects flushed memtables. Every level below is one sorted run of
+//! tables, and each level is larger than the one above by a fixed factor (O'Neil et al. 1996;
+//! LevelDB's arrangement).
 //!
-//! In order of urgency: flush the oldest full buffer; compact the level that is furthest over its target; compact a
-//! table that costs too many fruitless reads, or is mostly tombstones; write anew the table with the largest share of
-//! dead bytes, if there are too many; and while nobody writes, what would soon be due. Pure: reads the state and the
-//! facts, changes nothing.
+//! In order of urgency: flush the oldest full memtable; compact the level that exceeds its target
+//! the most; compact a table that costs too many reads without a result, or is mostly tombstones;
+//! rewrite the table with the largest share of dead bytes, if there are too many; and while nothing
+//! is written, do the work that would soon be due. Pure: reads the state and the facts, changes
+//! nothing.
 
 use crate::compaction::plan::{BusyTables, How, Plan, Reason};
 use crate::lab::{Chunk, Trees};
@@ -17,37 +19,40 @@ use crate::write::stall::Debt;
 use firn_base::{Limits, SeqNo};
 use std::sync::Arc;
 
-/// A table is moved down only if it overlaps less than this many tables' worth of the level below the next: otherwise
-/// its own compaction would be a large one.
+/// A table is moved down only if it overlaps at most this many tables' worth of the level below the
+/// next. Otherwise its own compaction would be a large one.
 const GRANDPARENT_TABLES: u64 = 10;
 
-/// What a pick needs to know besides the state.
+/// The facts that a pick needs in addition to the state.
 pub(crate) struct Facts<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) busy: &'a BusyTables,
-    /// Whether a flush is running.
+    /// True if a flush is running.
     pub(crate) flushing: bool,
-    /// All that is visible; a buffer may be flushed once all of its own is.
+    /// The highest visible sequence number. A memtable may be flushed once all its entries are
+    /// visible.
     pub(crate) visible: SeqNo,
-    /// The oldest read point: what it does not see, and no later one, may go.
+    /// The oldest read point. Versions that neither it nor any later one sees may be dropped.
     pub(crate) oldest: SeqNo,
-    /// A table that cost too many fruitless reads, and its level.
+    /// A table with too many reads without a result, and its level.
     pub(crate) seek: Option<(usize, u64)>,
-    /// Whether tables may grow by appends.
+    /// True if compactions may append to tables.
     pub(crate) appends: bool,
     /// The most dead bytes per live byte.
     pub(crate) dead_share_max: f64,
-    /// Whether an eviction is running; when one is due; bytes of values that it takes.
+    /// True if an eviction is running; the parameters by which one is due; bytes of values that it
+    /// takes.
     pub(crate) evicting: bool,
     pub(crate) lab: &'a LabTuning,
     pub(crate) chunk_bytes: u64,
     /// Bytes of a write buffer.
     pub(crate) buffer_bytes: u64,
-    /// Tables of level 0 that one merge may take.
+    /// The most level-0 tables that one compaction may take.
     pub(crate) level0_inputs_max: usize,
-    /// Whether there is time for what is not urgent.
+    /// True if there is time for work that is not urgent.
     pub(crate) at_rest: bool,
-    /// Whether nothing was written for long: there is time for what only saves space.
+    /// True if nothing was written for a long time, so that there is time for work that only saves
+    /// space.
     pub(crate) idle: bool,
 }
 
@@ -59,7 +64,8 @@ pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
 /// The next action, if one is due.
 pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     let parts = || state.parts.iter().enumerate();
-    // Trees that fill up come first (LAB-DB, 3.4): what else would begin might take the tables that they must go into.
+    // Trees that fill up come first (LAB-DB, 3.4), because another job might take the tables that
+    // their entries must be merged into.
     if mechanisms::LAB_FIRST.is_on() && parts().any(|(_, part)| due_chunk(part, facts).is_some()) {
         return pick_eviction(state, facts).or_else(|| pick_flush(state, facts));
     }
@@ -72,7 +78,7 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         .or_else(|| pick_rest(state, facts))
 }
 
-/// How far behind compaction is.
+/// The amount of outstanding compaction work.
 pub(crate) fn debt(state: &ReadState, limits: &Limits, lab: &LabTuning, buffer_bytes: u64) -> Debt {
     let logs = |part: &Part| {
         let share = |trees: &Trees| trees.values.held_bytes() as f64 / log_bytes_max(part, lab, buffer_bytes) as f64;
@@ -105,15 +111,15 @@ pub(crate) fn pick_eviction(state: &ReadState, facts: &Facts<'_>) -> Option<Plan
     parts.find_map(|(i, part)| plan_eviction(i, part, due_chunk(part, facts)?, facts))
 }
 
-/// What is to be evicted, unless something is.
+/// The chunk to be evicted, if one is due and no eviction is running.
 fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
     let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
     let log_bytes_max = log_bytes_max(part, facts.lab, facts.buffer_bytes);
     trees.chunk_if_due(facts.lab.evict_share, facts.lab.by_log_share, log_bytes_max, facts.chunk_bytes)
 }
 
-/// What is not urgent, if there is time for it: level 0 from fewer tables on, each of which costs a scan a read, and
-/// an eviction.
+/// A job that is not urgent, if there is time for it: a compaction of level 0 with fewer tables,
+/// because each costs a scan one read, or an eviction.
 fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     if !facts.at_rest {
         return None;
@@ -132,9 +138,11 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         let trees = part.trees.as_ref()?;
         let lab = facts.lab;
         let evict_share = match trees.reuse.newest().filter(|_| lab.reuse_min > 0.0) {
-            // What comes in is not written again: once they are empty it can go past them.
+            // Incoming keys are not written again. Once the trees are empty, memtables can bypass
+            // them.
             Some(share) if share < lab.reuse_min => 0.0,
-            // It is, so they hold what will be replaced there: to evict it now is to write it once more.
+            // Incoming keys are written again and replace entries in the trees. Evicting these now
+            // would write them one more time.
             Some(_) => return None,
             None => lab.evict_share,
         };
@@ -144,15 +152,16 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     })
 }
 
-/// As a user's compaction goes through the trees: the next leaves, due or not. Whether the mutable tree becomes the
-/// immutable one if there is none is up to `may_rotate`.
+/// The next leaves for a user's compaction, due or not. If there is no immutable tree, the mutable
+/// one becomes it, provided that `may_rotate` is true.
 pub(crate) fn pick_manual_eviction(state: &ReadState, may_rotate: bool, facts: &Facts<'_>) -> Option<Plan> {
     let part = state.parts.first()?;
     let chunk = part.trees.as_ref()?.chunk_if_due(0.0, facts.lab.by_log_share, u64::MAX, facts.chunk_bytes)?;
     (may_rotate || !chunk.rotates).then(|| plan_eviction(0, part, chunk, facts)).flatten()
 }
 
-/// `chunk` with what it overlaps in level 1. The mutable tree becomes the immutable one if there is none.
+/// The eviction of `chunk` with the tables of level 1 that it overlaps. If there is no immutable
+/// tree, the mutable one becomes it.
 fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Option<Plan> {
     // Tables of level 0 are older than the trees, and are searched before level 1.
     if part.levels.first().is_some_and(|level| !level.runs.is_empty()) {
@@ -170,7 +179,8 @@ fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Opti
     Some(Plan { part: i, buffer: None, chunk: Some(chunk), tables, level: 1, how: How::Copy, reason: Reason::Evict })
 }
 
-/// What logs may hold before level 0 is evicted for their sake: a share of the data, but some write buffers at least.
+/// The size of the logs at which level 0 is evicted to free them, in bytes: a fraction of the data,
+/// but at least some write buffers.
 fn log_bytes_max(part: &Part, tuning: &LabTuning, buffer_bytes: u64) -> u64 {
     const BUFFERS_LEAST: u64 = 8;
     let data: u64 = part.levels.iter().map(|level| level.live_bytes()).sum();
@@ -214,12 +224,14 @@ fn pick_by_size(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     })
 }
 
-/// All of level 0, or as much of it as a merge may take, with what it overlaps in level 1.
+/// All of level 0, or as much of it as one compaction may take, with the tables of level 1 that it
+/// overlaps.
 fn pick_level0(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     plan_for(i, part, 0, oldest_of_level0(part, facts), facts, Reason::Size)
 }
 
-/// What goes down from level 0 at a time: what stays there must be newer than what goes, since it is searched first.
+/// The oldest tables of level 0, which one compaction may take. The tables that stay must be newer,
+/// because level 0 is searched first.
 fn oldest_of_level0<'a>(part: &'a Part, facts: &Facts<'_>) -> &'a [Arc<SstRun>] {
     let runs = &part.levels[0].runs;
     &runs[runs.len().saturating_sub(facts.level0_inputs_max)..]
@@ -250,8 +262,8 @@ fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     plan_for(i, part, level, inputs, facts, Reason::Seeks)
 }
 
-/// Takes down a table that is mostly tombstones: a read walks over them and over what they hide, which is below and
-/// goes with them. Those of level 0 wait until it is full.
+/// Compacts a table that is mostly tombstones. Reads walk over them and over the entries that they
+/// hide, which are below and are removed with them. Tables of level 0 wait until it is full.
 fn pick_by_tombstones(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let engine = 1..part.levels.len().saturating_sub(1);
     engine.filter(|&level| part.levels[level].has_tombstone_tables()).find_map(|level| {
@@ -264,7 +276,8 @@ fn pick_by_tombstones(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> 
     })
 }
 
-/// Writes one table anew where it is, so that its dead bytes go (BlockDB, V-E, has them bounded table by table alone).
+/// Rewrites one table in its place to remove its dead bytes (BlockDB, V-E, bounds them only per
+/// table).
 fn pick_by_space(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let (dead, live) = part.dead_and_live();
     if dead as f64 <= live as f64 * facts.dead_share_max || !mechanisms::BLOCK_SPACE.is_on() {
@@ -278,11 +291,12 @@ fn pick_by_space(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     Some(rewrite(i, level, run))
 }
 
-/// Writes one table anew where it is, or takes it down a level, because what it held for read points that are gone is
-/// most of what it could give back: nothing from above may ever meet it, least of all in the deepest level.
+/// Rewrites one table in its place, or moves it down a level, because most of the space it could
+/// free is held for read points that have ended. Otherwise no input from above might ever reach it,
+/// least of all in the deepest level.
 fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let is_due = |(level, run): &(usize, &Arc<SstRun>)| {
-        // While tables grow they may have twice as many dead blocks.
+        // While tables grow they may have twice as many dead bytes.
         let dead_max = run.meta.live_bytes() as f64 * facts.dead_share_max / 2.0;
         let is_free = *level > 0 && !facts.busy.has(run);
         let has_much = || run.meta.holds_much_that_may_go(facts.oldest, has_below(part, *level, run));
@@ -291,7 +305,7 @@ fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     if let Some((level, run)) = part.tables().find(is_due) {
         return Some(rewrite(i, level, run));
     }
-    // Of a table that is mostly tombstones what they hide is below, and goes with them.
+    // The entries that a table's tombstones hide are below, and are removed with them.
     let hides_much = |(level, run): &(usize, &Arc<SstRun>)| {
         let is_inner = level + 1 < part.levels.len() && has_below(part, *level, run) && !facts.busy.has(run);
         is_inner && run.meta.seqno_max <= facts.oldest && run.meta.deletes * 4 > run.meta.entries
@@ -301,7 +315,7 @@ fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     plan_for(i, part, level, inputs, facts, Reason::Space)
 }
 
-/// Whether a level below `level` has keys that `run` may have.
+/// True if a level below `level` has keys in the range of `run`.
 fn has_below(part: &Part, level: usize, run: &SstRun) -> bool {
     let meets =
         |deeper: &Arc<crate::read::state::Level>| !deeper.overlapping(&run.meta.smallest, &run.meta.largest).is_empty();
@@ -313,8 +327,8 @@ fn rewrite(i: usize, level: usize, run: &Arc<SstRun>) -> Plan {
     Plan { part: i, buffer: None, chunk: None, tables, level, how: How::Copy, reason: Reason::Space }
 }
 
-/// As a user's compaction ends: the next table in the range, behind `after` by (level, key), that holds anything which
-/// no read point sees.
+/// The last step of a user's compaction: the next table in the range, after `after` by (level,
+/// key), with entries that no read point sees.
 pub(crate) fn pick_manual_rewrite(
     state: &ReadState,
     range: (&[u8], Option<&[u8]>),
@@ -333,7 +347,8 @@ pub(crate) fn pick_manual_rewrite(
     part.tables().find(is_next).map(|(level, run)| rewrite(0, level, run))
 }
 
-/// Compacts what of `level` meets the keys from `smallest` to `largest`: one table at a time below level 0.
+/// Compacts the tables of `level` that overlap `range`: one at a time after `after`, or the oldest
+/// of level 0 together.
 pub(crate) fn pick_manual(
     state: &ReadState,
     level: usize,
@@ -355,7 +370,8 @@ pub(crate) fn pick_manual(
     plan_for(0, part, level, std::slice::from_ref(run), facts, Reason::Manual)
 }
 
-/// A plan that takes `inputs` down one level with what they overlap there; `None` if any of them is busy.
+/// A plan that moves `inputs` down one level and merges them with the tables that they overlap
+/// there; `None` if any of these is busy.
 fn plan_for(
     i: usize,
     part: &Part,
@@ -376,11 +392,11 @@ fn plan_for(
         .map_or(0, |below| below.overlapping(smallest, largest).iter().map(|run| run.meta.bytes()).sum());
     let movable = inputs.len() == 1 && overlapping.is_empty();
     let cheap_later = grandparents <= GRANDPARENT_TABLES * facts.limits.table_bytes;
-    // A user who asks wants entries dropped, which neither a move nor an append does to all.
+    // A user's compaction must drop entries, and neither a move nor an append drops all of them.
     let how = match reason {
         Reason::Manual => How::Copy,
         _ if movable && cheap_later && mechanisms::BLOCK_MOVE.is_on() => How::Move,
-        // Level 0 meets all of level 1, of which little would stay clean.
+        // Level 0 overlaps all of level 1, so few of its blocks would stay clean.
         _ if facts.appends && level > 0 && !overlapping.is_empty() => How::Append,
         _ => How::Copy,
     };

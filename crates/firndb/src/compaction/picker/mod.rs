@@ -1,4 +1,4 @@
-//! Shapes: pure policies that say what to compact next.
+//! Pickers: pure policies that choose the next compaction.
 
 mod leveled;
 #[cfg(test)]

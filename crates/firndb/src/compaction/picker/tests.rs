@@ -15,7 +15,7 @@ use firn_table::sst::{Extent, TableContext};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A table: its level, id, smallest and largest key, KiB.
+/// A table: level, id, smallest and largest key, size in KiB.
 type Table<'a> = (usize, u64, &'a str, &'a str, u64);
 
 fn add(tables: &[Table<'_>]) -> Vec<(usize, TableMeta)> {
@@ -49,7 +49,7 @@ fn cache() -> Arc<TableCache> {
     Arc::new(TableCache::new(files, context, &TableCacheBounds::ONE))
 }
 
-/// A state of tables.
+/// A state with these tables.
 fn state(tables: &[Table<'_>]) -> ReadState {
     let mut version = Version::default();
     version.apply(&Edit { id: 1, add: add(tables), ..Edit::default() }).unwrap();
@@ -70,7 +70,7 @@ fn a_state_is_made_from_the_one_before() {
         &[],
         &[(0, 1, "a", "z", 1), (1, 2, "a", "c", 2), (1, 3, "d", "f", 4), (1, 4, "g", "i", 8), (2, 5, "a", "z", 16)],
     );
-    // One of level 1 is replaced, one goes down a level.
+    // One table of level 1 is replaced, and one moves down a level.
     let second = next(&first, &[(1, 3), (1, 4), (2, 5)], &[(1, 6, "d", "e", 32), (2, 4, "g", "i", 8)]);
     let run = |part: &Part, id| part.tables().find(|(_, run)| run.meta.id == id).map(|(_, run)| run.clone()).unwrap();
     assert!(Arc::ptr_eq(&first.levels[0], &second.levels[0]), "what is the same is shared");
@@ -156,7 +156,7 @@ fn level_0_goes_down_by_its_oldest_where_a_merge_cannot_have_all() {
     assert_eq!(pick_of(7), (vec![7, 6, 5, 4, 3, 2, 1], 9));
     assert_eq!(pick_of(3), (vec![3, 2, 1], 5), "what stays is newer than what goes");
     assert_eq!(pick_of(1), (vec![1], 3));
-    // A user's compaction, one for reads, and one for what tombstones hide.
+    // For a user's compaction, one for reads, and one for tombstones.
     let some = Facts { level0_inputs_max: 2, ..facts(&limits, &busy, Some((0, 7))) };
     let manual = pick_manual(&state, 0, (b"a", None), None, &some).unwrap();
     assert_eq!(ids(&manual)[..2], [(0, 2), (0, 1)]);
