@@ -61,7 +61,7 @@ pub enum Event {
         /// The new log's id.
         log_id: u64,
     },
-    /// A write stall began, changed its reason or ended.
+    /// A write stall began or ended.
     Stall {
         /// The reason; `None` if the stall ended.
         reason: Option<&'static str>,

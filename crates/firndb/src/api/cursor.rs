@@ -173,8 +173,8 @@ impl Cursor {
         })
     }
 
-    /// Moves by `step`. Corruption found through a read-only handle is read again through fresh opens
-    /// (`Engine::told_apart`).
+    /// Moves by `step`. Corruption found through a read-only handle is read again through fresh
+    /// opens (`Engine::told_apart`).
     fn move_by(&mut self, step: impl Fn(&mut Self, &mut Pins) -> Result<()>) -> Result<()> {
         let was_valid = self.valid;
         self.step_by(&step).map_err(|error| {
@@ -384,8 +384,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Moves the merge backward past all versions of the key in `scratch`. Returns true if the newest visible one is a
-    /// put, whose value is then the cursor's.
+    /// Moves the merge backward past all versions of the key in `scratch`. Returns true if the
+    /// newest visible one is a put, whose value is then the cursor's.
     ///
     /// Versions come oldest first here, so the merge has passed a version before it is known to be
     /// the newest visible one. A value in a log is therefore read only afterwards. Reading each
@@ -418,7 +418,8 @@ impl Cursor {
             merge.prev()?;
         }
         if let Some((at, seqno)) = place {
-            // The merge has moved on, but the pins still hold the state with this place, so the value is there.
+            // The merge has moved on, but the pins still hold the state with this place, so the
+            // value is there.
             let values = self.db.engine.logs.values.as_ref();
             let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
             let value = values.get(at, seqno)?;

@@ -67,8 +67,8 @@ impl Db {
     /// replayed in memory.
     ///
     /// # Errors
-    /// As [`Db::open`], but never `Locked`. `Corruption`, here or from reads in profile `lab`, may
-    /// also mean that a writer removed data that was being read: open the database again.
+    /// As [`Db::open`], but never `Locked`. `Changed`, here or from a later read, means that a
+    /// writer removed or replaced data while it was being read: open the database again.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         open::open(path.as_ref(), options, true).map(Db::new)
     }
@@ -135,7 +135,7 @@ impl Db {
     /// [`Value`] lives.
     ///
     /// # Errors
-    /// `Corruption` and `Io`, naming the file.
+    /// `Corruption` and `Io`, naming the file; `Invalid` if the database was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         self.count_get(self.engine.get(key).map_err(|error| self.reread(error, key)))
@@ -262,7 +262,7 @@ impl Db {
     /// Compacts all keys: [`Db::compact_range`] without bounds.
     ///
     /// # Errors
-    /// I/O errors, and `Corruption` of a table that is read.
+    /// `Corruption` and `Io`, naming the file.
     pub fn compact(&self) -> Result<()> {
         self.engine.compact_range(&[], None)
     }
@@ -272,7 +272,7 @@ impl Db {
     /// meanwhile.
     ///
     /// # Errors
-    /// I/O errors, and `Corruption` of a table that is read.
+    /// `Corruption` and `Io`, naming the file.
     pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         let ReadOptions { lower, upper, .. } = ReadOptions::range(range);
         self.engine.compact_range(lower.as_deref().unwrap_or_default(), upper.as_deref())

@@ -404,8 +404,8 @@ impl Engine {
     /// Waits until `look` returns a value, while background work goes on.
     ///
     /// # Errors
-    /// The error that stops background work, because waiting longer would hang. `NoSpace` is returned only after one
-    /// more try, because the disk may have room by now.
+    /// The error that stops background work, because waiting longer would hang. `NoSpace` is
+    /// returned only after one more try, because the disk may have room by now.
     pub(crate) fn wait_for<T>(&self, mut look: impl FnMut() -> Option<T>) -> Result<T> {
         const WAIT: Duration = Duration::from_millis(20);
         let mut asked_ns = None;
@@ -432,8 +432,8 @@ impl Engine {
         }
     }
 
-    /// Schedules an immediate retry of the failed action on the first call with the same `asked_ns`. True until that
-    /// retry ends, for `RETRY_NS` at most.
+    /// Schedules an immediate retry of the failed job on the first call with the same `asked_ns`.
+    /// Returns true until that retry ends, for `RETRY_NS` at most.
     fn is_trying_again(&self, asked_ns: &mut Option<u64>) -> bool {
         let now_ns = self.clock.now_ns();
         let mut jobs = self.jobs.state.lock();
@@ -461,8 +461,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until level 0 has fewer tables than `level0_stop`. An open may add one, and a process that ends soon
-    /// merges none, so many short-lived processes would otherwise grow level 0 without bound.
+    /// Waits until level 0 has fewer tables than `level0_stop`. An open may add one, and a process
+    /// that exits soon compacts none, so many short-lived processes would otherwise grow level 0
+    /// without bound.
     pub(crate) fn lower_level0(&self) {
         let is_low = || {
             let state = self.state.load();

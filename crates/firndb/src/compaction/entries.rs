@@ -51,7 +51,8 @@ impl<E: Entries> Entries for BoundedEntries<'_, E> {
     }
 }
 
-/// Entries in memory, except for large values in logs, which are read one at a time when the merge comes to them.
+/// Entries in memory, except for large values in logs, which are read one at a time when the merge
+/// comes to them.
 #[derive(Default)]
 pub(crate) struct BufferedEntries {
     bytes: Vec<u8>,

@@ -20,7 +20,7 @@ pub(crate) enum How {
 /// The reason why a job was picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// A write buffer is full.
+    /// A memtable is full.
     Flush,
     /// A level exceeds its target size.
     Size,

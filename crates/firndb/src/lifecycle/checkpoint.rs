@@ -47,8 +47,8 @@ impl Engine {
         self.fresh_uuid(&mut uuid);
         let target = Target::take(&self.fs(), dir, uuid)?;
         let copied = self.copy_into(&target.files, shared);
-        // The origins go into `LOCK` only after CURRENT is durable: a power cut during this write may leave garbage in
-        // `LOCK`, and before CURRENT no other file identifies the directory.
+        // The origins go into `LOCK` only after CURRENT is durable: a power cut during this write
+        // may leave garbage in `LOCK`, and before CURRENT no other file identifies the directory.
         let sign = |()| owner::sign_again(target.files.dir(), &uuid, &self.origins_and_own());
         let copied = copied.and_then(sign);
         if copied.is_err() {

@@ -1,7 +1,8 @@
 //! The end of an open database.
 //!
-//! Each step leaves nothing running that could undo it: first calls and background work end, then writes, then reads,
-//! then the log. The directory and the pool are unlocked last, because the next open may begin at that moment.
+//! Each step leaves nothing running that could undo it: first calls and background work end, then
+//! writes, then reads, then the log. The directory and the pool are unlocked last, because the next
+//! open may begin at that moment.
 
 use crate::engine::Engine;
 use crate::manifest::Edit;

@@ -169,8 +169,9 @@ fn write_signature(dir: &dyn Dir, signature: &Signature) -> Result<()> {
     dir.sync(&sites::LOCK_NAME_SYNC)
 }
 
-/// Rewrites `LOCK` with the database's uuid and origins unless it has them already. REQUIRES: the lock is held, and
-/// another file identifies the directory, because a power cut may leave garbage in this one.
+/// Rewrites `LOCK` with the database's uuid and origins unless it has them already. REQUIRES: the
+/// lock is held, and another file identifies the directory, because a power cut may leave garbage
+/// in this one.
 ///
 /// # Errors
 /// The error of reading or writing.

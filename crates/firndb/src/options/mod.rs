@@ -145,8 +145,9 @@ pub struct Options {
     pub create_parents: bool,
     /// The durability of writes whose [`WriteOptions`] set none. Default: power.
     pub durability: Durability,
-    /// The memory for buffers, caches, filters and indexes together, in bytes. Default: 512 MiB;
-    /// minimum with default limits: 16 MiB. More memory means fewer reads and larger write buffers.
+    /// The memory for buffers, caches, filters and indexes together, in bytes. Default: 512 MiB.
+    /// Less than 64 blocks (256 KiB with default limits) is rejected, and at least 16 MiB is
+    /// recommended. More memory means fewer reads and larger write buffers.
     pub memory_limit: u64,
     /// The size of one write buffer, in bytes; up to three exist. Default: an eighth of
     /// `memory_limit`, at most 64 MiB.

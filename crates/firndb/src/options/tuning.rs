@@ -11,7 +11,7 @@ pub struct Tuning {
     pub lab: LabTuning,
 }
 
-/// Level 0 in persistent memory (LAB-DB, 3.2).
+/// Parameters of level 0 in persistent memory, in profile `lab` (LAB-DB, 3.2).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabTuning {
     /// Bytes for the leaves of both trees, used when the trees are created. Default: three quarters

@@ -102,8 +102,8 @@ fn short_lives_do_not_pile_up_tables() {
     assert!((0..lives).all(|life| db.get(life.to_be_bytes()).unwrap().is_some()));
 }
 
-/// A wait for background work does not report a full disk once there is room. The clock stands still, so no retry is
-/// due by time.
+/// A wait for background work does not report a full disk once there is room. The clock stands
+/// still, so no retry is due by time.
 #[test]
 fn a_disk_that_has_room_again_is_noticed_at_once() {
     let fs = SimFs::new(1);

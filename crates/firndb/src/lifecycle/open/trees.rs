@@ -231,7 +231,7 @@ impl Recovery {
         let Some(trees) = &mut self.trees else { return Ok(()) };
         if self.kept.is_empty() {
             match trees.insert_replayed(&buffer) {
-                // It is tried again as a flush.
+                // The memtable is kept, and its flush is tried again.
                 Err(error) if error.kind() == ErrorKind::NoSpace => trees.store.forget_shortage(),
                 inserted => return inserted,
             }
