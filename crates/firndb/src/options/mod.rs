@@ -163,8 +163,8 @@ pub struct Options {
     /// Filter bits per key; 0 for no filter. Default: 10, with which 1 in 100 absent keys costs a
     /// read.
     pub filter_bits: u32,
-    /// The number of tables kept open. Default: 1,000; never more than three quarters of `ulimit
-    /// -n`.
+    /// The number of tables kept open. Default: 1,000; never more than three quarters of
+    /// `ulimit -n`.
     pub max_open_files: usize,
     /// The number of background workers. Default: 0, which means one per core, at most 4.
     pub background_workers: usize,
