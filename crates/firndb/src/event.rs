@@ -1,7 +1,56 @@
 //! What the engine tells a listener, as it happens.
 
 use firn_base::Error;
+use std::fmt;
 use std::time::Duration;
+
+/// The reason why writers wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(usize)]
+pub enum StallReason {
+    /// Level 0 holds too many tables.
+    Level0,
+    /// Levels exceed their target sizes.
+    Debt,
+    /// Flushes are slower than writes.
+    Flush,
+    /// All memtables are full.
+    Buffers,
+    /// The logs hold too much that level 0 needs.
+    Logs,
+    /// Level 0's trees leave too little room for flushes.
+    Trees,
+}
+
+impl StallReason {
+    pub(crate) const ALL: [StallReason; 6] = [
+        StallReason::Level0,
+        StallReason::Debt,
+        StallReason::Flush,
+        StallReason::Buffers,
+        StallReason::Logs,
+        StallReason::Trees,
+    ];
+
+    /// The name in statistics and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            StallReason::Level0 => "level0",
+            StallReason::Debt => "debt",
+            StallReason::Flush => "flush",
+            StallReason::Buffers => "buffers",
+            StallReason::Logs => "logs",
+            StallReason::Trees => "trees",
+        }
+    }
+}
+
+impl fmt::Display for StallReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// Something that happened. More kinds may come.
 #[derive(Debug, Clone)]
@@ -63,7 +112,7 @@ pub enum Event {
     /// Writers are being delayed, or no more.
     Stall {
         /// Why; `None` when the delay ended.
-        reason: Option<&'static str>,
+        reason: Option<StallReason>,
     },
     /// Background work failed; it is tried again unless the error says otherwise.
     BackgroundError {

@@ -50,7 +50,7 @@ pub use api::stats::{
     BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats,
     UserStats,
 };
-pub use event::{Event, EventListener};
+pub use event::{Event, EventListener, StallReason};
 pub use firn_base::{Error, ErrorKind, Limits, Result};
 pub use firn_pm::{Backend, Latency, PmConfig};
 pub use firn_table::Value;

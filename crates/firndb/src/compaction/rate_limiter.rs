@@ -15,7 +15,7 @@
 //! The time that a merge slept is not part of how long it took: `stall.rs` wants to know what merges can do.
 
 use crate::log::FLYING_MAX;
-use crate::write::stall::Debt;
+use crate::write::write_stall::Debt;
 use firn_base::clock::Clock;
 use firn_base::count::{Cause, Counter, IoCounters};
 use firn_base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,6 +1,7 @@
 //! What a user chooses when opening a database, and per operation.
 
 pub(crate) mod budget;
+mod builder;
 pub(crate) mod tuning;
 
 use crate::event::EventListener;
@@ -132,8 +133,15 @@ impl WriteOptions {
     }
 }
 
-/// How to open a database. Start from `Options::default()`.
+/// How to open a database: the defaults, changed by the method of each field's name.
+///
+/// ```
+/// use firndb::{Options, Profile};
+/// let options = Options::default().profile(Profile::Block).memory_limit(256 << 20);
+/// assert_eq!(options.profile, Profile::Block);
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Options {
     /// The design. Default: `classic`.
     pub profile: Profile,
@@ -187,6 +195,17 @@ pub struct Environment {
     pub executor: Option<Arc<dyn Executor>>,
     /// Simulated memory in place of what [`Options::pm`] names. Default: none.
     pub memory: Option<SimRegion>,
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment")
+            .field("fs", &self.fs)
+            .field("clock", &self.clock.is_some())
+            .field("executor", &self.executor.is_some())
+            .field("memory", &self.memory.is_some())
+            .finish()
+    }
 }
 
 impl Default for Options {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[test]
 fn pacing_complete() {
     explore::all(|| {
-        let stall = Arc::new(Stall::new(Clock::manual()));
+        let stall = Arc::new(WriteStall::new(Clock::manual()));
         let spawn = |_| {
             let stall = stall.clone();
             thread::spawn(move || stall.delay(1 << 10, 1 << 20, Reason::Debt, || true))
