@@ -31,6 +31,9 @@ mod lab;
 mod lifecycle;
 mod log;
 mod manifest;
+#[cfg(not(feature = "proof"))]
+mod mechanisms;
+#[cfg(feature = "proof")]
 pub mod mechanisms;
 mod memtable;
 mod options;
@@ -38,6 +41,9 @@ mod options;
 pub mod proof;
 mod read;
 mod read_points;
+#[cfg(not(feature = "proof"))]
+mod sites;
+#[cfg(feature = "proof")]
 pub mod sites;
 mod write;
 

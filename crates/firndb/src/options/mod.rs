@@ -257,6 +257,7 @@ impl Options {
     }
 
     /// Small sizes everywhere, so that a test crosses every border in milliseconds.
+    #[cfg(any(test, feature = "proof"))]
     pub fn tiny() -> Self {
         Self {
             memory_limit: 1 << 20,
