@@ -41,7 +41,7 @@ pub enum ErrorKind {
 struct Inner {
     kind: ErrorKind,
     message: String,
-    source: Option<io::Error>,
+    source: Option<Arc<io::Error>>,
 }
 
 /// A failure: what happened, where, and what to do about it.
@@ -89,7 +89,7 @@ impl Error {
             _ => (ErrorKind::Io, ""),
         };
         let message = format!("cannot {verb} {place}: {source}{advice}");
-        Self(Arc::new(Inner { kind, message, source: Some(source) }))
+        Self(Arc::new(Inner { kind, message, source: Some(Arc::new(source)) }))
     }
 
     /// The kind, to branch on.
@@ -97,10 +97,11 @@ impl Error {
         self.0.kind
     }
 
-    /// The same error with `context` prefixed to its message. The source is dropped.
+    /// The same error with `context` prefixed to its message.
     #[must_use]
     pub fn context(&self, context: impl fmt::Display) -> Self {
-        Self::new(self.0.kind, format!("{context}: {}", self.0.message))
+        let message = format!("{context}: {}", self.0.message);
+        Self(Arc::new(Inner { kind: self.0.kind, message, source: self.0.source.clone() }))
     }
 }
 
@@ -118,6 +119,6 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|e| e as _)
+        self.0.source.as_deref().map(|e| e as _)
     }
 }

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let count: u64 = count.parse()?;
     let directory = tempfile::tempdir()?;
-    let options = Options { compression: Codec::None, background_workers: 1, ..Options::default() };
+    let options = Options::default().compression(Codec::None).background_workers(1);
     let db = Db::open(directory.path(), options)?;
     let process = WriteOptions::new().durability(Durability::Process);
     let value = [7u8; 100];

@@ -119,25 +119,23 @@ impl Firn {
         lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
         lab.block_grained = setup.extra("lab_block_grained")?.unwrap_or(lab.block_grained);
         lab.log_bytes_max = setup.extra("lab_log_bytes_max")?.unwrap_or(lab.log_bytes_max);
-        Ok(Options {
-            profile: self.0,
-            tuning,
-            memory_limit: setup.memory_bytes,
-            write_buffer_bytes: setup.extra("write_buffer_bytes")?,
-            block_cache_bytes: setup.extra("block_cache_bytes")?,
-            row_cache: setup.extra("row_cache")?.unwrap_or(default.row_cache),
-            filter_bits: setup.extra("filter_bits")?.unwrap_or(default.filter_bits),
-            max_open_files: setup.extra("max_open_files")?.unwrap_or(default.max_open_files),
-            compression: match setup.compression {
+        Ok(Options::default()
+            .profile(self.0)
+            .tuning(tuning)
+            .memory_limit(setup.memory_bytes)
+            .write_buffer_bytes(setup.extra("write_buffer_bytes")?)
+            .block_cache_bytes(setup.extra("block_cache_bytes")?)
+            .row_cache(setup.extra("row_cache")?.unwrap_or(default.row_cache))
+            .filter_bits(setup.extra("filter_bits")?.unwrap_or(default.filter_bits))
+            .max_open_files(setup.extra("max_open_files")?.unwrap_or(default.max_open_files))
+            .compression(match setup.compression {
                 Compression::None => Codec::None,
                 Compression::Lz4 => Codec::Lz4,
-            },
-            background_workers: setup.background_threads,
-            direct_io: setup.direct_io,
-            pm,
-            limits,
-            ..default
-        })
+            })
+            .background_workers(setup.background_threads)
+            .direct_io(setup.direct_io)
+            .pm(pm)
+            .limits(limits))
     }
 }
 

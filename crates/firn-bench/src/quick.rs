@@ -116,7 +116,7 @@ pub fn quick(
     }
     let device_sync_us = sync_ns(directory, SYNC_ROUNDS, clock)? as f64 / 1e3;
     let path = directory.join("db");
-    let db = Db::open(&path, Options { create_if_missing: true, ..options })?;
+    let db = Db::open(&path, options.create_if_missing(true))?;
     let store: Arc<dyn Store> = Arc::new(FirnStore::new(&db, path));
     let keys = KeySpace::new(Sizes::fixed(config.key_bytes), config.records)?;
     let values = Values::new(Sizes::fixed(config.value_bytes));

@@ -228,20 +228,18 @@ impl Settings {
     pub(crate) fn into_options(self) -> Outcome<Options> {
         let default = Options::default();
         let pm = self.pm()?;
-        Ok(Options {
-            profile: self.profile.map_or(default.profile, |word| word.0),
-            durability: self.durability.map_or(default.durability, |word| word.0),
-            memory_limit: self.memory_limit.map_or(default.memory_limit, |size| size.0),
-            write_buffer_bytes: self.write_buffer.map(|size| size.0),
-            block_cache_bytes: self.block_cache.map(|size| size.0),
-            compression: self.compression.map_or(default.compression, |word| word.0.0),
-            filter_bits: self.filter_bits.unwrap_or(default.filter_bits),
-            max_open_files: self.max_open_files.unwrap_or(default.max_open_files),
-            background_workers: self.background_workers.unwrap_or(default.background_workers),
-            direct_io: self.direct_io.unwrap_or(default.direct_io),
-            pm,
-            ..default
-        })
+        Ok(Options::default()
+            .profile(self.profile.map_or(default.profile, |word| word.0))
+            .durability(self.durability.map_or(default.durability, |word| word.0))
+            .memory_limit(self.memory_limit.map_or(default.memory_limit, |size| size.0))
+            .write_buffer_bytes(self.write_buffer.map(|size| size.0))
+            .block_cache_bytes(self.block_cache.map(|size| size.0))
+            .compression(self.compression.map_or(default.compression, |word| word.0.0))
+            .filter_bits(self.filter_bits.unwrap_or(default.filter_bits))
+            .max_open_files(self.max_open_files.unwrap_or(default.max_open_files))
+            .background_workers(self.background_workers.unwrap_or(default.background_workers))
+            .direct_io(self.direct_io.unwrap_or(default.direct_io))
+            .pm(pm))
     }
 
     fn pm(&self) -> Outcome<Option<PmConfig>> {

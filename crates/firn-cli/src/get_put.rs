@@ -88,7 +88,7 @@ impl Put {
             (None, None) => return Err(Failure::usage("give a value, or --file")),
         };
         let create_parents = self.create_parents;
-        let db = Db::open(&self.db, Options { create_if_missing: true, create_parents, ..options })?;
+        let db = Db::open(&self.db, options.create_if_missing(true).create_parents(create_parents))?;
         db.put(&key, &value)?;
         db.close()?;
         Ok(Exit::Done)
@@ -134,7 +134,7 @@ impl Del {
             batch.delete(from_argument(key, self.hex)?);
         }
         let durability = options.durability;
-        let db = Db::open(&self.db, Options { create_if_missing: false, ..options })?;
+        let db = Db::open(&self.db, options.create_if_missing(false))?;
         db.write(&batch, &WriteOptions::new().durability(durability))?;
         db.close()?;
         Ok(Exit::Done)

@@ -28,7 +28,7 @@ impl Compact {
     pub(crate) fn run(self, options: Options) -> Outcome {
         let key = |text: &Option<OsString>| text.as_ref().map(|text| from_argument(text, self.hex)).transpose();
         let (from, to) = (key(&self.from)?, key(&self.to)?);
-        let db = Db::open(&self.db, Options { create_if_missing: false, ..options })?;
+        let db = Db::open(&self.db, options.create_if_missing(false))?;
         watched(&db, "compacting", None, move |db| {
             let lower = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
             let upper = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -50,7 +50,7 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn run(self, options: Options) -> Outcome {
-        let db = match Db::open(&self.db, Options { create_if_missing: false, ..options.clone() }) {
+        let db = match Db::open(&self.db, options.clone().create_if_missing(false)) {
             // In this case its tables are copied, and the copy shows the state at the time of this
             // open.
             Err(error) if error.kind() == ErrorKind::Locked => Db::open_read_only(&self.db, options)?,

@@ -107,7 +107,7 @@ fn damage_is_listed_and_a_repair_says_what_it_set_aside() {
 fn verify_and_checkpoint_beside_a_writer() {
     let root = tempfile::tempdir().unwrap();
     let db = root.path().join("db");
-    let options = firndb::Options { write_buffer_bytes: Some(256 << 10), ..firndb::Options::default() };
+    let options = firndb::Options::default().write_buffer_bytes(Some(256 << 10));
     let open = firndb::Db::open(&db, options).unwrap();
     let put = |from: u32, to: u32| (from..to).for_each(|i| open.put(format!("{i:06}"), [i as u8; 300]).unwrap());
     put(0, 1_000);

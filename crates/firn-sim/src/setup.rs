@@ -162,25 +162,23 @@ impl Setup {
             // Makes tables grow from level 2 on.
             (limits.level0_trigger, limits.level_base_bytes, limits.level_fan_out) = (1, 1 << 10, 100);
         }
-        let options = Options {
-            limits,
-            write_buffer_bytes: Some(self.write_buffer_bytes),
-            compression: self.compression,
-            filter_bits: self.filter_bits,
-            max_open_files: self.max_open_files,
-            direct_io: self.direct,
-            profile: self.profile,
-            tuning: self.tuning(),
+        let options = Options::tiny()
+            .limits(limits)
+            .write_buffer_bytes(Some(self.write_buffer_bytes))
+            .compression(self.compression)
+            .filter_bits(self.filter_bits)
+            .max_open_files(self.max_open_files)
+            .direct_io(self.direct)
+            .profile(self.profile)
+            .tuning(self.tuning())
             // The memory is used instead of any pool that this names.
-            pm: memory.map(|_| PmConfig::volatile(0)),
-            environment: Environment {
+            .pm(memory.map(|_| PmConfig::volatile(0)))
+            .environment(Environment {
                 fs: Some(Arc::new(fs.clone())),
                 clock: Some(clock.clone()),
                 executor: Some(inline.clone()),
                 memory: memory.cloned(),
-            },
-            ..Options::tiny()
-        };
+            });
         (options, inline, clock)
     }
 

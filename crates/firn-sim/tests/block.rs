@@ -617,11 +617,9 @@ fn block_nothing_is_lost_without_a_mechanism() {
 fn block_a_checkpoint_and_its_source_both_go_on() {
     let mut rig = Rig::loaded(Profile::Block, 8_000, loose);
     rig.db.checkpoint("/copy").unwrap();
-    let options = Options {
-        listener: None,
-        environment: Environment { executor: Some(Arc::new(Inline::new())), ..rig.options.environment.clone() },
-        ..rig.options.clone()
-    };
+    let mut options = rig.options.clone();
+    options.listener = None;
+    options.environment.executor = Some(Arc::new(Inline::new()));
     let copy = Db::open("/copy", options.clone()).unwrap();
     let mut copied = rig.model.clone();
     for round in 0..6_000u64 {
@@ -719,11 +717,9 @@ fn block_a_checkpoint_does_not_wait_for_an_append_that_was_none() {
 #[test]
 fn block_numbers_out_of_range_are_refused() {
     let fs = SimFs::new(1);
-    let mut options = Options {
-        profile: Profile::Block,
-        environment: Environment { fs: Some(Arc::new(fs)), ..Environment::default() },
-        ..Options::tiny()
-    };
+    let mut options = Options::tiny()
+        .profile(Profile::Block)
+        .environment(Environment { fs: Some(Arc::new(fs)), ..Environment::default() });
     options.tuning.block.dead_share_max = -1.0;
     let error = Db::open("/db", options).unwrap_err();
     assert_eq!(error.kind(), firndb::ErrorKind::Invalid);

@@ -15,16 +15,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn options(memory: Option<&SimRegion>) -> Options {
-    Options {
-        profile: Profile::Lab,
-        pm: memory.map(|_| firn_pm::PmConfig::volatile(1 << 20)),
-        tuning: Tuning {
+    Options::tiny()
+        .profile(Profile::Lab)
+        .pm(memory.map(|_| firn_pm::PmConfig::volatile(1 << 20)))
+        .tuning(Tuning {
             lab: LabTuning { tree_bytes: Some(64 << 10), leaf_bytes: 512, reuse_min: 0.0, ..LabTuning::default() },
             ..Tuning::default()
-        },
-        environment: Environment { memory: memory.cloned(), ..Environment::default() },
-        ..Options::tiny()
-    }
+        })
+        .environment(Environment { memory: memory.cloned(), ..Environment::default() })
 }
 
 fn check(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {

@@ -18,7 +18,7 @@ use crate::read::run::TableCache;
 use crate::read::state::ReadState;
 use crate::read_points::Snapshots;
 use crate::write::commit::Commit;
-use crate::write::stall::Stall;
+use crate::write::write_stall::WriteStall;
 use firn_base::Result;
 use firn_base::clock::Clock;
 use firn_base::count::{Counter, IoCounters};
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
     pub(crate) readers: Readers,
     pub(crate) jobs: Jobs,
     pub(crate) compaction: CompactionContext,
-    pub(crate) stall: Stall,
+    pub(crate) write_stall: WriteStall,
     pub(crate) read_only: bool,
     /// Calls that access media and may take long. Closing waits for those inside.
     pub(crate) calls: Gate,

@@ -1,7 +1,56 @@
 //! Events that the engine reports to a listener.
 
 use firn_base::Error;
+use std::fmt;
 use std::time::Duration;
+
+/// The reason for a write stall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(usize)]
+pub enum StallReason {
+    /// Level 0 has too many tables.
+    Level0,
+    /// Levels exceed their target sizes.
+    Debt,
+    /// Flushes are slower than writes.
+    Flush,
+    /// All memtables are full.
+    Buffers,
+    /// The logs hold too many bytes for level 0.
+    Logs,
+    /// Level 0's trees leave too little room for flushes.
+    Trees,
+}
+
+impl StallReason {
+    pub(crate) const ALL: [StallReason; 6] = [
+        StallReason::Level0,
+        StallReason::Debt,
+        StallReason::Flush,
+        StallReason::Buffers,
+        StallReason::Logs,
+        StallReason::Trees,
+    ];
+
+    /// The name in statistics and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            StallReason::Level0 => "level0",
+            StallReason::Debt => "debt",
+            StallReason::Flush => "flush",
+            StallReason::Buffers => "buffers",
+            StallReason::Logs => "logs",
+            StallReason::Trees => "trees",
+        }
+    }
+}
+
+impl fmt::Display for StallReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// Something that happened in the engine. Later versions may add kinds.
 #[derive(Debug, Clone)]
@@ -64,7 +113,7 @@ pub enum Event {
     /// A write stall began or ended.
     Stall {
         /// The reason; `None` if the stall ended.
-        reason: Option<&'static str>,
+        reason: Option<StallReason>,
     },
     /// Background work failed. It is retried unless the error says otherwise.
     BackgroundError {

@@ -32,6 +32,9 @@ mod lab;
 mod lifecycle;
 mod log;
 mod manifest;
+#[cfg(not(feature = "proof"))]
+mod mechanisms;
+#[cfg(feature = "proof")]
 pub mod mechanisms;
 mod memtable;
 mod options;
@@ -39,6 +42,9 @@ mod options;
 pub mod proof;
 mod read;
 mod read_points;
+#[cfg(not(feature = "proof"))]
+mod sites;
+#[cfg(feature = "proof")]
 pub mod sites;
 mod write;
 
@@ -51,7 +57,7 @@ pub use api::stats::{
     BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats,
     UserStats,
 };
-pub use event::{Event, EventListener};
+pub use event::{Event, EventListener, StallReason};
 pub use firn_base::{Error, ErrorKind, Limits, Result};
 pub use firn_pm::{Backend, Latency, PmConfig};
 pub use firn_table::Value;

@@ -122,7 +122,7 @@ fn pools_that_are_none() {
     let path = dir.path().join("pool");
     let open = |backend, size| {
         let pm = Some(PmConfig::at(&path, backend, size));
-        Db::open(dir.path().join("db"), Options { pm, ..Options::tiny() })
+        Db::open(dir.path().join("db"), Options::tiny().pm(pm))
     };
     assert_eq!(open(Backend::Emulated, 4 << 10).unwrap_err().kind(), ErrorKind::Invalid);
     assert!(!path.exists());
@@ -141,7 +141,7 @@ fn pools_that_are_none() {
 fn a_pool_of_another_database_or_another_time() {
     let dir = tempfile::tempdir().unwrap();
     let pool = dir.path().join("pool");
-    let options = || Options { pm: Some(PmConfig::at(&pool, Backend::Emulated, 256 << 10)), ..Options::tiny() };
+    let options = || Options::tiny().pm(Some(PmConfig::at(&pool, Backend::Emulated, 256 << 10)));
     let db = Db::open(dir.path().join("one"), options()).unwrap();
     let old = std::fs::read(&pool).unwrap();
     db.put(b"k", b"v").unwrap();
@@ -170,7 +170,7 @@ fn a_creation_that_is_refused_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let open = |backend| {
         let pm = Some(PmConfig::at(dir.path().join("pool"), backend, 256 << 10));
-        Db::open(dir.path().join("db"), Options { pm, ..Options::tiny() })
+        Db::open(dir.path().join("db"), Options::tiny().pm(pm))
     };
     open(Backend::Dax).unwrap_err();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "neither a pool nor a directory");
@@ -235,7 +235,7 @@ fn handles_used_up() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     // Two open tables at a time are enough for any number.
-    let db = Db::open(dir.path(), Options { max_open_files: 2, ..Options::tiny() }).unwrap();
+    let db = Db::open(dir.path(), Options::tiny().max_open_files(2)).unwrap();
     for i in 0..2000u32 {
         assert_eq!(db.get(i.to_be_bytes()).unwrap().unwrap().len(), 100);
     }
@@ -274,7 +274,7 @@ fn few_handles_child() {
 #[test]
 fn handles_of_the_process_used_up() {
     let dir = tempfile::tempdir().unwrap();
-    let options = || Options { compression: Codec::None, ..Options::tiny() };
+    let options = || Options::tiny().compression(Codec::None);
     let db = Db::open(dir.path(), options()).unwrap();
     for i in 0..2000u32 {
         db.put(i.to_be_bytes(), vec![i as u8; 100]).unwrap();

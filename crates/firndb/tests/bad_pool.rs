@@ -54,12 +54,10 @@ impl Case {
             log_share_max: 10.0,
             ..LabTuning::default()
         };
-        Options {
-            profile: Profile::Lab,
-            pm: Some(PmConfig::at(self.pool(), Backend::Emulated, POOL_BYTES)),
-            tuning: Tuning { lab, ..Tuning::default() },
-            ..Options::tiny()
-        }
+        Options::tiny()
+            .profile(Profile::Lab)
+            .pm(Some(PmConfig::at(self.pool(), Backend::Emulated, POOL_BYTES)))
+            .tuning(Tuning { lab, ..Tuning::default() })
     }
 
     fn open(&self) -> firndb::Result<Db> {
@@ -100,7 +98,7 @@ fn a_pool_that_is_missing() {
     std::fs::rename(case.pool(), &aside).unwrap();
     assert_eq!(case.refused("pool"), ErrorKind::Corruption);
     assert!(!case.pool().exists(), "nothing was made in its place");
-    let error = Db::open(case.db(), Options { pm: None, ..case.options() }).unwrap_err();
+    let error = Db::open(case.db(), case.options().pm(None)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
     std::fs::rename(&aside, case.pool()).unwrap();
     assert!(case.contents() == case.model);
@@ -116,7 +114,7 @@ fn a_pool_that_is_too_small() {
     let dir = tempfile::tempdir().unwrap();
     let case = Case { dir, model: Model::new() };
     let pm = Some(PmConfig::at(case.pool(), Backend::Emulated, 20 << 10));
-    let error = Db::open(case.db(), Options { pm, ..case.options() }).unwrap_err();
+    let error = Db::open(case.db(), case.options().pm(pm)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     assert!(error.to_string().contains("raise pm.size"), "{error}");
     assert!(!case.pool().exists() && !case.db().exists(), "a first open that fails leaves nothing behind");

@@ -11,7 +11,7 @@ const KEYS: u64 = 400;
 
 /// Trees that fill up quickly and a hot buffer whose slots are reused at once.
 fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
-    let mut options = Options { profile, ..Options::tiny() };
+    let mut options = Options::tiny().profile(profile);
     options.pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 2 << 20));
     options.tuning.lab = LabTuning {
         tree_bytes: Some(64 << 10),

@@ -25,7 +25,7 @@ fn kinds() -> Vec<(Profile, bool)> {
 
 fn open(dir: &Path, (profile, pool): (Profile, bool)) -> Db {
     let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 2 << 20));
-    Db::open(dir.join("db"), Options { profile, pm, ..Options::tiny() }).unwrap()
+    Db::open(dir.join("db"), Options::tiny().profile(profile).pm(pm)).unwrap()
 }
 
 fn key(writer: usize, number: u64) -> Vec<u8> {

@@ -210,7 +210,7 @@ fn a_database_is_made_in_a_new_directory_alone_and_parents_on_demand() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("create_parents"), "{error}");
     assert_eq!(contents(root.path()).len(), 0);
-    Db::open(&path, Options { create_parents: true, ..Options::tiny() }).unwrap().put(b"k", b"v").unwrap();
+    Db::open(&path, Options::tiny().create_parents(true)).unwrap().put(b"k", b"v").unwrap();
     assert_eq!(tiny(&path).get(b"k").unwrap().unwrap(), b"v");
 }
 
@@ -224,12 +224,12 @@ fn a_file_that_a_pool_is_refused_in_stays() {
     // afterwards.
     for (backend, bytes) in [(Backend::Dax, 4 << 20), (Backend::Emulated, 20 << 10)] {
         let pm = Some(PmConfig::at(&pool, backend, bytes));
-        Db::open(&path, Options { profile: Profile::Lab, pm, ..Options::tiny() }).unwrap_err();
+        Db::open(&path, Options::tiny().profile(Profile::Lab).pm(pm)).unwrap_err();
         assert_eq!(std::fs::metadata(&pool).unwrap().len(), 0);
         assert!(!path.exists(), "a first open that fails leaves nothing behind");
     }
     let pm = Some(PmConfig::at(&pool, Backend::Emulated, 2 << 20));
-    Db::open(&path, Options { profile: Profile::Lab, pm, ..Options::tiny() }).unwrap().put(b"k", b"v").unwrap();
+    Db::open(&path, Options::tiny().profile(Profile::Lab).pm(pm)).unwrap().put(b"k", b"v").unwrap();
 }
 
 /// Flips one bit or truncates the manifest of a killed database, at every place. Either all data is
@@ -268,7 +268,7 @@ fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
             std::fs::write(copy.join(path.file_name().unwrap()), bytes).unwrap();
         }
         let before = contents(&copy);
-        match Db::open(&copy, Options { background_workers: 1, ..Options::tiny() }) {
+        match Db::open(&copy, Options::tiny().background_workers(1)) {
             Ok(db) => check(&db, 320),
             Err(error) => {
                 assert!(matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Incompatible), "{case}: {error}");

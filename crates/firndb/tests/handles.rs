@@ -36,8 +36,7 @@ fn key(number: u64) -> [u8; 8] {
 /// Readers of many small tables, of which only a few may be open at once, beside writers that
 /// create more.
 fn share(dir: &Path, profile: Profile) {
-    let options =
-        Options { profile, memory_limit: 64 << 20, write_buffer_bytes: Some(256 << 10), ..Options::default() };
+    let options = Options::default().profile(profile).memory_limit(64 << 20).write_buffer_bytes(Some(256 << 10));
     let db = Db::open(dir.join(profile.to_string()), options).unwrap();
     let process = WriteOptions::new().durability(Durability::Process);
     let write = |from: u64, round: u64| {

@@ -125,7 +125,7 @@ fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> LabStats {
     let lab = LabTuning { tree_bytes: Some(64 << 10), leaf_bytes: 512, ..lab };
     let pool = || PmConfig::at(dir.path().join("pool"), Backend::Emulated, 2 << 20);
     let (pm, tuning) = (with_pool.then(pool), Tuning { lab, ..Tuning::default() });
-    let options = Options { profile: Profile::Lab, pm, tuning, ..Options::tiny() };
+    let options = Options::tiny().profile(Profile::Lab).pm(pm).tuning(tuning);
     let db = Db::open(dir.path().join("db"), options).unwrap();
     (0..WRITERS).for_each(|writer| (0..GROUPS).for_each(|group| write_group(&db, writer, group, 0)));
     let writing = AtomicUsize::new(WRITERS as usize);

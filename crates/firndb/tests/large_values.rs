@@ -47,7 +47,7 @@ fn phase<T>(name: &str, work: impl FnOnce() -> T) -> T {
 impl Case {
     fn options(&self) -> Options {
         let (profile, memory_limit, compression) = (self.profile, self.limit, self.codec);
-        let mut options = Options { profile, memory_limit, compression, ..Options::default() };
+        let mut options = Options::default().profile(profile).memory_limit(memory_limit).compression(compression);
         if self.codec == Codec::None {
             // All of it goes into the trees, and is evicted from there.
             options.tuning.lab.reuse_min = 0.0;

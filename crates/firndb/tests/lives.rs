@@ -14,7 +14,7 @@ fn lives() -> u32 {
 
 fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
     let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 64 << 20));
-    Options { profile, pm, ..Options::default() }
+    Options::default().profile(profile).pm(pm)
 }
 
 /// The number of files in the database's directory with this extension.

@@ -46,7 +46,7 @@ fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) ->
     let dir = tempfile::tempdir().unwrap();
     let base = NOW.load(Ordering::Relaxed);
     PEAK.store(base, Ordering::Relaxed);
-    let mut options = Options { profile, memory_limit: LIMIT as u64, compression: Codec::None, ..Options::default() };
+    let mut options = Options::default().profile(profile).memory_limit(LIMIT as u64).compression(Codec::None);
     if profile == Profile::Block {
         // With the usual sizes this few records fit one level, and no table would grow.
         (options.limits.table_bytes, options.limits.level_base_bytes) = (2 << 20, 8 << 20);

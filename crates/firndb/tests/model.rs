@@ -62,7 +62,7 @@ fn check_scans(db: &Db, snapshot: Option<&Snapshot>, model: &Model, seed: &mut S
 
 fn options(dir: &Path, pm: bool) -> Options {
     let pm = pm.then(|| PmConfig::at(dir.with_extension("pool"), Backend::Emulated, 256 << 10));
-    Options { pm, ..Options::tiny() }
+    Options::tiny().pm(pm)
 }
 
 fn open(dir: &Path, pm: bool) -> Db {

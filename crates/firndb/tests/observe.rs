@@ -44,7 +44,7 @@ fn events_and_stats_add_up() {
     let seen = Arc::new(Seen::default());
     let inline = Arc::new(Inline::new());
     let environment = Environment { executor: Some(inline.clone()), ..Environment::default() };
-    let options = Options { listener: Some(seen.clone()), environment, ..Options::tiny() };
+    let options = Options::tiny().listener(seen.clone()).environment(environment);
     let db = Db::open(dir.path(), options).unwrap();
     fill(&db, 20);
     db.flush().unwrap();
@@ -95,7 +95,7 @@ fn prometheus_has_the_tier() {
     let memory = firn_pm::sim::SimRegion::new(4 << 20, firn_pm::sim::Mode::Adr);
     let environment = Environment { memory: Some(memory), ..Environment::default() };
     let pm = Some(firn_pm::PmConfig::volatile(4 << 20));
-    let mut options = Options { profile: Profile::Lab, pm, environment, ..Options::tiny() };
+    let mut options = Options::tiny().profile(Profile::Lab).pm(pm).environment(environment);
     // Everything goes into the trees.
     options.tuning.lab.reuse_min = 0.0;
     let db = Db::open(dir.path(), options).unwrap();
@@ -121,7 +121,7 @@ fn new_tables_are_opened_ahead() {
     let dir = tempfile::tempdir().unwrap();
     let inline = Arc::new(Inline::new());
     let environment = Environment { executor: Some(inline.clone()), ..Environment::default() };
-    let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
+    let db = Db::open(dir.path(), Options::tiny().environment(environment)).unwrap();
     fill(&db, 20);
     db.flush().unwrap();
     db.wait_idle().unwrap();
@@ -140,7 +140,7 @@ fn idle_cursors_let_go() {
     let (clock, inline) = (Clock::manual(), Arc::new(Inline::new()));
     let environment =
         Environment { clock: Some(clock.clone()), executor: Some(inline.clone()), ..Environment::default() };
-    let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
+    let db = Db::open(dir.path(), Options::tiny().environment(environment)).unwrap();
     fill(&db, 3);
     db.flush().unwrap();
     inline.run();
@@ -175,7 +175,7 @@ fn idle_cursors_let_go() {
 fn deletes_give_space_back() {
     let dir = tempfile::tempdir().unwrap();
     let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
-    let options = Options { compression: Codec::None, environment, ..Options::tiny() };
+    let options = Options::tiny().compression(Codec::None).environment(environment);
     let db = Db::open(dir.path(), options).unwrap();
     fill(&db, 5);
     db.compact().unwrap();
@@ -195,7 +195,7 @@ fn deletes_give_space_back() {
 fn seek_compactions(gets: usize, block_cache_bytes: u64) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     // Without filters every table that covers the key is searched.
-    let options = Options { filter_bits: 0, block_cache_bytes: Some(block_cache_bytes), ..Options::tiny() };
+    let options = Options::tiny().filter_bits(0).block_cache_bytes(Some(block_cache_bytes));
     let db = Db::open(dir.path(), options).unwrap();
     for i in (0..100u32).step_by(2) {
         db.put(i.to_be_bytes(), b"even").unwrap();
@@ -228,7 +228,7 @@ fn fruitless_reads_cause_a_compaction() {
 fn compactions_leave_no_tiny_tables() {
     let dir = tempfile::tempdir().unwrap();
     let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
-    let options = Options { environment, compression: Codec::None, ..Options::tiny() };
+    let options = Options::tiny().environment(environment).compression(Codec::None);
     let db = Db::open(dir.path(), options.clone()).unwrap();
     let process = WriteOptions::new().durability(Durability::Process);
     for i in 0..12_000u32 {
@@ -243,4 +243,38 @@ fn compactions_leave_no_tiny_tables() {
         let mean = level.bytes / level.tables as u64;
         assert!(mean > options.limits.table_bytes / 2, "level {}: {mean} bytes a table", level.level);
     }
+}
+
+/// Everything that a user can hold crosses threads and can be printed.
+#[test]
+fn public_types_are_send_sync_and_debug() {
+    fn holds<T: Send + Sync + std::fmt::Debug>() {}
+    holds::<firndb::Db>();
+    holds::<firndb::Snapshot>();
+    holds::<firndb::Cursor>();
+    holds::<firndb::Iter>();
+    holds::<firndb::WriteBatch>();
+    holds::<firndb::Value>();
+    holds::<firndb::Options>();
+    holds::<firndb::WriteOptions>();
+    holds::<firndb::ReadOptions>();
+    holds::<firndb::Environment>();
+    holds::<firndb::PmConfig>();
+    holds::<firndb::Limits>();
+    holds::<firndb::Tuning>();
+    holds::<firndb::Event>();
+    holds::<firndb::Error>();
+    holds::<firndb::Stats>();
+    holds::<firndb::VerifyReport>();
+    holds::<firndb::RepairReport>();
+    holds::<firndb::Damage>();
+}
+
+/// An error keeps the operating system's error through all that is added to its message.
+#[test]
+fn errors_keep_their_source() {
+    let source = std::io::Error::from_raw_os_error(5);
+    let error = firndb::Error::from_io("read", std::path::Path::new("file"), source).context("the table");
+    let source = std::error::Error::source(&error).unwrap();
+    assert_eq!(source.downcast_ref::<std::io::Error>().unwrap().raw_os_error(), Some(5));
 }

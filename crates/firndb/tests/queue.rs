@@ -88,7 +88,7 @@ fn compare(mut iter: Cursor, model: &Model, dice: &mut Dice, keys: u64, bounds: 
 fn live(seed: u64, profile: Profile) {
     const KEYS: u64 = 300;
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { profile, ..Options::tiny() }).unwrap();
+    let db = Db::open(dir.path(), Options::tiny().profile(profile)).unwrap();
     let mut dice = Dice(seed * 2 + 1);
     let mut model = Model::new();
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
@@ -187,7 +187,7 @@ fn a_queue_beside_producers_loses_nothing() {
 #[test]
 fn a_short_queue_leaves_nothing_in_tables() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { write_buffer_bytes: Some(128 << 10), ..Options::tiny() };
+    let options = Options::tiny().write_buffer_bytes(Some(128 << 10));
     let db = Db::open(dir.path(), options).unwrap();
     for number in 0..20_000_u64 {
         db.put_with(number.to_be_bytes(), [7; 20], &PROCESS).unwrap();

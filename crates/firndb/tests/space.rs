@@ -9,7 +9,7 @@ const KEYS: u32 = 1_500;
 
 fn open(dir: &Path, profile: Profile, pool: bool) -> Db {
     let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 2 << 20));
-    Db::open(dir.join("db"), Options { profile, pm, compression: firndb::Codec::None, ..Options::tiny() }).unwrap()
+    Db::open(dir.join("db"), Options::tiny().profile(profile).pm(pm).compression(firndb::Codec::None)).unwrap()
 }
 
 fn put_all(db: &Db, round: u8) {
@@ -136,7 +136,7 @@ fn replaced_versions_beside_the_trees_go_with_their_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     // Flushes go into the trees, which have room for everything.
     let pm = Some(PmConfig::at(dir.path().join("pool"), Backend::Emulated, 8 << 20));
-    let mut options = Options { profile: Profile::Lab, pm, write_buffer_bytes: Some(64 << 10), ..Options::tiny() };
+    let mut options = Options::tiny().profile(Profile::Lab).pm(pm).write_buffer_bytes(Some(64 << 10));
     options.tuning.lab.reuse_min = 0.0;
     let db = Db::open(dir.path().join("db"), options).unwrap();
     let put = |round: u8| (0..50_u32).for_each(|i| db.put(i.to_be_bytes(), [round; 20]).unwrap());

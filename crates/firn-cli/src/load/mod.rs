@@ -124,7 +124,7 @@ impl Format {
 impl Load {
     pub(crate) fn run(self, options: Options) -> Outcome {
         interrupt::watch()?;
-        let options = Options { create_parents: self.create_parents, ..options };
+        let options = options.create_parents(self.create_parents);
         let summary = match self.text_source() {
             Some((file, format)) => text::load(&self, file, format, options)?,
             None => tree::load(&self, options)?,
@@ -146,7 +146,7 @@ impl Load {
 
 /// Opens the database for writing, creating it if necessary.
 fn open(path: &Path, options: Options) -> Outcome<Db> {
-    Db::open(path, Options { create_if_missing: true, ..options }).map_err(Failure::from)
+    Db::open(path, options.create_if_missing(true)).map_err(Failure::from)
 }
 
 /// Flushes memtables and waits until no merge is due, unless `no_wait`. Then closes the database.

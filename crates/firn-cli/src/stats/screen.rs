@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn the_advice_is_for_the_worst() {
         let directory = tempfile::tempdir().unwrap();
-        let db = Db::open(directory.path(), Options::tiny()).unwrap();
+        let db = Db::open(directory.path(), Options::default()).unwrap();
         let (mut stats, mut summary) = (db.stats(), Summary::default());
         assert_eq!(advice(&summary, &stats), "Nothing needs to be done.");
         summary.log_bytes = 1 << 30;

@@ -99,7 +99,7 @@ fn open(asked: &Asked, place: &Place) -> Result<Db> {
         _ => asked.disk.join(format!("{name}-pool")),
     };
     let pm = Some(PmConfig::at(pool, place.backend, POOL_BYTES));
-    Db::open(asked.disk.join(&name), Options { profile: place.profile, pm, ..Options::tiny() })
+    Db::open(asked.disk.join(&name), Options::tiny().profile(place.profile).pm(pm))
 }
 
 /// Writes until the power is cut.

@@ -134,7 +134,7 @@ fn write(db: &Db, dir: &Path, thread: u64, numbers: std::ops::Range<u64>) {
 fn options((profile, pool): Kind, dir: &Path) -> Options {
     let backend = if std::env::var_os(DAX).is_some() { Backend::Dax } else { Backend::Emulated };
     let pm = pool.then(|| PmConfig::at(dir.join("pool"), backend, 256 << 10));
-    let mut options = Options { profile, pm, ..Options::tiny() };
+    let mut options = Options::tiny().profile(profile).pm(pm);
     // In profile `lab` every memtable goes into the trees in half of the processes.
     options.tuning.lab.reuse_min *= f64::from(std::process::id() % 2);
     options

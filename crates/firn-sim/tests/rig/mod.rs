@@ -60,23 +60,21 @@ impl Rig {
     pub(crate) fn new(profile: Profile, change: impl FnOnce(&mut Options)) -> Rig {
         let fs = SimFs::new(7);
         let (events, inline) = (Arc::new(Events::default()), Arc::new(Inline::new()));
-        let mut options = Options {
-            profile,
-            memory_limit: 16 << 20,
-            write_buffer_bytes: Some(32 << 10),
-            block_cache_bytes: Some(8 << 20),
-            compression: Codec::None,
-            durability: Durability::Process,
-            listener: Some(events.clone()),
-            limits: limits(),
-            environment: Environment {
+        let mut options = Options::tiny()
+            .profile(profile)
+            .memory_limit(16 << 20)
+            .write_buffer_bytes(Some(32 << 10))
+            .block_cache_bytes(Some(8 << 20))
+            .compression(Codec::None)
+            .durability(Durability::Process)
+            .listener(events.clone())
+            .limits(limits())
+            .environment(Environment {
                 fs: Some(Arc::new(fs.clone())),
                 clock: Some(Clock::manual()),
                 executor: Some(inline.clone()),
                 memory: None,
-            },
-            ..Options::tiny()
-        };
+            });
         change(&mut options);
         let db = Db::open(DIR, options.clone()).unwrap();
         Rig { fs, options, events, inline, db, model: BTreeMap::new(), random: Seed::new(11), puts: 0 }

@@ -3,9 +3,9 @@
 
 use crate::compaction::LevelCounters;
 use crate::engine::Engine;
+use crate::event::StallReason;
 use crate::lab::{LabStats, Trees};
 use crate::read::state::{Level, ReadState};
-use crate::write::stall;
 use firn_base::count::{Cause, Counter};
 use firn_base::sync::Ordering;
 use serde::Serialize;
@@ -291,8 +291,8 @@ impl Engine {
                 grains: self.grain_stats(),
             },
             stalls: StallStats {
-                seconds: stall::Reason::ALL.map(|r| (r.name(), self.stall.stalled_ns(r) as f64 / 1e9)).to_vec(),
-                rate: self.stall.rate(),
+                seconds: StallReason::ALL.map(|r| (r.name(), self.write_stall.stalled_ns(r) as f64 / 1e9)).to_vec(),
+                rate: self.write_stall.rate(),
             },
             memory: MemoryStats {
                 buffers: part.buffers.len(),

@@ -36,7 +36,7 @@ use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::read::run::SstRun;
 use crate::read::state::ReadState;
-use crate::write::stall::Debt;
+use crate::write::write_stall::Debt;
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
@@ -361,8 +361,8 @@ impl Engine {
     pub(crate) fn update_stall(&self) {
         let debt = self.debt();
         self.jobs.rate_limiter.update(&debt, &self.options.limits);
-        if let Some(change) = self.stall.update(debt, &self.options.limits) {
-            self.emit(&Event::Stall { reason: change.map(|reason| reason.name()) });
+        if let Some(change) = self.write_stall.update(debt, &self.options.limits) {
+            self.emit(&Event::Stall { reason: change });
         }
     }
 

@@ -158,7 +158,7 @@ impl Engine {
         let immutable_from = edge.map_or_else(|| trees.immutable_from.clone(), Arc::from);
         self.leave(part, &moved, (!all).then(|| Arc::new(left)), immutable_from, gone)?;
         self.report(plan, added.len(), (bytes_in, bytes_out), start_ns + slept_ns);
-        self.stall.drained(bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
+        self.write_stall.drained(bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
         trees.values.evicted(entries, left_entries);
         trees.counters.chunk_edges.add(u64::from(is_edge));
         trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));

@@ -142,7 +142,7 @@ impl Engine {
         let elapsed = Duration::from_nanos(elapsed_ns);
         if plan.reason == Reason::Flush {
             let bytes = plan.buffer.as_ref().map_or(0, |buffer| buffer.used_bytes() as u64);
-            self.stall.flushed(bytes, elapsed_ns);
+            self.write_stall.flushed(bytes, elapsed_ns);
             self.jobs.rate_limiter.flushed(bytes);
             self.counts.jobs.flushes.add(1);
             self.emit(&Event::Flushed { bytes: bytes_out, elapsed });
@@ -151,7 +151,7 @@ impl Engine {
         let from_level = plan.source_level().unwrap_or(plan.level);
         if from_level == 0 {
             let level0 = plan.tables.iter().filter(|(level, _)| *level == 0);
-            self.stall.drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
+            self.write_stall.drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
         }
         let moved = plan.how == How::Move;
         self.counts.jobs.compacted(plan, moved, (bytes_in, bytes_out), elapsed_ns);

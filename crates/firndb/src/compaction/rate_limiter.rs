@@ -14,11 +14,11 @@
 //! before writers are slowed down. At [`URGENT`] there is no limit, and neither while a caller
 //! waits for the work to end.
 //!
-//! The time that a compaction sleeps is not part of its duration, because `stall.rs` measures how
-//! fast compactions can be.
+//! The time that a compaction sleeps is not part of its duration, because `write_stall.rs` measures
+//! how fast compactions can be.
 
 use crate::log::FLYING_MAX;
-use crate::write::stall::Debt;
+use crate::write::write_stall::Debt;
 use firn_base::clock::Clock;
 use firn_base::count::{Cause, Counter, IoCounters};
 use firn_base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

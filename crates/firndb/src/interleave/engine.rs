@@ -257,7 +257,7 @@ fn rows_follow_flushes() {
                 for version in 2_u64..4 {
                     let mut batch = WriteBatch::new();
                     (0..2).for_each(|writer| _ = batch.put(Story::key(writer), version.to_be_bytes()));
-                    story.db.write(batch, &PROCESS).unwrap();
+                    story.db.write(&batch, &PROCESS).unwrap();
                     story.acknowledged[0].store(version, Ordering::SeqCst);
                     story.db.flush().unwrap();
                 }
@@ -479,7 +479,7 @@ fn a_close_beside_everything_else() {
                 }
             }),
             spawn(|story| {
-                let mut cursor = story.db.iter().map_err(|error| told_closed(&error)).ok();
+                let mut cursor = story.db.cursor().map_err(|error| told_closed(&error)).ok();
                 for _ in 0..2 {
                     story.db.get(Story::key(1)).map_or_else(|error| told_closed(&error), drop);
                     let moved = cursor.as_mut().map_or(Ok(()), Cursor::first);

@@ -7,7 +7,8 @@
 //! The block cache has the part of `shared` that the others do not use at the moment. A database
 //! that is only read gives it the memory of the idle write buffers, and takes that memory back
 //! before it fills the next one. Each part is bounded, so the sum is a hard limit. Compactions
-//! borrow from the block cache for values larger than one readahead (`background/loans.rs`).
+//! borrow from the block cache for values larger than one readahead
+//! (`compaction/background/loans.rs`).
 
 use crate::options::Options;
 use firn_base::{Error, Limits, Result};

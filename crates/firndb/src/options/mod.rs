@@ -1,6 +1,7 @@
 //! Options of a database, of a write and of a read.
 
 pub(crate) mod budget;
+mod builder;
 pub(crate) mod tuning;
 
 use crate::event::EventListener;
@@ -133,8 +134,16 @@ impl WriteOptions {
     }
 }
 
-/// Options for opening a database. Start from `Options::default()`.
+/// Options for opening a database. Start from `Options::default()`; the method with a field's name
+/// sets that field.
+///
+/// ```
+/// use firndb::{Options, Profile};
+/// let options = Options::default().profile(Profile::Block).memory_limit(256 << 20);
+/// assert_eq!(options.profile, Profile::Block);
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Options {
     /// The design. Default: `classic`.
     pub profile: Profile,
@@ -196,6 +205,17 @@ pub struct Environment {
     pub memory: Option<SimRegion>,
 }
 
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment")
+            .field("fs", &self.fs)
+            .field("clock", &self.clock.is_some())
+            .field("executor", &self.executor.is_some())
+            .field("memory", &self.memory.is_some())
+            .finish()
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -246,6 +266,7 @@ impl Options {
     }
 
     /// Small sizes everywhere, so that a test crosses every threshold in milliseconds.
+    #[cfg(any(test, feature = "proof"))]
     pub fn tiny() -> Self {
         Self {
             memory_limit: 1 << 20,

@@ -1,15 +1,15 @@
 //! The write path. [`Engine::write`] is its ordered description.
 
 pub(crate) mod commit;
-pub(crate) mod stall;
+pub(crate) mod write_stall;
 
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::event::StallReason;
 use crate::log::{LogMark, LogWriter};
 use crate::memtable::{Entry, Memtable, Reservation};
 use crate::options::Durability;
 use crate::write::commit::{Group, GroupRole, Members, Queue};
-use crate::write::stall::Reason;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result};
@@ -35,7 +35,7 @@ impl Engine {
     ) -> Result<GroupRole> {
         let seed = self.commit.heights.fetch_add(1, Ordering::Relaxed);
         let bytes = self.check(entries.clone(), seed)?;
-        self.stall.pace(bytes, || self.active_fill(), || !self.calls.is_closed());
+        self.write_stall.pace(bytes, || self.active_fill(), || !self.calls.is_closed());
         loop {
             let ticket = self.reserve(entries.clone(), bytes, seed)?;
             if let Some(joined) = self.commit.join(ticket, durability == Durability::Power)? {
@@ -129,7 +129,7 @@ impl Engine {
             (switched || may_switch).then_some(())
         })?;
         if looks > 1 {
-            self.stall.stalled(Reason::Buffers, self.clock.now_ns() - start_ns);
+            self.write_stall.stalled(StallReason::Buffers, self.clock.now_ns() - start_ns);
         }
         self.update_stall();
         self.executor.wake();

@@ -15,7 +15,7 @@ use crate::mechanisms;
 use crate::options::tuning::LabTuning;
 use crate::read::run::SstRun;
 use crate::read::state::{Part, ReadState};
-use crate::write::stall::Debt;
+use crate::write::write_stall::Debt;
 use firn_base::{Limits, SeqNo};
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ use crate::read::row_cache::RowCache;
 use crate::read::state::{Part, ReadState};
 use crate::sites;
 use crate::write::commit::Commit;
-use crate::write::stall::Stall;
+use crate::write::write_stall::WriteStall;
 use firn_base::exec::{Executor, Threads};
 use firn_base::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
@@ -232,7 +232,7 @@ impl Recovery {
                 user: Default::default(),
                 jobs: JobCounters::new(self.options.limits.levels),
             },
-            stall: Stall::new(self.clock.clone()),
+            write_stall: WriteStall::new(self.clock.clone()),
             options: self.options,
             budget: self.budget,
             files: self.files,

@@ -16,6 +16,7 @@
 #[cfg(shuttle)]
 mod interleave;
 
+use crate::event::StallReason;
 use firn_base::Limits;
 use firn_base::clock::Clock;
 use firn_base::count::Counter;
@@ -47,42 +48,8 @@ const DRAIN_MIN: u64 = 1 << 20;
 const SLEEP_MIN_NS: u64 = 1_000_000;
 const SLEEP_MAX_NS: u64 = 50_000_000;
 
-/// The reason of a write stall.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(usize)]
-pub(crate) enum Reason {
-    /// Level 0 has many tables.
-    Level0,
-    /// Levels exceed their targets.
-    Debt,
-    /// Flushes lag behind.
-    Flush,
-    /// All write buffers are full.
-    Buffers,
-    /// The logs hold many bytes for level 0.
-    Logs,
-    /// The leaves of level 0 leave little room for flushes.
-    Trees,
-}
-
-impl Reason {
-    pub(crate) const ALL: [Reason; 6] =
-        [Reason::Level0, Reason::Debt, Reason::Flush, Reason::Buffers, Reason::Logs, Reason::Trees];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Reason::Level0 => "level0",
-            Reason::Debt => "debt",
-            Reason::Flush => "flush",
-            Reason::Buffers => "buffers",
-            Reason::Logs => "logs",
-            Reason::Trees => "trees",
-        }
-    }
-}
-
 /// The rate limit of writers.
-pub(crate) struct Stall {
+pub(crate) struct WriteStall {
     clock: Clock,
     /// Bytes per second; 0 for no limit.
     rate: AtomicU64,
@@ -93,7 +60,7 @@ pub(crate) struct Stall {
     flush: Ewma,
     /// True if all memtables but the active one wait for a flush.
     last_buffer: AtomicBool,
-    stalled_ns: [Counter; Reason::ALL.len()],
+    stalled_ns: [Counter; StallReason::ALL.len()],
 }
 
 /// A smoothed rate in bytes per second.
@@ -111,9 +78,9 @@ impl Ewma {
     }
 }
 
-impl Stall {
-    pub(crate) fn new(clock: Clock) -> Stall {
-        Stall {
+impl WriteStall {
+    pub(crate) fn new(clock: Clock) -> WriteStall {
+        WriteStall {
             clock,
             rate: AtomicU64::new(0),
             reason: AtomicU64::new(0),
@@ -137,15 +104,20 @@ impl Stall {
 
     /// Sets the rate according to the debt. Returns the reason if a stall began, `Some(None)` if it
     /// ended, and `None` if neither.
-    pub(crate) fn update(&self, debt: Debt, limits: &Limits) -> Option<Option<Reason>> {
+    pub(crate) fn update(&self, debt: Debt, limits: &Limits) -> Option<Option<StallReason>> {
         let tables = ramp(debt.level0_tables as f64, limits.level0_slow as f64, limits.level0_stop as f64);
         let base = limits.level_base_bytes as f64;
         let bytes = ramp(debt.bytes as f64, 8.0 * base, 32.0 * base);
         let logs = ramp(debt.logs, 1.5, 4.0);
         let trees = ramp(debt.trees, 0.1, 1.0);
-        let debts = [(tables, Reason::Level0), (bytes, Reason::Debt), (logs, Reason::Logs), (trees, Reason::Trees)];
+        let debts = [
+            (tables, StallReason::Level0),
+            (bytes, StallReason::Debt),
+            (logs, StallReason::Logs),
+            (trees, StallReason::Trees),
+        ];
         let (behind, reason) =
-            debts.into_iter().fold((0.0, Reason::Level0), |worst, one| if one.0 > worst.0 { one } else { worst });
+            debts.into_iter().fold((0.0, StallReason::Level0), |worst, one| if one.0 > worst.0 { one } else { worst });
         self.last_buffer.store(debt.buffers + 1 >= limits.write_buffers, Ordering::Relaxed);
         let rate = if behind > 0.0 { (self.drain.get() as f64 * (1.3 - 1.2 * behind)) as u64 } else { 0 };
         self.reason.store(reason as u64, Ordering::Relaxed);
@@ -162,13 +134,13 @@ impl Stall {
     #[inline]
     pub(crate) fn pace(&self, bytes: usize, fill: impl FnOnce() -> f64, is_open: impl Fn() -> bool) {
         let mut rate = self.rate.load(Ordering::Relaxed);
-        let mut reason = Reason::ALL[self.reason.load(Ordering::Relaxed) as usize % Reason::ALL.len()];
+        let mut reason = StallReason::ALL[self.reason.load(Ordering::Relaxed) as usize % StallReason::ALL.len()];
         if self.last_buffer.load(Ordering::Relaxed) {
             // Twice the flush rate while the last memtable is empty, half of it when it is nearly
             // full.
             let flush = (self.flush.get() as f64 * (2.0 - 1.5 * fill())) as u64;
             if rate == 0 || flush < rate {
-                (rate, reason) = (flush, Reason::Flush);
+                (rate, reason) = (flush, StallReason::Flush);
             }
         }
         if rate > 0 {
@@ -177,7 +149,7 @@ impl Stall {
     }
 
     #[cold]
-    fn delay(&self, bytes: usize, rate: u64, reason: Reason, is_open: impl Fn() -> bool) {
+    fn delay(&self, bytes: usize, rate: u64, reason: StallReason, is_open: impl Fn() -> bool) {
         let now = self.clock.now_ns();
         let cost = (u128::from(bytes as u64) * 1_000_000_000 / u128::from(rate.max(1))) as u64;
         // The rate is no credit: time in which nothing was written is not made up for.
@@ -202,12 +174,12 @@ impl Stall {
     }
 
     /// Counts nanoseconds that a writer waited.
-    pub(crate) fn stalled(&self, reason: Reason, ns: u64) {
+    pub(crate) fn stalled(&self, reason: StallReason, ns: u64) {
         self.stalled_ns[reason as usize].add(ns);
     }
 
     /// Nanoseconds that writers waited, by reason.
-    pub(crate) fn stalled_ns(&self, reason: Reason) -> u64 {
+    pub(crate) fn stalled_ns(&self, reason: StallReason) -> u64 {
         self.stalled_ns[reason as usize].get()
     }
 
@@ -229,7 +201,7 @@ mod tests {
     #[test]
     fn the_pace_falls_with_debt_and_never_stops() {
         let limits = Limits::default();
-        let stall = Stall::new(Clock::manual());
+        let stall = WriteStall::new(Clock::manual());
         let mut last = u64::MAX;
         for level0_tables in 0..40 {
             let change = stall.update(Debt { level0_tables, ..Debt::default() }, &limits);
@@ -245,7 +217,7 @@ mod tests {
     /// notice, to a tenth at four times.
     #[test]
     fn lab_10_full_logs_slow_writers_down_bit_by_bit() {
-        let stall = Stall::new(Clock::manual());
+        let stall = WriteStall::new(Clock::manual());
         stall.drained(100 << 20, 1_000_000_000);
         let rates: Vec<f64> = (0..50)
             .map(|step| {
@@ -264,7 +236,7 @@ mod tests {
     #[test]
     fn a_paced_writer_takes_the_time_that_the_rate_says() {
         let clock = Clock::manual();
-        let stall = Stall::new(clock.clone());
+        let stall = WriteStall::new(clock.clone());
         stall.update(Debt { level0_tables: 24, ..Debt::default() }, &Limits::default());
         let rate = stall.rate();
         for _ in 0..1000 {
@@ -273,7 +245,7 @@ mod tests {
         let want_ns = 10_000_000 * 1_000_000_000 / rate;
         let took = clock.now_ns();
         assert!(took > want_ns * 9 / 10 && took < want_ns * 11 / 10, "{took} of {want_ns}");
-        assert!(stall.stalled_ns(Reason::Level0) > 0);
+        assert!(stall.stalled_ns(StallReason::Level0) > 0);
     }
 
     /// A batch of many megabytes waits as long as its bytes take, but not after the database is
@@ -282,7 +254,7 @@ mod tests {
     fn a_large_write_pays_for_its_bytes() {
         const BYTES: usize = 8 << 20;
         let clock = Clock::manual();
-        let stall = Stall::new(clock.clone());
+        let stall = WriteStall::new(clock.clone());
         stall.update(Debt { level0_tables: 34, ..Debt::default() }, &Limits::default());
         for _ in 0..20 {
             stall.pace(BYTES, || 0.0, || true);

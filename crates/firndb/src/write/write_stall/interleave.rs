@@ -9,10 +9,10 @@ use std::sync::Arc;
 #[test]
 fn pacing_complete() {
     explore::all(|| {
-        let stall = Arc::new(Stall::new(Clock::manual()));
+        let stall = Arc::new(WriteStall::new(Clock::manual()));
         let spawn = |_| {
             let stall = stall.clone();
-            thread::spawn(move || stall.delay(1 << 10, 1 << 20, Reason::Debt, || true))
+            thread::spawn(move || stall.delay(1 << 10, 1 << 20, StallReason::Debt, || true))
         };
         join((0..3).map(spawn).collect());
         let (cost, charged) = (1_000_000_000 >> 10, stall.next_ns.load(Ordering::Relaxed));
