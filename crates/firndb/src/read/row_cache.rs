@@ -157,7 +157,7 @@ mod tests {
             let keys: Vec<Vec<u8>> = (0..200_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
             db.compact().unwrap();
-            // Three times, because the cache samples some of the gets.
+            // Three times, because a sample of blocks is cached whole (`locality.rs`).
             (0..3).for_each(|_| keys.iter().for_each(|key| assert_eq!(get(&db, key).unwrap(), [1; 50])));
             let snapshot = db.snapshot();
             keys.iter().step_by(10).for_each(|key| db.put(key, [2; 50]).unwrap());
