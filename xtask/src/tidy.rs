@@ -13,6 +13,7 @@ mod rooms;
 mod sites;
 mod text;
 mod unsafe_list;
+mod voice;
 
 use std::fmt;
 use std::path::Path;
@@ -52,6 +53,7 @@ pub(crate) fn check(root: &Path) -> u8 {
         sites::check,
         text::check,
         unsafe_list::check,
+        voice::check,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(&tree)).collect();
     findings.extend(sites::check_shipped(root));

@@ -128,7 +128,7 @@ impl LabStats {
         text.gauges("tree_entries", "Entries of level 0.", pair("tree", trees));
         text.gauge("tree_occupancy", "The share of the trees' memory in use, 0 to 1.", self.occupancy);
         text.gauge("tree_leaf_bytes", "Bytes of leaves.", self.leaf_bytes as f64);
-        text.gauge("tree_index_bytes", "Bytes of DRAM for engine nodes.", self.index_bytes as f64);
+        text.gauge("tree_index_bytes", "Bytes of DRAM for inner nodes.", self.index_bytes as f64);
         text.gauge("tree_side_versions", "Replaced versions that snapshots see.", self.side_versions as f64);
         let hits = self.hits.iter().map(|(layer, count)| (label("layer", layer), *count as f64));
         text.counters("hits_total", "Gets that found their key, by the layer that had it.", hits);

@@ -265,8 +265,8 @@ fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
 /// Compacts a table that is mostly tombstones. Reads walk over them and over the entries that they
 /// hide, which are below and are removed with them. Tables of level 0 wait until it is full.
 fn pick_by_tombstones(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    let engine = 1..part.levels.len().saturating_sub(1);
-    engine.filter(|&level| part.levels[level].has_tombstone_tables()).find_map(|level| {
+    let inner = 1..part.levels.len().saturating_sub(1);
+    inner.filter(|&level| part.levels[level].has_tombstone_tables()).find_map(|level| {
         let is_due = |run: &&Arc<SstRun>| {
             let is_free = run.meta.is_mostly_tombstones() && !facts.busy.has(run) && run.meta.seqno_max <= facts.oldest;
             is_free && has_below(part, level, run)
