@@ -45,7 +45,11 @@ pub(crate) fn run(root: &Path, extent: Extent) -> u8 {
         println!("\n=== {}", step.name);
         let start = Instant::now();
         let code = run_step(root, step, &mut totals);
-        outcomes.push(Outcome { name: step.name.clone(), took: start.elapsed(), code });
+        outcomes.push(Outcome {
+            name: step.name.clone(),
+            took: start.elapsed(),
+            code,
+        });
         if code != 0 {
             break;
         }
@@ -62,7 +66,10 @@ fn run_step(root: &Path, step: &Step, totals: &mut Totals) -> u8 {
     };
     match result {
         Ok(status) if status.success() => 0,
-        Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
+        Ok(status) => status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(1),
         Err(error) => {
             eprintln!("ci: cannot start `{}`: {error}", step.line.join(" "));
             1
@@ -72,16 +79,26 @@ fn run_step(root: &Path, step: &Step, totals: &mut Totals) -> u8 {
 
 fn command(root: &Path, step: &Step) -> Command {
     let mut command = Command::new(&step.line[0]);
-    command.args(&step.line[1..]).current_dir(root).stdin(Stdio::null());
+    command
+        .args(&step.line[1..])
+        .current_dir(root)
+        .stdin(Stdio::null());
     // In a fresh clone incremental compilation costs more than it saves.
-    command.env("CARGO_INCREMENTAL", "0").envs(step.environment.iter().copied());
+    command
+        .env("CARGO_INCREMENTAL", "0")
+        .envs(step.environment.iter().copied());
     command
 }
 
 /// Forwards the output as it arrives and adds up its result lines.
 fn run_tests(mut command: Command, totals: &mut Totals) -> std::io::Result<ExitStatus> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let mut reader = BufReader::new(child.stdout.take().ok_or_else(|| std::io::Error::other("no output to read"))?);
+    let mut reader = BufReader::new(
+        child
+            .stdout
+            .take()
+            .ok_or_else(|| std::io::Error::other("no output to read"))?,
+    );
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line)? > 0 {
         std::io::stdout().write_all(&line)?;
@@ -94,11 +111,19 @@ fn run_tests(mut command: Command, totals: &mut Totals) -> std::io::Result<ExitS
 fn summarize(outcomes: &[Outcome], planned: usize, totals: &Totals) {
     println!("\n=== summary");
     for Outcome { name, took, code } in outcomes {
-        let verdict = if *code == 0 { "ok".to_owned() } else { format!("FAILED, exit code {code}") };
+        let verdict = if *code == 0 {
+            "ok".to_owned()
+        } else {
+            format!("FAILED, exit code {code}")
+        };
         println!("{:>8.1} s  {name}: {verdict}", took.as_secs_f64());
     }
     let total: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
-    println!("{:>8.1} s  in all, {} of {planned} steps", total.as_secs_f64(), outcomes.len());
+    println!(
+        "{:>8.1} s  in all, {} of {planned} steps",
+        total.as_secs_f64(),
+        outcomes.len()
+    );
     if let Some(line) = totals.line() {
         println!("{line}");
     }

@@ -20,9 +20,17 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn scan(text: &str) -> Source {
         let (code, comments) = split(text);
-        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let line_starts = std::iter::once(0)
+            .chain(text.match_indices('\n').map(|(at, _)| at + 1))
+            .collect();
         let test_regions = test_regions(&code);
-        Source { text: text.to_owned(), code, comments, line_starts, test_regions }
+        Source {
+            text: text.to_owned(),
+            code,
+            comments,
+            line_starts,
+            test_regions,
+        }
     }
 
     /// The line, counted from 1, that contains the byte at `offset`.
@@ -33,13 +41,19 @@ impl Source {
     /// The number of lines outside test regions.
     pub(crate) fn lines_without_tests(&self) -> usize {
         let all = self.text.lines().count();
-        let tests: usize = self.test_regions.iter().map(|&(from, to)| self.line(to - 1) - self.line(from) + 1).sum();
+        let tests: usize = self
+            .test_regions
+            .iter()
+            .map(|&(from, to)| self.line(to - 1) - self.line(from) + 1)
+            .sum();
         all.saturating_sub(tests)
     }
 
     /// True if the byte at `offset` is in a test region.
     pub(crate) fn in_test(&self, offset: usize) -> bool {
-        self.test_regions.iter().any(|&(from, to)| (from..to).contains(&offset))
+        self.test_regions
+            .iter()
+            .any(|&(from, to)| (from..to).contains(&offset))
     }
 
     /// The offsets of `word` in the code, except as part of a longer name.
@@ -53,11 +67,13 @@ pub(crate) fn word_offsets<'a>(code: &'a str, word: &'a str) -> impl Iterator<It
     let bytes = code.as_bytes();
     let starts_in_name = word.bytes().next().is_some_and(is_name_byte);
     let ends_in_name = word.bytes().next_back().is_some_and(is_name_byte);
-    code.match_indices(word).map(|(at, _)| at).filter(move |&at| {
-        let free_before = !starts_in_name || at == 0 || !is_name_byte(bytes[at - 1]);
-        let after = bytes.get(at + word.len()).copied().unwrap_or(b' ');
-        free_before && !(ends_in_name && is_name_byte(after))
-    })
+    code.match_indices(word)
+        .map(|(at, _)| at)
+        .filter(move |&at| {
+            let free_before = !starts_in_name || at == 0 || !is_name_byte(bytes[at - 1]);
+            let after = bytes.get(at + word.len()).copied().unwrap_or(b' ');
+            free_before && !(ends_in_name && is_name_byte(after))
+        })
 }
 
 pub(crate) fn is_name_byte(byte: u8) -> bool {
@@ -67,7 +83,10 @@ pub(crate) fn is_name_byte(byte: u8) -> bool {
 /// The name at `from`, after white space; empty if something else follows.
 pub(crate) fn name_after(code: &str, from: usize) -> &str {
     let rest = code[from..].trim_start();
-    let end = rest.bytes().position(|b| !is_name_byte(b)).unwrap_or(rest.len());
+    let end = rest
+        .bytes()
+        .position(|b| !is_name_byte(b))
+        .unwrap_or(rest.len());
     &rest[..end]
 }
 
@@ -109,8 +128,11 @@ pub(crate) fn body_start(code: &str, from: usize) -> Option<usize> {
 
 fn test_regions(code: &str) -> Vec<(usize, usize)> {
     let mut regions: Vec<(usize, usize)> = Vec::new();
-    let mut marks: Vec<usize> =
-        ["#[cfg(test)]", "#[cfg(all(test,"].iter().flat_map(|m| code.match_indices(m)).map(|(at, _)| at).collect();
+    let mut marks: Vec<usize> = ["#[cfg(test)]", "#[cfg(all(test,"]
+        .iter()
+        .flat_map(|m| code.match_indices(m))
+        .map(|(at, _)| at)
+        .collect();
     marks.sort_unstable();
     for from in marks {
         if regions.last().is_some_and(|&(_, end)| from < end) {
@@ -138,7 +160,10 @@ enum Piece {
 }
 
 fn split(text: &str) -> (String, String) {
-    let blank: String = text.bytes().map(|b| if b == b'\n' { '\n' } else { ' ' }).collect();
+    let blank: String = text
+        .bytes()
+        .map(|b| if b == b'\n' { '\n' } else { ' ' })
+        .collect();
     let (mut code, mut comments) = (blank.clone(), blank);
     let mut at = 0;
     while at < text.len() {
@@ -174,7 +199,10 @@ fn next_piece(text: &str, at: usize) -> Piece {
         };
     }
     if is_name_byte(bytes[0]) {
-        let name_len = bytes.iter().position(|&b| !is_name_byte(b)).unwrap_or(bytes.len());
+        let name_len = bytes
+            .iter()
+            .position(|&b| !is_name_byte(b))
+            .unwrap_or(bytes.len());
         if matches!(&rest[..name_len], "r" | "br" | "cr")
             && let Some(len) = raw_string_len(&rest[name_len..])
         {
@@ -253,13 +281,19 @@ mod tests {
     fn raw_names_and_other_scripts_survive() {
         let source = Source::scan("let r#type = \"é\"; let größe = 'é'; // é\nunsafe {}\n");
         assert!(source.code.contains("r#type"));
-        assert_eq!(source.words("unsafe").map(|at| source.line(at)).collect::<Vec<_>>(), [2]);
+        assert_eq!(
+            source
+                .words("unsafe")
+                .map(|at| source.line(at))
+                .collect::<Vec<_>>(),
+            [2]
+        );
     }
 
     #[test]
     fn test_regions_end_with_their_item() {
-        let text =
-            "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n";
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n\
+                    #[cfg(test)]\nmod more;\nfn d() {}\n";
         let source = Source::scan(text);
         assert!(!source.in_test(text.find("fn a").unwrap()));
         assert!(source.in_test(text.find("fn b").unwrap()));

@@ -30,7 +30,11 @@ pub(crate) struct Finding {
 
 impl Finding {
     fn new(file: &str, line: usize, message: impl Into<String>) -> Finding {
-        Finding { file: file.to_owned(), line, message: message.into() }
+        Finding {
+            file: file.to_owned(),
+            line,
+            message: message.into(),
+        }
     }
 }
 
@@ -84,7 +88,9 @@ pub(crate) fn update(root: &Path) -> u8 {
 }
 
 fn load(root: &Path) -> Option<Tree> {
-    Tree::load(root).inspect_err(|error| eprintln!("xtask: cannot read the tree: {error}")).ok()
+    Tree::load(root)
+        .inspect_err(|error| eprintln!("xtask: cannot read the tree: {error}"))
+        .ok()
 }
 
 #[cfg(test)]
@@ -93,6 +99,9 @@ mod tests {
 
     #[test]
     fn findings_print_where_to_look() {
-        assert_eq!(Finding::new("a/b.rs", 7, "why").to_string(), "a/b.rs:7: why");
+        assert_eq!(
+            Finding::new("a/b.rs", 7, "why").to_string(),
+            "a/b.rs:7: why"
+        );
     }
 }

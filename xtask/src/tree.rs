@@ -77,8 +77,15 @@ impl Tree {
 
     /// The folders of packages: `crates/NAME` and `xtask`, without the slash.
     pub(crate) fn packages(&self) -> Vec<&str> {
-        let manifests = self.paths.iter().filter_map(|p| p.strip_suffix("/Cargo.toml"));
-        manifests.filter(|p| *p == "xtask" || p.strip_prefix("crates/").is_some_and(|n| !n.contains('/'))).collect()
+        let manifests = self
+            .paths
+            .iter()
+            .filter_map(|p| p.strip_suffix("/Cargo.toml"));
+        manifests
+            .filter(|p| {
+                *p == "xtask" || p.strip_prefix("crates/").is_some_and(|n| !n.contains('/'))
+            })
+            .collect()
     }
 }
 
@@ -110,10 +117,13 @@ pub(crate) fn folder(path: &str) -> &str {
 /// The nearest folder, from the current one upwards, whose Cargo.toml is a workspace.
 pub(crate) fn workspace_root() -> io::Result<PathBuf> {
     let start = env::current_dir()?;
-    let is_workspace =
-        |f: &&Path| fs::read_to_string(f.join("Cargo.toml")).is_ok_and(|t| t.lines().any(|l| l == "[workspace]"));
+    let is_workspace = |f: &&Path| {
+        fs::read_to_string(f.join("Cargo.toml"))
+            .is_ok_and(|t| t.lines().any(|l| l == "[workspace]"))
+    };
     let found = start.ancestors().find(is_workspace).map(Path::to_path_buf);
-    found.ok_or_else(|| io::Error::other("no workspace here or above; run it inside the repository"))
+    found
+        .ok_or_else(|| io::Error::other("no workspace here or above; run it inside the repository"))
 }
 
 #[cfg(test)]
@@ -132,7 +142,11 @@ mod tests {
 
     #[test]
     fn packages_are_crates_and_xtask() {
-        let tree = Tree::planted(&[("Cargo.toml", ""), ("crates/firndb/Cargo.toml", ""), ("fuzz/Cargo.toml", "")]);
+        let tree = Tree::planted(&[
+            ("Cargo.toml", ""),
+            ("crates/firndb/Cargo.toml", ""),
+            ("fuzz/Cargo.toml", ""),
+        ]);
         assert_eq!(tree.packages(), ["crates/firndb"]);
     }
 }

@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn entries_do_not_share_their_sums() {
-        let sums: std::collections::HashSet<u32> = (0..10_000).map(|seqno| of_entry(7, SeqNo(seqno))).collect();
+        let sums: std::collections::HashSet<u32> =
+            (0..10_000).map(|seqno| of_entry(7, SeqNo(seqno))).collect();
         // Two may collide by chance, with probability 2^-32.
         assert!(sums.len() >= 9_999, "{}", sums.len());
     }
@@ -79,7 +80,9 @@ mod tests {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
         assert_eq!(crc32c(b""), 0);
         let mut pieces = Crc32c::default();
-        [&b"1234"[..], b"", b"56789"].iter().for_each(|piece| pieces.update(piece));
+        [&b"1234"[..], b"", b"56789"]
+            .iter()
+            .for_each(|piece| pieces.update(piece));
         assert_eq!(pieces.finish(), crc32c(b"123456789"));
     }
 

@@ -60,7 +60,9 @@ impl Clock {
     /// Seconds since 1970 by the wall clock, for reports only; 0 on a manual clock.
     pub fn unix_seconds(&self) -> u64 {
         match &self.0 {
-            Source::System(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            Source::System(_) => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |d| d.as_secs()),
             Source::Manual(_) => 0,
         }
     }

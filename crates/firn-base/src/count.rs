@@ -124,11 +124,16 @@ impl IoCounters {
         let since = recent.reads.load(Ordering::Relaxed);
         // A concurrent sample may count a few reads on the other side of the boundary.
         if reads.saturating_sub(since) >= LOOK_READS
-            && recent.reads.compare_exchange(since, reads, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && recent
+                .reads
+                .compare_exchange(since, reads, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
         {
             let bytes = sum(&self.read_bytes);
             let moved = bytes.saturating_sub(recent.bytes.swap(bytes, Ordering::Relaxed));
-            recent.mean.store((moved / (reads - since)).max(1), Ordering::Relaxed);
+            recent
+                .mean
+                .store((moved / (reads - since)).max(1), Ordering::Relaxed);
         }
         match recent.mean.load(Ordering::Relaxed) {
             0 => *GAP_BYTES.start(),
@@ -153,7 +158,12 @@ impl IoCounters {
     /// The counts of `cause`: (bytes read, reads, bytes written, writes).
     pub fn get(&self, cause: Cause) -> (u64, u64, u64, u64) {
         let i = cause as usize;
-        (self.read_bytes[i].get(), self.reads[i].get(), self.written_bytes[i].get(), self.writes[i].get())
+        (
+            self.read_bytes[i].get(),
+            self.reads[i].get(),
+            self.written_bytes[i].get(),
+            self.writes[i].get(),
+        )
     }
 }
 
@@ -171,8 +181,16 @@ mod tests {
         };
         assert_eq!(after(0, 0), 4 << 10, "nothing is known");
         assert_eq!(after(LOOK_READS, 4 << 10), 32 << 10);
-        assert_eq!(after(LOOK_READS - 1, 64 << 10), 32 << 10, "too few to say something");
-        assert_eq!(after(LOOK_READS, 64 << 10), 4 << 10, "only what was read since counts");
+        assert_eq!(
+            after(LOOK_READS - 1, 64 << 10),
+            32 << 10,
+            "too few to say something"
+        );
+        assert_eq!(
+            after(LOOK_READS, 64 << 10),
+            4 << 10,
+            "only what was read since counts"
+        );
         assert_eq!(after(LOOK_READS, READ_COSTS as usize), READ_COSTS);
         let mixed = after(LOOK_READS / 2, 4 << 10).min(after(LOOK_READS / 2, 12 << 10));
         assert_eq!(mixed, READ_COSTS, "half of a look");

@@ -51,7 +51,11 @@ pub struct Error(Arc<Inner>);
 impl Error {
     /// An error of `kind` saying `message`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            source: None,
+        }))
     }
 
     /// The caller's request cannot be served; `message` says what to change.
@@ -61,7 +65,10 @@ impl Error {
 
     /// Damage at `offset` of `place` (a file or pool), with what was expected there.
     pub fn corruption(place: impl fmt::Display, offset: u64, expected: impl fmt::Display) -> Self {
-        Self::new(ErrorKind::Corruption, format!("{place} is damaged at byte {offset}: {expected}; run `firn verify`"))
+        Self::new(
+            ErrorKind::Corruption,
+            format!("{place} is damaged at byte {offset}: {expected}; run `firn verify`"),
+        )
     }
 
     /// A writer removed `what` while a read-only open was using it.
@@ -81,15 +88,23 @@ impl Error {
         const EMFILE: i32 = 24;
         let place = path.display();
         let (kind, advice) = match (source.kind(), source.raw_os_error()) {
-            (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => {
-                (ErrorKind::NoSpace, "; free some space, writes resume by themselves")
-            }
+            (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => (
+                ErrorKind::NoSpace,
+                "; free some space, writes resume by themselves",
+            ),
             (io::ErrorKind::NotFound, _) => (ErrorKind::NotFound, ""),
-            (_, Some(ENFILE | EMFILE)) => (ErrorKind::Io, "; raise `ulimit -n` or lower the option `max_open_files`"),
+            (_, Some(ENFILE | EMFILE)) => (
+                ErrorKind::Io,
+                "; raise `ulimit -n` or lower the option `max_open_files`",
+            ),
             _ => (ErrorKind::Io, ""),
         };
         let message = format!("cannot {verb} {place}: {source}{advice}");
-        Self(Arc::new(Inner { kind, message, source: Some(Arc::new(source)) }))
+        Self(Arc::new(Inner {
+            kind,
+            message,
+            source: Some(Arc::new(source)),
+        }))
     }
 
     /// The kind, to branch on.
@@ -101,7 +116,11 @@ impl Error {
     #[must_use]
     pub fn context(&self, context: impl fmt::Display) -> Self {
         let message = format!("{context}: {}", self.0.message);
-        Self(Arc::new(Inner { kind: self.0.kind, message, source: self.0.source.clone() }))
+        Self(Arc::new(Inner {
+            kind: self.0.kind,
+            message,
+            source: self.0.source.clone(),
+        }))
     }
 }
 

@@ -71,8 +71,16 @@ struct Signal {
 impl Threads {
     /// An executor with `count` workers, which start when work is attached.
     pub fn new(count: usize) -> Self {
-        let shared = Shared { signal: Mutex::new(Signal::default()), condvar: Condvar::new() };
-        Self { shared: Arc::new(shared), count, workers: Mutex::new(Vec::new()), orphaned: Mutex::new(None) }
+        let shared = Shared {
+            signal: Mutex::new(Signal::default()),
+            condvar: Condvar::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            count,
+            workers: Mutex::new(Vec::new()),
+            orphaned: Mutex::new(None),
+        }
     }
 }
 
@@ -99,7 +107,11 @@ fn begin_turn() {
 #[inline]
 pub fn give_way() {
     let since = TURN_SINCE.get();
-    if since > 0 && CLOCK.get().is_some_and(|clock| clock.now_ns() >= since + TURN_NS) {
+    if since > 0
+        && CLOCK
+            .get()
+            .is_some_and(|clock| clock.now_ns() >= since + TURN_NS)
+    {
         thread::yield_now();
         begin_turn();
     }
@@ -136,14 +148,20 @@ impl Executor for Threads {
         let mut workers = self.workers.lock();
         for i in 0..self.count {
             let (shared, work) = (self.shared.clone(), work.clone());
-            let spawned = thread::Builder::new().name(format!("firn-{i}")).spawn(move || work_loop(&shared, &work));
+            let spawned = thread::Builder::new()
+                .name(format!("firn-{i}"))
+                .spawn(move || work_loop(&shared, &work));
             match spawned {
                 Ok(handle) => workers.push(handle),
-                Err(error) => tracing::warn!(%error, started = workers.len(), "cannot start a background worker"),
+                Err(error) => {
+                    tracing::warn!(%error, started = workers.len(), "cannot start a background worker")
+                }
             }
         }
         if workers.is_empty() {
-            tracing::warn!("no background worker could be started: calls that wait for background work do it");
+            tracing::warn!(
+                "no background worker could be started: calls that wait for background work do it"
+            );
             *self.orphaned.lock() = Some(work);
         }
     }
@@ -155,7 +173,9 @@ impl Executor for Threads {
 
     fn help(&self) -> bool {
         let orphaned = self.orphaned.lock().clone();
-        orphaned.and_then(|work| work.upgrade()).is_some_and(|work| work.step())
+        orphaned
+            .and_then(|work| work.upgrade())
+            .is_some_and(|work| work.step())
     }
 
     fn stop(&self) {
@@ -238,7 +258,11 @@ pub fn yield_now() -> impl Future<Output = ()> {
     impl Future for Yield {
         type Output = ();
         fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-            if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
+            if std::mem::replace(&mut self.0, true) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         }
     }
     Yield(false)

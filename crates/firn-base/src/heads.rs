@@ -20,31 +20,58 @@ pub struct KeyHeads {
 impl KeyHeads {
     /// Builds the words of `count` keys in ascending order. `key(i)` returns key `i`.
     pub fn new<'a>(count: usize, key: impl Fn(usize) -> &'a [u8]) -> Self {
-        let Some(last) = count.checked_sub(1) else { return Self::default() };
+        let Some(last) = count.checked_sub(1) else {
+            return Self::default();
+        };
         let shared = shared_prefix_len(key(0), key(last));
-        let words = (0..count).map(|i| word(key(i).get(shared..).unwrap_or_default())).collect();
-        Self { prefix: key(0)[..shared].into(), words }
+        let words = (0..count)
+            .map(|i| word(key(i).get(shared..).unwrap_or_default()))
+            .collect();
+        Self {
+            prefix: key(0)[..shared].into(),
+            words,
+        }
     }
 
     /// Like [`KeyHeads::new`], reusing the words of `self` for all keys outside `fresh`. Those keys
     /// are the first `fresh.start` and the last `count - fresh.end` keys of `self`.
-    pub fn spliced<'a>(&self, count: usize, fresh: Range<usize>, key: impl Fn(usize) -> &'a [u8]) -> Self {
-        let Some(last) = count.checked_sub(1) else { return Self::default() };
+    pub fn spliced<'a>(
+        &self,
+        count: usize,
+        fresh: Range<usize>,
+        key: impl Fn(usize) -> &'a [u8],
+    ) -> Self {
+        let Some(last) = count.checked_sub(1) else {
+            return Self::default();
+        };
         let shared = shared_prefix_len(key(0), key(last));
         if key(0)[..shared] != *self.prefix {
             return Self::new(count, key);
         }
-        let (front, back) = (&self.words[..fresh.start], &self.words[self.words.len() - (count - fresh.end)..]);
+        let (front, back) = (
+            &self.words[..fresh.start],
+            &self.words[self.words.len() - (count - fresh.end)..],
+        );
         let fresh = fresh.map(|i| word(key(i).get(shared..).unwrap_or_default()));
-        let words = front.iter().copied().chain(fresh).chain(back.iter().copied()).collect();
-        Self { prefix: self.prefix.clone(), words }
+        let words = front
+            .iter()
+            .copied()
+            .chain(fresh)
+            .chain(back.iter().copied())
+            .collect();
+        Self {
+            prefix: self.prefix.clone(),
+            words,
+        }
     }
 
     /// The range of keys that a search must compare whole. All keys before it are less than
     /// `wanted`, all keys after it are greater.
     #[inline]
     pub fn narrow(&self, wanted: &[u8]) -> Range<usize> {
-        let (head, rest) = wanted.split_at_checked(self.prefix.len()).unwrap_or((wanted, &[]));
+        let (head, rest) = wanted
+            .split_at_checked(self.prefix.len())
+            .unwrap_or((wanted, &[]));
         match head.cmp(&self.prefix) {
             Ordering::Less => 0..0,
             Ordering::Greater => self.words.len()..self.words.len(),
@@ -52,7 +79,11 @@ impl KeyHeads {
                 let wanted = word(rest);
                 let from = self.words.partition_point(|&word| word < wanted);
                 // Almost always at most one key has the same word.
-                let same = self.words[from..].iter().take_while(|&&word| word == wanted).take(LINEAR).count();
+                let same = self.words[from..]
+                    .iter()
+                    .take_while(|&&word| word == wanted)
+                    .take(LINEAR)
+                    .count();
                 let to = match same {
                     LINEAR => from + self.words[from..].partition_point(|&word| word == wanted),
                     same => from + same,
@@ -111,18 +142,29 @@ mod tests {
             let mut random_key = || {
                 let mut key = prefix.clone();
                 // Few letters, zeros among them, and lengths around one word give many equal words.
-                (0..seed.below(12)).for_each(|_| key.push([0, 1, b'x', 255][seed.below(4) as usize]));
+                (0..seed.below(12))
+                    .for_each(|_| key.push([0, 1, b'x', 255][seed.below(4) as usize]));
                 key
             };
             let mut keys: Vec<Vec<u8>> = (0..round % 40).map(|_| random_key()).collect();
             keys.sort();
             let heads = KeyHeads::new(keys.len(), |i| &keys[i]);
             let mut wanted: Vec<Vec<u8>> = (0..50).map(|_| random_key()).collect();
-            wanted.extend([vec![], prefix.clone(), vec![b'o'], vec![b'q'], vec![b'p'; 2]]);
+            wanted.extend([
+                vec![],
+                prefix.clone(),
+                vec![b'o'],
+                vec![b'q'],
+                vec![b'p'; 2],
+            ]);
             wanted.extend(keys.iter().cloned());
             for wanted in wanted {
                 let expected = keys.partition_point(|key| *key < wanted);
-                assert_eq!(heads.first_not_below(&wanted, |i| &keys[i]), expected, "{wanted:?} in {keys:?}");
+                assert_eq!(
+                    heads.first_not_below(&wanted, |i| &keys[i]),
+                    expected,
+                    "{wanted:?} in {keys:?}"
+                );
             }
         }
     }
@@ -133,7 +175,8 @@ mod tests {
         for _ in 0..2000 {
             let mut random_key = || {
                 let mut key = b"pp"[..1 + seed.below(2) as usize].to_vec();
-                (0..seed.below(4)).for_each(|_| key.push([b'a', b'b', b'z'][seed.below(3) as usize]));
+                (0..seed.below(4))
+                    .for_each(|_| key.push([b'a', b'b', b'z'][seed.below(3) as usize]));
                 key
             };
             let mut sorted = |count: usize| {
@@ -145,14 +188,20 @@ mod tests {
             for (from, to) in [(0usize, 3), (2, 2), (2, 5), (3, 7), (0, 7), (0, 0), (7, 7)] {
                 // Any keys that fit the middle without breaking the order.
                 let within = new.iter().filter(|key| {
-                    from.checked_sub(1).is_none_or(|i| old[i] <= **key) && old.get(to).is_none_or(|old| **key <= *old)
+                    from.checked_sub(1).is_none_or(|i| old[i] <= **key)
+                        && old.get(to).is_none_or(|old| **key <= *old)
                 });
                 let fresh: Vec<Vec<u8>> = within.cloned().collect();
-                let keys: Vec<&Vec<u8>> = old[..from].iter().chain(&fresh).chain(&old[to..]).collect();
+                let keys: Vec<&Vec<u8>> =
+                    old[..from].iter().chain(&fresh).chain(&old[to..]).collect();
                 let before = KeyHeads::new(old.len(), |i| &old[i]);
                 let spliced = before.spliced(keys.len(), from..from + fresh.len(), |i| keys[i]);
                 let anew = KeyHeads::new(keys.len(), |i| keys[i]);
-                assert_eq!((&spliced.prefix, &spliced.words), (&anew.prefix, &anew.words), "{old:?} to {keys:?}");
+                assert_eq!(
+                    (&spliced.prefix, &spliced.words),
+                    (&anew.prefix, &anew.words),
+                    "{old:?} to {keys:?}"
+                );
             }
         }
     }

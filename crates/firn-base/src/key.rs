@@ -117,7 +117,10 @@ mod tests {
         let new = Tag::new(SeqNo(2), Kind::Delete);
         assert_eq!(compare(b"a", new, b"a", old), Ordering::Less);
         assert_eq!(compare(b"a", old, b"b", new), Ordering::Less);
-        assert_eq!(compare(b"a", Tag::seek(SeqNo(2)), b"a", new), Ordering::Less);
+        assert_eq!(
+            compare(b"a", Tag::seek(SeqNo(2)), b"a", new),
+            Ordering::Less
+        );
         assert_eq!(new.seqno(), SeqNo(2));
         assert_eq!(new.kind(), Some(Kind::Delete));
         assert_eq!(Tag(7).kind(), None);

@@ -38,10 +38,14 @@ fn checksum(c: &mut Criterion) {
     for bytes in [16, 116, 1024, 4096, 65536] {
         let data = vec![7u8; bytes];
         group.throughput(Throughput::Bytes(bytes as u64));
-        group.bench_with_input(BenchmarkId::new("crc32c", bytes), &data, |b, data| b.iter(|| crc32c(black_box(data))));
+        group.bench_with_input(BenchmarkId::new("crc32c", bytes), &data, |b, data| {
+            b.iter(|| crc32c(black_box(data)))
+        });
     }
     let data = vec![7u8; 4096];
-    group.bench_function("salted/4096", |b| b.iter(|| crc32c_salted(3, black_box(4096), &[black_box(&data[..])])));
+    group.bench_function("salted/4096", |b| {
+        b.iter(|| crc32c_salted(3, black_box(4096), &[black_box(&data[..])]))
+    });
     group.throughput(Throughput::Bytes(16));
     group.bench_function("filter hash/16", |b| b.iter(|| hash(black_box(&key(1)))));
     group.finish();
@@ -72,7 +76,11 @@ fn skiplist(c: &mut Criterion) {
                 fill(&list, 0, entries - entries / 10);
                 list
             };
-            b.iter_batched_ref(prepare, |list| fill(list, entries - entries / 10, entries), BatchSize::PerIteration);
+            b.iter_batched_ref(
+                prepare,
+                |list| fill(list, entries - entries / 10, entries),
+                BatchSize::PerIteration,
+            );
         });
         group.throughput(Throughput::Elements(entries));
         group.bench_function(BenchmarkId::new("walk", &name), |b| {
@@ -153,7 +161,8 @@ fn frame(c: &mut Criterion) {
 
 fn verbs(c: &mut Criterion) {
     const BYTES: u64 = 64 << 20;
-    let pool = Pool::open_or_create(&PmConfig::volatile(BYTES + (16 << 20)), [7; 16]).expect("a pool");
+    let pool =
+        Pool::open_or_create(&PmConfig::volatile(BYTES + (16 << 20)), [7; 16]).expect("a pool");
     pool.finish_recovery().expect("an empty pool");
     let extent: Extent = pool.alloc(BYTES, Owner::LogBuffer).expect("room");
     let at = Cell::new(0u64);
@@ -161,21 +170,34 @@ fn verbs(c: &mut Criterion) {
     let place = |bytes: usize| {
         at.set(at.get() + 1);
         let slots = BYTES / (bytes as u64).next_multiple_of(64);
-        extent.at(mix(at.get()) % slots * (bytes as u64).next_multiple_of(64)).expect("a slot of the extent")
+        extent
+            .at(mix(at.get()) % slots * (bytes as u64).next_multiple_of(64))
+            .expect("a slot of the extent")
     };
     let mut group = c.benchmark_group("pm");
     for bytes in [64usize, 256, 1024, 4096, 65536] {
         let data = vec![7u8; bytes];
         group.throughput(Throughput::Bytes(bytes as u64));
-        group.bench_with_input(BenchmarkId::new("store, flush, fence", bytes), &data, |b, data| {
-            b.iter(|| {
-                let dirty = pool.store(place(bytes), data).expect("in the extent");
-                pool.fence(&TEST, [pool.flush(&TEST, dirty)])
-            });
-        });
-        group.bench_with_input(BenchmarkId::new("write_durable", bytes), &data, |b, data| {
-            b.iter(|| pool.write_durable(&TEST, place(bytes), &[data]).expect("in the extent"));
-        });
+        group.bench_with_input(
+            BenchmarkId::new("store, flush, fence", bytes),
+            &data,
+            |b, data| {
+                b.iter(|| {
+                    let dirty = pool.store(place(bytes), data).expect("in the extent");
+                    pool.fence(&TEST, [pool.flush(&TEST, dirty)])
+                });
+            },
+        );
+        group.bench_with_input(
+            BenchmarkId::new("write_durable", bytes),
+            &data,
+            |b, data| {
+                b.iter(|| {
+                    pool.write_durable(&TEST, place(bytes), &[data])
+                        .expect("in the extent")
+                });
+            },
+        );
         let mut out = vec![0u8; bytes];
         group.bench_function(BenchmarkId::new("read", bytes), |b| {
             b.iter(|| pool.read(place(bytes), &mut out).expect("in the pool"));

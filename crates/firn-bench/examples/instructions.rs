@@ -28,7 +28,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let count: u64 = count.parse()?;
     let directory = tempfile::tempdir()?;
-    let options = Options::default().compression(Codec::None).background_workers(1);
+    let options = Options::default()
+        .compression(Codec::None)
+        .background_workers(1);
     let db = Db::open(directory.path(), options)?;
     let process = WriteOptions::new().durability(Durability::Process);
     let value = [7u8; 100];
@@ -45,7 +47,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let number = operation % RECORDS;
         match verb.as_str() {
             "put" => db.put_with(key(RECORDS + operation), value, &process)?,
-            "get" | "get-block" => drop(black_box(db.get(key(number))?.ok_or("a record is missing")?)),
+            "get" | "get-block" => drop(black_box(
+                db.get(key(number))?.ok_or("a record is missing")?,
+            )),
             "get-absent" => {
                 let mut absent = key(number);
                 absent[7] |= 1;
@@ -53,7 +57,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             "scan" => {
                 let lower = Some(key(number).to_vec());
-                let mut iter = db.cursor_with(ReadOptions { lower, ..ReadOptions::default() })?;
+                let mut iter = db.cursor_with(ReadOptions {
+                    lower,
+                    ..ReadOptions::default()
+                })?;
                 iter.first()?;
                 for _ in 0..50 {
                     if !iter.valid() {

@@ -35,10 +35,15 @@ impl Engines {
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] with the names of all engines.
     pub fn named(&self, name: &str) -> Result<&dyn Engine> {
-        self.iter().find(|engine| engine.name() == name).ok_or_else(|| {
-            let names: Vec<String> = self.iter().map(Engine::name).collect();
-            Error::invalid(format!("no engine is called {name}: this program has {}", names.join(", ")))
-        })
+        self.iter()
+            .find(|engine| engine.name() == name)
+            .ok_or_else(|| {
+                let names: Vec<String> = self.iter().map(Engine::name).collect();
+                Error::invalid(format!(
+                    "no engine is called {name}: this program has {}",
+                    names.join(", ")
+                ))
+            })
     }
 }
 
@@ -81,9 +86,24 @@ pub struct Cell {
 
 impl Cell {
     pub(crate) fn new(spec: CellSpec) -> Self {
-        let CellSpec { engine, round, setup, config } = spec;
+        let CellSpec {
+            engine,
+            round,
+            setup,
+            config,
+        } = spec;
         let (described, settings, phases) = (String::new(), BTreeMap::new(), Vec::new());
-        Self { engine, round, setup, config, described, settings, device_sync_us: 0.0, phases, failure: None }
+        Self {
+            engine,
+            round,
+            setup,
+            config,
+            described,
+            settings,
+            device_sync_us: 0.0,
+            phases,
+            failure: None,
+        }
     }
 
     /// Reads a cell's file.
@@ -97,11 +117,15 @@ impl Cell {
 
     /// True if this is a usable result of `spec`, whatever its directory.
     pub(crate) fn is_of(&self, spec: &CellSpec) -> bool {
-        let mut setup = Setup { directory: spec.setup.directory.clone(), ..self.setup.clone() };
+        let mut setup = Setup {
+            directory: spec.setup.directory.clone(),
+            ..self.setup.clone()
+        };
         if let (Some(its), Some(pm)) = (&mut setup.pm, &spec.setup.pm) {
             its.directory.clone_from(&pm.directory);
         }
-        let is_same = self.engine == spec.engine && setup == spec.setup && self.config == spec.config;
+        let is_same =
+            self.engine == spec.engine && setup == spec.setup && self.config == spec.config;
         is_same && (self.failure.is_some() || self.phases.len() == self.config.workloads.len())
     }
 }
@@ -137,7 +161,8 @@ impl Watch for Telling {
 /// If it cannot read or write those. A failure of the engine is part of the result.
 pub fn run_cell(engines: &Engines, spec: &Path, result: &Path) -> Result<()> {
     let text = std::fs::read_to_string(spec).map_err(|e| Error::from_io("read", spec, e))?;
-    let spec: CellSpec = serde_json::from_str(&text).map_err(|e| Error::invalid(format!("{}: {e}", spec.display())))?;
+    let spec: CellSpec = serde_json::from_str(&text)
+        .map_err(|e| Error::invalid(format!("{}: {e}", spec.display())))?;
     let mut cell = Cell::new(spec.clone());
     if let Err(error) = work(engines, &spec, &mut cell) {
         cell.failure = Some(error.to_string());
@@ -153,7 +178,13 @@ fn work(engines: &Engines, spec: &CellSpec, cell: &mut Cell) -> Result<()> {
     let store = engine.open(&spec.setup)?;
     cell.described = store.describe();
     let telling = Telling(Mutex::new(()));
-    run(store, &|| engine.open(&spec.setup), &spec.setup, &spec.config, &clock, &telling, &mut |phase| {
-        cell.phases.push(phase)
-    })
+    run(
+        store,
+        &|| engine.open(&spec.setup),
+        &spec.setup,
+        &spec.config,
+        &clock,
+        &telling,
+        &mut |phase| cell.phases.push(phase),
+    )
 }

@@ -59,8 +59,12 @@ impl Setup {
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] if it is set but cannot be parsed.
     pub fn extra<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>> {
-        let Some(text) = self.extra.get(name) else { return Ok(None) };
-        text.parse().map(Some).map_err(|e| Error::invalid(format!("option {name}={text}: {e}")))
+        let Some(text) = self.extra.get(name) else {
+            return Ok(None);
+        };
+        text.parse()
+            .map(Some)
+            .map_err(|e| Error::invalid(format!("option {name}={text}: {e}")))
     }
 
     /// Refuses options for this engine only that are not in `known`.
@@ -68,9 +72,18 @@ impl Setup {
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] with the known names.
     pub fn refuse_unknown(&self, known: &[&str]) -> Result<()> {
-        match self.extra.keys().find(|name| !known.contains(&name.as_str())) {
-            Some(name) if known.is_empty() => Err(Error::invalid(format!("option {name}: this engine has none"))),
-            Some(name) => Err(Error::invalid(format!("option {name} is not known: there are {}", known.join(", ")))),
+        match self
+            .extra
+            .keys()
+            .find(|name| !known.contains(&name.as_str()))
+        {
+            Some(name) if known.is_empty() => Err(Error::invalid(format!(
+                "option {name}: this engine has none"
+            ))),
+            Some(name) => Err(Error::invalid(format!(
+                "option {name} is not known: there are {}",
+                known.join(", ")
+            ))),
             None => Ok(()),
         }
     }
@@ -111,7 +124,9 @@ impl FromStr for Compression {
         match text {
             "none" => Ok(Compression::None),
             "lz4" => Ok(Compression::Lz4),
-            _ => Err(Error::invalid(format!("no compression is called {text}: there are none and lz4"))),
+            _ => Err(Error::invalid(format!(
+                "no compression is called {text}: there are none and lz4"
+            ))),
         }
     }
 }

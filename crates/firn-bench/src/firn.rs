@@ -6,7 +6,8 @@ use crate::store::{Counters, OpeningStep, Store, Traffic};
 use firn_base::{Error, Result};
 use firn_pm::{Backend, PmConfig};
 use firndb::{
-    BlockTuning, Codec, Db, Durability, GrainLimits, LogPlacement, Options, Profile, ReadOptions, WriteOptions,
+    BlockTuning, Codec, Db, Durability, GrainLimits, LogPlacement, Options, Profile, ReadOptions,
+    WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,21 +51,46 @@ const EXTRA: [&str; 28] = [
 
 /// The value among `choices` that option `name` selects, if the option is set.
 fn one_of<T: Copy>(setup: &Setup, name: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
-    let Some(given) = setup.extra::<String>(name)? else { return Ok(None) };
-    let found = choices.iter().find(|(choice, _)| *choice == given).map(|(_, value)| *value);
-    let names = || choices.iter().map(|(choice, _)| *choice).collect::<Vec<_>>().join(" and ");
-    found.map(Some).ok_or_else(|| Error::invalid(format!("{name}={given}: there are {}", names())))
+    let Some(given) = setup.extra::<String>(name)? else {
+        return Ok(None);
+    };
+    let found = choices
+        .iter()
+        .find(|(choice, _)| *choice == given)
+        .map(|(_, value)| *value);
+    let names = || {
+        choices
+            .iter()
+            .map(|(choice, _)| *choice)
+            .collect::<Vec<_>>()
+            .join(" and ")
+    };
+    found
+        .map(Some)
+        .ok_or_else(|| Error::invalid(format!("{name}={given}: there are {}", names())))
 }
 
 /// Numbers of the profile `block` that can be varied.
 type BlockNumber = (&'static str, fn(&mut BlockTuning) -> &mut f64);
 const BLOCK: [BlockNumber; 8] = [
-    ("block_live_tables_max_middle", |tuning| &mut tuning.live_tables_max.middle),
-    ("block_live_tables_max_last", |tuning| &mut tuning.live_tables_max.last),
-    ("block_live_share_min_middle", |tuning| &mut tuning.live_share_min.middle),
-    ("block_live_share_min_last", |tuning| &mut tuning.live_share_min.last),
-    ("block_dirty_share_max_middle", |tuning| &mut tuning.dirty_share_max.middle),
-    ("block_dirty_share_max_last", |tuning| &mut tuning.dirty_share_max.last),
+    ("block_live_tables_max_middle", |tuning| {
+        &mut tuning.live_tables_max.middle
+    }),
+    ("block_live_tables_max_last", |tuning| {
+        &mut tuning.live_tables_max.last
+    }),
+    ("block_live_share_min_middle", |tuning| {
+        &mut tuning.live_share_min.middle
+    }),
+    ("block_live_share_min_last", |tuning| {
+        &mut tuning.live_share_min.last
+    }),
+    ("block_dirty_share_max_middle", |tuning| {
+        &mut tuning.dirty_share_max.middle
+    }),
+    ("block_dirty_share_max_last", |tuning| {
+        &mut tuning.dirty_share_max.last
+    }),
     ("block_saving_min", |tuning| &mut tuning.saving_min),
     ("block_dead_share_max", |tuning| &mut tuning.dead_share_max),
 ];
@@ -72,11 +98,17 @@ const BLOCK: [BlockNumber; 8] = [
 impl Firn {
     /// An engine for every profile.
     pub fn all() -> Vec<Box<dyn Engine>> {
-        Profile::ALL.into_iter().map(|profile| Box::new(Firn(profile)) as Box<dyn Engine>).collect()
+        Profile::ALL
+            .into_iter()
+            .map(|profile| Box::new(Firn(profile)) as Box<dyn Engine>)
+            .collect()
     }
 
     fn options(&self, setup: &Setup) -> Result<Options> {
-        let known: Vec<&str> = EXTRA.into_iter().chain(BLOCK.map(|(name, _)| name)).collect();
+        let known: Vec<&str> = EXTRA
+            .into_iter()
+            .chain(BLOCK.map(|(name, _)| name))
+            .collect();
         setup.refuse_unknown(&known)?;
         let default = Options::default();
         let mut tuning = default.tuning.clone();
@@ -85,21 +117,39 @@ impl Firn {
                 *number(&mut tuning.block) = given;
             }
         }
-        tuning.block.grain_limits =
-            one_of(setup, "block_grain_limits", &[("cost", GrainLimits::Cost), ("constants", GrainLimits::Constants)])?
-                .unwrap_or(tuning.block.grain_limits);
-        tuning.block.scan_bytes = setup.extra("block_scan_bytes")?.unwrap_or(tuning.block.scan_bytes);
+        tuning.block.grain_limits = one_of(
+            setup,
+            "block_grain_limits",
+            &[
+                ("cost", GrainLimits::Cost),
+                ("constants", GrainLimits::Constants),
+            ],
+        )?
+        .unwrap_or(tuning.block.grain_limits);
+        tuning.block.scan_bytes = setup
+            .extra("block_scan_bytes")?
+            .unwrap_or(tuning.block.scan_bytes);
         let reserve = &mut tuning.block.filter_reserve_percent;
-        reserve.middle = setup.extra("block_filter_reserve_middle")?.unwrap_or(reserve.middle);
-        reserve.last = setup.extra("block_filter_reserve_last")?.unwrap_or(reserve.last);
+        reserve.middle = setup
+            .extra("block_filter_reserve_middle")?
+            .unwrap_or(reserve.middle);
+        reserve.last = setup
+            .extra("block_filter_reserve_last")?
+            .unwrap_or(reserve.last);
         let mut limits = default.limits.clone();
-        limits.level_base_bytes = setup.extra("level_base_bytes")?.unwrap_or(limits.level_base_bytes);
+        limits.level_base_bytes = setup
+            .extra("level_base_bytes")?
+            .unwrap_or(limits.level_base_bytes);
         limits.table_bytes = setup.extra("table_bytes")?.unwrap_or(limits.table_bytes);
         limits.block_bytes = setup.extra("block_bytes")?.unwrap_or(limits.block_bytes);
-        limits.level0_trigger = setup.extra("level0_trigger")?.unwrap_or(limits.level0_trigger);
+        limits.level0_trigger = setup
+            .extra("level0_trigger")?
+            .unwrap_or(limits.level0_trigger);
         limits.level0_slow = setup.extra("level0_slow")?.unwrap_or(limits.level0_slow);
         limits.level0_stop = setup.extra("level0_stop")?.unwrap_or(limits.level0_stop);
-        limits.pm_log_buffer_bytes = setup.extra("pm_log_buffer_bytes")?.unwrap_or(limits.pm_log_buffer_bytes);
+        limits.pm_log_buffer_bytes = setup
+            .extra("pm_log_buffer_bytes")?
+            .unwrap_or(limits.pm_log_buffer_bytes);
         let pool_bytes = setup.extra("pm_bytes")?;
         let pool = |pm: &PmBudget| {
             let bytes = pool_bytes.unwrap_or(pm.bytes);
@@ -111,14 +161,25 @@ impl Firn {
         lab.reuse_min = setup.extra("lab_reuse_min")?.unwrap_or(lab.reuse_min);
         lab.leaf_bytes = setup.extra("lab_leaf_bytes")?.unwrap_or(lab.leaf_bytes);
         lab.evict_share = setup.extra("lab_evict_share")?.unwrap_or(lab.evict_share);
-        lab.log_share_max = setup.extra("lab_log_share_max")?.unwrap_or(lab.log_share_max);
+        lab.log_share_max = setup
+            .extra("lab_log_share_max")?
+            .unwrap_or(lab.log_share_max);
         lab.by_log_share = setup.extra("lab_by_log_share")?.unwrap_or(lab.by_log_share);
         lab.hot_bytes = setup.extra("lab_hot_bytes")?.or(lab.hot_bytes);
-        let placements = [("ssd", LogPlacement::Ssd), ("rest", LogPlacement::Rest), ("pm", LogPlacement::Pm)];
-        lab.log_placement = one_of(setup, "lab_log_placement", &placements)?.unwrap_or(lab.log_placement);
+        let placements = [
+            ("ssd", LogPlacement::Ssd),
+            ("rest", LogPlacement::Rest),
+            ("pm", LogPlacement::Pm),
+        ];
+        lab.log_placement =
+            one_of(setup, "lab_log_placement", &placements)?.unwrap_or(lab.log_placement);
         lab.hot_writes = setup.extra("lab_hot_writes")?.unwrap_or(lab.hot_writes);
-        lab.block_grained = setup.extra("lab_block_grained")?.unwrap_or(lab.block_grained);
-        lab.log_bytes_max = setup.extra("lab_log_bytes_max")?.unwrap_or(lab.log_bytes_max);
+        lab.block_grained = setup
+            .extra("lab_block_grained")?
+            .unwrap_or(lab.block_grained);
+        lab.log_bytes_max = setup
+            .extra("lab_log_bytes_max")?
+            .unwrap_or(lab.log_bytes_max);
         Ok(Options::default()
             .profile(self.0)
             .tuning(tuning)
@@ -127,7 +188,11 @@ impl Firn {
             .block_cache_bytes(setup.extra("block_cache_bytes")?)
             .row_cache(setup.extra("row_cache")?.unwrap_or(default.row_cache))
             .filter_bits(setup.extra("filter_bits")?.unwrap_or(default.filter_bits))
-            .max_open_files(setup.extra("max_open_files")?.unwrap_or(default.max_open_files))
+            .max_open_files(
+                setup
+                    .extra("max_open_files")?
+                    .unwrap_or(default.max_open_files),
+            )
             .compression(match setup.compression {
                 Compression::None => Codec::None,
                 Compression::Lz4 => Codec::Lz4,
@@ -149,8 +214,12 @@ impl Engine for Firn {
     }
 
     fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
-        let Ok(options) = self.options(setup) else { return BTreeMap::new() };
-        let or_derived = |bytes: Option<u64>| bytes.map_or_else(|| "from memory_limit".to_owned(), |b| b.to_string());
+        let Ok(options) = self.options(setup) else {
+            return BTreeMap::new();
+        };
+        let or_derived = |bytes: Option<u64>| {
+            bytes.map_or_else(|| "from memory_limit".to_owned(), |b| b.to_string())
+        };
         let pairs = [
             ("memory_limit", options.memory_limit.to_string()),
             ("write_buffer_bytes", or_derived(options.write_buffer_bytes)),
@@ -159,20 +228,32 @@ impl Engine for Firn {
             ("compression", setup.compression.to_string()),
             ("filter_bits", options.filter_bits.to_string()),
             ("table_bytes", options.limits.table_bytes.to_string()),
-            ("level_base_bytes", options.limits.level_base_bytes.to_string()),
+            (
+                "level_base_bytes",
+                options.limits.level_base_bytes.to_string(),
+            ),
             ("direct_io", options.direct_io.to_string()),
             ("background_workers", options.background_workers.to_string()),
             (
                 "pm",
-                options.pm.map_or_else(|| "none".to_owned(), |pm| format!("{:?}, {} bytes", pm.backend, pm.size_bytes)),
+                options.pm.map_or_else(
+                    || "none".to_owned(),
+                    |pm| format!("{:?}, {} bytes", pm.backend, pm.size_bytes),
+                ),
             ),
         ];
-        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        pairs
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     fn open(&self, setup: &Setup) -> Result<Arc<dyn Store>> {
         let db = Db::open(&setup.directory, self.options(setup)?)?;
-        Ok(Arc::new(FirnStore { db, directory: setup.directory.clone() }))
+        Ok(Arc::new(FirnStore {
+            db,
+            directory: setup.directory.clone(),
+        }))
     }
 }
 
@@ -185,13 +266,17 @@ pub struct FirnStore {
 impl FirnStore {
     /// Wraps `db`, open in `directory`. The caller keeps its own handle.
     pub fn new(db: &Db, directory: impl Into<PathBuf>) -> Self {
-        Self { db: db.clone(), directory: directory.into() }
+        Self {
+            db: db.clone(),
+            directory: directory.into(),
+        }
     }
 }
 
 impl Store for FirnStore {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.db.put_with(key, value, &WriteOptions::new().durability(durability))
+        self.db
+            .put_with(key, value, &WriteOptions::new().durability(durability))
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -204,7 +289,10 @@ impl Store for FirnStore {
 
     fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let lower = (!from.is_empty()).then(|| from.to_vec());
-        let mut iter = self.db.cursor_with(ReadOptions { lower, ..ReadOptions::default() })?;
+        let mut iter = self.db.cursor_with(ReadOptions {
+            lower,
+            ..ReadOptions::default()
+        })?;
         iter.first()?;
         for _ in 0..count {
             if !iter.valid() {
@@ -217,7 +305,8 @@ impl Store for FirnStore {
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.db.delete_with(key, &WriteOptions::new().durability(durability))
+        self.db
+            .delete_with(key, &WriteOptions::new().durability(durability))
     }
 
     fn settle(&self) -> Result<()> {
@@ -227,7 +316,10 @@ impl Store for FirnStore {
 
     fn describe(&self) -> String {
         let stats = self.db.stats();
-        format!("FirnDB {}, log: {}, tables: {}", stats.profile, stats.log, stats.io)
+        format!(
+            "FirnDB {}, log: {}, tables: {}",
+            stats.profile, stats.log, stats.io
+        )
     }
 
     fn counters(&self) -> Counters {
@@ -249,10 +341,28 @@ impl Store for FirnStore {
         Counters {
             traffic: ssd.chain(pm).collect(),
             is_partial: false,
-            stall_seconds: Some(stats.stalls.seconds.iter().map(|(_, seconds)| seconds).sum()),
+            stall_seconds: Some(
+                stats
+                    .stalls
+                    .seconds
+                    .iter()
+                    .map(|(_, seconds)| seconds)
+                    .sum(),
+            ),
             cache_misses: Some(stats.memory.cache_misses),
-            grains: stats.background.grains.iter().map(|grain| (grain.to_string(), grain.count)).collect(),
-            compaction_seconds: Some(stats.levels.iter().map(|level| level.compaction_seconds).sum()),
+            grains: stats
+                .background
+                .grains
+                .iter()
+                .map(|grain| (grain.to_string(), grain.count))
+                .collect(),
+            compaction_seconds: Some(
+                stats
+                    .levels
+                    .iter()
+                    .map(|level| level.compaction_seconds)
+                    .sum(),
+            ),
             level0_seconds: stats.levels.first().map(|level| level.compaction_seconds),
             log_bytes: stats.tier.as_ref().map(|tier| tier.log_file_bytes),
             index_bytes: Some(stats.levels.iter().map(|level| level.index_bytes).sum()),
@@ -262,7 +372,16 @@ impl Store for FirnStore {
     }
 
     fn opening_steps(&self) -> Vec<OpeningStep> {
-        let step = |(step, seconds): (&str, f64)| OpeningStep { step: step.to_owned(), seconds };
-        self.db.stats().recovery.steps.into_iter().map(step).collect()
+        let step = |(step, seconds): (&str, f64)| OpeningStep {
+            step: step.to_owned(),
+            seconds,
+        };
+        self.db
+            .stats()
+            .recovery
+            .steps
+            .into_iter()
+            .map(step)
+            .collect()
     }
 }

@@ -32,11 +32,22 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// # Errors
 /// If a plot cannot be drawn.
 pub fn html(report: &MatrixReport) -> Result<String> {
-    let names: Vec<&str> = report.engines.iter().map(|engine| engine.name.as_str()).collect();
+    let names: Vec<&str> = report
+        .engines
+        .iter()
+        .map(|engine| engine.name.as_str())
+        .collect();
     let title = escape(&format!("{} on {}", names.join(", "), report.machine.cpu));
-    let dashes = (0..names.len()).map(Key::Engine).filter(|key| !key.dashes().is_empty());
-    let dashes =
-        dashes.map(|key| format!("polyline.{0}, line.{0} {{ stroke-dasharray: {1}; }}\n", key.class(), key.dashes()));
+    let dashes = (0..names.len())
+        .map(Key::Engine)
+        .filter(|key| !key.dashes().is_empty());
+    let dashes = dashes.map(|key| {
+        format!(
+            "polyline.{0}, line.{0} {{ stroke-dasharray: {1}; }}\n",
+            key.class(),
+            key.dashes()
+        )
+    });
     let sections = [
         format!("<h1>{title}</h1>\n{}", overview::overview(report)),
         notes(report),
@@ -50,8 +61,16 @@ pub fn html(report: &MatrixReport) -> Result<String> {
             figure::of_all(report)?
         ),
         workloads(report)?,
-        details("meanings", "What the columns mean, and where they come from", &meanings::meanings()),
-        details("settings", "Settings of each engine", &table::settings(report)),
+        details(
+            "meanings",
+            "What the columns mean, and where they come from",
+            &meanings::meanings(),
+        ),
+        details(
+            "settings",
+            "Settings of each engine",
+            &table::settings(report),
+        ),
         details("rounds", "Rounds", &table::rounds(report)),
     ];
     Ok(format!(
@@ -71,17 +90,46 @@ fn details(id: &str, title: &str, content: &str) -> String {
 /// Date, machine and parameters of the run.
 fn facts(report: &MatrixReport) -> String {
     let (machine, config, setup) = (&report.machine, &report.config, &report.setup);
-    let memory = machine.memory_bytes.map_or_else(|| "unknown memory".to_owned(), |all| bytes(all as f64));
-    let rate = config.rate.map_or_else(String::new, |rate| format!(", {rate} operations/s asked for"));
-    let rounds = text::rounds(report.cells.iter().map(|cell| cell.round + 1).max().unwrap_or(0));
+    let memory = machine
+        .memory_bytes
+        .map_or_else(|| "unknown memory".to_owned(), |all| bytes(all as f64));
+    let rate = config.rate.map_or_else(String::new, |rate| {
+        format!(", {rate} operations/s asked for")
+    });
+    let rounds = text::rounds(
+        report
+            .cells
+            .iter()
+            .map(|cell| cell.round + 1)
+            .max()
+            .unwrap_or(0),
+    );
     let pm = setup.pm.as_ref().map_or_else(
         || "no persistent memory".to_owned(),
-        |pm| format!("{} of persistent memory in {}", bytes(pm.bytes as f64), pm.directory.display()),
+        |pm| {
+            format!(
+                "{} of persistent memory in {}",
+                bytes(pm.bytes as f64),
+                pm.directory.display()
+            )
+        },
     );
     let pairs = [
         ("date", date(report.unix_seconds)),
-        ("commit", machine.commit.clone().unwrap_or_else(|| "not known".to_owned())),
-        ("machine", format!("{}, {} processors, {memory}, {}", machine.cpu, machine.cpus, machine.os)),
+        (
+            "commit",
+            machine
+                .commit
+                .clone()
+                .unwrap_or_else(|| "not known".to_owned()),
+        ),
+        (
+            "machine",
+            format!(
+                "{}, {} processors, {memory}, {}",
+                machine.cpu, machine.cpus, machine.os
+            ),
+        ),
         ("storage", machine.device.clone()),
         (
             "workloads",
@@ -103,20 +151,31 @@ fn facts(report: &MatrixReport) -> String {
                 bytes(setup.memory_bytes as f64),
                 setup.background_threads,
                 setup.compression,
-                if setup.direct_io { "direct" } else { "buffered" },
+                if setup.direct_io {
+                    "direct"
+                } else {
+                    "buffered"
+                },
             ),
         ),
         ("schema", report.schema.clone()),
     ];
-    let rows: String =
-        pairs.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escape(value))).collect();
+    let rows: String = pairs
+        .iter()
+        .map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escape(value)))
+        .collect();
     let command = escape(&command_line(&report.command));
     format!("<dl class=\"facts\">\n{rows}</dl>\n<pre id=\"command\">{command}</pre>\n")
 }
 
 /// Notes that a reader must know before looking at any figure.
 fn notes(report: &MatrixReport) -> String {
-    let notes: String = report.summary.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
+    let notes: String = report
+        .summary
+        .notes
+        .iter()
+        .map(|note| format!("<li>{}</li>\n", escape(note)))
+        .collect();
     match notes.is_empty() {
         true => {
             "<div id=\"notes\" class=\"none\"><strong>Notes:</strong> none. Every round ended well, and no counts of \
@@ -136,7 +195,8 @@ fn workloads(report: &MatrixReport) -> Result<String> {
         // A workload may occur twice. Its group ends where an engine occurs again.
         let mut group: Vec<&WorkloadSummary> = Vec::new();
         let belongs = |group: &[&WorkloadSummary], next: &WorkloadSummary| {
-            next.workload == workload.name() && group.iter().all(|summary| summary.engine != next.engine)
+            next.workload == workload.name()
+                && group.iter().all(|summary| summary.engine != next.engine)
         };
         while let Some(next) = summaries.next_if(|next| belongs(&group, next)) {
             group.push(next);

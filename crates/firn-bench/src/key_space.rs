@@ -40,7 +40,11 @@ impl KeySpace {
                 "the key size must be {digits} to {KEY_BYTES_MAX} bytes for {records} records"
             )));
         }
-        Ok(Self { sizes, records, order: Permutation::new(records, ORDER_SALT) })
+        Ok(Self {
+            sizes,
+            records,
+            order: Permutation::new(records, ORDER_SALT),
+        })
     }
 
     /// Writes the key of record `number` into `key`.
@@ -103,9 +107,16 @@ const ROUNDS: u64 = 4;
 impl Permutation {
     /// The permutation of 0..`items` selected by `salt`.
     pub fn new(items: u64, salt: u64) -> Self {
-        assert!((1..=1 << 62).contains(&items), "a permutation of nothing, or of too much");
+        assert!(
+            (1..=1 << 62).contains(&items),
+            "a permutation of nothing, or of too much"
+        );
         let bits = 64 - (items - 1).leading_zeros();
-        Self { items, half_bits: bits.div_ceil(2).max(1), salt }
+        Self {
+            items,
+            half_bits: bits.div_ceil(2).max(1),
+            salt,
+        }
     }
 
     /// The image of `index`.
@@ -181,7 +192,9 @@ mod tests {
     #[test]
     fn the_order_is_not_sorted() {
         let order = Permutation::new(100_000, 1);
-        let rises = (1..100_000).filter(|&i| order.get(i) > order.get(i - 1)).count();
+        let rises = (1..100_000)
+            .filter(|&i| order.get(i) > order.get(i - 1))
+            .count();
         assert!((49_000..51_000).contains(&rises), "{rises}");
     }
 
@@ -197,8 +210,11 @@ mod tests {
                 assert!(keys.insert(key));
                 assert_eq!(space.order.inverse(space.rank(number)), number % 1000);
             }
-            let mut loaded: Vec<(Vec<u8>, u64)> = (0..1000).map(|number| (Vec::new(), number)).collect();
-            loaded.iter_mut().for_each(|(key, number)| space.write(*number, key));
+            let mut loaded: Vec<(Vec<u8>, u64)> =
+                (0..1000).map(|number| (Vec::new(), number)).collect();
+            loaded
+                .iter_mut()
+                .for_each(|(key, number)| space.write(*number, key));
             loaded.sort();
             let in_order = (0..1000).map(|rank| space.loaded_at(rank));
             assert!(in_order.eq(loaded.iter().map(|(_, number)| *number)));

@@ -17,7 +17,9 @@ impl Latencies {
     /// Never with these bounds; otherwise the error of the histogram library.
     pub fn new() -> Result<Self> {
         let histogram = Histogram::new_with_bounds(1, HOUR_NS, 3);
-        histogram.map(Self).map_err(|e| Error::invalid(format!("cannot make a histogram: {e}")))
+        histogram
+            .map(Self)
+            .map_err(|e| Error::invalid(format!("cannot make a histogram: {e}")))
     }
 
     /// A histogram for the many seconds of a timeline: one significant digit, and small.
@@ -26,7 +28,9 @@ impl Latencies {
     /// The errors of [`Latencies::new`].
     pub(crate) fn coarse() -> Result<Self> {
         let histogram = Histogram::new_with_bounds(1000, HOUR_NS, 1);
-        histogram.map(Self).map_err(|e| Error::invalid(format!("cannot make a histogram: {e}")))
+        histogram
+            .map(Self)
+            .map_err(|e| Error::invalid(format!("cannot make a histogram: {e}")))
     }
 
     /// The number of operations recorded.
@@ -49,7 +53,9 @@ impl Latencies {
     /// # Errors
     /// Never: both have the same bounds.
     pub fn add(&mut self, other: &Self) -> Result<()> {
-        self.0.add(&other.0).map_err(|e| Error::invalid(format!("cannot add histograms: {e}")))
+        self.0
+            .add(&other.0)
+            .map_err(|e| Error::invalid(format!("cannot add histograms: {e}")))
     }
 
     /// Pairs of a quantile and its latency in microseconds: nine steps from each number of nines to
@@ -57,7 +63,10 @@ impl Latencies {
     pub fn quantiles(&self) -> Vec<(f64, f64)> {
         let steps = (0..54).map(|i| 1.0 - 10f64.powi(-(i / 9)) * f64::from(10 - i % 9) / 10.0);
         let enough = |quantile: &f64| (1.0 - quantile) * self.0.len() as f64 >= 1.0;
-        steps.filter(enough).map(|quantile| (quantile, self.at(quantile))).collect()
+        steps
+            .filter(enough)
+            .map(|quantile| (quantile, self.at(quantile)))
+            .collect()
     }
 
     /// The percentiles to print; `None` if nothing was recorded.
@@ -112,7 +121,11 @@ mod tests {
         all.add(&half).unwrap();
         let found = all.percentiles().unwrap();
         assert_eq!(found.operations, 1000);
-        for (found, exact) in [(found.p50_us, 500.0), (found.p99_us, 990.0), (found.max_us, 1000.0)] {
+        for (found, exact) in [
+            (found.p50_us, 500.0),
+            (found.p99_us, 990.0),
+            (found.max_us, 1000.0),
+        ] {
             assert!((found - exact).abs() / exact < 0.002, "{found} for {exact}");
         }
     }

@@ -38,7 +38,11 @@ struct Word {
 
 impl Word {
     fn unpack(word: u64) -> Self {
-        Self { begun: word >> 32, burst: word >> 16 & COUNT_MAX, under_way: word & COUNT_MAX }
+        Self {
+            begun: word >> 32,
+            burst: word >> 16 & COUNT_MAX,
+            under_way: word & COUNT_MAX,
+        }
     }
 
     fn pack(self) -> u64 {
@@ -46,8 +50,16 @@ impl Word {
     }
 
     fn begin(self) -> Self {
-        let burst = if self.under_way == 0 { 0 } else { (self.burst + 1).min(COUNT_MAX) };
-        Self { begun: self.begun + 1, burst, under_way: self.under_way + 1 }
+        let burst = if self.under_way == 0 {
+            0
+        } else {
+            (self.burst + 1).min(COUNT_MAX)
+        };
+        Self {
+            begun: self.begun + 1,
+            burst,
+            under_way: self.under_way + 1,
+        }
     }
 
     /// The lowest version that a read starting now may see; 0 if nothing is certain.
@@ -68,8 +80,14 @@ impl Ledger {
     /// every earlier run.
     pub fn new(records: u64, run: u32, deletes: bool) -> Self {
         let words = (0..records).map(|_| AtomicU64::new(0)).collect();
-        let deletes = (0..if deletes { records } else { 0 }).map(|_| AtomicU32::new(0)).collect();
-        Self { run: u64::from(run), words, deletes }
+        let deletes = (0..if deletes { records } else { 0 })
+            .map(|_| AtomicU32::new(0))
+            .collect();
+        Self {
+            run: u64::from(run),
+            words,
+            deletes,
+        }
     }
 
     /// The memory that it takes, in bytes.
@@ -89,7 +107,8 @@ impl Ledger {
         let mut seen = word.load(Ordering::SeqCst);
         loop {
             let next = Word::unpack(seen).begin();
-            match word.compare_exchange_weak(seen, next.pack(), Ordering::SeqCst, Ordering::SeqCst) {
+            match word.compare_exchange_weak(seen, next.pack(), Ordering::SeqCst, Ordering::SeqCst)
+            {
                 Ok(_) => return self.run << 32 | next.begun,
                 Err(other) => seen = other,
             }
@@ -111,7 +130,9 @@ impl Ledger {
 
     /// The state of `id`. Call this before a read of it.
     pub fn before(&self, id: u64) -> Before {
-        Before { floor: Word::unpack(self.words[id as usize].load(Ordering::SeqCst)).floor() }
+        Before {
+            floor: Word::unpack(self.words[id as usize].load(Ordering::SeqCst)).floor(),
+        }
     }
 
     /// Checks that a read of `id` that began at `before` may have found nothing. `was_loaded` means
@@ -120,11 +141,17 @@ impl Ledger {
     /// # Errors
     /// [`firn_base::ErrorKind::Corruption`] if the record must exist.
     pub fn missing(&self, id: u64, before: Before, was_loaded: bool) -> Result<()> {
-        let deleted = self.deletes.get(id as usize).map_or(0, |last| u64::from(last.load(Ordering::SeqCst)));
+        let deleted = self
+            .deletes
+            .get(id as usize)
+            .map_or(0, |last| u64::from(last.load(Ordering::SeqCst)));
         match () {
             () if deleted > 0 && deleted >= before.floor => Ok(()),
             () if before.floor > 0 => Err(wrong(id, "not there, and was written")),
-            () if was_loaded => Err(wrong(id, "not there: is the database loaded, with these sizes?")),
+            () if was_loaded => Err(wrong(
+                id,
+                "not there: is the database loaded, with these sizes?",
+            )),
             () => Ok(()),
         }
     }
@@ -136,12 +163,25 @@ impl Ledger {
     pub fn seen(&self, id: u64, before: Before, version: u64) -> Result<()> {
         let begun = Word::unpack(self.words[id as usize].load(Ordering::SeqCst)).begun;
         // A version of an earlier run is older than all of this one.
-        let number = if version >> 32 == self.run { version & 0xFFFF_FFFF } else { 0 };
+        let number = if version >> 32 == self.run {
+            version & 0xFFFF_FFFF
+        } else {
+            0
+        };
         if number > begun {
-            return Err(wrong(id, format!("of write {number}, and only {begun} were made")));
+            return Err(wrong(
+                id,
+                format!("of write {number}, and only {begun} were made"),
+            ));
         }
         if number < before.floor {
-            return Err(wrong(id, format!("of write {number}, older than the acknowledged {}", before.floor)));
+            return Err(wrong(
+                id,
+                format!(
+                    "of write {number}, older than the acknowledged {}",
+                    before.floor
+                ),
+            ));
         }
         Ok(())
     }

@@ -47,26 +47,39 @@ pub fn device_bytes(directory: &Path) -> Option<Moved> {
     let device = fs::metadata(directory).ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
-    let mut fields = stat.split_whitespace().map(|field| field.parse::<u64>().ok());
+    let mut fields = stat
+        .split_whitespace()
+        .map(|field| field.parse::<u64>().ok());
     let (read, written) = (fields.nth(2)??, fields.nth(3)??);
-    Some(Moved { written_bytes: written * SECTOR_BYTES, read_bytes: read * SECTOR_BYTES })
+    Some(Moved {
+        written_bytes: written * SECTOR_BYTES,
+        read_bytes: read * SECTOR_BYTES,
+    })
 }
 
 /// Memory available to this process in bytes: that of the machine or of its control group,
 /// whichever is less.
 pub(crate) fn memory_bytes() -> Option<u64> {
     let machine = field(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")? * 1024;
-    let limits = ["memory:/sys/fs/cgroup/memory/memory.limit_in_bytes", ":/sys/fs/cgroup/memory.max"];
+    let limits = [
+        "memory:/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        ":/sys/fs/cgroup/memory.max",
+    ];
     let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = |limit: &str| {
         let (controller, path) = limit.split_once(':')?;
         let (root, file) = path.rsplit_once('/')?;
         let own = group.lines().find_map(|line| {
             let (_, rest) = line.split_once(':')?;
-            rest.split_once(':').filter(|(controllers, _)| controllers.split(',').any(|c| c == controller))
+            rest.split_once(':')
+                .filter(|(controllers, _)| controllers.split(',').any(|c| c == controller))
         });
         let own = own.map_or("", |(_, own)| own);
-        fs::read_to_string(format!("{root}{own}/{file}")).ok()?.trim().parse::<u64>().ok()
+        fs::read_to_string(format!("{root}{own}/{file}"))
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
     };
     Some(limits.into_iter().filter_map(limit).fold(machine, u64::min))
 }
@@ -92,13 +105,21 @@ impl Machine {
     /// This machine, with databases in `directory`.
     pub fn here(directory: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let cpu = read("/proc/cpuinfo").lines().find_map(|line| Some(line.strip_prefix("model name")?.to_owned()));
+        let cpu = read("/proc/cpuinfo")
+            .lines()
+            .find_map(|line| Some(line.strip_prefix("model name")?.to_owned()));
         let text = |bytes: &std::ffi::CStr| bytes.to_string_lossy().into_owned();
         let system = rustix::system::uname();
-        let git = std::process::Command::new("git").args(["rev-parse", "HEAD"]).output().ok();
+        let git = std::process::Command::new("git")
+            .args(["rev-parse", "HEAD"])
+            .output()
+            .ok();
         let commit = git.filter(|output| output.status.success());
         Self {
-            cpu: cpu.unwrap_or_default().trim_start_matches([' ', '\t', ':']).to_owned(),
+            cpu: cpu
+                .unwrap_or_default()
+                .trim_start_matches([' ', '\t', ':'])
+                .to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get()),
             memory_bytes: memory_bytes(),
             os: format!("{} {}", text(system.sysname()), text(system.release())),
@@ -115,11 +136,18 @@ fn mount_of(mounts: &str, directory: &Path) -> Option<String> {
         let (place, device) = line.split_once(" - ")?;
         let point = place.split(' ').nth(4)?.to_owned();
         let mut device = device.split(' ');
-        directory
-            .starts_with(&point)
-            .then(|| Some((point.len(), format!("{} on {}", device.next()?, device.next()?))))?
+        directory.starts_with(&point).then(|| {
+            Some((
+                point.len(),
+                format!("{} on {}", device.next()?, device.next()?),
+            ))
+        })?
     };
-    mounts.lines().filter_map(mount).max_by_key(|(len, _)| *len).map(|(_, device)| device)
+    mounts
+        .lines()
+        .filter_map(mount)
+        .max_by_key(|(len, _)| *len)
+        .map(|(_, device)| device)
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {
@@ -132,14 +160,16 @@ fn field(text: &str, name: &str) -> Option<u64> {
 /// # Errors
 /// The error of the operating system.
 pub fn free_bytes(directory: &Path) -> Result<u64> {
-    let stats =
-        rustix::fs::statvfs(directory).map_err(|e| Error::from_io("ask for the free space of", directory, e.into()))?;
+    let stats = rustix::fs::statvfs(directory)
+        .map_err(|e| Error::from_io("ask for the free space of", directory, e.into()))?;
     Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
 /// Disk space of all files in and below `directory`, in bytes.
 pub fn directory_bytes(directory: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return 0;
+    };
     let bytes_of = |entry: fs::DirEntry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => directory_bytes(&entry.path()),
         Ok(metadata) => metadata.blocks() * 512,
@@ -180,7 +210,10 @@ mod tests {
 
     #[test]
     fn fields_of_proc() {
-        assert_eq!(field("rchar: 1\nwrite_bytes: 4096\n", "write_bytes:"), Some(4096));
+        assert_eq!(
+            field("rchar: 1\nwrite_bytes: 4096\n", "write_bytes:"),
+            Some(4096)
+        );
         assert_eq!(field("VmHWM:\t  12 kB\n", "VmHWM:"), Some(12));
         assert_eq!(field("VmHWM:\t", "VmHWM:"), None);
     }

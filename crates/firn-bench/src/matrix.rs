@@ -89,7 +89,8 @@ fn refuse_if_short(directory: &Path, needed: u64, advice: &str) -> Result<()> {
         return Ok(());
     }
     let (needed, place, free) = (megabytes(needed), directory.display(), megabytes(free));
-    let text = format!("this run may need {needed} MB in {place}, and {free} MB are free: {advice}");
+    let text =
+        format!("this run may need {needed} MB in {place}, and {free} MB are free: {advice}");
     Err(Error::new(ErrorKind::NoSpace, text))
 }
 
@@ -116,11 +117,21 @@ impl Matrix {
     fn check(&self, engines: &Engines) -> Result<()> {
         self.config.check()?;
         if self.engines.is_empty() || self.rounds == 0 {
-            return Err(Error::invalid("a benchmark needs at least one engine and one round"));
+            return Err(Error::invalid(
+                "a benchmark needs at least one engine and one round",
+            ));
         }
-        self.engines.iter().try_for_each(|name| engines.named(name).map(drop))?;
-        match self.extra.iter().find(|(engine, _, _)| !self.engines.contains(engine)) {
-            Some((engine, _, _)) => Err(Error::invalid(format!("{engine} is given an option and does not run"))),
+        self.engines
+            .iter()
+            .try_for_each(|name| engines.named(name).map(drop))?;
+        match self
+            .extra
+            .iter()
+            .find(|(engine, _, _)| !self.engines.contains(engine))
+        {
+            Some((engine, _, _)) => Err(Error::invalid(format!(
+                "{engine} is given an option and does not run"
+            ))),
             None => Ok(()),
         }
     }
@@ -131,10 +142,18 @@ impl Matrix {
         if !self.config.fills() {
             needed += self.config.loaded_bytes() * 2 * self.engines.len() as u64;
         }
-        refuse_if_short(&self.scratch, needed, "choose another place with --dir, or fewer records")?;
+        refuse_if_short(
+            &self.scratch,
+            needed,
+            "choose another place with --dir, or fewer records",
+        )?;
         if let Some(pm) = &self.setup.pm {
             let needed = self.pm_bytes_needed(pm.bytes);
-            refuse_if_short(&pm.directory, needed, "choose another place with --pm-dir, or less of it")?;
+            refuse_if_short(
+                &pm.directory,
+                needed,
+                "choose another place with --pm-dir, or less of it",
+            )?;
         }
         let megabytes = |bytes: u64| bytes / 1_000_000;
         let memory = crate::machine::memory_bytes().unwrap_or(u64::MAX);
@@ -157,8 +176,12 @@ impl Matrix {
     /// option.
     fn pm_bytes_needed(&self, bytes: u64) -> u64 {
         let told = |engine: &String| {
-            let its = self.extra.iter().find(|(of, name, _)| of == engine && name == "pm_bytes");
-            its.and_then(|(_, _, value)| value.parse().ok()).unwrap_or(bytes)
+            let its = self
+                .extra
+                .iter()
+                .find(|(of, name, _)| of == engine && name == "pm_bytes");
+            its.and_then(|(_, _, value)| value.parse().ok())
+                .unwrap_or(bytes)
         };
         let one = self.engines.iter().map(told).max().unwrap_or(0);
         let copies: u64 = self.engines.iter().map(told).sum();
@@ -167,23 +190,38 @@ impl Matrix {
 
     /// The setup of `engine` with its database in `directory`.
     pub fn setup_of(&self, engine: &str, directory: PathBuf) -> Setup {
-        let mut setup = Setup { pm: self.pm_beside(&directory), directory, ..self.setup.clone() };
+        let mut setup = Setup {
+            pm: self.pm_beside(&directory),
+            directory,
+            ..self.setup.clone()
+        };
         let its = self.extra.iter().filter(|(of, _, _)| of == engine);
-        setup.extra = its.map(|(_, name, value)| (name.clone(), value.clone())).collect();
+        setup.extra = its
+            .map(|(_, name, value)| (name.clone(), value.clone()))
+            .collect();
         self.config.describe_records(&mut setup);
         setup
     }
 
     /// The persistent memory of a database in `directory`.
     fn pm_beside(&self, directory: &Path) -> Option<PmBudget> {
-        let PmBudget { directory: all, bytes } = self.setup.pm.as_ref()?;
-        let directory = directory.file_name().map_or_else(|| all.clone(), |name| all.join(name));
-        Some(PmBudget { directory, bytes: *bytes })
+        let PmBudget {
+            directory: all,
+            bytes,
+        } = self.setup.pm.as_ref()?;
+        let directory = directory
+            .file_name()
+            .map_or_else(|| all.clone(), |name| all.join(name));
+        Some(PmBudget {
+            directory,
+            bytes: *bytes,
+        })
     }
 
     /// The directories of a database in `directory`, including the one in persistent memory.
     fn both(&self, directory: &Path) -> impl Iterator<Item = PathBuf> {
-        std::iter::once(directory.to_owned()).chain(self.pm_beside(directory).map(|pm| pm.directory))
+        std::iter::once(directory.to_owned())
+            .chain(self.pm_beside(directory).map(|pm| pm.directory))
     }
 
     fn cell(&self, engine: &str, round: u32, watch: &dyn Watch) -> Result<Cell> {
@@ -200,40 +238,67 @@ impl Matrix {
             return Ok(done);
         }
         if self.config.fills() {
-            self.both(&directory).try_for_each(|path| create_dir(&path))?;
+            self.both(&directory)
+                .try_for_each(|path| create_dir(&path))?;
         } else {
             let loaded = match self.loaded(engine, watch)? {
                 Ok(loaded) => loaded,
                 Err(failed) => return Ok(Cell { round, ..failed }),
             };
-            self.both(&loaded).zip(self.both(&directory)).try_for_each(|(from, to)| copy_dir(&from, &to))?;
+            self.both(&loaded)
+                .zip(self.both(&directory))
+                .try_for_each(|(from, to)| copy_dir(&from, &to))?;
         }
         let cell = self.run_child(&spec, &result, watch)?;
-        self.both(&directory).try_for_each(|path| remove_dir(&path))?;
+        self.both(&directory)
+            .try_for_each(|path| remove_dir(&path))?;
         Ok(cell)
     }
 
     /// The engine's loaded database, created if it does not exist; or the failed cell of loading
     /// it.
-    fn loaded(&self, engine: &str, watch: &dyn Watch) -> Result<std::result::Result<PathBuf, Cell>> {
+    fn loaded(
+        &self,
+        engine: &str,
+        watch: &dyn Watch,
+    ) -> Result<std::result::Result<PathBuf, Cell>> {
         // Parameters that do not affect a load are left out of its name.
         let workloads = vec![Workload::load()];
-        let config =
-            RunConfig { workloads, rate: None, theta: 0.0, operations: 1, seconds_min: 0, ..self.config.clone() };
+        let config = RunConfig {
+            workloads,
+            rate: None,
+            theta: 0.0,
+            operations: 1,
+            seconds_min: 0,
+            ..self.config.clone()
+        };
         let setup = self.setup_of(engine, PathBuf::new());
         // A different load has a different name, so that several matrices may share a scratch
         // directory.
-        let load =
-            serde_json::to_vec(&(&config, &setup)).map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
-        let name = format!("{}-loaded-{:08x}", engine.replace([':', '/'], "-"), crc32c(&load));
+        let load = serde_json::to_vec(&(&config, &setup))
+            .map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
+        let name = format!(
+            "{}-loaded-{:08x}",
+            engine.replace([':', '/'], "-"),
+            crc32c(&load)
+        );
         let directory = self.scratch.join(name);
         if directory.exists() {
             return Ok(Ok(directory));
         }
         let making = directory.with_extension("part");
         self.both(&making).try_for_each(|path| create_dir(&path))?;
-        let setup = Setup { directory: making.clone(), pm: self.pm_beside(&making), ..setup };
-        let spec = CellSpec { engine: engine.to_owned(), round: 0, setup, config };
+        let setup = Setup {
+            directory: making.clone(),
+            pm: self.pm_beside(&making),
+            ..setup
+        };
+        let spec = CellSpec {
+            engine: engine.to_owned(),
+            round: 0,
+            setup,
+            config,
+        };
         let result = self.scratch.join("load.json");
         let cell = self.run_child(&spec, &result, watch)?;
         if cell.failure.is_some() {
@@ -250,12 +315,26 @@ impl Matrix {
     fn run_child(&self, spec: &CellSpec, result: &Path, watch: &dyn Watch) -> Result<Cell> {
         let spec_path = result.with_extension("spec.json");
         write_json(&spec_path, spec)?;
-        let program = std::env::current_exe().map_err(|e| Error::from_io("find", Path::new("this program"), e))?;
+        let program = std::env::current_exe()
+            .map_err(|e| Error::from_io("find", Path::new("this program"), e))?;
         let mut command = Command::new(&program);
-        command.args(&self.child).arg(&spec_path).arg(result).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| Error::from_io("start", &program, e))?;
+        command
+            .args(&self.child)
+            .arg(&spec_path)
+            .arg(result)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|e| Error::from_io("start", &program, e))?;
         let title = format!("{} round {}", spec.engine, spec.round + 1);
-        for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(|l| l.ok()) {
+        for line in child
+            .stdout
+            .take()
+            .into_iter()
+            .flat_map(|out| BufReader::new(out).lines())
+            .map_while(|l| l.ok())
+        {
             let mut words = line.split(' ');
             let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
             match words.next() {
@@ -268,13 +347,18 @@ impl Matrix {
                 _ => {}
             }
         }
-        let status = child.wait().map_err(|e| Error::from_io("wait for", &program, e))?;
+        let status = child
+            .wait()
+            .map_err(|e| Error::from_io("wait for", &program, e))?;
         let _only_a_request = std::fs::remove_file(&spec_path);
         match Cell::read(result).ok().filter(|cell| cell.is_of(spec)) {
             Some(cell) => Ok(cell),
             None => {
                 let failure = format!("its process ended without a result: {status}");
-                Ok(Cell { failure: Some(failure), ..Cell::new(spec.clone()) })
+                Ok(Cell {
+                    failure: Some(failure),
+                    ..Cell::new(spec.clone())
+                })
             }
         }
     }
@@ -297,7 +381,9 @@ fn copy_dir(from: &Path, to: &Path) -> Result<()> {
         let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
         match is_dir {
             true => copy_dir(&source, &target)?,
-            false => std::fs::copy(&source, &target).map(drop).map_err(|e| Error::from_io("copy", &source, e))?,
+            false => std::fs::copy(&source, &target)
+                .map(drop)
+                .map_err(|e| Error::from_io("copy", &source, e))?,
         }
     }
     Ok(())
@@ -305,7 +391,8 @@ fn copy_dir(from: &Path, to: &Path) -> Result<()> {
 
 /// Writes `value` as JSON, completely or not at all.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Error::invalid(format!("cannot write JSON: {e}")))?;
     let part = path.with_extension("part");
     std::fs::write(&part, text + "\n").map_err(|e| Error::from_io("write", &part, e))?;
     std::fs::rename(&part, path).map_err(|e| Error::from_io("rename", &part, e))

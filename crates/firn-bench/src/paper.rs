@@ -136,7 +136,9 @@ impl Figure {
         Some(match self {
             Figure::SettledSeconds => phase.settled_seconds(),
             Figure::TableWriteAmplification => tables()? / phase.user_bytes.max(1) as f64,
-            Figure::SpaceAmplification => phase.engine.space_bytes as f64 / cell.config.loaded_bytes().max(1) as f64,
+            Figure::SpaceAmplification => {
+                phase.engine.space_bytes as f64 / cell.config.loaded_bytes().max(1) as f64
+            }
             Figure::OperationsPerSecond => phase.operations_per_second,
             Figure::P999 => phase.latency.p99_9_us,
             Figure::WrittenBytes => phase.written_bytes_by(Counted::Kernel)? as f64,
@@ -190,10 +192,16 @@ impl Paper {
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] with the names of all papers.
     pub fn named(name: &str) -> Result<&'static Paper> {
-        Self::ALL.into_iter().find(|paper| paper.name == name).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|paper| paper.name).collect();
-            Error::invalid(format!("no paper is called {name}: there are {}", names.join(", ")))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|paper| paper.name == name)
+            .ok_or_else(|| {
+                let names: Vec<&str> = Self::ALL.iter().map(|paper| paper.name).collect();
+                Error::invalid(format!(
+                    "no paper is called {name}: there are {}",
+                    names.join(", ")
+                ))
+            })
     }
 }
 
@@ -225,9 +233,15 @@ impl Experiment {
     pub fn row(&self, variant: &Variant, cells: &[Cell], baseline: &str) -> PaperRow {
         let figure = |cell: &Cell| self.figure.of(cell, last_phase(cell)?);
         let cpu_us = |cell: &Cell| last_phase(cell).map(PhaseReport::cpu_us_per_operation);
-        let of = |is_baseline: bool| cells.iter().filter(move |cell| (cell.engine == baseline) == is_baseline);
+        let of = |is_baseline: bool| {
+            cells
+                .iter()
+                .filter(move |cell| (cell.engine == baseline) == is_baseline)
+        };
         let ratio = |cell: &Cell| {
-            let beside = of(true).find(|other| other.round == cell.round).and_then(figure)?;
+            let beside = of(true)
+                .find(|other| other.round == cell.round)
+                .and_then(figure)?;
             Some(figure(cell)? / beside).filter(|ratio| ratio.is_finite())
         };
         PaperRow {
@@ -251,12 +265,21 @@ impl Experiment {
 
 /// The last workload's phase, if the cell completed all workloads.
 fn last_phase(cell: &Cell) -> Option<&PhaseReport> {
-    cell.phases.last().filter(|_| cell.phases.len() == cell.config.workloads.len())
+    cell.phases
+        .last()
+        .filter(|_| cell.phases.len() == cell.config.workloads.len())
 }
 
 /// A run of `workloads` with the papers' common settings: process durability, default
 /// compressibility of values.
-fn config(shape: &Shape, records: u64, key: usize, value: usize, theta: f64, workloads: &[&str]) -> Result<RunConfig> {
+fn config(
+    shape: &Shape,
+    records: u64,
+    key: usize,
+    value: usize,
+    theta: f64,
+    workloads: &[&str],
+) -> Result<RunConfig> {
     let records = (records / shape.scale).max(1000);
     Ok(RunConfig {
         records,
@@ -265,7 +288,10 @@ fn config(shape: &Shape, records: u64, key: usize, value: usize, theta: f64, wor
         threads: shape.threads,
         key_sizes: Sizes::fixed(key),
         values: Values::new(Sizes::fixed(value)),
-        workloads: workloads.iter().map(|name| name.parse()).collect::<Result<Vec<Workload>>>()?,
+        workloads: workloads
+            .iter()
+            .map(|name| name.parse())
+            .collect::<Result<Vec<Workload>>>()?,
         durability: Durability::Process,
         rate: None,
         theta,

@@ -100,9 +100,16 @@ impl Bench {
     ) -> Result<Self> {
         values.check()?;
         let run = (Seed::from_entropy().next_u64() >> 32) as u32;
-        let inserts: u64 = workloads.iter().map(|workload| workload.inserts_max(operations)).sum();
+        let inserts: u64 = workloads
+            .iter()
+            .map(|workload| workload.inserts_max(operations))
+            .sum();
         let deletes = workloads.iter().any(Workload::deletes);
-        let ledger = Arc::new(Ledger::new(keys.records() + inserts.min(keys.records()), run, deletes));
+        let ledger = Arc::new(Ledger::new(
+            keys.records() + inserts.min(keys.records()),
+            run,
+            deletes,
+        ));
         let (records, inserted) = (AtomicU64::new(keys.records()), Arc::default());
         Ok(Self {
             store,
@@ -124,7 +131,9 @@ impl Bench {
     /// The first error of the store, or [`ErrorKind::Corruption`] for the first wrong answer.
     pub fn run(&self, phase: &Phase, watch: &dyn Watch) -> Result<PhaseReport> {
         if phase.threads == 0 || phase.operations == 0 {
-            return Err(Error::invalid("a benchmark needs at least one thread and one operation"));
+            return Err(Error::invalid(
+                "a benchmark needs at least one thread and one operation",
+            ));
         }
         machine::reset_peak();
         let before = Measure::take(&*self.store, &self.directory);
@@ -147,7 +156,11 @@ impl Bench {
     ///
     /// # Errors
     /// The errors of `open`.
-    pub fn reopened(self, open: &dyn Fn() -> Result<Arc<dyn Store>>, watch: &dyn Watch) -> Result<(Self, Opening)> {
+    pub fn reopened(
+        self,
+        open: &dyn Fn() -> Result<Arc<dyn Store>>,
+        watch: &dyn Watch,
+    ) -> Result<(Self, Opening)> {
         let start = self.clock.now_ns();
         let since = |from: u64| (self.clock.now_ns() - from) as f64 / 1e9;
         watch.begin("open", 0);
@@ -157,7 +170,11 @@ impl Bench {
         let store = open();
         watch.end();
         let store = store?;
-        let opening = Opening { close_seconds, seconds: since(closed), steps: store.opening_steps() };
+        let opening = Opening {
+            close_seconds,
+            seconds: since(closed),
+            steps: store.opening_steps(),
+        };
         Ok((Self { store, ..self }, opening))
     }
 
@@ -199,11 +216,17 @@ fn run_threads(job: &Arc<Job>, watch: &dyn Watch) -> Result<Tally> {
     let mut result = Tally::new();
     for thread in 0..job.phase.threads {
         let theirs = job.clone();
-        match exec::spawn(&format!("bench-{thread}"), move || work(&theirs, thread as u64)) {
+        match exec::spawn(&format!("bench-{thread}"), move || {
+            work(&theirs, thread as u64)
+        }) {
             Ok(handle) => handles.push(handle),
             Err(e) => {
                 job.failed.store(true, Ordering::SeqCst);
-                result = Err(Error::from_io("start a thread of", Path::new("the benchmark"), e));
+                result = Err(Error::from_io(
+                    "start a thread of",
+                    Path::new("the benchmark"),
+                    e,
+                ));
                 break;
             }
         }
@@ -213,7 +236,9 @@ fn run_threads(job: &Arc<Job>, watch: &dyn Watch) -> Result<Tally> {
         job.clock.sleep(Duration::from_millis(20));
     }
     for handle in handles {
-        let tally = handle.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "a benchmark thread panicked")));
+        let tally = handle
+            .join()
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "a benchmark thread panicked")));
         result = match (result, tally) {
             (Ok(mut sum), Ok(tally)) => sum.add(&tally).map(|()| sum),
             (Err(e), _) | (_, Err(e)) => Err(e),
@@ -251,7 +276,9 @@ fn report(
     after: &Measure,
 ) -> Result<PhaseReport> {
     let all = tally.all()?;
-    let latency = all.percentiles().ok_or_else(|| Error::invalid("the time was up before any operation"))?;
+    let latency = all
+        .percentiles()
+        .ok_or_else(|| Error::invalid("the time was up before any operation"))?;
     let seconds = (tally.last_ns.saturating_sub(job.start_ns)).max(1) as f64 / 1e9;
     let difference = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
     Ok(PhaseReport {
@@ -271,10 +298,13 @@ fn report(
         engine: after.engine.since(&before.engine),
         os_written_bytes: difference(after.os_written_bytes, before.os_written_bytes),
         os_read_bytes: difference(after.os_read_bytes, before.os_read_bytes),
-        device: after.device.zip(before.device).map(|(after, before)| Moved {
-            written_bytes: after.written_bytes.saturating_sub(before.written_bytes),
-            read_bytes: after.read_bytes.saturating_sub(before.read_bytes),
-        }),
+        device: after
+            .device
+            .zip(before.device)
+            .map(|(after, before)| Moved {
+                written_bytes: after.written_bytes.saturating_sub(before.written_bytes),
+                read_bytes: after.read_bytes.saturating_sub(before.read_bytes),
+            }),
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
         peak_memory_bytes: machine::peak_memory_bytes(),
         checker_bytes: job.ledger.bytes(),

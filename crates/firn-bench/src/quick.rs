@@ -88,7 +88,11 @@ pub struct QuickReport {
 pub fn quick_bytes_needed(config: &QuickConfig) -> u64 {
     // Twice the data while a level is rewritten, and once more for the log and obsolete files.
     let record_bytes = (config.key_bytes + config.value_bytes) as u64;
-    config.records.saturating_mul(record_bytes).saturating_mul(3) + (256 << 20)
+    config
+        .records
+        .saturating_mul(record_bytes)
+        .saturating_mul(3)
+        + (256 << 20)
 }
 
 /// Runs the quick benchmark with its database in `directory`, which must exist and is kept, with
@@ -120,7 +124,15 @@ pub fn quick(
     let store: Arc<dyn Store> = Arc::new(FirnStore::new(&db, path));
     let keys = KeySpace::new(Sizes::fixed(config.key_bytes), config.records)?;
     let values = Values::new(Sizes::fixed(config.value_bytes));
-    let bench = Bench::new(store.clone(), directory, keys, values, &[], config.operations, clock.clone())?;
+    let bench = Bench::new(
+        store.clone(),
+        directory,
+        keys,
+        values,
+        &[],
+        config.operations,
+        clock.clone(),
+    )?;
     let mut phases = Vec::new();
     for phase in phases_of(config)? {
         phases.push(bench.run(&phase, watch)?);
@@ -149,7 +161,10 @@ pub fn quick(
         space_bytes: counters.space_bytes,
         space_per_byte: counters.space_bytes as f64 / loaded_bytes.max(1) as f64,
         stall_seconds: counters.stall_seconds.unwrap_or(0.0),
-        verdict: Verdict { ok: true, findings: Vec::new() },
+        verdict: Verdict {
+            ok: true,
+            findings: Vec::new(),
+        },
     };
     report.verdict = Verdict::of(&report, config.threads);
     Ok(report)

@@ -25,7 +25,10 @@ pub struct Values {
 impl Values {
     /// Values of these sizes, half of which compression removes.
     pub fn new(sizes: Sizes) -> Self {
-        Self { sizes, compressibility: 0.5 }
+        Self {
+            sizes,
+            compressibility: 0.5,
+        }
     }
 
     /// Refuses values that cannot be checked.
@@ -34,7 +37,9 @@ impl Values {
     /// [`ErrorKind::Invalid`] stating the possible range.
     pub fn check(&self) -> Result<()> {
         if self.sizes.min() < VALUE_BYTES_MIN || self.sizes.max() > VALUE_BYTES_MAX {
-            return Err(Error::invalid(format!("the value size must be {VALUE_BYTES_MIN} bytes to 16 MiB")));
+            return Err(Error::invalid(format!(
+                "the value size must be {VALUE_BYTES_MIN} bytes to 16 MiB"
+            )));
         }
         match (0.0..=1.0).contains(&self.compressibility) {
             true => Ok(()),
@@ -79,16 +84,24 @@ impl Values {
         }
         let bytes = self.bytes_of(id, version);
         if value.len() != bytes {
-            return Err(wrong(id, format!("{} bytes long and should be {bytes}", value.len())));
+            return Err(wrong(
+                id,
+                format!("{} bytes long and should be {bytes}", value.len()),
+            ));
         }
         let body = &value[16..];
         let random_bytes = self.random_bytes(body.len());
         let (random, repeated) = body.split_at(random_bytes);
         let mut seed = body_seed(id, version);
-        let whole = random.chunks(8).all(|chunk| chunk == &seed.next_u64().to_le_bytes()[..chunk.len()]);
+        let whole = random
+            .chunks(8)
+            .all(|chunk| chunk == &seed.next_u64().to_le_bytes()[..chunk.len()]);
         let mut again = repeated.chunks(random_bytes.max(1));
         if !whole || !again.all(|chunk| chunk == &random[..chunk.len()]) {
-            return Err(wrong(id, format!("not the bytes that version {version} was written with")));
+            return Err(wrong(
+                id,
+                format!("not the bytes that version {version} was written with"),
+            ));
         }
         Ok(version)
     }
@@ -100,7 +113,10 @@ pub(crate) fn claimed_id(value: &[u8]) -> Option<u64> {
 }
 
 pub(crate) fn wrong(id: u64, what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Corruption, format!("a wrong answer: the value of record {id} is {what}"))
+    Error::new(
+        ErrorKind::Corruption,
+        format!("a wrong answer: the value of record {id} is {what}"),
+    )
 }
 
 fn body_seed(id: u64, version: u64) -> Seed {
@@ -108,7 +124,10 @@ fn body_seed(id: u64, version: u64) -> Seed {
 }
 
 fn word(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
 #[cfg(test)]
@@ -117,10 +136,19 @@ mod tests {
 
     #[test]
     fn what_was_written_passes_and_every_flip_does_not() {
-        for (sizes, compressibility) in
-            [("16", 0.5), ("17", 0.5), ("31", 0.0), ("100", 1.0), ("1024", 0.5), ("1024", 0.9), ("16-300", 0.3)]
-        {
-            let values = Values { sizes: sizes.parse().unwrap(), compressibility };
+        for (sizes, compressibility) in [
+            ("16", 0.5),
+            ("17", 0.5),
+            ("31", 0.0),
+            ("100", 1.0),
+            ("1024", 0.5),
+            ("1024", 0.9),
+            ("16-300", 0.3),
+        ] {
+            let values = Values {
+                sizes: sizes.parse().unwrap(),
+                compressibility,
+            };
             let mut value = Vec::new();
             values.write(7, 1 << 40, &mut value);
             assert_eq!(values.check_value(7, &value).unwrap(), 1 << 40);
@@ -130,7 +158,10 @@ mod tests {
             // A value of 16 bytes has no body that could contradict a changed version.
             for at in (0..bytes).filter(|_| bytes > 16) {
                 value[at] ^= 1;
-                assert!(values.check_value(7, &value).is_err(), "byte {at} of {bytes}");
+                assert!(
+                    values.check_value(7, &value).is_err(),
+                    "byte {at} of {bytes}"
+                );
                 value[at] ^= 1;
             }
         }
@@ -139,7 +170,14 @@ mod tests {
     #[test]
     fn what_cannot_be_checked_is_refused() {
         assert!(Values::new(Sizes::fixed(15)).check().is_err());
-        assert!(Values { sizes: Sizes::fixed(16), compressibility: 1.5 }.check().is_err());
+        assert!(
+            Values {
+                sizes: Sizes::fixed(16),
+                compressibility: 1.5
+            }
+            .check()
+            .is_err()
+        );
         assert!(Values::new(Sizes::fixed(16)).check().is_ok());
     }
 }

@@ -75,15 +75,22 @@ pub enum Counted {
 impl PhaseReport {
     /// The best available source for the bytes written; `None` if there is none.
     pub fn counted_by(&self) -> Option<Counted> {
-        [Counted::Engine, Counted::Kernel].into_iter().find(|source| self.written_bytes_by(*source).is_some())
+        [Counted::Engine, Counted::Kernel]
+            .into_iter()
+            .find(|source| self.written_bytes_by(*source).is_some())
     }
 
     /// Bytes written to the SSD as counted by `source`; `None` if it does not count them.
     pub fn written_bytes_by(&self, source: Counted) -> Option<u64> {
         match source {
-            Counted::Engine => self.engine.counts_writes().then(|| self.engine.written("ssd", |_| true)),
+            Counted::Engine => self
+                .engine
+                .counts_writes()
+                .then(|| self.engine.written("ssd", |_| true)),
             // 0 for a workload that writes means that the kernel does not count there, as on tmpfs.
-            Counted::Kernel => self.os_written_bytes.filter(|bytes| *bytes > 0 || self.user_bytes == 0),
+            Counted::Kernel => self
+                .os_written_bytes
+                .filter(|bytes| *bytes > 0 || self.user_bytes == 0),
         }
     }
 
@@ -133,11 +140,18 @@ impl Timeline {
     /// Builds a timeline from the counts of each second. The last second counts as partial unless
     /// it is the only one.
     pub fn new(seconds: Vec<u64>, p99_us: Vec<f64>, max_us: Vec<f64>) -> Self {
-        let mut whole = seconds[..seconds.len().saturating_sub(1).max(1).min(seconds.len())].to_vec();
+        let mut whole =
+            seconds[..seconds.len().saturating_sub(1).max(1).min(seconds.len())].to_vec();
         whole.sort_unstable();
         let min = whole.first().copied().unwrap_or(0);
         let median = whole.get(whole.len() / 2).copied().unwrap_or(0);
-        Self { min, median, seconds, p99_us, max_us }
+        Self {
+            min,
+            median,
+            seconds,
+            p99_us,
+            max_us,
+        }
     }
 }
 

@@ -45,12 +45,19 @@ mod as_word {
     use firndb::Durability;
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
-    pub(super) fn serialize<S: Serializer>(durability: &Durability, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        durability: &Durability,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(durability)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Durability, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Durability, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(D::Error::custom)
     }
 }
 
@@ -71,13 +78,28 @@ impl RunConfig {
         self.keys()?;
         self.values.check()?;
         let wrong = [
-            (self.operations == 0, "a benchmark needs at least one operation"),
+            (
+                self.operations == 0,
+                "a benchmark needs at least one operation",
+            ),
             (self.threads == 0, "a benchmark needs at least one thread"),
-            (self.workloads.is_empty(), "a benchmark needs at least one workload"),
-            (!(0.0..1.0).contains(&self.theta), "theta must be at least 0 and below 1"),
-            (self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0), "the rate must be above 0"),
+            (
+                self.workloads.is_empty(),
+                "a benchmark needs at least one workload",
+            ),
+            (
+                !(0.0..1.0).contains(&self.theta),
+                "theta must be at least 0 and below 1",
+            ),
+            (
+                self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0),
+                "the rate must be above 0",
+            ),
         ];
-        wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, what)| Err(Error::invalid(what)))
+        wrong
+            .into_iter()
+            .find(|(is_wrong, _)| *is_wrong)
+            .map_or(Ok(()), |(_, what)| Err(Error::invalid(what)))
     }
 
     /// Total bytes of keys and values after the load.
@@ -122,17 +144,30 @@ pub fn run(
 ) -> Result<()> {
     config.check()?;
     let (keys, workloads) = (config.keys()?, &config.workloads);
-    let mut bench =
-        Bench::new(store, &setup.directory, keys, config.values, workloads, config.operations, clock.clone())?;
+    let mut bench = Bench::new(
+        store,
+        &setup.directory,
+        keys,
+        config.values,
+        workloads,
+        config.operations,
+        clock.clone(),
+    )?;
     for workload in workloads {
-        let operations = if workload.fills() { config.records } else { config.operations };
+        let operations = if workload.fills() {
+            config.records
+        } else {
+            config.operations
+        };
         let phase = Phase {
             workload: workload.clone(),
             operations,
             threads: config.threads,
             durability: config.durability,
             seconds_min: config.seconds_min,
-            rate: config.rate.filter(|_| !workload.fills() || workloads.len() == 1),
+            rate: config
+                .rate
+                .filter(|_| !workload.fills() || workloads.len() == 1),
             theta: config.theta,
             settle: !workload.reopens(),
         };

@@ -41,11 +41,19 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         latency: percentiles.clone(),
         quantiles: latencies.quantiles(),
         latency_by_sort: BTreeMap::from([("read".to_owned(), percentiles)]),
-        timeline: Timeline::new((0..21).map(second).collect(), vec![0.0, 90.0, 200.0, 0.0, 7e4], vec![1e5; 21]),
+        timeline: Timeline::new(
+            (0..21).map(second).collect(),
+            vec![0.0, 90.0, 200.0, 0.0, 7e4],
+            vec![1e5; 21],
+        ),
         settle_seconds: Some(1.5),
         user_bytes: 64 << 20,
         engine: Counters {
-            traffic: vec![traffic("pm", HOSTILE, 9 << 20), traffic("ssd", "flush", written), traffic("ssd", "log", 5)],
+            traffic: vec![
+                traffic("pm", HOSTILE, 9 << 20),
+                traffic("ssd", "flush", written),
+                traffic("ssd", "log", 5),
+            ],
             is_partial: false,
             stall_seconds: Some(0.25),
             cache_misses: Some(9),
@@ -58,7 +66,10 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
             opening: Some(Opening {
                 close_seconds: 0.25,
                 seconds: 0.5,
-                steps: vec![OpeningStep { step: HOSTILE.into(), seconds: 0.375 }],
+                steps: vec![OpeningStep {
+                    step: HOSTILE.into(),
+                    seconds: 0.375,
+                }],
             }),
         },
         os_written_bytes: Some(written + 4096),
@@ -95,14 +106,27 @@ fn setup() -> Setup {
         records_max: 120_000,
         key_bytes_max: 16,
         value_bytes_max: 1024,
-        pm: Some(PmBudget { directory: "/dev/shm".into(), bytes: 1 << 30 }),
+        pm: Some(PmBudget {
+            directory: "/dev/shm".into(),
+            bytes: 1 << 30,
+        }),
         extra: BTreeMap::from([("filter_bits".to_owned(), "10".to_owned())]),
     }
 }
 
 fn cell(engine: &str, round: u32, phases: Vec<PhaseReport>) -> Cell {
-    let spec = CellSpec { engine: engine.into(), round, setup: setup(), config: config() };
-    Cell { phases, described: HOSTILE.into(), device_sync_us: 900.0, ..Cell::new(spec) }
+    let spec = CellSpec {
+        engine: engine.into(),
+        round,
+        setup: setup(),
+        config: config(),
+    };
+    Cell {
+        phases,
+        described: HOSTILE.into(),
+        device_sync_us: 900.0,
+        ..Cell::new(spec)
+    }
 }
 
 /// A report of any `cells`.
@@ -134,10 +158,20 @@ pub(crate) fn report_of(cells: Vec<Cell>) -> MatrixReport {
 
 /// Both engines in two rounds. The second engine fails in its second round, after the load.
 pub(crate) fn report() -> MatrixReport {
-    let both = |rate| vec![phase("load", rate, 200 << 20), phase("mixed:50/40/10", rate / 2.0, 3 << 30)];
+    let both = |rate| {
+        vec![
+            phase("load", rate, 200 << 20),
+            phase("mixed:50/40/10", rate / 2.0, 3 << 30),
+        ]
+    };
     let mut failed = cell("y:&<b>", 1, vec![phase("load", 1.0, 1)]);
     failed.failure = Some(format!("a wrong answer {HOSTILE}"));
-    report_of(vec![cell("x", 0, both(900.0)), cell("y:&<b>", 0, both(2000.0)), cell("x", 1, both(1000.0)), failed])
+    report_of(vec![
+        cell("x", 0, both(900.0)),
+        cell("y:&<b>", 0, both(2000.0)),
+        cell("x", 1, both(1000.0)),
+        failed,
+    ])
 }
 
 /// A report without cells, one whose cell ended before any workload, and one whose workloads wrote
@@ -146,8 +180,20 @@ pub(crate) fn empty_reports() -> [MatrixReport; 3] {
     let mut nothing = phase("load", 10.0, 0);
     nothing.engine = Counters::default();
     nothing.timeline = Timeline::new(Vec::new(), Vec::new(), Vec::new());
-    (nothing.quantiles, nothing.user_bytes, nothing.os_written_bytes) = (Vec::new(), 0, Some(0));
-    (nothing.operations_per_second, nothing.seconds, nothing.cpu_seconds) = (0.0, 0.0, 0.0);
+    (
+        nothing.quantiles,
+        nothing.user_bytes,
+        nothing.os_written_bytes,
+    ) = (Vec::new(), 0, Some(0));
+    (
+        nothing.operations_per_second,
+        nothing.seconds,
+        nothing.cpu_seconds,
+    ) = (0.0, 0.0, 0.0);
     let idle = cell("x", 0, vec![nothing.clone(), nothing]);
-    [report_of(Vec::new()), report_of(vec![cell("x", 0, Vec::new())]), report_of(vec![idle])]
+    [
+        report_of(Vec::new()),
+        report_of(vec![cell("x", 0, Vec::new())]),
+        report_of(vec![idle]),
+    ]
 }

@@ -17,7 +17,10 @@ pub struct Sizes {
 impl Sizes {
     /// Only the size `bytes`.
     pub fn fixed(bytes: usize) -> Self {
-        Self { min: bytes, max: bytes }
+        Self {
+            min: bytes,
+            max: bytes,
+        }
     }
 
     /// The smallest size.
@@ -38,13 +41,22 @@ impl Sizes {
     /// The size for `number`, always the same.
     pub fn of(self, number: u64) -> usize {
         let span = (self.max - self.min + 1) as u64;
-        self.min + if span == 1 { 0 } else { (mix(number) % span) as usize }
+        self.min
+            + if span == 1 {
+                0
+            } else {
+                (mix(number) % span) as usize
+            }
     }
 }
 
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.min == self.max { write!(f, "{}", self.min) } else { write!(f, "{}-{}", self.min, self.max) }
+        if self.min == self.max {
+            write!(f, "{}", self.min)
+        } else {
+            write!(f, "{}-{}", self.min, self.max)
+        }
     }
 }
 
@@ -53,14 +65,20 @@ impl FromStr for Sizes {
 
     fn from_str(text: &str) -> Result<Self> {
         let number = |text: &str| {
-            text.parse().map_err(|_| Error::invalid(format!("`{text}` is no size: say 1024, or 100-4000 for a range")))
+            text.parse().map_err(|_| {
+                Error::invalid(format!(
+                    "`{text}` is no size: say 1024, or 100-4000 for a range"
+                ))
+            })
         };
         let (min, max) = match text.split_once('-') {
             Some((min, max)) => (number(min)?, number(max)?),
             None => (number(text)?, number(text)?),
         };
         if min == 0 || min > max {
-            return Err(Error::invalid(format!("`{text}` is no range of sizes: the smaller comes first, from 1 on")));
+            return Err(Error::invalid(format!(
+                "`{text}` is no range of sizes: the smaller comes first, from 1 on"
+            )));
         }
         Ok(Self { min, max })
     }
@@ -95,7 +113,10 @@ mod tests {
         let sizes: Sizes = "10-19".parse().unwrap();
         let mut counts = [0u32; 10];
         (0..10_000).for_each(|number| counts[sizes.of(number) - 10] += 1);
-        assert!(counts.iter().all(|count| count.abs_diff(1000) < 150), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| count.abs_diff(1000) < 150),
+            "{counts:?}"
+        );
         assert_eq!(sizes.mean(), 14.5);
     }
 }

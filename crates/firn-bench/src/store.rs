@@ -137,31 +137,51 @@ impl Counters {
 
     /// Bytes written to `medium` for causes that `wanted` accepts.
     pub fn written(&self, medium: &str, wanted: impl Fn(&str) -> bool) -> u64 {
-        let of = self.traffic.iter().filter(|t| t.medium == medium && wanted(&t.cause));
+        let of = self
+            .traffic
+            .iter()
+            .filter(|t| t.medium == medium && wanted(&t.cause));
         of.map(|traffic| traffic.written_bytes).sum()
     }
 
     /// The counts since `before`. Logs, indexes and space keep their current values.
     pub fn since(&self, before: &Counters) -> Counters {
-        let earlier = |of: &Traffic| before.traffic.iter().find(|t| (&t.medium, &t.cause) == (&of.medium, &of.cause));
+        let earlier = |of: &Traffic| {
+            before
+                .traffic
+                .iter()
+                .find(|t| (&t.medium, &t.cause) == (&of.medium, &of.cause))
+        };
         let difference = |now: &Traffic| Traffic {
-            written_bytes: now.written_bytes - earlier(now).map_or(0, |t| t.written_bytes.min(now.written_bytes)),
-            read_bytes: now.read_bytes - earlier(now).map_or(0, |t| t.read_bytes.min(now.read_bytes)),
-            reads: now.reads.map(|reads| reads.saturating_sub(earlier(now).and_then(|t| t.reads).unwrap_or(0))),
+            written_bytes: now.written_bytes
+                - earlier(now).map_or(0, |t| t.written_bytes.min(now.written_bytes)),
+            read_bytes: now.read_bytes
+                - earlier(now).map_or(0, |t| t.read_bytes.min(now.read_bytes)),
+            reads: now
+                .reads
+                .map(|reads| reads.saturating_sub(earlier(now).and_then(|t| t.reads).unwrap_or(0))),
             ..now.clone()
         };
         Counters {
             traffic: self.traffic.iter().map(difference).collect(),
             is_partial: self.is_partial,
-            stall_seconds: self.stall_seconds.map(|now| now - before.stall_seconds.unwrap_or(0.0)),
-            cache_misses: self.cache_misses.map(|now| now.saturating_sub(before.cache_misses.unwrap_or(0))),
+            stall_seconds: self
+                .stall_seconds
+                .map(|now| now - before.stall_seconds.unwrap_or(0.0)),
+            cache_misses: self
+                .cache_misses
+                .map(|now| now.saturating_sub(before.cache_misses.unwrap_or(0))),
             grains: self
                 .grains
                 .iter()
                 .map(|(rule, now)| (rule.clone(), now - before.grains.get(rule).unwrap_or(&0)))
                 .collect(),
-            compaction_seconds: self.compaction_seconds.map(|now| now - before.compaction_seconds.unwrap_or(0.0)),
-            level0_seconds: self.level0_seconds.map(|now| now - before.level0_seconds.unwrap_or(0.0)),
+            compaction_seconds: self
+                .compaction_seconds
+                .map(|now| now - before.compaction_seconds.unwrap_or(0.0)),
+            level0_seconds: self
+                .level0_seconds
+                .map(|now| now - before.level0_seconds.unwrap_or(0.0)),
             log_bytes: self.log_bytes,
             index_bytes: self.index_bytes,
             space_bytes: self.space_bytes,

@@ -28,7 +28,11 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            (sorted[middle - 1] + sorted[middle]) / 2.0
+        };
         Some(Self { median, min, max })
     }
 }
@@ -101,7 +105,9 @@ impl Summary {
     /// Summarizes `cells`. The other engines are compared with that of the first cell.
     pub fn of(cells: &[Cell]) -> Self {
         let mut summary = Self::default();
-        let Some(first) = cells.first() else { return summary };
+        let Some(first) = cells.first() else {
+            return summary;
+        };
         let mut engines: Vec<&str> = Vec::new();
         for cell in cells {
             if !engines.contains(&cell.engine.as_str()) {
@@ -112,11 +118,16 @@ impl Summary {
             for engine in &engines {
                 let runs = phases(cells, engine, index);
                 let base = phases(cells, engines[0], index);
-                summary.workloads.extend(summarize(workload.name(), engine, &runs, &base, first));
+                summary
+                    .workloads
+                    .extend(summarize(workload.name(), engine, &runs, &base, first));
             }
         }
         for engine in &engines[1..] {
-            let ratios = cells.iter().filter(|cell| cell.engine == *engine).filter_map(|cell| geomean(cells, cell));
+            let ratios = cells
+                .iter()
+                .filter(|cell| cell.engine == *engine)
+                .filter_map(|cell| geomean(cells, cell));
             if let Some(spread) = Spread::of(ratios) {
                 let name = format!("{engine}/{}", engines[0]);
                 summary.geomean_ratio.insert(name.clone(), spread.median);
@@ -131,7 +142,9 @@ impl Summary {
 /// The reports of `engine` for the workload at `index`, by round.
 fn phases<'a>(cells: &'a [Cell], engine: &str, index: usize) -> BTreeMap<u32, &'a PhaseReport> {
     let of_engine = cells.iter().filter(|cell| cell.engine == engine);
-    of_engine.filter_map(|cell| Some((cell.round, cell.phases.get(index)?))).collect()
+    of_engine
+        .filter_map(|cell| Some((cell.round, cell.phases.get(index)?)))
+        .collect()
 }
 
 fn summarize(
@@ -141,8 +154,11 @@ fn summarize(
     base: &BTreeMap<u32, &PhaseReport>,
     any: &Cell,
 ) -> Option<WorkloadSummary> {
-    let spread = |figure: &dyn Fn(&PhaseReport) -> f64| Spread::of(runs.values().map(|run| figure(run)));
-    let some = |figure: &dyn Fn(&PhaseReport) -> Option<f64>| Spread::of(runs.values().filter_map(|run| figure(run)));
+    let spread =
+        |figure: &dyn Fn(&PhaseReport) -> f64| Spread::of(runs.values().map(|run| figure(run)));
+    let some = |figure: &dyn Fn(&PhaseReport) -> Option<f64>| {
+        Spread::of(runs.values().filter_map(|run| figure(run)))
+    };
     let loaded = any.config.loaded_bytes().max(1) as f64;
     Some(WorkloadSummary {
         workload: workload.to_owned(),
@@ -161,10 +177,16 @@ fn summarize(
         write_amplification: some(&PhaseReport::write_amplification),
         space_amplification: spread(&|run| run.engine.space_bytes as f64 / loaded)?,
         cpu_us_per_operation: spread(&PhaseReport::cpu_us_per_operation)?,
-        peak_memory_bytes: some(&|run| Some(run.peak_memory_bytes?.saturating_sub(run.checker_bytes) as f64)),
+        peak_memory_bytes: some(&|run| {
+            Some(run.peak_memory_bytes?.saturating_sub(run.checker_bytes) as f64)
+        }),
         stall_seconds: some(&|run| run.engine.stall_seconds),
         cache_misses_per_operation: some(&PhaseReport::cache_misses_per_operation),
-        ratio: if std::ptr::eq(first(runs)?, first(base)?) { None } else { ratios(runs, base) },
+        ratio: if std::ptr::eq(first(runs)?, first(base)?) {
+            None
+        } else {
+            ratios(runs, base)
+        },
     })
 }
 
@@ -172,7 +194,10 @@ fn first<'a>(runs: &BTreeMap<u32, &'a PhaseReport>) -> Option<&'a PhaseReport> {
     runs.values().next().copied()
 }
 
-fn ratios(runs: &BTreeMap<u32, &PhaseReport>, base: &BTreeMap<u32, &PhaseReport>) -> Option<Ratios> {
+fn ratios(
+    runs: &BTreeMap<u32, &PhaseReport>,
+    base: &BTreeMap<u32, &PhaseReport>,
+) -> Option<Ratios> {
     let of_some = |figure: &dyn Fn(&PhaseReport) -> Option<f64>| {
         let in_round = |(round, run): (&u32, &&PhaseReport)| {
             let beside = figure(base.get(round)?).filter(|beside| *beside > 0.0)?;
@@ -182,8 +207,15 @@ fn ratios(runs: &BTreeMap<u32, &PhaseReport>, base: &BTreeMap<u32, &PhaseReport>
     };
     let of = |figure: &dyn Fn(&PhaseReport) -> f64| of_some(&|run| Some(figure(run)));
     // The counts of two different sources cannot be compared.
-    let all_count = runs.values().chain(base.values()).all(|run| run.counted_by() == Some(Counted::Engine));
-    let source = if all_count { Counted::Engine } else { Counted::Kernel };
+    let all_count = runs
+        .values()
+        .chain(base.values())
+        .all(|run| run.counted_by() == Some(Counted::Engine));
+    let source = if all_count {
+        Counted::Engine
+    } else {
+        Counted::Kernel
+    };
     Some(Ratios {
         operations_per_second: of(&|run| run.operations_per_second)?,
         p99_9: of(&|run| run.latency.p99_9_us)?,
@@ -195,27 +227,43 @@ fn ratios(runs: &BTreeMap<u32, &PhaseReport>, base: &BTreeMap<u32, &PhaseReport>
 /// The geometric mean over the workloads of the ratio of `cell`'s operations per second to those of
 /// the first engine in its round. `None` unless both completed all workloads.
 fn geomean(cells: &[Cell], cell: &Cell) -> Option<f64> {
-    let base = cells.iter().find(|other| other.engine == cells[0].engine && other.round == cell.round)?;
+    let base = cells
+        .iter()
+        .find(|other| other.engine == cells[0].engine && other.round == cell.round)?;
     let count = cell.config.workloads.len();
     if cell.phases.len() < count || base.phases.len() < count || count == 0 {
         return None;
     }
     let pairs = cell.phases.iter().zip(&base.phases);
-    let logarithms: f64 =
-        pairs.map(|(run, beside)| (run.operations_per_second / beside.operations_per_second).ln()).sum();
+    let logarithms: f64 = pairs
+        .map(|(run, beside)| (run.operations_per_second / beside.operations_per_second).ln())
+        .sum();
     Some((logarithms / count as f64).exp())
 }
 
 fn notes(cell: &Cell) -> Vec<String> {
     let place = format!("{} round {}", cell.engine, cell.round + 1);
-    let mut notes: Vec<String> = cell.failure.iter().map(|failure| format!("{place} failed: {failure}")).collect();
+    let mut notes: Vec<String> = cell
+        .failure
+        .iter()
+        .map(|failure| format!("{place} failed: {failure}"))
+        .collect();
     for phase in &cell.phases {
-        let counts = (phase.written_bytes_by(Counted::Engine), phase.written_bytes_by(Counted::Kernel));
-        let (Some(ssd), Some(seen)) = counts else { continue };
+        let counts = (
+            phase.written_bytes_by(Counted::Engine),
+            phase.written_bytes_by(Counted::Kernel),
+        );
+        let (Some(ssd), Some(seen)) = counts else {
+            continue;
+        };
         // The kernel counts persistent memory that is a file system's device, but not mapped
         // memory. Either count may match.
         let all = ssd + phase.engine.written("pm", |_| true);
-        let counted = if all.abs_diff(seen) < ssd.abs_diff(seen) { all } else { ssd };
+        let counted = if all.abs_diff(seen) < ssd.abs_diff(seen) {
+            all
+        } else {
+            ssd
+        };
         let apart = counted.abs_diff(seen);
         if apart > NOTED_BYTES && apart as f64 > AGREEMENT * seen as f64 {
             let percent = (counted as f64 / seen.max(1) as f64 - 1.0) * 100.0;

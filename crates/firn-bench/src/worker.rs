@@ -46,7 +46,11 @@ impl Job {
     /// The number of operations begun so far.
     pub(crate) fn begun(&self) -> u64 {
         let begun = self.next.load(Ordering::SeqCst);
-        if self.phase.workload.fills() { begun.min(self.phase.operations) } else { begun }
+        if self.phase.workload.fills() {
+            begun.min(self.phase.operations)
+        } else {
+            begun
+        }
     }
 
     /// The number of the next operation; `None` at the end of the phase. A load ends when all
@@ -60,7 +64,8 @@ impl Job {
         if number < self.phase.operations {
             return Some(number);
         }
-        let time_is_up = || self.clock.now_ns() - self.start_ns >= self.phase.seconds_min * 1_000_000_000;
+        let time_is_up =
+            || self.clock.now_ns() - self.start_ns >= self.phase.seconds_min * 1_000_000_000;
         if self.phase.workload.fills() || time_is_up() {
             self.next.fetch_sub(1, Ordering::SeqCst);
             return None;
@@ -70,7 +75,9 @@ impl Job {
 
     /// The start time of operation `number`: now, or its scheduled time, for which this waits.
     fn begin(&self, number: u64) -> u64 {
-        let Some(rate) = self.phase.rate else { return self.clock.now_ns() };
+        let Some(rate) = self.phase.rate else {
+            return self.clock.now_ns();
+        };
         let due = self.start_ns + (number as f64 * 1e9 / rate) as u64;
         let now = self.clock.now_ns();
         if due > now {
@@ -85,7 +92,11 @@ impl Job {
             Choice::Uniform | Choice::Ascending => seed.below(self.records),
             Choice::Hot { records, percent } => {
                 let hot = seed.below(100) < *percent || *records == self.records;
-                let rank = if hot { seed.below(*records) } else { records + seed.below(self.records - records) };
+                let rank = if hot {
+                    seed.below(*records)
+                } else {
+                    records + seed.below(self.records - records)
+                };
                 self.scramble.get(rank)
             }
             Choice::Zipf(zipf) => self.scramble.get(zipf.rank(seed.unit())),
@@ -111,13 +122,22 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn new() -> Result<Self> {
         let (reads, writes, scans) = (Latencies::new()?, Latencies::new()?, Latencies::new()?);
-        Ok(Self { reads, writes, scans, seconds: Vec::new(), user_bytes: 0, last_ns: 0 })
+        Ok(Self {
+            reads,
+            writes,
+            scans,
+            seconds: Vec::new(),
+            user_bytes: 0,
+            last_ns: 0,
+        })
     }
 
     fn record(&mut self, action: Action, begin_ns: u64, end_ns: u64, start_ns: u64) -> Result<()> {
         let sort = match action {
             Action::Read | Action::ReadMissing => &mut self.reads,
-            Action::Load | Action::Update | Action::Insert | Action::Modify | Action::Delete => &mut self.writes,
+            Action::Load | Action::Update | Action::Insert | Action::Modify | Action::Delete => {
+                &mut self.writes
+            }
             Action::Scan | Action::ScanOn => &mut self.scans,
         };
         let took_ns = end_ns.saturating_sub(begin_ns);
@@ -154,14 +174,25 @@ impl Tally {
     }
 
     pub(crate) fn by_sort(&self) -> BTreeMap<String, Percentiles> {
-        let sorts = [("read", &self.reads), ("write", &self.writes), ("scan", &self.scans)];
-        sorts.into_iter().filter_map(|(name, latencies)| Some((name.to_owned(), latencies.percentiles()?))).collect()
+        let sorts = [
+            ("read", &self.reads),
+            ("write", &self.writes),
+            ("scan", &self.scans),
+        ];
+        sorts
+            .into_iter()
+            .filter_map(|(name, latencies)| Some((name.to_owned(), latencies.percentiles()?)))
+            .collect()
     }
 
     pub(crate) fn timeline(&self) -> Timeline {
         let of = |figure: fn(&Latencies) -> f64| self.seconds.iter().map(figure).collect();
         let counts = self.seconds.iter().map(Latencies::count).collect();
-        Timeline::new(counts, of(|second| second.at(0.99)), of(|second| second.at(1.0)))
+        Timeline::new(
+            counts,
+            of(|second| second.at(0.99)),
+            of(|second| second.at(1.0)),
+        )
     }
 }
 
@@ -229,14 +260,17 @@ impl Worker<'_> {
             Action::Scan | Action::ScanOn => self.scan(record, entries)?,
             Action::Delete => self.delete(record)?,
         }
-        self.tally.record(action, begin_ns, self.job.clock.now_ns(), self.job.start_ns)
+        self.tally
+            .record(action, begin_ns, self.job.clock.now_ns(), self.job.start_ns)
     }
 
     /// The record for `action`. An insert for which there is no room becomes an update.
     fn subject(&mut self, action: Action, number: u64) -> (Action, u64) {
         let job = self.job;
         match action {
-            Action::Load if matches!(job.choice, Choice::Ascending) => (action, job.keys.loaded_at(number)),
+            Action::Load if matches!(job.choice, Choice::Ascending) => {
+                (action, job.keys.loaded_at(number))
+            }
             Action::Update if matches!(job.choice, Choice::Ascending) => {
                 (action, job.keys.loaded_at(number % job.keys.records()))
             }
@@ -245,7 +279,10 @@ impl Worker<'_> {
             Action::Insert => {
                 let room = job.ledger.records() - job.records;
                 let take = |n| (n < room).then_some(n + 1);
-                match job.inserted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
+                match job
+                    .inserted
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
+                {
                     Ok(inserted) => (action, job.records + inserted),
                     Err(_) => (Action::Update, job.choose(&mut self.seed)),
                 }
@@ -259,7 +296,8 @@ impl Worker<'_> {
         job.keys.write(record, &mut self.key);
         let version = job.ledger.begin(record);
         job.values.write(record, version, &mut self.value);
-        job.store.put(&self.key, &self.value, job.phase.durability)?;
+        job.store
+            .put(&self.key, &self.value, job.phase.durability)?;
         job.ledger.end(record);
         self.tally.user_bytes += (self.key.len() + self.value.len()) as u64;
         Ok(())
@@ -280,7 +318,9 @@ impl Worker<'_> {
         job.keys.write(record, &mut self.key);
         let before = job.ledger.before(record);
         let mut version = Ok(0);
-        let found = job.store.get(&self.key, &mut |value| version = job.values.check_value(record, value))?;
+        let found = job.store.get(&self.key, &mut |value| {
+            version = job.values.check_value(record, value)
+        })?;
         match found {
             true => job.ledger.seen(record, before, version?),
             false => job.ledger.missing(record, before, record < job.records),
@@ -320,42 +360,58 @@ impl Worker<'_> {
     /// between them.
     fn scan(&mut self, record: u64, entries: u64) -> Result<()> {
         let job = self.job;
-        let Scan { known, last_key, expected } = &mut self.scan;
+        let Scan {
+            known,
+            last_key,
+            expected,
+        } = &mut self.scan;
         job.keys.write(record, &mut self.key);
         last_key.clear();
         let (mut wrong_answer, mut found, mut passed) = (None, 0, 0);
-        job.store.scan(&self.key, entries as usize, &mut |key, value| {
-            let mut check = || {
-                let id = claimed_id(value).filter(|&id| id < job.records * 2);
-                let id = id.ok_or_else(|| wrong(record, "followed by a value that is none of this benchmark's"))?;
-                let version = job.values.check_value(id, value)?;
-                job.keys.write(id, expected);
-                if expected != key || key <= last_key.as_slice() || key < self.key.as_slice() {
-                    return Err(wrong(id, "out of place in a scan"));
-                }
-                if id >= job.records {
-                    return Ok(());
-                }
-                // Loaded records that the scan skipped must have been missing.
-                while let Some(&(next, before)) = known.get(passed) {
-                    passed += 1;
-                    if next == id {
-                        return job.ledger.seen(id, before, version);
+        job.store
+            .scan(&self.key, entries as usize, &mut |key, value| {
+                let mut check = || {
+                    let id = claimed_id(value).filter(|&id| id < job.records * 2);
+                    let id = id.ok_or_else(|| {
+                        wrong(
+                            record,
+                            "followed by a value that is none of this benchmark's",
+                        )
+                    })?;
+                    let version = job.values.check_value(id, value)?;
+                    job.keys.write(id, expected);
+                    if expected != key || key <= last_key.as_slice() || key < self.key.as_slice() {
+                        return Err(wrong(id, "out of place in a scan"));
                     }
-                    job.ledger.missing(next, before, true)?;
-                }
-                Ok(())
-            };
-            wrong_answer = wrong_answer.take().or(check().err());
-            found += 1;
-            last_key.clear();
-            last_key.extend_from_slice(key);
-        })?;
+                    if id >= job.records {
+                        return Ok(());
+                    }
+                    // Loaded records that the scan skipped must have been missing.
+                    while let Some(&(next, before)) = known.get(passed) {
+                        passed += 1;
+                        if next == id {
+                            return job.ledger.seen(id, before, version);
+                        }
+                        job.ledger.missing(next, before, true)?;
+                    }
+                    Ok(())
+                };
+                wrong_answer = wrong_answer.take().or(check().err());
+                found += 1;
+                last_key.clear();
+                last_key.extend_from_slice(key);
+            })?;
         if let Some(error) = wrong_answer {
             return Err(error);
         }
         // With fewer entries than requested the scan reached the last key.
-        let unseen = if found < entries { &known[passed..] } else { &[] };
-        unseen.iter().try_for_each(|&(id, before)| job.ledger.missing(id, before, true))
+        let unseen = if found < entries {
+            &known[passed..]
+        } else {
+            &[]
+        };
+        unseen
+            .iter()
+            .try_for_each(|&(id, before)| job.ledger.missing(id, before, true))
     }
 }

@@ -59,46 +59,256 @@ enum Reach {
 }
 
 /// Name, description, mix, distribution, scan entries.
-type Row = (&'static str, &'static str, &'static [(Action, u64)], Reach, (u64, u64));
+type Row = (
+    &'static str,
+    &'static str,
+    &'static [(Action, u64)],
+    Reach,
+    (u64, u64),
+);
 
 const REOPEN: &str = "reopen";
 const YCSB_SCAN: (u64, u64) = (1, 100);
 
 const ROWS: &[Row] = &[
-    ("load", "inserts in random order", &[(Action::Load, 100)], Reach::Uniform, YCSB_SCAN),
-    ("a", "half reads, half updates", &[(Action::Read, 50), (Action::Update, 50)], Reach::Zipf, YCSB_SCAN),
-    ("b", "95 % reads, 5 % updates", &[(Action::Read, 95), (Action::Update, 5)], Reach::Zipf, YCSB_SCAN),
-    ("c", "zipfian reads", &[(Action::Read, 100)], Reach::Zipf, YCSB_SCAN),
-    ("d", "reads of the latest, inserts", &[(Action::Read, 95), (Action::Insert, 5)], Reach::Latest, YCSB_SCAN),
-    ("e", "scans of 1 to 100, inserts", &[(Action::Scan, 95), (Action::Insert, 5)], Reach::Zipf, YCSB_SCAN),
-    ("f", "reads, read-modify-writes", &[(Action::Read, 50), (Action::Modify, 50)], Reach::Zipf, YCSB_SCAN),
-    ("u", "uniform reads", &[(Action::Read, 100)], Reach::Uniform, YCSB_SCAN),
-    ("o", "uniform updates", &[(Action::Update, 100)], Reach::Uniform, YCSB_SCAN),
-    (REOPEN, "uniform updates, then closed and opened again", &[(Action::Update, 100)], Reach::Uniform, YCSB_SCAN),
-    ("fillseq", "inserts in the order of keys", &[(Action::Load, 100)], Reach::Ascending, YCSB_SCAN),
-    ("fillrandom", "inserts in random order", &[(Action::Load, 100)], Reach::Uniform, YCSB_SCAN),
-    ("overwrite", "uniform updates", &[(Action::Update, 100)], Reach::Uniform, YCSB_SCAN),
-    ("overwriteseq", "updates in the order of keys", &[(Action::Update, 100)], Reach::Ascending, YCSB_SCAN),
-    ("readseq", "scans of 100, each on from the last", &[(Action::ScanOn, 100)], Reach::Ascending, (100, 100)),
-    ("readrandom", "uniform reads", &[(Action::Read, 100)], Reach::Uniform, YCSB_SCAN),
-    ("readmissing", "uniform reads of absent keys", &[(Action::ReadMissing, 100)], Reach::Uniform, YCSB_SCAN),
-    ("seekrandom", "uniform seeks", &[(Action::Scan, 100)], Reach::Uniform, (1, 1)),
-    ("readwhilewriting", "uniform reads, one thread updates", &[(Action::Read, 100)], Reach::Uniform, YCSB_SCAN),
-    ("deleterandom", "uniform deletes", &[(Action::Delete, 100)], Reach::Uniform, YCSB_SCAN),
-    ("rh", "80 % reads, 20 % updates", &[(Action::Read, 80), (Action::Update, 20)], Reach::Zipf, YCSB_SCAN),
-    ("rw", "half reads, half updates", &[(Action::Read, 50), (Action::Update, 50)], Reach::Zipf, YCSB_SCAN),
-    ("wh", "20 % reads, 80 % updates", &[(Action::Read, 20), (Action::Update, 80)], Reach::Zipf, YCSB_SCAN),
-    ("wo", "zipfian updates", &[(Action::Update, 100)], Reach::Zipf, YCSB_SCAN),
-    ("rh+ins", "80 % reads, 20 % inserts", &[(Action::Read, 80), (Action::Insert, 20)], Reach::Zipf, YCSB_SCAN),
-    ("rw+ins", "half reads, half inserts", &[(Action::Read, 50), (Action::Insert, 50)], Reach::Zipf, YCSB_SCAN),
-    ("wh+ins", "20 % reads, 80 % inserts", &[(Action::Read, 20), (Action::Insert, 80)], Reach::Zipf, YCSB_SCAN),
-    ("wo+ins", "inserts", &[(Action::Insert, 100)], Reach::Zipf, YCSB_SCAN),
-    ("scanro", "scans of 1 to 100", &[(Action::Scan, 100)], Reach::Zipf, YCSB_SCAN),
-    ("scanrh", "80 % scans, 20 % inserts", &[(Action::Scan, 80), (Action::Insert, 20)], Reach::Zipf, YCSB_SCAN),
-    ("scanba", "half scans, half inserts", &[(Action::Scan, 50), (Action::Insert, 50)], Reach::Zipf, YCSB_SCAN),
-    ("scanwh", "20 % scans, 80 % inserts", &[(Action::Scan, 20), (Action::Insert, 80)], Reach::Zipf, YCSB_SCAN),
-    ("scan100", "uniform scans of 100", &[(Action::Scan, 100)], Reach::Uniform, (100, 100)),
-    ("scanafterdelete", "uniform scans of 100 over what was left", &[(Action::Scan, 100)], Reach::Uniform, (100, 100)),
+    (
+        "load",
+        "inserts in random order",
+        &[(Action::Load, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "a",
+        "half reads, half updates",
+        &[(Action::Read, 50), (Action::Update, 50)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "b",
+        "95 % reads, 5 % updates",
+        &[(Action::Read, 95), (Action::Update, 5)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "c",
+        "zipfian reads",
+        &[(Action::Read, 100)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "d",
+        "reads of the latest, inserts",
+        &[(Action::Read, 95), (Action::Insert, 5)],
+        Reach::Latest,
+        YCSB_SCAN,
+    ),
+    (
+        "e",
+        "scans of 1 to 100, inserts",
+        &[(Action::Scan, 95), (Action::Insert, 5)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "f",
+        "reads, read-modify-writes",
+        &[(Action::Read, 50), (Action::Modify, 50)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "u",
+        "uniform reads",
+        &[(Action::Read, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "o",
+        "uniform updates",
+        &[(Action::Update, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        REOPEN,
+        "uniform updates, then closed and opened again",
+        &[(Action::Update, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "fillseq",
+        "inserts in the order of keys",
+        &[(Action::Load, 100)],
+        Reach::Ascending,
+        YCSB_SCAN,
+    ),
+    (
+        "fillrandom",
+        "inserts in random order",
+        &[(Action::Load, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "overwrite",
+        "uniform updates",
+        &[(Action::Update, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "overwriteseq",
+        "updates in the order of keys",
+        &[(Action::Update, 100)],
+        Reach::Ascending,
+        YCSB_SCAN,
+    ),
+    (
+        "readseq",
+        "scans of 100, each on from the last",
+        &[(Action::ScanOn, 100)],
+        Reach::Ascending,
+        (100, 100),
+    ),
+    (
+        "readrandom",
+        "uniform reads",
+        &[(Action::Read, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "readmissing",
+        "uniform reads of absent keys",
+        &[(Action::ReadMissing, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "seekrandom",
+        "uniform seeks",
+        &[(Action::Scan, 100)],
+        Reach::Uniform,
+        (1, 1),
+    ),
+    (
+        "readwhilewriting",
+        "uniform reads, one thread updates",
+        &[(Action::Read, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "deleterandom",
+        "uniform deletes",
+        &[(Action::Delete, 100)],
+        Reach::Uniform,
+        YCSB_SCAN,
+    ),
+    (
+        "rh",
+        "80 % reads, 20 % updates",
+        &[(Action::Read, 80), (Action::Update, 20)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "rw",
+        "half reads, half updates",
+        &[(Action::Read, 50), (Action::Update, 50)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "wh",
+        "20 % reads, 80 % updates",
+        &[(Action::Read, 20), (Action::Update, 80)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "wo",
+        "zipfian updates",
+        &[(Action::Update, 100)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "rh+ins",
+        "80 % reads, 20 % inserts",
+        &[(Action::Read, 80), (Action::Insert, 20)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "rw+ins",
+        "half reads, half inserts",
+        &[(Action::Read, 50), (Action::Insert, 50)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "wh+ins",
+        "20 % reads, 80 % inserts",
+        &[(Action::Read, 20), (Action::Insert, 80)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "wo+ins",
+        "inserts",
+        &[(Action::Insert, 100)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "scanro",
+        "scans of 1 to 100",
+        &[(Action::Scan, 100)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "scanrh",
+        "80 % scans, 20 % inserts",
+        &[(Action::Scan, 80), (Action::Insert, 20)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "scanba",
+        "half scans, half inserts",
+        &[(Action::Scan, 50), (Action::Insert, 50)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "scanwh",
+        "20 % scans, 80 % inserts",
+        &[(Action::Scan, 20), (Action::Insert, 80)],
+        Reach::Zipf,
+        YCSB_SCAN,
+    ),
+    (
+        "scan100",
+        "uniform scans of 100",
+        &[(Action::Scan, 100)],
+        Reach::Uniform,
+        (100, 100),
+    ),
+    (
+        "scanafterdelete",
+        "uniform scans of 100 over what was left",
+        &[(Action::Scan, 100)],
+        Reach::Uniform,
+        (100, 100),
+    ),
 ];
 
 impl Workload {
@@ -109,7 +319,9 @@ impl Workload {
 
     /// Every name with its description.
     pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
-        ROWS.iter().map(|row| (row.0, row.1)).chain([("mixed:P/G/S", "puts, gets, scans of 8 in percent, 1 % hot")])
+        ROWS.iter()
+            .map(|row| (row.0, row.1))
+            .chain([("mixed:P/G/S", "puts, gets, scans of 8 in percent, 1 % hot")])
     }
 
     fn of(row: &Row) -> Self {
@@ -131,7 +343,9 @@ impl Workload {
     pub fn about(&self) -> &'static str {
         ROWS.iter()
             .find(|row| row.0 == self.name)
-            .map_or("puts, gets, scans of 8; 1 % of the keys get half", |row| row.1)
+            .map_or("puts, gets, scans of 8; 1 % of the keys get half", |row| {
+                row.1
+            })
     }
 
     /// True if it fills an empty database, one operation per record.
@@ -151,9 +365,18 @@ impl Workload {
 
     /// The maximum number of inserts of new records among `operations`.
     pub(crate) fn inserts_max(&self, operations: u64) -> u64 {
-        let percent: u64 = self.mix.iter().filter(|(action, _)| *action == Action::Insert).map(|(_, p)| p).sum();
+        let percent: u64 = self
+            .mix
+            .iter()
+            .filter(|(action, _)| *action == Action::Insert)
+            .map(|(_, p)| p)
+            .sum();
         // Allows for chance, and for some seconds beyond the operations.
-        if percent == 0 { 0 } else { operations / 50 * (percent + 1) + 1000 }
+        if percent == 0 {
+            0
+        } else {
+            operations / 50 * (percent + 1) + 1000
+        }
     }
 
     /// The next action of thread `thread`.
@@ -182,20 +405,32 @@ impl Workload {
             Reach::Uniform => Choice::Uniform,
             Reach::Zipf => Choice::Zipf(Zipf::new(records, theta)),
             Reach::Latest => Choice::Latest(Zipf::new(records, theta)),
-            Reach::Hot(keys, accesses) => Choice::Hot { records: (records * keys / 100).max(1), percent: accesses },
+            Reach::Hot(keys, accesses) => Choice::Hot {
+                records: (records * keys / 100).max(1),
+                percent: accesses,
+            },
         }
     }
 
     /// Parses `P/G/S` of `mixed:P/G/S`.
     fn mixed(text: &str) -> Option<Self> {
-        let percents: Vec<u64> = text.split('/').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-        let [put, get, scan] = percents[..] else { return None };
+        let percents: Vec<u64> = text
+            .split('/')
+            .map(|part| part.parse().ok())
+            .collect::<Option<_>>()?;
+        let [put, get, scan] = percents[..] else {
+            return None;
+        };
         if put.checked_add(get)?.checked_add(scan)? != 100 {
             return None;
         }
         Some(Self {
             name: format!("mixed:{text}"),
-            mix: vec![(Action::Update, put), (Action::Read, get), (Action::Scan, scan)],
+            mix: vec![
+                (Action::Update, put),
+                (Action::Read, get),
+                (Action::Scan, scan),
+            ],
             reach: Reach::Hot(1, 50),
             scan_entries: (8, 8),
             beside: None,
@@ -231,7 +466,10 @@ impl FromStr for Workload {
         let mixed = || text.strip_prefix("mixed:").and_then(Self::mixed);
         known.or_else(mixed).ok_or_else(|| {
             let names: Vec<&str> = Self::names().map(|(name, _)| name).collect();
-            Error::invalid(format!("no workload is called {text}: there are {}", names.join(", ")))
+            Error::invalid(format!(
+                "no workload is called {text}: there are {}",
+                names.join(", ")
+            ))
         })
     }
 }
@@ -260,11 +498,25 @@ mod tests {
     fn names_are_read_back() {
         for row in ROWS {
             assert_eq!(row.0.parse::<Workload>().unwrap().name(), row.0);
-            assert_eq!(row.2.iter().map(|(_, percent)| percent).sum::<u64>(), 100, "{}", row.0);
+            assert_eq!(
+                row.2.iter().map(|(_, percent)| percent).sum::<u64>(),
+                100,
+                "{}",
+                row.0
+            );
         }
-        assert_eq!("mixed:50/40/10".parse::<Workload>().unwrap().to_string(), "mixed:50/40/10");
+        assert_eq!(
+            "mixed:50/40/10".parse::<Workload>().unwrap().to_string(),
+            "mixed:50/40/10"
+        );
         for text in ["z", "mixed:50/40/11", "mixed:50/50", "mixed:"] {
-            assert!(text.parse::<Workload>().unwrap_err().to_string().contains("load, a, b"), "{text}");
+            assert!(
+                text.parse::<Workload>()
+                    .unwrap_err()
+                    .to_string()
+                    .contains("load, a, b"),
+                "{text}"
+            );
         }
     }
 
@@ -279,8 +531,13 @@ mod tests {
             (named("mixed:20/30/50"), Action::Scan, 50),
             (named("mixed:20/30/50"), Action::Read, 30),
         ] {
-            let found = (0..10_000).filter(|_| workload.action(1, &mut seed) == action).count();
-            assert!(found.abs_diff(percent * 100) < 200, "{found} of 10000 for {percent} %");
+            let found = (0..10_000)
+                .filter(|_| workload.action(1, &mut seed) == action)
+                .count();
+            assert!(
+                found.abs_diff(percent * 100) < 200,
+                "{found} of 10000 for {percent} %"
+            );
         }
         let beside = named("readwhilewriting");
         assert!((0..100).all(|_| beside.action(0, &mut seed) == Action::Update));

@@ -22,11 +22,23 @@ impl Zipf {
     /// REQUIRES: `items` is at least 1; `theta` is at least 0 (uniform) and below 1.
     pub fn new(items: u64, theta: f64) -> Self {
         assert!(items >= 1, "a distribution over nothing");
-        assert!((0.0..1.0).contains(&theta), "theta must be at least 0 and below 1");
-        let zeta: f64 = (1..=items).rev().map(|rank| (rank as f64).powf(-theta)).sum();
+        assert!(
+            (0.0..1.0).contains(&theta),
+            "theta must be at least 0 and below 1"
+        );
+        let zeta: f64 = (1..=items)
+            .rev()
+            .map(|rank| (rank as f64).powf(-theta))
+            .sum();
         let two = 1.0 + 0.5f64.powf(theta);
         let eta = (1.0 - (2.0 / items as f64).powf(1.0 - theta)) / (1.0 - two / zeta);
-        Self { items, zeta, alpha: 1.0 / (1.0 - theta), eta, two }
+        Self {
+            items,
+            zeta,
+            alpha: 1.0 / (1.0 - theta),
+            eta,
+            two,
+        }
     }
 
     /// The rank for `unit`, a uniform number in [0, 1).
@@ -60,7 +72,9 @@ mod tests {
     }
 
     fn exact(items: u64, theta: f64) -> Vec<f64> {
-        let weights: Vec<f64> = (1..=items).map(|rank| 1.0 / (rank as f64).powf(theta)).collect();
+        let weights: Vec<f64> = (1..=items)
+            .map(|rank| 1.0 / (rank as f64).powf(theta))
+            .collect();
         let sum: f64 = weights.iter().sum();
         weights.iter().map(|weight| weight / sum).collect()
     }
@@ -70,13 +84,19 @@ mod tests {
         for (items, theta) in [(1_000, 0.99), (1_000, 0.5), (50, 0.9), (10_000, 0.99)] {
             let (shares, exact) = (shares(items, theta), exact(items, theta));
             for rank in 0..2 {
-                assert!((shares[rank] - exact[rank]).abs() < 1e-4, "rank {rank} of {items} at theta {theta}");
+                assert!(
+                    (shares[rank] - exact[rank]).abs() < 1e-4,
+                    "rank {rank} of {items} at theta {theta}"
+                );
             }
             let (mut sum, mut exact_sum) = (0.0, 0.0);
             for rank in 0..items as usize {
                 sum += shares[rank];
                 exact_sum += exact[rank];
-                assert!((sum - exact_sum).abs() < 0.02, "up to rank {rank} of {items} at theta {theta}");
+                assert!(
+                    (sum - exact_sum).abs() < 0.02,
+                    "up to rank {rank} of {items} at theta {theta}"
+                );
             }
         }
     }

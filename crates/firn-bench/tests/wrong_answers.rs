@@ -3,7 +3,9 @@
 
 use firn_base::clock::Clock;
 use firn_base::{ErrorKind, Result};
-use firn_bench::{Compression, Counters, PhaseReport, RunConfig, Setup, Silent, Store, Values, Workload};
+use firn_bench::{
+    Compression, Counters, PhaseReport, RunConfig, Setup, Silent, Store, Values, Workload,
+};
 use firndb::Durability;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -48,17 +50,36 @@ struct Faulty(Map, Fault);
 
 impl Faulty {
     fn strikes(&self, fault: Fault) -> bool {
-        let each = if fault == Fault::LosesDeletes { 10 } else { 100 };
+        let each = if fault == Fault::LosesDeletes {
+            10
+        } else {
+            100
+        };
         self.1 == fault && self.0.calls.fetch_add(1, Ordering::Relaxed) % each == each - 1
     }
 }
 
 impl Store for Faulty {
     fn put(&self, key: &[u8], value: &[u8], _durability: Durability) -> Result<()> {
-        *self.0.puts.lock().expect("a lock").entry(key.to_vec()).or_default() += 1;
+        *self
+            .0
+            .puts
+            .lock()
+            .expect("a lock")
+            .entry(key.to_vec())
+            .or_default() += 1;
         if !self.strikes(Fault::LosesPuts) {
-            self.0.entries.lock().expect("a lock").insert(key.to_vec(), value.to_vec());
-            self.0.past.lock().expect("a lock").entry(key.to_vec()).or_insert(value.to_vec());
+            self.0
+                .entries
+                .lock()
+                .expect("a lock")
+                .insert(key.to_vec(), value.to_vec());
+            self.0
+                .past
+                .lock()
+                .expect("a lock")
+                .entry(key.to_vec())
+                .or_insert(value.to_vec());
         }
         Ok(())
     }
@@ -74,10 +95,18 @@ impl Store for Faulty {
         if self.strikes(Fault::FindsNothing) {
             return Ok(false);
         }
-        let end = if self.strikes(Fault::MixesKeysUp) { Bound::Excluded(key) } else { Bound::Included(key) };
+        let end = if self.strikes(Fault::MixesKeysUp) {
+            Bound::Excluded(key)
+        } else {
+            Bound::Included(key)
+        };
         let entries = self.0.entries.lock().expect("a lock");
-        let found = entries.range::<[u8], _>((Bound::Unbounded, end)).next_back();
-        let Some((_, value)) = found.filter(|(found, _)| *found == key || self.1 == Fault::MixesKeysUp) else {
+        let found = entries
+            .range::<[u8], _>((Bound::Unbounded, end))
+            .next_back();
+        let Some((_, value)) =
+            found.filter(|(found, _)| *found == key || self.1 == Fault::MixesKeysUp)
+        else {
             return Ok(false);
         };
         let mut value = value.clone();
@@ -90,7 +119,11 @@ impl Store for Faulty {
     }
 
     fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let of = if self.1 == Fault::ScansThePast { &self.0.past } else { &self.0.entries };
+        let of = if self.1 == Fault::ScansThePast {
+            &self.0.past
+        } else {
+            &self.0.entries
+        };
         let entries = of.lock().expect("a lock");
         let (rounds, count) = match self.1 {
             Fault::RepeatsEntries => (2, count),
@@ -101,7 +134,8 @@ impl Store for Faulty {
             let bounds = (Bound::Included(from), Bound::Unbounded);
             let all = entries.range::<[u8], _>(bounds).take(count).enumerate();
             let left_out = |index: usize| self.1 == Fault::SkipsEntries && index % 5 == 4;
-            all.filter(|(index, _)| !left_out(*index)).for_each(|(_, (key, value))| see(key, value));
+            all.filter(|(index, _)| !left_out(*index))
+                .for_each(|(_, (key, value))| see(key, value));
         }
         Ok(())
     }
@@ -135,7 +169,10 @@ fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<V
         threads: 4,
         key_sizes: "16-20".parse()?,
         values: Values::new("40-200".parse()?),
-        workloads: workloads.iter().map(|name| name.parse()).collect::<Result<_>>()?,
+        workloads: workloads
+            .iter()
+            .map(|name| name.parse())
+            .collect::<Result<_>>()?,
         durability: Durability::Process,
         rate,
         theta: 0.99,
@@ -156,22 +193,44 @@ fn run_on(store: Arc<Faulty>, rate: Option<f64>, workloads: &[&str]) -> Result<V
     let mut reports = Vec::new();
     let again = store.clone();
     let open = move || Ok(again.clone() as Arc<dyn firn_bench::Store>);
-    firn_bench::run(store, &open, &setup, &config, &Clock::system(), &Silent, &mut |report| reports.push(report))?;
+    firn_bench::run(
+        store,
+        &open,
+        &setup,
+        &config,
+        &Clock::system(),
+        &Silent,
+        &mut |report| reports.push(report),
+    )?;
     Ok(reports)
 }
 
 #[test]
 fn an_honest_store_passes_every_workload() {
-    let mut all: Vec<&str> = Workload::names().map(|(name, _)| name).filter(|name| !name.contains(':')).collect();
+    let mut all: Vec<&str> = Workload::names()
+        .map(|(name, _)| name)
+        .filter(|name| !name.contains(':'))
+        .collect();
     all.push("mixed:40/40/20");
     let reports = run(Fault::None, &all).expect("right answers");
     assert_eq!(reports.len(), all.len());
     for report in &reports {
-        let fills = report.workload.parse::<Workload>().expect("a workload").fills();
+        let fills = report
+            .workload
+            .parse::<Workload>()
+            .expect("a workload")
+            .fills();
         let expected = if fills { 2000 } else { 5000 };
         assert_eq!(report.operations, expected, "{}", report.workload);
         assert_eq!(report.timeline.seconds.iter().sum::<u64>(), expected);
-        assert_eq!(report.latency.operations, report.latency_by_sort.values().map(|sort| sort.operations).sum::<u64>());
+        assert_eq!(
+            report.latency.operations,
+            report
+                .latency_by_sort
+                .values()
+                .map(|sort| sort.operations)
+                .sum::<u64>()
+        );
         assert!(report.quantiles.is_sorted());
         assert!(report.checker_bytes >= 2000 * 8);
     }
@@ -181,7 +240,14 @@ fn an_honest_store_passes_every_workload() {
 fn updates_in_the_order_of_keys_go_round() {
     let store = Arc::new(Faulty(Map::default(), Fault::None));
     run_on(store.clone(), None, &["load", "overwriteseq"]).expect("right answers");
-    let puts: Vec<u64> = store.0.puts.lock().expect("a lock").values().copied().collect();
+    let puts: Vec<u64> = store
+        .0
+        .puts
+        .lock()
+        .expect("a lock")
+        .values()
+        .copied()
+        .collect();
     // 5,000 operations are two and a half times 2,000 records.
     assert_eq!(puts, [[4; 1000], [3; 1000]].concat());
 }
@@ -191,7 +257,14 @@ fn a_phase_does_not_repeat_the_one_before() {
     let untouched = |workloads: &[&str]| {
         let store = Arc::new(Faulty(Map::default(), Fault::None));
         run_on(store.clone(), None, workloads).expect("right answers");
-        store.0.puts.lock().expect("a lock").values().filter(|&&puts| puts == 1).count()
+        store
+            .0
+            .puts
+            .lock()
+            .expect("a lock")
+            .values()
+            .filter(|&&puts| puts == 1)
+            .count()
     };
     // Of 2,000 records, 5,000 updates leave 164 untouched, and 10,000 leave 13.
     assert!((110..230).contains(&untouched(&["load", "o"])));
@@ -227,13 +300,23 @@ fn every_fault_is_found() {
     ] {
         let workloads: Vec<&str> = workloads.split(',').collect();
         let error = run(fault, &workloads).expect_err("a wrong answer");
-        assert_eq!(error.kind(), ErrorKind::Corruption, "{fault:?} {workloads:?}: {error}");
-        assert!(error.to_string().contains("a wrong answer"), "{fault:?}: {error}");
+        assert_eq!(
+            error.kind(),
+            ErrorKind::Corruption,
+            "{fault:?} {workloads:?}: {error}"
+        );
+        assert!(
+            error.to_string().contains("a wrong answer"),
+            "{fault:?}: {error}"
+        );
     }
 }
 
 #[test]
 fn a_database_that_was_not_loaded_is_said_to_be_so() {
     let error = run(Fault::None, &["c"]).expect_err("nothing there");
-    assert!(error.to_string().contains("is the database loaded"), "{error}");
+    assert!(
+        error.to_string().contains("is the database loaded"),
+        "{error}"
+    );
 }

@@ -113,14 +113,22 @@ impl Cli {
             argument.hide(is_of_engine)
         });
         let of_database = OfDatabase::augment_subcommands(Command::new("firn"));
-        let takes_options =
-            |verb: &Command| verb.get_name() == "bench" || of_database.find_subcommand(verb.get_name()).is_some();
-        command.mut_subcommands(|verb| if takes_options(&verb) { verb.after_help(SEE_OPTIONS) } else { verb })
+        let takes_options = |verb: &Command| {
+            verb.get_name() == "bench" || of_database.find_subcommand(verb.get_name()).is_some()
+        };
+        command.mut_subcommands(|verb| {
+            if takes_options(&verb) {
+                verb.after_help(SEE_OPTIONS)
+            } else {
+                verb
+            }
+        })
     }
 
     /// The arguments of this process. Ends the process if they are wrong or ask for help.
     pub(crate) fn of_process() -> Self {
-        Self::from_arg_matches(&Self::described().get_matches()).unwrap_or_else(|error| error.exit())
+        Self::from_arg_matches(&Self::described().get_matches())
+            .unwrap_or_else(|error| error.exit())
     }
 
     pub(crate) fn run(self) -> Outcome {
@@ -128,7 +136,11 @@ impl Cli {
             Verb::Help(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
-            Verb::Bench(verb) => verb.run(self.common.settings()?, &Engines::new(Firn::all()), &["bench"]),
+            Verb::Bench(verb) => verb.run(
+                self.common.settings()?,
+                &Engines::new(Firn::all()),
+                &["bench"],
+            ),
             Verb::OfDatabase(verb) => {
                 let options = self.common.settings()?.into_options_for(verb.db())?;
                 verb.run(options)

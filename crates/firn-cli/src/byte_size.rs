@@ -12,7 +12,9 @@ impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no size: write bytes, or a number with K, M, G or T, such as 512M");
+        let wrong = || {
+            format!("{text:?} is no size: write bytes, or a number with K, M, G or T, such as 512M")
+        };
         let trimmed = text.trim().trim_end_matches("iB").trim_end_matches('B');
         let (digits, shift) = match trimmed.char_indices().last().ok_or_else(wrong)? {
             (at, 'k' | 'K') => (&trimmed[..at], 10),
@@ -22,7 +24,10 @@ impl FromStr for ByteSize {
             _ => (trimmed, 0),
         };
         let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
-        number.checked_mul(1 << shift).map(ByteSize).ok_or_else(wrong)
+        number
+            .checked_mul(1 << shift)
+            .map(ByteSize)
+            .ok_or_else(wrong)
     }
 }
 
@@ -54,7 +59,11 @@ impl fmt::Display for ByteSize {
             size /= 1024.0;
             unit += 1;
         }
-        let digits = if size < 10.0 { 2 } else { usize::from(size < 100.0) };
+        let digits = if size < 10.0 {
+            2
+        } else {
+            usize::from(size < 100.0)
+        };
         write!(f, "{size:.digits$} {}", UNITS[unit])
     }
 }
@@ -65,7 +74,13 @@ mod tests {
 
     #[test]
     fn sizes_are_read() {
-        for (text, bytes) in [("0", 0), ("4096", 4096), ("64K", 65536), ("512M", 512 << 20), ("2GiB", 2 << 30)] {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64K", 65536),
+            ("512M", 512 << 20),
+            ("2GiB", 2 << 30),
+        ] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
         for text in ["", "K", "12X", "-1", "1.5M", "99999999999T"] {
@@ -75,7 +90,12 @@ mod tests {
 
     #[test]
     fn sizes_are_shown_short() {
-        for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1536, "1.50 KiB"), (123 << 20, "123 MiB")] {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1536, "1.50 KiB"),
+            (123 << 20, "123 MiB"),
+        ] {
             assert_eq!(ByteSize(bytes).to_string(), text);
         }
     }

@@ -18,12 +18,17 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
                 '\t' => out.push_str("\\t"),
                 c if c.is_control() => {
                     let mut utf8 = [0; 4];
-                    c.encode_utf8(&mut utf8).bytes().for_each(|byte| escape_byte(byte, &mut out));
+                    c.encode_utf8(&mut utf8)
+                        .bytes()
+                        .for_each(|byte| escape_byte(byte, &mut out));
                 }
                 c => out.push(c),
             }
         }
-        chunk.invalid().iter().for_each(|&byte| escape_byte(byte, &mut out));
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|&byte| escape_byte(byte, &mut out));
     }
     out
 }
@@ -35,7 +40,11 @@ fn escape_byte(byte: u8, out: &mut String) {
 
 /// Escaped, or in hexadecimal.
 pub(crate) fn show(bytes: &[u8], hex: bool) -> String {
-    if hex { HEXLOWER.encode(bytes) } else { escape(bytes) }
+    if hex {
+        HEXLOWER.encode(bytes)
+    } else {
+        escape(bytes)
+    }
 }
 
 /// Bytes for JSON: hexadecimal if `hex`. Otherwise text, or `{"hex": ".."}` if it is not UTF-8, so

@@ -29,51 +29,141 @@ const POOL_BYTES_BY_DEFAULT: u64 = 1 << 30;
 pub(crate) struct Settings {
     /// Design of the database: classic, block or lab [default: that of the database; classic for a
     /// new one]
-    #[arg(long, global = true, value_name = "NAME", env = "FIRN_PROFILE", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "FIRN_PROFILE",
+        hide_env_values = true
+    )]
     profile: Option<Word<Profile>>,
     /// Failure that an acknowledged write survives: power (power loss) or process (death of the
     /// process, as by kill -9) [default: power]
-    #[arg(long, global = true, value_name = "WORD", env = "FIRN_DURABILITY", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WORD",
+        env = "FIRN_DURABILITY",
+        hide_env_values = true
+    )]
     durability: Option<Word<Durability>>,
     /// Total memory for buffers, caches, filters and indexes [default: 512M]
-    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_MEMORY_LIMIT", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        env = "FIRN_MEMORY_LIMIT",
+        hide_env_values = true
+    )]
     memory_limit: Option<ByteSize>,
     /// Memory of one write buffer [default: derived from the memory limit]
-    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_WRITE_BUFFER", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        env = "FIRN_WRITE_BUFFER",
+        hide_env_values = true
+    )]
     write_buffer: Option<ByteSize>,
     /// Memory of the block cache [default: derived from the memory limit]
-    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_BLOCK_CACHE", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        env = "FIRN_BLOCK_CACHE",
+        hide_env_values = true
+    )]
     block_cache: Option<ByteSize>,
     /// Compression of tables: none, lz4 or zstd [default: lz4]
-    #[arg(long, global = true, value_name = "NAME", env = "FIRN_COMPRESSION", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "FIRN_COMPRESSION",
+        hide_env_values = true
+    )]
     compression: Option<Word<Compression>>,
     /// Filter bits per key, 0 for no filters [default: 10]
-    #[arg(long, global = true, value_name = "N", env = "FIRN_FILTER_BITS", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        env = "FIRN_FILTER_BITS",
+        hide_env_values = true
+    )]
     filter_bits: Option<u32>,
     /// Tables kept open [default: 1000]
-    #[arg(long, global = true, value_name = "N", env = "FIRN_MAX_OPEN_FILES", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        env = "FIRN_MAX_OPEN_FILES",
+        hide_env_values = true
+    )]
     max_open_files: Option<usize>,
     /// Background workers, 0 for one per core up to 4 [default: 0]
-    #[arg(long, global = true, value_name = "N", env = "FIRN_BACKGROUND_WORKERS", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        env = "FIRN_BACKGROUND_WORKERS",
+        hide_env_values = true
+    )]
     background_workers: Option<usize>,
     /// Read and write tables past the page cache: true or false [default: true]
-    #[arg(long, global = true, value_name = "BOOL", env = "FIRN_DIRECT_IO", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "BOOL",
+        env = "FIRN_DIRECT_IO",
+        hide_env_values = true
+    )]
     direct_io: Option<bool>,
     /// File or device of the persistent-memory pool
-    #[arg(long, global = true, value_name = "PATH", env = "FIRN_PM_PATH", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "FIRN_PM_PATH",
+        hide_env_values = true
+    )]
     pm_path: Option<PathBuf>,
     /// Kind of the pool: dax, file, volatile, emulated, or none [default: the pool that the
     /// database was opened with]
-    #[arg(long, global = true, value_name = "NAME", env = "FIRN_PM_BACKEND", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "FIRN_PM_BACKEND",
+        hide_env_values = true
+    )]
     pm_backend: Option<Word<PoolBackend>>,
     /// Size of a newly created pool [default: 1G]
-    #[arg(long, global = true, value_name = "SIZE", env = "FIRN_PM_SIZE", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        env = "FIRN_PM_SIZE",
+        hide_env_values = true
+    )]
     pm_size: Option<ByteSize>,
     /// Nanoseconds to add for each cache line read from the pool; for experiments
-    #[arg(long, global = true, value_name = "NS", env = "FIRN_PM_READ_NS", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NS",
+        env = "FIRN_PM_READ_NS",
+        hide_env_values = true
+    )]
     pm_read_ns: Option<u32>,
     /// Nanoseconds to add for each cache line written to the pool; for experiments
-    #[arg(long, global = true, value_name = "NS", env = "FIRN_PM_WRITE_NS", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NS",
+        env = "FIRN_PM_WRITE_NS",
+        hide_env_values = true
+    )]
     pm_write_ns: Option<u32>,
 }
 
@@ -91,7 +181,9 @@ impl<T: FromStr<Err: Display>> FromStr for Word<T> {
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(D::Error::custom)
     }
 }
 
@@ -103,7 +195,11 @@ impl FromStr for PoolBackend {
     type Err = firndb::Error;
 
     fn from_str(text: &str) -> firndb::Result<Self> {
-        if text == "none" { Ok(PoolBackend(None)) } else { text.parse().map(|backend| PoolBackend(Some(backend))) }
+        if text == "none" {
+            Ok(PoolBackend(None))
+        } else {
+            text.parse().map(|backend| PoolBackend(Some(backend)))
+        }
     }
 }
 
@@ -119,7 +215,9 @@ impl FromStr for Compression {
             "none" => Ok(Compression(Codec::None)),
             "lz4" => Ok(Compression(Codec::Lz4)),
             "zstd" => Ok(Compression(Codec::Zstd)),
-            _ => Err(format!("no compression is called {text}: there are none, lz4 and zstd")),
+            _ => Err(format!(
+                "no compression is called {text}: there are none, lz4 and zstd"
+            )),
         }
     }
 }
@@ -165,14 +263,20 @@ impl Settings {
         let failed = |e| firndb::Error::from_io("read", path, e);
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(failed)?;
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        file.take(FILE_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
         let invalid = |reason: &str| Failure::invalid(format!("{}: {reason}", path.display()));
         if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(invalid("the file has more than 1 MiB: a TOML file with options of the engine was expected"));
+            return Err(invalid(
+                "the file has more than 1 MiB: a TOML file with options of the engine was expected",
+            ));
         }
-        let text = String::from_utf8(bytes)
-            .map_err(|_| invalid("the file is not UTF-8: a TOML file with options of the engine was expected"))?;
-        Self::parse(&text).map_err(|reason| Failure::invalid(format!("{}: {reason}", path.display())))
+        let text = String::from_utf8(bytes).map_err(|_| {
+            invalid("the file is not UTF-8: a TOML file with options of the engine was expected")
+        })?;
+        Self::parse(&text)
+            .map_err(|reason| Failure::invalid(format!("{}: {reason}", path.display())))
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -213,7 +317,11 @@ impl Settings {
             let known = firndb::profile_at(db, &Options::default()).unwrap_or(stored.profile());
             self.profile = known.map(Word);
         }
-        let pool = if self.names_no_pool() { stored.pool(db)? } else { None };
+        let pool = if self.names_no_pool() {
+            stored.pool(db)?
+        } else {
+            None
+        };
         let mut options = self.into_options()?;
         options.pm = options.pm.or(pool);
         Ok(options)
@@ -231,13 +339,22 @@ impl Settings {
         Ok(Options::default()
             .profile(self.profile.map_or(default.profile, |word| word.0))
             .durability(self.durability.map_or(default.durability, |word| word.0))
-            .memory_limit(self.memory_limit.map_or(default.memory_limit, |size| size.0))
+            .memory_limit(
+                self.memory_limit
+                    .map_or(default.memory_limit, |size| size.0),
+            )
             .write_buffer_bytes(self.write_buffer.map(|size| size.0))
             .block_cache_bytes(self.block_cache.map(|size| size.0))
-            .compression(self.compression.map_or(default.compression, |word| word.0.0))
+            .compression(
+                self.compression
+                    .map_or(default.compression, |word| word.0.0),
+            )
             .filter_bits(self.filter_bits.unwrap_or(default.filter_bits))
             .max_open_files(self.max_open_files.unwrap_or(default.max_open_files))
-            .background_workers(self.background_workers.unwrap_or(default.background_workers))
+            .background_workers(
+                self.background_workers
+                    .unwrap_or(default.background_workers),
+            )
             .direct_io(self.direct_io.unwrap_or(default.direct_io))
             .pm(pm))
     }
@@ -247,14 +364,27 @@ impl Settings {
             let asked = self.pm_path.is_some() || self.pm_size.is_some();
             let asked = asked || self.pm_read_ns.is_some() || self.pm_write_ns.is_some();
             let text = "persistent memory needs --pm-backend (pm_backend): dax, file, volatile, emulated or none";
-            return if asked { Err(Failure::usage(text)) } else { Ok(None) };
+            return if asked {
+                Err(Failure::usage(text))
+            } else {
+                Ok(None)
+            };
         };
-        let Some(backend) = backend else { return Ok(None) };
+        let Some(backend) = backend else {
+            return Ok(None);
+        };
         let size_bytes = self.pm_size.map_or(POOL_BYTES_BY_DEFAULT, |size| size.0);
         let delayed = self.pm_read_ns.is_some() || self.pm_write_ns.is_some();
-        let latency =
-            delayed.then(|| Latency { read_ns: self.pm_read_ns.unwrap_or(0), write_ns: self.pm_write_ns.unwrap_or(0) });
-        Ok(Some(PmConfig { path: self.pm_path.clone(), backend, size_bytes, latency }))
+        let latency = delayed.then(|| Latency {
+            read_ns: self.pm_read_ns.unwrap_or(0),
+            write_ns: self.pm_write_ns.unwrap_or(0),
+        });
+        Ok(Some(PmConfig {
+            path: self.pm_path.clone(),
+            backend,
+            size_bytes,
+            latency,
+        }))
     }
 }
 
@@ -264,12 +394,20 @@ mod tests {
 
     #[test]
     fn a_file_fills_in_what_the_command_line_leaves_open() {
-        let file = Settings::parse("memory_limit = \"64M\"\ndurability = \"process\"\nfilter_bits = 7\n").unwrap();
-        let flags = Settings { memory_limit: Some(ByteSize(1 << 30)), ..Settings::default() };
+        let file =
+            Settings::parse("memory_limit = \"64M\"\ndurability = \"process\"\nfilter_bits = 7\n")
+                .unwrap();
+        let flags = Settings {
+            memory_limit: Some(ByteSize(1 << 30)),
+            ..Settings::default()
+        };
         let options = flags.or(file).into_options().unwrap();
         assert_eq!(options.memory_limit, 1 << 30);
         assert_eq!(options.durability, Durability::Process);
-        assert_eq!((options.filter_bits, options.max_open_files), (7, Options::default().max_open_files));
+        assert_eq!(
+            (options.filter_bits, options.max_open_files),
+            (7, Options::default().max_open_files)
+        );
     }
 
     #[test]
@@ -288,8 +426,20 @@ mod tests {
     fn a_pool_needs_a_backend() {
         let settings = |text| Settings::parse(text).unwrap().into_options();
         assert!(settings("pm_path = \"/p\"").is_err());
-        let pm = settings("pm_path = \"/p\"\npm_backend = \"file\"\npm_read_ns = 5").unwrap().pm.unwrap();
-        assert_eq!((pm.size_bytes, pm.latency), (1 << 30, Some(Latency { read_ns: 5, write_ns: 0 })));
+        let pm = settings("pm_path = \"/p\"\npm_backend = \"file\"\npm_read_ns = 5")
+            .unwrap()
+            .pm
+            .unwrap();
+        assert_eq!(
+            (pm.size_bytes, pm.latency),
+            (
+                1 << 30,
+                Some(Latency {
+                    read_ns: 5,
+                    write_ns: 0
+                })
+            )
+        );
         assert!(settings("").unwrap().pm.is_none());
     }
 }

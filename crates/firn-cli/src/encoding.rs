@@ -21,7 +21,9 @@ impl Encoding {
     pub(crate) fn decode(self, field: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Encoding::Raw => Ok(field.to_vec()),
-            Encoding::Hex => HEXLOWER_PERMISSIVE.decode(field).map_err(|e| format!("not hexadecimal: {e}")),
+            Encoding::Hex => HEXLOWER_PERMISSIVE
+                .decode(field)
+                .map_err(|e| format!("not hexadecimal: {e}")),
             Encoding::Base64 => BASE64.decode(field).map_err(|e| format!("not base64: {e}")),
         }
     }

@@ -50,7 +50,10 @@ pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self {
+            exit,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn exit(&self) -> Exit {
@@ -60,13 +63,19 @@ impl Failure {
     /// The same failure with `place` prefixed to its message.
     #[must_use]
     pub(crate) fn at(self, place: impl std::fmt::Display) -> Self {
-        Self { message: format!("{place}: {}", self.message), ..self }
+        Self {
+            message: format!("{place}: {}", self.message),
+            ..self
+        }
     }
 
     /// The same failure with `sentence` appended to its message.
     #[must_use]
     pub(crate) fn and(self, sentence: impl std::fmt::Display) -> Self {
-        Self { message: format!("{}; {sentence}", self.message), ..self }
+        Self {
+            message: format!("{}; {sentence}", self.message),
+            ..self
+        }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {

@@ -35,10 +35,15 @@ impl Get {
         let key = from_argument(&self.key, self.hex)?;
         let db = Db::open_read_only(&self.db, options)?;
         let Some(value) = db.get(&key)? else {
-            return Err(Failure::new(Exit::NotFound, format!("no value at key {}", self.key.display())));
+            return Err(Failure::new(
+                Exit::NotFound,
+                format!("no value at key {}", self.key.display()),
+            ));
         };
         if self.json {
-            print_json(&json!({ "key": to_json(&key, self.hex), "value": to_json(&value, self.hex) }))?;
+            print_json(
+                &json!({ "key": to_json(&key, self.hex), "value": to_json(&value, self.hex) }),
+            )?;
             return Ok(Exit::Done);
         }
         let mut output = Output::new();
@@ -88,7 +93,12 @@ impl Put {
             (None, None) => return Err(Failure::usage("give a value, or --file")),
         };
         let create_parents = self.create_parents;
-        let db = Db::open(&self.db, options.create_if_missing(true).create_parents(create_parents))?;
+        let db = Db::open(
+            &self.db,
+            options
+                .create_if_missing(true)
+                .create_parents(create_parents),
+        )?;
         db.put(&key, &value)?;
         db.close()?;
         Ok(Exit::Done)
@@ -108,7 +118,9 @@ fn read_value(file: &Path, bytes_max: usize) -> Outcome<Vec<u8>> {
     if bytes.len() > bytes_max {
         let (file, max) = (file.display(), ByteSize(bytes_max as u64));
         return Err(Failure::invalid(match bytes_max < VALUE_BYTES_MAX {
-            true => format!("{file} has more than {max}, a quarter of the memory limit: raise --memory-limit"),
+            true => format!(
+                "{file} has more than {max}, a quarter of the memory limit: raise --memory-limit"
+            ),
             false => format!("{file} has more than {max}, the largest value"),
         }));
     }

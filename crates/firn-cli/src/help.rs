@@ -34,9 +34,14 @@ impl Help {
         }
         find(Cli::described(), &self.topic)?;
         // The same output as `firn VERB --help`, including styles.
-        let line = ["firn"].into_iter().chain(self.topic.iter().map(String::as_str)).chain(["--help"]);
+        let line = ["firn"]
+            .into_iter()
+            .chain(self.topic.iter().map(String::as_str))
+            .chain(["--help"]);
         match Cli::described().try_get_matches_from(line) {
-            Err(help) if help.kind() == ErrorKind::DisplayHelp => help.print().map_err(Failure::from_output)?,
+            Err(help) if help.kind() == ErrorKind::DisplayHelp => {
+                help.print().map_err(Failure::from_output)?
+            }
             Err(error) => return Err(Failure::usage(error.to_string())),
             Ok(_) => {}
         }
@@ -47,7 +52,9 @@ impl Help {
 /// The options of the engine as the help of a separate command.
 fn options_page() -> Command {
     let page = Common::augment_args(Command::new("firn VERB DB"));
-    page.about(ABOUT_OPTIONS).disable_help_flag(true).help_template("{about}\n\n{all-args}\n")
+    page.about(ABOUT_OPTIONS)
+        .disable_help_flag(true)
+        .help_template("{about}\n\n{all-args}\n")
 }
 
 /// The command at `path` below `command`, with its full name.
@@ -55,7 +62,9 @@ fn find(mut command: Command, path: &[String]) -> Outcome<Command> {
     command.build();
     for name in path {
         command = command.find_subcommand(name).cloned().ok_or_else(|| {
-            Failure::usage(format!("no help on {name}: `firn help` lists the verbs, `firn help options` is the rest"))
+            Failure::usage(format!(
+                "no help on {name}: `firn help` lists the verbs, `firn help options` is the rest"
+            ))
         })?;
     }
     Ok(command)
@@ -112,14 +121,20 @@ impl Man {
 }
 
 fn options_manual() -> Command {
-    options_page().name("firn-options").override_usage("firn VERB DB [OPTIONS]").after_help(exit::HELP)
+    options_page()
+        .name("firn-options")
+        .override_usage("firn VERB DB [OPTIONS]")
+        .after_help(exit::HELP)
 }
 
 /// Writes the manual pages of `command` and its verbs.
 fn write_pages(command: &Command, directory: &Path) -> Outcome<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     write_page(command.clone(), &directory.join(format!("{name}.1")))?;
-    command.get_subcommands().filter(|verb| !verb.is_hide_set()).try_for_each(|verb| write_pages(verb, directory))
+    command
+        .get_subcommands()
+        .filter(|verb| !verb.is_hide_set())
+        .try_for_each(|verb| write_pages(verb, directory))
 }
 
 fn write_page(command: Command, file: &Path) -> Outcome<()> {
@@ -127,9 +142,14 @@ fn write_page(command: Command, file: &Path) -> Outcome<()> {
 }
 
 fn page(command: Command) -> Outcome<Vec<u8>> {
-    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let name = command
+        .get_display_name()
+        .unwrap_or(command.get_name())
+        .to_owned();
     let mut page = Vec::new();
     let manual = clap_mangen::Man::new(command).title(name.to_uppercase());
-    manual.render(&mut page).map_err(|e| Failure::invalid(format!("cannot write the page of {name}: {e}")))?;
+    manual
+        .render(&mut page)
+        .map_err(|e| Failure::invalid(format!("cannot write the page of {name}: {e}")))?;
     Ok(page)
 }

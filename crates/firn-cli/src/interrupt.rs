@@ -23,12 +23,17 @@ pub(crate) fn watch() -> Outcome<()> {
         let first = STATE.compare_exchange(RUNNING, STOPPING, Ordering::SeqCst, Ordering::SeqCst);
         match first {
             Ok(_) => return,
-            Err(COMPLETE) => eprintln!("firn: interrupted: all records are in; the next open goes on with the merges"),
-            Err(_) => eprintln!("firn: interrupted again: the same load goes on after its last batch"),
+            Err(COMPLETE) => eprintln!(
+                "firn: interrupted: all records are in; the next open goes on with the merges"
+            ),
+            Err(_) => {
+                eprintln!("firn: interrupted again: the same load goes on after its last batch")
+            }
         }
         std::process::exit(i32::from(Exit::Interrupted as u8));
     };
-    ctrlc::set_handler(handler).map_err(|e| Failure::invalid(format!("cannot watch for Ctrl-C: {e}")))
+    ctrlc::set_handler(handler)
+        .map_err(|e| Failure::invalid(format!("cannot watch for Ctrl-C: {e}")))
 }
 
 /// True once a signal asked the load to stop.
@@ -39,5 +44,7 @@ pub(crate) fn is_requested() -> bool {
 /// Notes that all records are loaded, so that a signal may end the process at once. Returns false
 /// if one has already arrived.
 pub(crate) fn complete() -> bool {
-    STATE.compare_exchange(RUNNING, COMPLETE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    STATE
+        .compare_exchange(RUNNING, COMPLETE, Ordering::SeqCst, Ordering::SeqCst)
+        .is_ok()
 }

@@ -26,7 +26,11 @@ pub(crate) struct Compact {
 
 impl Compact {
     pub(crate) fn run(self, options: Options) -> Outcome {
-        let key = |text: &Option<OsString>| text.as_ref().map(|text| from_argument(text, self.hex)).transpose();
+        let key = |text: &Option<OsString>| {
+            text.as_ref()
+                .map(|text| from_argument(text, self.hex))
+                .transpose()
+        };
         let (from, to) = (key(&self.from)?, key(&self.to)?);
         let db = Db::open(&self.db, options.create_if_missing(false))?;
         watched(&db, "compacting", None, move |db| {
@@ -53,7 +57,9 @@ impl Checkpoint {
         let db = match Db::open(&self.db, options.clone().create_if_missing(false)) {
             // In this case its tables are copied, and the copy shows the state at the time of this
             // open.
-            Err(error) if error.kind() == ErrorKind::Locked => Db::open_read_only(&self.db, options)?,
+            Err(error) if error.kind() == ErrorKind::Locked => {
+                Db::open_read_only(&self.db, options)?
+            }
             opened => opened?,
         };
         let progress = Progress::spinner("writing a checkpoint");

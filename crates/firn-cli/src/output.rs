@@ -23,7 +23,8 @@ impl Output {
 
     /// Writes a JSON value on one line.
     pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Outcome<()> {
-        let text = serde_json::to_string(value).map_err(|e| Failure::invalid(format!("cannot print as JSON: {e}")))?;
+        let text = serde_json::to_string(value)
+            .map_err(|e| Failure::invalid(format!("cannot print as JSON: {e}")))?;
         self.line(text)
     }
 
@@ -41,13 +42,14 @@ pub(crate) fn print(line: impl std::fmt::Display) -> Outcome<()> {
 
 /// Prints `value` as JSON on several lines.
 pub(crate) fn print_json(value: &impl Serialize) -> Outcome<()> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|e| Failure::invalid(format!("cannot print as JSON: {e}")))?;
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Failure::invalid(format!("cannot print as JSON: {e}")))?;
     print(text)
 }
 
 /// One line below the header and no others.
-const HEADER_ONLY: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+const HEADER_ONLY: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// A table with `header`. Columns from the second on are right-aligned if `numbers`.
 pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>, numbers: bool) -> Table {
@@ -55,7 +57,11 @@ pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>, numbers: bool) -> T
     table.load_style(HEADER_ONLY);
     table.set_header(header.iter().copied());
     table.add_rows(rows);
-    for column in table.column_iter_mut().skip(1).take(if numbers { usize::MAX } else { 0 }) {
+    for column in table
+        .column_iter_mut()
+        .skip(1)
+        .take(if numbers { usize::MAX } else { 0 })
+    {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
@@ -80,6 +86,9 @@ mod tests {
 
     #[test]
     fn digits_in_groups() {
-        assert_eq!([0, 123, 1000, 1_234_567].map(grouped), ["0", "123", "1,000", "1,234,567"]);
+        assert_eq!(
+            [0, 123, 1000, 1_234_567].map(grouped),
+            ["0", "123", "1,000", "1,234,567"]
+        );
     }
 }

@@ -7,7 +7,9 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for ancestor in absolute.ancestors() {
         if let Ok(found) = ancestor.canonicalize() {
-            return absolute.strip_prefix(ancestor).map_or(found.clone(), |rest| found.join(rest));
+            return absolute
+                .strip_prefix(ancestor)
+                .map_or(found.clone(), |rest| found.join(rest));
         }
     }
     absolute

@@ -25,8 +25,12 @@ impl Progress {
     pub(crate) fn new(what: &str, total: Option<u64>, unit: Unit) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let template = match (total, unit) {
-            (Some(_), Unit::Bytes) => "{msg} [{bar:30}] {bytes}/{total_bytes} {binary_bytes_per_sec}, {eta} left",
-            (Some(_), Unit::Entries) => "{msg} [{bar:30}] {human_pos}/{human_len} {per_sec:0}, {eta} left",
+            (Some(_), Unit::Bytes) => {
+                "{msg} [{bar:30}] {bytes}/{total_bytes} {binary_bytes_per_sec}, {eta} left"
+            }
+            (Some(_), Unit::Entries) => {
+                "{msg} [{bar:30}] {human_pos}/{human_len} {per_sec:0}, {eta} left"
+            }
             (None, Unit::Bytes) => "{msg} {bytes} {binary_bytes_per_sec}, {elapsed}",
             (None, Unit::Entries) => "{msg} {human_pos} {per_sec:0}, {elapsed}",
         };
@@ -86,7 +90,13 @@ pub(crate) fn watched<T: Send + 'static>(
     total: Option<u64>,
     work: impl FnOnce(&Db) -> firndb::Result<T> + Send + 'static,
 ) -> firndb::Result<T> {
-    let read_bytes = |db: &Db| db.stats().ssd.iter().map(|cause| cause.read_bytes).sum::<u64>();
+    let read_bytes = |db: &Db| {
+        db.stats()
+            .ssd
+            .iter()
+            .map(|cause| cause.read_bytes)
+            .sum::<u64>()
+    };
     if !std::io::stderr().is_terminal() {
         return work(db);
     }
@@ -98,7 +108,9 @@ pub(crate) fn watched<T: Send + 'static>(
         progress.set(read_bytes(db) - before);
         clock.sleep(Duration::from_millis(100));
     }
-    thread.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, format!("{what} panicked"))))
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, format!("{what} panicked"))))
 }
 
 /// The progress of a benchmark, phase by phase.
@@ -107,8 +119,11 @@ pub(crate) struct BenchProgress(RefCell<Option<Progress>>);
 
 impl firn_bench::Watch for BenchProgress {
     fn begin(&self, name: &str, total: u64) {
-        let progress =
-            if total == 0 { Progress::spinner(name) } else { Progress::new(name, Some(total), Unit::Entries) };
+        let progress = if total == 0 {
+            Progress::spinner(name)
+        } else {
+            Progress::new(name, Some(total), Unit::Entries)
+        };
         *self.0.borrow_mut() = Some(progress);
     }
 

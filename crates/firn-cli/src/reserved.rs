@@ -10,4 +10,5 @@ pub(crate) fn is_reserved(key: &[u8]) -> bool {
 }
 
 /// The reason why a reserved key is refused.
-pub(crate) const REFUSAL: &str = "a key that begins with \\x00firn/ is reserved for the firn command";
+pub(crate) const REFUSAL: &str =
+    "a key that begins with \\x00firn/ is reserved for the firn command";

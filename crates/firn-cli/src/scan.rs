@@ -72,25 +72,37 @@ impl Scan {
 
     /// The intersection of --from, --to and --prefix.
     fn bounds(&self) -> Outcome<ReadOptions> {
-        let key = |text: &Option<OsString>| text.as_ref().map(|text| from_argument(text, self.hex)).transpose();
+        let key = |text: &Option<OsString>| {
+            text.as_ref()
+                .map(|text| from_argument(text, self.hex))
+                .transpose()
+        };
         let (from, to, prefix) = (key(&self.from)?, key(&self.to)?, key(&self.prefix)?);
         let behind = prefix.as_deref().and_then(firn_base::key::prefix_end);
         let upper = match (to, behind) {
             (Some(to), Some(behind)) => Some(to.min(behind)),
             (to, behind) => to.or(behind),
         };
-        Ok(ReadOptions { lower: from.max(prefix), upper, ..ReadOptions::default() })
+        Ok(ReadOptions {
+            lower: from.max(prefix),
+            upper,
+            ..ReadOptions::default()
+        })
     }
 
     fn print(&self, output: &mut Output, iter: &Cursor) -> Outcome<()> {
         let (key, value) = (iter.key(), iter.value());
         match (self.json, self.keys_only) {
             (true, true) => output.json_line(&json!({ "key": to_json(key, self.hex) })),
-            (true, false) => {
-                output.json_line(&json!({ "key": to_json(key, self.hex), "value": to_json(value, self.hex) }))
-            }
+            (true, false) => output.json_line(
+                &json!({ "key": to_json(key, self.hex), "value": to_json(value, self.hex) }),
+            ),
             (false, true) => output.line(show(key, self.hex)),
-            (false, false) => output.line(format_args!("{}\t{}", show(key, self.hex), show(value, self.hex))),
+            (false, false) => output.line(format_args!(
+                "{}\t{}",
+                show(key, self.hex),
+                show(value, self.hex)
+            )),
         }
     }
 }
@@ -119,10 +131,15 @@ impl Dump {
             let (key, value) = (cursor.iter.key(), cursor.iter.value());
             if self.json {
                 let (key, bytes) = (to_json(key, self.hex), value.len());
-                output.json_line(&json!({ "key": key, "value_bytes": bytes, "value": to_json(value, self.hex) }))?;
+                output.json_line(
+                    &json!({ "key": key, "value_bytes": bytes, "value": to_json(value, self.hex) }),
+                )?;
             } else {
                 let (key, bytes) = (show(key, self.hex), value.len());
-                output.line(format_args!("{key} ({bytes} bytes) = {}", show(value, self.hex)))?;
+                output.line(format_args!(
+                    "{key} ({bytes} bytes) = {}",
+                    show(value, self.hex)
+                ))?;
             }
             cursor.advance()?;
         }

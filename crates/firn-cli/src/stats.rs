@@ -49,7 +49,10 @@ impl Stats {
             return Ok(Exit::Done);
         }
         let summary = Summary::of(&self.db, &db, &stats, memory_limit)?;
-        let everything = Everything { summary: &summary, stats: &stats };
+        let everything = Everything {
+            summary: &summary,
+            stats: &stats,
+        };
         if self.json {
             print_json(&everything)?;
         } else if self.all {
@@ -65,7 +68,8 @@ impl Stats {
 /// Prints any report: its single values as one table, each list of similar records as a separate
 /// table.
 pub(crate) fn print_report(report: &impl Serialize) -> Outcome<()> {
-    let json = serde_json::to_value(report).map_err(|e| Failure::invalid(format!("cannot print: {e}")))?;
+    let json =
+        serde_json::to_value(report).map_err(|e| Failure::invalid(format!("cannot print: {e}")))?;
     let (mut singles, mut lists) = (Vec::new(), Vec::new());
     sort_out("", &json, &mut singles, &mut lists);
     print(table(&["what", "value"], singles, true))?;
@@ -78,19 +82,29 @@ pub(crate) fn print_report(report: &impl Serialize) -> Outcome<()> {
 type Lists<'a> = Vec<(String, &'a [Json])>;
 
 fn sort_out<'a>(path: &str, json: &'a Json, singles: &mut Vec<Vec<String>>, lists: &mut Lists<'a>) {
-    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    let below = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
     match json {
         Json::Object(fields) => {
             for (name, value) in fields {
                 sort_out(&below(name), value, singles, lists);
             }
         }
-        Json::Array(items) if !items.is_empty() && items.iter().all(|item| pair(item).is_some()) => {
+        Json::Array(items)
+            if !items.is_empty() && items.iter().all(|item| pair(item).is_some()) =>
+        {
             for (name, value) in items.iter().filter_map(pair) {
                 sort_out(&below(name), value, singles, lists);
             }
         }
-        Json::Array(items) if items.iter().any(Json::is_object) => lists.push((path.to_owned(), items)),
+        Json::Array(items) if items.iter().any(Json::is_object) => {
+            lists.push((path.to_owned(), items))
+        }
         single => singles.push(vec![path.to_owned(), cell(path, single)]),
     }
 }
@@ -105,22 +119,35 @@ fn pair(json: &Json) -> Option<(&str, &Json)> {
 
 fn list_table(rows: &[Json]) -> comfy_table::Table {
     let fields = rows.first().and_then(Json::as_object);
-    let names: Vec<&str> = fields.map_or(Vec::new(), |fields| fields.keys().map(String::as_str).collect());
-    let line = |row: &Json| names.iter().map(|name| cell(name, row.get(*name).unwrap_or(&Json::Null))).collect();
+    let names: Vec<&str> = fields.map_or(Vec::new(), |fields| {
+        fields.keys().map(String::as_str).collect()
+    });
+    let line = |row: &Json| {
+        names
+            .iter()
+            .map(|name| cell(name, row.get(*name).unwrap_or(&Json::Null)))
+            .collect()
+    };
     table(&names, rows.iter().map(line).collect(), true)
 }
 
 /// A value in human-readable form: bytes with their unit, a list on one line.
 fn cell(name: &str, value: &Json) -> String {
     match value {
-        Json::Number(number) if name.ends_with("bytes") => {
-            number.as_u64().map_or_else(|| number.to_string(), |bytes| ByteSize(bytes).to_string())
-        }
-        Json::Number(number) if number.is_f64() => number.as_f64().map_or_else(String::new, |n| format!("{n:.3}")),
+        Json::Number(number) if name.ends_with("bytes") => number
+            .as_u64()
+            .map_or_else(|| number.to_string(), |bytes| ByteSize(bytes).to_string()),
+        Json::Number(number) if number.is_f64() => number
+            .as_f64()
+            .map_or_else(String::new, |n| format!("{n:.3}")),
         Json::String(text) => text.clone(),
         Json::Null => "-".to_owned(),
         Json::Array(items) if items.is_empty() => "-".to_owned(),
-        Json::Array(items) => items.iter().map(|item| cell(name, item)).collect::<Vec<_>>().join(", "),
+        Json::Array(items) => items
+            .iter()
+            .map(|item| cell(name, item))
+            .collect::<Vec<_>>()
+            .join(", "),
         other => other.to_string(),
     }
 }
@@ -133,11 +160,18 @@ mod tests {
     #[test]
     fn a_report_is_sorted_out() {
         let levels = json!([{ "level": 0 }, { "level": 1 }]);
-        let report = json!({ "a": { "b_bytes": 2048, "c": [1, 2] }, "d": [["e", 1.5]], "levels": levels });
+        let report =
+            json!({ "a": { "b_bytes": 2048, "c": [1, 2] }, "d": [["e", 1.5]], "levels": levels });
         let (mut singles, mut lists) = (Vec::new(), Vec::new());
         sort_out("", &report, &mut singles, &mut lists);
-        assert_eq!(singles, [["a.b_bytes", "2.00 KiB"], ["a.c", "1, 2"], ["d.e", "1.500"]]);
-        assert_eq!((lists.len(), lists[0].0.as_str(), lists[0].1.len()), (1, "levels", 2));
+        assert_eq!(
+            singles,
+            [["a.b_bytes", "2.00 KiB"], ["a.c", "1, 2"], ["d.e", "1.500"]]
+        );
+        assert_eq!(
+            (lists.len(), lists[0].0.as_str(), lists[0].1.len()),
+            (1, "levels", 2)
+        );
         assert!(list_table(lists[0].1).to_string().contains("level"));
     }
 }

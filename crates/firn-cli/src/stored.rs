@@ -27,14 +27,26 @@ impl Stored {
     pub(crate) fn read(db: &Path) -> Outcome<Self> {
         let path = db.join("OPTIONS");
         let failure = |exit, error: &dyn std::fmt::Display| {
-            let advice = "give --pm-backend and --pm-path, or --pm-backend none if the database has no pool";
-            Failure::new(exit, format!("{} cannot be read: {error}; {advice}", path.display()))
+            let advice =
+                "give --pm-backend and --pm-path, or --pm-backend none if the database has no pool";
+            Failure::new(
+                exit,
+                format!("{} cannot be read: {error}; {advice}", path.display()),
+            )
         };
         let mut text = String::new();
         match File::open(&path).and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text)) {
-            Ok(_) => toml::from_str(&text).map_err(|error| failure(Exit::Corruption, &error.message())),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Self::default()),
-            Err(error) if error.kind() == ErrorKind::InvalidData => Err(failure(Exit::Corruption, &error)),
+            Ok(_) => {
+                toml::from_str(&text).map_err(|error| failure(Exit::Corruption, &error.message()))
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(Self::default())
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                Err(failure(Exit::Corruption, &error))
+            }
             Err(error) => Err(failure(Exit::Io, &error)),
         }
     }
@@ -45,11 +57,22 @@ impl Stored {
 
     /// The pool of the database at `db`.
     pub(crate) fn pool(&self, db: &Path) -> Outcome<Option<PmConfig>> {
-        let Some(backend) = self.pm_backend.as_ref().and_then(|name| name.parse::<Backend>().ok()) else {
+        let Some(backend) = self
+            .pm_backend
+            .as_ref()
+            .and_then(|name| name.parse::<Backend>().ok())
+        else {
             return Ok(None);
         };
-        if let Some(directory) = self.directory.as_deref().filter(|directory| is_other(directory, db)) {
-            let (pool, directory) = (self.pm_path.as_deref().unwrap_or(Path::new("memory")), directory.display());
+        if let Some(directory) = self
+            .directory
+            .as_deref()
+            .filter(|directory| is_other(directory, db))
+        {
+            let (pool, directory) = (
+                self.pm_path.as_deref().unwrap_or(Path::new("memory")),
+                directory.display(),
+            );
             return Err(Failure::invalid(format!(
                 "{} names the pool {}, but was written for the database {directory}, which is still there: if this \
                  is a copy that needs no pool, give --pm-backend none; else give --pm-backend and --pm-path",
@@ -67,11 +90,18 @@ impl Stored {
             return Err(Failure::new(Exit::NoDatabase, message));
         }
         let size_bytes = self.pm_size.unwrap_or_default();
-        Ok(Some(PmConfig { path: self.pm_path.clone(), backend, size_bytes, latency: None }))
+        Ok(Some(PmConfig {
+            path: self.pm_path.clone(),
+            backend,
+            size_bytes,
+            latency: None,
+        }))
     }
 }
 
 /// True if `directory` exists and is not `db`.
 fn is_other(directory: &Path, db: &Path) -> bool {
-    directory.canonicalize().is_ok_and(|there| db.canonicalize().is_ok_and(|here| here != there))
+    directory
+        .canonicalize()
+        .is_ok_and(|there| db.canonicalize().is_ok_and(|here| here != there))
 }

@@ -45,7 +45,11 @@ impl Verify {
     pub(crate) fn run(self, options: Options) -> Outcome {
         let (report, damages) = examine(&self.db, options)?;
         if self.json {
-            print_json(&Verdict { ok: damages.is_empty(), damages: &damages, report: &report })?;
+            print_json(&Verdict {
+                ok: damages.is_empty(),
+                damages: &damages,
+                report: &report,
+            })?;
         }
         if damages.is_empty() {
             if !self.json {
@@ -61,9 +65,21 @@ impl Verify {
 
     /// A short description of the damage, and a next step that cannot make it worse.
     fn sentence(&self, damages: &[Damage]) -> String {
-        let places = if damages.len() == 1 { "one place" } else { &format!("{} places", damages.len()) };
-        let first: Vec<&str> = damages.iter().take(REPEATED_MAX).map(|damage| damage.what.as_str()).collect();
-        let dots = if damages.len() > REPEATED_MAX { "; .." } else { "" };
+        let places = if damages.len() == 1 {
+            "one place"
+        } else {
+            &format!("{} places", damages.len())
+        };
+        let first: Vec<&str> = damages
+            .iter()
+            .take(REPEATED_MAX)
+            .map(|damage| damage.what.as_str())
+            .collect();
+        let dots = if damages.len() > REPEATED_MAX {
+            "; .."
+        } else {
+            ""
+        };
         format!(
             "{} is damaged in {places}: {}{dots}. Nothing was changed; copy the directory (cp -a) before you run `firn \
              repair` on it",
@@ -78,10 +94,19 @@ impl Verify {
 /// # Errors
 /// Any error other than damage that prevents reading.
 fn examine(path: &Path, options: Options) -> Outcome<(VerifyReport, Vec<Damage>)> {
-    let checked = Db::open_read_only(path, options)
-        .and_then(|db| watched(&db, "verifying", Some(db.stats().table_bytes), Db::find_damage));
+    let checked = Db::open_read_only(path, options).and_then(|db| {
+        watched(
+            &db,
+            "verifying",
+            Some(db.stats().table_bytes),
+            Db::find_damage,
+        )
+    });
     match checked {
-        Ok((report, damages)) => Ok((report, damages.into_iter().map(described).collect::<Outcome<_>>()?)),
+        Ok((report, damages)) => Ok((
+            report,
+            damages.into_iter().map(described).collect::<Outcome<_>>()?,
+        )),
         Err(error) => Ok((VerifyReport::default(), vec![damage(error)?])),
     }
 }
@@ -89,7 +114,10 @@ fn examine(path: &Path, options: Options) -> Outcome<(VerifyReport, Vec<Damage>)
 fn described(found: firndb::Damage) -> Outcome<Damage> {
     let text = |key: &[u8]| key.escape_ascii().to_string();
     let keys = found.keys.map(|(from, to)| (text(&from), text(&to)));
-    Ok(Damage { keys, ..damage(found.error)? })
+    Ok(Damage {
+        keys,
+        ..damage(found.error)?
+    })
 }
 
 fn damage(error: Error) -> Outcome<Damage> {
@@ -138,7 +166,11 @@ impl Repair {
     /// Exit code 1 if anything could not be read completely and so is in `lost/` (or would be).
     pub(crate) fn run(self, options: Options) -> Outcome {
         let progress = Progress::spinner(if self.dry_run { "looking" } else { "repairing" });
-        let repair = if self.dry_run { firndb::repair_dry_run } else { firndb::repair };
+        let repair = if self.dry_run {
+            firndb::repair_dry_run
+        } else {
+            firndb::repair
+        };
         let report = repair(self.db.as_path(), &options);
         drop(progress);
         let report = report?;
@@ -151,10 +183,18 @@ impl Repair {
         if lost == 0 {
             return Ok(Exit::Done);
         }
-        let (is, are) = if self.dry_run { ("would be", "would be") } else { ("was", "are") };
+        let (is, are) = if self.dry_run {
+            ("would be", "would be")
+        } else {
+            ("was", "are")
+        };
         let aside = match report.set_aside.as_slice() {
             [] => format!("no file {is} set aside"),
-            files => format!("{} {are} kept in {}", files.join(", "), self.db.join("lost").display()),
+            files => format!(
+                "{} {are} kept in {}",
+                files.join(", "),
+                self.db.join("lost").display()
+            ),
         };
         let missing = match report.tables_lost.as_slice() {
             [] => String::new(),
@@ -162,9 +202,15 @@ impl Repair {
         };
         let others = match report.not_ours.as_slice() {
             [] => String::new(),
-            files => format!("; {} belong to something else and were left alone", files.join(", ")),
+            files => format!(
+                "; {} belong to something else and were left alone",
+                files.join(", ")
+            ),
         };
-        Err(Failure::new(Exit::NotFound, format!("not everything could be taken along: {aside}{missing}{others}")))
+        Err(Failure::new(
+            Exit::NotFound,
+            format!("not everything could be taken along: {aside}{missing}{others}"),
+        ))
     }
 }
 
@@ -174,19 +220,41 @@ mod tests {
 
     fn damage_of(place: &str) -> Damage {
         let what = Error::corruption(place, 7, "a block with its checksum").to_string();
-        Damage { what, keys: Some(("a".to_owned(), "b".to_owned())) }
+        Damage {
+            what,
+            keys: Some(("a".to_owned(), "b".to_owned())),
+        }
     }
 
     #[test]
     fn every_damage_is_listed_and_the_first_are_repeated() {
-        let verify = Verify { db: "db".into(), json: false };
+        let verify = Verify {
+            db: "db".into(),
+            json: false,
+        };
         let damages: Vec<Damage> = ["1.sst", "2.sst", "3.sst", "4.sst"].map(damage_of).to_vec();
-        assert!(line(&damages[3]).contains("4.sst") && line(&damages[3]).ends_with("keys from a to b"));
+        assert!(
+            line(&damages[3]).contains("4.sst") && line(&damages[3]).ends_with("keys from a to b")
+        );
         let sentence = verify.sentence(&damages);
-        assert!(sentence.starts_with("db is damaged in 4 places: 1.sst") && sentence.contains("3.sst"), "{sentence}");
-        assert!(!sentence.contains("4.sst") && sentence.contains("cp -a"), "{sentence}");
+        assert!(
+            sentence.starts_with("db is damaged in 4 places: 1.sst") && sentence.contains("3.sst"),
+            "{sentence}"
+        );
+        assert!(
+            !sentence.contains("4.sst") && sentence.contains("cp -a"),
+            "{sentence}"
+        );
         let report = VerifyReport::default();
-        let json = serde_json::to_value(Verdict { ok: false, damages: &damages, report: &report }).unwrap();
-        assert_eq!((&json["ok"], &json["damages"][1]["keys"][0]), (&false.into(), &"a".into()));
+        let json = serde_json::to_value(Verdict {
+            ok: false,
+            damages: &damages,
+            report: &report,
+        })
+        .unwrap();
+        assert_eq!(
+            (&json["ok"], &json["damages"][1]["keys"][0]),
+            (&false.into(), &"a".into())
+        );
     }
 }

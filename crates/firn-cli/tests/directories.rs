@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn firn(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_firn")).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_firn"))
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 fn text(path: &Path) -> &str {
@@ -15,8 +18,13 @@ fn text(path: &Path) -> &str {
 }
 
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
-    files.map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect()
+    let files = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file());
+    files
+        .map(|path| (path.clone(), std::fs::read(&path).unwrap()))
+        .collect()
 }
 
 fn error(output: &Output) -> String {
@@ -28,9 +36,12 @@ fn no_verb_touches_a_directory_of_something_else() {
     let root = tempfile::tempdir().unwrap();
     let theirs = root.path().join("theirs");
     std::fs::create_dir(&theirs).unwrap();
-    for (name, bytes) in
-        [("CURRENT", "MANIFEST-000003\n"), ("MANIFEST-000003", "x"), ("000123.log", "s"), ("OPTIONS", "o")]
-    {
+    for (name, bytes) in [
+        ("CURRENT", "MANIFEST-000003\n"),
+        ("MANIFEST-000003", "x"),
+        ("000123.log", "s"),
+        ("OPTIONS", "o"),
+    ] {
         std::fs::write(theirs.join(name), bytes).unwrap();
     }
     let before = contents(&theirs);
@@ -45,8 +56,17 @@ fn no_verb_touches_a_directory_of_something_else() {
     ];
     for verb in verbs {
         let output = firn(verb);
-        assert_eq!(output.status.code(), Some(3), "{verb:?}: {}", error(&output));
-        assert!(error(&output).contains("no FirnDB database"), "{verb:?}: {}", error(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(3),
+            "{verb:?}: {}",
+            error(&output)
+        );
+        assert!(
+            error(&output).contains("no FirnDB database"),
+            "{verb:?}: {}",
+            error(&output)
+        );
         assert_eq!(contents(&theirs), before, "{verb:?}");
     }
 }
@@ -57,9 +77,17 @@ fn parents_are_made_when_that_is_asked_for() {
     let db = root.path().join("a/b");
     let output = firn(&["put", text(&db), "k", "v"]);
     assert_eq!(output.status.code(), Some(8), "{}", error(&output));
-    assert!(error(&output).contains("--create-parents"), "{}", error(&output));
+    assert!(
+        error(&output).contains("--create-parents"),
+        "{}",
+        error(&output)
+    );
     assert!(!root.path().join("a").exists());
-    assert!(firn(&["put", "--create-parents", text(&db), "k", "v"]).status.success());
+    assert!(
+        firn(&["put", "--create-parents", text(&db), "k", "v"])
+            .status
+            .success()
+    );
     assert_eq!(firn(&["get", text(&db), "k"]).stdout, b"v");
 }
 
@@ -75,7 +103,10 @@ fn damage_is_listed_and_a_repair_says_what_it_set_aside() {
         open.flush().unwrap();
         open.close().unwrap();
     }
-    let table = contents(&db).into_keys().find(|path| path.extension().is_some_and(|kind| kind == "sst")).unwrap();
+    let table = contents(&db)
+        .into_keys()
+        .find(|path| path.extension().is_some_and(|kind| kind == "sst"))
+        .unwrap();
     let mut bytes = std::fs::read(&table).unwrap();
     let (one, other) = (bytes.len() / 4, bytes.len() / 2);
     bytes[one] ^= 1;
@@ -84,7 +115,14 @@ fn damage_is_listed_and_a_repair_says_what_it_set_aside() {
     let output = firn(&["verify", text(&db)]);
     assert_eq!(output.status.code(), Some(4), "{}", error(&output));
     let listed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(listed.lines().filter(|line| line.contains("keys from key")).count(), 2, "{listed}");
+    assert_eq!(
+        listed
+            .lines()
+            .filter(|line| line.contains("keys from key"))
+            .count(),
+        2,
+        "{listed}"
+    );
 
     let before = contents(&db);
     let output = firn(&["repair", "--dry-run", text(&db)]);
@@ -95,10 +133,17 @@ fn damage_is_listed_and_a_repair_says_what_it_set_aside() {
     let output = firn(&["repair", text(&db)]);
     assert_eq!(output.status.code(), Some(1), "{}", error(&output));
     let name = table.file_name().unwrap().to_str().unwrap();
-    assert!(error(&output).contains(name) && error(&output).contains("lost"), "{}", error(&output));
+    assert!(
+        error(&output).contains(name) && error(&output).contains("lost"),
+        "{}",
+        error(&output)
+    );
     assert_eq!(std::fs::read(db.join("lost").join(name)).unwrap(), bytes);
     assert!(firn(&["verify", text(&db)]).status.success());
-    assert!(firn(&["repair", text(&db)]).status.success(), "nothing is lost any more");
+    assert!(
+        firn(&["repair", text(&db)]).status.success(),
+        "nothing is lost any more"
+    );
 }
 
 /// While another process has the database open, `verify` finds no damage in a sound one, and a
@@ -109,7 +154,9 @@ fn verify_and_checkpoint_beside_a_writer() {
     let db = root.path().join("db");
     let options = firndb::Options::default().write_buffer_bytes(Some(256 << 10));
     let open = firndb::Db::open(&db, options).unwrap();
-    let put = |from: u32, to: u32| (from..to).for_each(|i| open.put(format!("{i:06}"), [i as u8; 300]).unwrap());
+    let put = |from: u32, to: u32| {
+        (from..to).for_each(|i| open.put(format!("{i:06}"), [i as u8; 300]).unwrap())
+    };
     put(0, 1_000);
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -11,8 +11,14 @@ fn json(ran: &Ran) -> Value {
 
 fn filled() -> Firn {
     let firn = Firn::new();
-    let lines: String = (0..3000).map(|i| format!("key-{i:05},value-{i}\n")).collect();
-    firn.run_with("load", &["--csv", "-", "--key", "0", "--value", "1"], lines.as_bytes());
+    let lines: String = (0..3000)
+        .map(|i| format!("key-{i:05},value-{i}\n"))
+        .collect();
+    firn.run_with(
+        "load",
+        &["--csv", "-", "--key", "0", "--value", "1"],
+        lines.as_bytes(),
+    );
     firn
 }
 
@@ -21,42 +27,96 @@ fn stats_in_three_forms() {
     let firn = filled();
     let stats = json(&firn.run("stats", ["--json"]));
     // Facts from the manifest are present even if nothing was done since the open.
-    for field in ["tables", "live_bytes", "dead_bytes", "small_blocks", "append_share", "filter_left", "index_bytes"] {
+    for field in [
+        "tables",
+        "live_bytes",
+        "dead_bytes",
+        "small_blocks",
+        "append_share",
+        "filter_left",
+        "index_bytes",
+    ] {
         assert!(stats["levels"][0][field].is_number(), "{field}: {stats}");
     }
-    assert!(stats["disk_bytes"].as_u64() > stats["table_bytes"].as_u64(), "{stats}");
-    assert!(stats["entries_about"].as_u64() >= Some(3000) && stats["advice"].is_string(), "{stats}");
+    assert!(
+        stats["disk_bytes"].as_u64() > stats["table_bytes"].as_u64(),
+        "{stats}"
+    );
+    assert!(
+        stats["entries_about"].as_u64() >= Some(3000) && stats["advice"].is_string(),
+        "{stats}"
+    );
     assert!(firn.run("stats", ["--all"]).lines().len() > 50);
-    assert!(firn.run("stats", ["--prometheus"]).text().contains("# TYPE firn"));
+    assert!(
+        firn.run("stats", ["--prometheus"])
+            .text()
+            .contains("# TYPE firn")
+    );
 }
 
 fn assert_fits_a_screen(screen: &str) {
-    assert!(screen.lines().count() <= 24 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    assert!(
+        screen.lines().count() <= 24 && screen.lines().all(|line| line.chars().count() <= 80),
+        "{screen}"
+    );
 }
 
 #[test]
 fn stats_fit_one_screen() {
     for profile in ["classic", "block", "lab"] {
         let firn = Firn::new();
-        let lines: String = (0..3000).map(|i| format!("key-{i:05},value-{i}\n")).collect();
+        let lines: String = (0..3000)
+            .map(|i| format!("key-{i:05},value-{i}\n"))
+            .collect();
         firn.write("data", lines);
-        firn.run("load", ["--csv", "data", "--key", "0", "--value", "1", "--profile", profile]);
+        firn.run(
+            "load",
+            [
+                "--csv",
+                "data",
+                "--key",
+                "0",
+                "--value",
+                "1",
+                "--profile",
+                profile,
+            ],
+        );
         let ran = firn.run("stats", [""; 0]);
         let screen = ran.text();
         assert_fits_a_screen(screen);
-        for words in [profile, "entries  about 3,00", "on disk  ", "memory   ", "debt     none"] {
+        for words in [
+            profile,
+            "entries  about 3,00",
+            "on disk  ",
+            "memory   ",
+            "debt     none",
+        ] {
             assert!(screen.contains(words), "{words} in\n{screen}");
         }
-        assert!(ran.lines().last().is_some_and(|line| line.ends_with('.')), "{screen}");
+        assert!(
+            ran.lines().last().is_some_and(|line| line.ends_with('.')),
+            "{screen}"
+        );
         // Only levels that contain something are shown.
-        let levels =
-            ran.lines().iter().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
-        assert!(levels == 1 || (profile == "lab" && screen.contains("levels   all empty")), "{screen}");
+        let levels = ran
+            .lines()
+            .iter()
+            .filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+            .count();
+        assert!(
+            levels == 1 || (profile == "lab" && screen.contains("levels   all empty")),
+            "{screen}"
+        );
     }
     let firn = Firn::new();
     let deep = "deep/".repeat(30);
     std::fs::create_dir_all(firn.path(&deep)).expect("directories");
-    firn.try_command(firn.command("put").arg(firn.path(&deep).join("db")).args(["k", "v"]));
+    firn.try_command(
+        firn.command("put")
+            .arg(firn.path(&deep).join("db"))
+            .args(["k", "v"]),
+    );
     let ran = firn.try_command(firn.command("stats").arg(firn.path(&deep).join("db")));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_fits_a_screen(ran.text());
@@ -69,14 +129,24 @@ fn stats_and_verify_beside_the_process_that_has_it_open() {
         firn.run("put", ["k", "v", "--profile", profile]);
         let mut holder = firn.start("load", &["--jsonl", "-"]);
         let mut stdin = holder.stdin.take().expect("stdin");
-        let lines: String = (0..2500).map(|i| format!("{{\"key\":\"{i:05}\"}}\n")).collect();
+        let lines: String = (0..2500)
+            .map(|i| format!("{{\"key\":\"{i:05}\"}}\n"))
+            .collect();
         std::io::Write::write_all(&mut stdin, lines.as_bytes()).expect("firn reads");
         while firn.db_bytes() < 20_000 {
-            assert!(holder.try_wait().expect("a state").is_none(), "the load ended by itself");
+            assert!(
+                holder.try_wait().expect("a state").is_none(),
+                "the load ended by itself"
+            );
             std::thread::yield_now();
         }
         assert_eq!(firn.try_run("put", ["k", "w"]).code, 5, "it is not open");
-        assert!(firn.run("stats", [""; 0]).text().contains("the load that was cut short"), "the position is not seen");
+        assert!(
+            firn.run("stats", [""; 0])
+                .text()
+                .contains("the load that was cut short"),
+            "the position is not seen"
+        );
         assert_eq!(json(&firn.run("verify", ["--json"]))["ok"], true);
         drop(stdin);
         assert!(holder.wait().expect("it ends").success());
@@ -88,26 +158,61 @@ fn verify_finds_damage() {
     let firn = filled();
     firn.run("compact", [""; 0]);
     let sound = json(&firn.run("verify", ["--json"]));
-    assert!(sound["ok"] == true && sound["damages"] == serde_json::json!([]) && sound["entries"] == 3000, "{sound}");
-    assert!(firn.run("verify", [""; 0]).text().starts_with("ok: 3,000 entries in 1 tables"));
-    let tables = std::fs::read_dir(firn.db()).expect("a directory").flatten().map(|entry| entry.path());
-    let table = tables.filter(|path| path.extension().is_some_and(|e| e == "sst")).max().expect("a table");
+    assert!(
+        sound["ok"] == true
+            && sound["damages"] == serde_json::json!([])
+            && sound["entries"] == 3000,
+        "{sound}"
+    );
+    assert!(
+        firn.run("verify", [""; 0])
+            .text()
+            .starts_with("ok: 3,000 entries in 1 tables")
+    );
+    let tables = std::fs::read_dir(firn.db())
+        .expect("a directory")
+        .flatten()
+        .map(|entry| entry.path());
+    let table = tables
+        .filter(|path| path.extension().is_some_and(|e| e == "sst"))
+        .max()
+        .expect("a table");
     let mut bytes = std::fs::read(&table).expect("bytes");
     bytes[100] ^= 1;
     std::fs::write(&table, bytes).expect("written");
     let found = firn.try_run("verify", [""; 0]);
     assert_eq!(found.code, 4, "{}", found.stderr);
-    let name = table.file_name().expect("a name").to_string_lossy().into_owned();
-    assert!(found.stderr.contains(&name) && found.stderr.contains("Nothing was changed"), "{}", found.stderr);
-    assert!(found.text().starts_with("damaged: ") && found.text().contains(&name), "{}", found.text());
+    let name = table
+        .file_name()
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned();
+    assert!(
+        found.stderr.contains(&name) && found.stderr.contains("Nothing was changed"),
+        "{}",
+        found.stderr
+    );
+    assert!(
+        found.text().starts_with("damaged: ") && found.text().contains(&name),
+        "{}",
+        found.text()
+    );
     let found = firn.try_run("verify", ["--json"]);
     assert_eq!((found.code, &json(&found)["ok"]), (4, &false.into()));
-    assert!(json(&found)["damages"][0]["what"].as_str().is_some_and(|text| text.contains(&name)));
+    assert!(
+        json(&found)["damages"][0]["what"]
+            .as_str()
+            .is_some_and(|text| text.contains(&name))
+    );
     // A database that cannot be opened is damaged as well.
     std::fs::write(firn.db().join("CURRENT"), "nonsense").expect("written");
     let found = firn.try_run("verify", ["--json"]);
     assert_eq!(found.code, 4, "{}", found.stderr);
-    assert!(json(&found)["damages"][0]["what"].as_str().is_some_and(|text| text.contains("CURRENT")));
+    assert!(
+        json(&found)["damages"][0]["what"]
+            .as_str()
+            .is_some_and(|text| text.contains("CURRENT"))
+    );
 }
 
 #[test]
@@ -134,50 +239,115 @@ fn quick_leaves_nothing_behind() {
     let firn = Firn::new();
     std::fs::create_dir(firn.path("place")).expect("a directory");
     let mut command = firn.command("bench");
-    let few = ["quick", "--records", "3000", "--ops", "3000", "--power-ops", "50"];
+    let few = [
+        "quick",
+        "--records",
+        "3000",
+        "--ops",
+        "3000",
+        "--power-ops",
+        "50",
+    ];
     command.args(few).args(["--dir", "place", "--json"]);
     let ran = firn.try_command(&mut command);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let report = json(&ran);
     assert_eq!(report["phases"].as_array().map(Vec::len), Some(4));
     for phase in report["phases"].as_array().expect("phases") {
-        assert!(phase["operations"].as_u64() > Some(0) && phase["latency"]["p99_us"].as_f64() > Some(0.0), "{phase}");
+        assert!(
+            phase["operations"].as_u64() > Some(0)
+                && phase["latency"]["p99_us"].as_f64() > Some(0.0),
+            "{phase}"
+        );
     }
     assert!(report["written_per_byte"].as_f64() > Some(0.5), "{report}");
-    assert!(report["verdict"]["ok"].is_boolean() && report["verdict"]["findings"].is_array(), "{report}");
+    assert!(
+        report["verdict"]["ok"].is_boolean() && report["verdict"]["findings"].is_array(),
+        "{report}"
+    );
     let mut command = firn.command("bench");
     let text = firn.try_command(command.args(few).args(["--dir", "place"]));
-    assert!(text.lines().last().is_some_and(|line| line.starts_with("verdict: ")), "{}", text.text());
-    assert_eq!(std::fs::read_dir(firn.path("place")).expect("a directory").count(), 0);
+    assert!(
+        text.lines()
+            .last()
+            .is_some_and(|line| line.starts_with("verdict: ")),
+        "{}",
+        text.text()
+    );
+    assert_eq!(
+        std::fs::read_dir(firn.path("place"))
+            .expect("a directory")
+            .count(),
+        0
+    );
     let mut command = firn.command("bench");
-    let full = firn.try_command(command.args(["quick", "--dir", "place", "--records", "1000000000000"]));
+    let full =
+        firn.try_command(command.args(["quick", "--dir", "place", "--records", "1000000000000"]));
     assert_eq!(full.code, 6, "{}", full.stderr);
     assert!(full.stderr.contains("--dir"), "{}", full.stderr);
 }
 
 /// `firn bench ycsb` on a few small records.
 fn ycsb(firn: &Firn, rest: &[&str]) -> Ran {
-    let few = ["--dir", ".", "--records", "2000", "--ops", "2000", "--threads", "2", "--value-size", "100"];
+    let few = [
+        "--dir",
+        ".",
+        "--records",
+        "2000",
+        "--ops",
+        "2000",
+        "--threads",
+        "2",
+        "--value-size",
+        "100",
+    ];
     let mut command = firn.command("bench");
-    let few = few.chunks(2).filter(|pair| !rest.contains(&pair[0])).flatten();
+    let few = few
+        .chunks(2)
+        .filter(|pair| !rest.contains(&pair[0]))
+        .flatten();
     firn.try_command(command.arg("ycsb").args(few).args(rest))
 }
 
 #[test]
 fn every_workload_runs_in_rounds() {
     let firn = Firn::new();
-    let ran = ycsb(&firn, &["--workloads", "load,a,b,c,d,e,f,u,o", "--rounds", "2", "--json", "report.json"]);
+    let ran = ycsb(
+        &firn,
+        &[
+            "--workloads",
+            "load,a,b,c,d,e,f,u,o",
+            "--rounds",
+            "2",
+            "--json",
+            "report.json",
+        ],
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.text().contains("p99.99"));
-    let report: Value = serde_json::from_slice(&std::fs::read(firn.path("report.json")).expect("bytes")).expect("JSON");
+    let report: Value =
+        serde_json::from_slice(&std::fs::read(firn.path("report.json")).expect("bytes"))
+            .expect("JSON");
     assert_eq!(report["schema"], "firn-bench/1");
     assert_eq!(report["cells"].as_array().map(Vec::len), Some(2));
-    assert_eq!(report["cells"][1]["phases"].as_array().map(Vec::len), Some(9));
+    assert_eq!(
+        report["cells"][1]["phases"].as_array().map(Vec::len),
+        Some(9)
+    );
     assert_eq!(report["cells"][0]["phases"][0]["operations"], 2000);
     assert_eq!(report["config"]["durability"], "process");
-    let open_loop = ycsb(&firn, &["--workloads", "c", "--rate", "20000", "--json", "-"]);
+    let open_loop = ycsb(
+        &firn,
+        &["--workloads", "c", "--rate", "20000", "--json", "-"],
+    );
     assert!(json(&open_loop)["cells"][0]["phases"][0]["seconds"].as_f64() > Some(0.09));
-    assert_eq!(std::fs::read_dir(firn.path(".")).expect("a directory").count(), 1, "only the report is left");
+    assert_eq!(
+        std::fs::read_dir(firn.path("."))
+            .expect("a directory")
+            .count(),
+        1,
+        "only the report is left"
+    );
 }
 
 #[test]
@@ -190,21 +360,43 @@ fn cells_that_are_done_are_not_run_again() {
     assert_eq!(more["cells"][0], first["cells"][0]);
     assert_ne!(more["cells"][1]["phases"], first["cells"][0]["phases"]);
     let other = json(&ycsb(&firn, &[&kept[..], &["--theta", "0.5"]].concat()));
-    assert_ne!(other["cells"][0]["phases"], first["cells"][0]["phases"], "what was not asked for was taken");
+    assert_ne!(
+        other["cells"][0]["phases"], first["cells"][0]["phases"],
+        "what was not asked for was taken"
+    );
 }
 
 /// Reads after the reopen are checked against everything acknowledged before it.
 #[test]
 fn a_database_is_opened_again_with_what_its_log_has() {
     let firn = Firn::new();
-    let report = json(&ycsb(&firn, &["--engines", "firn:lab", "--workloads", "load,reopen,c", "--json", "-"]));
+    let report = json(&ycsb(
+        &firn,
+        &[
+            "--engines",
+            "firn:lab",
+            "--workloads",
+            "load,reopen,c",
+            "--json",
+            "-",
+        ],
+    ));
     let phases = &report["cells"][0]["phases"];
     let opening = &phases[1]["engine"]["opening"];
     assert!(phases[0]["engine"]["opening"].is_null() && phases[2]["engine"]["opening"].is_null());
-    assert!(opening["seconds"].as_f64() > Some(0.0) && phases[1]["settle_seconds"].is_null(), "{opening}");
+    assert!(
+        opening["seconds"].as_f64() > Some(0.0) && phases[1]["settle_seconds"].is_null(),
+        "{opening}"
+    );
     let steps = opening["steps"].as_array().expect("steps").iter();
-    let logs = steps.filter(|step| step["step"] == "logs").filter_map(|step| step["seconds"].as_f64()).sum::<f64>();
-    assert!(logs > 0.0 && Some(logs) < opening["seconds"].as_f64(), "{opening}");
+    let logs = steps
+        .filter(|step| step["step"] == "logs")
+        .filter_map(|step| step["seconds"].as_f64())
+        .sum::<f64>();
+    assert!(
+        logs > 0.0 && Some(logs) < opening["seconds"].as_f64(),
+        "{opening}"
+    );
 }
 
 #[test]
@@ -215,16 +407,47 @@ fn a_papers_experiments_stand_beside_its_figures() {
         firn.try_command(command.args(["paper"]).args(rest))
     };
     // Both sides are the same engine here, because the test is about the framework.
-    let same = ["--engine", "firn:classic", "--baseline", "firn:classic", "--scale", "20000", "--dir", "."];
-    let ran = paper(&[&["block", "--experiments", "fig7,fig12", "--json"], &same[..]].concat());
+    let same = [
+        "--engine",
+        "firn:classic",
+        "--baseline",
+        "firn:classic",
+        "--scale",
+        "20000",
+        "--dir",
+        ".",
+    ];
+    let ran = paper(
+        &[
+            &["block", "--experiments", "fig7,fig12", "--json"],
+            &same[..],
+        ]
+        .concat(),
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let rows = json(&ran)["rows"].as_array().cloned().expect("rows");
     assert_eq!(rows.len(), 2 + 5);
     assert_eq!(rows[0]["variant"], "40 M");
-    assert!(rows[0]["baseline_cpu_us"]["median"].as_f64() > Some(0.0), "{}", rows[0]);
-    assert!(rows[0]["baseline"]["median"].as_f64() > Some(0.9), "{}", rows[0]);
-    assert!(rows[0]["paper"].as_str().is_some_and(|text| text.contains("-22.7 %")));
-    assert!(paper(&["block", "--experiments", "help"]).text().contains("fig18"));
+    assert!(
+        rows[0]["baseline_cpu_us"]["median"].as_f64() > Some(0.0),
+        "{}",
+        rows[0]
+    );
+    assert!(
+        rows[0]["baseline"]["median"].as_f64() > Some(0.9),
+        "{}",
+        rows[0]
+    );
+    assert!(
+        rows[0]["paper"]
+            .as_str()
+            .is_some_and(|text| text.contains("-22.7 %"))
+    );
+    assert!(
+        paper(&["block", "--experiments", "help"])
+            .text()
+            .contains("fig18")
+    );
     for (arguments, code, word) in [
         (&["tlsm"][..], 3, "block, lab"),
         (&["block", "--experiments", "fig99"], 2, "fig5"),
@@ -256,9 +479,16 @@ fn what_cannot_be_compared_is_said_before_it_starts() {
         assert!(ran.stderr.contains(word), "{arguments:?}: {}", ran.stderr);
     }
     // An option that an engine refuses fails its cell.
-    let refused = ycsb(&firn, &["--set", "firn:classic.colour=blue", "--workloads", "load"]);
+    let refused = ycsb(
+        &firn,
+        &["--set", "firn:classic.colour=blue", "--workloads", "load"],
+    );
     assert_eq!(refused.code, 1);
-    assert!(refused.text().contains("option colour"), "{}", refused.text());
+    assert!(
+        refused.text().contains("option colour"),
+        "{}",
+        refused.text()
+    );
 }
 
 #[test]
@@ -268,10 +498,21 @@ fn an_interrupted_benchmark_removes_what_it_wrote() {
     std::fs::create_dir(&place).expect("a directory");
     let entries = || std::fs::read_dir(&place).expect("a directory").count();
     let mut command = firn.command("bench");
-    let mut child = command.args(["quick", "--dir", "place", "--ops", "100000000"]).spawn().expect("firn starts");
-    while entries() == 0 || !place.read_dir().expect("entries").flatten().any(|entry| entry.path().join("db").exists())
+    let mut child = command
+        .args(["quick", "--dir", "place", "--ops", "100000000"])
+        .spawn()
+        .expect("firn starts");
+    while entries() == 0
+        || !place
+            .read_dir()
+            .expect("entries")
+            .flatten()
+            .any(|entry| entry.path().join("db").exists())
     {
-        assert!(child.try_wait().expect("a state").is_none(), "it ended by itself");
+        assert!(
+            child.try_wait().expect("a state").is_none(),
+            "it ended by itself"
+        );
         std::thread::yield_now();
     }
     let pid = rustix::process::Pid::from_child(&child);

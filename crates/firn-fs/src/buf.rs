@@ -174,7 +174,10 @@ mod tests {
         let mut buf = IoBuf::default();
         for len in [100, 5000, 300, 70_000] {
             let room = buf.room(len);
-            assert_eq!((room.len(), room.as_ptr() as usize % BUFFER_ALIGN), (len, 0));
+            assert_eq!(
+                (room.len(), room.as_ptr() as usize % BUFFER_ALIGN),
+                (len, 0)
+            );
             room.fill(7);
             buf.set_view(10, len - 10);
             assert_eq!(buf.bytes(), vec![7; len - 10]);

@@ -158,7 +158,8 @@ pub trait Fs: Send + Sync + Debug {
 /// The errors of [`Fs::open_dir`] and [`Dir::open`].
 pub fn open_file(fs: &dyn Fs, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
     let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| Error::invalid(format!("{} is no file's path", path.display())))?;
+    let name =
+        name.ok_or_else(|| Error::invalid(format!("{} is no file's path", path.display())))?;
     fs.open_dir(&parent(path))?.open(name, mode)
 }
 
@@ -166,10 +167,14 @@ pub fn open_file(fs: &dyn Fs, path: &Path, mode: OpenMode) -> Result<Arc<dyn Fil
 /// be copied. No copy may follow any other error of a link: if the name is taken, the copy would
 /// overwrite that file.
 pub fn cannot_link(error: &Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    let source =
+        std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
     source.is_some_and(|source| {
         use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
-        matches!(source.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)
+        matches!(
+            source.kind(),
+            CrossesDevices | PermissionDenied | TooManyLinks | Unsupported
+        )
     })
 }
 
@@ -217,5 +222,7 @@ impl Debug for Pending {
 
 /// The directory that contains `path`.
 pub(crate) fn parent(path: &Path) -> PathBuf {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }

@@ -24,7 +24,13 @@ pub fn give_back(memory: &mut [u8], mut between: impl FnMut()) {
     for piece in memory[skip..skip + whole].chunks_mut(PIECE_BYTES) {
         // SAFETY: the pieces are whole pages of memory that is borrowed for writing; they become
         // zero or keep their contents. Test: `tests::memory_can_be_used_again`.
-        let _kept = unsafe { madvise(piece.as_mut_ptr().cast(), piece.len(), Advice::LinuxDontNeed) };
+        let _kept = unsafe {
+            madvise(
+                piece.as_mut_ptr().cast(),
+                piece.len(),
+                Advice::LinuxDontNeed,
+            )
+        };
         between();
     }
 }

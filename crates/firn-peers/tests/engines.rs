@@ -36,7 +36,10 @@ fn setup(place: &Path, compression: Compression) -> Setup {
         records_max: KEYS * 2,
         key_bytes_max: 16,
         value_bytes_max: VALUE_BYTES_MAX,
-        pm: Some(PmBudget { directory: pm, bytes: 64 << 20 }),
+        pm: Some(PmBudget {
+            directory: pm,
+            bytes: 64 << 20,
+        }),
         extra: BTreeMap::new(),
     }
 }
@@ -44,7 +47,10 @@ fn setup(place: &Path, compression: Compression) -> Setup {
 /// The engines of this build. An engine that is not in this build says so in its description.
 fn engines() -> Vec<Box<dyn Engine>> {
     let missing = |engine: &dyn Engine| engine.about().contains("is not in this build");
-    firn_peers::all().into_iter().filter(|engine| !missing(&**engine)).collect()
+    firn_peers::all()
+        .into_iter()
+        .filter(|engine| !missing(&**engine))
+        .collect()
 }
 
 fn setup_of(engine: &dyn Engine, place: &Path, compression: Compression) -> Setup {
@@ -61,7 +67,12 @@ fn open(engine: &dyn Engine, setup: &Setup) -> Option<Arc<dyn Store>> {
     match engine.open(setup) {
         Ok(store) => Some(store),
         Err(error) if setup.compression != Compression::None => {
-            assert_eq!(error.kind(), firn_base::ErrorKind::Invalid, "{}: {error}", engine.name());
+            assert_eq!(
+                error.kind(),
+                firn_base::ErrorKind::Invalid,
+                "{}: {error}",
+                engine.name()
+            );
             None
         }
         Err(error) => panic!("{}: {error}", engine.name()),
@@ -80,26 +91,52 @@ fn value(seed: &mut Seed) -> Vec<u8> {
 
 fn check_get(store: &dyn Store, model: &Model, key: &[u8]) {
     let mut seen = None;
-    let found = store.get(key, &mut |value| seen = Some(value.to_vec())).unwrap();
+    let found = store
+        .get(key, &mut |value| seen = Some(value.to_vec()))
+        .unwrap();
     assert_eq!(found, seen.is_some());
-    assert!(seen.as_ref() == model.get(key), "{}: get {}", store.describe(), String::from_utf8_lossy(key));
+    assert!(
+        seen.as_ref() == model.get(key),
+        "{}: get {}",
+        store.describe(),
+        String::from_utf8_lossy(key)
+    );
 }
 
 fn check_scan(store: &dyn Store, model: &Model, from: &[u8], count: usize) {
     let mut seen = Vec::new();
-    store.scan(from, count, &mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap();
-    let expected: Vec<_> = model.range(from.to_vec()..).take(count).map(|(k, v)| (k.clone(), v.clone())).collect();
-    assert!(seen == expected, "{}: scan from {} of {count}", store.describe(), String::from_utf8_lossy(from));
+    store
+        .scan(from, count, &mut |key, value| {
+            seen.push((key.to_vec(), value.to_vec()))
+        })
+        .unwrap();
+    let expected: Vec<_> = model
+        .range(from.to_vec()..)
+        .take(count)
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    assert!(
+        seen == expected,
+        "{}: scan from {} of {count}",
+        store.describe(),
+        String::from_utf8_lossy(from)
+    );
 }
 
 fn run(engine: &dyn Engine, compression: Compression) {
     let place = tempfile::tempdir().unwrap();
     let setup = setup_of(engine, place.path(), compression);
-    let Some(mut store) = open(engine, &setup) else { return };
+    let Some(mut store) = open(engine, &setup) else {
+        return;
+    };
     let (mut model, mut seed) = (Model::new(), Seed::new(7));
     for _ in 0..OPERATIONS {
         let key = key(seed.below(KEYS));
-        let durability = if seed.one_in(50) { Durability::Power } else { Durability::Process };
+        let durability = if seed.one_in(50) {
+            Durability::Power
+        } else {
+            Durability::Process
+        };
         match seed.below(10) {
             0..5 => {
                 let value = value(&mut seed);
@@ -112,7 +149,12 @@ fn run(engine: &dyn Engine, compression: Compression) {
             }
             6..9 => check_get(&*store, &model, &key),
             // Between two keys, so that it begins at the next.
-            _ => check_scan(&*store, &model, &[&key[..], b"x"].concat(), seed.below(60) as usize),
+            _ => check_scan(
+                &*store,
+                &model,
+                &[&key[..], b"x"].concat(),
+                seed.below(60) as usize,
+            ),
         }
         if seed.one_in(REOPEN_ONE_IN) {
             drop(store);
@@ -150,17 +192,26 @@ fn counters_count_and_settings_are_told() {
         for number in 0..16_000 {
             let value = value(&mut seed);
             put_bytes += value.len() as u64;
-            store.put(&key(number % 3000), &value, Durability::Process).unwrap();
+            store
+                .put(&key(number % 3000), &value, Durability::Process)
+                .unwrap();
         }
         store.settle().unwrap();
         let counted = store.counters().since(&before);
         println!("{}: {put_bytes} bytes put; {counted:?}", store.describe());
         assert!(counted.space_bytes > 0, "{}", engine.name());
         let written = |cause: &str| -> u64 {
-            counted.traffic.iter().filter(|traffic| traffic.cause == cause).map(|traffic| traffic.written_bytes).sum()
+            counted
+                .traffic
+                .iter()
+                .filter(|traffic| traffic.cause == cause)
+                .map(|traffic| traffic.written_bytes)
+                .sum()
         };
         if engine.name().starts_with("rocksdb") {
-            assert!(written("log") > put_bytes && written("flush") > 0 && written("compaction") > 0);
+            assert!(
+                written("log") > put_bytes && written("flush") > 0 && written("compaction") > 0
+            );
         }
     }
 }
@@ -169,16 +220,28 @@ fn counters_count_and_settings_are_told() {
 fn writers_and_readers_at_once() {
     for engine in engines() {
         let place = tempfile::tempdir().unwrap();
-        let store = engine.open(&setup_of(&*engine, place.path(), Compression::None)).unwrap();
+        let store = engine
+            .open(&setup_of(&*engine, place.path(), Compression::None))
+            .unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let store = &store;
                 scope.spawn(move || {
                     for number in (0..200).map(|n| n * 4 + thread) {
-                        let durability = if number % 64 == 0 { Durability::Power } else { Durability::Process };
-                        store.put(&key(number), &number.to_le_bytes(), durability).unwrap();
+                        let durability = if number % 64 == 0 {
+                            Durability::Power
+                        } else {
+                            Durability::Process
+                        };
+                        store
+                            .put(&key(number), &number.to_le_bytes(), durability)
+                            .unwrap();
                         let mut seen = false;
-                        store.get(&key(number), &mut |value| seen = value == number.to_le_bytes()).unwrap();
+                        store
+                            .get(&key(number), &mut |value| {
+                                seen = value == number.to_le_bytes()
+                            })
+                            .unwrap();
                         assert!(seen, "{}: {number}", store.describe());
                     }
                 });
@@ -195,17 +258,43 @@ fn what_cannot_be_followed_is_refused_before_anything_is_written() {
     for engine in engines() {
         let place = tempfile::tempdir().unwrap();
         let mut setup = setup_of(&*engine, place.path(), Compression::None);
-        setup.extra.insert("no_such_option".to_owned(), "1".to_owned());
+        setup
+            .extra
+            .insert("no_such_option".to_owned(), "1".to_owned());
         let refused = engine.open(&setup).err().map(|error| error.kind());
-        assert_eq!(refused, Some(firn_base::ErrorKind::Invalid), "{}", engine.name());
-        assert_eq!(std::fs::read_dir(&setup.directory).unwrap().count(), 0, "{}", engine.name());
+        assert_eq!(
+            refused,
+            Some(firn_base::ErrorKind::Invalid),
+            "{}",
+            engine.name()
+        );
+        assert_eq!(
+            std::fs::read_dir(&setup.directory).unwrap().count(),
+            0,
+            "{}",
+            engine.name()
+        );
     }
 }
 
 #[test]
 fn a_missing_engine_is_known_by_name() {
-    let names: Vec<String> = firn_peers::all().iter().map(|engine| engine.name()).collect();
-    for name in ["firn:classic", "rocksdb", "rocksdb-pm", "leveldb", "fjall", "redb", "lmdb"] {
-        assert!(names.iter().any(|n| n == name), "{name} is not in {names:?}");
+    let names: Vec<String> = firn_peers::all()
+        .iter()
+        .map(|engine| engine.name())
+        .collect();
+    for name in [
+        "firn:classic",
+        "rocksdb",
+        "rocksdb-pm",
+        "leveldb",
+        "fjall",
+        "redb",
+        "lmdb",
+    ] {
+        assert!(
+            names.iter().any(|n| n == name),
+            "{name} is not in {names:?}"
+        );
     }
 }

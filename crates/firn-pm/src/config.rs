@@ -98,12 +98,22 @@ pub struct PmConfig {
 impl PmConfig {
     /// A pool in plain memory.
     pub fn volatile(size_bytes: u64) -> Self {
-        Self { path: None, backend: Backend::Volatile, size_bytes, latency: None }
+        Self {
+            path: None,
+            backend: Backend::Volatile,
+            size_bytes,
+            latency: None,
+        }
     }
 
     /// A pool in the file at `path`.
     pub fn at(path: impl Into<PathBuf>, backend: Backend, size_bytes: u64) -> Self {
-        Self { path: Some(path.into()), backend, size_bytes, latency: None }
+        Self {
+            path: Some(path.into()),
+            backend,
+            size_bytes,
+            latency: None,
+        }
     }
 }
 
@@ -113,7 +123,12 @@ mod tests {
 
     #[test]
     fn backend_names_round_trip() {
-        for backend in [Backend::Dax, Backend::File, Backend::Volatile, Backend::Emulated] {
+        for backend in [
+            Backend::Dax,
+            Backend::File,
+            Backend::Volatile,
+            Backend::Emulated,
+        ] {
             assert_eq!(backend.to_string().parse::<Backend>().unwrap(), backend);
         }
         let refused = "EMULATED?".parse::<Backend>().unwrap_err();

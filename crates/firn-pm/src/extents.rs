@@ -64,7 +64,11 @@ impl ExtentMap {
             live: BTreeMap::new(),
             live_bytes: [0; Owner::SLOTS],
         };
-        Self { inner: Mutex::new(inner), tags, place: place.to_owned() }
+        Self {
+            inner: Mutex::new(inner),
+            tags,
+            place: place.to_owned(),
+        }
     }
 
     pub(crate) fn pool_bytes(&self) -> u64 {
@@ -76,7 +80,9 @@ impl ExtentMap {
     pub(crate) fn claim(&self, extent: Extent, owner: Owner, in_file: bool) -> Result<()> {
         let mut inner = self.inner.lock();
         if !inner.is_recovering {
-            return Err(Error::invalid("claims are made before finish_recovery: allocate instead"));
+            return Err(Error::invalid(
+                "claims are made before finish_recovery: allocate instead",
+            ));
         }
         let at = extent.offset.get();
         if owner == Owner::Pool || !is_well_formed(extent, inner.pool_bytes) {
@@ -90,10 +96,19 @@ impl ExtentMap {
             return Err(Error::corruption(
                 &self.place,
                 at,
-                format!("one owner for each byte, but {extent} of {} overlaps {other}", owner.name()),
+                format!(
+                    "one owner for each byte, but {extent} of {} overlaps {other}",
+                    owner.name()
+                ),
             ));
         }
-        let live = Live { len: extent.len, owner, is_frozen: in_file, is_adopted: false, is_persisted: in_file };
+        let live = Live {
+            len: extent.len,
+            owner,
+            is_frozen: in_file,
+            is_adopted: false,
+            is_persisted: in_file,
+        };
         inner.live.insert(at, live);
         inner.live_bytes[owner as usize] += extent.len;
         self.tags.set(at, extent.len, Some(owner), in_file);
@@ -128,12 +143,27 @@ impl ExtentMap {
         let mut inner = self.inner.lock();
         inner.refuse_while_recovering()?;
         if len == 0 || owner == Owner::Pool {
-            return Err(Error::invalid(format!("an extent of {len} bytes for {} cannot be allocated", owner.name())));
+            return Err(Error::invalid(format!(
+                "an extent of {len} bytes for {} cannot be allocated",
+                owner.name()
+            )));
         }
-        let len = len.checked_next_multiple_of(GRANULE_BYTES).ok_or_else(|| self.full(&inner, len))?;
-        let open_bytes = if promised { inner.free_bytes } else { inner.free_bytes - inner.promised_bytes };
-        let fit = inner.free.iter().find(|&(_, &free)| free >= len).map(|(&at, &free)| (at, free));
-        let Some((at, free)) = fit.filter(|_| len <= open_bytes) else { return Err(self.full(&inner, len)) };
+        let len = len
+            .checked_next_multiple_of(GRANULE_BYTES)
+            .ok_or_else(|| self.full(&inner, len))?;
+        let open_bytes = if promised {
+            inner.free_bytes
+        } else {
+            inner.free_bytes - inner.promised_bytes
+        };
+        let fit = inner
+            .free
+            .iter()
+            .find(|&(_, &free)| free >= len)
+            .map(|(&at, &free)| (at, free));
+        let Some((at, free)) = fit.filter(|_| len <= open_bytes) else {
+            return Err(self.full(&inner, len));
+        };
         inner.free.remove(&at);
         if free > len {
             inner.free.insert(at + len, free - len);
@@ -142,7 +172,13 @@ impl ExtentMap {
         if promised {
             inner.promised_bytes -= len;
         }
-        let live = Live { len, owner, is_frozen: false, is_adopted: false, is_persisted: false };
+        let live = Live {
+            len,
+            owner,
+            is_frozen: false,
+            is_adopted: false,
+            is_persisted: false,
+        };
         inner.live.insert(at, live);
         inner.live_bytes[owner as usize] += len;
         self.tags.set(at, len, Some(owner), false);
@@ -178,7 +214,10 @@ impl ExtentMap {
     /// Returns the unused rest of a promise.
     pub(crate) fn unpromise(&self, bytes: u64) {
         let mut inner = self.inner.lock();
-        debug_assert!(bytes <= inner.promised_bytes, "no more is given back than was promised");
+        debug_assert!(
+            bytes <= inner.promised_bytes,
+            "no more is given back than was promised"
+        );
         inner.promised_bytes -= bytes;
     }
 
@@ -200,14 +239,25 @@ impl ExtentMap {
     }
 
     /// Calls `look` on a live extent, which may change its state. The tags follow.
-    pub(crate) fn with_live<T>(&self, extent: Extent, look: impl FnOnce(&mut Live) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_live<T>(
+        &self,
+        extent: Extent,
+        look: impl FnOnce(&mut Live) -> Result<T>,
+    ) -> Result<T> {
         let mut inner = self.inner.lock();
         inner.exact(extent)?;
-        let Some(live) = inner.live.get_mut(&extent.offset.get()) else { unreachable!("exact found it") };
+        let Some(live) = inner.live.get_mut(&extent.offset.get()) else {
+            unreachable!("exact found it")
+        };
         let was_frozen = live.is_frozen;
         let result = look(live)?;
         if live.is_frozen != was_frozen {
-            self.tags.set(extent.offset.get(), extent.len, Some(live.owner), live.is_frozen);
+            self.tags.set(
+                extent.offset.get(),
+                extent.len,
+                Some(live.owner),
+                live.is_frozen,
+            );
         }
         Ok(result)
     }
@@ -242,28 +292,47 @@ impl ExtentMap {
         let inner = self.inner.lock();
         let broken = |at: u64, what: String| Err(Error::corruption(&self.place, at, what));
         let live = inner.live.iter().map(|(&at, live)| (at, live.len, true));
-        let mut pieces: Vec<_> = live.chain(inner.free.iter().map(|(&at, &len)| (at, len, false))).collect();
+        let mut pieces: Vec<_> = live
+            .chain(inner.free.iter().map(|(&at, &len)| (at, len, false)))
+            .collect();
         pieces.sort_unstable();
         let mut next = (DATA_START, true);
         for (at, len, is_live) in pieces {
             let is_gap_allowed = inner.is_recovering && at > next.0;
             if at != next.0 && !is_gap_allowed {
-                return broken(at, format!("the extents to follow each other at {:#x}", next.0));
+                return broken(
+                    at,
+                    format!("the extents to follow each other at {:#x}", next.0),
+                );
             }
             if !is_live && !next.1 {
                 return broken(at, "free ranges that touch to be one".to_owned());
             }
             let tag = self.tags.range(at, len);
             if tag.has_free == is_live {
-                return broken(at, "the granules' tags to agree with the extent map".to_owned());
+                return broken(
+                    at,
+                    "the granules' tags to agree with the extent map".to_owned(),
+                );
             }
             next = (at + len, is_live);
         }
         if next.0 != inner.pool_bytes && !inner.is_recovering {
-            return broken(next.0, format!("the extents to end with the pool at {:#x}", inner.pool_bytes));
+            return broken(
+                next.0,
+                format!(
+                    "the extents to end with the pool at {:#x}",
+                    inner.pool_bytes
+                ),
+            );
         }
-        if inner.free.values().sum::<u64>() != inner.free_bytes || inner.promised_bytes > inner.free_bytes {
-            return broken(0, "the sum of the free ranges to be what is counted free".to_owned());
+        if inner.free.values().sum::<u64>() != inner.free_bytes
+            || inner.promised_bytes > inner.free_bytes
+        {
+            return broken(
+                0,
+                "the sum of the free ranges to be what is counted free".to_owned(),
+            );
         }
         drop(inner);
         self.usage().check()
@@ -273,7 +342,9 @@ impl ExtentMap {
 impl Inner {
     fn refuse_while_recovering(&self) -> Result<()> {
         match self.is_recovering {
-            true => Err(Error::invalid("this pool is being recovered: claim what is reachable, then finish_recovery")),
+            true => Err(Error::invalid(
+                "this pool is being recovered: claim what is reachable, then finish_recovery",
+            )),
             false => Ok(()),
         }
     }
@@ -288,10 +359,13 @@ impl Inner {
     fn exact(&self, extent: Extent) -> Result<Live> {
         match self.live.get(&extent.offset.get()) {
             Some(live) if live.len == extent.len => Ok(*live),
-            Some(live) => {
-                Err(Error::invalid(format!("{extent} is not an extent: the live one there is {} bytes", live.len)))
-            }
-            None => Err(Error::invalid(format!("{extent} is not live: it was freed before, or never allocated"))),
+            Some(live) => Err(Error::invalid(format!(
+                "{extent} is not an extent: the live one there is {} bytes",
+                live.len
+            ))),
+            None => Err(Error::invalid(format!(
+                "{extent} is not live: it was freed before, or never allocated"
+            ))),
         }
     }
 

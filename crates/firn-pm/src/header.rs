@@ -42,7 +42,10 @@ impl Session {
 
     pub(crate) fn decode(word: u64, uuid: &[u8; 16]) -> Option<Self> {
         let low = word as u32;
-        matches(&sites::PM_SESSION_CHECK, (word >> 32) as u32, || session_crc(low, uuid)).then_some(Self {
+        matches(&sites::PM_SESSION_CHECK, (word >> 32) as u32, || {
+            session_crc(low, uuid)
+        })
+        .then_some(Self {
             clean: low & 1 == 1,
             unsafe_shutdowns: (low >> 1) as u16 & MAX_UNSAFE_SHUTDOWNS,
             generation_low: (low >> 16) as u16,
@@ -51,8 +54,13 @@ impl Session {
 
     /// The session that an open starts after this one.
     pub(crate) fn next_open(self) -> Self {
-        let count = self.unsafe_shutdowns + u16::from(!self.clean && self.unsafe_shutdowns < MAX_UNSAFE_SHUTDOWNS);
-        Self { clean: false, unsafe_shutdowns: count, generation_low: 0 }
+        let count = self.unsafe_shutdowns
+            + u16::from(!self.clean && self.unsafe_shutdowns < MAX_UNSAFE_SHUTDOWNS);
+        Self {
+            clean: false,
+            unsafe_shutdowns: count,
+            generation_low: 0,
+        }
     }
 }
 
@@ -100,13 +108,18 @@ pub(crate) fn decode_header(page: &[u8], uuid: &[u8; 16], place: &str) -> Result
             ),
         ));
     }
-    if !matches(&sites::PM_HEADER_CHECK, line.crc.get(), || header_crc(line.as_bytes())) {
+    if !matches(&sites::PM_HEADER_CHECK, line.crc.get(), || {
+        header_crc(line.as_bytes())
+    }) {
         return damaged(HEADER_CRC_AT as u64, "the checksum of the header line");
     }
     if u64::from(line.granule_bytes.get()) != GRANULE_BYTES {
         return Err(Error::new(
             ErrorKind::Incompatible,
-            format!("{place} has granules of {} bytes, this program uses {GRANULE_BYTES}", line.granule_bytes.get()),
+            format!(
+                "{place} has granules of {} bytes, this program uses {GRANULE_BYTES}",
+                line.granule_bytes.get()
+            ),
         ));
     }
     if &line.uuid != uuid {
@@ -122,7 +135,9 @@ pub(crate) fn decode_header(page: &[u8], uuid: &[u8; 16], place: &str) -> Result
     if line.reserved_end.get() != 0 {
         return damaged(60, "zero in the reserved bytes");
     }
-    let word = rest.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let word = rest
+        .first_chunk::<8>()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes));
     match Session::decode(word, uuid) {
         Some(session) => Ok(HeaderState::Complete { session }),
         None => damaged(SESSION_AT, "the checksum of the session word"),
@@ -131,10 +146,17 @@ pub(crate) fn decode_header(page: &[u8], uuid: &[u8; 16], place: &str) -> Result
 
 /// Classifies a page without a magic: an unfinished creation, a pool whose magic was damaged, or
 /// foreign data.
-fn without_magic(line: &HeaderLine, rest: &[u8], uuid: &[u8; 16], place: &str) -> Result<HeaderState> {
+fn without_magic(
+    line: &HeaderLine,
+    rest: &[u8],
+    uuid: &[u8; 16],
+    place: &str,
+) -> Result<HeaderState> {
     let mut healed = *line;
     healed.magic = POOL_MAGIC.into();
-    let is_sound = matches(&sites::PM_MAGIC_CHECK, line.crc.get(), || header_crc(healed.as_bytes()));
+    let is_sound = matches(&sites::PM_MAGIC_CHECK, line.crc.get(), || {
+        header_crc(healed.as_bytes())
+    });
     let is_blank_after = rest.iter().skip(8).all(|&byte| byte == 0);
     let is_foreign = is_sound && &line.uuid != uuid;
     match (line.magic.get(), is_sound, is_blank_after) {

@@ -21,7 +21,10 @@ pub struct Headroom {
 
 impl Headroom {
     pub(crate) fn new(map: &Arc<ExtentMap>, bytes: u64) -> Result<Self> {
-        Ok(Self { left_bytes: map.promise(bytes)?, map: map.clone() })
+        Ok(Self {
+            left_bytes: map.promise(bytes)?,
+            map: map.clone(),
+        })
     }
 
     /// Bytes not yet allocated.
@@ -37,7 +40,10 @@ impl Headroom {
         let whole = len.checked_next_multiple_of(crate::GRANULE_BYTES);
         if whole.is_none_or(|whole| whole > self.left_bytes) {
             let left = self.left_bytes;
-            return Err(Error::new(ErrorKind::NoSpace, format!("{left} bytes of headroom are left, not {len}")));
+            return Err(Error::new(
+                ErrorKind::NoSpace,
+                format!("{left} bytes of headroom are left, not {len}"),
+            ));
         }
         let extent = self.map.alloc(len, owner, true)?;
         self.left_bytes -= extent.len;

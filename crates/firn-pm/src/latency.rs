@@ -20,7 +20,8 @@ impl Delays {
         let latency = latency.filter(|latency| *latency != Latency::default())?;
         let start = clock.now_ns();
         spin(CALIBRATION_SPINS);
-        let spins_per_ns = CALIBRATION_SPINS as f64 / clock.now_ns().saturating_sub(start).max(1) as f64;
+        let spins_per_ns =
+            CALIBRATION_SPINS as f64 / clock.now_ns().saturating_sub(start).max(1) as f64;
         Some(Self {
             read_spins_per_line: f64::from(latency.read_ns) * spins_per_ns,
             write_spins_per_line: f64::from(latency.write_ns) * spins_per_ns,
@@ -54,7 +55,14 @@ mod tests {
         let clock = Clock::system();
         assert!(Delays::new(None, &clock).is_none());
         assert!(Delays::new(Some(Latency::default()), &clock).is_none());
-        let delays = Delays::new(Some(Latency { read_ns: 100, write_ns: 300 }), &clock).unwrap();
+        let delays = Delays::new(
+            Some(Latency {
+                read_ns: 100,
+                write_ns: 300,
+            }),
+            &clock,
+        )
+        .unwrap();
         assert!(delays.write_spins_per_line > 2.9 * delays.read_spins_per_line);
         delays.read(1);
         delays.write(2);

@@ -42,10 +42,16 @@ impl Iterator for LineRange {
 pub fn line_range(offset: u64, len: u64) -> LineRange {
     let first = offset & !(LINE_BYTES - 1);
     if len == 0 {
-        return LineRange { next: first, left: 0 };
+        return LineRange {
+            next: first,
+            left: 0,
+        };
     }
     let last = offset.saturating_add(len - 1) & !(LINE_BYTES - 1);
-    LineRange { next: first, left: (last - first) / LINE_BYTES + 1 }
+    LineRange {
+        next: first,
+        left: (last - first) / LINE_BYTES + 1,
+    }
 }
 
 #[cfg(test)]

@@ -45,12 +45,17 @@ pub struct Extent {
 impl Extent {
     /// The extent of `len` bytes at `offset`.
     pub const fn new(offset: u64, len: u64) -> Self {
-        Self { offset: PmOffset::new(offset), len }
+        Self {
+            offset: PmOffset::new(offset),
+            len,
+        }
     }
 
     /// The offset of the byte `within` bytes into the extent; `None` past its end.
     pub fn at(self, within: u64) -> Option<PmOffset> {
-        (within <= self.len).then(|| self.offset.plus(within)).flatten()
+        (within <= self.len)
+            .then(|| self.offset.plus(within))
+            .flatten()
     }
 
     /// The offset of the first byte after it; `None` if the sum overflows.

@@ -27,7 +27,9 @@ pub use file_image::Backing;
 use file_image::FileImage;
 use firn_base::site::Site;
 use firn_base::{Error, ErrorKind, Result};
-pub(crate) use open::{FileLock, allocate, extend, file_bytes, is_still_named, lock_file, sync_parent, whole_granules};
+pub(crate) use open::{
+    FileLock, allocate, extend, file_bytes, is_still_named, lock_file, sync_parent, whole_granules,
+};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -81,19 +83,28 @@ impl Region {
     }
 
     fn outside(&self, at: u64, len: u64) -> Error {
-        Error::corruption(&self.place, at, format!("{len} bytes inside the pool of {} bytes", self.len()))
+        Error::corruption(
+            &self.place,
+            at,
+            format!("{len} bytes inside the pool of {} bytes", self.len()),
+        )
     }
 
     fn writable(&self) -> Result<&View> {
         self.writes.as_ref().ok_or_else(|| {
-            Error::invalid(format!("{} is open read-only: open it for writing to change it", self.place))
+            Error::invalid(format!(
+                "{} is open read-only: open it for writing to change it",
+                self.place
+            ))
         })
     }
 
     /// Copies the bytes at `at` into `out`.
     #[inline]
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<()> {
-        self.reads.load(at, out).ok_or_else(|| self.outside(at, out.len() as u64))
+        self.reads
+            .load(at, out)
+            .ok_or_else(|| self.outside(at, out.len() as u64))
     }
 
     /// Loads the aligned word at `at` with one atomic load.
@@ -104,7 +115,9 @@ impl Region {
 
     /// Borrows the bytes at `at`. REQUIRES: no thread stores to them while the borrow lives.
     pub(crate) fn borrow(&self, at: u64, len: u64) -> Result<&[u8]> {
-        self.reads.borrow(at, len).ok_or_else(|| self.outside(at, len))
+        self.reads
+            .borrow(at, len)
+            .ok_or_else(|| self.outside(at, len))
     }
 
     /// Stores `bytes` at `at`, through the cache.
@@ -116,7 +129,8 @@ impl Region {
             None => done = view.store(at, bytes).is_some(),
             Some(tracker) => tracker.store(at, bytes, || done = view.store(at, bytes).is_some()),
         }
-        done.then_some(()).ok_or_else(|| self.outside(at, bytes.len() as u64))
+        done.then_some(())
+            .ok_or_else(|| self.outside(at, bytes.len() as u64))
     }
 
     /// Stores the aligned word at `at` with one atomic store, after everything this thread stored
@@ -127,7 +141,9 @@ impl Region {
         let mut done = false;
         match &self.tracker {
             None => done = view.store_u64(at, word).is_some(),
-            Some(tracker) => tracker.store(at, &word.to_le_bytes(), || done = view.store_u64(at, word).is_some()),
+            Some(tracker) => tracker.store(at, &word.to_le_bytes(), || {
+                done = view.store_u64(at, word).is_some()
+            }),
         }
         done.then_some(()).ok_or_else(|| self.outside(at, 8))
     }
@@ -145,7 +161,8 @@ impl Region {
             tracker.flush(lines.clone());
         }
         if self.how != LineFlush::None {
-            view.flush(at, len, lines, self.how).ok_or_else(|| self.outside(at, len))?;
+            view.flush(at, len, lines, self.how)
+                .ok_or_else(|| self.outside(at, len))?;
         }
         Ok(count)
     }
@@ -193,7 +210,11 @@ impl Region {
                 }
             }
         }
-        if fill > start { self.stream_partial(line_at, start, &line[start..fill]) } else { Ok(()) }
+        if fill > start {
+            self.stream_partial(line_at, start, &line[start..fill])
+        } else {
+            Ok(())
+        }
     }
 
     fn stream_partial(&self, line_at: u64, start: usize, bytes: &[u8]) -> Result<()> {
@@ -202,7 +223,8 @@ impl Region {
         }
         let at = line_at + start as u64;
         self.store(at, bytes)?;
-        self.flush(&sites::PM_EDGE_FLUSH, at, bytes.len() as u64).map(|_lines| ())
+        self.flush(&sites::PM_EDGE_FLUSH, at, bytes.len() as u64)
+            .map(|_lines| ())
     }
 
     fn stream_lines(&self, at: u64, bytes: &[u8]) -> Result<()> {
@@ -219,7 +241,8 @@ impl Region {
             None => copy(),
             Some(tracker) => tracker.stream(at, bytes, copy),
         }
-        done.then_some(()).ok_or_else(|| self.outside(at, bytes.len() as u64))
+        done.then_some(())
+            .ok_or_else(|| self.outside(at, bytes.len() as u64))
     }
 
     /// Makes a line hold `bytes` without the tracker seeing it. For the simulator, between two
@@ -273,7 +296,11 @@ impl Region {
         if self.is_fixed {
             return Err(Error::new(
                 ErrorKind::Invalid,
-                format!("{} is a device of {} bytes: no pool of {new_len} fits in it", self.place, self.len()),
+                format!(
+                    "{} is a device of {} bytes: no pool of {new_len} fits in it",
+                    self.place,
+                    self.len()
+                ),
             ));
         }
         let new_len = open::file_bytes(self.kind, new_len);
@@ -284,8 +311,19 @@ impl Region {
         if let Some(tracker) = &self.tracker {
             tracker.grow(new_len);
         }
-        open::map_into(&self.reads, self.writes.as_ref(), &self.memory, new_len, self.kind)
-            .map_err(|source| Error::new(ErrorKind::Io, format!("cannot map {} again: {source}", self.place)))
+        open::map_into(
+            &self.reads,
+            self.writes.as_ref(),
+            &self.memory,
+            new_len,
+            self.kind,
+        )
+        .map_err(|source| {
+            Error::new(
+                ErrorKind::Io,
+                format!("cannot map {} again: {source}", self.place),
+            )
+        })
     }
 }
 

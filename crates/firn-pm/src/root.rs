@@ -12,8 +12,8 @@
 //! slot is untouched.
 
 use crate::layout::{
-    DATA_START, ENTRY_BYTES, EntryBytes, GRANULE_BYTES, MAX_ROOT_ENTRIES, MIN_POOL_BYTES, PAGE_BYTES, ROOT_CRC_AT,
-    ROOT_HEAD_BYTES, ROOT_MAGIC, RootHead,
+    DATA_START, ENTRY_BYTES, EntryBytes, GRANULE_BYTES, MAX_ROOT_ENTRIES, MIN_POOL_BYTES,
+    PAGE_BYTES, ROOT_CRC_AT, ROOT_HEAD_BYTES, ROOT_MAGIC, RootHead,
 };
 use crate::offset::Extent;
 use crate::owner::Owner;
@@ -53,23 +53,38 @@ const GENERATION_MAX: u64 = 1 << 56;
 
 /// The offset of the slot for generation `generation`.
 pub(crate) fn slot_offset(generation: u64) -> u64 {
-    if generation % 2 == 1 { PAGE_BYTES } else { 2 * PAGE_BYTES }
+    if generation % 2 == 1 {
+        PAGE_BYTES
+    } else {
+        2 * PAGE_BYTES
+    }
 }
 
 impl Root {
     /// The root of an empty pool.
     pub(crate) fn empty(pool_bytes: u64) -> Self {
-        Self { generation: 1, applied_edit: 0, entries: Vec::new(), pool_bytes }
+        Self {
+            generation: 1,
+            applied_edit: 0,
+            entries: Vec::new(),
+            pool_bytes,
+        }
     }
 
     /// The first entry of `owner` and `kind`.
     pub fn find(&self, owner: Owner, kind: u16) -> Option<&RootEntry> {
-        self.entries.iter().find(|entry| entry.owner == owner && entry.kind == kind)
+        self.entries
+            .iter()
+            .find(|entry| entry.owner == owner && entry.kind == kind)
     }
 
     /// Replaces the entry with this owner and kind, or adds `entry`.
     pub fn set(&mut self, entry: RootEntry) {
-        match self.entries.iter_mut().find(|old| old.owner == entry.owner && old.kind == entry.kind) {
+        match self
+            .entries
+            .iter_mut()
+            .find(|old| old.owner == entry.owner && old.kind == entry.kind)
+        {
             Some(old) => *old = entry,
             None => self.entries.push(entry),
         }
@@ -77,7 +92,10 @@ impl Root {
 
     /// Removes and returns the first entry of `owner` and `kind`.
     pub fn remove(&mut self, owner: Owner, kind: u16) -> Option<RootEntry> {
-        let index = self.entries.iter().position(|entry| entry.owner == owner && entry.kind == kind)?;
+        let index = self
+            .entries
+            .iter()
+            .position(|entry| entry.owner == owner && entry.kind == kind)?;
         Some(self.entries.remove(index))
     }
 
@@ -121,39 +139,66 @@ impl Root {
 
 /// The checksum of a record: all its bytes except those of the checksum.
 fn root_crc(bytes: &[u8], uuid: &[u8; 16], slot_at: u64) -> u32 {
-    crc32c_salted(ROOT_MAGIC, slot_at, &[uuid, &bytes[..ROOT_CRC_AT], &bytes[ROOT_CRC_AT + 4..]])
+    crc32c_salted(
+        ROOT_MAGIC,
+        slot_at,
+        &[uuid, &bytes[..ROOT_CRC_AT], &bytes[ROOT_CRC_AT + 4..]],
+    )
 }
 
 /// The newest valid root of the two slots. `None` if neither slot holds one.
-pub(crate) fn newest_root(slot_a: &[u8], slot_b: &[u8], uuid: &[u8; 16], place: &str) -> Result<Option<Root>> {
+pub(crate) fn newest_root(
+    slot_a: &[u8],
+    slot_b: &[u8],
+    uuid: &[u8; 16],
+    place: &str,
+) -> Result<Option<Root>> {
     let a = decode_root(slot_a, PAGE_BYTES, uuid, place)?;
     let b = decode_root(slot_b, 2 * PAGE_BYTES, uuid, place)?;
-    let (Some(a), Some(b)) = (&a, &b) else { return Ok(a.or(b)) };
+    let (Some(a), Some(b)) = (&a, &b) else {
+        return Ok(a.or(b));
+    };
     if a.generation.abs_diff(b.generation) != 1 {
         return Err(Error::corruption(
             place,
             PAGE_BYTES,
-            format!("root generations that follow each other, not {} and {}", a.generation, b.generation),
+            format!(
+                "root generations that follow each other, not {} and {}",
+                a.generation, b.generation
+            ),
         ));
     }
-    Ok(Some(if a.generation > b.generation { a.clone() } else { b.clone() }))
+    Ok(Some(if a.generation > b.generation {
+        a.clone()
+    } else {
+        b.clone()
+    }))
 }
 
 /// The record in a slot; `None` if it is not valid. An error if a valid record contradicts itself.
 fn decode_root(slot: &[u8], slot_at: u64, uuid: &[u8; 16], place: &str) -> Result<Option<Root>> {
-    let Ok((head, rest)) = RootHead::ref_from_prefix(slot) else { return Ok(None) };
+    let Ok((head, rest)) = RootHead::ref_from_prefix(slot) else {
+        return Ok(None);
+    };
     let entries_len = (head.entry_count.get() as usize).checked_mul(ENTRY_BYTES);
-    let Some(entries_bytes) = entries_len.and_then(|len| rest.get(..len)) else { return Ok(None) };
+    let Some(entries_bytes) = entries_len.and_then(|len| rest.get(..len)) else {
+        return Ok(None);
+    };
     let record = &slot[..ROOT_HEAD_BYTES + entries_bytes.len()];
     let computed = || root_crc(record, uuid, slot_at);
-    let is_valid = head.magic.get() == ROOT_MAGIC && matches(&sites::PM_ROOT_CHECK, head.crc.get(), computed);
+    let is_valid =
+        head.magic.get() == ROOT_MAGIC && matches(&sites::PM_ROOT_CHECK, head.crc.get(), computed);
     if !is_valid {
         return Ok(None);
     }
-    let damaged = |at: usize, expected: String| Error::corruption(place, slot_at + at as u64, expected);
+    let damaged =
+        |at: usize, expected: String| Error::corruption(place, slot_at + at as u64, expected);
     let generation = head.generation.get();
     if generation == 0 || generation > GENERATION_MAX || slot_offset(generation) != slot_at {
-        return Err(damaged(16, format!("a root generation that belongs in this slot, not {generation}")));
+        return Err(damaged(
+            16,
+            format!("a root generation that belongs in this slot, not {generation}"),
+        ));
     }
     let pool_bytes = head.pool_bytes.get();
     if pool_bytes < MIN_POOL_BYTES || !pool_bytes.is_multiple_of(GRANULE_BYTES) {
@@ -165,9 +210,17 @@ fn decode_root(slot: &[u8], slot_at: u64, uuid: &[u8; 16], place: &str) -> Resul
     let mut entries = Vec::with_capacity(entries_bytes.len() / ENTRY_BYTES);
     for (index, chunk) in entries_bytes.chunks_exact(ENTRY_BYTES).enumerate() {
         let at = ROOT_HEAD_BYTES + index * ENTRY_BYTES;
-        entries.push(decode_entry(chunk, pool_bytes).ok_or_else(|| damaged(at, "a root entry".to_owned()))?);
+        entries.push(
+            decode_entry(chunk, pool_bytes)
+                .ok_or_else(|| damaged(at, "a root entry".to_owned()))?,
+        );
     }
-    Ok(Some(Root { generation, applied_edit: head.applied_edit.get(), entries, pool_bytes }))
+    Ok(Some(Root {
+        generation,
+        applied_edit: head.applied_edit.get(),
+        entries,
+        pool_bytes,
+    }))
 }
 
 fn decode_entry(chunk: &[u8], pool_bytes: u64) -> Option<RootEntry> {
@@ -181,14 +234,22 @@ fn decode_entry(chunk: &[u8], pool_bytes: u64) -> Option<RootEntry> {
     if extent.is_none() && (entry.offset.get() != 0 || entry.len.get() != 0) {
         return None;
     }
-    Some(RootEntry { owner, kind: entry.kind.get(), word: entry.word.get(), extent })
+    Some(RootEntry {
+        owner,
+        kind: entry.kind.get(),
+        word: entry.word.get(),
+        extent,
+    })
 }
 
 /// Recomputes the checksum of a damaged record, to test the checks after it.
 #[cfg(test)]
 pub(crate) fn refit_checksum(slot: &mut [u8], uuid: &[u8; 16], slot_at: u64) {
     let count = u32::from_le_bytes([slot[12], slot[13], slot[14], slot[15]]) as usize;
-    let Some(record) = slot.get_mut(..ROOT_HEAD_BYTES + count.min(MAX_ROOT_ENTRIES) * ENTRY_BYTES) else { return };
+    let Some(record) = slot.get_mut(..ROOT_HEAD_BYTES + count.min(MAX_ROOT_ENTRIES) * ENTRY_BYTES)
+    else {
+        return;
+    };
     let crc = root_crc(record, uuid, slot_at);
     record[ROOT_CRC_AT..ROOT_CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
 }

@@ -40,13 +40,17 @@ fn locate(granule: u64) -> (usize, usize) {
 
 impl Tags {
     pub(crate) fn new() -> Self {
-        Self { chunks: std::array::from_fn(|_| OnceLock::new()) }
+        Self {
+            chunks: std::array::from_fn(|_| OnceLock::new()),
+        }
     }
 
     fn tag(&self, granule: u64) -> u8 {
         let (chunk, index) = locate(granule);
         let chunk = self.chunks.get(chunk).and_then(OnceLock::get);
-        chunk.and_then(|chunk| chunk.get(index)).map_or(0, |tag| tag.load(Ordering::Relaxed))
+        chunk
+            .and_then(|chunk| chunk.get(index))
+            .map_or(0, |tag| tag.load(Ordering::Relaxed))
     }
 
     /// Sets the tag of every granule of a range. `None` makes them free.
@@ -55,7 +59,11 @@ impl Tags {
         for granule in offset / GRANULE_BYTES..(offset + len) / GRANULE_BYTES {
             let (chunk, index) = locate(granule);
             let len = FIRST_CHUNK as usize * (1 << chunk);
-            let make = || std::iter::repeat_with(AtomicU8::default).take(len).collect();
+            let make = || {
+                std::iter::repeat_with(AtomicU8::default)
+                    .take(len)
+                    .collect()
+            };
             self.chunks[chunk].get_or_init(make)[index].store(tag, Ordering::Relaxed);
         }
     }
@@ -67,7 +75,11 @@ impl Tags {
         let first = offset / GRANULE_BYTES;
         let last = offset.saturating_add(len.max(1) - 1) / GRANULE_BYTES;
         let tag = self.tag(first);
-        let mut range = RangeTag { owner: tag & !FROZEN, has_free: tag == 0, has_frozen: tag & FROZEN != 0 };
+        let mut range = RangeTag {
+            owner: tag & !FROZEN,
+            has_free: tag == 0,
+            has_frozen: tag & FROZEN != 0,
+        };
         for granule in first + 1..=last {
             let tag = self.tag(granule);
             range.has_free |= tag == 0;
@@ -104,9 +116,30 @@ mod tests {
         let tags = Tags::new();
         tags.set(0, 8192, Some(Owner::Btree), false);
         tags.set(8192, 4096, Some(Owner::Table), true);
-        assert_eq!(tags.range(0, 8192), RangeTag { owner: 3, has_free: false, has_frozen: false });
-        assert_eq!(tags.range(8191, 2), RangeTag { owner: 3, has_free: false, has_frozen: true });
-        assert_eq!(tags.range(12287, 2), RangeTag { owner: 5, has_free: true, has_frozen: true });
+        assert_eq!(
+            tags.range(0, 8192),
+            RangeTag {
+                owner: 3,
+                has_free: false,
+                has_frozen: false
+            }
+        );
+        assert_eq!(
+            tags.range(8191, 2),
+            RangeTag {
+                owner: 3,
+                has_free: false,
+                has_frozen: true
+            }
+        );
+        assert_eq!(
+            tags.range(12287, 2),
+            RangeTag {
+                owner: 5,
+                has_free: true,
+                has_frozen: true
+            }
+        );
         assert_eq!(tags.owner_at(8192), 5);
         tags.set(8192, 4096, None, false);
         assert_eq!(tags.owner_at(8192), 0);

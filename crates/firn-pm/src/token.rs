@@ -47,7 +47,12 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    pub(crate) const NOTHING: Span = Span { start: 0, end: 0, owner: 0, pool: 0 };
+    pub(crate) const NOTHING: Span = Span {
+        start: 0,
+        end: 0,
+        owner: 0,
+        pool: 0,
+    };
 
     pub(crate) fn hull(self, other: Span) -> Span {
         if self.start == self.end {
@@ -56,19 +61,29 @@ impl Span {
         if other.start == other.end {
             return self;
         }
-        Span { start: self.start.min(other.start), end: self.end.max(other.end), ..self }
+        Span {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+            ..self
+        }
     }
 }
 
 impl Dirty {
     pub(crate) fn new(span: Span) -> Self {
-        Self { span, _here: PhantomData }
+        Self {
+            span,
+            _here: PhantomData,
+        }
     }
 }
 
 impl Flushed {
     pub(crate) fn new(span: Span) -> Self {
-        Self { span, _here: PhantomData }
+        Self {
+            span,
+            _here: PhantomData,
+        }
     }
 
     /// The lowest and one past the highest byte covered.
@@ -80,7 +95,9 @@ impl Flushed {
 impl Fenced {
     /// A token for a commit that reaches nothing new.
     pub fn nothing() -> Fenced {
-        Fenced { span: Span::NOTHING }
+        Fenced {
+            span: Span::NOTHING,
+        }
     }
 
     /// The lowest and one past the highest byte covered.
@@ -90,7 +107,9 @@ impl Fenced {
 
     /// Combines both tokens into one.
     pub fn and(self, other: Fenced) -> Fenced {
-        Fenced { span: self.span.hull(other.span) }
+        Fenced {
+            span: self.span.hull(other.span),
+        }
     }
 }
 

@@ -39,6 +39,10 @@ impl Usage {
         if sum == self.pool_bytes && self.headroom_bytes <= self.free_bytes {
             return Ok(());
         }
-        Err(Error::corruption("the pool", 0, format!("live + free + header to be the pool, but {self:?}")))
+        Err(Error::corruption(
+            "the pool",
+            0,
+            format!("live + free + header to be the pool, but {self:?}"),
+        ))
     }
 }

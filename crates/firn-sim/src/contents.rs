@@ -27,14 +27,25 @@ pub fn read_all(db: &Db) -> Result<Map> {
         iter.prev()?;
     }
     backward.reverse();
-    assert!(forward == backward, "a scan backward gives {} entries, one forward {}", backward.len(), forward.len());
+    assert!(
+        forward == backward,
+        "a scan backward gives {} entries, one forward {}",
+        backward.len(),
+        forward.len()
+    );
     assert!(forward.is_sorted_by(|a, b| a.0 < b.0), "keys do not rise");
     let keys: Vec<&[u8]> = forward.iter().map(|(key, _)| &key[..]).collect();
     for ((key, value), many) in forward.iter().zip(db.multi_get(&keys)?) {
         let got = db.get(key)?;
         let name = key.escape_ascii();
-        assert!(got.is_some_and(|got| got == value[..]), "get of {name} differs from what a scan gives");
-        assert!(many.is_some_and(|got| got == value[..]), "multi_get of {name} differs from what a scan gives");
+        assert!(
+            got.is_some_and(|got| got == value[..]),
+            "get of {name} differs from what a scan gives"
+        );
+        assert!(
+            many.is_some_and(|got| got == value[..]),
+            "multi_get of {name} differs from what a scan gives"
+        );
     }
     Ok(forward.into_iter().collect())
 }
@@ -51,10 +62,25 @@ pub struct CheckedCursor {
 
 impl CheckedCursor {
     /// A cursor that is not positioned yet.
-    pub fn new(iter: Cursor, map: &Map, lower: Option<&[u8]>, upper: Option<&[u8]>) -> CheckedCursor {
-        let inside = |key: &[u8]| lower.is_none_or(|lower| key >= lower) && upper.is_none_or(|upper| key < upper);
-        let map = map.iter().filter(|(key, _)| inside(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
-        CheckedCursor { iter, map, at: None }
+    pub fn new(
+        iter: Cursor,
+        map: &Map,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+    ) -> CheckedCursor {
+        let inside = |key: &[u8]| {
+            lower.is_none_or(|lower| key >= lower) && upper.is_none_or(|upper| key < upper)
+        };
+        let map = map
+            .iter()
+            .filter(|(key, _)| inside(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        CheckedCursor {
+            iter,
+            map,
+            at: None,
+        }
     }
 }
 
@@ -73,24 +99,44 @@ pub fn check_cursor(
 ) -> Result<()> {
     for _ in 0..count {
         let map = &cursor.map;
-        let before = |key: &[u8]| map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key))).next_back();
-        let behind = |key: &[u8]| map.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded)).next();
+        let before = |key: &[u8]| {
+            map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key)))
+                .next_back()
+        };
+        let behind = |key: &[u8]| {
+            map.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded))
+                .next()
+        };
         let iter = &mut cursor.iter;
         let probe = key(random);
         let (want, how) = match random.below(12) {
             0 => (iter.first().map(|()| map.iter().next())?, "first"),
             1 => (iter.last().map(|()| map.iter().next_back())?, "last"),
-            2 | 3 => (iter.seek(&probe).map(|()| map.range(probe.clone()..).next())?, "seek"),
-            4 | 5 => (iter.seek_for_prev(&probe).map(|()| map.range(..=probe.clone()).next_back())?, "seek_for_prev"),
+            2 | 3 => (
+                iter.seek(&probe)
+                    .map(|()| map.range(probe.clone()..).next())?,
+                "seek",
+            ),
+            4 | 5 => (
+                iter.seek_for_prev(&probe)
+                    .map(|()| map.range(..=probe.clone()).next_back())?,
+                "seek_for_prev",
+            ),
             n => match (&cursor.at, n) {
                 (None, _) => continue,
                 (Some(at), 6..9) => (iter.next().map(|()| behind(at))?, "next"),
                 (Some(at), _) => (iter.prev().map(|()| before(at))?, "prev"),
             },
         };
-        let got = iter.valid().then(|| (iter.key().to_vec(), iter.value().to_vec()));
+        let got = iter
+            .valid()
+            .then(|| (iter.key().to_vec(), iter.value().to_vec()));
         let want = want.map(|(key, value)| (key.clone(), value.clone()));
-        let name = |entry: &Option<(Vec<u8>, Vec<u8>)>| entry.as_ref().map(|(key, _)| key.escape_ascii().to_string());
+        let name = |entry: &Option<(Vec<u8>, Vec<u8>)>| {
+            entry
+                .as_ref()
+                .map(|(key, _)| key.escape_ascii().to_string())
+        };
         assert!(
             got == want,
             "{how} from {:?} (probe {}) leads to {:?}, not {:?}",

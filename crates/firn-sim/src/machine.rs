@@ -34,8 +34,14 @@ impl Machine {
     /// A machine with no contents.
     pub fn new(setup: &Setup, seed: u64) -> Machine {
         let modes = [Mode::Adr, Mode::TornAdr, Mode::Eadr];
-        let trees = if setup.profile == Profile::Lab { TREES_BYTES } else { 0 };
-        let memory = setup.pool.then(|| SimRegion::new(POOL_BYTES + trees, modes[(mix(seed) % 3) as usize]));
+        let trees = if setup.profile == Profile::Lab {
+            TREES_BYTES
+        } else {
+            0
+        };
+        let memory = setup
+            .pool
+            .then(|| SimRegion::new(POOL_BYTES + trees, modes[(mix(seed) % 3) as usize]));
         Machine::of(setup.file_system(seed), memory)
     }
 
@@ -45,7 +51,9 @@ impl Machine {
         if let Some(memory) = memory.clone() {
             let slot = cut.clone();
             fs.at_death(move || {
-                slot.lock().expect("no panic under the lock").get_or_insert_with(|| memory.cut());
+                slot.lock()
+                    .expect("no panic under the lock")
+                    .get_or_insert_with(|| memory.cut());
             });
         }
         Machine { fs, memory, cut }
@@ -82,7 +90,10 @@ impl Machine {
         let Some(memory) = &self.memory else { return };
         let mut image = memory.cut().image(1);
         image[at] ^= 1 << bit;
-        *self = Machine::of(self.fs.clone(), Some(SimRegion::from_image(image, memory.mode())));
+        *self = Machine::of(
+            self.fs.clone(),
+            Some(SimRegion::from_image(image, memory.mode())),
+        );
     }
 
     /// Kills it now, if it is still alive. Returns the machine as it is after a restart.
@@ -109,7 +120,10 @@ impl Machine {
 
 /// A hash over all files and the memory of a machine.
 pub fn fingerprint(machine: &Machine) -> u64 {
-    let memory = machine.memory.as_ref().map_or(0, |memory| u64::from(crc32c(&memory.cut().image(1))));
+    let memory = machine
+        .memory
+        .as_ref()
+        .map_or(0, |memory| u64::from(crc32c(&memory.cut().image(1))));
     machine.fs.files().iter().fold(memory, |hash, (path, len)| {
         let bytes = machine.fs.read_file(path).unwrap_or_default();
         let name = u64::from(crc32c(path.to_string_lossy().as_bytes()));

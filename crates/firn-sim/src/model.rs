@@ -65,7 +65,11 @@ impl History {
     pub fn issue(&mut self, batches: impl IntoIterator<Item = Vec<Change>>) -> usize {
         let first = self.batches.len();
         self.flights += 1;
-        let batch = |changes| Batch { changes, flight: self.flights, acknowledged: false };
+        let batch = |changes| Batch {
+            changes,
+            flight: self.flights,
+            acknowledged: false,
+        };
         self.batches.extend(batches.into_iter().map(batch));
         first
     }
@@ -126,7 +130,11 @@ impl History {
             }
         }
         // `state` now contains every acknowledged batch.
-        let failed = self.batches.iter().rposition(|batch| batch.acknowledged).map_or(0, |last| last + 1);
+        let failed = self
+            .batches
+            .iter()
+            .rposition(|batch| batch.acknowledged)
+            .map_or(0, |last| last + 1);
         for flight in self.batches[failed..].chunk_by(|a, b| a.flight == b.flight) {
             let mut state = state.clone();
             for batch in flight {
@@ -141,7 +149,8 @@ impl History {
 
     fn account(&self, got: &Map, death: Death, matched: Option<usize>) -> String {
         let (floor, issued) = (self.floor(death), self.batches.len());
-        let head = format!("after {death:?}, {issued} issued of which the first {floor} must be there: ");
+        let head =
+            format!("after {death:?}, {issued} issued of which the first {floor} must be there: ");
         if let Some(count) = matched {
             return format!("{head}only the first {count} are");
         }
@@ -149,19 +158,28 @@ impl History {
         for (key, value) in &self.now {
             match got.get(key) {
                 None => differences.push(format!("{} missing", key.escape_ascii())),
-                Some(other) if other != value => differences.push(format!("{} differs", key.escape_ascii())),
+                Some(other) if other != value => {
+                    differences.push(format!("{} differs", key.escape_ascii()))
+                }
                 _ => {}
             }
         }
         let extra = got.keys().filter(|key| !self.now.contains_key(*key));
         differences.extend(extra.map(|key| format!("{} came back", key.escape_ascii())));
         differences.truncate(12);
-        format!("{head}no prefix gives what came back; against all acknowledged: {}", differences.join(", "))
+        format!(
+            "{head}no prefix gives what came back; against all acknowledged: {}",
+            differences.join(", ")
+        )
     }
 
     /// Restarts the history from the contents that came back.
     pub fn restart(&mut self, got: Map) {
-        *self = History { base: got.clone(), now: got, ..History::default() };
+        *self = History {
+            base: got.clone(),
+            now: got,
+            ..History::default()
+        };
     }
 }
 
@@ -174,7 +192,10 @@ mod tests {
     }
 
     fn map(entries: &[(u8, u8)]) -> Map {
-        entries.iter().map(|(key, value)| (vec![*key], vec![*value])).collect()
+        entries
+            .iter()
+            .map(|(key, value)| (vec![*key], vec![*value]))
+            .collect()
     }
 
     #[test]
@@ -182,16 +203,35 @@ mod tests {
         let mut history = History::default();
         for n in 1..=3 {
             let number = history.issue([put(n)]);
-            history.acknowledge(number, if n == 1 { Durability::Power } else { Durability::Process });
+            history.acknowledge(
+                number,
+                if n == 1 {
+                    Durability::Power
+                } else {
+                    Durability::Process
+                },
+            );
         }
         let all = map(&[(0, 3), (1, 1), (2, 2), (3, 3)]);
         assert_eq!(history.now(), &all);
         let two = map(&[(0, 2), (1, 1), (2, 2)]);
-        assert!(history.check(&all, Death::Kill).is_ok() && history.check(&two, Death::Power).is_ok());
-        assert!(history.check(&two, Death::Kill).unwrap_err().contains("only the first 2"));
+        assert!(
+            history.check(&all, Death::Kill).is_ok() && history.check(&two, Death::Power).is_ok()
+        );
+        assert!(
+            history
+                .check(&two, Death::Kill)
+                .unwrap_err()
+                .contains("only the first 2")
+        );
         assert!(history.check(&Map::new(), Death::Power).is_err());
         let hole = map(&[(0, 3), (1, 1), (3, 3)]);
-        assert!(history.check(&hole, Death::Power).unwrap_err().contains("missing"));
+        assert!(
+            history
+                .check(&hole, Death::Power)
+                .unwrap_err()
+                .contains("missing")
+        );
         let torn = map(&[(0, 2), (1, 1), (2, 2), (3, 3)]);
         assert!(history.check(&torn, Death::Power).is_err());
     }
@@ -221,7 +261,10 @@ mod tests {
         history.issue([put(1), put(2), put(3)]);
         let both = map(&[(0, 2), (1, 1), (2, 2)]);
         let without_the_first = map(&[(0, 3), (2, 2), (3, 3)]);
-        assert!(history.check(&both, Death::Power).is_ok() && history.check(&Map::new(), Death::Kill).is_ok());
+        assert!(
+            history.check(&both, Death::Power).is_ok()
+                && history.check(&Map::new(), Death::Kill).is_ok()
+        );
         assert!(history.check(&without_the_first, Death::Power).is_err());
     }
 }

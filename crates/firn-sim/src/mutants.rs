@@ -45,7 +45,12 @@ const DAMAGE: [&str; 2] = ["bit_exhaust", "cut_extend"];
 
 /// All sites of the engine.
 pub fn sites() -> Vec<&'static Site> {
-    [firn_pm::sites::ALL, firn_table::sites::ALL, firndb::sites::ALL].concat()
+    [
+        firn_pm::sites::ALL,
+        firn_table::sites::ALL,
+        firndb::sites::ALL,
+    ]
+    .concat()
 }
 
 /// The suite that noticed that a site was off.
@@ -64,7 +69,10 @@ type Passing = BTreeMap<&'static str, Vec<(&'static Suite, u64)>>;
 
 /// Switches each site of `which` off in turn, spread over threads. Calls `tell` with each verdict
 /// once it is known.
-pub fn hunt(which: Vec<&'static Site>, tell: impl Fn(&Verdict) + Send + Sync + 'static) -> Vec<Verdict> {
+pub fn hunt(
+    which: Vec<&'static Site>,
+    tell: impl Fn(&Verdict) + Send + Sync + 'static,
+) -> Vec<Verdict> {
     let passing = Arc::new(passing());
     let verdicts = Arc::new(Mutex::new(Vec::new()));
     let (into, count) = (verdicts.clone(), which.len() as u64);
@@ -84,21 +92,36 @@ fn passing() -> Passing {
         .iter()
         .filter_map(|(name, seeds)| Suite::named(name).map(|suite| (suite, *seeds)))
         .flat_map(|(suite, seeds)| (0..seeds).map(move |seed| (suite, seed)))
-        .chain(RARE.iter().filter_map(|(name, seed)| Suite::named(name).map(|suite| (suite, *seed))))
+        .chain(
+            RARE.iter()
+                .filter_map(|(name, seed)| Suite::named(name).map(|suite| (suite, *seed))),
+        )
         .collect();
-    let (runs, found) = (all.clone(), Arc::new(Mutex::new(vec![Vec::new(); all.len()])));
+    let (runs, found) = (
+        all.clone(),
+        Arc::new(Mutex::new(vec![Vec::new(); all.len()])),
+    );
     let into = found.clone();
     spread("passing", all.len() as u64, move |index| {
         let (suite, seed) = runs[index as usize];
         let (_tally, counts) = site::counted(|| (suite.run)(seed));
-        into.lock().expect("no panic under the lock")[index as usize] = counts.into_keys().collect();
+        into.lock().expect("no panic under the lock")[index as usize] =
+            counts.into_keys().collect();
         true
     });
     let mut passing = Passing::new();
-    for (run, names) in all.into_iter().zip(found.lock().expect("no panic under the lock").iter()) {
+    for (run, names) in all
+        .into_iter()
+        .zip(found.lock().expect("no panic under the lock").iter())
+    {
         for name in names {
             let runs: &mut Vec<(&'static Suite, u64)> = passing.entry(name).or_default();
-            if runs.iter().filter(|(suite, _)| suite.name == run.0.name).count() < TRIES {
+            if runs
+                .iter()
+                .filter(|(suite, _)| suite.name == run.0.name)
+                .count()
+                < TRIES
+            {
                 runs.push(run);
             }
         }
@@ -116,16 +139,36 @@ fn judge(site: &'static Site, runs: &[(&'static Suite, u64)]) -> Verdict {
         .map(|(suite, seed)| {
             let rank = ranks.entry(suite.name).or_default();
             *rank += 1;
-            (if finds_soonest(suite.name) { *rank / 16 } else { *rank }, *suite, *seed)
+            (
+                if finds_soonest(suite.name) {
+                    *rank / 16
+                } else {
+                    *rank
+                },
+                *suite,
+                *seed,
+            )
         })
         .collect();
     ranked.sort_by_key(|(rank, ..)| *rank);
     let mut tried = 0;
     for (_, suite, seed) in ranked {
         tried += 1;
-        if catch_unwind(AssertUnwindSafe(|| site::without(site, || (suite.run)(seed)))).is_err() {
-            return Verdict { site, noticed_by: Some((suite.name, seed)), tried };
+        if catch_unwind(AssertUnwindSafe(|| {
+            site::without(site, || (suite.run)(seed))
+        }))
+        .is_err()
+        {
+            return Verdict {
+                site,
+                noticed_by: Some((suite.name, seed)),
+                tried,
+            };
         }
     }
-    Verdict { site, noticed_by: None, tried }
+    Verdict {
+        site,
+        noticed_by: None,
+        tried,
+    }
 }

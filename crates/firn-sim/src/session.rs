@@ -10,7 +10,10 @@ use firn_base::exec::Inline;
 use firn_base::seed::Seed;
 use firn_fs::SimFs;
 use firn_pm::sim::act_as;
-use firndb::{Db, Durability, Error, ErrorKind, ReadOptions, Result, Snapshot, WriteBatch, WriteOptions, proof};
+use firndb::{
+    Db, Durability, Error, ErrorKind, ReadOptions, Result, Snapshot, WriteBatch, WriteOptions,
+    proof,
+};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +53,17 @@ impl Session {
         let db = Some(Db::open(Self::dir(), options)?);
         let (setup, machine) = (setup.clone(), machine.clone());
         let (checkpoints, snapshots, cursors) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Session { setup, machine, history, db, inline, clock, checkpoints, snapshots, cursors })
+        Ok(Session {
+            setup,
+            machine,
+            history,
+            db,
+            inline,
+            clock,
+            checkpoints,
+            snapshots,
+            cursors,
+        })
     }
 
     /// The files.
@@ -63,7 +76,9 @@ impl Session {
     /// # Panics
     /// After a reopen that failed.
     pub fn db(&self) -> &Db {
-        self.db.as_ref().expect("a session is open until a reopen fails")
+        self.db
+            .as_ref()
+            .expect("a session is open until a reopen fails")
     }
 
     /// Writes a batch and records its outcome.
@@ -78,13 +93,19 @@ impl Session {
             [(key, None)] => self.db().delete_with(key, &options),
             _ => self.db().write(&batch(&changes), &options),
         };
-        self.alive(written).inspect(|()| self.history.acknowledge(number, durability))
+        self.alive(written)
+            .inspect(|()| self.history.acknowledge(number, durability))
     }
 
     /// Turns a success into an error if the machine has died, because no caller would have seen it.
     fn alive(&self, told: Result<()>) -> Result<()> {
         match self.machine.fs.crashed() {
-            true => told.and_then(|()| Err(Error::new(ErrorKind::Io, "the machine died in the middle of this"))),
+            true => told.and_then(|()| {
+                Err(Error::new(
+                    ErrorKind::Io,
+                    "the machine died in the middle of this",
+                ))
+            }),
             false => told,
         }
     }
@@ -97,12 +118,23 @@ impl Session {
     ///
     /// # Panics
     /// If a reader sees a write that is not yet acknowledged.
-    pub fn write_together(&mut self, all: Vec<(Vec<Change>, Durability)>, random: &mut Seed) -> Result<()> {
-        let mut number = self.history.issue(all.iter().map(|(changes, _)| changes.clone()));
+    pub fn write_together(
+        &mut self,
+        all: Vec<(Vec<Change>, Durability)>,
+        random: &mut Seed,
+    ) -> Result<()> {
+        let mut number = self
+            .history
+            .issue(all.iter().map(|(changes, _)| changes.clone()));
         let (mut begun, mut outcome) = (VecDeque::new(), Ok(()));
-        let mut all = all.into_iter().map(|(changes, durability)| (batch(&changes), durability)).peekable();
+        let mut all = all
+            .into_iter()
+            .map(|(changes, durability)| (batch(&changes), durability))
+            .peekable();
         while all.peek().is_some() || !begun.is_empty() {
-            let may_begin = all.peek().is_some_and(|(batch, _)| begun.is_empty() || !proof::may_wait(self.db(), batch));
+            let may_begin = all
+                .peek()
+                .is_some_and(|(batch, _)| begun.is_empty() || !proof::may_wait(self.db(), batch));
             if may_begin && let Some((batch, durability)) = all.next() {
                 let write = proof::begin_write(self.db(), &batch, durability);
                 begun.push_back(write.map(|write| (write, durability)));
@@ -111,7 +143,9 @@ impl Session {
                 }
                 continue;
             }
-            let Some(write) = begun.pop_front() else { continue };
+            let Some(write) = begun.pop_front() else {
+                continue;
+            };
             let finish = |write: proof::Begun| act_as(5 + number as u32 % 4, || write.finish());
             let written = write.and_then(|(write, durability)| finish(write).map(|()| durability));
             match written.and_then(|durability| self.alive(Ok(())).map(|()| durability)) {
@@ -152,10 +186,17 @@ impl Session {
         match random.below(100) {
             0..10 if setup.writers > 1 => {
                 let changes = |random: &mut Seed| -> Vec<Change> {
-                    let change = |random: &mut Seed| (key(random), (!random.one_in(4)).then(|| setup.value(random)));
+                    let change = |random: &mut Seed| {
+                        (
+                            key(random),
+                            (!random.one_in(4)).then(|| setup.value(random)),
+                        )
+                    };
                     (0..1 + random.below(3)).map(|_| change(random)).collect()
                 };
-                let all = (0..setup.writers).map(|_| (changes(random), setup.durability(random))).collect();
+                let all = (0..setup.writers)
+                    .map(|_| (changes(random), setup.durability(random)))
+                    .collect();
                 self.write_together(all, random)
             }
             0..42 => {
@@ -164,7 +205,12 @@ impl Session {
             }
             42..50 => self.write(vec![(key(random), None)], setup.durability(random)),
             50..58 => {
-                let change = |random: &mut Seed| (key(random), (!random.one_in(3)).then(|| setup.value(random)));
+                let change = |random: &mut Seed| {
+                    (
+                        key(random),
+                        (!random.one_in(3)).then(|| setup.value(random)),
+                    )
+                };
                 let changes = (0..2 + random.below(12)).map(|_| change(random)).collect();
                 self.write(changes, setup.durability(random))
             }
@@ -187,7 +233,8 @@ impl Session {
             86 if random.one_in(2) => self.read_only(),
             87 if random.one_in(2) => self.reopen(random.one_in(2)),
             88 => {
-                self.clock.advance(Duration::from_millis(random.below(3000)));
+                self.clock
+                    .advance(Duration::from_millis(random.below(3000)));
                 Ok(())
             }
             _ => {
@@ -207,7 +254,11 @@ impl Session {
 
     fn check_get(&self, key: &[u8]) -> Result<()> {
         let got = self.db().get(key)?;
-        assert!(got.as_deref() == self.history.now().get(key).map(Vec::as_slice), "get of {}", key.escape_ascii());
+        assert!(
+            got.as_deref() == self.history.now().get(key).map(Vec::as_slice),
+            "get of {}",
+            key.escape_ascii()
+        );
         Ok(())
     }
 
@@ -228,21 +279,33 @@ impl Session {
                 ))
             }
             2 if !self.snapshots.is_empty() => {
-                let (snapshot, map) = &self.snapshots[random.below(self.snapshots.len() as u64) as usize];
+                let (snapshot, map) =
+                    &self.snapshots[random.below(self.snapshots.len() as u64) as usize];
                 Ok(CheckedCursor::new(snapshot.cursor()?, map, None, None))
             }
             _ => {
                 let lower = (!random.one_in(4)).then(|| key(random));
                 let upper = (!random.one_in(4)).then(|| key(random));
-                let options = ReadOptions { lower: lower.clone(), upper: upper.clone(), snapshot: None };
-                Ok(CheckedCursor::new(self.db().cursor_with(options)?, now, lower.as_deref(), upper.as_deref()))
+                let options = ReadOptions {
+                    lower: lower.clone(),
+                    upper: upper.clone(),
+                    snapshot: None,
+                };
+                Ok(CheckedCursor::new(
+                    self.db().cursor_with(options)?,
+                    now,
+                    lower.as_deref(),
+                    upper.as_deref(),
+                ))
             }
         }
     }
 
     fn check_scan(&self, random: &mut Seed) -> Result<()> {
         let mut cursor = self.cursor(random)?;
-        check_cursor(&mut cursor, 1 + random.below(30), random, |random| self.setup.key(random))
+        check_cursor(&mut cursor, 1 + random.below(30), random, |random| {
+            self.setup.key(random)
+        })
     }
 
     fn use_cursor(&mut self, random: &mut Seed) -> Result<()> {
@@ -252,7 +315,12 @@ impl Session {
         }
         let at = random.below(self.cursors.len() as u64) as usize;
         let setup = &self.setup;
-        check_cursor(&mut self.cursors[at], 1 + random.below(8), random, |random| setup.key(random))?;
+        check_cursor(
+            &mut self.cursors[at],
+            1 + random.below(8),
+            random,
+            |random| setup.key(random),
+        )?;
         if random.one_in(4) {
             self.cursors.swap_remove(at);
         }
@@ -261,7 +329,8 @@ impl Session {
 
     fn use_snapshot(&mut self, random: &mut Seed) -> Result<()> {
         if self.snapshots.len() < 3 || random.one_in(3) {
-            self.snapshots.push((self.db().snapshot(), self.history.now().clone()));
+            self.snapshots
+                .push((self.db().snapshot(), self.history.now().clone()));
             return Ok(());
         }
         let at = random.below(self.snapshots.len() as u64) as usize;
@@ -269,20 +338,30 @@ impl Session {
         for _ in 0..5 {
             let key = self.setup.key(random);
             let got = snapshot.get(&key)?;
-            assert!(got.as_deref() == map.get(&key).map(Vec::as_slice), "get of {} at a snapshot", key.escape_ascii());
+            assert!(
+                got.as_deref() == map.get(&key).map(Vec::as_slice),
+                "get of {} at a snapshot",
+                key.escape_ascii()
+            );
         }
         let mut got = Map::new();
         for entry in snapshot.iter() {
             let (key, value) = entry?;
             got.insert(key, value.to_vec());
         }
-        assert!(got == map, "a scan at a snapshot gives {} entries, not {}", got.len(), map.len());
+        assert!(
+            got == map,
+            "a scan at a snapshot gives {} entries, not {}",
+            got.len(),
+            map.len()
+        );
         Ok(())
     }
 
     fn checkpoint(&mut self, number: u64) -> Result<()> {
         let dir = PathBuf::from(format!("/copy{number:x}"));
-        self.checkpoints.push((dir.clone(), self.history.now().clone(), false));
+        self.checkpoints
+            .push((dir.clone(), self.history.now().clone(), false));
         let made = self.db().checkpoint(&dir);
         self.alive(made)?;
         if let Some(last) = self.checkpoints.last_mut() {
@@ -292,10 +371,16 @@ impl Session {
     }
 
     fn read_only(&self) -> Result<()> {
-        let (options, _, _) = self.setup.options(&self.machine.fs, self.machine.memory.as_ref());
+        let (options, _, _) = self
+            .setup
+            .options(&self.machine.fs, self.machine.memory.as_ref());
         let reader = Db::open_read_only(Self::dir(), options)?;
         let got = read_all(&reader)?;
-        assert!(got == *self.history.now(), "a read-only open shows {} entries", got.len());
+        assert!(
+            got == *self.history.now(),
+            "a read-only open shows {} entries",
+            got.len()
+        );
         assert!(reader.put(b"k", b"v").is_err(), "a read-only handle writes");
         Ok(())
     }
@@ -306,9 +391,14 @@ impl Session {
     /// The error of either.
     pub fn reopen(&mut self, close: bool) -> Result<()> {
         self.release();
-        let (options, inline, clock) = self.setup.options(&self.machine.fs, self.machine.memory.as_ref());
+        let (options, inline, clock) = self
+            .setup
+            .options(&self.machine.fs, self.machine.memory.as_ref());
         // The handle must be dropped before the next open can take the lock.
-        let db = self.db.take().expect("a session is open until a reopen fails");
+        let db = self
+            .db
+            .take()
+            .expect("a session is open until a reopen fails");
         if close {
             let closed = db.close();
             self.alive(closed)?;
@@ -353,11 +443,17 @@ impl Session {
     /// # Panics
     /// If one of the invariants does not hold.
     pub fn come_to_rest(&mut self) -> Result<()> {
-        assert!(read_all(self.db())? == *self.history.now(), "contents differ from the reference");
+        assert!(
+            read_all(self.db())? == *self.history.now(),
+            "contents differ from the reference"
+        );
         self.release();
         self.db().wait_idle()?;
         self.inline.run();
-        assert!(read_all(self.db())? == *self.history.now(), "contents differ from the reference after compaction");
+        assert!(
+            read_all(self.db())? == *self.history.now(),
+            "contents differ from the reference after compaction"
+        );
         self.db().verify()?;
         Ok(())
     }
@@ -375,11 +471,17 @@ impl Session {
             options.create_if_missing = false;
             match Db::open(dir, options) {
                 Ok(copy) => {
-                    assert!(read_all(&copy)? == *map, "checkpoint {} differs", dir.display());
+                    assert!(
+                        read_all(&copy)? == *map,
+                        "checkpoint {} differs",
+                        dir.display()
+                    );
                     copy.verify()?;
                 }
                 // Nothing of it exists, or only tables without a CURRENT.
-                Err(error) if !finished && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {}
+                Err(error)
+                    if !finished
+                        && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -408,7 +510,8 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
     let is_whole = |name: &String| {
         let bytes = fs.read_file(&dir.join(name)).unwrap_or_default();
         let has_magic = |magic: &[u8]| bytes.len() >= HEADER_BYTES && bytes.starts_with(magic);
-        let is_numbered = |suffix: &str| name.ends_with(suffix) && name.starts_with(|c: char| c.is_ascii_digit());
+        let is_numbered =
+            |suffix: &str| name.ends_with(suffix) && name.starts_with(|c: char| c.is_ascii_digit());
         match name.as_str() {
             // Receives the logs that follow a log lost in a power cut, for a person to inspect.
             "lost" => false,
@@ -416,16 +519,20 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
             _ if is_numbered(".log") => bytes.is_empty() || has_magic(b"FIRNLOG"),
             // The start of a manifest is identified by its checksum alone. CURRENT names one that
             // is whole.
-            name if name.starts_with("MANIFEST-") => {
-                fs.read_file(&dir.join("CURRENT")).is_ok_and(|current| current.starts_with(name.as_bytes()))
-            }
+            name if name.starts_with("MANIFEST-") => fs
+                .read_file(&dir.join("CURRENT"))
+                .is_ok_and(|current| current.starts_with(name.as_bytes())),
             _ => true,
         }
     };
     let names: Vec<String> = fs.list(dir)?.into_iter().filter(is_whole).collect();
     let stats = db.stats();
     let count = |suffix: &str| names.iter().filter(|name| name.ends_with(suffix)).count();
-    let all_logs = fs.list(dir)?.iter().filter(|name| name.ends_with(".log")).count();
+    let all_logs = fs
+        .list(dir)?
+        .iter()
+        .filter(|name| name.ends_with(".log"))
+        .count();
     let tables: usize = stats.levels.iter().map(|level| level.tables).sum();
     let mut wrong = Vec::new();
     if count(".sst") != tables {
@@ -433,9 +540,16 @@ pub fn orphans(db: &Db, fs: &SimFs, dir: &Path) -> Result<Vec<String>> {
     }
     // A log that lost its first bytes may be needed, as an empty one.
     if count(".log") > stats.logs || all_logs < stats.logs {
-        wrong.push(format!("{} log files for {} logs", count(".log"), stats.logs));
+        wrong.push(format!(
+            "{} log files for {} logs",
+            count(".log"),
+            stats.logs
+        ));
     }
-    let manifests = names.iter().filter(|name| name.starts_with("MANIFEST-")).count();
+    let manifests = names
+        .iter()
+        .filter(|name| name.starts_with("MANIFEST-"))
+        .count();
     if manifests != 1 {
         wrong.push(format!("{manifests} manifests"));
     }

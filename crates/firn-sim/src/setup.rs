@@ -9,8 +9,8 @@ use firn_base::seed::Seed;
 use firn_fs::SimFs;
 use firn_pm::sim::SimRegion;
 use firndb::{
-    ByLevel, Codec, Durability, Environment, GrainLimits, LabTuning, Limits, LogPlacement, Options, PmConfig, Profile,
-    Tuning,
+    ByLevel, Codec, Durability, Environment, GrainLimits, LabTuning, Limits, LogPlacement, Options,
+    PmConfig, Profile, Tuning,
 };
 use std::sync::Arc;
 
@@ -81,12 +81,20 @@ impl Setup {
             keys: one_of(random, &[10, 60, 400]),
             value_bytes_max: one_of(random, &[8, 100, 600, 2000]),
             write_buffer_bytes: one_of(random, &[6 << 10, 12 << 10, 64 << 10]),
-            compression: if random.one_in(2) { Codec::Lz4 } else { Codec::None },
+            compression: if random.one_in(2) {
+                Codec::Lz4
+            } else {
+                Codec::None
+            },
             filter_bits: one_of(random, &[0, 10]) as u32,
             max_open_files: one_of(random, &[2, 1000]) as usize,
             eager_appends: profile == Profile::Block && aside.one_in(2),
             grows_small: false,
-            log_placement: if aside.one_in(2) { LogPlacement::Rest } else { LogPlacement::Ssd },
+            log_placement: if aside.one_in(2) {
+                LogPlacement::Rest
+            } else {
+                LogPlacement::Ssd
+            },
             grows_below_trees: aside.one_in(2),
             reuse_min: one_of(&mut aside, &[0, 25, 60]) as f64 / 100.0,
         }
@@ -132,8 +140,14 @@ impl Setup {
         };
         if self.eager_appends || self.grows_small {
             let block = &mut tuning.block;
-            block.live_tables_max = ByLevel { middle: 8.0, last: 8.0 };
-            block.filter_reserve_percent = ByLevel { middle: 100, last: 100 };
+            block.live_tables_max = ByLevel {
+                middle: 8.0,
+                last: 8.0,
+            };
+            block.filter_reserve_percent = ByLevel {
+                middle: 100,
+                last: 100,
+            };
             block.filter_reserve_share_max = 1.0;
             block.dead_share_max = 2.0;
             block.scan_bytes = 0;
@@ -142,8 +156,14 @@ impl Setup {
             // Each append rewrites almost all of such a table.
             let block = &mut tuning.block;
             block.grain_limits = GrainLimits::Constants;
-            block.live_share_min = ByLevel { middle: 0.1, last: 0.1 };
-            block.dirty_share_max = ByLevel { middle: 1.0, last: 1.0 };
+            block.live_share_min = ByLevel {
+                middle: 0.1,
+                last: 0.1,
+            };
+            block.dirty_share_max = ByLevel {
+                middle: 1.0,
+                last: 1.0,
+            };
             (block.saving_min, block.dead_share_max) = (0.0, 10.0);
         }
         tuning
@@ -151,7 +171,11 @@ impl Setup {
 
     /// The initial file system.
     pub fn file_system(&self, seed: u64) -> SimFs {
-        if self.direct { SimFs::direct(seed) } else { SimFs::new(seed) }
+        if self.direct {
+            SimFs::direct(seed)
+        } else {
+            SimFs::new(seed)
+        }
     }
 
     /// Options for opening a database, and the executor and clock in them.
@@ -160,7 +184,11 @@ impl Setup {
         let mut limits = Limits::tiny();
         if self.grows_small {
             // Makes tables grow from level 2 on.
-            (limits.level0_trigger, limits.level_base_bytes, limits.level_fan_out) = (1, 1 << 10, 100);
+            (
+                limits.level0_trigger,
+                limits.level_base_bytes,
+                limits.level_fan_out,
+            ) = (1, 1 << 10, 100);
         }
         let options = Options::tiny()
             .limits(limits)
@@ -184,7 +212,11 @@ impl Setup {
 
     /// The durability of the next write.
     pub fn durability(&self, random: &mut Seed) -> Durability {
-        if random.below(100) < self.power_percent { Durability::Power } else { Durability::Process }
+        if random.below(100) < self.power_percent {
+            Durability::Power
+        } else {
+            Durability::Process
+        }
     }
 
     /// A random key. A few are long, and a few are prefixes of others.

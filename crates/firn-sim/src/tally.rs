@@ -53,7 +53,12 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} recoveries of {} distinct images", self.recoveries, self.images.len())?;
+        write!(
+            f,
+            "{} recoveries of {} distinct images",
+            self.recoveries,
+            self.images.len()
+        )?;
         if self.kills > 0 {
             write!(f, ", {} kills", self.kills)?;
         }
@@ -61,8 +66,16 @@ impl fmt::Display for Tally {
             write!(f, ", {} tables that had grown", self.grown_tables)?;
         }
         if self.past_trees + self.chunks > 0 {
-            write!(f, ", {} buffers past trees, {} chunks out of them", self.past_trees, self.chunks)?;
-            write!(f, ", {} of these within a leaf, {} entries replaced", self.edges, self.replaced)?;
+            write!(
+                f,
+                ", {} buffers past trees, {} chunks out of them",
+                self.past_trees, self.chunks
+            )?;
+            write!(
+                f,
+                ", {} of these within a leaf, {} entries replaced",
+                self.edges, self.replaced
+            )?;
         }
         Ok(())
     }

@@ -55,13 +55,19 @@ pub fn each_seed(test: &'static str, count: u64, body: impl Fn(u64) + Send + Syn
     };
     failed.sort_unstable();
     if let Some(seed) = failed.first() {
-        panic!("seeds {failed:?} failed; replay: FIRN_SEED={seed} cargo test -p firn-sim --test suites {test}");
+        panic!(
+            "seeds {failed:?} failed; replay: FIRN_SEED={seed} cargo test -p firn-sim --test suites {test}"
+        );
     }
 }
 
 /// Runs the seeds on all threads. Returns the seeds that failed, and stops early once there are
 /// [`FAILURES_MAX`].
-pub(crate) fn spread(test: &str, count: u64, passes: impl Fn(u64) -> bool + Send + Sync + 'static) -> Vec<u64> {
+pub(crate) fn spread(
+    test: &str,
+    count: u64,
+    passes: impl Fn(u64) -> bool + Send + Sync + 'static,
+) -> Vec<u64> {
     let (passes, next) = (Arc::new(passes), Arc::new(AtomicU64::new(0)));
     let failed = Arc::new(Mutex::new(Vec::new()));
     let worker = |i: usize| {
@@ -69,7 +75,11 @@ pub(crate) fn spread(test: &str, count: u64, passes: impl Fn(u64) -> bool + Send
         exec::spawn(&format!("{test}-{i}"), move || {
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= count || failed.lock().is_ok_and(|failed| failed.len() >= FAILURES_MAX) {
+                if seed >= count
+                    || failed
+                        .lock()
+                        .is_ok_and(|failed| failed.len() >= FAILURES_MAX)
+                {
                     break;
                 }
                 if !passes(seed) {

@@ -27,7 +27,16 @@ struct Chosen {
 fn chosen(rig: &Rig) -> Vec<Chosen> {
     let events = rig.events.0.lock().unwrap();
     let chosen = |event: &Event| match *event {
-        Event::GrainChosen { level, block_grained, because, .. } => Some(Chosen { level, block_grained, because }),
+        Event::GrainChosen {
+            level,
+            block_grained,
+            because,
+            ..
+        } => Some(Chosen {
+            level,
+            block_grained,
+            because,
+        }),
         _ => None,
     };
     events.iter().filter_map(chosen).collect()
@@ -44,7 +53,12 @@ fn sum(stats: &Stats, pick: fn(&firndb::LevelStats) -> u64) -> u64 {
 }
 
 fn compaction_bytes(stats: &Stats) -> u64 {
-    stats.ssd.iter().filter(|cause| cause.cause == "compaction").map(|cause| cause.written_bytes).sum()
+    stats
+        .ssd
+        .iter()
+        .filter(|cause| cause.cause == "compaction")
+        .map(|cause| cause.written_bytes)
+        .sum()
 }
 
 #[test]
@@ -54,10 +68,15 @@ fn block_01_both_bounds_of_a_block_are_in_its_index_entry() {
         rig.db.compact().unwrap();
         let before = looks(&rig);
         let absent = rig.model.keys().map(|key| [key.as_slice(), b"+"].concat());
-        let gets = absent.inspect(|key| assert!(rig.db.get(key).unwrap().is_none())).count() as u64;
+        let gets = absent
+            .inspect(|key| assert!(rig.db.get(key).unwrap().is_none()))
+            .count() as u64;
         let looked = looks(&rig).0 + looks(&rig).1 - before.0 - before.1;
         // A block holds three or four entries, and keys after its last entry are in no block.
-        assert!(looked < gets * 85 / 100, "{looked} blocks were searched for {gets} keys that are in none");
+        assert!(
+            looked < gets * 85 / 100,
+            "{looked} blocks were searched for {gets} keys that are in none"
+        );
     });
 }
 
@@ -69,7 +88,10 @@ fn block_02_only_blocks_that_keys_fall_into_are_written() {
         assert!(sum(&stats, |level| level.block_grained) > 20);
         assert!(sum(&stats, |level| level.kept_blocks) > 200);
         let level = &stats.levels[2];
-        assert!(level.append_share > 0.1 && level.append_share < 0.9, "{level:?}");
+        assert!(
+            level.append_share > 0.1 && level.append_share < 0.9,
+            "{level:?}"
+        );
         assert_eq!(level.live_bytes + level.dead_bytes, level.bytes);
         assert!(level.dead_bytes > 0);
         let classic = Rig::loaded(Profile::Classic, 12_000, |_| {});
@@ -91,7 +113,10 @@ fn block_02_small_blocks_in_gaps_stay_few() {
             options.limits.level_fan_out = 1000;
         });
         for i in 0..2_000u64 {
-            let (key, value) = (format!("key{:07}", i * 500).into_bytes(), vec![i as u8; 600]);
+            let (key, value) = (
+                format!("key{:07}", i * 500).into_bytes(),
+                vec![i as u8; 600],
+            );
             rig.db.put(&key, &value).unwrap();
             rig.model.insert(key, value);
             if i % 100 == 99 {
@@ -104,7 +129,11 @@ fn block_02_small_blocks_in_gaps_stay_few() {
         rig.check();
         let report = rig.db.verify().unwrap();
         let small = sum(&stats, |level| level.small_blocks);
-        assert!(small * 2 < report.blocks, "{small} of {} blocks are small", report.blocks);
+        assert!(
+            small * 2 < report.blocks,
+            "{small} of {} blocks are small",
+            report.blocks
+        );
     });
 }
 
@@ -119,7 +148,11 @@ fn block_02_tables_that_no_key_falls_into_stay_as_they_are() {
     });
     rig.db.compact().unwrap();
     let tables = rig.stats().levels[2].tables;
-    assert!(tables > 12 && tables == tables_of(&rig.stats()), "{:?}", rig.stats().levels);
+    assert!(
+        tables > 12 && tables == tables_of(&rig.stats()),
+        "{:?}",
+        rig.stats().levels
+    );
     let seen = rig.fs.log().len();
     for i in 0..1_000 {
         // Four narrow bands, with about five tables between two of them.
@@ -132,11 +165,22 @@ fn block_02_tables_that_no_key_falls_into_stay_as_they_are() {
     let is_table = |path: &Path| path.extension().is_some_and(|sst| sst == "sst");
     let log = rig.fs.log();
     let created = |path: &Arc<Path>| {
-        log[seen..].iter().any(|operation| operation.kind == OpKind::Create && operation.path == *path)
+        log[seen..]
+            .iter()
+            .any(|operation| operation.kind == OpKind::Create && operation.path == *path)
     };
-    let written = log[seen..].iter().filter(|operation| operation.kind == OpKind::Write && is_table(&operation.path));
-    let grown: BTreeSet<&Arc<Path>> = written.map(|write| &write.path).filter(|path| !created(path)).collect();
-    assert!(!grown.is_empty() && grown.len() < tables * 2 / 3, "{} of {tables} tables grew", grown.len());
+    let written = log[seen..]
+        .iter()
+        .filter(|operation| operation.kind == OpKind::Write && is_table(&operation.path));
+    let grown: BTreeSet<&Arc<Path>> = written
+        .map(|write| &write.path)
+        .filter(|path| !created(path))
+        .collect();
+    assert!(
+        !grown.is_empty() && grown.len() < tables * 2 / 3,
+        "{} of {tables} tables grew",
+        grown.len()
+    );
     rig.check();
 }
 
@@ -161,14 +205,22 @@ fn block_03_cached_blocks_are_not_read() {
         }
         let bytes = |rig: &Rig| -> u64 {
             let stats = rig.stats();
-            stats.ssd.iter().filter(|cause| cause.cause == "compaction").map(|cause| cause.read_bytes).sum()
+            stats
+                .ssd
+                .iter()
+                .filter(|cause| cause.cause == "compaction")
+                .map(|cause| cause.read_bytes)
+                .sum()
         };
         let before = bytes(&rig);
         rig.put(2_000, 1_000_000);
         bytes(&rig) - before
     };
     let (cold, warm) = (read(false), read(true));
-    assert!(warm * 100 < cold * 95, "{warm} bytes were read with all blocks cached, {cold} without");
+    assert!(
+        warm * 100 < cold * 95,
+        "{warm} bytes were read with all blocks cached, {cold} without"
+    );
 }
 
 /// Scans everything, puts a twentieth as many new records, and counts the blocks of the first scan
@@ -189,15 +241,31 @@ fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
     assert_eq!(read(&rig), 0, "all of it fits the cache");
     let invalidated = rig.stats().background.invalidated_blocks;
     rig.put(700, 1_000_000);
-    (read(&rig), rig.stats().background.invalidated_blocks - invalidated)
+    (
+        read(&rig),
+        rig.stats().background.invalidated_blocks - invalidated,
+    )
 }
 
 #[test]
 fn block_04_what_stays_clean_stays_cached() {
     row(&mechanisms::BLOCK_CACHED, || {
-        let (block, classic) = (misses_behind_compactions(Profile::Block), misses_behind_compactions(Profile::Classic));
-        assert!(block.0 * 2 < classic.0, "{} misses against {}", block.0, classic.0);
-        assert!(block.1 * 2 < classic.1, "{} blocks became obsolete in the cache against {}", block.1, classic.1);
+        let (block, classic) = (
+            misses_behind_compactions(Profile::Block),
+            misses_behind_compactions(Profile::Classic),
+        );
+        assert!(
+            block.0 * 2 < classic.0,
+            "{} misses against {}",
+            block.0,
+            classic.0
+        );
+        assert!(
+            block.1 * 2 < classic.1,
+            "{} blocks became obsolete in the cache against {}",
+            block.1,
+            classic.1
+        );
     });
 }
 
@@ -209,12 +277,22 @@ fn block_05_each_table_is_judged_by_itself() {
         });
         rig.put(6_000, 1_000_000);
         let chosen = chosen(&rig);
-        assert!(chosen.iter().all(|chosen| chosen.level > 1), "level 1 is written anew as a whole");
+        assert!(
+            chosen.iter().all(|chosen| chosen.level > 1),
+            "level 1 is written anew as a whole"
+        );
         let by = |grain, because| {
-            chosen.iter().filter(|chosen| chosen.block_grained == grain && chosen.because == because).count()
+            chosen
+                .iter()
+                .filter(|chosen| chosen.block_grained == grain && chosen.because == because)
+                .count()
         };
         for grain in rig.stats().background.grains {
-            assert_eq!(by(grain.block_grained, grain.because) as u64, grain.count, "{grain}");
+            assert_eq!(
+                by(grain.block_grained, grain.because) as u64,
+                grain.count,
+                "{grain}"
+            );
         }
         assert!(by(true, "cost") > 20);
         assert!(by(false, "live share") > 0, "tables with many dead bytes");
@@ -233,17 +311,34 @@ fn block_05_limits_by_level_come_from_cost() {
         });
         rig.put(12_000, 1_000_000);
         let stats = rig.stats();
-        let (dead, all) = (sum(&stats, |level| level.dead_bytes), sum(&stats, |level| level.bytes));
-        assert!(dead as f64 <= 0.18 * (all - dead) as f64, "{dead} of {all} bytes are dead");
+        let (dead, all) = (
+            sum(&stats, |level| level.dead_bytes),
+            sum(&stats, |level| level.bytes),
+        );
+        assert!(
+            dead as f64 <= 0.18 * (all - dead) as f64,
+            "{dead} of {all} bytes are dead"
+        );
         let chosen = chosen(&rig);
         let share = |level: usize| {
-            let of: Vec<_> = chosen.iter().filter(|chosen| chosen.level == level).collect();
+            let of: Vec<_> = chosen
+                .iter()
+                .filter(|chosen| chosen.level == level)
+                .collect();
             let grown = of.iter().filter(|chosen| chosen.block_grained).count();
-            assert!(of.len() > 20 && grown > 5, "level {level}: {grown} of {}", of.len());
+            assert!(
+                of.len() > 20 && grown > 5,
+                "level {level}: {grown} of {}",
+                of.len()
+            );
             grown as f64 / of.len() as f64
         };
         assert!(share(2) > 1.1 * share(3), "{} and {}", share(2), share(3));
-        assert!(chosen.iter().any(|chosen| !chosen.block_grained && chosen.because == "space"));
+        assert!(
+            chosen
+                .iter()
+                .any(|chosen| !chosen.block_grained && chosen.because == "space")
+        );
         rig.check();
     });
 }
@@ -265,7 +360,11 @@ fn block_05_small_entries_choose_whole_tables_by_themselves() {
         }
         let chosen = chosen(&rig);
         let tables = chosen.iter().filter(|chosen| !chosen.block_grained).count();
-        assert!(tables * 5 > chosen.len() * 4, "{grain_limits:?}: {tables} of {} were written anew", chosen.len());
+        assert!(
+            tables * 5 > chosen.len() * 4,
+            "{grain_limits:?}: {tables} of {} were written anew",
+            chosen.len()
+        );
         rig.check();
     }
 }
@@ -275,7 +374,9 @@ fn block_05_small_entries_choose_whole_tables_by_themselves() {
 #[test]
 fn block_05_tables_that_are_scanned_are_written_anew() {
     let decided = |scan_bytes, scans| {
-        let mut rig = Rig::new(Profile::Block, |options| options.tuning.block.scan_bytes = scan_bytes);
+        let mut rig = Rig::new(Profile::Block, |options| {
+            options.tuning.block.scan_bytes = scan_bytes
+        });
         rig.put(12_000, 1_000_000);
         for _ in 0..20 {
             for _ in 0..scans {
@@ -288,7 +389,12 @@ fn block_05_tables_that_are_scanned_are_written_anew() {
         }
         rig.check();
         let chosen = chosen(&rig);
-        let by = |because| chosen.iter().filter(|chosen| chosen.because == because).count();
+        let by = |because| {
+            chosen
+                .iter()
+                .filter(|chosen| chosen.because == because)
+                .count()
+        };
         let grown = chosen.iter().filter(|chosen| chosen.block_grained).count();
         (by("scans"), grown)
     };
@@ -317,7 +423,13 @@ impl Executor for Workers {
                     }
                 }
             };
-            let body = move || if parallel { run() } else { site::without(&mechanisms::BLOCK_PARALLEL, run) };
+            let body = move || {
+                if parallel {
+                    run()
+                } else {
+                    site::without(&mechanisms::BLOCK_PARALLEL, run)
+                }
+            };
             self.threads.lock().unwrap().push(std::thread::spawn(body));
         }
         *self.work.lock().unwrap() = Some(work);
@@ -341,7 +453,10 @@ impl Executor for Workers {
 fn block_06_sub_tasks_are_shared_out() {
     let load = |parallel| {
         let rig = Rig::loaded(Profile::Block, 12_000, |options| {
-            let workers = Workers { parallel, ..Workers::default() };
+            let workers = Workers {
+                parallel,
+                ..Workers::default()
+            };
             options.environment.executor = Some(Arc::new(workers));
             options.environment.clock = None;
         });
@@ -351,7 +466,10 @@ fn block_06_sub_tasks_are_shared_out() {
         (background.sub_tasks, background.helped_sub_tasks)
     };
     let (tasks, helped) = load(true);
-    assert!(tasks > 20 && helped > 0, "{helped} of {tasks} sub-tasks were taken by a second worker");
+    assert!(
+        tasks > 20 && helped > 0,
+        "{helped} of {tasks} sub-tasks were taken by a second worker"
+    );
     assert_eq!(load(false).1, 0);
 }
 
@@ -360,7 +478,10 @@ fn block_06_workers_side_by_side_hold_what_one_does() {
     for workers in [false, true] {
         let rig = Rig::loaded(Profile::Block, 8_000, |options| {
             if workers {
-                options.environment.executor = Some(Arc::new(Workers { parallel: true, ..Workers::default() }));
+                options.environment.executor = Some(Arc::new(Workers {
+                    parallel: true,
+                    ..Workers::default()
+                }));
                 options.environment.clock = None;
             }
         });
@@ -376,7 +497,11 @@ fn block_08_filters_reserve_bits() {
         let stats = rig.stats();
         assert!(sum(&stats, |level| level.block_grained) > 20);
         assert!(stats.levels[2].filter_left > 0);
-        assert_eq!(stats.levels[0].filter_left + stats.levels[1].filter_left, 0, "nothing is appended there");
+        assert_eq!(
+            stats.levels[0].filter_left + stats.levels[1].filter_left,
+            0,
+            "nothing is appended there"
+        );
         rig.check();
     });
 }
@@ -388,12 +513,22 @@ fn block_08_middle_levels_reserve_more_than_the_last() {
         let rig = Rig::loaded(Profile::Block, 12_000, |options| {
             options.limits.level_base_bytes = 32 << 10;
             options.tuning.block.grain_limits = GrainLimits::Constants;
-            options.tuning.block.dirty_share_max = ByLevel { middle: 0.0, last: 0.0 };
+            options.tuning.block.dirty_share_max = ByLevel {
+                middle: 0.0,
+                last: 0.0,
+            };
         });
         rig.check();
         let stats = rig.stats();
-        let left = |level: usize| stats.levels[level].filter_left as f64 / stats.levels[level].entries as f64;
-        assert!(left(2) > 2.0 * left(3), "room for {} and {} of the keys", left(2), left(3));
+        let left = |level: usize| {
+            stats.levels[level].filter_left as f64 / stats.levels[level].entries as f64
+        };
+        assert!(
+            left(2) > 2.0 * left(3),
+            "room for {} and {} of the keys",
+            left(2),
+            left(3)
+        );
     });
 }
 
@@ -403,7 +538,11 @@ fn block_08_a_used_up_reserve_makes_a_table_due() {
         loose(options);
         options.tuning.block.filter_reserve_percent = ByLevel { middle: 3, last: 3 };
     });
-    assert!(chosen(&rig).iter().any(|chosen| !chosen.block_grained && chosen.because == "filter"));
+    assert!(
+        chosen(&rig)
+            .iter()
+            .any(|chosen| !chosen.block_grained && chosen.because == "filter")
+    );
     rig.check();
 }
 
@@ -440,7 +579,11 @@ fn block_09_fruitless_reads_compact_a_table() {
 fn rewrites(fs: &SimFs) -> (usize, usize) {
     let mut ends: BTreeMap<Arc<Path>, u64> = BTreeMap::new();
     let (mut again, mut failed) = (0, 0);
-    for operation in fs.log().iter().filter(|operation| operation.path.extension().is_some_and(|sst| sst == "sst")) {
+    for operation in fs
+        .log()
+        .iter()
+        .filter(|operation| operation.path.extension().is_some_and(|sst| sst == "sst"))
+    {
         match operation.kind {
             OpKind::Create => drop(ends.insert(operation.path.clone(), 0)),
             OpKind::Write => {
@@ -466,15 +609,25 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
         let mut rig = Rig::loaded(Profile::Block, 10_000, loose);
         for round in 0..80 {
             // Some faults hit new tables, some hit appends; some leave the first part of a write.
-            let manifest = rig.fs.list(Path::new(DIR)).unwrap().into_iter().find(|name| name.starts_with("MANIFEST"));
+            let manifest = rig
+                .fs
+                .list(Path::new(DIR))
+                .unwrap()
+                .into_iter()
+                .find(|name| name.starts_with("MANIFEST"));
             let fault = match round % 3 {
                 0 => Fault::once(FaultKind::Eio).on(OpKind::Sync).at(".sst"),
-                1 => Fault::once(FaultKind::ShortWrite).on(OpKind::Write).at(".sst"),
-                _ => Fault::once(FaultKind::Enospc).on(OpKind::Write).at(manifest.unwrap()),
+                1 => Fault::once(FaultKind::ShortWrite)
+                    .on(OpKind::Write)
+                    .at(".sst"),
+                _ => Fault::once(FaultKind::Enospc)
+                    .on(OpKind::Write)
+                    .at(manifest.unwrap()),
             };
             rig.fs.inject(fault.after(round % 11));
             // Bytes that cannot be truncated stay, and the next append starts after them.
-            rig.fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Truncate));
+            rig.fs
+                .inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Truncate));
             rig.put(600, 1_000_000);
             rig.fs.heal();
         }
@@ -488,14 +641,25 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
 /// Bytes of the table files beyond the tables' own sizes.
 fn bytes_of_nobody(rig: &Rig) -> u64 {
     let stats = rig.stats();
-    let names = rig.fs.list(Path::new(DIR)).unwrap().into_iter().filter(|name| name.ends_with(".sst"));
-    let files: u64 = names.map(|name| rig.fs.len(&Path::new(DIR).join(name)).unwrap()).sum();
+    let names = rig
+        .fs
+        .list(Path::new(DIR))
+        .unwrap()
+        .into_iter()
+        .filter(|name| name.ends_with(".sst"));
+    let files: u64 = names
+        .map(|name| rig.fs.len(&Path::new(DIR).join(name)).unwrap())
+        .sum();
     files - sum(&stats, |level| level.bytes)
 }
 
 /// The number of truncations of table files so far.
 fn cuts(rig: &Rig) -> usize {
-    rig.fs.log().iter().filter(|operation| operation.kind == OpKind::Truncate && operation.ok).count()
+    rig.fs
+        .log()
+        .iter()
+        .filter(|operation| operation.kind == OpKind::Truncate && operation.ok)
+        .count()
 }
 
 /// An append is retried as long as the disk fails, and must not fill it.
@@ -513,21 +677,31 @@ fn block_10_appends_that_fail_again_and_again_leave_nothing() {
             _ => (FaultKind::Eio, OpKind::Read),
         };
         for _ in 0..20 {
-            rig.fs.inject(Fault::once(kind).on(op).at(".sst").after(3 + round));
+            rig.fs
+                .inject(Fault::once(kind).on(op).at(".sst").after(3 + round));
             for _ in 0..60 {
                 let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
                 if rig.db.put(&key, b"value").is_ok() {
                     rig.model.insert(key, b"value".to_vec());
                 }
             }
-            rig.options.environment.clock.as_ref().unwrap().advance(Duration::from_millis(300));
+            rig.options
+                .environment
+                .clock
+                .as_ref()
+                .unwrap()
+                .advance(Duration::from_millis(300));
             rig.inline.run();
             rig.fs.heal();
             assert_eq!(bytes_of_nobody(&rig), 0, "round {round}");
         }
         rig.settle();
     }
-    assert!(cuts(&rig) > before + 4, "{} appends failed", cuts(&rig) - before);
+    assert!(
+        cuts(&rig) > before + 4,
+        "{} appends failed",
+        cuts(&rig) - before
+    );
     rig.check();
 }
 
@@ -540,7 +714,8 @@ fn block_10_appends_that_find_no_room_give_back_what_they_took() {
     });
     let before = cuts(&rig);
     for round in 0..60u64 {
-        rig.fs.set_cap(Some(rig.fs.used() + 1024 * (30 + 3 * round)));
+        rig.fs
+            .set_cap(Some(rig.fs.used() + 1024 * (30 + 3 * round)));
         let full = (0..2_000).find_map(|_| {
             let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
             let put = rig.db.put(&key, [round as u8; 100]);
@@ -565,7 +740,10 @@ fn dead_bytes_are_bounded(grain_limits: GrainLimits) {
     let mut rig = Rig::loaded(Profile::Block, 6_000, |options| {
         loose(options);
         options.tuning.block.grain_limits = grain_limits;
-        options.tuning.block.filter_reserve_percent = ByLevel { middle: 1000, last: 1000 };
+        options.tuning.block.filter_reserve_percent = ByLevel {
+            middle: 1000,
+            last: 1000,
+        };
     });
     let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
     for _ in 0..20_000 {
@@ -574,28 +752,40 @@ fn dead_bytes_are_bounded(grain_limits: GrainLimits) {
     }
     rig.db.wait_idle().unwrap();
     let stats = rig.stats();
-    let (dead, all) = (sum(&stats, |level| level.dead_bytes), sum(&stats, |level| level.bytes));
+    let (dead, all) = (
+        sum(&stats, |level| level.dead_bytes),
+        sum(&stats, |level| level.bytes),
+    );
     assert!(sum(&stats, |level| level.block_grained) > 40);
-    assert!(dead as f64 <= 0.2 * (all - dead) as f64, "{dead} of {all} bytes are dead");
+    assert!(
+        dead as f64 <= 0.2 * (all - dead) as f64,
+        "{dead} of {all} bytes are dead"
+    );
     rig.check();
 }
 
 #[test]
 fn block_11_dead_bytes_have_a_limit() {
-    row(&mechanisms::BLOCK_SPACE, || dead_bytes_are_bounded(GrainLimits::Constants));
+    row(&mechanisms::BLOCK_SPACE, || {
+        dead_bytes_are_bounded(GrainLimits::Constants)
+    });
 }
 
 #[test]
 fn block_11_dead_bytes_have_a_price() {
-    row(&mechanisms::BLOCK_SPACE, || dead_bytes_are_bounded(GrainLimits::Cost));
+    row(&mechanisms::BLOCK_SPACE, || {
+        dead_bytes_are_bounded(GrainLimits::Cost)
+    });
 }
 
 /// The test of a row fails without its mechanism because the effect is missing. It cannot tell that
 /// no data is lost; this test checks that.
 #[test]
 fn block_nothing_is_lost_without_a_mechanism() {
-    let all =
-        mechanisms::ALL.iter().chain(firn_table::mechanisms::ALL).filter(|site| site.name().starts_with("block."));
+    let all = mechanisms::ALL
+        .iter()
+        .chain(firn_table::mechanisms::ALL)
+        .filter(|site| site.name().starts_with("block."));
     let mut count = 0;
     for site in all {
         site::without(site, || {
@@ -700,9 +890,15 @@ fn block_a_checkpoint_does_not_wait_for_an_append_that_was_none() {
             rig.db.delete(key).unwrap();
             rig.model.remove(key);
             if i % 200 == 0 {
-                let manifest =
-                    rig.fs.list(Path::new(DIR)).unwrap().into_iter().find(|name| name.starts_with("MANIFEST"));
-                let fault = Fault::once(FaultKind::Enospc).on(OpKind::Write).at(manifest.unwrap());
+                let manifest = rig
+                    .fs
+                    .list(Path::new(DIR))
+                    .unwrap()
+                    .into_iter()
+                    .find(|name| name.starts_with("MANIFEST"));
+                let fault = Fault::once(FaultKind::Enospc)
+                    .on(OpKind::Write)
+                    .at(manifest.unwrap());
                 rig.fs.inject(fault.after(i as u64 / 200 % 9));
                 rig.settle();
                 rig.fs.heal();
@@ -719,7 +915,10 @@ fn block_numbers_out_of_range_are_refused() {
     let fs = SimFs::new(1);
     let mut options = Options::tiny()
         .profile(Profile::Block)
-        .environment(Environment { fs: Some(Arc::new(fs)), ..Environment::default() });
+        .environment(Environment {
+            fs: Some(Arc::new(fs)),
+            ..Environment::default()
+        });
     options.tuning.block.dead_share_max = -1.0;
     let error = Db::open("/db", options).unwrap_err();
     assert_eq!(error.kind(), firndb::ErrorKind::Invalid);

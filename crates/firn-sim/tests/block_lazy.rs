@@ -15,14 +15,19 @@ use std::sync::Arc;
 #[test]
 fn block_07_obsolete_tables_go_in_batches() {
     row(&mechanisms::BLOCK_LAZY, || {
-        let mut rig = Rig::new(Profile::Block, |options| options.tuning.block.lazy_delete_bytes = 256 << 10);
+        let mut rig = Rig::new(Profile::Block, |options| {
+            options.tuning.block.lazy_delete_bytes = 256 << 10
+        });
         for _ in 0..12_000 {
             let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
             rig.put_one(key);
         }
         let background = rig.stats().background;
         assert!(background.removed_tables > 20);
-        assert!(background.removed_tables >= 5 * background.removals, "{background:?}");
+        assert!(
+            background.removed_tables >= 5 * background.removals,
+            "{background:?}"
+        );
         // When there is nothing else to do, all are removed.
         rig.db.wait_idle().unwrap();
         assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()));
@@ -43,7 +48,10 @@ fn removing(cut: Option<u64>) -> (Rig, Vec<u64>) {
         rig.fs.crash_after(cut);
     }
     for i in 0..3_000 {
-        let (key, value) = (format!("key{:07}", rig.random.below(1_000_000)).into_bytes(), vec![i as u8; 110]);
+        let (key, value) = (
+            format!("key{:07}", rig.random.below(1_000_000)).into_bytes(),
+            vec![i as u8; 110],
+        );
         if rig.db.put(&key, &value).is_err() {
             break;
         }
@@ -53,9 +61,18 @@ fn removing(cut: Option<u64>) -> (Rig, Vec<u64>) {
         }
     }
     let log = rig.fs.log();
-    let changes = log.iter().skip(seen).filter(|operation| operation.kind.mutates()).zip(1..);
-    let removes = |path: &Path, kind| kind == OpKind::Remove && path.extension().is_some_and(|sst| sst == "sst");
-    let removals = changes.filter(|(change, _)| removes(&change.path, change.kind)).map(|(_, number)| number).collect();
+    let changes = log
+        .iter()
+        .skip(seen)
+        .filter(|operation| operation.kind.mutates())
+        .zip(1..);
+    let removes = |path: &Path, kind| {
+        kind == OpKind::Remove && path.extension().is_some_and(|sst| sst == "sst")
+    };
+    let removals = changes
+        .filter(|(change, _)| removes(&change.path, change.kind))
+        .map(|(_, number)| number)
+        .collect();
     (rig, removals)
 }
 
@@ -63,22 +80,37 @@ fn removing(cut: Option<u64>) -> (Rig, Vec<u64>) {
 fn block_07_a_cut_at_any_removal_of_a_batch_loses_nothing() {
     let (whole, removals) = removing(None);
     whole.check();
-    let batches = removals.windows(4).filter(|four| four[3] - four[0] == 3).count();
+    let batches = removals
+        .windows(4)
+        .filter(|four| four[3] - four[0] == 3)
+        .count();
     assert!(batches > 3, "{removals:?}");
     for (cut, seed) in removals.into_iter().zip(0..) {
         let mut rig = removing(Some(cut)).0;
         assert!(rig.fs.crashed());
-        rig.fs = if seed % 2 == 0 { rig.fs.power_cut(seed) } else { rig.fs.kill() };
+        rig.fs = if seed % 2 == 0 {
+            rig.fs.power_cut(seed)
+        } else {
+            rig.fs.kill()
+        };
         rig.options.environment.fs = Some(Arc::new(rig.fs.clone()));
         rig.inline = Arc::new(Inline::new());
         rig.options.environment.executor = Some(rig.inline.clone());
         rig.db = Db::open(DIR, rig.options.clone()).unwrap();
         // Writes in flight may exist.
         for (key, value) in &rig.model {
-            assert_eq!(rig.db.get(key).unwrap().as_deref(), Some(&value[..]), "cut {cut}");
+            assert_eq!(
+                rig.db.get(key).unwrap().as_deref(),
+                Some(&value[..]),
+                "cut {cut}"
+            );
         }
         rig.db.verify().unwrap();
-        assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()), "files of nobody");
+        assert_eq!(
+            tables_on_disk(&rig.fs),
+            tables_of(&rig.stats()),
+            "files of nobody"
+        );
         rig.put(600, 1_000_000);
         rig.db.verify().unwrap();
     }
@@ -86,7 +118,9 @@ fn block_07_a_cut_at_any_removal_of_a_batch_loses_nothing() {
 
 #[test]
 fn block_07_a_write_that_finds_no_room_makes_some() {
-    let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = u64::MAX);
+    let mut rig = Rig::loaded(Profile::Block, 6_000, |options| {
+        options.tuning.block.lazy_delete_bytes = u64::MAX
+    });
     // The tables in an iterator's view are not removed while it may read them, and its end does not
     // trigger a removal either.
     let mut iter = rig.db.cursor().unwrap();
@@ -107,8 +141,14 @@ fn block_07_a_write_that_finds_no_room_makes_some() {
 
 #[test]
 fn block_07_a_table_that_cannot_be_removed_waits_for_the_next_open() {
-    let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = 0);
-    rig.fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Remove).at(".sst"));
+    let mut rig = Rig::loaded(Profile::Block, 6_000, |options| {
+        options.tuning.block.lazy_delete_bytes = 0
+    });
+    rig.fs.inject(
+        Fault::for_ever(FaultKind::Eio)
+            .on(OpKind::Remove)
+            .at(".sst"),
+    );
     rig.put(3_000, 1_000_000);
     assert!(tables_on_disk(&rig.fs) > tables_of(&rig.stats()) + 5);
     rig.fs.heal();
@@ -121,7 +161,9 @@ fn block_07_a_table_that_cannot_be_removed_waits_for_the_next_open() {
 
 #[test]
 fn block_07_all_obsolete_tables_go_at_close() {
-    let mut rig = Rig::loaded(Profile::Block, 6_000, |options| options.tuning.block.lazy_delete_bytes = u64::MAX);
+    let mut rig = Rig::loaded(Profile::Block, 6_000, |options| {
+        options.tuning.block.lazy_delete_bytes = u64::MAX
+    });
     // Tables that a cursor may read stay, so the only thing left to do is to wait for it.
     let mut iter = rig.db.cursor().unwrap();
     iter.first().unwrap();

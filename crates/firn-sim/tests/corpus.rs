@@ -7,10 +7,15 @@ use firn_sim::each_seed;
 use std::path::{Path, PathBuf};
 
 fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target.name);
     let files = std::fs::read_dir(&folder).map_or_else(|_| Vec::new(), |files| files.collect());
     let paths: Vec<PathBuf> = files.into_iter().map(|file| file.unwrap().path()).collect();
-    paths.iter().map(|path| (path.display().to_string(), std::fs::read(path).unwrap())).collect()
+    paths
+        .iter()
+        .map(|path| (path.display().to_string(), std::fs::read(path).unwrap()))
+        .collect()
 }
 
 #[test]
@@ -19,9 +24,21 @@ fn every_input_is_decoded_or_refused() {
     for target in &TARGETS {
         let mut own = corpus(target);
         let found = own.len();
-        assert!(found > 0, "{} has no corpus; run `fuzz/run {0} 60` and `fuzz/run minimise {0}`", target.name);
-        own.extend((target.seeds)().into_iter().map(|seed| (format!("a seed of {}", target.name), seed)));
-        println!("corpus: {} has {found} inputs and {} seeds", target.name, own.len() - found);
+        assert!(
+            found > 0,
+            "{} has no corpus; run `fuzz/run {0} 60` and `fuzz/run minimise {0}`",
+            target.name
+        );
+        own.extend(
+            (target.seeds)()
+                .into_iter()
+                .map(|seed| (format!("a seed of {}", target.name), seed)),
+        );
+        println!(
+            "corpus: {} has {found} inputs and {} seeds",
+            target.name,
+            own.len() - found
+        );
         inputs.extend(own.into_iter().map(|(name, input)| (target, name, input)));
     }
     each_seed("corpus", inputs.len() as u64, move |number| {
@@ -30,7 +47,11 @@ fn every_input_is_decoded_or_refused() {
         (target.mend)(&mut mended);
         for input in [input, &mended] {
             let run = std::panic::AssertUnwindSafe(|| (target.run)(input));
-            assert!(std::panic::catch_unwind(run).is_ok(), "{name} broke the contract of {}", target.name);
+            assert!(
+                std::panic::catch_unwind(run).is_ok(),
+                "{name} broke the contract of {}",
+                target.name
+            );
         }
     });
 }

@@ -9,7 +9,9 @@ use firn_base::seed::Seed;
 use firn_fs::{OpKind, Operation};
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::mechanisms;
-use firndb::{Db, Durability, Environment, Event, LabStats, LabTuning, LogPlacement, Options, Profile, Tuning};
+use firndb::{
+    Db, Durability, Environment, Event, LabStats, LabTuning, LogPlacement, Options, Profile, Tuning,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +21,26 @@ fn options(memory: Option<&SimRegion>) -> Options {
         .profile(Profile::Lab)
         .pm(memory.map(|_| firn_pm::PmConfig::volatile(1 << 20)))
         .tuning(Tuning {
-            lab: LabTuning { tree_bytes: Some(64 << 10), leaf_bytes: 512, reuse_min: 0.0, ..LabTuning::default() },
+            lab: LabTuning {
+                tree_bytes: Some(64 << 10),
+                leaf_bytes: 512,
+                reuse_min: 0.0,
+                ..LabTuning::default()
+            },
             ..Tuning::default()
         })
-        .environment(Environment { memory: memory.cloned(), ..Environment::default() })
+        .environment(Environment {
+            memory: memory.cloned(),
+            ..Environment::default()
+        })
 }
 
 fn check(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
-    let found: BTreeMap<Vec<u8>, Vec<u8>> =
-        db.iter().map(|entry| entry.unwrap()).map(|(k, v)| (k, v.to_vec())).collect();
+    let found: BTreeMap<Vec<u8>, Vec<u8>> = db
+        .iter()
+        .map(|entry| entry.unwrap())
+        .map(|(k, v)| (k, v.to_vec()))
+        .collect();
     assert_eq!(found.len(), model.len());
     assert!(found == *model);
     for (key, value) in model.iter().step_by(7) {
@@ -68,7 +81,10 @@ fn run(dir: &Path, memory: Option<&SimRegion>) {
 #[test]
 fn lab_holds_what_a_map_holds() {
     let dir = tempfile::tempdir().unwrap();
-    run(&dir.path().join("db"), Some(&SimRegion::new(1 << 20, Mode::Adr)));
+    run(
+        &dir.path().join("db"),
+        Some(&SimRegion::new(1 << 20, Mode::Adr)),
+    );
     run(&dir.path().join("volatile"), None);
 }
 
@@ -79,10 +95,24 @@ fn lab_01_level_0_is_a_pair_of_trees() {
         flush(&rig);
         let stats = rig.stats();
         let found = tier(&rig);
-        assert_eq!((found.mutable_entries, found.immutable_entries), (rig.model.len() as u64, 0));
-        assert!(stats.levels.iter().all(|level| level.tables == 0), "the values are where the log has them");
-        let in_pm: u64 = stats.pm.iter().filter(|pm| pm.owner == "btree").map(|pm| pm.live_bytes).sum();
-        assert!(in_pm >= found.leaf_bytes && found.index_bytes > 0, "{in_pm} bytes in persistent memory");
+        assert_eq!(
+            (found.mutable_entries, found.immutable_entries),
+            (rig.model.len() as u64, 0)
+        );
+        assert!(
+            stats.levels.iter().all(|level| level.tables == 0),
+            "the values are where the log has them"
+        );
+        let in_pm: u64 = stats
+            .pm
+            .iter()
+            .filter(|pm| pm.owner == "btree")
+            .map(|pm| pm.live_bytes)
+            .sum();
+        assert!(
+            in_pm >= found.leaf_bytes && found.index_bytes > 0,
+            "{in_pm} bytes in persistent memory"
+        );
         let mut both = 0;
         for _ in 0..40 {
             rig.put(50, 1_000_000);
@@ -103,13 +133,20 @@ fn lab_02_an_entry_is_a_key_and_a_pointer() {
         for i in (1..numbers.len()).rev() {
             numbers.swap(i, rig.random.below(i as u64 + 1) as usize);
         }
-        let key = |number: u32| format!("{}{number:010}", "a prefix that all keys share, ".repeat(2)).into_bytes();
-        numbers.into_iter().for_each(|number| rig.put_one(key(number)));
+        let key = |number: u32| {
+            format!("{}{number:010}", "a prefix that all keys share, ".repeat(2)).into_bytes()
+        };
+        numbers
+            .into_iter()
+            .for_each(|number| rig.put_one(key(number)));
         flush(&rig);
         let found = tier(&rig);
         let bytes = found.leaf_bytes / found.mutable_entries;
         // 2 or 3 bytes of a key are unique, and every leaf has one whole key.
-        assert!(bytes < 24 + 6, "{bytes} bytes of leaf for each entry, whose value takes more than 100");
+        assert!(
+            bytes < 24 + 6,
+            "{bytes} bytes of leaf for each entry, whose value takes more than 100"
+        );
         rig.check();
     });
 }
@@ -121,21 +158,34 @@ fn lab_04_the_log_goes_through_persistent_memory() {
             trees(true)(options);
             options.durability = Durability::Power;
         });
-        let fences =
-            |rig: &Rig| rig.stats().pm.iter().filter(|pm| pm.owner == "log_buffer").map(|pm| pm.fences).sum::<u64>();
-        let is_log_sync = |op: &Operation| op.kind == OpKind::Sync && op.path.to_string_lossy().ends_with(".log");
+        let fences = |rig: &Rig| {
+            rig.stats()
+                .pm
+                .iter()
+                .filter(|pm| pm.owner == "log_buffer")
+                .map(|pm| pm.fences)
+                .sum::<u64>()
+        };
+        let is_log_sync =
+            |op: &Operation| op.kind == OpKind::Sync && op.path.to_string_lossy().ends_with(".log");
         let syncs = |rig: &Rig| rig.fs.log().iter().filter(|op| is_log_sync(op)).count();
         let before = (fences(&rig), syncs(&rig));
         (0..200_u32).for_each(|i| rig.put_one(i.to_be_bytes().to_vec()));
         let (fences, syncs) = (fences(&rig) - before.0, syncs(&rig) - before.1);
-        assert!((200..230).contains(&fences), "{fences} fences for 200 writes that survive a loss of power");
+        assert!(
+            (200..230).contains(&fences),
+            "{fences} fences for 200 writes that survive a loss of power"
+        );
         assert!(syncs < 10, "{syncs} syncs of logs");
         flush(&rig);
         let stats = rig.stats();
         let log = stats.ssd.iter().find(|cause| cause.cause == "log").unwrap();
         assert!(log.written_bytes > 20_000);
         let mean = log.written_bytes / log.writes;
-        assert!(mean > 1_000, "halves of the buffer reach the file: {mean} bytes a write");
+        assert!(
+            mean > 1_000,
+            "halves of the buffer reach the file: {mean} bytes a write"
+        );
         rig.check();
     });
 }
@@ -145,11 +195,24 @@ fn lab_05_values_stay_where_the_log_has_them() {
     row(&mechanisms::LAB_VALUES, || {
         let rig = Rig::loaded(Profile::Lab, 300, trees(true));
         flush(&rig);
-        let written = |name| rig.stats().ssd.iter().find(|cause| cause.cause == name).unwrap().written_bytes;
+        let written = |name| {
+            rig.stats()
+                .ssd
+                .iter()
+                .find(|cause| cause.cause == name)
+                .unwrap()
+                .written_bytes
+        };
         assert_eq!(written("flush"), 0);
         let found = tier(&rig);
         assert_eq!(found.log_entries, rig.model.len() as u64);
-        assert_eq!(found.log_live_bytes, rig.model.values().map(|value| value.len() as u64).sum::<u64>());
+        assert_eq!(
+            found.log_live_bytes,
+            rig.model
+                .values()
+                .map(|value| value.len() as u64)
+                .sum::<u64>()
+        );
         rig.check();
     });
 }
@@ -165,9 +228,17 @@ fn lab_03_a_flush_leaves_one_entry_of_a_key() {
             assert_eq!((found.mutable_entries, found.chunks), (100, 0));
             found.side_versions
         };
-        assert_eq!((0..5).map(|_| overwrite(&mut rig)).sum::<usize>(), 0, "nobody sees what was replaced");
+        assert_eq!(
+            (0..5).map(|_| overwrite(&mut rig)).sum::<usize>(),
+            0,
+            "nobody sees what was replaced"
+        );
         let (snapshot, then) = (rig.db.snapshot(), rig.model.clone());
-        assert_eq!((overwrite(&mut rig), overwrite(&mut rig)), (100, 100), "what the snapshot sees, and no more");
+        assert_eq!(
+            (overwrite(&mut rig), overwrite(&mut rig)),
+            (100, 100),
+            "what the snapshot sees, and no more"
+        );
         for (key, value) in &then {
             assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
         }
@@ -191,7 +262,10 @@ fn lab_03_what_snapshots_see_is_bounded() {
         seen.push((rig.db.snapshot(), rig.model.clone()));
     }
     let found = tier(&rig);
-    assert!(most < 1000 && found.chunks > 0 && found.occupancy < 0.5, "{most} of 5,900 that are seen: {found:?}");
+    assert!(
+        most < 1000 && found.chunks > 0 && found.occupancy < 0.5,
+        "{most} of 5,900 that are seen: {found:?}"
+    );
     for (snapshot, then) in &seen {
         for (key, value) in then.iter().step_by(7) {
             assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
@@ -210,7 +284,11 @@ fn lab_06_a_flush_makes_pointers_without_reading() {
         let stats = rig.stats();
         let reads: u64 = stats.ssd.iter().map(|cause| cause.read_bytes).sum();
         let pointers = tier(&rig).log_entries;
-        assert_eq!((reads, pointers), (0, rig.model.len() as u64), "the buffer knew where each value lies");
+        assert_eq!(
+            (reads, pointers),
+            (0, rig.model.len() as u64),
+            "the buffer knew where each value lies"
+        );
         rig.check();
     });
 }
@@ -220,8 +298,14 @@ fn lab_07_a_flush_puts_many_entries_in_at_a_time() {
     row(&mechanisms::LAB_BULK, || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         (0..200_u32).for_each(|i| rig.put_one(i.to_be_bytes().to_vec()));
-        let fences =
-            |rig: &Rig| rig.stats().pm.iter().filter(|pm| pm.owner == "btree").map(|pm| pm.fences).sum::<u64>();
+        let fences = |rig: &Rig| {
+            rig.stats()
+                .pm
+                .iter()
+                .filter(|pm| pm.owner == "btree")
+                .map(|pm| pm.fences)
+                .sum::<u64>()
+        };
         let before = fences(&rig);
         let iter = rig.db.cursor().unwrap();
         flush(&rig);
@@ -236,7 +320,10 @@ fn lab_07_a_flush_puts_many_entries_in_at_a_time() {
 /// releases them the writer would wait forever.
 #[test]
 fn lab_07_writers_do_not_wait_for_a_scan_that_goes_on() {
-    let (dir, memory) = (tempfile::tempdir().unwrap(), SimRegion::new(1 << 20, Mode::Adr));
+    let (dir, memory) = (
+        tempfile::tempdir().unwrap(),
+        SimRegion::new(1 << 20, Mode::Adr),
+    );
     let db = Db::open(dir.path().join("db"), options(Some(&memory))).unwrap();
     let key = |i: u32| format!("key{:05}", i * 7919 % 100_000).into_bytes();
     (0..300).for_each(|i| db.put(key(i), [1; 100]).unwrap());
@@ -290,7 +377,10 @@ fn lab_08_chunks_leave_the_rest_as_a_cache() {
         let found = tier(&rig);
         assert!(found.chunks > 3 && rests > 10, "{} chunks", found.chunks);
         let mean = found.chunk_entries / found.chunks;
-        assert!((100..350).contains(&mean), "values of a write buffer: {mean} entries");
+        assert!(
+            (100..350).contains(&mean),
+            "values of a write buffer: {mean} entries"
+        );
         rig.check();
     });
 }
@@ -300,9 +390,19 @@ fn lab_08_chunks_leave_the_rest_as_a_cache() {
 fn lab_08_values_of_a_chunk_are_read_together() {
     let rig = Rig::loaded(Profile::Lab, 3_000, trees(true));
     let stats = rig.stats();
-    let (reads, entries) =
-        (stats.ssd.iter().find(|cause| cause.cause == "evict").unwrap().reads, tier(&rig).chunk_entries);
-    assert!(entries > 1000 && reads * 8 < entries, "{reads} reads for {entries} values");
+    let (reads, entries) = (
+        stats
+            .ssd
+            .iter()
+            .find(|cause| cause.cause == "evict")
+            .unwrap()
+            .reads,
+        tier(&rig).chunk_entries,
+    );
+    assert!(
+        entries > 1000 && reads * 8 < entries,
+        "{reads} reads for {entries} values"
+    );
     rig.check();
 }
 
@@ -314,19 +414,28 @@ fn lab_12_values_of_a_scan_are_asked_for_ahead() {
     let reads = |rig: &Rig| {
         let log = rig.fs.log();
         let is_log = |path: &Path| path.extension().is_some_and(|extension| extension == "log");
-        log.iter().filter(|operation| operation.kind == OpKind::Read && is_log(&operation.path)).count()
+        log.iter()
+            .filter(|operation| operation.kind == OpKind::Read && is_log(&operation.path))
+            .count()
     };
     let before = reads(&rig);
     let mut iter = rig.db.cursor().unwrap();
     iter.first().unwrap();
-    assert_eq!((iter.value().len() > 90, reads(&rig) - before), (true, 1), "who stops there pays for one value");
+    assert_eq!(
+        (iter.value().len() > 90, reads(&rig) - before),
+        (true, 1),
+        "who stops there pays for one value"
+    );
     let mut ahead = Vec::new();
     for seen in 2..=100 {
         iter.next().unwrap();
         assert!(iter.value().len() > 90);
         ahead.push(reads(&rig) - before - seen);
     }
-    assert!(ahead.iter().all(|&ahead| ahead <= 16) && ahead[98] >= 8, "{ahead:?}");
+    assert!(
+        ahead.iter().all(|&ahead| ahead <= 16) && ahead[98] >= 8,
+        "{ahead:?}"
+    );
 }
 
 /// Neither a step back nor a checkpoint reads the values of versions that it skips.
@@ -344,8 +453,18 @@ fn lab_12_what_is_passed_over_is_not_read() {
         seen.push((rig.db.snapshot(), rig.model.clone()));
     }
     let found = tier(&rig);
-    assert_eq!((found.mutable_entries, found.side_versions, found.chunks), (100, 300, 0));
-    let reads = |rig: &Rig| rig.stats().ssd.iter().find(|cause| cause.cause == "user_read").unwrap().reads;
+    assert_eq!(
+        (found.mutable_entries, found.side_versions, found.chunks),
+        (100, 300, 0)
+    );
+    let reads = |rig: &Rig| {
+        rig.stats()
+            .ssd
+            .iter()
+            .find(|cause| cause.cause == "user_read")
+            .unwrap()
+            .reads
+    };
     let mut before = reads(&rig);
     let mut took = || {
         let since = before;
@@ -361,7 +480,11 @@ fn lab_12_what_is_passed_over_is_not_read() {
             assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
             iter.prev().unwrap();
         }
-        assert_eq!((iter.valid(), took()), (false, 100), "the values that the snapshot shows");
+        assert_eq!(
+            (iter.valid(), took()),
+            (false, 100),
+            "the values that the snapshot shows"
+        );
     }
 }
 
@@ -373,9 +496,16 @@ fn lab_09_the_last_leaves_go_by_log() {
             rig.put(50, 1_000_000);
         }
         let found = tier(&rig);
-        assert!(found.chunks_by_log > 0 && found.chunks_by_log * 2 < found.chunks, "{found:?}");
+        assert!(
+            found.chunks_by_log > 0 && found.chunks_by_log * 2 < found.chunks,
+            "{found:?}"
+        );
         assert!(found.leaves_looked_into > 0, "the cost is told");
-        assert_eq!(rig.stats().levels[0].compactions, found.chunks, "they are compactions out of level 0");
+        assert_eq!(
+            rig.stats().levels[0].compactions,
+            found.chunks,
+            "they are compactions out of level 0"
+        );
         // A reopen during a by-log eviction of a tree brings nothing back.
         let mut between = 0;
         for round in 0..30 {
@@ -384,7 +514,10 @@ fn lab_09_the_last_leaves_go_by_log() {
             if before.chunks_by_log > 0 && before.immutable_entries > 0 {
                 rig = rig.reopened();
                 let after = tier(&rig);
-                assert_eq!(before.immutable_entries, after.immutable_entries, "round {round}");
+                assert_eq!(
+                    before.immutable_entries, after.immutable_entries,
+                    "round {round}"
+                );
                 between += 1;
             }
         }
@@ -422,12 +555,19 @@ fn lab_10_logs_are_bounded() {
         });
         // A few keys that are never written again keep each log alive.
         for i in 0..12_000_u64 {
-            let key = if i % 150 == 0 { format!("cold{i}") } else { format!("key{}", i % 90) };
+            let key = if i % 150 == 0 {
+                format!("cold{i}")
+            } else {
+                format!("key{}", i % 90)
+            };
             rig.put_one(key.into_bytes());
         }
         flush(&rig);
         let held = tier(&rig).log_file_bytes;
-        assert!(held < 400 << 10, "logs hold {held} bytes, eight buffers are 256 KiB");
+        assert!(
+            held < 400 << 10,
+            "logs hold {held} bytes, eight buffers are 256 KiB"
+        );
         rig.check();
     });
 }
@@ -443,7 +583,11 @@ fn lab_13_smaller_trees_lose_nothing() {
     rig.put(2_000, 1_000_000);
     rig.options.tuning.lab.tree_bytes = Some(8 << 10);
     for round in 0..6 {
-        rig = if round % 2 == 0 { rig.reopened() } else { rig.killed() };
+        rig = if round % 2 == 0 {
+            rig.reopened()
+        } else {
+            rig.killed()
+        };
         rig.check();
         (0..40).for_each(|_| {
             let key = format!("key{:07}", rig.random.below(1_000_000)).into_bytes();
@@ -463,7 +607,14 @@ fn lab_12_a_value_is_read_from_its_log_once() {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         rig.put_one(b"key".to_vec());
         flush(&rig);
-        let reads = |rig: &Rig| rig.stats().ssd.iter().find(|cause| cause.cause == "user_read").unwrap().reads;
+        let reads = |rig: &Rig| {
+            rig.stats()
+                .ssd
+                .iter()
+                .find(|cause| cause.cause == "user_read")
+                .unwrap()
+                .reads
+        };
         let before = reads(&rig);
         (0..5).for_each(|_| assert!(rig.db.get(b"key").unwrap().is_some()));
         assert_eq!(reads(&rig) - before, 1);
@@ -478,17 +629,33 @@ fn lab_12_each_layer_answers_for_the_ones_below() {
     get(&rig);
     assert_eq!(hits(&rig), [1, 0, 0, 0, 0, 0, 0]);
     flush(&rig);
-    let reads = |rig: &Rig| rig.stats().ssd.iter().find(|cause| cause.cause == "user_read").unwrap().reads;
+    let reads = |rig: &Rig| {
+        rig.stats()
+            .ssd
+            .iter()
+            .find(|cause| cause.cause == "user_read")
+            .unwrap()
+            .reads
+    };
     let before = reads(&rig);
     get(&rig);
-    assert_eq!((hits(&rig), reads(&rig) - before), (vec![1, 0, 1, 0, 0, 0, 0], 1), "a level-0 hit is one read");
+    assert_eq!(
+        (hits(&rig), reads(&rig) - before),
+        (vec![1, 0, 1, 0, 0, 0, 0], 1),
+        "a level-0 hit is one read"
+    );
     get(&rig);
-    assert_eq!((hits(&rig), reads(&rig) - before), (vec![1, 1, 1, 0, 0, 0, 0], 1), "then it is a row");
+    assert_eq!(
+        (hits(&rig), reads(&rig) - before),
+        (vec![1, 1, 1, 0, 0, 0, 0], 1),
+        "then it is a row"
+    );
     rig.put(3_000, 1_000_000);
     flush(&rig);
     let counted: u64 = hits(&rig).iter().sum();
     let keys: Vec<Vec<u8>> = rig.model.keys().cloned().collect();
-    keys.iter().for_each(|key| assert!(rig.db.get(key).unwrap().is_some()));
+    keys.iter()
+        .for_each(|key| assert!(rig.db.get(key).unwrap().is_some()));
     let after = hits(&rig);
     assert_eq!(after.iter().sum::<u64>() - counted, keys.len() as u64);
     assert!(after[2] > 1 && after[4] > 0 && after[6] > 0, "{after:?}");
@@ -506,9 +673,16 @@ fn lab_13_a_recovery_is_timed_step_by_step() {
             let rig = rig.reopened();
             let (recovery, after) = (rig.stats().recovery, tier(&rig));
             let steps: Vec<&str> = recovery.steps.iter().map(|(step, _)| *step).collect();
-            assert_eq!(steps, ["manifest", "pool", "trees", "tables", "logs", "record"]);
+            assert_eq!(
+                steps,
+                ["manifest", "pool", "trees", "tables", "logs", "record"]
+            );
             assert!(entries(&after) >= entries(&before), "{after:?}");
-            assert_eq!(recovery.replayed_entries > 100, !with_memory, "without persistent memory from the logs");
+            assert_eq!(
+                recovery.replayed_entries > 100,
+                !with_memory,
+                "without persistent memory from the logs"
+            );
             rig.check();
         }
     });
@@ -521,7 +695,10 @@ fn lab_13_what_is_replayed_is_bounded() {
     row(&mechanisms::LAB_LOGS, || {
         let mut rig = Rig::new(Profile::Lab, |options| {
             trees(false)(options);
-            (options.tuning.lab.log_share_max, options.tuning.lab.tree_bytes) = (0.25, Some(1 << 20));
+            (
+                options.tuning.lab.log_share_max,
+                options.tuning.lab.tree_bytes,
+            ) = (0.25, Some(1 << 20));
         });
         for i in 0..9_000_u64 {
             rig.put_one(format!("key{}", i * 7919 % 3000).into_bytes());
@@ -530,7 +707,10 @@ fn lab_13_what_is_replayed_is_bounded() {
         let replayed = rig.stats().recovery.replayed_entries;
         // Eight memtables of 32 KiB, half as much again before writers are slowed down, with values
         // of 100 bytes and more.
-        assert!((100..4_000).contains(&replayed), "{replayed} of 9,000 writes");
+        assert!(
+            (100..4_000).contains(&replayed),
+            "{replayed} of 9,000 writes"
+        );
         rig.check();
     });
 }
@@ -561,7 +741,10 @@ fn lab_14_evictions_come_first() {
                 rig.inline.step();
                 for level in &compactions(&rig)[before..] {
                     evictions += u64::from(*level == 1);
-                    assert!(!due || *level == 1, "something went to level {level} while the trees were full");
+                    assert!(
+                        !due || *level == 1,
+                        "something went to level {level} while the trees were full"
+                    );
                 }
             }
         }
@@ -584,23 +767,49 @@ fn lab_15_logs_lie_where_they_are_to() {
             flush(&rig);
             rig
         };
-        let cause = |rig: &Rig, name| rig.stats().ssd.iter().find(|cause| cause.cause == name).unwrap().clone();
-        let in_pool =
-            |rig: &Rig| rig.stats().pm.iter().filter(|pm| pm.owner == "log").map(|pm| pm.live_bytes).sum::<u64>();
+        let cause = |rig: &Rig, name| {
+            rig.stats()
+                .ssd
+                .iter()
+                .find(|cause| cause.cause == name)
+                .unwrap()
+                .clone()
+        };
+        let in_pool = |rig: &Rig| {
+            rig.stats()
+                .pm
+                .iter()
+                .filter(|pm| pm.owner == "log")
+                .map(|pm| pm.live_bytes)
+                .sum::<u64>()
+        };
         let on_ssd = filled(LogPlacement::Ssd, 2048);
         assert_eq!(in_pool(&on_ssd), 0);
         assert!(cause(&on_ssd, "log").written_bytes > 200_000);
         let rest = filled(LogPlacement::Rest, 320);
         assert!(in_pool(&rest) > 32 << 10, "what there is room for");
-        assert!((20_000..180_000).contains(&cause(&rest, "log").written_bytes), "and what there is not");
+        assert!(
+            (20_000..180_000).contains(&cause(&rest, "log").written_bytes),
+            "and what there is not"
+        );
         let all = filled(LogPlacement::Pm, 2048);
         assert!(in_pool(&all) > 100 << 10);
-        assert!(cause(&all, "log").written_bytes < 60_000, "names of logs, and what an extent has no room for");
+        assert!(
+            cause(&all, "log").written_bytes < 60_000,
+            "names of logs, and what an extent has no room for"
+        );
         // Readers and evictions read the values of the trees there.
         let reads = cause(&all, "user_read").reads;
-        let found = all.model.keys().filter(|key| all.db.get(key).unwrap().is_some()).count();
+        let found = all
+            .model
+            .keys()
+            .filter(|key| all.db.get(key).unwrap().is_some())
+            .count();
         assert_eq!(found, all.model.len());
-        assert!(cause(&all, "user_read").reads - reads < found as u64 / 2, "only what was evicted is on the SSD");
+        assert!(
+            cause(&all, "user_read").reads - reads < found as u64 / 2,
+            "only what was evicted is on the SSD"
+        );
         assert!(cause(&all, "evict").read_bytes < cause(&on_ssd, "evict").read_bytes / 10);
         for rig in [on_ssd, rest, all] {
             rig.check();
@@ -612,7 +821,11 @@ fn lab_15_logs_lie_where_they_are_to() {
             let before = in_pool(&rig);
             rig.db.compact().unwrap();
             rig.settle();
-            assert!(before == 0 || in_pool(&rig) <= 2 * (36 << 10), "{} bytes of logs are left", in_pool(&rig));
+            assert!(
+                before == 0 || in_pool(&rig) <= 2 * (36 << 10),
+                "{} bytes of logs are left",
+                in_pool(&rig)
+            );
             rig.check();
         }
     });
@@ -650,7 +863,10 @@ fn lab_15_writers_wait_for_room_for_logs() {
         options.environment.memory = Some(SimRegion::new(1 << 20, Mode::Adr));
     });
     for i in 0..12_000_u32 {
-        let (key, value) = (format!("key{:07}", rig.random.below(1_000_000)).into_bytes(), vec![i as u8; 120]);
+        let (key, value) = (
+            format!("key{:07}", rig.random.below(1_000_000)).into_bytes(),
+            vec![i as u8; 120],
+        );
         // `put_one` would retry an error; here there must be none.
         rig.db.put(&key, &value).unwrap();
         rig.model.insert(key, value);
@@ -698,7 +914,12 @@ fn lab_tables_below_the_trees_may_grow() {
         rig.put(12_000, 1_000_000);
         rig.put(6_000, 1_000_000);
         rig.check();
-        let grown = rig.stats().levels.iter().map(|level| level.block_grained).sum::<u64>();
+        let grown = rig
+            .stats()
+            .levels
+            .iter()
+            .map(|level| level.block_grained)
+            .sum::<u64>();
         let mut rig = rig.reopened();
         rig.put(500, 1_000_000);
         rig.killed().check();
@@ -738,12 +959,21 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
             options.tuning.lab.tree_bytes = Some(8 << 10);
         });
         for _ in 0..200 {
-            let key =
-                format!("{:016x}{:016x}{:016x}", rig.random.next_u64(), rig.random.next_u64(), rig.random.next_u64());
+            let key = format!(
+                "{:016x}{:016x}{:016x}",
+                rig.random.next_u64(),
+                rig.random.next_u64(),
+                rig.random.next_u64()
+            );
             rig.db.put(key.as_bytes(), b"v").unwrap();
             rig.model.insert(key.into_bytes(), b"v".to_vec());
         }
-        let memory = rig.options.environment.memory.as_ref().map(|memory| memory.cut().killed());
+        let memory = rig
+            .options
+            .environment
+            .memory
+            .as_ref()
+            .map(|memory| memory.cut().killed());
         let mut fs = rig.fs.kill();
         let mut options = rig.options.clone();
         options.environment.fs = Some(std::sync::Arc::new(fs.clone()));
@@ -752,8 +982,15 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
         for _ in 0..2 {
             let db = Db::open(rig::DIR, options.clone()).unwrap();
             let (found, level0) = (db.stats().tier.unwrap(), db.stats().levels[0].tables);
-            assert!(found.mutable_entries + found.immutable_entries < 200, "{found:?}: all of it found room");
-            assert_eq!(level0 > 0, !with_memory, "what was rebuilt and finds no room is written out");
+            assert!(
+                found.mutable_entries + found.immutable_entries < 200,
+                "{found:?}: all of it found room"
+            );
+            assert_eq!(
+                level0 > 0,
+                !with_memory,
+                "what was rebuilt and finds no room is written out"
+            );
             check(&db, &rig.model);
             drop(db);
         }
@@ -763,7 +1000,11 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
             for _ in 0..steps {
                 rig.inline.step();
             }
-            let memory = options.environment.memory.as_ref().map(|memory| memory.cut().killed());
+            let memory = options
+                .environment
+                .memory
+                .as_ref()
+                .map(|memory| memory.cut().killed());
             fs = fs.kill();
             drop(db);
             options.environment.fs = Some(std::sync::Arc::new(fs.clone()));

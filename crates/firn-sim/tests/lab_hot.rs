@@ -28,16 +28,33 @@ fn lab_11_values_of_hot_keys_are_not_in_the_log() {
         flush(&rig);
         let stats = rig.stats();
         let cause = |name| stats.ssd.iter().find(|cause| cause.cause == name).unwrap();
-        let (found, log) = (stats.tier.clone().unwrap().hot.unwrap(), cause("log").written_bytes);
-        assert!(found.written > 2_800 && found.written_bytes > 100 * found.written, "{found:?}");
+        let (found, log) = (
+            stats.tier.clone().unwrap().hot.unwrap(),
+            cause("log").written_bytes,
+        );
+        assert!(
+            found.written > 2_800 && found.written_bytes > 100 * found.written,
+            "{found:?}"
+        );
         // 120 bytes per value, and about 70 per frame and key.
         assert!(log < 3_300 * 110, "{log} bytes of log");
-        assert!(found.values < 100 && found.used_bytes < found.bytes, "slots are used again: {found:?}");
+        assert!(
+            found.values < 100 && found.used_bytes < found.bytes,
+            "slots are used again: {found:?}"
+        );
         // They are read from the hot buffer too.
         let reads = cause("user_read").reads;
         (0..20).for_each(|i| assert!(rig.db.get(hot_key(i)).unwrap().is_some()));
         let after = rig.stats();
-        assert_eq!(after.ssd.iter().find(|cause| cause.cause == "user_read").unwrap().reads, reads);
+        assert_eq!(
+            after
+                .ssd
+                .iter()
+                .find(|cause| cause.cause == "user_read")
+                .unwrap()
+                .reads,
+            reads
+        );
         assert_eq!(hits(&rig)[5], 20, "{:?}", after.tier);
         rig.check();
     });
@@ -50,7 +67,11 @@ fn lab_11_a_key_that_is_written_once_is_not_hot() {
     let found = tier(&rig).hot.unwrap();
     assert!(found.written < 20, "{found:?}");
     // Without a pool that is durable at the fence there is no hot buffer, and the stats show that.
-    assert!(tier(&Rig::loaded(Profile::Lab, 100, trees(false))).hot.is_none());
+    assert!(
+        tier(&Rig::loaded(Profile::Lab, 100, trees(false)))
+            .hot
+            .is_none()
+    );
 }
 
 /// Deletes, snapshots, flushes, evictions and deaths of the process: the contents of the buffer
@@ -77,7 +98,11 @@ fn lab_11_slots_are_let_go_of_and_not_too_early() {
             _ => {}
         }
         for (key, value) in &then {
-            assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]), "round {round}");
+            assert_eq!(
+                snapshot.get(key).unwrap().as_deref(),
+                Some(&value[..]),
+                "round {round}"
+            );
         }
         drop(snapshot);
         used = used.max(tier(&rig).hot.unwrap().values);
@@ -108,11 +133,22 @@ fn lab_11_damage_is_found() {
         }
         let (key, value) = (hot_key(3), rig.model[&hot_key(3)].clone());
         let mut options = rig.options.clone();
-        let mut image = options.environment.memory.as_ref().unwrap().cut().killed().durable();
+        let mut image = options
+            .environment
+            .memory
+            .as_ref()
+            .unwrap()
+            .cut()
+            .killed()
+            .durable();
         let fs = rig.fs.kill();
         drop(rig);
-        let copies: Vec<usize> =
-            image.windows(value.len()).enumerate().filter(|(_, at)| *at == &value[..]).map(|(at, _)| at).collect();
+        let copies: Vec<usize> = image
+            .windows(value.len())
+            .enumerate()
+            .filter(|(_, at)| *at == &value[..])
+            .map(|(at, _)| at)
+            .collect();
         assert_eq!(copies.len(), 1, "the one copy of an acknowledged value");
         image[copies[0] + value.len() / 2] ^= 4;
         options.environment.fs = Some(std::sync::Arc::new(fs));
@@ -137,7 +173,10 @@ fn lab_11_damage_is_found() {
         let db = Db::open(rig::DIR, options).unwrap();
         db.verify().unwrap();
         assert!((0..20).all(|i| i == 3 || db.get(hot_key(i)).unwrap().is_some()));
-        assert!(db.get(&key).unwrap().is_none_or(|older| *older != value), "what was lost is not made up");
+        assert!(
+            db.get(&key).unwrap().is_none_or(|older| *older != value),
+            "what was lost is not made up"
+        );
     }
 }
 
@@ -151,6 +190,9 @@ fn lab_11_without_room_values_go_to_the_log() {
         rig.put_one(format!("hot{}", i % 100).into_bytes());
     }
     let found = tier(&rig).hot.unwrap();
-    assert!(found.turned_away > 10 && found.written > 100 && found.written < 2_000, "{found:?}");
+    assert!(
+        found.turned_away > 10 && found.written > 100 && found.written < 2_000,
+        "{found:?}"
+    );
     rig.killed().check();
 }

@@ -23,12 +23,17 @@ fn entries(rig: &Rig) -> u64 {
 
 /// The number of logs: the active one, and those still needed.
 fn logs(rig: &Rig) -> usize {
-    rig.fs.files().iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "log")).count()
+    rig.fs
+        .files()
+        .iter()
+        .filter(|(path, _)| path.extension().is_some_and(|end| end == "log"))
+        .count()
 }
 
 /// Puts new keys, one by one.
 fn put_new(rig: &mut Rig, from: u32, count: u32) {
-    (from..from + count).for_each(|i| rig.put_one(format!("new{:08}", i.wrapping_mul(2_654_435_761)).into_bytes()));
+    (from..from + count)
+        .for_each(|i| rig.put_one(format!("new{:08}", i.wrapping_mul(2_654_435_761)).into_bytes()));
 }
 
 /// Puts a few keys repeatedly.
@@ -44,7 +49,10 @@ fn what_is_new_becomes_tables_and_leaves_no_log() {
         flush(&rig);
         let found = tier(&rig);
         assert_eq!(entries(&rig), 0, "{found:?}");
-        assert!(found.buffers_past > 10 && found.chunks == 0 && tables_of(&rig.stats()) > 3, "{found:?}");
+        assert!(
+            found.buffers_past > 10 && found.chunks == 0 && tables_of(&rig.stats()) > 3,
+            "{found:?}"
+        );
         assert!(found.log_file_bytes == 0 && logs(&rig) <= 1, "{found:?}");
         rig.check();
         // A recovery treats replayed entries the same way.
@@ -74,7 +82,10 @@ fn what_is_written_again_goes_into_the_trees() {
         put_again(&mut rig, 2000);
         rig.db.flush().unwrap();
         let found = tier(&rig);
-        assert!(found.mutable_entries >= 100 && found.buffers_past <= past + 2, "{found:?}, {past}");
+        assert!(
+            found.mutable_entries >= 100 && found.buffers_past <= past + 2,
+            "{found:?}, {past}"
+        );
         // Tables of level 0 are older than the trees, and must be in level 1 before entries evicted
         // from the trees.
         (0..100).for_each(|i| rig.put_one(format!("hot{i:03}").into_bytes()));
@@ -148,7 +159,10 @@ fn values_of_hot_keys_leave_their_slots() {
         selective(true)(options);
         options.tuning.lab.hot_bytes = Some(16 << 10);
         options.tuning.lab.hot_writes = 2;
-        options.environment.memory = Some(firn_pm::sim::SimRegion::new(512 << 10, firn_pm::sim::Mode::Adr));
+        options.environment.memory = Some(firn_pm::sim::SimRegion::new(
+            512 << 10,
+            firn_pm::sim::Mode::Adr,
+        ));
     });
     put_new(&mut rig, 0, 100);
     (0..50).for_each(|i| rig.put_one(format!("few{}", i % 5).into_bytes()));
@@ -157,7 +171,10 @@ fn values_of_hot_keys_leave_their_slots() {
     assert!(hot(&rig).values > 0, "{:?}", hot(&rig));
     rig.db.flush().unwrap();
     let found = tier(&rig);
-    assert!(found.buffers_past > 0 && found.mutable_entries == 0, "{found:?}");
+    assert!(
+        found.buffers_past > 0 && found.mutable_entries == 0,
+        "{found:?}"
+    );
     assert_eq!(hot(&rig).values, 0, "{:?}", hot(&rig));
     rig.check();
     rig.killed().check();
@@ -171,13 +188,18 @@ fn a_flush_past_the_trees_that_fails_is_made_again() {
         put_new(&mut rig, 0, 100);
         for kind in [FaultKind::Eio, FaultKind::Enospc] {
             for after in 0..6 {
-                rig.fs.inject(Fault::once(kind).on_mutations().at(".sst").after(after));
+                rig.fs
+                    .inject(Fault::once(kind).on_mutations().at(".sst").after(after));
                 let failed = rig.db.flush().is_err();
                 rig.fs.heal();
                 rig.settle();
                 rig.db.flush().unwrap();
                 rig.check();
-                assert_eq!(tables_on_disk(&rig.fs), tables_of(&rig.stats()), "files of nobody");
+                assert_eq!(
+                    tables_on_disk(&rig.fs),
+                    tables_of(&rig.stats()),
+                    "files of nobody"
+                );
                 let next = rig.puts as u32;
                 put_new(&mut rig, next, 100);
                 // The flush retries after `NoSpace` and succeeds, because the fault strikes once.

@@ -21,18 +21,33 @@ fn two_log_ends_wait_for_the_manifest() {
             session.write(vec![change], Durability::Power)
         };
         write(&mut session).unwrap();
-        fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Create).at(".sst"));
-        fs.inject(Fault::once(FaultKind::ShortWrite).on(OpKind::Write).at(".log"));
+        fs.inject(
+            Fault::for_ever(FaultKind::Eio)
+                .on(OpKind::Create)
+                .at(".sst"),
+        );
+        fs.inject(
+            Fault::once(FaultKind::ShortWrite)
+                .on(OpKind::Write)
+                .at(".log"),
+        );
         write(&mut session).unwrap_err();
         session.db().flush().unwrap_err();
-        fs.inject(Fault::once(FaultKind::Eio).on(OpKind::Write).at("MANIFEST-000002"));
+        fs.inject(
+            Fault::once(FaultKind::Eio)
+                .on(OpKind::Write)
+                .at("MANIFEST-000002"),
+        );
         write(&mut session).unwrap_err();
         session.db().flush().unwrap_err();
         write(&mut session).unwrap();
         let after = machine.die(Death::Kill, &mut random);
         let mut session = Session::open(&setup, &after, session.history.clone()).expect("recovery");
         let got = read_all(session.db()).unwrap();
-        session.history.check(&got, Death::Kill).unwrap_or_else(|account| panic!("{account}"));
+        session
+            .history
+            .check(&got, Death::Kill)
+            .unwrap_or_else(|account| panic!("{account}"));
         session.history.restart(got);
         session.settle().unwrap();
     }
@@ -54,5 +69,8 @@ fn obsolete_logs_give_their_space_back() {
         session.db().compact().unwrap();
         used.push(fs.used());
     }
-    assert!(used[7] < used[1] * 3 / 2, "files of {used:?} bytes hold the same keys");
+    assert!(
+        used[7] < used[1] * 3 / 2,
+        "files of {used:?} bytes hold the same keys"
+    );
 }

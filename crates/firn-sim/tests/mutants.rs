@@ -11,18 +11,37 @@ fn each_site_that_is_off_is_noticed() {
     // `FIRN_SITE=log` selects the sites whose names start with `log`.
     let wanted = std::env::var("FIRN_SITE").unwrap_or_default();
     let step = if wanted.is_empty() { step } else { 1 };
-    let which: Vec<_> = sites().into_iter().filter(|site| site.name().starts_with(&wanted)).step_by(step).collect();
+    let which: Vec<_> = sites()
+        .into_iter()
+        .filter(|site| site.name().starts_with(&wanted))
+        .step_by(step)
+        .collect();
     let count = which.len();
     std::panic::set_hook(Box::new(|_| ()));
     let verdicts = hunt(which, |verdict| {
-        println!("{:28} {:?} after {} runs", verdict.site.name(), verdict.noticed_by, verdict.tried);
+        println!(
+            "{:28} {:?} after {} runs",
+            verdict.site.name(),
+            verdict.noticed_by,
+            verdict.tried
+        );
     });
     let _silencing_hook = std::panic::take_hook();
-    let unnoticed: Vec<_> =
-        verdicts.iter().filter(|verdict| verdict.noticed_by.is_none()).map(|verdict| verdict.site.name()).collect();
+    let unnoticed: Vec<_> = verdicts
+        .iter()
+        .filter(|verdict| verdict.noticed_by.is_none())
+        .map(|verdict| verdict.site.name())
+        .collect();
     // Bypasses the capture of test output, so that the total is visible even on success.
-    let _unseen = writeln!(std::io::stdout(), "suite mutants: {} of {count} sites noticed", count - unnoticed.len());
-    assert!(unnoticed.is_empty() && verdicts.len() == count, "nobody notices {unnoticed:?}");
+    let _unseen = writeln!(
+        std::io::stdout(),
+        "suite mutants: {} of {count} sites noticed",
+        count - unnoticed.len()
+    );
+    assert!(
+        unnoticed.is_empty() && verdicts.len() == count,
+        "nobody notices {unnoticed:?}"
+    );
 }
 
 #[test]

@@ -10,7 +10,9 @@ const IMAGES_MAX: u64 = 10_000;
 /// All sequences of one and two operations, short ones first.
 fn sequences<S: Structure>() -> Vec<Vec<S::Op>> {
     let ops = S::alphabet();
-    let pairs = ops.iter().flat_map(|a| ops.iter().map(move |b| vec![a.clone(), b.clone()]));
+    let pairs = ops
+        .iter()
+        .flat_map(|a| ops.iter().map(move |b| vec![a.clone(), b.clone()]));
     ops.iter().map(|op| vec![op.clone()]).chain(pairs).collect()
 }
 
@@ -19,7 +21,11 @@ fn find<const BUG: u8>() -> (u64, Option<Box<Failure>>) {
     let mut tally = Tally::default();
     for ops in sequences::<Shelf<BUG>>() {
         for mode in [Mode::Adr, Mode::TornAdr] {
-            let explorer = Explorer { mode, lint: false, ..Explorer::new(Shelf::<BUG>::POOL_BYTES) };
+            let explorer = Explorer {
+                mode,
+                lint: false,
+                ..Explorer::new(Shelf::<BUG>::POOL_BYTES)
+            };
             if let Err(failure) = explore_sequence::<Shelf<BUG>>(&ops, &explorer, &mut tally) {
                 return (tally.recoveries, Some(failure));
             }
@@ -34,9 +40,14 @@ fn find<const BUG: u8>() -> (u64, Option<Box<Failure>>) {
 fn expect<const BUG: u8>(bug: Bug, said: &str) {
     assert_eq!(bug as u8, BUG);
     let (images, found) = find::<BUG>();
-    let Some(failure) = found else { panic!("{bug:?} was not found in {images} images") };
+    let Some(failure) = found else {
+        panic!("{bug:?} was not found in {images} images")
+    };
     println!("{bug:?}: found after {images} images: {failure}");
-    assert!(failure.to_string().contains(said), "{bug:?} told as: {failure}");
+    assert!(
+        failure.to_string().contains(said),
+        "{bug:?} told as: {failure}"
+    );
 }
 
 #[test]

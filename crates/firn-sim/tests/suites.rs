@@ -6,7 +6,9 @@ use std::io::Write;
 use firn_sim::{SUITES, Suite, Tally, Tier, each_seed, trace};
 
 fn suite(name: &str) -> Tally {
-    let (seeds, tally) = Suite::named(name).unwrap_or_else(|| panic!("no suite {name}")).test();
+    let (seeds, tally) = Suite::named(name)
+        .unwrap_or_else(|| panic!("no suite {name}"))
+        .test();
     // Bypasses the capture of test output, so that totals are visible even on success.
     let _unseen = writeln!(std::io::stdout(), "suite {name}: {seeds} seeds, {tally}");
     tally
@@ -40,8 +42,13 @@ fn block_recovery_cut() {
 #[test]
 fn lab_joint() {
     let tally = suite("lab_joint");
-    let all = [tally.past_trees, tally.chunks, tally.edges, tally.replaced].iter().all(|&count| count > 0);
-    assert!(all || std::env::var("FIRN_SEED").is_ok(), "one way of a flush or an eviction was not taken: {tally}");
+    let all = [tally.past_trees, tally.chunks, tally.edges, tally.replaced]
+        .iter()
+        .all(|&count| count > 0);
+    assert!(
+        all || std::env::var("FIRN_SEED").is_ok(),
+        "one way of a flush or an eviction was not taken: {tally}"
+    );
 }
 
 #[test]
@@ -323,7 +330,10 @@ fn pm_cap() {
 fn metamorphic() {
     let tally = suite("metamorphic");
     // A single replayed seed may have none.
-    assert!(tally.grown_tables > 0 || std::env::var("FIRN_SEED").is_ok(), "no table of profile block grew");
+    assert!(
+        tally.grown_tables > 0 || std::env::var("FIRN_SEED").is_ok(),
+        "no table of profile block grew"
+    );
 }
 
 #[test]
@@ -341,7 +351,11 @@ fn kill9() {
 #[test]
 fn one_seed_one_run() {
     each_seed("determinism", Tier::get().scale(20), |seed| {
-        assert_eq!(trace(seed), trace(seed), "the run depends on more than its seed");
+        assert_eq!(
+            trace(seed),
+            trace(seed),
+            "the run depends on more than its seed"
+        );
     });
 }
 
@@ -371,6 +385,10 @@ fn what_was_found_stays_mended() {
 fn no_suite_is_forgotten() {
     let source = include_str!("suites.rs");
     for suite in SUITES {
-        assert!(source.contains(&format!("suite(\"{}\")", suite.name)), "no test runs suite {}", suite.name);
+        assert!(
+            source.contains(&format!("suite(\"{}\")", suite.name)),
+            "no test runs suite {}",
+            suite.name
+        );
     }
 }

@@ -22,11 +22,26 @@ type Shape = (&'static str, fn(u64) -> Vec<u8>);
 const SHAPES: [Shape; 7] = [
     ("1 byte", |number| vec![number as u8]),
     ("8 bytes", |number| number.to_be_bytes().to_vec()),
-    ("16 bytes, hashed", |number| [mix(number).to_be_bytes(), number.to_be_bytes()].concat()),
-    ("32 bytes, digits", |number| format!("user{:028}", mix(number)).into_bytes()),
-    ("64 bytes, 56 of them shared", |number| [vec![b'p'; 56], number.to_be_bytes().to_vec()].concat()),
-    ("1 KiB, hashed", |number| (0..128).flat_map(|i| mix(number << 7 | i).to_be_bytes()).collect()),
-    ("64 KiB - 1, hashed", |number| (0..8192).flat_map(|i| mix(number << 13 | i).to_be_bytes()).skip(1).collect()),
+    ("16 bytes, hashed", |number| {
+        [mix(number).to_be_bytes(), number.to_be_bytes()].concat()
+    }),
+    ("32 bytes, digits", |number| {
+        format!("user{:028}", mix(number)).into_bytes()
+    }),
+    ("64 bytes, 56 of them shared", |number| {
+        [vec![b'p'; 56], number.to_be_bytes().to_vec()].concat()
+    }),
+    ("1 KiB, hashed", |number| {
+        (0..128)
+            .flat_map(|i| mix(number << 7 | i).to_be_bytes())
+            .collect()
+    }),
+    ("64 KiB - 1, hashed", |number| {
+        (0..8192)
+            .flat_map(|i| mix(number << 13 | i).to_be_bytes())
+            .skip(1)
+            .collect()
+    }),
 ];
 
 struct Measured {
@@ -45,7 +60,12 @@ fn main() -> Result<()> {
         println!("|---|---|---|---|---|---|");
     }
     for (keys, key) in SHAPES {
-        let Measured { keys, key_bytes, entries, bytes: [up, down, random] } = measure(keys, key)?;
+        let Measured {
+            keys,
+            key_bytes,
+            entries,
+            bytes: [up, down, random],
+        } = measure(keys, key)?;
         if as_json {
             println!(
                 "{{\"keys\":\"{keys}\",\"entries\":{entries},\"key_bytes\":{key_bytes:.1},\"ascending\":{up:.1},\
@@ -61,7 +81,11 @@ fn main() -> Result<()> {
 
 fn measure(keys: &'static str, key: fn(u64) -> Vec<u8>) -> Result<Measured> {
     let len = key(0).len();
-    let count = if len == 1 { 256 } else { (200_000 / (1 + len / 64)).max(400) } as u64;
+    let count = if len == 1 {
+        256
+    } else {
+        (200_000 / (1 + len / 64)).max(400)
+    } as u64;
     let mut sorted: Vec<Vec<u8>> = (0..count).map(key).collect();
     sorted.sort();
     sorted.dedup();
@@ -73,14 +97,22 @@ fn measure(keys: &'static str, key: fn(u64) -> Vec<u8>) -> Result<Measured> {
     let key_bytes = sorted.iter().map(Vec::len).sum::<usize>() as f64 / sorted.len() as f64;
     let descending: Vec<Vec<u8>> = sorted.iter().rev().cloned().collect();
     let bytes = [fill(&sorted)?, fill(&descending)?, fill(&shuffled)?];
-    Ok(Measured { keys, key_bytes, entries: sorted.len() as u64, bytes })
+    Ok(Measured {
+        keys,
+        key_bytes,
+        entries: sorted.len() as u64,
+        bytes,
+    })
 }
 
 /// Flushes `keys` in the given order. Returns the bytes of leaves and words per entry.
 fn fill(keys: &[Vec<u8>]) -> Result<f64> {
     let raw: u64 = keys.iter().map(|key| key.len() as u64 + 64).sum();
     let region = (4 * raw).max(4 << 20);
-    let pool = Arc::new(Pool::open_or_create(&PmConfig::volatile(region + region / 8 + (1 << 20)), [0; 16])?);
+    let pool = Arc::new(Pool::open_or_create(
+        &PmConfig::volatile(region + region / 8 + (1 << 20)),
+        [0; 16],
+    )?);
     pool.finish_recovery()?;
     let store = TreeStore::create(pool, region, LEAF_BYTES)?;
     let (mut view, mut seqno) = (View::default(), 0);
@@ -90,8 +122,16 @@ fn fill(keys: &[Vec<u8>]) -> Result<f64> {
             .map(|key| {
                 seqno += 1;
                 // Values of 1 KiB, logs of 64 MiB.
-                let address = ValueAddress { log_id: seqno >> 16, offset: (seqno & 0xffff) << 10, len: 1024 };
-                Entry { key, tag: Tag::new(SeqNo(seqno), Kind::Pointer), address: Some(address) }
+                let address = ValueAddress {
+                    log_id: seqno >> 16,
+                    offset: (seqno & 0xffff) << 10,
+                    len: 1024,
+                };
+                Entry {
+                    key,
+                    tag: Tag::new(SeqNo(seqno), Kind::Pointer),
+                    address: Some(address),
+                }
             })
             .collect();
         entries.sort_by(|a, b| a.key.cmp(b.key));

@@ -68,7 +68,9 @@ impl Hasher for Mixer {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
     fn write_u64(&mut self, word: u64) {
@@ -121,7 +123,9 @@ impl Row {
     #[inline]
     pub fn get(&self, key: &[u8], tag: Tag) -> Option<(Tag, Value)> {
         match self.0.get(key, tag) {
-            Some(Lookup::Found(tag, value)) => Some((tag, Value::pinned(self.0.clone(), value.start, value.len()))),
+            Some(Lookup::Found(tag, value)) => {
+                Some((tag, Value::pinned(self.0.clone(), value.start, value.len())))
+            }
             _ => None,
         }
     }
@@ -140,18 +144,33 @@ impl BlockCache {
             .shards(1)
             .build()
             .unwrap_or_else(|_| unreachable!("both capacities were given"));
-        let shard =
-            || Cache::with_options(options.clone(), Weigh, BuildHasherDefault::default(), DefaultLifecycle::default());
+        let shard = || {
+            Cache::with_options(
+                options.clone(),
+                Weigh,
+                BuildHasherDefault::default(),
+                DefaultLifecycle::default(),
+            )
+        };
         let shards = (0..shards).map(|_| shard()).collect();
         let (hits, misses, has_rows, brought) = Default::default();
         let bytes_max = AtomicU64::new(bytes);
-        Self { shards, bytes_max, hits, misses, has_rows, brought, locality: Locality::default() }
+        Self {
+            shards,
+            bytes_max,
+            hits,
+            misses,
+            has_rows,
+            brought,
+            locality: Locality::default(),
+        }
     }
 
     #[inline]
     fn shard(&self, key: &(u64, u64)) -> &Shard {
         // Bits from the middle, because a shard's own table uses those at both ends.
-        let bits = (BuildHasherDefault::<Mixer>::default().hash_one(key) >> 16) & u64::from(u32::MAX);
+        let bits =
+            (BuildHasherDefault::<Mixer>::default().hash_one(key) >> 16) & u64::from(u32::MAX);
         &self.shards[((bits * self.shards.len() as u64) >> 32) as usize]
     }
 
@@ -176,7 +195,10 @@ impl BlockCache {
             return None;
         }
         let key = (ROW, hash);
-        self.shard(&key).get(&key).map(Row).inspect(|_| self.hits.add(1))
+        self.shard(&key)
+            .get(&key)
+            .map(Row)
+            .inspect(|_| self.hits.add(1))
     }
 
     /// True if the row of the key with this hash is cached. Does not affect eviction.
@@ -217,7 +239,8 @@ impl BlockCache {
     /// The age of the cache, in units of [`AGES_A_FILL`] per fill. Starts at 2, so it is never
     /// close to 0, the age of a block that was not stamped.
     pub(crate) fn age(&self) -> u64 {
-        2 + AGES_A_FILL * self.brought.load(Ordering::Relaxed) / self.bytes_max.load(Ordering::Relaxed).max(1)
+        2 + AGES_A_FILL * self.brought.load(Ordering::Relaxed)
+            / self.bytes_max.load(Ordering::Relaxed).max(1)
     }
 
     /// The cost of an entry of `bytes` bytes, in bytes.
@@ -230,7 +253,12 @@ impl BlockCache {
     #[inline]
     pub(crate) fn look(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
         let found = self.peek(file, offset);
-        if found.is_some() { &self.hits } else { &self.misses }.add(1);
+        if found.is_some() {
+            &self.hits
+        } else {
+            &self.misses
+        }
+        .add(1);
         found
     }
 
@@ -244,7 +272,9 @@ impl BlockCache {
     /// The value at `offset` of `log`, if cached. Otherwise counts a miss, because the value is
     /// read next.
     pub fn get_value(&self, log: u64, offset: u64) -> Option<Value> {
-        Row(self.get(log | VALUE, offset)?).get(VALUE_KEY, VALUE_TAG).map(|(_, value)| value)
+        Row(self.get(log | VALUE, offset)?)
+            .get(VALUE_KEY, VALUE_TAG)
+            .map(|(_, value)| value)
     }
 
     /// True if the value at `offset` of `log` is cached. For a caller that will ask for it later.
@@ -256,7 +286,8 @@ impl BlockCache {
     pub fn insert_value(&self, log: u64, offset: u64, value: &[u8]) -> Value {
         let row = Row::new(VALUE_KEY, VALUE_TAG, value);
         self.insert(log | VALUE, offset, row.0.clone());
-        row.get(VALUE_KEY, VALUE_TAG).map_or_else(|| Value::owned(value.to_vec()), |(_, value)| value)
+        row.get(VALUE_KEY, VALUE_TAG)
+            .map_or_else(|| Value::owned(value.to_vec()), |(_, value)| value)
     }
 
     /// Inserts `block`, evicting others if needed.
@@ -265,7 +296,8 @@ impl BlockCache {
         if block.len() as u64 * FEW > self.bytes_max.load(Ordering::Relaxed) {
             return;
         }
-        self.brought.fetch_add(Self::cost(block.len()), Ordering::Relaxed);
+        self.brought
+            .fetch_add(Self::cost(block.len()), Ordering::Relaxed);
         let key = (file, offset);
         self.shard(&key).insert(key, block);
     }
@@ -318,7 +350,9 @@ mod tests {
     fn a_cache_that_is_made_smaller_drops_what_it_must() {
         const MIB: u64 = 1 << 20;
         let cache = BlockCache::new(16 * MIB, 4096);
-        let fill = |from: u64| (from..from + 16_000).for_each(|at| drop(cache.insert_value(1, at, &[7; 1000])));
+        let fill = |from: u64| {
+            (from..from + 16_000).for_each(|at| drop(cache.insert_value(1, at, &[7; 1000])))
+        };
         fill(0);
         let full = cache.bytes();
         assert!(full > 15 * MIB && full <= 16 * MIB, "{full}");

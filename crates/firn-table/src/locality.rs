@@ -56,7 +56,9 @@ impl Locality {
 
     fn add(&self, parts: i64) {
         let next = |sum: i64| Some(sum - sum / MEMORY + parts);
-        let _before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let _before = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 }
 
@@ -72,14 +74,19 @@ mod tests {
         (0..100).for_each(|_| locality.found_another());
         assert!(!locality.prefers_blocks());
         (0..600).for_each(|_| locality.found_another());
-        assert!(locality.prefers_blocks(), "what was seen long ago counts no more");
+        assert!(
+            locality.prefers_blocks(),
+            "what was seen long ago counts no more"
+        );
         (0..300).for_each(|_| locality.found_again(4288, 1286));
         assert!(!locality.prefers_blocks());
     }
 
     #[test]
     fn about_one_block_in_sixty_four_is_sampled() {
-        let sampled = (0..64_000).filter(|i| Locality::is_sampled(7, i * 4096)).count();
+        let sampled = (0..64_000)
+            .filter(|i| Locality::is_sampled(7, i * 4096))
+            .count();
         assert!((900..1100).contains(&sampled), "{sampled}");
     }
 }

@@ -30,7 +30,11 @@ impl Value {
     /// A value that owns its bytes.
     pub fn owned(bytes: Vec<u8>) -> Self {
         let len = bytes.len();
-        Self { pin: Arc::new(Owned(bytes)), at: 0, len }
+        Self {
+            pin: Arc::new(Owned(bytes)),
+            at: 0,
+            len,
+        }
     }
 }
 

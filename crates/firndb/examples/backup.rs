@@ -15,8 +15,15 @@ fn main() -> firndb::Result<()> {
     db.put(0u32.to_be_bytes(), b"after")?;
     let backup = Db::open(&copy, Options::default())?;
     backup.verify()?;
-    println!("now: {:?}, in the backup: {:?}", db.get(0u32.to_be_bytes())?, backup.get(0u32.to_be_bytes())?);
-    assert_eq!(backup.get(0u32.to_be_bytes())?.expect("it was there"), b"before");
+    println!(
+        "now: {:?}, in the backup: {:?}",
+        db.get(0u32.to_be_bytes())?,
+        backup.get(0u32.to_be_bytes())?
+    );
+    assert_eq!(
+        backup.get(0u32.to_be_bytes())?.expect("it was there"),
+        b"before"
+    );
     backup.close()?;
     db.close()
 }

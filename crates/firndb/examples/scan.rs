@@ -13,7 +13,11 @@ fn main() -> firndb::Result<()> {
     }
     for entry in db.prefix("snow/").rev() {
         let (day, depth) = entry?;
-        println!("{}: {}", String::from_utf8_lossy(&day), String::from_utf8_lossy(&depth));
+        println!(
+            "{}: {}",
+            String::from_utf8_lossy(&day),
+            String::from_utf8_lossy(&depth)
+        );
     }
     let count = db.range("snow/2026-01-03".."snow/2026-01-06").count();
     println!("{count} days in the range");

@@ -12,7 +12,11 @@ fn main() -> firndb::Result<()> {
     db.put(b"depth", b"2 m")?;
     db.flush()?;
     db.compact()?;
-    println!("now: {:?}, then: {:?}", db.get(b"depth")?, yesterday.get(b"depth")?);
+    println!(
+        "now: {:?}, then: {:?}",
+        db.get(b"depth")?,
+        yesterday.get(b"depth")?
+    );
     assert_eq!(yesterday.get(b"depth")?.expect("it was there"), b"1 m");
     // After the snapshot is dropped, compaction may drop its versions.
     drop(yesterday);

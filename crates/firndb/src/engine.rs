@@ -106,7 +106,11 @@ impl Engine {
     /// `files`.
     pub(crate) fn fs(&self) -> Arc<dyn Fs> {
         // Always set by the open.
-        self.options.environment.fs.clone().unwrap_or_else(|| Arc::new(OsFs::new()))
+        self.options
+            .environment
+            .fs
+            .clone()
+            .unwrap_or_else(|| Arc::new(OsFs::new()))
     }
 
     pub(crate) fn next_file_id(&self) -> u64 {

@@ -30,7 +30,11 @@ pub(crate) enum Owner {
 
 impl Owner {
     pub(crate) fn uuid(self) -> Option<[u8; 16]> {
-        if let Owner::Database(uuid) = self { Some(uuid) } else { None }
+        if let Owner::Database(uuid) = self {
+            Some(uuid)
+        } else {
+            None
+        }
     }
 }
 
@@ -69,7 +73,13 @@ impl Files {
     /// A directory that `lock` reserves for this process, or a read-only one without a lock.
     pub(crate) fn new(dir: Arc<dyn Dir>, uuid: [u8; 16], lock: Option<Arc<dyn Lock>>) -> Files {
         let is_read_only = lock.is_none();
-        Files { dir, uuid, lock: Mutex::new(lock), is_read_only, gate: Gate::default() }
+        Files {
+            dir,
+            uuid,
+            lock: Mutex::new(lock),
+            is_read_only,
+            gate: Gate::default(),
+        }
     }
 
     /// The path that the directory was opened by, for messages.
@@ -112,7 +122,14 @@ impl Files {
     /// # Errors
     /// As [`Files::create`].
     pub(crate) fn create_table(&self, id: u64, is_direct: bool) -> Result<Arc<dyn File>> {
-        self.make(FileName::Table(id), if is_direct { OpenMode::CreateDirect } else { OpenMode::Create })
+        self.make(
+            FileName::Table(id),
+            if is_direct {
+                OpenMode::CreateDirect
+            } else {
+                OpenMode::Create
+            },
+        )
     }
 
     fn make(&self, name: FileName, mode: OpenMode) -> Result<Arc<dyn File>> {
@@ -135,15 +152,21 @@ impl Files {
     /// Links a file of another directory into this one, under the same name.
     pub(crate) fn link(&self, from: &Files, name: FileName) -> Result<()> {
         let _entered = self.enter_to_change()?;
-        self.dir.link(&name.to_string(), from.dir(), &name.to_string())
+        self.dir
+            .link(&name.to_string(), from.dir(), &name.to_string())
     }
 
     fn enter_to_change(&self) -> Result<crate::gate::Entered<'_>> {
         let entered = self.gate.enter()?;
         if self.is_read_only {
-            return Err(Error::invalid("the database was opened read-only; open it with `Db::open` to write"));
+            return Err(Error::invalid(
+                "the database was opened read-only; open it with `Db::open` to write",
+            ));
         }
-        self.lock.lock().as_ref().map_or(Ok(()), |lock| lock.check())?;
+        self.lock
+            .lock()
+            .as_ref()
+            .map_or(Ok(()), |lock| lock.check())?;
         Ok(entered)
     }
 
@@ -189,13 +212,22 @@ impl fmt::Display for FileName {
 impl FileName {
     /// The file with this name. A number with too few or too many leading zeros is `Unknown`.
     pub(crate) fn parse(name: &str) -> FileName {
-        let fixed = [FileName::Current, FileName::CurrentNew, FileName::Lock, FileName::Options, FileName::OptionsNew];
+        let fixed = [
+            FileName::Current,
+            FileName::CurrentNew,
+            FileName::Lock,
+            FileName::Options,
+            FileName::OptionsNew,
+        ];
         if let Some(found) = fixed.into_iter().find(|fixed| fixed.to_string() == name) {
             return found;
         }
         let number = |digits: &str| {
             let is_number = digits.bytes().all(|b| b.is_ascii_digit());
-            digits.parse().ok().filter(|&id| is_number && id <= NUMBER_MAX)
+            digits
+                .parse()
+                .ok()
+                .filter(|&id| is_number && id <= NUMBER_MAX)
         };
         let parsed = if let Some(digits) = name.strip_prefix("MANIFEST-") {
             number(digits).map(FileName::Manifest)
@@ -206,7 +238,9 @@ impl FileName {
         } else {
             None
         };
-        parsed.filter(|parsed| parsed.to_string() == name).unwrap_or(FileName::Unknown)
+        parsed
+            .filter(|parsed| parsed.to_string() == name)
+            .unwrap_or(FileName::Unknown)
     }
 
     /// The number in the name of a log, table or manifest.
@@ -241,9 +275,20 @@ mod tests {
         assert_eq!(FileName::parse("CURRENT"), FileName::Current);
         assert_eq!(FileName::parse("+5.log"), FileName::Unknown);
         assert_eq!(FileName::parse("notes.txt"), FileName::Unknown);
-        assert_eq!(FileName::parse("12.log"), FileName::Unknown, "ours has six digits");
+        assert_eq!(
+            FileName::parse("12.log"),
+            FileName::Unknown,
+            "ours has six digits"
+        );
         assert_eq!(FileName::parse("0000012.log"), FileName::Unknown);
-        assert_eq!(FileName::parse(&format!("{}.log", NUMBER_MAX)), FileName::Log(NUMBER_MAX));
-        assert_eq!(FileName::parse("18446744073709551615.sst"), FileName::Unknown, "no id could follow");
+        assert_eq!(
+            FileName::parse(&format!("{}.log", NUMBER_MAX)),
+            FileName::Log(NUMBER_MAX)
+        );
+        assert_eq!(
+            FileName::parse("18446744073709551615.sst"),
+            FileName::Unknown,
+            "no id could follow"
+        );
     }
 }

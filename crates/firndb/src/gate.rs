@@ -42,7 +42,11 @@ impl Gate {
     /// `Invalid` once it is closed.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.is_closed() { Err(was_closed()) } else { Ok(()) }
+        if self.is_closed() {
+            Err(was_closed())
+        } else {
+            Ok(())
+        }
     }
 
     /// True once [`Gate::close`] was called.

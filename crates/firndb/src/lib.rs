@@ -54,8 +54,8 @@ pub use api::db::Db;
 pub use api::iter::Iter;
 pub use api::snapshot::Snapshot;
 pub use api::stats::{
-    BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats, StallStats, Stats,
-    UserStats,
+    BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats,
+    StallStats, Stats, UserStats,
 };
 pub use event::{Event, EventListener, StallReason};
 pub use firn_base::{Error, ErrorKind, Limits, Result};

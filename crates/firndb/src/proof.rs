@@ -40,7 +40,10 @@ impl Drop for Begun {
 /// As [`Db::write`].
 pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Result<Begun> {
     let joined = db.engine.join(batch.entries(), durability)?;
-    Ok(Begun { db: db.clone(), joined: Some(joined) })
+    Ok(Begun {
+        db: db.clone(),
+        joined: Some(joined),
+    })
 }
 
 /// True if beginning this write may wait for a memtable to be flushed. In that case one thread must
@@ -59,7 +62,9 @@ impl Begun {
     /// # Errors
     /// As [`Db::write`].
     pub fn finish(mut self) -> Result<()> {
-        self.joined.take().map_or(Ok(()), |joined| self.db.engine.complete(joined))
+        self.joined
+            .take()
+            .map_or(Ok(()), |joined| self.db.engine.complete(joined))
     }
 }
 

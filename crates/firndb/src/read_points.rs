@@ -20,14 +20,22 @@ impl Snapshots {
         // point.
         let seqno = SeqNo(visible.load(Ordering::Acquire));
         *points.entry(seqno).or_default() += 1;
-        Arc::new(Point { seqno, owner: self.clone() })
+        Arc::new(Point {
+            seqno,
+            owner: self.clone(),
+        })
     }
 
     /// The points in use and the current one, ascending: the points that a compaction must serve.
     pub(crate) fn list(&self, visible: &AtomicU64) -> Vec<SeqNo> {
         let points = self.points.lock();
         let now = SeqNo(visible.load(Ordering::Acquire));
-        points.keys().copied().filter(|&point| point < now).chain([now]).collect()
+        points
+            .keys()
+            .copied()
+            .filter(|&point| point < now)
+            .chain([now])
+            .collect()
     }
 
     /// The oldest point that [`Snapshots::list`] returns.

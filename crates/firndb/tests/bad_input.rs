@@ -2,7 +2,9 @@
 //! nothing.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Backend, Codec, Db, ErrorKind, Options, PmConfig, ReadOptions, WriteBatch, WriteOptions, repair};
+use firndb::{
+    Backend, Codec, Db, ErrorKind, Options, PmConfig, ReadOptions, WriteBatch, WriteOptions, repair,
+};
 use std::path::Path;
 
 fn tiny(dir: &Path) -> Db {
@@ -21,7 +23,10 @@ fn filled(dir: &Path) {
 
 fn kind<T: std::fmt::Debug>(result: firndb::Result<T>, says: &str) -> ErrorKind {
     let error = result.unwrap_err();
-    assert!(error.to_string().contains(says), "`{error}` does not say `{says}`");
+    assert!(
+        error.to_string().contains(says),
+        "`{error}` does not say `{says}`"
+    );
     error.kind()
 }
 
@@ -29,25 +34,50 @@ fn kind<T: std::fmt::Debug>(result: firndb::Result<T>, says: &str) -> ErrorKind 
 fn keys_values_and_batches() {
     let dir = tempfile::tempdir().unwrap();
     let db = tiny(dir.path());
-    assert_eq!(kind(db.put(b"", b"v"), "at least one byte"), ErrorKind::Invalid);
-    assert_eq!(kind(db.delete(b""), "at least one byte"), ErrorKind::Invalid);
-    assert_eq!(kind(db.put(vec![1; 65_536], b"v"), "65535"), ErrorKind::Invalid);
+    assert_eq!(
+        kind(db.put(b"", b"v"), "at least one byte"),
+        ErrorKind::Invalid
+    );
+    assert_eq!(
+        kind(db.delete(b""), "at least one byte"),
+        ErrorKind::Invalid
+    );
+    assert_eq!(
+        kind(db.put(vec![1; 65_536], b"v"), "65535"),
+        ErrorKind::Invalid
+    );
     db.put(vec![1; 65_535], b"v").unwrap();
-    assert_eq!(kind(db.put(b"k", vec![0; (256 << 20) + 1]), "268435456"), ErrorKind::Invalid);
+    assert_eq!(
+        kind(db.put(b"k", vec![0; (256 << 20) + 1]), "268435456"),
+        ErrorKind::Invalid
+    );
     let mut batch = WriteBatch::new();
     batch.put(b"good", b"1").put(b"", b"2");
-    assert_eq!(kind(db.write(&batch, &WriteOptions::default()), "at least one byte"), ErrorKind::Invalid);
-    assert!(db.get(b"good").unwrap().is_none(), "a refused batch wrote something");
+    assert_eq!(
+        kind(
+            db.write(&batch, &WriteOptions::default()),
+            "at least one byte"
+        ),
+        ErrorKind::Invalid
+    );
+    assert!(
+        db.get(b"good").unwrap().is_none(),
+        "a refused batch wrote something"
+    );
     let mut batch = WriteBatch::new();
     for i in 0..300u32 {
         batch.put(i.to_be_bytes(), vec![0; 1000]);
     }
     assert_eq!(
-        kind(db.write(&batch, &WriteOptions::default()), "a quarter of what memory_limit has for buffers and caches"),
+        kind(
+            db.write(&batch, &WriteOptions::default()),
+            "a quarter of what memory_limit has for buffers and caches"
+        ),
         ErrorKind::Invalid
     );
     assert!(db.get(0u32.to_be_bytes()).unwrap().is_none());
-    db.write(&WriteBatch::new(), &WriteOptions::default()).unwrap();
+    db.write(&WriteBatch::new(), &WriteOptions::default())
+        .unwrap();
     // A value larger than the memtable is not bad input.
     db.put(b"large", vec![7; 200_000]).unwrap();
     assert_eq!(db.get(b"large").unwrap().unwrap().len(), 200_000);
@@ -61,16 +91,49 @@ fn options_that_cannot_be() {
         change(&mut options);
         Db::open(dir.path().join("db"), options)
     };
-    assert_eq!(kind(open(|o| o.memory_limit = 1 << 10), "memory_limit"), ErrorKind::Invalid);
-    assert_eq!(kind(open(|o| o.write_buffer_bytes = Some(1)), "write_buffer_bytes"), ErrorKind::Invalid);
-    assert_eq!(kind(open(|o| o.write_buffer_bytes = Some(1 << 30)), "raise memory_limit"), ErrorKind::Invalid);
-    assert_eq!(kind(open(|o| o.block_cache_bytes = Some(1 << 40)), "block_cache_bytes"), ErrorKind::Invalid);
+    assert_eq!(
+        kind(open(|o| o.memory_limit = 1 << 10), "memory_limit"),
+        ErrorKind::Invalid
+    );
+    assert_eq!(
+        kind(
+            open(|o| o.write_buffer_bytes = Some(1)),
+            "write_buffer_bytes"
+        ),
+        ErrorKind::Invalid
+    );
+    assert_eq!(
+        kind(
+            open(|o| o.write_buffer_bytes = Some(1 << 30)),
+            "raise memory_limit"
+        ),
+        ErrorKind::Invalid
+    );
+    assert_eq!(
+        kind(
+            open(|o| o.block_cache_bytes = Some(1 << 40)),
+            "block_cache_bytes"
+        ),
+        ErrorKind::Invalid
+    );
     if !cfg!(feature = "zstd") {
-        assert_eq!(kind(open(|o| o.compression = Codec::Zstd), "feature `zstd`"), ErrorKind::Invalid);
+        assert_eq!(
+            kind(open(|o| o.compression = Codec::Zstd), "feature `zstd`"),
+            ErrorKind::Invalid
+        );
     }
-    assert_eq!(kind(open(|o| o.create_if_missing = false), "no database"), ErrorKind::NotFound);
-    assert_eq!(kind("tlsm".parse::<firndb::Profile>(), "classic"), ErrorKind::Invalid);
-    assert_eq!(kind("always".parse::<firndb::Durability>(), "power"), ErrorKind::Invalid);
+    assert_eq!(
+        kind(open(|o| o.create_if_missing = false), "no database"),
+        ErrorKind::NotFound
+    );
+    assert_eq!(
+        kind("tlsm".parse::<firndb::Profile>(), "classic"),
+        ErrorKind::Invalid
+    );
+    assert_eq!(
+        kind("always".parse::<firndb::Durability>(), "power"),
+        ErrorKind::Invalid
+    );
 }
 
 #[test]
@@ -78,10 +141,16 @@ fn places_that_are_no_database() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, b"hello").unwrap();
-    assert_eq!(kind(Db::open(&file, Options::tiny()), "directory"), ErrorKind::Invalid);
+    assert_eq!(
+        kind(Db::open(&file, Options::tiny()), "directory"),
+        ErrorKind::Invalid
+    );
     assert_eq!(std::fs::read(&file).unwrap(), b"hello");
     let missing = dir.path().join("missing");
-    assert_eq!(kind(Db::open_read_only(&missing, Options::tiny()), "no database"), ErrorKind::NotFound);
+    assert_eq!(
+        kind(Db::open_read_only(&missing, Options::tiny()), "no database"),
+        ErrorKind::NotFound
+    );
     assert!(!missing.exists(), "a read-only open wrote something");
 }
 
@@ -90,16 +159,28 @@ fn the_second_opener_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let db = tiny(dir.path());
     db.put(b"k", b"v").unwrap();
-    assert_eq!(kind(Db::open(dir.path(), Options::tiny()), "read-only"), ErrorKind::Locked);
-    assert_eq!(kind(repair(dir.path(), &Options::tiny()), "held"), ErrorKind::Locked);
+    assert_eq!(
+        kind(Db::open(dir.path(), Options::tiny()), "read-only"),
+        ErrorKind::Locked
+    );
+    assert_eq!(
+        kind(repair(dir.path(), &Options::tiny()), "held"),
+        ErrorKind::Locked
+    );
     let reader = Db::open_read_only(dir.path(), Options::tiny()).unwrap();
     assert_eq!(reader.get(b"k").unwrap().unwrap(), b"v");
-    assert_eq!(kind(reader.put(b"k", b"w"), "read-only"), ErrorKind::Invalid);
+    assert_eq!(
+        kind(reader.put(b"k", b"w"), "read-only"),
+        ErrorKind::Invalid
+    );
     assert_eq!(kind(reader.flush(), "read-only"), ErrorKind::Invalid);
     // A snapshot keeps the database open; the last handle closes it.
     let snapshot = db.snapshot();
     drop(db);
-    assert_eq!(kind(Db::open(dir.path(), Options::tiny()), "held"), ErrorKind::Locked);
+    assert_eq!(
+        kind(Db::open(dir.path(), Options::tiny()), "held"),
+        ErrorKind::Locked
+    );
     drop(snapshot);
     tiny(dir.path());
 }
@@ -112,8 +193,14 @@ fn a_closed_database_says_so() {
     db.close().unwrap();
     assert_eq!(kind(other.put(b"k", b"v"), "closed"), ErrorKind::Invalid);
     let snapshot = tiny(&dir.path().join("other")).snapshot();
-    let options = ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() };
-    assert_eq!(kind(tiny(dir.path()).cursor_with(options), "another database"), ErrorKind::Invalid);
+    let options = ReadOptions {
+        snapshot: Some(snapshot),
+        ..ReadOptions::default()
+    };
+    assert_eq!(
+        kind(tiny(dir.path()).cursor_with(options), "another database"),
+        ErrorKind::Invalid
+    );
 }
 
 #[test]
@@ -124,17 +211,33 @@ fn pools_that_are_none() {
         let pm = Some(PmConfig::at(&path, backend, size));
         Db::open(dir.path().join("db"), Options::tiny().pm(pm))
     };
-    assert_eq!(open(Backend::Emulated, 4 << 10).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(
+        open(Backend::Emulated, 4 << 10).unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
     assert!(!path.exists());
     kind(open(Backend::Dax, 1 << 20), "emulated");
     std::fs::write(&path, vec![9; 1 << 20]).unwrap();
     let error = open(Backend::Emulated, 1 << 20).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Incompatible | ErrorKind::Invalid), "{error}");
-    assert_eq!(std::fs::read(&path).unwrap(), vec![9; 1 << 20], "a file that is no pool was written to");
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::Corruption | ErrorKind::Incompatible | ErrorKind::Invalid
+        ),
+        "{error}"
+    );
+    assert_eq!(
+        std::fs::read(&path).unwrap(),
+        vec![9; 1 << 20],
+        "a file that is no pool was written to"
+    );
     // The smallest pool that opens has no room for the log's two halves: `NoSpace`, and the option
     // to raise.
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(kind(open(Backend::Emulated, 20 << 10), "pm.size"), ErrorKind::NoSpace);
+    assert_eq!(
+        kind(open(Backend::Emulated, 20 << 10), "pm.size"),
+        ErrorKind::NoSpace
+    );
 }
 
 #[test]
@@ -173,11 +276,18 @@ fn a_creation_that_is_refused_leaves_nothing() {
         Db::open(dir.path().join("db"), Options::tiny().pm(pm))
     };
     open(Backend::Dax).unwrap_err();
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "neither a pool nor a directory");
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "neither a pool nor a directory"
+    );
     let db = open(Backend::Emulated).unwrap();
     db.put(b"k", b"v").unwrap();
     db.close().unwrap();
-    assert_eq!(open(Backend::Emulated).unwrap().get(b"k").unwrap().unwrap(), b"v");
+    assert_eq!(
+        open(Backend::Emulated).unwrap().get(b"k").unwrap().unwrap(),
+        b"v"
+    );
 }
 
 #[test]
@@ -196,11 +306,17 @@ fn missing_files_are_corruption_and_repair_mends() {
     let log = dir.path().join(names(".log").pop().unwrap());
     let away = dir.path().join("away");
     std::fs::rename(&log, &away).unwrap();
-    assert_eq!(kind(Db::open(dir.path(), Options::tiny()), "missing"), ErrorKind::Corruption);
+    assert_eq!(
+        kind(Db::open(dir.path(), Options::tiny()), "missing"),
+        ErrorKind::Corruption
+    );
     std::fs::rename(&away, &log).unwrap();
     let current = std::fs::read(dir.path().join("CURRENT")).unwrap();
     std::fs::remove_file(dir.path().join("CURRENT")).unwrap();
-    assert_eq!(kind(Db::open(dir.path(), Options::tiny()), "firn repair"), ErrorKind::Corruption);
+    assert_eq!(
+        kind(Db::open(dir.path(), Options::tiny()), "firn repair"),
+        ErrorKind::Corruption
+    );
     std::fs::write(dir.path().join("CURRENT"), current).unwrap();
 
     // Damage one block of one table: reads of the rest work, verify names the table, repair keeps
@@ -213,7 +329,10 @@ fn missing_files_are_corruption_and_repair_mends() {
     assert_eq!(kind(db.verify(), ".sst"), ErrorKind::Corruption);
     drop(db);
     let report = repair(dir.path(), &Options::tiny()).unwrap();
-    assert!(report.manifest_read && report.tables_damaged.len() == 1 && report.blocks_lost == 1, "{report:?}");
+    assert!(
+        report.manifest_read && report.tables_damaged.len() == 1 && report.blocks_lost == 1,
+        "{report:?}"
+    );
     let db = tiny(dir.path());
     db.verify().unwrap();
     assert_eq!(db.get(b"in the log").unwrap().unwrap(), b"1");
@@ -221,7 +340,10 @@ fn missing_files_are_corruption_and_repair_mends() {
     assert!((1950..2001).contains(&left), "{left}");
     drop(db);
     // The same without any manifest.
-    for name in names("").iter().filter(|n| n.starts_with("MANIFEST") || *n == "CURRENT") {
+    for name in names("")
+        .iter()
+        .filter(|n| n.starts_with("MANIFEST") || *n == "CURRENT")
+    {
         std::fs::remove_file(dir.path().join(name)).unwrap();
     }
     let report = repair(dir.path(), &Options::tiny()).unwrap();
@@ -247,9 +369,18 @@ const FEW_HANDLES: &str = "FIRN_FEW_HANDLES_DIR";
 /// Not a test by itself: runs with very few file handles.
 #[test]
 fn few_handles_child() {
-    let Ok(dir) = std::env::var(FEW_HANDLES) else { return };
+    let Ok(dir) = std::env::var(FEW_HANDLES) else {
+        return;
+    };
     use rustix::process::{Resource, Rlimit, setrlimit};
-    setrlimit(Resource::Nofile, Rlimit { current: Some(14), maximum: Some(14) }).unwrap();
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(14),
+            maximum: Some(14),
+        },
+    )
+    .unwrap();
     let mut told = 0;
     match Db::open(&dir, Options::tiny()) {
         Err(error) => {
@@ -297,12 +428,21 @@ fn another_version_is_incompatible() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     // A log of another version has another header, so nothing in it is taken for our own.
-    let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path()).collect();
-    let log = names.iter().find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
+    let names: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    let log = names
+        .iter()
+        .find(|path| path.extension().is_some_and(|e| e == "log"))
+        .unwrap();
     let mut bytes = std::fs::read(log).unwrap();
     bytes[8] = 9;
     std::fs::write(log, &bytes).unwrap();
-    assert_eq!(Db::open(dir.path(), Options::tiny()).unwrap_err().kind(), ErrorKind::Corruption);
+    assert_eq!(
+        Db::open(dir.path(), Options::tiny()).unwrap_err().kind(),
+        ErrorKind::Corruption
+    );
 }
 
 /// A manifest that lost its end does not name the newest log, but the frames of that log say that
@@ -311,12 +451,20 @@ fn another_version_is_incompatible() {
 fn repair_after_a_manifest_lost_its_end() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
-    let manifest = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-    let manifest = manifest.into_iter().find(|path| path.to_string_lossy().contains("MANIFEST-")).unwrap();
+    let manifest = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let manifest = manifest
+        .into_iter()
+        .find(|path| path.to_string_lossy().contains("MANIFEST-"))
+        .unwrap();
     let bytes = std::fs::read(&manifest).unwrap();
     let snapshot = 16 + u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
     std::fs::write(&manifest, &bytes[..snapshot]).unwrap();
-    assert_eq!(kind(Db::open(dir.path(), Options::tiny()), "run `firn repair`"), ErrorKind::Corruption);
+    assert_eq!(
+        kind(Db::open(dir.path(), Options::tiny()), "run `firn repair`"),
+        ErrorKind::Corruption
+    );
     repair(dir.path(), &Options::tiny()).unwrap();
     let db = tiny(dir.path());
     assert_eq!(db.get(b"in the log").unwrap().unwrap(), b"1");

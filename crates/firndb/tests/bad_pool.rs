@@ -3,7 +3,9 @@
 //! recovers everything that logs and leaves still contain and reports the losses.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Backend, Db, ErrorKind, LabTuning, Options, PmConfig, Profile, RepairReport, Tuning, repair};
+use firndb::{
+    Backend, Db, ErrorKind, LabTuning, Options, PmConfig, Profile, RepairReport, Tuning, repair,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -20,18 +22,27 @@ struct Case {
 
 impl Case {
     fn new() -> Case {
-        let mut case = Case { dir: tempfile::tempdir().unwrap(), model: Model::new() };
+        let mut case = Case {
+            dir: tempfile::tempdir().unwrap(),
+            model: Model::new(),
+        };
         let db = case.open().unwrap();
         for round in 0..4_u8 {
             for i in 0..100_u32 {
-                let (key, value) = (format!("key{i:03}{round}").into_bytes(), vec![round; 50 + i as usize]);
+                let (key, value) = (
+                    format!("key{i:03}{round}").into_bytes(),
+                    vec![round; 50 + i as usize],
+                );
                 db.put(&key, &value).unwrap();
                 case.model.insert(key, value);
             }
             db.flush().unwrap();
         }
         let tier = db.stats().tier.unwrap();
-        assert!(tier.mutable_entries == 400 && db.stats().logs > 3, "{tier:?}");
+        assert!(
+            tier.mutable_entries == 400 && db.stats().logs > 3,
+            "{tier:?}"
+        );
         db.close().unwrap();
         case
     }
@@ -56,8 +67,15 @@ impl Case {
         };
         Options::tiny()
             .profile(Profile::Lab)
-            .pm(Some(PmConfig::at(self.pool(), Backend::Emulated, POOL_BYTES)))
-            .tuning(Tuning { lab, ..Tuning::default() })
+            .pm(Some(PmConfig::at(
+                self.pool(),
+                Backend::Emulated,
+                POOL_BYTES,
+            )))
+            .tuning(Tuning {
+                lab,
+                ..Tuning::default()
+            })
     }
 
     fn open(&self) -> firndb::Result<Db> {
@@ -112,23 +130,42 @@ fn a_pool_that_is_missing() {
 #[test]
 fn a_pool_that_is_too_small() {
     let dir = tempfile::tempdir().unwrap();
-    let case = Case { dir, model: Model::new() };
+    let case = Case {
+        dir,
+        model: Model::new(),
+    };
     let pm = Some(PmConfig::at(case.pool(), Backend::Emulated, 20 << 10));
     let error = Db::open(case.db(), case.options().pm(pm)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     assert!(error.to_string().contains("raise pm.size"), "{error}");
-    assert!(!case.pool().exists() && !case.db().exists(), "a first open that fails leaves nothing behind");
+    assert!(
+        !case.pool().exists() && !case.db().exists(),
+        "a first open that fails leaves nothing behind"
+    );
     case.open().unwrap().put(b"k", b"v").unwrap();
-    assert_eq!(case.contents(), Model::from([(b"k".to_vec(), b"v".to_vec())]));
+    assert_eq!(
+        case.contents(),
+        Model::from([(b"k".to_vec(), b"v".to_vec())])
+    );
 }
 
 #[test]
 fn a_pool_of_another_database() {
     let (case, other) = (Case::new(), Case::new());
-    let (mine, others) = (std::fs::read(case.pool()).unwrap(), std::fs::read(other.pool()).unwrap());
+    let (mine, others) = (
+        std::fs::read(case.pool()).unwrap(),
+        std::fs::read(other.pool()).unwrap(),
+    );
     std::fs::write(case.pool(), &others).unwrap();
-    assert_eq!(case.refused("belongs to the database"), ErrorKind::Incompatible);
-    assert_eq!(std::fs::read(case.pool()).unwrap(), others, "it was written to");
+    assert_eq!(
+        case.refused("belongs to the database"),
+        ErrorKind::Incompatible
+    );
+    assert_eq!(
+        std::fs::read(case.pool()).unwrap(),
+        others,
+        "it was written to"
+    );
     std::fs::write(case.pool(), mine).unwrap();
     assert!(case.contents() == case.model);
 }
@@ -145,7 +182,10 @@ fn a_pool_of_an_earlier_time() {
     std::fs::write(case.pool(), earlier).unwrap();
     assert_eq!(case.refused("pool"), ErrorKind::Corruption);
     std::fs::write(case.pool(), now).unwrap();
-    assert_eq!(case.open().unwrap().get(b"later").unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(
+        case.open().unwrap().get(b"later").unwrap().as_deref(),
+        Some(&b"value"[..])
+    );
 }
 
 /// Header and roots: nothing in the pool can be trusted, and the logs contain all of it.
@@ -154,7 +194,13 @@ fn a_pool_whose_first_pages_are_damaged() {
     for at in [&[20_usize][..], &[PAGE + 100, 2 * PAGE + 100]] {
         let case = Case::new();
         case.flip(&case.pool(), at);
-        assert!(matches!(case.refused("pool"), ErrorKind::Corruption | ErrorKind::Incompatible), "{at:?}");
+        assert!(
+            matches!(
+                case.refused("pool"),
+                ErrorKind::Corruption | ErrorKind::Incompatible
+            ),
+            "{at:?}"
+        );
         let report = case.repair();
         assert!(report.pool_lost.is_some(), "{report:?}");
         // An unreadable pool is kept for whatever tool can read it. The user decides when to remove
@@ -168,7 +214,10 @@ fn a_pool_whose_first_pages_are_damaged() {
 fn a_leaf_that_is_damaged() {
     let case = Case::new();
     let bytes = std::fs::read(case.pool()).unwrap();
-    let keys = bytes.windows(7).enumerate().filter(|(_, window)| window == b"key0000");
+    let keys = bytes
+        .windows(7)
+        .enumerate()
+        .filter(|(_, window)| window == b"key0000");
     // Some hits may be in leaves that were replaced.
     let is_found = |at: usize| {
         case.flip(&case.pool(), &[at + 2]);
@@ -181,24 +230,40 @@ fn a_leaf_that_is_damaged() {
     };
     assert!(keys.map(|(at, _)| at).any(is_found), "a leaf's first key");
     let report = case.repair();
-    assert!(report.leaves_lost == 1 && report.pool_lost.is_none(), "{report:?}");
-    assert!(case.contents() == case.model, "the logs have it: {report:?}");
+    assert!(
+        report.leaves_lost == 1 && report.pool_lost.is_none(),
+        "{report:?}"
+    );
+    assert!(
+        case.contents() == case.model,
+        "the logs have it: {report:?}"
+    );
 }
 
 #[test]
 fn a_log_that_leaves_point_to_is_gone() {
     let case = Case::new();
     let logs = || {
-        let names = std::fs::read_dir(case.db()).unwrap().map(|entry| entry.unwrap().path());
-        let mut logs: Vec<PathBuf> = names.filter(|path| path.extension().is_some_and(|ext| ext == "log")).collect();
+        let names = std::fs::read_dir(case.db())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let mut logs: Vec<PathBuf> = names
+            .filter(|path| path.extension().is_some_and(|ext| ext == "log"))
+            .collect();
         logs.sort();
         logs
     };
     let lost = logs()[1].clone();
     std::fs::remove_file(&lost).unwrap();
-    assert_eq!(case.refused(&lost.file_name().unwrap().to_string_lossy()), ErrorKind::Corruption);
+    assert_eq!(
+        case.refused(&lost.file_name().unwrap().to_string_lossy()),
+        ErrorKind::Corruption
+    );
     let report = case.repair();
     assert_eq!(report.values_lost, 100, "{report:?}");
     let found = case.contents();
-    assert!(found.len() == 300 && found.iter().all(|(key, value)| case.model[key] == *value), "{report:?}");
+    assert!(
+        found.len() == 300 && found.iter().all(|(key, value)| case.model[key] == *value),
+        "{report:?}"
+    );
 }

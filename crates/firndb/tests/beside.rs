@@ -2,7 +2,9 @@
 //! changed underneath. They never take that for damage.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Backend, Db, Durability, Error, ErrorKind, LabTuning, Options, PmConfig, Profile, WriteOptions};
+use firndb::{
+    Backend, Db, Durability, Error, ErrorKind, LabTuning, Options, PmConfig, Profile, WriteOptions,
+};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -36,13 +38,19 @@ fn value(number: u64, round: u64) -> Vec<u8> {
 
 fn check(number: u64, found: &[u8]) {
     assert_eq!(found[..8], number.to_be_bytes(), "the value of another key");
-    assert!(found[16..].iter().all(|&byte| byte == number as u8) && found.len() as u64 == 60 + number % 70);
+    assert!(
+        found[16..].iter().all(|&byte| byte == number as u8)
+            && found.len() as u64 == 60 + number % 70
+    );
 }
 
 /// Reads everything in every possible way.
 fn read(db: &Db, from: u64) -> Result<(), Error> {
     for number in (from..KEYS).step_by(7) {
-        check(number, &db.get(key(number))?.expect("a key that was always there"));
+        check(
+            number,
+            &db.get(key(number))?.expect("a key that was always there"),
+        );
     }
     let keys: Vec<Vec<u8>> = (0..KEYS).step_by(5).map(key).collect();
     for (number, found) in (0..KEYS).step_by(5).zip(db.multi_get(&keys)?) {
@@ -68,9 +76,16 @@ fn beside(profile: Profile, pool: bool) {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("db"), options(dir.path(), profile, pool)).unwrap();
     let process = WriteOptions::new().durability(Durability::Process);
-    (0..KEYS).for_each(|number| db.put_with(key(number), value(number, 0), &process).unwrap());
+    (0..KEYS).for_each(|number| {
+        db.put_with(key(number), value(number, 0), &process)
+            .unwrap()
+    });
     let (stop, whole, changed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    let seconds = if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 5 } else { 1 };
+    let seconds = if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
+        5
+    } else {
+        1
+    };
     let until = Instant::now() + Duration::from_secs(seconds);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -79,7 +94,8 @@ fn beside(profile: Profile, pool: bool) {
                 (0..KEYS).for_each(|i| {
                     // Some keys are hot.
                     let number = if i % 3 == 0 { i } else { i % 20 };
-                    db.put_with(key(number), value(number, round), &process).unwrap();
+                    db.put_with(key(number), value(number, round), &process)
+                        .unwrap();
                 });
                 round += 1;
             }
@@ -89,11 +105,16 @@ fn beside(profile: Profile, pool: bool) {
                 let (dir, whole, changed) = (dir.path(), &whole, &changed);
                 scope.spawn(move || {
                     while Instant::now() < until {
-                        let opened = Db::open_read_only(dir.join("db"), options(dir, profile, pool));
+                        let opened =
+                            Db::open_read_only(dir.join("db"), options(dir, profile, pool));
                         match opened.and_then(|db| read(&db, reader)) {
                             Ok(()) => whole.fetch_add(1, Ordering::Relaxed),
                             Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::Changed, "{profile:?}, pool {pool}: {error}");
+                                assert_eq!(
+                                    error.kind(),
+                                    ErrorKind::Changed,
+                                    "{profile:?}, pool {pool}: {error}"
+                                );
                                 changed.fetch_add(1, Ordering::Relaxed)
                             }
                         };
@@ -109,7 +130,10 @@ fn beside(profile: Profile, pool: bool) {
     println!("{profile:?}, pool {pool}: {whole} whole, {changed} changed");
     // A held state does not change. Only an open may fail, if it comes at a bad moment in a pool
     // that reuses its places.
-    assert!(whole > 10 * changed, "{profile:?}, pool {pool}: {whole} whole, {changed} changed");
+    assert!(
+        whole > 10 * changed,
+        "{profile:?}, pool {pool}: {whole} whole, {changed} changed"
+    );
 }
 
 #[test]

@@ -7,7 +7,9 @@
 //! removed the new database's tables.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Backend, Db, Durability, ErrorKind, Options, PmConfig, Profile, Result, WriteOptions};
+use firndb::{
+    Backend, Db, Durability, ErrorKind, Options, PmConfig, Profile, Result, WriteOptions,
+};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,12 +17,19 @@ const WRITERS: usize = 8;
 
 /// Rounds for each kind of database: some seconds in total, four times as many in the CI tier.
 fn rounds() -> u64 {
-    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 12 } else { 3 }
+    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
+        12
+    } else {
+        3
+    }
 }
 
 /// Every profile, with persistent memory and without.
 fn kinds() -> Vec<(Profile, bool)> {
-    Profile::ALL.into_iter().flat_map(|profile| [false, true].map(|pool| (profile, pool))).collect()
+    Profile::ALL
+        .into_iter()
+        .flat_map(|profile| [false, true].map(|pool| (profile, pool)))
+        .collect()
 }
 
 fn open(dir: &Path, (profile, pool): (Profile, bool)) -> Db {
@@ -43,15 +52,24 @@ type Call = Box<dyn Fn(&Db) -> Result<()> + Send>;
 /// Checks that the only error of a call is that the database was closed.
 fn assert_closed<T>(result: Result<T>) {
     let Err(error) = result else { return };
-    let is_it = error.kind() == ErrorKind::Invalid && error.to_string().contains("the database was closed");
+    let is_it =
+        error.kind() == ErrorKind::Invalid && error.to_string().contains("the database was closed");
     assert!(is_it, "{error:?}");
 }
 
 /// Writes until the database is closed, and counts the acknowledged writes.
 fn write(db: &Db, writer: usize, from: u64, acknowledged: &AtomicU64) {
-    let durability = if writer.is_multiple_of(4) { Durability::Process } else { Durability::Power };
+    let durability = if writer.is_multiple_of(4) {
+        Durability::Process
+    } else {
+        Durability::Power
+    };
     for number in from.. {
-        match db.put_with(key(writer, number), value(number), &WriteOptions::new().durability(durability)) {
+        match db.put_with(
+            key(writer, number),
+            value(number),
+            &WriteOptions::new().durability(durability),
+        ) {
             Ok(()) => acknowledged.store(number + 1, Ordering::SeqCst),
             closed => return assert_closed(closed),
         }
@@ -59,7 +77,10 @@ fn write(db: &Db, writer: usize, from: u64, acknowledged: &AtomicU64) {
 }
 
 fn await_writes(acknowledged: &[AtomicU64], at_least: u64) {
-    while acknowledged.iter().any(|count| count.load(Ordering::SeqCst) < at_least) {
+    while acknowledged
+        .iter()
+        .any(|count| count.load(Ordering::SeqCst) < at_least)
+    {
         std::thread::yield_now();
     }
 }
@@ -71,11 +92,17 @@ fn acknowledged_writes_outlive_a_close_beside_writers() {
         let acknowledged: [AtomicU64; WRITERS] = Default::default();
         for round in 0..rounds() {
             let db = open(dir.path(), kind);
-            let from: Vec<u64> = acknowledged.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+            let from: Vec<u64> = acknowledged
+                .iter()
+                .map(|count| count.load(Ordering::SeqCst))
+                .collect();
             for (writer, &count) in from.iter().enumerate() {
                 for number in (0..count).rev().take(40) {
                     let found = db.get(key(writer, number)).unwrap();
-                    assert!(found.is_some_and(|found| found == value(number)), "{kind:?} {round} {writer} {number}");
+                    assert!(
+                        found.is_some_and(|found| found == value(number)),
+                        "{kind:?} {round} {writer} {number}"
+                    );
                 }
             }
             std::thread::scope(|scope| {
@@ -95,7 +122,10 @@ fn acknowledged_writes_outlive_a_close_beside_writers() {
         for (writer, count) in acknowledged.iter().enumerate() {
             for number in 0..count.load(Ordering::SeqCst) {
                 let found = db.get(key(writer, number)).unwrap();
-                assert!(found.is_some_and(|found| found == value(number)), "{kind:?} {writer} {number}");
+                assert!(
+                    found.is_some_and(|found| found == value(number)),
+                    "{kind:?} {writer} {number}"
+                );
             }
         }
         db.verify().unwrap();
@@ -110,7 +140,10 @@ fn whatever_is_under_way_ends_with_the_database() {
         let acknowledged: [AtomicU64; 2] = Default::default();
         for round in 0..rounds() {
             let db = open(dir.path(), kind);
-            let from: Vec<u64> = acknowledged.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+            let from: Vec<u64> = acknowledged
+                .iter()
+                .map(|count| count.load(Ordering::SeqCst))
+                .collect();
             let copy = dir.path().join(format!("copy{round}"));
             let while_open = |call: &dyn Fn(&Db) -> Result<()>, db: &Db| loop {
                 if let Err(error) = call(db) {
@@ -130,7 +163,9 @@ fn whatever_is_under_way_ends_with_the_database() {
                 spawn(Box::new(Db::flush));
                 spawn(Box::new(|db| db.verify().map(drop)));
                 spawn(Box::new(|db| db.wait_idle().and_then(|()| db.sync())));
-                spawn(Box::new(|db| db.multi_get(&[key(0, 0), key(1, 3)]).map(drop)));
+                spawn(Box::new(|db| {
+                    db.multi_get(&[key(0, 0), key(1, 3)]).map(drop)
+                }));
                 let copies = std::cell::Cell::new(0);
                 spawn(Box::new(move |db| {
                     copies.set(copies.get() + 1);
@@ -163,7 +198,10 @@ fn whatever_is_under_way_ends_with_the_database() {
         db.verify().unwrap();
         for (writer, count) in acknowledged.iter().enumerate() {
             for number in 0..count.load(Ordering::SeqCst) {
-                assert!(db.get(key(writer, number)).unwrap().is_some(), "{kind:?} {writer} {number}");
+                assert!(
+                    db.get(key(writer, number)).unwrap().is_some(),
+                    "{kind:?} {writer} {number}"
+                );
             }
         }
     }
@@ -190,7 +228,11 @@ fn what_is_kept_of_a_closed_database_keeps_nothing() {
         assert_closed(handle.put(b"k", b"v"));
         assert_closed(handle.checkpoint(dir.path().join("copy")));
         assert!(!dir.path().join("copy").exists());
-        assert!(handle.get(key(0, 1)).is_err() && snapshot.get(key(0, 1)).is_err() && cursor.first().is_err());
+        assert!(
+            handle.get(key(0, 1)).is_err()
+                && snapshot.get(key(0, 1)).is_err()
+                && cursor.first().is_err()
+        );
         assert_eq!(pinned, value(7)[..], "what was read before stays");
         handle.close().unwrap();
         assert_eq!(again.get(key(0, 49)).unwrap().unwrap(), value(49)[..]);

@@ -33,8 +33,13 @@ fn transfer(db: &Db, seed: &mut Seed, lock: &std::sync::Mutex<()>) {
         put(from, balance(from) - amount);
         put(to, balance(to) + amount);
     }
-    let durability = if amount % 10 == 0 { Durability::Power } else { Durability::Process };
-    db.write(&batch, &WriteOptions::new().durability(durability)).unwrap();
+    let durability = if amount % 10 == 0 {
+        Durability::Power
+    } else {
+        Durability::Process
+    };
+    db.write(&batch, &WriteOptions::new().durability(durability))
+        .unwrap();
 }
 
 #[test]
@@ -56,7 +61,11 @@ fn the_sum_never_changes() {
                         db.iter().map(|e| number(&e.unwrap().1)).sum()
                     } else {
                         let keys: Vec<_> = (0..KEYS).map(key).collect();
-                        db.multi_get(&keys).unwrap().into_iter().map(|v| number(&v.unwrap())).sum()
+                        db.multi_get(&keys)
+                            .unwrap()
+                            .into_iter()
+                            .map(|v| number(&v.unwrap()))
+                            .sum()
                     };
                     assert_eq!(sum, total, "reader {reader}");
                     checks += 1;
@@ -93,8 +102,17 @@ fn own_writes_are_read_by_many_threads() {
             scope.spawn(move || {
                 for i in 0..2000u64 {
                     let key = [thread.to_be_bytes(), (i % 300).to_be_bytes()].concat();
-                    let durability = if i % 50 == 0 { Durability::Power } else { Durability::Process };
-                    db.put_with(&key, i.to_be_bytes(), &WriteOptions::new().durability(durability)).unwrap();
+                    let durability = if i % 50 == 0 {
+                        Durability::Power
+                    } else {
+                        Durability::Process
+                    };
+                    db.put_with(
+                        &key,
+                        i.to_be_bytes(),
+                        &WriteOptions::new().durability(durability),
+                    )
+                    .unwrap();
                     assert_eq!(db.get(&key).unwrap().unwrap(), i.to_be_bytes());
                 }
             });

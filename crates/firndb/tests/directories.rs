@@ -15,7 +15,13 @@ fn fill(db: &Db, from: u32, to: u32) {
 }
 
 fn check(db: &Db, to: u32) {
-    (0..to).for_each(|i| assert_eq!(db.get(i.to_be_bytes()).unwrap().unwrap(), [i as u8; 300], "{i}"));
+    (0..to).for_each(|i| {
+        assert_eq!(
+            db.get(i.to_be_bytes()).unwrap().unwrap(),
+            [i as u8; 300],
+            "{i}"
+        )
+    });
     db.verify().unwrap();
 }
 
@@ -63,7 +69,9 @@ fn a_directory_that_is_removed_ends_the_database_and_not_the_next_one() {
     std::fs::remove_dir_all(&path).unwrap();
     let other = tiny(&path);
     fill(&other, 0, 300);
-    let failed = (100..2000_u32).find_map(|i| db.put(i.to_be_bytes(), [0; 300]).err()).expect("it has no directory");
+    let failed = (100..2000_u32)
+        .find_map(|i| db.put(i.to_be_bytes(), [0; 300]).err())
+        .expect("it has no directory");
     assert!(!failed.to_string().is_empty());
     drop(db);
     check(&other, 300);
@@ -83,7 +91,10 @@ fn a_lock_that_was_removed_is_noticed_before_a_file_is_made() {
     let error = db.put(b"k", b"v").and_then(|()| db.flush()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
     assert!(error.to_string().contains("LOCK"), "{error}");
-    assert!(before.keys().eq(contents(root.path()).keys()), "nothing was made or removed");
+    assert!(
+        before.keys().eq(contents(root.path()).keys()),
+        "nothing was made or removed"
+    );
     check(&other, 50);
 }
 
@@ -99,9 +110,13 @@ fn two_checkpoints_into_one_directory() {
     for round in 0..20 {
         let target = root.path().join(format!("copy{round}"));
         let copy = || db.checkpoint(&target);
-        let results =
-            std::thread::scope(|scope| [scope.spawn(copy), scope.spawn(copy)].map(|made| made.join().unwrap()));
-        let refused: Vec<_> = results.iter().filter_map(|made| made.as_ref().err()).collect();
+        let results = std::thread::scope(|scope| {
+            [scope.spawn(copy), scope.spawn(copy)].map(|made| made.join().unwrap())
+        });
+        let refused: Vec<_> = results
+            .iter()
+            .filter_map(|made| made.as_ref().err())
+            .collect();
         assert_eq!(refused.len(), 1, "{results:?}");
         assert_eq!(refused[0].kind(), ErrorKind::Invalid, "{results:?}");
         check(&tiny(&target), 500);
@@ -120,7 +135,10 @@ fn a_checkpoint_that_is_refused_leaves_everything_and_can_be_tried_again() {
     std::fs::create_dir(&target).unwrap();
     std::fs::write(target.join("000123.sst"), "theirs").unwrap();
     let before = contents(&target);
-    assert_eq!(db.checkpoint(&target).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(
+        db.checkpoint(&target).unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
     assert_eq!(contents(&target), before);
     std::fs::remove_file(target.join("000123.sst")).unwrap();
     db.checkpoint(&target).unwrap();
@@ -147,7 +165,10 @@ fn a_directory_of_something_else_is_refused_and_left_alone() {
         ],
         &[("000123.log", "short")],
         &[("notes.txt", "mine")],
-        &[("OPTIONS", "mine"), ("LOCK", "a lock of another program, of some length")],
+        &[
+            ("OPTIONS", "mine"),
+            ("LOCK", "a lock of another program, of some length"),
+        ],
     ];
     for files in others {
         let dir = tempfile::tempdir().unwrap();
@@ -157,13 +178,20 @@ fn a_directory_of_something_else_is_refused_and_left_alone() {
         let before = contents(dir.path());
         let errors = [
             Db::open(dir.path(), Options::tiny()).map(drop).unwrap_err(),
-            Db::open_read_only(dir.path(), Options::tiny()).map(drop).unwrap_err(),
+            Db::open_read_only(dir.path(), Options::tiny())
+                .map(drop)
+                .unwrap_err(),
             repair(dir.path(), &Options::tiny()).map(drop).unwrap_err(),
-            repair_dry_run(dir.path(), &Options::tiny()).map(drop).unwrap_err(),
+            repair_dry_run(dir.path(), &Options::tiny())
+                .map(drop)
+                .unwrap_err(),
         ];
         for error in errors {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-            assert!(error.to_string().contains(files[0].0) || files.len() > 4, "it says what is there: {error}");
+            assert!(
+                error.to_string().contains(files[0].0) || files.len() > 4,
+                "it says what is there: {error}"
+            );
             assert!(!error.to_string().contains("firn repair"), "{error}");
         }
         assert_eq!(contents(dir.path()), before);
@@ -178,14 +206,23 @@ fn strangers_in_a_directory_of_ours_stay() {
     let db = tiny(&path);
     fill(&db, 0, 100);
     db.close().unwrap();
-    let theirs = [("000777.log", "short"), ("000778.sst", "no table"), ("MANIFEST-000003", "theirs"), ("7.log", "x")];
+    let theirs = [
+        ("000777.log", "short"),
+        ("000778.sst", "no table"),
+        ("MANIFEST-000003", "theirs"),
+        ("7.log", "x"),
+    ];
     std::fs::remove_file(path.join("OPTIONS")).unwrap();
     for (name, text) in theirs.iter().chain(&[("OPTIONS", "theirs")]) {
         std::fs::write(path.join(name), text).unwrap();
     }
     let are_there = || {
         for (name, text) in theirs.iter().chain(&[("OPTIONS", "theirs")]) {
-            assert_eq!(std::fs::read_to_string(path.join(name)).unwrap(), *text, "{name}");
+            assert_eq!(
+                std::fs::read_to_string(path.join(name)).unwrap(),
+                *text,
+                "{name}"
+            );
         }
     };
     for round in 0..3 {
@@ -210,7 +247,10 @@ fn a_database_is_made_in_a_new_directory_alone_and_parents_on_demand() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("create_parents"), "{error}");
     assert_eq!(contents(root.path()).len(), 0);
-    Db::open(&path, Options::tiny().create_parents(true)).unwrap().put(b"k", b"v").unwrap();
+    Db::open(&path, Options::tiny().create_parents(true))
+        .unwrap()
+        .put(b"k", b"v")
+        .unwrap();
     assert_eq!(tiny(&path).get(b"k").unwrap().unwrap(), b"v");
 }
 
@@ -226,10 +266,16 @@ fn a_file_that_a_pool_is_refused_in_stays() {
         let pm = Some(PmConfig::at(&pool, backend, bytes));
         Db::open(&path, Options::tiny().profile(Profile::Lab).pm(pm)).unwrap_err();
         assert_eq!(std::fs::metadata(&pool).unwrap().len(), 0);
-        assert!(!path.exists(), "a first open that fails leaves nothing behind");
+        assert!(
+            !path.exists(),
+            "a first open that fails leaves nothing behind"
+        );
     }
     let pm = Some(PmConfig::at(&pool, Backend::Emulated, 2 << 20));
-    Db::open(&path, Options::tiny().profile(Profile::Lab).pm(pm)).unwrap().put(b"k", b"v").unwrap();
+    Db::open(&path, Options::tiny().profile(Profile::Lab).pm(pm))
+        .unwrap()
+        .put(b"k", b"v")
+        .unwrap();
 }
 
 /// Flips one bit or truncates the manifest of a killed database, at every place. Either all data is
@@ -241,8 +287,12 @@ fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
     let process = firndb::WriteOptions::new().durability(firndb::Durability::Process);
     let db = tiny(&path);
     // Some entries in tables, some in a sealed log, some in the current one; synced, then killed.
-    let put =
-        |from: u32, to: u32| (from..to).for_each(|i| db.put_with(i.to_be_bytes(), [i as u8; 300], &process).unwrap());
+    let put = |from: u32, to: u32| {
+        (from..to).for_each(|i| {
+            db.put_with(i.to_be_bytes(), [i as u8; 300], &process)
+                .unwrap()
+        })
+    };
     put(0, 100);
     db.flush().unwrap();
     put(100, 300);
@@ -251,8 +301,14 @@ fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
     db.sync().unwrap();
     let killed = contents(&path);
     drop(db);
-    let (manifest, bytes) = killed.iter().find(|(path, _)| path.to_string_lossy().contains("MANIFEST")).unwrap();
-    let is_data = |path: &&PathBuf| path.extension().is_some_and(|kind| kind == "log" || kind == "sst");
+    let (manifest, bytes) = killed
+        .iter()
+        .find(|(path, _)| path.to_string_lossy().contains("MANIFEST"))
+        .unwrap();
+    let is_data = |path: &&PathBuf| {
+        path.extension()
+            .is_some_and(|kind| kind == "log" || kind == "sst")
+    };
     let copy = root.path().join("copy");
     let flips = (0..bytes.len()).map(|at| {
         let mut flipped = bytes.clone();
@@ -271,15 +327,29 @@ fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
         match Db::open(&copy, Options::tiny().background_workers(1)) {
             Ok(db) => check(&db, 320),
             Err(error) => {
-                assert!(matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Incompatible), "{case}: {error}");
+                assert!(
+                    matches!(
+                        error.kind(),
+                        ErrorKind::Corruption | ErrorKind::Incompatible
+                    ),
+                    "{case}: {error}"
+                );
                 let after = contents(&copy);
                 for path in before.keys().filter(is_data) {
-                    assert_eq!(after.get(path), before.get(path), "case {case}: {}", path.display());
+                    assert_eq!(
+                        after.get(path),
+                        before.get(path),
+                        "case {case}: {}",
+                        path.display()
+                    );
                 }
                 // The same for a read-only open, which must not present a part of the data as all
                 // of it.
                 let looked = Db::open_read_only(&copy, Options::tiny());
-                assert!(looked.is_err(), "case {case}: refused to write, but not to read");
+                assert!(
+                    looked.is_err(),
+                    "case {case}: refused to write, but not to read"
+                );
             }
         }
     }
@@ -291,7 +361,11 @@ fn no_damage_to_a_manifest_deletes_a_log_or_a_table() {
 #[test]
 fn repairs_without_a_manifest_bring_all_back() {
     let root = tempfile::tempdir().unwrap();
-    let (path, copy, copy_of_copy) = (root.path().join("db"), root.path().join("copy"), root.path().join("copy2"));
+    let (path, copy, copy_of_copy) = (
+        root.path().join("db"),
+        root.path().join("copy"),
+        root.path().join("copy2"),
+    );
     let db = tiny(&path);
     fill(&db, 0, 400);
     db.flush().unwrap();
@@ -302,8 +376,12 @@ fn repairs_without_a_manifest_bring_all_back() {
     db.close().unwrap();
     for dir in [&path, &copy, &copy_of_copy] {
         for round in 0..3 {
-            let of_kind =
-                |kind: &str| contents(dir).into_keys().find(|path| path.to_string_lossy().contains(kind)).unwrap();
+            let of_kind = |kind: &str| {
+                contents(dir)
+                    .into_keys()
+                    .find(|path| path.to_string_lossy().contains(kind))
+                    .unwrap()
+            };
             let theirs = of_kind(".sst").with_extension("log");
             std::fs::write(&theirs, "theirs").unwrap();
             std::fs::remove_file(dir.join("CURRENT")).unwrap();
@@ -311,7 +389,10 @@ fn repairs_without_a_manifest_bring_all_back() {
             let told = repair_dry_run(dir, &Options::tiny()).unwrap();
             let report = repair(dir, &Options::tiny()).unwrap();
             assert_eq!(told.tables_whole, report.tables_whole);
-            assert_eq!(report.not_ours, [theirs.file_name().unwrap().to_string_lossy()]);
+            assert_eq!(
+                report.not_ours,
+                [theirs.file_name().unwrap().to_string_lossy()]
+            );
             assert_eq!(std::fs::read(&theirs).unwrap(), b"theirs");
             std::fs::remove_file(&theirs).unwrap();
             let db = tiny(dir);
@@ -321,7 +402,10 @@ fn repairs_without_a_manifest_bring_all_back() {
             db.compact().unwrap();
             db.close().unwrap();
             drop(tiny(dir));
-            let tables = contents(dir).keys().filter(|path| path.extension().is_some_and(|kind| kind == "sst")).count();
+            let tables = contents(dir)
+                .keys()
+                .filter(|path| path.extension().is_some_and(|kind| kind == "sst"))
+                .count();
             assert!(tables < 30, "round {round}: {tables} tables");
         }
     }
@@ -337,7 +421,10 @@ fn a_fifo_or_a_directory_with_a_name_of_ours_stays() {
     fill(&db, 0, 100);
     db.close().unwrap();
     for name in ["000901.log", "000902.sst", "MANIFEST-000903"] {
-        let made = std::process::Command::new("mkfifo").arg(path.join(name)).status().unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(path.join(name))
+            .status()
+            .unwrap();
         assert!(made.success());
     }
     std::fs::create_dir(path.join("000904.log")).unwrap();

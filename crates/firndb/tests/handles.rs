@@ -14,18 +14,24 @@ const KEYS: u64 = 4000;
 #[test]
 fn hundreds_of_readers_with_256_handles() {
     if let Some(dir) = std::env::var_os(CHILD) {
-        Profile::ALL.into_iter().for_each(|profile| share(Path::new(&dir), profile));
+        Profile::ALL
+            .into_iter()
+            .for_each(|profile| share(Path::new(&dir), profile));
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let me = std::env::current_exe().unwrap();
     let ran = Command::new("sh")
-        .args(["-c", "ulimit -n 256 && exec \"$0\" --exact hundreds_of_readers_with_256_handles --nocapture"])
+        .args([
+            "-c",
+            "ulimit -n 256 && exec \"$0\" --exact hundreds_of_readers_with_256_handles --nocapture",
+        ])
         .arg(me)
         .env(CHILD, dir.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    let said =
+        String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{said}");
 }
 
@@ -36,12 +42,17 @@ fn key(number: u64) -> [u8; 8] {
 /// Readers of many small tables, of which only a few may be open at once, beside writers that
 /// create more.
 fn share(dir: &Path, profile: Profile) {
-    let options = Options::default().profile(profile).memory_limit(64 << 20).write_buffer_bytes(Some(256 << 10));
+    let options = Options::default()
+        .profile(profile)
+        .memory_limit(64 << 20)
+        .write_buffer_bytes(Some(256 << 10));
     let db = Db::open(dir.join(profile.to_string()), options).unwrap();
     let process = WriteOptions::new().durability(Durability::Process);
     let write = |from: u64, round: u64| {
         (from..KEYS).step_by(WRITERS as usize).for_each(|number| {
-            let value = [number.to_be_bytes(), round.to_be_bytes()].concat().repeat(32);
+            let value = [number.to_be_bytes(), round.to_be_bytes()]
+                .concat()
+                .repeat(32);
             db.put_with(key(number), value, &process).unwrap();
         });
     };
@@ -60,7 +71,9 @@ fn share(dir: &Path, profile: Profile) {
                     let value = db.get(key(number)).unwrap().unwrap();
                     assert_eq!(value[..8], key(number));
                 }
-                let keys: Vec<[u8; 8]> = (0..20).map(|i| key((reader * 7 + i * 191) % KEYS)).collect();
+                let keys: Vec<[u8; 8]> = (0..20)
+                    .map(|i| key((reader * 7 + i * 191) % KEYS))
+                    .collect();
                 assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_some));
                 let mut iter = db.cursor().unwrap();
                 iter.seek(key(reader * 9)).unwrap();

@@ -5,7 +5,10 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
-use firndb::{Backend, Cursor, Db, Durability, LabTuning, LogPlacement, Options, PmConfig, Profile, Snapshot, Tuning};
+use firndb::{
+    Backend, Cursor, Db, Durability, LabTuning, LogPlacement, Options, PmConfig, Profile, Snapshot,
+    Tuning,
+};
 use firndb::{LabStats, WriteBatch, WriteOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -40,7 +43,8 @@ fn write_group(db: &Db, writer: u64, group: u64, version: u64) {
             batch.put(key, value(version, i));
         }
     }
-    db.write(&batch, &WriteOptions::new().durability(Durability::Process)).unwrap();
+    db.write(&batch, &WriteOptions::new().durability(Durability::Process))
+        .unwrap();
 }
 
 /// Checks that each key is found at most once, groups are complete, and each group has one version.
@@ -122,12 +126,23 @@ fn wander(db: &Db, seed: &mut Seed) {
 /// final statistics of level 0.
 fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> LabStats {
     let dir = tempfile::tempdir().unwrap();
-    let lab = LabTuning { tree_bytes: Some(64 << 10), leaf_bytes: 512, ..lab };
+    let lab = LabTuning {
+        tree_bytes: Some(64 << 10),
+        leaf_bytes: 512,
+        ..lab
+    };
     let pool = || PmConfig::at(dir.path().join("pool"), Backend::Emulated, 2 << 20);
-    let (pm, tuning) = (with_pool.then(pool), Tuning { lab, ..Tuning::default() });
+    let (pm, tuning) = (
+        with_pool.then(pool),
+        Tuning {
+            lab,
+            ..Tuning::default()
+        },
+    );
     let options = Options::tiny().profile(Profile::Lab).pm(pm).tuning(tuning);
     let db = Db::open(dir.path().join("db"), options).unwrap();
-    (0..WRITERS).for_each(|writer| (0..GROUPS).for_each(|group| write_group(&db, writer, group, 0)));
+    (0..WRITERS)
+        .for_each(|writer| (0..GROUPS).for_each(|group| write_group(&db, writer, group, 0)));
     let writing = AtomicUsize::new(WRITERS as usize);
     let while_written = |body: &mut dyn FnMut()| {
         while writing.load(Ordering::Relaxed) > 0 {
@@ -176,21 +191,39 @@ fn what_is_read_stays(lab: LabTuning, with_pool: bool) -> LabStats {
 
 #[test]
 fn beside_slots_that_are_used_again() {
-    let lab = LabTuning { reuse_min: 0.0, hot_bytes: Some(64 << 10), hot_writes: 2, ..LabTuning::default() };
+    let lab = LabTuning {
+        reuse_min: 0.0,
+        hot_bytes: Some(64 << 10),
+        hot_writes: 2,
+        ..LabTuning::default()
+    };
     let tier = what_is_read_stays(lab, true);
-    assert!(tier.chunks > 2 && tier.hot.as_ref().is_some_and(|hot| hot.written > 1_000), "{tier:?}");
+    assert!(
+        tier.chunks > 2 && tier.hot.as_ref().is_some_and(|hot| hot.written > 1_000),
+        "{tier:?}"
+    );
 }
 
 #[test]
 fn beside_logs_whose_room_is_used_again() {
-    let lab = LabTuning { hot_bytes: Some(0), log_placement: LogPlacement::Rest, ..LabTuning::default() };
+    let lab = LabTuning {
+        hot_bytes: Some(0),
+        log_placement: LogPlacement::Rest,
+        ..LabTuning::default()
+    };
     let tier = what_is_read_stays(lab, true);
     assert!(tier.chunks > 2, "{tier:?}");
 }
 
 #[test]
 fn beside_trees_in_memory() {
-    let tier = what_is_read_stays(LabTuning { reuse_min: 0.0, ..LabTuning::default() }, false);
+    let tier = what_is_read_stays(
+        LabTuning {
+            reuse_min: 0.0,
+            ..LabTuning::default()
+        },
+        false,
+    );
     assert!(tier.chunks > 2, "{tier:?}");
 }
 

@@ -31,7 +31,12 @@ struct Case {
 fn resident(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        << 10
 }
 
 /// Runs `work` and reports the peak resident bytes.
@@ -40,14 +45,21 @@ fn phase<T>(name: &str, work: impl FnOnce() -> T) -> T {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let start = std::time::Instant::now();
     let made = work();
-    println!("phase {name} {} {:.1}", resident("VmHWM"), start.elapsed().as_secs_f64());
+    println!(
+        "phase {name} {} {:.1}",
+        resident("VmHWM"),
+        start.elapsed().as_secs_f64()
+    );
     made
 }
 
 impl Case {
     fn options(&self) -> Options {
         let (profile, memory_limit, compression) = (self.profile, self.limit, self.codec);
-        let mut options = Options::default().profile(profile).memory_limit(memory_limit).compression(compression);
+        let mut options = Options::default()
+            .profile(profile)
+            .memory_limit(memory_limit)
+            .compression(compression);
         if self.codec == Codec::None {
             // All of it goes into the trees, and is evicted from there.
             options.tuning.lab.reuse_min = 0.0;
@@ -58,14 +70,17 @@ impl Case {
     /// A value that does not compress, or that compresses to almost nothing if compression is on.
     fn value(&self) -> Vec<u8> {
         let word = |i: u64| if self.codec == Codec::None { mix(i) } else { 7 };
-        (0..self.value_bytes.div_ceil(8)).flat_map(|i| word(i).to_le_bytes()).collect()
+        (0..self.value_bytes.div_ceil(8))
+            .flat_map(|i| word(i).to_le_bytes())
+            .collect()
     }
 
     fn put(&self, db: &Db, numbers: std::ops::Range<u64>, value: &mut [u8]) {
         let process = WriteOptions::new().durability(Durability::Process);
         for i in numbers {
             value[..8].copy_from_slice(&i.to_le_bytes());
-            db.put_with((mix(i) % self.keys).to_be_bytes(), &*value, &process).unwrap();
+            db.put_with((mix(i) % self.keys).to_be_bytes(), &*value, &process)
+                .unwrap();
         }
     }
 
@@ -75,13 +90,18 @@ impl Case {
             iter.last().unwrap();
             let mut count = 0;
             while iter.valid() {
-                assert_eq!(iter.value().len() as u64, self.value_bytes.next_multiple_of(8));
+                assert_eq!(
+                    iter.value().len() as u64,
+                    self.value_bytes.next_multiple_of(8)
+                );
                 count += 1;
                 iter.prev().unwrap();
             }
             assert!(count > self.keys / 2 && count <= self.keys);
         });
-        phase("gets", || (0..self.keys).for_each(|key| drop(db.get(key.to_be_bytes()).unwrap())));
+        phase("gets", || {
+            (0..self.keys).for_each(|key| drop(db.get(key.to_be_bytes()).unwrap()))
+        });
         phase("forwards", || {
             let mut iter = db.cursor().unwrap();
             iter.first().unwrap();
@@ -98,7 +118,9 @@ impl Case {
         phase("load", || self.put(&db, 0..self.writes, &mut value));
         phase("wait_idle", || db.wait_idle().unwrap());
         phase("compact", || db.compact().unwrap());
-        phase("more", || self.put(&db, self.writes..self.writes * 5 / 4, &mut value));
+        phase("more", || {
+            self.put(&db, self.writes..self.writes * 5 / 4, &mut value)
+        });
         self.read(&db);
         phase("last", || self.put(&db, 0..3, &mut value));
         // The reopen replays its logs.
@@ -111,23 +133,54 @@ impl Case {
     /// Runs the case in a child and checks its report.
     fn check(&self) {
         let dir = tempfile::tempdir().unwrap();
-        let Case { profile, limit, value_bytes, writes, keys, codec } = *self;
-        let case = format!("{profile} {limit} {value_bytes} {writes} {keys} {} {}", codec as u8, dir.path().display());
+        let Case {
+            profile,
+            limit,
+            value_bytes,
+            writes,
+            keys,
+            codec,
+        } = *self;
+        let case = format!(
+            "{profile} {limit} {value_bytes} {writes} {keys} {} {}",
+            codec as u8,
+            dir.path().display()
+        );
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let child = child.args(["child", "--exact", "--nocapture"]).env(CASE, &case).stdout(Stdio::piped());
+        let child = child
+            .args(["child", "--exact", "--nocapture"])
+            .env(CASE, &case)
+            .stdout(Stdio::piped());
         let output = child.output().unwrap();
         let told = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{case}: {told}\n{}", String::from_utf8_lossy(&output.stderr));
-        // The child's own value does not belong to the database. A value that compresses is in memory once
-        // more while a flush and a compaction of such values run at the same time.
+        assert!(
+            output.status.success(),
+            "{case}: {told}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        // The child's own value does not belong to the database. A value that compresses is in
+        // memory once more while a flush and a compaction of such values run at the same time.
         let values = if codec == Codec::None { 2 } else { 3 };
         let most = limit + (limit / 10).max(values * value_bytes) + PROCESS_BYTES + value_bytes;
-        let phases = told.lines().filter_map(|line| line.split_once("phase ")).map(|(_, phase)| phase);
+        let phases = told
+            .lines()
+            .filter_map(|line| line.split_once("phase "))
+            .map(|(_, phase)| phase);
         for phase in phases {
             let parts: Vec<&str> = phase.split(' ').collect();
             let peak: u64 = parts[1].parse().unwrap();
-            println!("{case}: {}: {} MiB of {} in {} s", parts[0], peak / MIB, most / MIB, parts[2]);
-            assert!(peak <= most, "{case}: {peak} bytes were resident in phase {}, {most} are allowed", parts[0]);
+            println!(
+                "{case}: {}: {} MiB of {} in {} s",
+                parts[0],
+                peak / MIB,
+                most / MIB,
+                parts[2]
+            );
+            assert!(
+                peak <= most,
+                "{case}: {peak} bytes were resident in phase {}, {most} are allowed",
+                parts[0]
+            );
         }
         assert!(told.contains("phase close"), "{told}");
     }
@@ -135,27 +188,79 @@ impl Case {
 
 #[test]
 fn child() {
-    let Ok(case) = std::env::var(CASE) else { return };
+    let Ok(case) = std::env::var(CASE) else {
+        return;
+    };
     let parts: Vec<&str> = case.split(' ').collect();
     let number = |i: usize| parts[i].parse::<u64>().unwrap();
-    let profile = Profile::ALL.into_iter().find(|profile| profile.to_string() == parts[0]).unwrap();
-    let codec = if number(5) == 0 { Codec::None } else { Codec::Lz4 };
+    let profile = Profile::ALL
+        .into_iter()
+        .find(|profile| profile.to_string() == parts[0])
+        .unwrap();
+    let codec = if number(5) == 0 {
+        Codec::None
+    } else {
+        Codec::Lz4
+    };
     let (limit, value_bytes, writes, keys) = (number(1), number(2), number(3), number(4));
-    Case { profile, limit, value_bytes, writes, keys, codec }.run(Path::new(parts[6]));
+    Case {
+        profile,
+        limit,
+        value_bytes,
+        writes,
+        keys,
+        codec,
+    }
+    .run(Path::new(parts[6]));
 }
 
 #[test]
 fn stays_within_the_limit() {
     let ci = std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci");
-    let profiles = if ci { &Profile::ALL[..] } else { &[Profile::Classic] };
+    let profiles = if ci {
+        &Profile::ALL[..]
+    } else {
+        &[Profile::Classic]
+    };
     for &profile in profiles {
-        let case = Case { profile, limit: 64 * MIB, value_bytes: 14_000_000, writes: 40, keys: 15, codec: Codec::None };
+        let case = Case {
+            profile,
+            limit: 64 * MIB,
+            value_bytes: 14_000_000,
+            writes: 40,
+            keys: 15,
+            codec: Codec::None,
+        };
         case.check();
-        Case { value_bytes: 1_000_000, writes: 300, keys: 120, ..case }.check();
+        Case {
+            value_bytes: 1_000_000,
+            writes: 300,
+            keys: 120,
+            ..case
+        }
+        .check();
         if ci {
-            Case { codec: Codec::Lz4, ..case }.check();
-            Case { codec: Codec::Lz4, value_bytes: 1_000_000, writes: 300, keys: 120, ..case }.check();
-            Case { limit: 512 * MIB, value_bytes: 100_000_000, writes: 20, keys: 8, ..case }.check();
+            Case {
+                codec: Codec::Lz4,
+                ..case
+            }
+            .check();
+            Case {
+                codec: Codec::Lz4,
+                value_bytes: 1_000_000,
+                writes: 300,
+                keys: 120,
+                ..case
+            }
+            .check();
+            Case {
+                limit: 512 * MIB,
+                value_bytes: 100_000_000,
+                writes: 20,
+                keys: 8,
+                ..case
+            }
+            .check();
         }
     }
 }

@@ -9,7 +9,11 @@ use std::path::Path;
 
 /// The number of lives in a row; more in the CI tier.
 fn lives() -> u32 {
-    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 400 } else { 100 }
+    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
+        400
+    } else {
+        100
+    }
 }
 
 fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
@@ -19,8 +23,12 @@ fn options(dir: &Path, profile: Profile, pool: bool) -> Options {
 
 /// The number of files in the database's directory with this extension.
 fn count(dir: &Path, extension: &str) -> usize {
-    let names = std::fs::read_dir(dir.join("db")).unwrap().map(|entry| entry.unwrap().path());
-    names.filter(|path| path.extension().is_some_and(|found| found == extension)).count()
+    let names = std::fs::read_dir(dir.join("db"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    names
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .count()
 }
 
 /// A thousand short writers once left 1,044 tables in level 0, where writes stop at 36.
@@ -39,8 +47,14 @@ fn live_shortly(profile: Profile, pool: bool) {
             drop(db)
         }
         let (logs, tables) = (count(dir.path(), "log"), count(dir.path(), "sst"));
-        assert!(logs <= 17, "{profile:?}, pool {pool}: {logs} logs after {life} lives");
-        assert!(tables <= 36, "{profile:?}, pool {pool}: {tables} tables after {life} lives");
+        assert!(
+            logs <= 17,
+            "{profile:?}, pool {pool}: {logs} logs after {life} lives"
+        );
+        assert!(
+            tables <= 36,
+            "{profile:?}, pool {pool}: {tables} tables after {life} lives"
+        );
     }
     let db = Db::open(dir.path().join("db"), options(dir.path(), profile, pool)).unwrap();
     for life in 0..lives() {

@@ -1,6 +1,9 @@
 //! `memory_limit` is a cap: with a counting allocator, a load, 32 cursors and random reads stay
 //! within it and a tenth.
-#![allow(unsafe_code, reason = "a global allocator can only be written so; listed in UNSAFE.md")]
+#![allow(
+    unsafe_code,
+    reason = "a global allocator can only be written so; listed in UNSAFE.md"
+)]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::mix;
@@ -46,7 +49,10 @@ fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) ->
     let dir = tempfile::tempdir().unwrap();
     let base = NOW.load(Ordering::Relaxed);
     PEAK.store(base, Ordering::Relaxed);
-    let mut options = Options::default().profile(profile).memory_limit(LIMIT as u64).compression(Codec::None);
+    let mut options = Options::default()
+        .profile(profile)
+        .memory_limit(LIMIT as u64)
+        .compression(Codec::None);
     if profile == Profile::Block {
         // With the usual sizes this few records fit one level, and no table would grow.
         (options.limits.table_bytes, options.limits.level_base_bytes) = (2 << 20, 8 << 20);
@@ -55,11 +61,21 @@ fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) ->
     put(&db, 0..records, value);
     work(&db);
     db.wait_idle().unwrap();
-    let appends: u64 = db.stats().levels.iter().map(|level| level.block_grained).sum();
+    let appends: u64 = db
+        .stats()
+        .levels
+        .iter()
+        .map(|level| level.block_grained)
+        .sum();
     assert_eq!(appends > 5, profile == Profile::Block, "{appends} appends");
     db.close().unwrap();
     let peak = PEAK.load(Ordering::Relaxed) - base;
-    println!("{profile}: peak {} MiB of {} MiB, {records} x {}", peak >> 20, LIMIT >> 20, value.len());
+    println!(
+        "{profile}: peak {} MiB of {} MiB, {records} x {}",
+        peak >> 20,
+        LIMIT >> 20,
+        value.len()
+    );
     peak
 }
 
@@ -103,6 +119,9 @@ fn stays_within_the_limit() {
         put(db, records..records + records / 2, &value);
     });
     for peak in cursors.into_iter().chain([rows]) {
-        assert!(peak <= LIMIT + LIMIT / 10, "{peak} bytes were in use under a limit of {LIMIT}");
+        assert!(
+            peak <= LIMIT + LIMIT / 10,
+            "{peak} bytes were in use under a limit of {LIMIT}"
+        );
     }
 }

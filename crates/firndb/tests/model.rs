@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::Seed;
-use firndb::{Backend, Db, Durability, Options, PmConfig, ReadOptions, Snapshot, WriteBatch, WriteOptions};
+use firndb::{
+    Backend, Db, Durability, Options, PmConfig, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -17,7 +19,11 @@ fn key(seed: &mut Seed) -> Vec<u8> {
 }
 
 fn value(seed: &mut Seed) -> Vec<u8> {
-    let len = if seed.one_in(200) { 30_000 } else { seed.below(300) };
+    let len = if seed.one_in(200) {
+        30_000
+    } else {
+        seed.below(300)
+    };
     let mut value = vec![0; len as usize];
     seed.fill(&mut value);
     value
@@ -28,7 +34,11 @@ fn check_scans(db: &Db, snapshot: Option<&Snapshot>, model: &Model, seed: &mut S
     if from > to {
         std::mem::swap(&mut from, &mut to);
     }
-    let options = ReadOptions { lower: Some(from.clone()), upper: Some(to.clone()), snapshot: snapshot.cloned() };
+    let options = ReadOptions {
+        lower: Some(from.clone()),
+        upper: Some(to.clone()),
+        snapshot: snapshot.cloned(),
+    };
     let want: Vec<_> = model.range(from.clone()..to.clone()).collect();
     let mut iter = db.cursor_with(options).unwrap();
     iter.first().unwrap();
@@ -47,7 +57,10 @@ fn check_scans(db: &Db, snapshot: Option<&Snapshot>, model: &Model, seed: &mut S
     let probe = key(seed);
     iter.seek(&probe).unwrap();
     let at = want.partition_point(|(key, _)| **key < probe);
-    assert_eq!(iter.valid().then(|| iter.key().to_vec()), want.get(at).map(|(key, _)| key.to_vec()));
+    assert_eq!(
+        iter.valid().then(|| iter.key().to_vec()),
+        want.get(at).map(|(key, _)| key.to_vec())
+    );
     // Reverse direction twice, in the middle.
     if iter.valid() && at > 0 {
         iter.prev().unwrap();
@@ -57,7 +70,10 @@ fn check_scans(db: &Db, snapshot: Option<&Snapshot>, model: &Model, seed: &mut S
     }
     iter.seek_for_prev(&probe).unwrap();
     let at = want.partition_point(|(key, _)| **key <= probe);
-    assert_eq!(iter.valid().then(|| iter.key().to_vec()), at.checked_sub(1).map(|at| want[at].0.to_vec()));
+    assert_eq!(
+        iter.valid().then(|| iter.key().to_vec()),
+        at.checked_sub(1).map(|at| want[at].0.to_vec())
+    );
 }
 
 fn options(dir: &Path, pm: bool) -> Options {
@@ -83,7 +99,14 @@ impl Session {
     fn new(number: u64, pm: bool) -> Session {
         let root = tempfile::tempdir().unwrap();
         let db = Some(open(&root.path().join("db"), pm));
-        Session { root, pm, db, model: Model::new(), snapshots: Vec::new(), seed: Seed::new(number) }
+        Session {
+            root,
+            pm,
+            db,
+            model: Model::new(),
+            snapshots: Vec::new(),
+            seed: Seed::new(number),
+        }
     }
 
     fn db(&self) -> &Db {
@@ -95,7 +118,9 @@ impl Session {
             0..65 => self.write(),
             65..88 => self.read(),
             88..94 => check_scans(self.db.as_ref().unwrap(), None, &self.model, &mut self.seed),
-            94 => self.snapshots.push((self.db().snapshot(), self.model.clone())),
+            94 => self
+                .snapshots
+                .push((self.db().snapshot(), self.model.clone())),
             95 => self.read_snapshot(),
             96 => self.compact(),
             97 => self.checkpoint(),
@@ -105,10 +130,18 @@ impl Session {
     }
 
     fn write(&mut self) {
-        let durability = if self.seed.one_in(10) { Durability::Power } else { Durability::Process };
+        let durability = if self.seed.one_in(10) {
+            Durability::Power
+        } else {
+            Durability::Process
+        };
         let options = WriteOptions::new().durability(durability);
         let mut batch = WriteBatch::new();
-        let count = if self.seed.one_in(13) { self.seed.below(20) } else { 1 };
+        let count = if self.seed.one_in(13) {
+            self.seed.below(20)
+        } else {
+            1
+        };
         for _ in 0..count {
             let (key, value) = (key(&mut self.seed), value(&mut self.seed));
             if self.seed.one_in(5) {
@@ -124,7 +157,9 @@ impl Session {
 
     fn read(&mut self) {
         if self.seed.one_in(6) {
-            let keys: Vec<_> = (0..self.seed.below(30)).map(|_| key(&mut self.seed)).collect();
+            let keys: Vec<_> = (0..self.seed.below(30))
+                .map(|_| key(&mut self.seed))
+                .collect();
             let got = self.db().multi_get(&keys).unwrap();
             for (key, value) in keys.iter().zip(got) {
                 assert_eq!(value.map(|v| v.to_vec()), self.model.get(key).cloned());
@@ -132,7 +167,10 @@ impl Session {
             return;
         }
         let key = key(&mut self.seed);
-        assert_eq!(self.db().get(&key).unwrap().map(|v| v.to_vec()), self.model.get(&key).cloned());
+        assert_eq!(
+            self.db().get(&key).unwrap().map(|v| v.to_vec()),
+            self.model.get(&key).cloned()
+        );
     }
 
     fn read_snapshot(&mut self) {
@@ -141,9 +179,17 @@ impl Session {
         }
         let at = self.seed.below(self.snapshots.len() as u64) as usize;
         let (snapshot, model) = self.snapshots.swap_remove(at);
-        check_scans(self.db.as_ref().unwrap(), Some(&snapshot), &model, &mut self.seed);
+        check_scans(
+            self.db.as_ref().unwrap(),
+            Some(&snapshot),
+            &model,
+            &mut self.seed,
+        );
         let key = key(&mut self.seed);
-        assert_eq!(snapshot.get(&key).unwrap().map(|v| v.to_vec()), model.get(&key).cloned());
+        assert_eq!(
+            snapshot.get(&key).unwrap().map(|v| v.to_vec()),
+            model.get(&key).cloned()
+        );
     }
 
     fn compact(&mut self) {
@@ -157,7 +203,10 @@ impl Session {
     }
 
     fn checkpoint(&mut self) {
-        let copy = self.root.path().join(format!("copy{}", self.seed.next_u64()));
+        let copy = self
+            .root
+            .path()
+            .join(format!("copy{}", self.seed.next_u64()));
         self.db().checkpoint(&copy).unwrap();
         let copy = Db::open(&copy, Options::tiny()).unwrap();
         check_scans(&copy, None, &self.model, &mut self.seed);
@@ -189,8 +238,17 @@ impl Session {
         let db = self.db();
         db.wait_idle().unwrap();
         db.verify().unwrap();
-        let got: Vec<_> = db.iter().map(|e| e.map(|(k, v)| (k, v.to_vec())).unwrap()).collect();
-        assert_eq!(got, self.model.iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>());
+        let got: Vec<_> = db
+            .iter()
+            .map(|e| e.map(|(k, v)| (k, v.to_vec())).unwrap())
+            .collect();
+        assert_eq!(
+            got,
+            self.model
+                .iter()
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect::<Vec<_>>()
+        );
     }
 }
 
@@ -203,7 +261,11 @@ fn run(number: u64, operations: u64, pm: bool) {
 }
 
 fn scale() -> u64 {
-    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 10 } else { 1 }
+    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
+        10
+    } else {
+        1
+    }
 }
 
 #[test]

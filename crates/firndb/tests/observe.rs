@@ -4,7 +4,9 @@
 
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
-use firndb::{Codec, Db, Durability, Environment, Event, EventListener, Options, Profile, WriteOptions};
+use firndb::{
+    Codec, Db, Durability, Environment, Event, EventListener, Options, Profile, WriteOptions,
+};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,20 +22,29 @@ impl EventListener for Seen {
 
 impl Seen {
     fn count(&self, matches: impl Fn(&Event) -> bool) -> usize {
-        self.0.lock().unwrap().iter().filter(|event| matches(event)).count()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|event| matches(event))
+            .count()
     }
 }
 
 fn tables(dir: &Path) -> usize {
     let is_table = |e: &std::fs::DirEntry| e.path().extension().is_some_and(|e| e == "sst");
-    std::fs::read_dir(dir).unwrap().filter(|e| is_table(e.as_ref().unwrap())).count()
+    std::fs::read_dir(dir)
+        .unwrap()
+        .filter(|e| is_table(e.as_ref().unwrap()))
+        .count()
 }
 
 fn fill(db: &Db, rounds: u32) {
     let process = WriteOptions::new().durability(Durability::Process);
     for round in 0..rounds {
         for i in 0..500u32 {
-            db.put_with(i.to_be_bytes(), vec![round as u8; 200], &process).unwrap();
+            db.put_with(i.to_be_bytes(), vec![round as u8; 200], &process)
+                .unwrap();
         }
     }
 }
@@ -43,17 +54,32 @@ fn events_and_stats_add_up() {
     let dir = tempfile::tempdir().unwrap();
     let seen = Arc::new(Seen::default());
     let inline = Arc::new(Inline::new());
-    let environment = Environment { executor: Some(inline.clone()), ..Environment::default() };
-    let options = Options::tiny().listener(seen.clone()).environment(environment);
+    let environment = Environment {
+        executor: Some(inline.clone()),
+        ..Environment::default()
+    };
+    let options = Options::tiny()
+        .listener(seen.clone())
+        .environment(environment);
     let db = Db::open(dir.path(), options).unwrap();
     fill(&db, 20);
     db.flush().unwrap();
     db.wait_idle().unwrap();
     inline.run();
     let stats = db.stats();
-    assert_eq!(stats.background.flushes as usize, seen.count(|e| matches!(e, Event::Flushed { .. })));
-    let compactions: u64 = stats.levels.iter().map(|level| level.compactions + level.moves).sum();
-    assert_eq!(compactions as usize, seen.count(|e| matches!(e, Event::Compacted { .. })));
+    assert_eq!(
+        stats.background.flushes as usize,
+        seen.count(|e| matches!(e, Event::Flushed { .. }))
+    );
+    let compactions: u64 = stats
+        .levels
+        .iter()
+        .map(|level| level.compactions + level.moves)
+        .sum();
+    assert_eq!(
+        compactions as usize,
+        seen.count(|e| matches!(e, Event::Compacted { .. }))
+    );
     assert!(compactions > 0);
     assert_eq!(seen.count(|e| matches!(e, Event::Recovered { .. })), 1);
     assert!(seen.count(|e| matches!(e, Event::LogRotated { .. })) > 3);
@@ -63,9 +89,17 @@ fn events_and_stats_add_up() {
     let by_cause: u64 = stats.ssd.iter().map(|cause| cause.written_bytes).sum();
     assert_eq!(by_cause, stats.ssd_written_bytes);
     // Each byte went to the log and, once flushed, to tables: at least twice.
-    assert!(stats.write_amplification > 1.0, "{}", stats.write_amplification);
+    assert!(
+        stats.write_amplification > 1.0,
+        "{}",
+        stats.write_amplification
+    );
     let tables_now: usize = stats.levels.iter().map(|level| level.tables).sum();
-    assert_eq!(tables_now, tables(dir.path()), "obsolete tables are removed once nobody reads them");
+    assert_eq!(
+        tables_now,
+        tables(dir.path()),
+        "obsolete tables are removed once nobody reads them"
+    );
     assert_eq!(stats.background.debt_bytes, 0);
     let text = stats.to_prometheus();
     assert!(text.contains("firn_writes_total 10000\n"), "{text}");
@@ -82,7 +116,10 @@ fn check_prometheus(text: &str) {
             assert!(families.insert(family), "{line} comes twice");
         } else if !line.starts_with('#') {
             let (name, value) = line.rsplit_once(' ').unwrap();
-            assert!(name.starts_with("firn_") && value.parse::<f64>().is_ok(), "{line}");
+            assert!(
+                name.starts_with("firn_") && value.parse::<f64>().is_ok(),
+                "{line}"
+            );
             assert_eq!(name.split('{').next().unwrap(), family, "{line}");
         }
     }
@@ -93,9 +130,15 @@ fn check_prometheus(text: &str) {
 fn prometheus_has_the_tier() {
     let dir = tempfile::tempdir().unwrap();
     let memory = firn_pm::sim::SimRegion::new(4 << 20, firn_pm::sim::Mode::Adr);
-    let environment = Environment { memory: Some(memory), ..Environment::default() };
+    let environment = Environment {
+        memory: Some(memory),
+        ..Environment::default()
+    };
     let pm = Some(firn_pm::PmConfig::volatile(4 << 20));
-    let mut options = Options::tiny().profile(Profile::Lab).pm(pm).environment(environment);
+    let mut options = Options::tiny()
+        .profile(Profile::Lab)
+        .pm(pm)
+        .environment(environment);
     // Everything goes into the trees.
     options.tuning.lab.reuse_min = 0.0;
     let db = Db::open(dir.path(), options).unwrap();
@@ -110,9 +153,15 @@ fn prometheus_has_the_tier() {
         "firn_value_log_bytes{bytes=\"live\"} 10000",
         "firn_hot_values 0",
     ] {
-        assert!(text.lines().any(|line| line == sample), "{sample} in {text}");
+        assert!(
+            text.lines().any(|line| line == sample),
+            "{sample} in {text}"
+        );
     }
-    assert!(text.contains("firn_pm_live_bytes{owner=\"btree\"}"), "{text}");
+    assert!(
+        text.contains("firn_pm_live_bytes{owner=\"btree\"}"),
+        "{text}"
+    );
 }
 
 /// The thread that makes a table also opens it, so its first reader does not have to.
@@ -120,7 +169,10 @@ fn prometheus_has_the_tier() {
 fn new_tables_are_opened_ahead() {
     let dir = tempfile::tempdir().unwrap();
     let inline = Arc::new(Inline::new());
-    let environment = Environment { executor: Some(inline.clone()), ..Environment::default() };
+    let environment = Environment {
+        executor: Some(inline.clone()),
+        ..Environment::default()
+    };
     let db = Db::open(dir.path(), Options::tiny().environment(environment)).unwrap();
     fill(&db, 20);
     db.flush().unwrap();
@@ -128,7 +180,14 @@ fn new_tables_are_opened_ahead() {
     inline.run();
     let before = db.stats();
     assert!(before.memory.open_tables > 0);
-    assert_eq!(before.memory.open_tables, before.levels.iter().map(|level| level.tables).sum::<usize>());
+    assert_eq!(
+        before.memory.open_tables,
+        before
+            .levels
+            .iter()
+            .map(|level| level.tables)
+            .sum::<usize>()
+    );
     (0..500u32).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));
     assert_eq!(db.stats().memory.table_opens, before.memory.table_opens);
 }
@@ -138,8 +197,11 @@ fn new_tables_are_opened_ahead() {
 fn idle_cursors_let_go() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, inline) = (Clock::manual(), Arc::new(Inline::new()));
-    let environment =
-        Environment { clock: Some(clock.clone()), executor: Some(inline.clone()), ..Environment::default() };
+    let environment = Environment {
+        clock: Some(clock.clone()),
+        executor: Some(inline.clone()),
+        ..Environment::default()
+    };
     let db = Db::open(dir.path(), Options::tiny().environment(environment)).unwrap();
     fill(&db, 3);
     db.flush().unwrap();
@@ -153,18 +215,32 @@ fn idle_cursors_let_go() {
     db.flush().unwrap();
     db.compact().unwrap();
     inline.run();
-    let live = |db: &Db| db.stats().levels.iter().map(|level| level.tables).sum::<usize>();
+    let live = |db: &Db| {
+        db.stats()
+            .levels
+            .iter()
+            .map(|level| level.tables)
+            .sum::<usize>()
+    };
     assert!(tables(dir.path()) > live(&db), "the cursor pins old tables");
     for _ in 0..4 {
         clock.advance(Duration::from_secs(1));
         inline.run();
     }
     inline.step();
-    assert_eq!(tables(dir.path()), live(&db), "an idle cursor's pins were taken");
+    assert_eq!(
+        tables(dir.path()),
+        live(&db),
+        "an idle cursor's pins were taken"
+    );
     assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
     for i in 101..500u32 {
         iter.next().unwrap();
-        assert_eq!((iter.key(), iter.value()), (&i.to_be_bytes()[..], &[2; 200][..]), "the cursor's own moment");
+        assert_eq!(
+            (iter.key(), iter.value()),
+            (&i.to_be_bytes()[..], &[2; 200][..]),
+            "the cursor's own moment"
+        );
     }
     iter.next().unwrap();
     assert!(!iter.valid());
@@ -174,8 +250,13 @@ fn idle_cursors_let_go() {
 #[test]
 fn deletes_give_space_back() {
     let dir = tempfile::tempdir().unwrap();
-    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
-    let options = Options::tiny().compression(Codec::None).environment(environment);
+    let environment = Environment {
+        executor: Some(Arc::new(Inline::new())),
+        ..Environment::default()
+    };
+    let options = Options::tiny()
+        .compression(Codec::None)
+        .environment(environment);
     let db = Db::open(dir.path(), options).unwrap();
     fill(&db, 5);
     db.compact().unwrap();
@@ -195,7 +276,9 @@ fn deletes_give_space_back() {
 fn seek_compactions(gets: usize, block_cache_bytes: u64) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     // Without filters every table that covers the key is searched.
-    let options = Options::tiny().filter_bits(0).block_cache_bytes(Some(block_cache_bytes));
+    let options = Options::tiny()
+        .filter_bits(0)
+        .block_cache_bytes(Some(block_cache_bytes));
     let db = Db::open(dir.path(), options).unwrap();
     for i in (0..100u32).step_by(2) {
         db.put(i.to_be_bytes(), b"even").unwrap();
@@ -227,8 +310,13 @@ fn fruitless_reads_cause_a_compaction() {
 #[test]
 fn compactions_leave_no_tiny_tables() {
     let dir = tempfile::tempdir().unwrap();
-    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
-    let options = Options::tiny().environment(environment).compression(Codec::None);
+    let environment = Environment {
+        executor: Some(Arc::new(Inline::new())),
+        ..Environment::default()
+    };
+    let options = Options::tiny()
+        .environment(environment)
+        .compression(Codec::None);
     let db = Db::open(dir.path(), options.clone()).unwrap();
     let process = WriteOptions::new().durability(Durability::Process);
     for i in 0..12_000u32 {
@@ -239,9 +327,19 @@ fn compactions_leave_no_tiny_tables() {
         }
     }
     db.wait_idle().unwrap();
-    for level in db.stats().levels.iter().skip(1).filter(|level| level.tables > 4) {
+    for level in db
+        .stats()
+        .levels
+        .iter()
+        .skip(1)
+        .filter(|level| level.tables > 4)
+    {
         let mean = level.bytes / level.tables as u64;
-        assert!(mean > options.limits.table_bytes / 2, "level {}: {mean} bytes a table", level.level);
+        assert!(
+            mean > options.limits.table_bytes / 2,
+            "level {}: {mean} bytes a table",
+            level.level
+        );
     }
 }
 
@@ -274,7 +372,14 @@ fn public_types_are_send_sync_and_debug() {
 #[test]
 fn errors_keep_their_source() {
     let source = std::io::Error::from_raw_os_error(5);
-    let error = firndb::Error::from_io("read", std::path::Path::new("file"), source).context("the table");
+    let error =
+        firndb::Error::from_io("read", std::path::Path::new("file"), source).context("the table");
     let source = std::error::Error::source(&error).unwrap();
-    assert_eq!(source.downcast_ref::<std::io::Error>().unwrap().raw_os_error(), Some(5));
+    assert_eq!(
+        source
+            .downcast_ref::<std::io::Error>()
+            .unwrap()
+            .raw_os_error(),
+        Some(5)
+    );
 }

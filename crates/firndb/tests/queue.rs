@@ -2,7 +2,9 @@
 //! its head does not walk over the entries removed before.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use firndb::{Cursor, Db, Durability, Options, Profile, ReadOptions, Snapshot, WriteBatch, WriteOptions};
+use firndb::{
+    Cursor, Db, Durability, Options, Profile, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +30,8 @@ fn key(number: u64) -> Vec<u8> {
 }
 
 fn at(iter: &Cursor) -> Option<(Vec<u8>, Vec<u8>)> {
-    iter.valid().then(|| (iter.key().to_vec(), iter.value().to_vec()))
+    iter.valid()
+        .then(|| (iter.key().to_vec(), iter.value().to_vec()))
 }
 
 fn owned(entry: Option<(&Vec<u8>, &Vec<u8>)>) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -36,13 +39,22 @@ fn owned(entry: Option<(&Vec<u8>, &Vec<u8>)>) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Moves a cursor at random and compares each position with the model's.
-fn compare(mut iter: Cursor, model: &Model, dice: &mut Dice, keys: u64, bounds: &(Option<Vec<u8>>, Option<Vec<u8>>)) {
+fn compare(
+    mut iter: Cursor,
+    model: &Model,
+    dice: &mut Dice,
+    keys: u64,
+    bounds: &(Option<Vec<u8>>, Option<Vec<u8>>),
+) {
     let lower = bounds.0.clone().map_or(Bound::Unbounded, Bound::Included);
     let upper = bounds.1.clone().map_or(Bound::Unbounded, Bound::Excluded);
     let is_empty = matches!(bounds, (Some(from), Some(to)) if from >= to);
     let within: Model = match is_empty {
         true => Model::new(),
-        false => model.range((lower, upper)).map(|(key, value)| (key.clone(), value.clone())).collect(),
+        false => model
+            .range((lower, upper))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
     };
     for _ in 0..6 {
         let target = key(dice.below(keys));
@@ -70,7 +82,9 @@ fn compare(mut iter: Cursor, model: &Model, dice: &mut Dice, keys: u64, bounds: 
             let Some((here, _)) = &expected else { break };
             expected = match dice.below(2) {
                 0 => {
-                    let next = within.range((Bound::Excluded(here.clone()), Bound::Unbounded)).next();
+                    let next = within
+                        .range((Bound::Excluded(here.clone()), Bound::Unbounded))
+                        .next();
                     iter.next().unwrap();
                     owned(next)
                 }
@@ -110,7 +124,8 @@ fn live(seed: u64, profile: Profile) {
                 db.write(&batch, &PROCESS).unwrap();
             }
             6 => {
-                db.put_with(key(from), round.to_be_bytes(), &PROCESS).unwrap();
+                db.put_with(key(from), round.to_be_bytes(), &PROCESS)
+                    .unwrap();
                 model.insert(key(from), round.to_be_bytes().to_vec());
             }
             7 if snapshots.len() < 3 => snapshots.push((db.snapshot(), model.clone())),
@@ -122,21 +137,36 @@ fn live(seed: u64, profile: Profile) {
         let bounds = (bound(), bound());
         let (lower, upper) = bounds.clone();
         compare(
-            db.cursor_with(ReadOptions { lower, upper, snapshot: None }).unwrap(),
+            db.cursor_with(ReadOptions {
+                lower,
+                upper,
+                snapshot: None,
+            })
+            .unwrap(),
             &model,
             &mut dice,
             KEYS,
             &bounds,
         );
         if let Some((snapshot, model)) = snapshots.first() {
-            compare(snapshot.cursor().unwrap(), model, &mut dice, KEYS, &(None, None));
+            compare(
+                snapshot.cursor().unwrap(),
+                model,
+                &mut dice,
+                KEYS,
+                &(None, None),
+            );
         }
     }
 }
 
 #[test]
 fn cursors_that_go_past_gaps_see_what_the_model_has() {
-    let seeds = if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { 40 } else { 6 };
+    let seeds = if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
+        40
+    } else {
+        6
+    };
     for seed in 0..seeds {
         live(seed, Profile::ALL[seed as usize % Profile::ALL.len()]);
     }
@@ -190,9 +220,11 @@ fn a_short_queue_leaves_nothing_in_tables() {
     let options = Options::tiny().write_buffer_bytes(Some(128 << 10));
     let db = Db::open(dir.path(), options).unwrap();
     for number in 0..20_000_u64 {
-        db.put_with(number.to_be_bytes(), [7; 20], &PROCESS).unwrap();
+        db.put_with(number.to_be_bytes(), [7; 20], &PROCESS)
+            .unwrap();
         if number >= 5 {
-            db.delete_with((number - 5).to_be_bytes(), &PROCESS).unwrap();
+            db.delete_with((number - 5).to_be_bytes(), &PROCESS)
+                .unwrap();
         }
     }
     db.flush().unwrap();

@@ -9,12 +9,22 @@ const KEYS: u32 = 1_500;
 
 fn open(dir: &Path, profile: Profile, pool: bool) -> Db {
     let pm = pool.then(|| PmConfig::at(dir.join("pool"), Backend::Emulated, 2 << 20));
-    Db::open(dir.join("db"), Options::tiny().profile(profile).pm(pm).compression(firndb::Codec::None)).unwrap()
+    Db::open(
+        dir.join("db"),
+        Options::tiny()
+            .profile(profile)
+            .pm(pm)
+            .compression(firndb::Codec::None),
+    )
+    .unwrap()
 }
 
 fn put_all(db: &Db, round: u8) {
     let process = WriteOptions::new().durability(Durability::Process);
-    (0..KEYS).for_each(|i| db.put_with(i.to_be_bytes(), [round; 200], &process).unwrap());
+    (0..KEYS).for_each(|i| {
+        db.put_with(i.to_be_bytes(), [round; 200], &process)
+            .unwrap()
+    });
 }
 
 /// Bytes of tables and logs. Waits until they are at most `wanted`, because a worker may still hold
@@ -32,14 +42,22 @@ fn file_bytes(db: &Db, dir: &Path, wanted: u64) -> u64 {
 }
 
 fn bytes_now(dir: &Path) -> u64 {
-    let names = std::fs::read_dir(dir.join("db")).unwrap().map(|entry| entry.unwrap().path());
-    let data = names.filter(|path| path.extension().is_some_and(|kind| kind == "sst" || kind == "log"));
-    data.map(|path| path.metadata().map_or(0, |file| file.len())).sum()
+    let names = std::fs::read_dir(dir.join("db"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let data = names.filter(|path| {
+        path.extension()
+            .is_some_and(|kind| kind == "sst" || kind == "log")
+    });
+    data.map(|path| path.metadata().map_or(0, |file| file.len()))
+        .sum()
 }
 
 /// Checks that `give_back` frees the space that snapshots held, in the deepest level too.
 fn space_comes_back(give_back: impl Fn(&Db)) {
-    let kinds = Profile::ALL.into_iter().flat_map(|profile| [false, true].map(|pool| (profile, pool)));
+    let kinds = Profile::ALL
+        .into_iter()
+        .flat_map(|profile| [false, true].map(|pool| (profile, pool)));
     for (profile, pool) in kinds {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path(), profile, pool);
@@ -52,9 +70,15 @@ fn space_comes_back(give_back: impl Fn(&Db)) {
         }
         db.compact().unwrap();
         db.wait_idle().unwrap();
-        assert!(bytes_now(dir.path()) > 3 * live, "{profile}: the snapshots keep it");
+        assert!(
+            bytes_now(dir.path()) > 3 * live,
+            "{profile}: the snapshots keep it"
+        );
         for (round, snapshot) in (0..).zip(&snapshots) {
-            assert_eq!(snapshot.get(7_u32.to_be_bytes()).unwrap().unwrap(), [round; 200]);
+            assert_eq!(
+                snapshot.get(7_u32.to_be_bytes()).unwrap().unwrap(),
+                [round; 200]
+            );
         }
         drop(snapshots);
         give_back(&db);
@@ -64,7 +88,10 @@ fn space_comes_back(give_back: impl Fn(&Db)) {
         // memtable.
         let wanted = live * 13 / 10 + (64 << 10);
         let bytes = file_bytes(&db, dir.path(), wanted);
-        assert!(bytes <= wanted, "{profile} {pool}: {bytes} bytes for {live} live ones");
+        assert!(
+            bytes <= wanted,
+            "{profile} {pool}: {bytes} bytes for {live} live ones"
+        );
 
         let snapshot = db.snapshot();
         (0..KEYS).for_each(|i| db.delete(i.to_be_bytes()).unwrap());
@@ -75,7 +102,10 @@ fn space_comes_back(give_back: impl Fn(&Db)) {
         give_back(&db);
         assert!(db.iter().next().is_none());
         let bytes = file_bytes(&db, dir.path(), 64 << 10);
-        assert!(bytes <= 64 << 10, "{profile} {pool}: {bytes} bytes for none");
+        assert!(
+            bytes <= 64 << 10,
+            "{profile} {pool}: {bytes} bytes for none"
+        );
     }
 }
 
@@ -101,7 +131,9 @@ fn rest_gives_back_what_snapshots_kept() {
 #[test]
 fn compact_range_ends_beside_writers() {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    let kinds = Profile::ALL.into_iter().flat_map(|profile| [false, true].map(|pool| (profile, pool)));
+    let kinds = Profile::ALL
+        .into_iter()
+        .flat_map(|profile| [false, true].map(|pool| (profile, pool)));
     for (profile, pool) in kinds {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path(), profile, pool);
@@ -124,7 +156,10 @@ fn compact_range_ends_beside_writers() {
         });
         let limits = firndb::Limits::tiny();
         let most = most.into_inner();
-        assert!(most <= limits.level0_stop + limits.write_buffers, "{profile} {pool}: {most} tables in level 0");
+        assert!(
+            most <= limits.level0_stop + limits.write_buffers,
+            "{profile} {pool}: {most} tables in level 0"
+        );
         db.verify().unwrap();
     }
 }
@@ -135,8 +170,15 @@ fn compact_range_ends_beside_writers() {
 fn replaced_versions_beside_the_trees_go_with_their_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     // Flushes go into the trees, which have room for everything.
-    let pm = Some(PmConfig::at(dir.path().join("pool"), Backend::Emulated, 8 << 20));
-    let mut options = Options::tiny().profile(Profile::Lab).pm(pm).write_buffer_bytes(Some(64 << 10));
+    let pm = Some(PmConfig::at(
+        dir.path().join("pool"),
+        Backend::Emulated,
+        8 << 20,
+    ));
+    let mut options = Options::tiny()
+        .profile(Profile::Lab)
+        .pm(pm)
+        .write_buffer_bytes(Some(64 << 10));
     options.tuning.lab.reuse_min = 0.0;
     let db = Db::open(dir.path().join("db"), options).unwrap();
     let put = |round: u8| (0..50_u32).for_each(|i| db.put(i.to_be_bytes(), [round; 20]).unwrap());
@@ -150,7 +192,11 @@ fn replaced_versions_beside_the_trees_go_with_their_snapshot() {
     drop(snapshot);
     let waited = std::time::Instant::now();
     while versions() > 0 {
-        assert!(waited.elapsed().as_secs() < 20, "{} versions that nobody sees", versions());
+        assert!(
+            waited.elapsed().as_secs() < 20,
+            "{} versions that nobody sees",
+            versions()
+        );
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(db.get(7_u32.to_be_bytes()).unwrap().unwrap(), [2; 20]);

@@ -26,12 +26,26 @@ pub(super) enum Action {
 impl Step {
     fn new(name: &str, action: Action, line: &str) -> Step {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        let word = |w: &str| if w == "cargo" { cargo.clone() } else { w.to_owned() };
-        Step { name: name.to_owned(), action, line: line.split(' ').map(word).collect(), environment: &[] }
+        let word = |w: &str| {
+            if w == "cargo" {
+                cargo.clone()
+            } else {
+                w.to_owned()
+            }
+        };
+        Step {
+            name: name.to_owned(),
+            action,
+            line: line.split(' ').map(word).collect(),
+            environment: &[],
+        }
     }
 
     fn with(self, environment: &'static [(&'static str, &'static str)]) -> Step {
-        Step { environment, ..self }
+        Step {
+            environment,
+            ..self
+        }
     }
 }
 
@@ -42,23 +56,44 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
     let mut steps = vec![
         Step::new("format", Plain, "cargo fmt --all --check"),
         Step::new("tidy", Tidy, "tidy"),
-        Step::new("lints", Plain, "cargo clippy --workspace --all-targets -- -D warnings"),
-        if extent == Extent::Full { tests.with(&[("FIRN_TESTS", "ci")]) } else { tests },
-        Step::new("documentation", Plain, "cargo doc --workspace --no-deps").with(&[("RUSTDOCFLAGS", "-D warnings")]),
+        Step::new(
+            "lints",
+            Plain,
+            "cargo clippy --workspace --all-targets -- -D warnings",
+        ),
+        if extent == Extent::Full {
+            tests.with(&[("FIRN_TESTS", "ci")])
+        } else {
+            tests
+        },
+        Step::new("documentation", Plain, "cargo doc --workspace --no-deps")
+            .with(&[("RUSTDOCFLAGS", "-D warnings")]),
     ];
     if extent == Extent::Quick {
         return Ok(steps);
     }
-    steps.push(Step::new("tests with zstd", Tests, "cargo test -p firn-table --features zstd --no-fail-fast"));
+    steps.push(Step::new(
+        "tests with zstd",
+        Tests,
+        "cargo test -p firn-table --features zstd --no-fail-fast",
+    ));
     let micro = "cargo bench --workspace --bench micro --profile dev -- --test";
     steps.push(Step::new("micro-benches, each once", Plain, micro));
-    let interleave = Step::new("interleave", Tests, "cargo test -p firndb -p firn-base --lib interleave");
+    let interleave = Step::new(
+        "interleave",
+        Tests,
+        "cargo test -p firndb -p firn-base --lib interleave",
+    );
     steps.push(interleave.with(&[
         ("FIRN_TESTS", "ci"),
         ("RUSTFLAGS", "--cfg shuttle"),
         ("CARGO_TARGET_DIR", "target/shuttle"),
     ]));
-    steps.push(Step::new("release build", Plain, "cargo build --release -p firn-cli"));
+    steps.push(Step::new(
+        "release build",
+        Plain,
+        "cargo build --release -p firn-cli",
+    ));
     for example in examples(root)? {
         // Not in release, because each example would be optimized over all crates again, which
         // takes a minute.
@@ -67,14 +102,21 @@ pub(super) fn all(root: &Path, extent: Extent) -> io::Result<Vec<Step>> {
     }
     let round_trip = Step::new("tree round trip", Plain, "scripts/tree_round_trip.sh");
     steps.push(round_trip.with(&[("FIRN_TREE_FILES", "1000")]));
-    steps.push(Step::new("quick benchmark", Plain, "cargo run --release -p firn-cli -- bench quick"));
+    steps.push(Step::new(
+        "quick benchmark",
+        Plain,
+        "cargo run --release -p firn-cli -- bench quick",
+    ));
     steps.push(Step::new("report page", Plain, "scripts/report_page.sh"));
     let peers = "cargo test --locked --no-fail-fast --manifest-path crates/firn-peers/Cargo.toml";
     steps.push(Step::new("peers", Tests, peers).with(&[("CARGO_TARGET_DIR", "target/peers")]));
     steps.push(Step::new("fuzz targets", Plain, "fuzz/run all 2"));
     // Skips itself, with a message, where its virtual machine cannot run.
     steps.push(Step::new("dax", Plain, "scripts/dax.sh"));
-    let excluded: String = unpublished(root)?.iter().map(|name| format!(" --exclude {name}")).collect();
+    let excluded: String = unpublished(root)?
+        .iter()
+        .map(|name| format!(" --exclude {name}"))
+        .collect();
     let package = format!("cargo package --workspace --allow-dirty --no-verify{excluded}");
     steps.push(Step::new("package", Plain, &package));
     Ok(steps)
@@ -105,7 +147,11 @@ fn unpublished(root: &Path) -> io::Result<Vec<String>> {
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
         let in_workspace = !folder.ends_with("firn-peers");
         if in_workspace && manifest.lines().any(|l| l.trim() == "publish = false") {
-            names.extend(folder.file_name().map(|name| name.to_string_lossy().into_owned()));
+            names.extend(
+                folder
+                    .file_name()
+                    .map(|name| name.to_string_lossy().into_owned()),
+            );
         }
     }
     names.sort();
@@ -119,7 +165,13 @@ mod tests {
     #[test]
     fn quick_is_a_part_of_full_and_neither_publishes_xtask() {
         let root = crate::tree::workspace_root().unwrap();
-        let names = |extent| all(&root, extent).unwrap().into_iter().map(|s| s.name).collect::<Vec<_>>();
+        let names = |extent| {
+            all(&root, extent)
+                .unwrap()
+                .into_iter()
+                .map(|s| s.name)
+                .collect::<Vec<_>>()
+        };
         let (full, quick) = (names(Extent::Full), names(Extent::Quick));
         assert!(full.starts_with(&quick) && full.len() > quick.len());
         assert!(unpublished(&root).unwrap().contains(&"xtask".to_owned()));
@@ -128,7 +180,14 @@ mod tests {
     #[test]
     fn only_the_full_run_asks_for_the_large_tier() {
         let root = crate::tree::workspace_root().unwrap();
-        let tier = |extent| all(&root, extent).unwrap().into_iter().find(|s| s.name == "tests").unwrap().environment;
+        let tier = |extent| {
+            all(&root, extent)
+                .unwrap()
+                .into_iter()
+                .find(|s| s.name == "tests")
+                .unwrap()
+                .environment
+        };
         assert_eq!(tier(Extent::Full), &[("FIRN_TESTS", "ci")]);
         assert!(tier(Extent::Quick).is_empty());
     }

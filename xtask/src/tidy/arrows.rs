@@ -5,7 +5,15 @@ use super::Finding;
 use crate::tree::Tree;
 
 /// The crates from the base upwards. A crate may depend on a prefix of this list.
-const UPWARDS: [&str; 7] = ["firn-base", "firn-pm", "firn-fs", "firn-table", "firndb", "firn-bench", "firn-cli"];
+const UPWARDS: [&str; 7] = [
+    "firn-base",
+    "firn-pm",
+    "firn-fs",
+    "firn-table",
+    "firndb",
+    "firn-bench",
+    "firn-cli",
+];
 
 /// The crates that `package` may depend on; `None` if the graph does not contain `package`.
 fn allowed(package: &str) -> Option<&'static [&'static str]> {
@@ -27,14 +35,19 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let manifest = format!("{folder}/Cargo.toml");
         let package = folder.trim_start_matches("crates/");
         let Some(allowed) = allowed(package) else {
-            findings.push(Finding::new(&manifest, 1, "this crate is not in the graph of xtask/src/tidy/arrows.rs"));
+            findings.push(Finding::new(
+                &manifest,
+                1,
+                "this crate is not in the graph of xtask/src/tidy/arrows.rs",
+            ));
             continue;
         };
         for (line, name) in dependencies(&tree.texts[&manifest]) {
             let ours = name.starts_with("firn-") || name == "firndb";
             // A crate's tests may ask for more of itself.
             if ours && name != package && !allowed.contains(&name.as_str()) {
-                let message = format!("{package} must not depend on {name}: arrows go from the base upwards");
+                let message =
+                    format!("{package} must not depend on {name}: arrows go from the base upwards");
                 findings.push(Finding::new(&manifest, line, message));
             }
         }
@@ -75,12 +88,21 @@ mod tests {
     #[test]
     fn an_arrow_back_is_found() {
         let tree = Tree::planted(&[
-            ("crates/firn-fs/Cargo.toml", "[dependencies]\nfirn-base.workspace = true\nfirndb.workspace = true\n"),
-            ("crates/firndb/Cargo.toml", "[dependencies]\nfirn-table.workspace = true\n"),
+            (
+                "crates/firn-fs/Cargo.toml",
+                "[dependencies]\nfirn-base.workspace = true\nfirndb.workspace = true\n",
+            ),
+            (
+                "crates/firndb/Cargo.toml",
+                "[dependencies]\nfirn-table.workspace = true\n",
+            ),
         ]);
         let findings = check(&tree);
         assert_eq!(findings.len(), 1);
-        assert_eq!((findings[0].file.as_str(), findings[0].line), ("crates/firn-fs/Cargo.toml", 3));
+        assert_eq!(
+            (findings[0].file.as_str(), findings[0].line),
+            ("crates/firn-fs/Cargo.toml", 3)
+        );
     }
 
     #[test]
@@ -88,12 +110,18 @@ mod tests {
         let manifest = "[dev-dependencies]\nx = { package = \"firn-sim\", path = \"..\" }\n\
                         [target.'cfg(unix)'.dependencies.firn-cli]\nworkspace = true\n";
         let tree = Tree::planted(&[("crates/firndb/Cargo.toml", manifest)]);
-        assert_eq!(check(&tree).iter().map(|f| f.line).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(
+            check(&tree).iter().map(|f| f.line).collect::<Vec<_>>(),
+            [2, 3]
+        );
     }
 
     #[test]
     fn an_unknown_crate_is_found() {
-        let tree = Tree::planted(&[("crates/firn-extra/Cargo.toml", "[package]\nname = \"firn-extra\"\n")]);
+        let tree = Tree::planted(&[(
+            "crates/firn-extra/Cargo.toml",
+            "[package]\nname = \"firn-extra\"\n",
+        )]);
         assert_eq!(check(&tree).len(), 1);
     }
 }

@@ -15,7 +15,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for path in &tree.paths {
         let document = path.starts_with("docs/") || path.ends_with(".md");
         if document && !found.contains(path) {
-            findings.push(Finding::new(path, 1, "no document that README.md leads to links here"));
+            findings.push(Finding::new(
+                path,
+                1,
+                "no document that README.md leads to links here",
+            ));
         }
     }
     findings
@@ -26,8 +30,16 @@ fn dead_sources(tree: &Tree) -> Vec<Finding> {
     for package in tree.packages() {
         let reached = modules::reached(tree, package);
         let prefix = format!("{package}/src/");
-        for path in tree.sources.keys().filter(|p| p.starts_with(&prefix) && !reached.contains_key(*p)) {
-            findings.push(Finding::new(path, 1, "no `mod` leads here from the crate's root"));
+        for path in tree
+            .sources
+            .keys()
+            .filter(|p| p.starts_with(&prefix) && !reached.contains_key(*p))
+        {
+            findings.push(Finding::new(
+                path,
+                1,
+                "no `mod` leads here from the crate's root",
+            ));
         }
     }
     findings
@@ -45,7 +57,12 @@ fn documents_found(tree: &Tree) -> BTreeSet<String> {
         if let Some(text) = tree.texts.get(&path).filter(|_| path.ends_with(".md")) {
             pending.extend(links(&path, text).into_iter().map(|(_, target)| target));
         }
-        pending.extend(tree.paths.iter().filter(|p| folder(p) == path && !p.ends_with(".md")).cloned());
+        pending.extend(
+            tree.paths
+                .iter()
+                .filter(|p| folder(p) == path && !p.ends_with(".md"))
+                .cloned(),
+        );
     }
     found
 }
@@ -55,8 +72,14 @@ fn broken_links(tree: &Tree) -> Vec<Finding> {
     for (path, text) in tree.texts.iter().filter(|(path, _)| path.ends_with(".md")) {
         for (line, target) in links(path, text) {
             let as_folder = format!("{target}/");
-            if !tree.paths.contains(&target) && !tree.paths.iter().any(|p| p.starts_with(&as_folder)) {
-                findings.push(Finding::new(path, line, format!("a link to {target}, which is not there")));
+            if !tree.paths.contains(&target)
+                && !tree.paths.iter().any(|p| p.starts_with(&as_folder))
+            {
+                findings.push(Finding::new(
+                    path,
+                    line,
+                    format!("a link to {target}, which is not there"),
+                ));
             }
         }
     }
@@ -67,8 +90,14 @@ fn broken_links(tree: &Tree) -> Vec<Finding> {
 fn links(path: &str, text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, content) in text.lines().enumerate().map(|(i, l)| (i + 1, l)) {
-        let inline = content.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
-        let reference = content.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, target)| target);
+        let inline = content
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split([')', ' ']).next());
+        let reference = content
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once("]: "))
+            .map(|(_, target)| target);
         for target in inline.chain(reference) {
             let target = target.split('#').next().unwrap_or("").trim();
             if !target.is_empty() && !target.contains(':') {
@@ -84,7 +113,10 @@ mod tests {
     use super::*;
 
     fn messages(files: &[(&str, &str)]) -> Vec<String> {
-        check(&Tree::planted(files)).iter().map(ToString::to_string).collect()
+        check(&Tree::planted(files))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -102,7 +134,10 @@ mod tests {
     #[test]
     fn a_document_that_nothing_leads_to_is_found() {
         let found = messages(&[
-            ("README.md", "See [one](docs/one.md#part) and [the site](https://example.org/x.md).\n"),
+            (
+                "README.md",
+                "See [one](docs/one.md#part) and [the site](https://example.org/x.md).\n",
+            ),
             ("docs/one.md", "![plot](plots/) and [up](../README.md)\n"),
             ("docs/plots/a.txt", ""),
             ("docs/island.md", "[self](island.md)\n"),

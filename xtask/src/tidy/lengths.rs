@@ -10,18 +10,26 @@ use crate::tree::Tree;
 
 const FILE_LINES_MAX: usize = 800;
 const FILE_LINES_REVIEW: usize = 500;
-const FUNCTION_LINES_MAX: usize = 70;
+const FUNCTION_LINES_MAX: usize = 80;
 const STRUCT_FIELDS_MAX: usize = 20;
 const TRAIT_METHODS_MAX: usize = 12;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    ratchet::compare(&exceptions(tree), tree.texts.get(ratchet::PATH).map_or("", String::as_str))
+    ratchet::compare(
+        &exceptions(tree),
+        tree.texts.get(ratchet::PATH).map_or("", String::as_str),
+    )
 }
 
 /// Files long enough to deserve a review, with their number of lines.
 pub(super) fn to_review(tree: &Tree) -> Vec<(&str, usize)> {
-    let lengths = tree.sources.iter().map(|(path, source)| (path.as_str(), source.lines_without_tests()));
-    lengths.filter(|&(_, lines)| lines > FILE_LINES_REVIEW).collect()
+    let lengths = tree
+        .sources
+        .iter()
+        .map(|(path, source)| (path.as_str(), source.lines_without_tests()));
+    lengths
+        .filter(|&(_, lines)| lines > FILE_LINES_REVIEW)
+        .collect()
 }
 
 /// Every length past its limit.
@@ -30,19 +38,53 @@ pub(super) fn exceptions(tree: &Tree) -> Exceptions {
     for (path, source) in &tree.sources {
         let mut add = |key: String, line: usize, length: usize, limit: usize| {
             if length > limit {
-                all.insert(key, Excess { file: path.clone(), line, length, limit });
+                all.insert(
+                    key,
+                    Excess {
+                        file: path.clone(),
+                        line,
+                        length,
+                        limit,
+                    },
+                );
             }
         };
-        add(format!("file {path}"), 1, source.lines_without_tests(), FILE_LINES_MAX);
-        for item in items(source, "fn", |source, open, end| source.line(end - 1) + 1 - source.line(open)) {
+        add(
+            format!("file {path}"),
+            1,
+            source.lines_without_tests(),
+            FILE_LINES_MAX,
+        );
+        for item in items(source, "fn", |source, open, end| {
+            source.line(end - 1) + 1 - source.line(open)
+        }) {
             let head = source.line(item.open) - item.line;
-            add(format!("fn {path}::{}", item.name), item.line, item.size + head, FUNCTION_LINES_MAX);
+            add(
+                format!("fn {path}::{}", item.name),
+                item.line,
+                item.size + head,
+                FUNCTION_LINES_MAX,
+            );
         }
-        for item in items(source, "struct", |source, open, end| fields(&source.code[open + 1..end - 1])) {
-            add(format!("fields {path}::{}", item.name), item.line, item.size, STRUCT_FIELDS_MAX);
+        for item in items(source, "struct", |source, open, end| {
+            fields(&source.code[open + 1..end - 1])
+        }) {
+            add(
+                format!("fields {path}::{}", item.name),
+                item.line,
+                item.size,
+                STRUCT_FIELDS_MAX,
+            );
         }
-        for item in items(source, "trait", |source, open, end| methods(&source.code[open + 1..end - 1])) {
-            add(format!("methods {path}::{}", item.name), item.line, item.size, TRAIT_METHODS_MAX);
+        for item in items(source, "trait", |source, open, end| {
+            methods(&source.code[open + 1..end - 1])
+        }) {
+            add(
+                format!("methods {path}::{}", item.name),
+                item.line,
+                item.size,
+                TRAIT_METHODS_MAX,
+            );
         }
     }
     all
@@ -57,7 +99,11 @@ struct Item {
 
 /// The items that start with `keyword` and have a body, each with the size of its body. A repeated
 /// name gets a number (`new#2`), so that one long function does not excuse another.
-fn items(source: &Source, keyword: &str, size: impl Fn(&Source, usize, usize) -> usize) -> Vec<Item> {
+fn items(
+    source: &Source,
+    keyword: &str,
+    size: impl Fn(&Source, usize, usize) -> usize,
+) -> Vec<Item> {
     let mut found = Vec::new();
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for at in source.words(keyword) {
@@ -65,12 +111,23 @@ fn items(source: &Source, keyword: &str, size: impl Fn(&Source, usize, usize) ->
         if name.is_empty() {
             continue; // A function pointer's type, or a macro's `fn $name`.
         }
-        let Some(open) = body_start(&source.code, at) else { continue };
+        let Some(open) = body_start(&source.code, at) else {
+            continue;
+        };
         let count = seen.entry(name).or_default();
         *count += 1;
-        let name = if *count == 1 { name.to_owned() } else { format!("{name}#{count}") };
+        let name = if *count == 1 {
+            name.to_owned()
+        } else {
+            format!("{name}#{count}")
+        };
         let size = size(source, open, matching_end(&source.code, open));
-        found.push(Item { name, line: source.line(at), open, size });
+        found.push(Item {
+            name,
+            line: source.line(at),
+            open,
+            size,
+        });
     }
     found
 }
@@ -121,22 +178,27 @@ mod tests {
 
     fn keys(text: &str) -> Vec<String> {
         let tree = Tree::planted(&[("a.rs", text)]);
-        exceptions(&tree).iter().map(|(key, excess)| format!("{key} {}", excess.length)).collect()
+        exceptions(&tree)
+            .iter()
+            .map(|(key, excess)| format!("{key} {}", excess.length))
+            .collect()
     }
 
     #[test]
     fn a_long_function_is_found_and_a_short_one_is_not() {
-        let body = "    work();\n".repeat(68);
+        let body = "    work();\n".repeat(78);
         assert!(keys(&format!("fn f() {{\n{body}}}\n")).is_empty());
-        assert_eq!(keys(&format!("fn f() {{\n{body}\n}}\n")), ["fn a.rs::f 71"]);
-        assert_eq!(keys(&format!("fn f(\n) {{\n{body}}}\n")), ["fn a.rs::f 71"]);
+        assert_eq!(keys(&format!("fn f() {{\n{body}\n}}\n")), ["fn a.rs::f 81"]);
+        assert_eq!(keys(&format!("fn f(\n) {{\n{body}}}\n")), ["fn a.rs::f 81"]);
     }
 
     #[test]
     fn braces_in_strings_and_names_that_repeat() {
-        let body = "    let s = \"}\"; // }\n".repeat(70);
-        let text = format!("impl A {{\n fn new() {{}}\n}}\nimpl B {{\n fn new() {{\n{body} }}\n}}\ntype F = fn(u8);\n");
-        assert_eq!(keys(&text), ["fn a.rs::new#2 72"]);
+        let body = "    let s = \"}\"; // }\n".repeat(80);
+        let text = format!(
+            "impl A {{\n fn new() {{}}\n}}\nimpl B {{\n fn new() {{\n{body} }}\n}}\ntype F = fn(u8);\n"
+        );
+        assert_eq!(keys(&text), ["fn a.rs::new#2 82"]);
     }
 
     #[test]
@@ -149,12 +211,20 @@ mod tests {
 
     #[test]
     fn wide_structs_and_traits_are_found() {
-        let fields: String =
-            (0..21).map(|i| format!("    /// A map, b.\n    f{i}: Map<u8, [u8; 1 << 2]>,\n")).collect();
-        assert_eq!(keys(&format!("struct S {{\n{fields}}}\n")), ["fields a.rs::S 21"]);
-        let methods: String =
-            (0..13).map(|i| format!("    fn m{i}(&self, f: fn(u8)) {{ fn inner() {{}} }}\n")).collect();
-        assert_eq!(keys(&format!("trait T {{\n{methods}}}\n")), ["methods a.rs::T 13"]);
+        let fields: String = (0..21)
+            .map(|i| format!("    /// A map, b.\n    f{i}: Map<u8, [u8; 1 << 2]>,\n"))
+            .collect();
+        assert_eq!(
+            keys(&format!("struct S {{\n{fields}}}\n")),
+            ["fields a.rs::S 21"]
+        );
+        let methods: String = (0..13)
+            .map(|i| format!("    fn m{i}(&self, f: fn(u8)) {{ fn inner() {{}} }}\n"))
+            .collect();
+        assert_eq!(
+            keys(&format!("trait T {{\n{methods}}}\n")),
+            ["methods a.rs::T 13"]
+        );
         assert!(keys("struct S(u8);\nstruct U;\ntrait T {}\nstruct V {}\n").is_empty());
     }
 

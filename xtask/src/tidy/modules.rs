@@ -11,24 +11,38 @@ pub(super) fn roots<'a>(tree: &'a Tree, folder: &str) -> Vec<&'a str> {
     let source_folder = format!("{folder}/src/");
     let is_root = |path: &str| match path.strip_prefix(&source_folder) {
         Some("lib.rs" | "main.rs") => true,
-        Some(rest) => rest.strip_prefix("bin/").is_some_and(|name| !name.contains('/') || name.ends_with("/main.rs")),
+        Some(rest) => rest
+            .strip_prefix("bin/")
+            .is_some_and(|name| !name.contains('/') || name.ends_with("/main.rs")),
         None => false,
     };
-    tree.sources.keys().map(String::as_str).filter(|path| is_root(path)).collect()
+    tree.sources
+        .keys()
+        .map(String::as_str)
+        .filter(|path| is_root(path))
+        .collect()
 }
 
 /// The files that the roots of `package` reach. The value is true if the file is compiled for tests
 /// only.
 pub(super) fn reached(tree: &Tree, package: &str) -> BTreeMap<String, bool> {
     let mut reached: BTreeMap<String, bool> = BTreeMap::new();
-    let mut pending: Vec<(String, bool)> = roots(tree, package).iter().map(|r| (r.to_string(), false)).collect();
+    let mut pending: Vec<(String, bool)> = roots(tree, package)
+        .iter()
+        .map(|r| (r.to_string(), false))
+        .collect();
     while let Some((path, test_only)) = pending.pop() {
         if reached.get(&path).is_some_and(|&known| known <= test_only) {
             continue;
         }
-        let Some(source) = tree.sources.get(&path) else { continue };
+        let Some(source) = tree.sources.get(&path) else {
+            continue;
+        };
         for (candidates, child_test_only) in children(&path, source) {
-            if let Some(child) = candidates.into_iter().find(|c| tree.sources.contains_key(c)) {
+            if let Some(child) = candidates
+                .into_iter()
+                .find(|c| tree.sources.contains_key(c))
+            {
                 pending.push((child, test_only || child_test_only));
             }
         }
@@ -43,7 +57,10 @@ fn children(path: &str, source: &Source) -> Vec<(Vec<String>, bool)> {
     let mut found = Vec::new();
     for at in source.words("mod") {
         let name = name_after(&source.code, at + "mod".len());
-        let after = source.code[at + "mod".len()..].trim_start().get(name.len()..).unwrap_or("");
+        let after = source.code[at + "mod".len()..]
+            .trim_start()
+            .get(name.len()..)
+            .unwrap_or("");
         if name.is_empty() || !after.trim_start().starts_with(';') {
             continue;
         }
@@ -51,7 +68,10 @@ fn children(path: &str, source: &Source) -> Vec<(Vec<String>, bool)> {
             Some(named) => vec![join(folder(path), &named)],
             None => {
                 let folder = child_folder(path);
-                vec![format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")]
+                vec![
+                    format!("{folder}/{name}.rs"),
+                    format!("{folder}/{name}/mod.rs"),
+                ]
             }
         };
         found.push((candidates, source.in_test(at)));
@@ -72,7 +92,12 @@ fn child_folder(path: &str) -> &str {
 fn path_attribute(source: &Source, at: usize) -> Option<String> {
     let line_start = source.text[..at].rfind('\n')?;
     let above = source.text[..line_start].lines().next_back()?;
-    above.trim_start().strip_prefix("#[path")?.split('"').nth(1).map(str::to_owned)
+    above
+        .trim_start()
+        .strip_prefix("#[path")?
+        .split('"')
+        .nth(1)
+        .map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -96,9 +121,16 @@ mod tests {
             ("crates/a/src/dead.rs", ""),
         ]);
         let reached = reached(&tree, "crates/a");
-        let test_only: Vec<&str> = reached.iter().filter(|(_, t)| **t).map(|(p, _)| p.as_str()).collect();
+        let test_only: Vec<&str> = reached
+            .iter()
+            .filter(|(_, t)| **t)
+            .map(|(p, _)| p.as_str())
+            .collect();
         assert_eq!(reached.len(), 7, "{reached:?}");
-        assert_eq!(test_only, ["crates/a/src/tests.rs", "crates/a/src/tests/model.rs"]);
+        assert_eq!(
+            test_only,
+            ["crates/a/src/tests.rs", "crates/a/src/tests/model.rs"]
+        );
         assert!(!reached.contains_key("crates/a/src/dead.rs"));
     }
 }

@@ -22,7 +22,10 @@ pub(super) struct Excess {
 }
 
 pub(super) fn render(exceptions: &Exceptions) -> String {
-    let lines: String = exceptions.iter().map(|(key, excess)| format!("{key} {}\n", excess.length)).collect();
+    let lines: String = exceptions
+        .iter()
+        .map(|(key, excess)| format!("{key} {}\n", excess.length))
+        .collect();
     format!("{HEADER}{lines}")
 }
 
@@ -34,18 +37,35 @@ pub(super) fn compare(exceptions: &Exceptions, ratchet: &str) -> Vec<Finding> {
         if text.starts_with('#') || text.is_empty() {
             continue;
         }
-        match text.rsplit_once(' ').and_then(|(key, n)| Some((key, n.parse().ok()?))) {
+        match text
+            .rsplit_once(' ')
+            .and_then(|(key, n)| Some((key, n.parse().ok()?)))
+        {
             Some((key, length)) => _ = accepted.insert(key, (line, length)),
-            None => findings.push(Finding::new(PATH, line, "not of the form `KIND PLACE LENGTH`")),
+            None => findings.push(Finding::new(
+                PATH,
+                line,
+                "not of the form `KIND PLACE LENGTH`",
+            )),
         }
     }
     for (key, excess) in exceptions {
-        let Excess { file, line, length, limit } = excess;
+        let Excess {
+            file,
+            line,
+            length,
+            limit,
+        } = excess;
         let allowed = accepted.get(key.as_str()).map(|&(_, length)| length);
         match allowed {
-            None => findings.push(Finding::new(file, *line, format!("{key}: {length}, the limit is {limit}"))),
+            None => findings.push(Finding::new(
+                file,
+                *line,
+                format!("{key}: {length}, the limit is {limit}"),
+            )),
             Some(allowed) if *length > allowed => {
-                let message = format!("{key}: grew from {allowed} to {length}, the limit is {limit}");
+                let message =
+                    format!("{key}: grew from {allowed} to {length}, the limit is {limit}");
                 findings.push(Finding::new(file, *line, message));
             }
             Some(_) => {}
@@ -54,7 +74,9 @@ pub(super) fn compare(exceptions: &Exceptions, ratchet: &str) -> Vec<Finding> {
     for (key, (line, allowed)) in accepted {
         let present = exceptions.get(key).map_or(0, |excess| excess.length);
         if present < allowed {
-            let message = format!("{key}: shrank below {allowed}; run `cargo xtask tidy --update` to keep the gain");
+            let message = format!(
+                "{key}: shrank below {allowed}; run `cargo xtask tidy --update` to keep the gain"
+            );
             findings.push(Finding::new(PATH, line, message));
         }
     }
@@ -66,7 +88,12 @@ mod tests {
     use super::*;
 
     fn long(length: usize) -> Exceptions {
-        let excess = Excess { file: "a.rs".to_owned(), line: 3, length, limit: 70 };
+        let excess = Excess {
+            file: "a.rs".to_owned(),
+            line: 3,
+            length,
+            limit: 70,
+        };
         Exceptions::from([("fn a.rs::f".to_owned(), excess)])
     }
 

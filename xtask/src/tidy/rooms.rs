@@ -39,13 +39,20 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let source_folder = format!("{PACKAGE}/src/");
     let mut findings = Vec::new();
     for (path, test_only) in modules::reached(tree, PACKAGE) {
-        let room = path.strip_prefix(&source_folder).and_then(|path| path.split('/').next()).unwrap_or_default();
+        let room = path
+            .strip_prefix(&source_folder)
+            .and_then(|path| path.split('/').next())
+            .unwrap_or_default();
         let room = room.trim_end_matches(".rs");
         if test_only || room == "lib" || room == HUB {
             continue;
         }
         let Some(here) = place(room) else {
-            findings.push(Finding::new(&path, 1, "this room is not in the list of xtask/src/tidy/rooms.rs"));
+            findings.push(Finding::new(
+                &path,
+                1,
+                "this room is not in the list of xtask/src/tidy/rooms.rs",
+            ));
             continue;
         };
         let source = &tree.sources[&path];
@@ -54,7 +61,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             // A proof-only file inside a room belongs to `proof`.
             let is_proof = path.ends_with("/proof.rs");
             if place(used).is_some_and(|used| used > here) && !is_proof {
-                let message = format!("room `{room}` must not use room `{used}`: see xtask/src/tidy/rooms.rs");
+                let message = format!(
+                    "room `{room}` must not use room `{used}`: see xtask/src/tidy/rooms.rs"
+                );
                 findings.push(Finding::new(&path, source.line(at), message));
             }
         }
@@ -67,18 +76,33 @@ mod tests {
     use super::*;
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        let root = ("crates/firndb/src/lib.rs", "mod api;\nmod log;\nmod read;\n#[cfg(test)]\nmod proof;\n");
+        let root = (
+            "crates/firndb/src/lib.rs",
+            "mod api;\nmod log;\nmod read;\n#[cfg(test)]\nmod proof;\n",
+        );
         let tree = Tree::planted(&[&[root], files].concat());
         check(&tree).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn an_arrow_back_is_found() {
-        let api = ("crates/firndb/src/api.rs", "use crate::read::Part;\nuse crate::engine::Engine;\n");
-        let log = ("crates/firndb/src/log.rs", "//! See crate::read.\nuse crate::files::Files;\n");
-        let read = ("crates/firndb/src/read.rs", "use crate::log::Log;\n#[cfg(test)]\nmod tests { use crate::api; }\n");
+        let api = (
+            "crates/firndb/src/api.rs",
+            "use crate::read::Part;\nuse crate::engine::Engine;\n",
+        );
+        let log = (
+            "crates/firndb/src/log.rs",
+            "//! See crate::read.\nuse crate::files::Files;\n",
+        );
+        let read = (
+            "crates/firndb/src/read.rs",
+            "use crate::log::Log;\n#[cfg(test)]\nmod tests { use crate::api; }\n",
+        );
         assert_eq!(found(&[api, log, read]), [""; 0]);
-        let back = ("crates/firndb/src/log.rs", "use crate::files::Files;\nuse crate::read::Part;\n");
+        let back = (
+            "crates/firndb/src/log.rs",
+            "use crate::files::Files;\nuse crate::read::Part;\n",
+        );
         let message = "crates/firndb/src/log.rs:2: room `log` must not use room `read`: see xtask/src/tidy/rooms.rs";
         assert_eq!(found(&[api, back, read]), [message]);
     }
@@ -86,8 +110,11 @@ mod tests {
     #[test]
     fn a_room_that_nobody_listed_is_found() {
         let log = ("crates/firndb/src/log.rs", "");
-        let tree =
-            Tree::planted(&[("crates/firndb/src/lib.rs", "mod attic;\n"), ("crates/firndb/src/attic.rs", ""), log]);
+        let tree = Tree::planted(&[
+            ("crates/firndb/src/lib.rs", "mod attic;\n"),
+            ("crates/firndb/src/attic.rs", ""),
+            log,
+        ]);
         assert_eq!(check(&tree).len(), 1);
     }
 }

@@ -10,10 +10,19 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, source) in &tree.sources {
         let mut in_doc = false;
-        for (line, text) in source.text.lines().enumerate().map(|(i, text)| (i + 1, text.trim_start())) {
-            let doc = text.strip_prefix("/// ").or_else(|| text.strip_prefix("//! "));
+        for (line, text) in source
+            .text
+            .lines()
+            .enumerate()
+            .map(|(i, text)| (i + 1, text.trim_start()))
+        {
+            let doc = text
+                .strip_prefix("/// ")
+                .or_else(|| text.strip_prefix("//! "));
             if let Some(opening) = doc.filter(|_| !in_doc).and_then(opening) {
-                let message = format!("a doc comment opens with `{opening}`: begin with an article, a noun or a verb");
+                let message = format!(
+                    "a doc comment opens with `{opening}`: begin with an article, a noun or a verb"
+                );
                 findings.push(Finding::new(path, line, message));
             }
             in_doc = text.starts_with("///") || text.starts_with("//!");
@@ -24,7 +33,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn opening(doc: &str) -> Option<&'static str> {
     let follows = |rest: &str| rest.is_empty() || rest.starts_with([' ', ',']);
-    OPENINGS.into_iter().find(|opening| doc.strip_prefix(opening).is_some_and(follows))
+    OPENINGS
+        .into_iter()
+        .find(|opening| doc.strip_prefix(opening).is_some_and(follows))
 }
 
 #[cfg(test)]
@@ -49,6 +60,12 @@ mod tests {
         ]
         .join("\n");
         let tree = Tree::planted(&[("crates/firn-base/src/lib.rs", text.as_str())]);
-        assert_eq!(check(&tree).iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
+        assert_eq!(
+            check(&tree)
+                .iter()
+                .map(|finding| finding.line)
+                .collect::<Vec<_>>(),
+            [4]
+        );
     }
 }

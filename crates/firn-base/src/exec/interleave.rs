@@ -15,7 +15,12 @@ struct Steps {
 impl Work for Steps {
     fn step(&self) -> bool {
         assert!(!self.stopped.load(Ordering::SeqCst), "a step after the end");
-        let taken = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        let taken = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            })
+            .is_ok();
         if taken {
             *self.done.0.lock() += 1;
             self.done.1.notify_all();
@@ -74,7 +79,10 @@ impl Drop for Owner {
 #[test]
 fn the_last_owner_may_be_a_worker() {
     explore::random(|| {
-        let owner = Arc::new(Owner { executor: Arc::new(Threads::new(2)), is_idle: AtomicBool::new(false) });
+        let owner = Arc::new(Owner {
+            executor: Arc::new(Threads::new(2)),
+            is_idle: AtomicBool::new(false),
+        });
         let executor = owner.executor.clone();
         let weak: Weak<Owner> = Arc::downgrade(&owner);
         executor.attach(weak);

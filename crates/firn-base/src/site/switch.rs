@@ -18,7 +18,9 @@ static FATAL: AtomicPtr<Site> = AtomicPtr::new(ptr::null_mut());
 static PASSES_LEFT: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn pass(site: &'static Site) -> bool {
-    if ptr::eq(FATAL.load(Ordering::Relaxed), site) && PASSES_LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+    if ptr::eq(FATAL.load(Ordering::Relaxed), site)
+        && PASSES_LEFT.fetch_sub(1, Ordering::Relaxed) == 1
+    {
         std::process::abort();
     }
     COUNTS.with_borrow_mut(|counts| {

@@ -34,7 +34,9 @@ pub fn all(model: impl Fn() + Clone + Send + Sync + 'static) {
 }
 
 fn replayed(model: &(impl Fn() + Clone + Send + Sync + 'static)) -> bool {
-    let Ok(schedule) = std::env::var("FIRN_SCHEDULE") else { return false };
+    let Ok(schedule) = std::env::var("FIRN_SCHEDULE") else {
+        return false;
+    };
     run(ReplayScheduler::new_from_encoded(&schedule), model);
     true
 }

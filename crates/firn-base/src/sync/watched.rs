@@ -69,7 +69,10 @@ impl Condvar {
 
     /// Releases the lock, waits for a notification, and takes the lock again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        guard.0 = guard.0.take().map(|held| self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+        guard.0 = guard
+            .0
+            .take()
+            .map(|held| self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Like [`Condvar::wait`]. Returns true if the time is up, which never happens here.

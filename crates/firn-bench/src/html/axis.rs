@@ -17,46 +17,99 @@ pub(super) struct Axis {
 
 impl Axis {
     /// A linear axis from 0 to `max`. If `rounded`, it extends to the next position with a label.
-    pub(super) fn linear(max: f64, rounded: bool, name: &'static str, label: fn(f64) -> String) -> Self {
-        let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
+    pub(super) fn linear(
+        max: f64,
+        rounded: bool,
+        name: &'static str,
+        label: fn(f64) -> String,
+    ) -> Self {
+        let max = if max.is_finite() && max > 0.0 {
+            max
+        } else {
+            1.0
+        };
         let step = step(max / 4.0);
-        let count = if rounded { (max / step).ceil() } else { (max / step + 1e-9).floor() };
-        let ticks = (0..=count as u32).map(|i| f64::from(i) * step).map(|at| (at, label(at))).collect();
-        Self { from: 0.0, to: if rounded { count * step } else { max }, ticks, name }
+        let count = if rounded {
+            (max / step).ceil()
+        } else {
+            (max / step + 1e-9).floor()
+        };
+        let ticks = (0..=count as u32)
+            .map(|i| f64::from(i) * step)
+            .map(|at| (at, label(at)))
+            .collect();
+        Self {
+            from: 0.0,
+            to: if rounded { count * step } else { max },
+            ticks,
+            name,
+        }
     }
 
     /// A logarithmic axis around `values`. Values that are not above 0 are ignored.
-    pub(super) fn logarithmic(values: impl Iterator<Item = f64>, name: &'static str, label: fn(f64) -> String) -> Self {
+    pub(super) fn logarithmic(
+        values: impl Iterator<Item = f64>,
+        name: &'static str,
+        label: fn(f64) -> String,
+    ) -> Self {
         const ONE_TWO_FIVE: [f64; 3] = [1.0, 2.0, 5.0];
         // Above this many decades only whole decades have labels.
         const DECADES_FINE: f64 = 2.0;
         let (low, high) = values
             .filter(|value| *value > 0.0 && value.is_finite())
-            .fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+            .fold((f64::INFINITY, 0.0f64), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
         let (low, high) = if high > 0.0 { (low, high) } else { (1.0, 10.0) };
         let decades = (low.log10().floor() as i32 - 1)..=(high.log10().ceil() as i32 + 1);
-        let places: Vec<f64> =
-            decades.flat_map(|decade| ONE_TWO_FIVE.map(|digit| digit * 10f64.powi(decade))).collect();
+        let places: Vec<f64> = decades
+            .flat_map(|decade| ONE_TWO_FIVE.map(|digit| digit * 10f64.powi(decade)))
+            .collect();
         // Some tolerance, because powers of ten are not exact.
-        let from = places.iter().copied().filter(|place| *place <= low * 1.0001).fold(places[0], f64::max);
+        let from = places
+            .iter()
+            .copied()
+            .filter(|place| *place <= low * 1.0001)
+            .fold(places[0], f64::max);
         let is_past = |place: &f64| *place >= high * 0.9999 && *place > from;
         let to = places.iter().copied().find(is_past).unwrap_or(high * 10.0);
         let (from, to) = (from.log10(), to.log10());
         let is_labelled = |log: &f64| to - from <= DECADES_FINE || (log - log.round()).abs() < 1e-6;
-        let inside = places.iter().map(|place| place.log10()).filter(|log| (from - 1e-6..=to + 1e-6).contains(log));
-        let ticks = inside.filter(is_labelled).map(|log| (log, label(10f64.powf(log)))).collect();
-        Self { from, to, ticks, name }
+        let inside = places
+            .iter()
+            .map(|place| place.log10())
+            .filter(|log| (from - 1e-6..=to + 1e-6).contains(log));
+        let ticks = inside
+            .filter(is_labelled)
+            .map(|log| (log, label(10f64.powf(log))))
+            .collect();
+        Self {
+            from,
+            to,
+            ticks,
+            name,
+        }
     }
 
     /// Numbers of nines up to that of `quantile_max`, labelled in percent.
     pub(super) fn nines(quantile_max: f64, name: &'static str) -> Self {
-        const LABELS: [&str; 8] = ["0", "90", "99", "99.9", "99.99", "99.999", "99.9999", "99.99999"];
-        let whole = LABELS.iter().enumerate().map(|(nines, label)| (nines as f64, (*label).to_owned()));
+        const LABELS: [&str; 8] = [
+            "0", "90", "99", "99.9", "99.99", "99.999", "99.9999", "99.99999",
+        ];
+        let whole = LABELS
+            .iter()
+            .enumerate()
+            .map(|(nines, label)| (nines as f64, (*label).to_owned()));
         let mut ticks: Vec<_> = whole.chain([(nines(0.5), "50".to_owned())]).collect();
         ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
         let to = nines(quantile_max).clamp(1.0, (LABELS.len() - 1) as f64);
         ticks.retain(|(at, _)| *at <= to + 1e-6);
-        Self { from: 0.0, to, ticks, name }
+        Self {
+            from: 0.0,
+            to,
+            ticks,
+            name,
+        }
     }
 
     /// The pixel between `start` and `end` for the position `at`.
@@ -87,7 +140,10 @@ impl Ranged for Axis {
 
 impl ValueFormatter<f64> for Axis {
     fn format_ext(&self, at: &f64) -> String {
-        let found = self.ticks.iter().find(|(place, _)| (place - at).abs() < 1e-9);
+        let found = self
+            .ticks
+            .iter()
+            .find(|(place, _)| (place - at).abs() < 1e-9);
         found.map_or_else(String::new, |(_, label)| label.clone())
     }
 }
@@ -120,9 +176,15 @@ mod tests {
     #[test]
     fn linear_axes_end_on_a_label_or_at_their_data() {
         let rounded = Axis::linear(730.0, true, "", digits);
-        assert_eq!((rounded.to, labels(&rounded)), (800.0, vec!["0", "200", "400", "600", "800"]));
+        assert_eq!(
+            (rounded.to, labels(&rounded)),
+            (800.0, vec!["0", "200", "400", "600", "800"])
+        );
         let exact = Axis::linear(730.0, false, "", digits);
-        assert_eq!((exact.to, labels(&exact)), (730.0, vec!["0", "200", "400", "600"]));
+        assert_eq!(
+            (exact.to, labels(&exact)),
+            (730.0, vec!["0", "200", "400", "600"])
+        );
         for nothing in [0.0, f64::NAN, -1.0] {
             assert_eq!(Axis::linear(nothing, true, "", digits).to, 1.0);
         }
@@ -133,7 +195,10 @@ mod tests {
         let narrow = Axis::logarithmic([12.0, 45.0, 0.0].into_iter(), "", micros);
         assert_eq!(labels(&narrow), ["10 µs", "20 µs", "50 µs"]);
         let wide = Axis::logarithmic([3.0, 450_000.0].into_iter(), "", micros);
-        assert_eq!(labels(&wide), ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms"]);
+        assert_eq!(
+            labels(&wide),
+            ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms"]
+        );
         let one = Axis::logarithmic([1000.0].into_iter(), "", micros);
         assert_eq!(labels(&one), ["1 ms", "2 ms"]);
         assert!(Axis::logarithmic(std::iter::empty(), "", micros).from < 1.0);
@@ -141,7 +206,10 @@ mod tests {
 
     #[test]
     fn nines_are_labelled_in_percent() {
-        assert_eq!(labels(&Axis::nines(0.9995, "")), ["0", "50", "90", "99", "99.9"]);
+        assert_eq!(
+            labels(&Axis::nines(0.9995, "")),
+            ["0", "50", "90", "99", "99.9"]
+        );
         assert_eq!(labels(&Axis::nines(0.0, "")), ["0", "50", "90"]);
         assert!((nines(0.999) - 3.0).abs() < 1e-9);
     }

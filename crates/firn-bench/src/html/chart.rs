@@ -93,7 +93,8 @@ pub(super) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<D
             let dots = dotted.map(|point| Circle::new(*point, 6, colour.filled()));
             chart.draw_series(dots).map_err(undrawn)?;
             let paths = line.segments.iter().filter(|segment| segment.len() > 1);
-            let paths = paths.map(|segment| PathElement::new(segment.clone(), colour.stroke_width(4)));
+            let paths =
+                paths.map(|segment| PathElement::new(segment.clone(), colour.stroke_width(4)));
             chart.draw_series(paths).map_err(undrawn)?;
             keys.extend((points > 0).then_some(line.key));
         }
@@ -104,19 +105,36 @@ pub(super) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Result<D
 /// Groups of horizontal bars below each other, starting at 0. Screen readers read `title` instead
 /// of the picture.
 pub(super) fn bars(title: &str, axis: &Axis, groups: &[Group]) -> Result<Drawing> {
-    let rows: i32 = groups.iter().map(|group| HEADING + ROW * group.bars.len() as i32).sum();
+    let rows: i32 = groups
+        .iter()
+        .map(|group| HEADING + ROW * group.bars.len() as i32)
+        .sum();
     draw(title, rows + FOOT, |area| {
         for (value, label) in &axis.ticks {
             let x = axis.unit(*value, LEFT, RIGHT);
             let line = vec![(x, 8), (x, rows + 8)];
-            area.draw(&PathElement::new(line, GRID.stroke_width(1))).map_err(undrawn)?;
+            area.draw(&PathElement::new(line, GRID.stroke_width(1)))
+                .map_err(undrawn)?;
             write(area, label, (x, rows + 16), text(HPos::Center, VPos::Top))?;
         }
-        write(area, axis.name, ((LEFT + RIGHT) / 2, rows + 50), text(HPos::Center, VPos::Top))?;
+        write(
+            area,
+            axis.name,
+            ((LEFT + RIGHT) / 2, rows + 50),
+            text(HPos::Center, VPos::Top),
+        )?;
         let (mut keys, mut top) = (BTreeSet::new(), 0);
         for group in groups {
-            let font = ("sans-serif", TEXT).into_font().style(FontStyle::Bold).color(&INK);
-            write(area, &group.name, (8, top + HEADING - 18), font.pos(Pos::new(HPos::Left, VPos::Center)))?;
+            let font = ("sans-serif", TEXT)
+                .into_font()
+                .style(FontStyle::Bold)
+                .color(&INK);
+            write(
+                area,
+                &group.name,
+                (8, top + HEADING - 18),
+                font.pos(Pos::new(HPos::Left, VPos::Center)),
+            )?;
             top += HEADING;
             for bar in &group.bars {
                 keys.extend(draw_bar(area, axis, bar, top + ROW / 2)?);
@@ -124,7 +142,8 @@ pub(super) fn bars(title: &str, axis: &Axis, groups: &[Group]) -> Result<Drawing
             }
         }
         let line = vec![(LEFT, 8), (LEFT, rows + 8)];
-        area.draw(&PathElement::new(line, AXIS.stroke_width(2))).map_err(undrawn)?;
+        area.draw(&PathElement::new(line, AXIS.stroke_width(2)))
+            .map_err(undrawn)?;
         Ok(keys)
     })
 }
@@ -132,40 +151,63 @@ pub(super) fn bars(title: &str, axis: &Axis, groups: &[Group]) -> Result<Drawing
 /// Draws `bar` around the height `centre`. Returns the keys it drew.
 fn draw_bar(area: &Area<'_>, axis: &Axis, bar: &Bar, centre: i32) -> Result<Vec<Key>> {
     let label = shortened(&bar.label, LABEL_CHARACTERS);
-    write(area, &label, (LEFT - 12, centre), text(HPos::Right, VPos::Center))?;
+    write(
+        area,
+        &label,
+        (LEFT - 12, centre),
+        text(HPos::Right, VPos::Center),
+    )?;
     let (mut keys, mut from, mut end) = (Vec::new(), 0.0, LEFT);
     for (key, value) in bar.parts.iter().filter(|(_, value)| *value > 0.0) {
         let start = axis.unit(from, LEFT, RIGHT);
         // At least wide enough to remain visible between its edges.
         end = axis.unit(from + value, LEFT, RIGHT).max(start + 4);
         let corners = [(start, centre - BAR / 2), (end, centre + BAR / 2)];
-        area.draw(&Rectangle::new(corners, key.colour().filled())).map_err(undrawn)?;
+        area.draw(&Rectangle::new(corners, key.colour().filled()))
+            .map_err(undrawn)?;
         keys.push(*key);
         from += value;
     }
-    write(area, &bar.text, (end + 12, centre), text(HPos::Left, VPos::Center))?;
+    write(
+        area,
+        &bar.text,
+        (end + 12, centre),
+        text(HPos::Left, VPos::Center),
+    )?;
     Ok(keys)
 }
 
 fn text(horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
-    ("sans-serif", TEXT).into_font().color(&INK).pos(Pos::new(horizontal, vertical))
+    ("sans-serif", TEXT)
+        .into_font()
+        .color(&INK)
+        .pos(Pos::new(horizontal, vertical))
 }
 
 fn write(area: &Area<'_>, words: &str, place: (i32, i32), style: TextStyle<'_>) -> Result<()> {
-    area.draw(&Text::new(words.to_owned(), place, style)).map_err(undrawn)
+    area.draw(&Text::new(words.to_owned(), place, style))
+        .map_err(undrawn)
 }
 
 fn undrawn(error: impl Display) -> Error {
     Error::invalid(format!("cannot draw a plot of the report: {error}"))
 }
 
-fn draw(title: &str, height: i32, content: impl FnOnce(&Area<'_>) -> Result<BTreeSet<Key>>) -> Result<Drawing> {
+fn draw(
+    title: &str,
+    height: i32,
+    content: impl FnOnce(&Area<'_>) -> Result<BTreeSet<Key>>,
+) -> Result<Drawing> {
     let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, (WIDTH as u32, height.max(1) as u32)).into_drawing_area();
+    let area =
+        SVGBackend::with_string(&mut svg, (WIDTH as u32, height.max(1) as u32)).into_drawing_area();
     let keys = content(&area)?;
     area.present().map_err(undrawn)?;
     drop(area);
-    Ok(Drawing { svg: dressed(&svg, title, &keys), keys })
+    Ok(Drawing {
+        svg: dressed(&svg, title, &keys),
+        keys,
+    })
 }
 
 /// The library's drawing with its title, without its fixed size, and with classes.
@@ -173,17 +215,29 @@ fn draw(title: &str, height: i32, content: impl FnOnce(&Area<'_>) -> Result<BTre
 /// The library writes one tag per line, and puts text, which it escapes, on separate lines. So no
 /// text starts with `<`.
 fn dressed(svg: &str, title: &str, keys: &BTreeSet<Key>) -> String {
-    let fixed = [(INK, "ink"), (GRID, "grid"), (AXIS, "axis")].map(|(colour, class)| (colour, class.to_owned()));
-    let named = |RGBColor(red, green, blue): RGBColor| format!("=\"#{red:02X}{green:02X}{blue:02X}\"");
-    let colours = keys.iter().map(|key| (key.colour(), key.class())).chain(fixed);
-    let classes: Vec<(String, String)> = colours.map(|(colour, class)| (named(colour), class)).collect();
+    let fixed = [(INK, "ink"), (GRID, "grid"), (AXIS, "axis")]
+        .map(|(colour, class)| (colour, class.to_owned()));
+    let named =
+        |RGBColor(red, green, blue): RGBColor| format!("=\"#{red:02X}{green:02X}{blue:02X}\"");
+    let colours = keys
+        .iter()
+        .map(|key| (key.colour(), key.class()))
+        .chain(fixed);
+    let classes: Vec<(String, String)> = colours
+        .map(|(colour, class)| (named(colour), class))
+        .collect();
     let mut dressed = String::with_capacity(svg.len() * 5 / 4);
     for line in svg.lines() {
-        let class = classes.iter().find(|(colour, _)| line.starts_with('<') && line.contains(colour));
+        let class = classes
+            .iter()
+            .find(|(colour, _)| line.starts_with('<') && line.contains(colour));
         match (line.strip_prefix("<svg "), line.split_once(' '), class) {
             (Some(rest), _, _) => {
                 let rest = &rest[rest.find("viewBox").unwrap_or(0)..];
-                dressed.push_str(&format!("<svg class=\"plot\" role=\"img\" {rest}\n<title>{}</title>", escape(title)));
+                dressed.push_str(&format!(
+                    "<svg class=\"plot\" role=\"img\" {rest}\n<title>{}</title>",
+                    escape(title)
+                ));
             }
             (None, Some((tag, rest)), Some((_, class))) => {
                 dressed.push_str(&format!("{tag} class=\"{class}\" {rest}"));

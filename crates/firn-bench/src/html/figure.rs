@@ -21,7 +21,12 @@ impl Caption<'_> {
     fn figure(self, drawing: Drawing) -> String {
         let keys: Vec<String> = drawing.keys.iter().map(|key| key.class()).collect();
         let is_drawn = |(key, _): &&(Key, String)| drawing.keys.contains(key);
-        let legend: String = self.legend.iter().filter(is_drawn).map(|(key, name)| entry(*key, name)).collect();
+        let legend: String = self
+            .legend
+            .iter()
+            .filter(is_drawn)
+            .map(|(key, name)| entry(*key, name))
+            .collect();
         let picture = match drawing.keys.is_empty() {
             true => "<p class=\"nothing\">There is nothing to draw.</p>".to_owned(),
             false => drawing.svg,
@@ -46,9 +51,12 @@ fn entry(key: Key, name: &str) -> String {
         Key::Engine(_) => format!(
             "<line class=\"{class}\" stroke=\"{colour}\" stroke-width=\"5\" x1=\"0\" y1=\"8\" x2=\"44\" y2=\"8\"/>"
         ),
-        _ => format!("<rect class=\"{class}\" fill=\"{colour}\" x=\"8\" y=\"0\" width=\"28\" height=\"16\"/>"),
+        _ => format!(
+            "<rect class=\"{class}\" fill=\"{colour}\" x=\"8\" y=\"0\" width=\"28\" height=\"16\"/>"
+        ),
     };
-    let picture = format!("<svg class=\"key\" viewBox=\"0 0 44 16\" aria-hidden=\"true\">{mark}</svg>");
+    let picture =
+        format!("<svg class=\"key\" viewBox=\"0 0 44 16\" aria-hidden=\"true\">{mark}</svg>");
     format!("<li>{picture}{}</li>", escape(name))
 }
 
@@ -59,13 +67,27 @@ pub(super) fn of_workload(
     shown: &[Shown<'_>],
     causes: &[(String, String)],
 ) -> Result<String> {
-    let lines = |name: &str, title: &str, about, draw: fn(&str, &[Shown<'_>]) -> Result<Drawing>| {
-        let title = format!("{title}, workload {workload}");
-        let legend = |of: &Shown<'_>| (Key::Engine(of.engine), format!("{}, round {}", of.name, of.round + 1));
-        let drawing = draw(&spoken(&title, shown), shown)?;
-        let legend = shown.iter().map(legend).collect();
-        Ok::<_, firn_base::Error>(Caption { id: format!("{name}-{id}"), title, about, legend }.figure(drawing))
-    };
+    let lines =
+        |name: &str, title: &str, about, draw: fn(&str, &[Shown<'_>]) -> Result<Drawing>| {
+            let title = format!("{title}, workload {workload}");
+            let legend = |of: &Shown<'_>| {
+                (
+                    Key::Engine(of.engine),
+                    format!("{}, round {}", of.name, of.round + 1),
+                )
+            };
+            let drawing = draw(&spoken(&title, shown), shown)?;
+            let legend = shown.iter().map(legend).collect();
+            Ok::<_, firn_base::Error>(
+                Caption {
+                    id: format!("{name}-{id}"),
+                    title,
+                    about,
+                    legend,
+                }
+                .figure(drawing),
+            )
+        };
     let throughput = lines(
         "throughput",
         "Throughput over time",
@@ -88,41 +110,82 @@ pub(super) fn of_workload(
     Ok(throughput + &over_time + &percentiles + &written(id, workload, shown, causes)?)
 }
 
-fn written(id: &str, workload: &str, shown: &[Shown<'_>], causes: &[(String, String)]) -> Result<String> {
+fn written(
+    id: &str,
+    workload: &str,
+    shown: &[Shown<'_>],
+    causes: &[(String, String)],
+) -> Result<String> {
     let title = format!("Bytes written by cause, workload {workload}");
     let drawing = plots::written(&spoken(&title, shown), shown, causes)?;
     let by_engine = causes.iter().enumerate();
-    let by_engine = by_engine.map(|(index, (medium, cause))| (Key::Cause(index), format!("{medium}: {cause}")));
-    let outside = [(Key::Process, "counted by the kernel"), (Key::Device, "counted by the block device")];
-    let legend = by_engine.chain(outside.map(|(key, name)| (key, name.to_owned()))).collect();
+    let by_engine =
+        by_engine.map(|(index, (medium, cause))| (Key::Cause(index), format!("{medium}: {cause}")));
+    let outside = [
+        (Key::Process, "counted by the kernel"),
+        (Key::Device, "counted by the block device"),
+    ];
+    let legend = by_engine
+        .chain(outside.map(|(key, name)| (key, name.to_owned())))
+        .collect();
     let about = "By the engine's own counters, to zero compaction debt, beside what the kernel counted for the process \
                  and what the block device counted, whoever wrote; same round. Neither sees persistent memory.";
-    Ok(Caption { id: format!("written-{id}"), title, about, legend }.figure(drawing))
+    Ok(Caption {
+        id: format!("written-{id}"),
+        title,
+        about,
+        legend,
+    }
+    .figure(drawing))
 }
 
 /// The description of a plot for screen readers: its title and the figures it compares.
 fn spoken(title: &str, shown: &[Shown<'_>]) -> String {
     let one = |of: &Shown<'_>| {
-        let (rate, p99) = (of.phase.operations_per_second, super::text::micros(of.phase.latency.p99_us));
+        let (rate, p99) = (
+            of.phase.operations_per_second,
+            super::text::micros(of.phase.latency.p99_us),
+        );
         let written = of.phase.written_bytes().map_or_else(
             || "bytes written not counted".to_owned(),
             |written| format!("{} written", bytes(written as f64)),
         );
-        format!("{}: {rate:.0} operations/s, 99 % within {p99}, {written}", of.name)
+        format!(
+            "{}: {rate:.0} operations/s, 99 % within {p99}, {written}",
+            of.name
+        )
     };
-    format!("{title}. {}", shown.iter().map(one).collect::<Vec<_>>().join("; "))
+    format!(
+        "{title}. {}",
+        shown.iter().map(one).collect::<Vec<_>>().join("; ")
+    )
 }
 
 /// The figures that span the workloads.
 pub(super) fn of_all(report: &MatrixReport) -> Result<String> {
     let legend = || {
         let names = report.engines.iter().enumerate();
-        names.map(|(index, engine)| (Key::Engine(index), engine.name.clone())).collect::<Vec<_>>()
+        names
+            .map(|(index, engine)| (Key::Engine(index), engine.name.clone()))
+            .collect::<Vec<_>>()
     };
     let one = |name: &str, title: &str, axis, about, of: fn(&WorkloadSummary) -> Option<_>| {
-        let drawing = plots::amplification(&format!("{title} of each engine by workload"), axis, report, of)?;
+        let drawing = plots::amplification(
+            &format!("{title} of each engine by workload"),
+            axis,
+            report,
+            of,
+        )?;
         let (id, title) = (format!("amplification-{name}"), title.to_owned());
-        Ok::<_, firn_base::Error>(Caption { id, title, about, legend: legend() }.figure(drawing))
+        Ok::<_, firn_base::Error>(
+            Caption {
+                id,
+                title,
+                about,
+                legend: legend(),
+            }
+            .figure(drawing),
+        )
     };
     let write = one(
         "write",

@@ -16,28 +16,55 @@ const MEANINGS: [(&str, &str); 13] = [
          threads. With a rate, latency counts from when the operation should have begun. Below p99.9 is its ratio to \
          the first engine's.",
     ),
-    ("settled", "Seconds from the start until no compaction was left to do. Below is its ratio to the first engine's."),
+    (
+        "settled",
+        "Seconds from the start until no compaction was left to do. Below is its ratio to the first engine's.",
+    ),
     (
         "written, SSD",
         "Bytes written to the SSD until then, by the engine's own count, or by the kernel's for an engine that does \
          not count all; a dash if neither says. The plots have the kernel's and the device's counts beside it, and \
          persistent memory. Below is its ratio to the first engine's, both counted alike.",
     ),
-    ("write amp.", "Bytes written to the SSD, counted likewise, per byte of keys and values that the workload wrote."),
-    ("read", "Bytes read from storage by the kernel's count for the process: reads from its page cache are none."),
-    ("space amp.", "Bytes of storage in use at the end, by the file system's count, per byte of the records loaded."),
-    ("CPU/op", "CPU time of the process by its operations, all threads together, the benchmark's own work included."),
+    (
+        "write amp.",
+        "Bytes written to the SSD, counted likewise, per byte of keys and values that the workload wrote.",
+    ),
+    (
+        "read",
+        "Bytes read from storage by the kernel's count for the process: reads from its page cache are none.",
+    ),
+    (
+        "space amp.",
+        "Bytes of storage in use at the end, by the file system's count, per byte of the records loaded.",
+    ),
+    (
+        "CPU/op",
+        "CPU time of the process by its operations, all threads together, the benchmark's own work included.",
+    ),
     (
         "peak memory",
         "The largest resident set of the process by the kernel's count, less what the check of the answers takes.",
     ),
-    ("stalls", "Seconds that writers were held back, by the engine's own count; a dash if it does not say."),
-    ("first, second, …", "Engines run one after the other in each round, each in a process of its own."),
-    ("▲ ▼", "More or less than the first engine; whether that is good is said beside it."),
+    (
+        "stalls",
+        "Seconds that writers were held back, by the engine's own count; a dash if it does not say.",
+    ),
+    (
+        "first, second, …",
+        "Engines run one after the other in each round, each in a process of its own.",
+    ),
+    (
+        "▲ ▼",
+        "More or less than the first engine; whether that is good is said beside it.",
+    ),
 ];
 
 /// All meanings as a definition list.
 pub(super) fn meanings() -> String {
     let one = |(name, meaning): &(&str, &str)| format!("<dt>{name}</dt><dd>{meaning}</dd>\n");
-    format!("<dl class=\"meanings\">\n{}</dl>\n", MEANINGS.iter().map(one).collect::<String>())
+    format!(
+        "<dl class=\"meanings\">\n{}</dl>\n",
+        MEANINGS.iter().map(one).collect::<String>()
+    )
 }

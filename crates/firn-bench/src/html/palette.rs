@@ -98,8 +98,13 @@ mod tests {
     #[test]
     fn no_two_keys_share_a_colour() {
         let keys = (0..40).flat_map(|index| [Key::Engine(index), Key::Cause(index)]);
-        let colours = keys.chain([Key::Process, Key::Device]).map(Key::colour).chain([INK, GRID, AXIS]);
-        let distinct: BTreeSet<_> = colours.map(|RGBColor(red, green, blue)| (red, green, blue)).collect();
+        let colours = keys
+            .chain([Key::Process, Key::Device])
+            .map(Key::colour)
+            .chain([INK, GRID, AXIS]);
+        let distinct: BTreeSet<_> = colours
+            .map(|RGBColor(red, green, blue)| (red, green, blue))
+            .collect();
         assert_eq!(distinct.len(), 85);
     }
 }

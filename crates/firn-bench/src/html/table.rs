@@ -27,15 +27,32 @@ const COLUMNS: [&str; 15] = [
 ];
 
 /// The table of one workload: one row per engine, from its entry in `summaries`.
-pub(super) fn of_workload(report: &MatrixReport, index: usize, summaries: &[&WorkloadSummary]) -> String {
-    let name = report.config.workloads.get(index).map_or("", |workload| workload.name());
-    let head: String = COLUMNS.iter().map(|column| format!("<th scope=\"col\">{column}</th>")).collect();
+pub(super) fn of_workload(
+    report: &MatrixReport,
+    index: usize,
+    summaries: &[&WorkloadSummary],
+) -> String {
+    let name = report
+        .config
+        .workloads
+        .get(index)
+        .map_or("", |workload| workload.name());
+    let head: String = COLUMNS
+        .iter()
+        .map(|column| format!("<th scope=\"col\">{column}</th>"))
+        .collect();
     let row = |engine: &str| match summaries.iter().find(|summary| summary.engine == engine) {
         Some(summary) => row(summary),
         None => {
-            let failure =
-                report.cells.iter().filter(|cell| cell.engine == engine).find_map(|cell| cell.failure.as_ref());
-            let why = failure.map_or_else(|| "it did not run".to_owned(), |failure| shortened(failure, 200));
+            let failure = report
+                .cells
+                .iter()
+                .filter(|cell| cell.engine == engine)
+                .find_map(|cell| cell.failure.as_ref());
+            let why = failure.map_or_else(
+                || "it did not run".to_owned(),
+                |failure| shortened(failure, 200),
+            );
             let (span, engine) = (COLUMNS.len() - 1, escape(engine));
             let why = escape(&why);
             format!(
@@ -44,10 +61,25 @@ pub(super) fn of_workload(report: &MatrixReport, index: usize, summaries: &[&Wor
             )
         }
     };
-    let rows: String = report.engines.iter().map(|engine| row(&engine.name)).collect();
-    let rounds = of_rounds(report.cells.iter().map(|cell| cell.round + 1).max().unwrap_or(0));
-    let caption = format!("Medians of {rounds}, with the least and the largest below where they differ.");
-    scrolled(&format!("workload {name}"), &format!("<caption>{caption}</caption><thead><tr>{head}</tr></thead>{rows}"))
+    let rows: String = report
+        .engines
+        .iter()
+        .map(|engine| row(&engine.name))
+        .collect();
+    let rounds = of_rounds(
+        report
+            .cells
+            .iter()
+            .map(|cell| cell.round + 1)
+            .max()
+            .unwrap_or(0),
+    );
+    let caption =
+        format!("Medians of {rounds}, with the least and the largest below where they differ.");
+    scrolled(
+        &format!("workload {name}"),
+        &format!("<caption>{caption}</caption><thead><tr>{head}</tr></thead>{rows}"),
+    )
 }
 
 fn row(of: &WorkloadSummary) -> String {
@@ -61,10 +93,22 @@ fn row(of: &WorkloadSummary) -> String {
         },
         cell(Some(p50), micros, ""),
         cell(Some(p99), micros, ""),
-        cell(Some(p99_9), micros, &beside(ratio(|ratios| Some(ratios.p99_9)))),
+        cell(
+            Some(p99_9),
+            micros,
+            &beside(ratio(|ratios| Some(ratios.p99_9))),
+        ),
         cell(Some(p99_99), micros, ""),
-        cell(Some(of.settled_seconds), seconds, &beside(ratio(|ratios| Some(ratios.settled_seconds)))),
-        cell(of.written_bytes, bytes, &(counted(of) + &beside(ratio(|ratios| ratios.written_bytes)))),
+        cell(
+            Some(of.settled_seconds),
+            seconds,
+            &beside(ratio(|ratios| Some(ratios.settled_seconds))),
+        ),
+        cell(
+            of.written_bytes,
+            bytes,
+            &(counted(of) + &beside(ratio(|ratios| ratios.written_bytes))),
+        ),
         cell(of.write_amplification, digits, ""),
         cell(of.os_read_bytes, bytes, ""),
         cell(Some(of.space_amplification), digits, ""),
@@ -72,12 +116,20 @@ fn row(of: &WorkloadSummary) -> String {
         cell(of.peak_memory_bytes, bytes, ""),
         cell(of.stall_seconds, seconds, ""),
     ];
-    format!("<tr><th scope=\"row\">{}</th>{}</tr>\n", escape(&of.engine), cells.concat())
+    format!(
+        "<tr><th scope=\"row\">{}</th>{}</tr>\n",
+        escape(&of.engine),
+        cells.concat()
+    )
 }
 
 /// The source of the bytes written, unless it is the engine.
 fn counted(of: &WorkloadSummary) -> String {
-    if of.written_by == Some(Counted::Kernel) { "<small>by the kernel</small>".to_owned() } else { String::new() }
+    if of.written_by == Some(Counted::Kernel) {
+        "<small>by the kernel</small>".to_owned()
+    } else {
+        String::new()
+    }
 }
 
 fn seconds(number: f64) -> String {
@@ -86,7 +138,11 @@ fn seconds(number: f64) -> String {
 
 fn cell(spread: Option<Spread>, show: fn(f64) -> String, beside: &str) -> String {
     match spread {
-        Some(spread) => format!("<td>{}{}{beside}</td>", show(spread.median), range(spread, show)),
+        Some(spread) => format!(
+            "<td>{}{}{beside}</td>",
+            show(spread.median),
+            range(spread, show)
+        ),
         None => "<td>–</td>".to_owned(),
     }
 }
@@ -94,24 +150,46 @@ fn cell(spread: Option<Spread>, show: fn(f64) -> String, beside: &str) -> String
 /// The smallest and the largest value, unless they are displayed the same.
 fn range(spread: Spread, show: fn(f64) -> String) -> String {
     let (min, max) = (show(spread.min), show(spread.max));
-    if min == max { String::new() } else { format!("<small>{min} to {max}</small>") }
+    if min == max {
+        String::new()
+    } else {
+        format!("<small>{min} to {max}</small>")
+    }
 }
 
 fn beside(ratio: Option<Spread>) -> String {
-    ratio.map_or_else(String::new, |spread| format!("<small>{}</small>", judged(spread, false)))
+    ratio.map_or_else(String::new, |spread| {
+        format!("<small>{}</small>", judged(spread, false))
+    })
 }
 
 /// A ratio and its assessment, in colour and in words.
 pub(super) fn judged(ratio: Spread, more_is_better: bool) -> String {
-    let (direction, is_good) =
-        if ratio.median >= 1.0 { ("▲ more", more_is_better) } else { ("▼ less", !more_is_better) };
-    let (class, words) = match is_same(ratio) {
-        true => ("same", if contradicts(ratio) { "≈ unclear" } else { "≈ same" }.to_owned()),
-        false => {
-            (if is_good { "good" } else { "bad" }, format!("{direction}, {}", if is_good { "good" } else { "bad" }))
-        }
+    let (direction, is_good) = if ratio.median >= 1.0 {
+        ("▲ more", more_is_better)
+    } else {
+        ("▼ less", !more_is_better)
     };
-    format!("<span class=\"{class}\">{} {words}</span>{}", times(ratio.median), range(ratio, times))
+    let (class, words) = match is_same(ratio) {
+        true => (
+            "same",
+            if contradicts(ratio) {
+                "≈ unclear"
+            } else {
+                "≈ same"
+            }
+            .to_owned(),
+        ),
+        false => (
+            if is_good { "good" } else { "bad" },
+            format!("{direction}, {}", if is_good { "good" } else { "bad" }),
+        ),
+    };
+    format!(
+        "<span class=\"{class}\">{} {words}</span>{}",
+        times(ratio.median),
+        range(ratio, times)
+    )
 }
 
 /// True if some rounds are above 1 and some below, so that they prove nothing.
@@ -125,18 +203,29 @@ pub(super) fn is_same(ratio: Spread) -> bool {
 }
 
 fn times(ratio: f64) -> String {
-    if ratio < 0.1 { format!("{}×", digits(ratio)) } else { format!("{ratio:.2}×") }
+    if ratio < 0.1 {
+        format!("{}×", digits(ratio))
+    } else {
+        format!("{ratio:.2}×")
+    }
 }
 
 /// The geometric means.
 pub(super) fn geomeans(report: &MatrixReport) -> String {
     let row = |(pair, spread): (&String, &Spread)| {
-        format!("<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td></tr>\n", escape(pair), judged(*spread, true))
+        format!(
+            "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td></tr>\n",
+            escape(pair),
+            judged(*spread, true)
+        )
     };
     let rows: String = report.summary.geomean_spread.iter().map(row).collect();
     match (rows.is_empty(), report.engines.len()) {
         (true, 0 | 1) => "<p>One engine: nothing to compare.</p>".to_owned(),
-        (true, _) => "<p>No round in which two engines ended every workload: nothing to compare.</p>".to_owned(),
+        (true, _) => {
+            "<p>No round in which two engines ended every workload: nothing to compare.</p>"
+                .to_owned()
+        }
         (false, _) => {
             let head = "<thead><tr><th scope=\"col\">engines</th>\
                         <th scope=\"col\" class=\"text\">operations/s</th></tr></thead>";
@@ -147,20 +236,47 @@ pub(super) fn geomeans(report: &MatrixReport) -> String {
 
 /// The settings that each engine derived from the common setup.
 pub(super) fn settings(report: &MatrixReport) -> String {
-    let names: BTreeSet<&String> = report.engines.iter().flat_map(|engine| engine.settings.keys()).collect();
-    let heads =
-        report.engines.iter().map(|engine| format!("<th scope=\"col\" class=\"text\">{}</th>", escape(&engine.name)));
+    let names: BTreeSet<&String> = report
+        .engines
+        .iter()
+        .flat_map(|engine| engine.settings.keys())
+        .collect();
+    let heads = report.engines.iter().map(|engine| {
+        format!(
+            "<th scope=\"col\" class=\"text\">{}</th>",
+            escape(&engine.name)
+        )
+    });
     let line = |name: &str, values: Vec<&str>| {
-        let values = values.into_iter().map(|value| format!("<td class=\"text\">{}</td>", escape(value)));
-        format!("<tr><th scope=\"row\">{}</th>{}</tr>\n", escape(name), values.collect::<String>())
+        let values = values
+            .into_iter()
+            .map(|value| format!("<td class=\"text\">{}</td>", escape(value)));
+        format!(
+            "<tr><th scope=\"row\">{}</th>{}</tr>\n",
+            escape(name),
+            values.collect::<String>()
+        )
     };
-    let about = line("what it is", report.engines.iter().map(|engine| engine.about.as_str()).collect());
+    let about = line(
+        "what it is",
+        report
+            .engines
+            .iter()
+            .map(|engine| engine.about.as_str())
+            .collect(),
+    );
     let value = |name: &String| {
-        let of_each = report.engines.iter().map(|engine| engine.settings.get(name).map_or("–", String::as_str));
+        let of_each = report
+            .engines
+            .iter()
+            .map(|engine| engine.settings.get(name).map_or("–", String::as_str));
         line(name, of_each.collect())
     };
     let rows: String = names.into_iter().map(value).collect();
-    let head = format!("<thead><tr><th scope=\"col\">option</th>{}</tr></thead>", heads.collect::<String>());
+    let head = format!(
+        "<thead><tr><th scope=\"col\">option</th>{}</tr></thead>",
+        heads.collect::<String>()
+    );
     scrolled("settings", &(head + &about + &rows))
 }
 
@@ -169,9 +285,16 @@ pub(super) fn rounds(report: &MatrixReport) -> String {
     let row = |cell: &crate::cell::Cell| {
         let end = match &cell.failure {
             Some(failure) => format!("<td class=\"text bad\">failed: {}</td>", escape(failure)),
-            None => format!("<td class=\"text\">{} workloads, all answers right</td>", cell.phases.len()),
+            None => format!(
+                "<td class=\"text\">{} workloads, all answers right</td>",
+                cell.phases.len()
+            ),
         };
-        let sync = if cell.device_sync_us > 0.0 { micros(cell.device_sync_us) } else { "–".to_owned() };
+        let sync = if cell.device_sync_us > 0.0 {
+            micros(cell.device_sync_us)
+        } else {
+            "–".to_owned()
+        };
         let (engine, described) = (escape(&cell.engine), escape(&cell.described));
         let round = cell.round + 1;
         format!(
@@ -180,9 +303,16 @@ pub(super) fn rounds(report: &MatrixReport) -> String {
         )
     };
     let rows: String = report.cells.iter().map(row).collect();
-    let columns =
-        [("", "engine"), ("", "round"), ("", "4 KiB append and sync"), ("text", "says of itself"), ("text", "end")];
-    let head = columns.map(|(class, column)| format!("<th scope=\"col\" class=\"{class}\">{column}</th>")).concat();
+    let columns = [
+        ("", "engine"),
+        ("", "round"),
+        ("", "4 KiB append and sync"),
+        ("text", "says of itself"),
+        ("text", "end"),
+    ];
+    let head = columns
+        .map(|(class, column)| format!("<th scope=\"col\" class=\"{class}\">{column}</th>"))
+        .concat();
     scrolled("rounds", &format!("<thead><tr>{head}</tr></thead>{rows}"))
 }
 

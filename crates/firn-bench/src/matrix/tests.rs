@@ -9,7 +9,14 @@ use std::collections::BTreeSet;
 
 /// Fields whose keys are names of engines, options or kinds of operations, which are not part of
 /// the schema.
-const MAPS: [&str; 6] = ["settings", "extra", "latency_by_sort", "grains", "geomean_ratio", "geomean_spread"];
+const MAPS: [&str; 6] = [
+    "settings",
+    "extra",
+    "latency_by_sort",
+    "grains",
+    "geomean_ratio",
+    "geomean_spread",
+];
 const SPREAD: [&str; 3] = ["max", "median", "min"];
 
 /// Adds the fields of `value`, each with the path of its object. A spread counts as a value.
@@ -18,18 +25,30 @@ fn collect(value: &Value, path: &str, fields: &mut BTreeSet<(String, String)>) {
         // In any order, because another crate of the workspace may make serde_json preserve the
         // order of fields.
         Value::Object(object)
-            if !(object.len() == SPREAD.len() && SPREAD.iter().all(|key| object.contains_key(*key))) =>
+            if !(object.len() == SPREAD.len()
+                && SPREAD.iter().all(|key| object.contains_key(*key))) =>
         {
-            let is_map = MAPS.iter().any(|map| path == *map || path.ends_with(&format!(".{map}")));
+            let is_map = MAPS
+                .iter()
+                .any(|map| path == *map || path.ends_with(&format!(".{map}")));
             for (key, value) in object {
                 let name = if is_map { "*" } else { key };
                 if !is_map {
-                    fields.insert((if path.is_empty() { "." } else { path }.to_owned(), key.clone()));
+                    fields.insert((
+                        if path.is_empty() { "." } else { path }.to_owned(),
+                        key.clone(),
+                    ));
                 }
-                collect(value, format!("{path}.{name}").trim_start_matches('.'), fields);
+                collect(
+                    value,
+                    format!("{path}.{name}").trim_start_matches('.'),
+                    fields,
+                );
             }
         }
-        Value::Array(values) => values.iter().for_each(|value| collect(value, &format!("{path}[]"), fields)),
+        Value::Array(values) => values
+            .iter()
+            .for_each(|value| collect(value, &format!("{path}[]"), fields)),
         _ => {}
     }
 }
@@ -47,15 +66,38 @@ fn says(document: &str, path: &str, field: &str) -> bool {
 fn the_schema_names_every_field_and_its_version() {
     let document = include_str!("../../../../docs/benchmarks/schema.md");
     let mut fields = BTreeSet::new();
-    collect(&serde_json::to_value(sample::report()).unwrap(), "", &mut fields);
-    let missing: Vec<_> = fields.iter().filter(|(path, field)| !says(document, path, field)).collect();
-    assert!(missing.is_empty(), "docs/benchmarks/schema.md does not say what these are: {missing:?}");
-    assert!(document.contains(&format!("`{}`", super::SCHEMA)), "docs/benchmarks/schema.md is of another version");
-    for (path, field) in [(".", "cells"), ("cells[].phases[].engine.traffic[]", "cause"), ("config.values", "sizes")] {
-        assert!(fields.contains(&(path.to_owned(), field.to_owned())), "the sample has no {path} {field}");
+    collect(
+        &serde_json::to_value(sample::report()).unwrap(),
+        "",
+        &mut fields,
+    );
+    let missing: Vec<_> = fields
+        .iter()
+        .filter(|(path, field)| !says(document, path, field))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/benchmarks/schema.md does not say what these are: {missing:?}"
+    );
+    assert!(
+        document.contains(&format!("`{}`", super::SCHEMA)),
+        "docs/benchmarks/schema.md is of another version"
+    );
+    for (path, field) in [
+        (".", "cells"),
+        ("cells[].phases[].engine.traffic[]", "cause"),
+        ("config.values", "sizes"),
+    ] {
+        assert!(
+            fields.contains(&(path.to_owned(), field.to_owned())),
+            "the sample has no {path} {field}"
+        );
     }
     for map in ["settings", "geomean_ratio"] {
-        assert!(fields.iter().all(|(path, _)| !path.ends_with(map)), "{map} has no fields of its own");
+        assert!(
+            fields.iter().all(|(path, _)| !path.ends_with(map)),
+            "{map} has no fields of its own"
+        );
     }
 }
 
@@ -65,14 +107,23 @@ fn what_would_not_fit_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let report = sample::report();
     let matrix = |bytes: u64, extra: &[(&str, &str)]| {
-        let of = |(name, value): &(&str, &str)| ("firn:lab".to_owned(), (*name).to_owned(), (*value).to_owned());
+        let of = |(name, value): &(&str, &str)| {
+            (
+                "firn:lab".to_owned(),
+                (*name).to_owned(),
+                (*value).to_owned(),
+            )
+        };
         Matrix {
             engines: vec!["firn:lab".to_owned()],
             rounds: 1,
             config: report.config.clone(),
             setup: Setup {
                 memory_bytes: 64 << 20,
-                pm: Some(PmBudget { directory: directory.path().to_owned(), bytes }),
+                pm: Some(PmBudget {
+                    directory: directory.path().to_owned(),
+                    bytes,
+                }),
                 ..report.setup.clone()
             },
             extra: extra.iter().map(of).collect(),
@@ -82,7 +133,10 @@ fn what_would_not_fit_is_refused() {
         }
     };
     assert!(matrix(1 << 20, &[]).check_room().is_ok());
-    for wrong in [matrix(1 << 60, &[]), matrix(1 << 20, &[("pm_bytes", "1152921504606846976")])] {
+    for wrong in [
+        matrix(1 << 60, &[]),
+        matrix(1 << 20, &[("pm_bytes", "1152921504606846976")]),
+    ] {
         let error = wrong.check_room().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         assert!(error.to_string().contains("--pm-dir"), "{error}");

@@ -97,7 +97,13 @@ pub(super) static PAPER: Paper = Paper {
 };
 
 /// The paper's tree with tables of `table_bytes`, scaled, running `workloads`.
-fn variant(shape: &Shape, name: String, records: u64, table_bytes: u64, workloads: &[&str]) -> Result<Variant> {
+fn variant(
+    shape: &Shape,
+    name: String,
+    records: u64,
+    table_bytes: u64,
+    workloads: &[&str],
+) -> Result<Variant> {
     let config = config(shape, records, KEY, VALUE, THETA, workloads)?;
     let table_bytes = (table_bytes / shape.scale).max(64 << 10);
     let cache_bytes = config.loaded_bytes() / 10;
@@ -114,19 +120,39 @@ fn variant(shape: &Shape, name: String, records: u64, table_bytes: u64, workload
     ];
     // Memtables and the cache, and the same amount again for I/O buffers, indexes and filters.
     let memory_bytes = (cache_bytes + 3 * table_bytes) * 2 + (64 << 20);
-    Ok(Variant { name, config, memory_bytes, options, own: Vec::new() })
+    Ok(Variant {
+        name,
+        config,
+        memory_bytes,
+        options,
+        own: Vec::new(),
+    })
 }
 
 fn loads(shape: &Shape) -> Result<Vec<Variant>> {
     [40, 80]
-        .map(|millions| variant(shape, format!("{millions} M"), millions * MILLION, TABLE_BYTES, &["load"]))
+        .map(|millions| {
+            variant(
+                shape,
+                format!("{millions} M"),
+                millions * MILLION,
+                TABLE_BYTES,
+                &["load"],
+            )
+        })
         .into_iter()
         .collect()
 }
 
 fn updates(shape: &Shape) -> Result<Vec<Variant>> {
     let of = |millions: u64| {
-        let mut made = variant(shape, format!("{millions} M"), millions * MILLION, TABLE_BYTES, &["load", "o"])?;
+        let mut made = variant(
+            shape,
+            format!("{millions} M"),
+            millions * MILLION,
+            TABLE_BYTES,
+            &["load", "o"],
+        )?;
         made.config.operations = made.config.records;
         Ok(made)
     };
@@ -134,11 +160,27 @@ fn updates(shape: &Shape) -> Result<Vec<Variant>> {
 }
 
 fn mixes(shape: &Shape, workloads: &[&str]) -> Result<Vec<Variant>> {
-    let of = |workload: &&str| variant(shape, (*workload).to_owned(), 40 * MILLION, TABLE_BYTES, &[workload]);
+    let of = |workload: &&str| {
+        variant(
+            shape,
+            (*workload).to_owned(),
+            40 * MILLION,
+            TABLE_BYTES,
+            &[workload],
+        )
+    };
     workloads.iter().map(of).collect()
 }
 
 fn table_sizes(shape: &Shape) -> Result<Vec<Variant>> {
-    let of = |mb: u64| variant(shape, format!("tables of {mb} MB"), 40 * MILLION, mb << 20, &["load"]);
+    let of = |mb: u64| {
+        variant(
+            shape,
+            format!("tables of {mb} MB"),
+            40 * MILLION,
+            mb << 20,
+            &["load"],
+        )
+    };
     [2, 8, 16, 32].map(of).into_iter().collect()
 }

@@ -149,7 +149,15 @@ pub(super) static PAPER: Paper = Paper {
             paper: "30,885, 24,241, 44,315 and 1,681/s against 28,072, 6,179, 22,816 and 2,068/s of SLM-DB",
             differs: "SLM-DB has no build here: it is the other experiments' baseline; reads are scans as in fig11",
             figure: Figure::OperationsPerSecond,
-            variants: |shape| ycsb(&Shape { threads: 1, ..*shape }, &MICRO),
+            variants: |shape| {
+                ycsb(
+                    &Shape {
+                        threads: 1,
+                        ..*shape
+                    },
+                    &MICRO,
+                )
+            },
         },
         Experiment {
             id: "fig19",
@@ -176,13 +184,28 @@ impl Memory {
     /// The paper's sizes, scaled.
     fn paper(shape: &Shape) -> Memory {
         let bytes = ((256 << 20) / shape.scale).max(1 << 20);
-        Memory { leaf_bytes: bytes, hot_bytes: bytes, log_half_bytes: 1 << 20, logs: ("ssd", 0) }
+        Memory {
+            leaf_bytes: bytes,
+            hot_bytes: bytes,
+            log_half_bytes: 1 << 20,
+            logs: ("ssd", 0),
+        }
     }
 
     fn options(&self) -> Vec<(&'static str, String)> {
-        let Memory { leaf_bytes, hot_bytes, log_half_bytes, logs: (placement, logs_bytes) } = *self;
+        let Memory {
+            leaf_bytes,
+            hot_bytes,
+            log_half_bytes,
+            logs: (placement, logs_bytes),
+        } = *self;
         // The directory has 24 bytes per leaf of 1,024, and allocations are rounded up.
-        let pool_bytes = leaf_bytes + leaf_bytes / 40 + hot_bytes + 2 * log_half_bytes + logs_bytes + (128 << 10);
+        let pool_bytes = leaf_bytes
+            + leaf_bytes / 40
+            + hot_bytes
+            + 2 * log_half_bytes
+            + logs_bytes
+            + (128 << 10);
         vec![
             ("pm_bytes", pool_bytes.to_string()),
             ("lab_tree_bytes", leaf_bytes.to_string()),
@@ -195,49 +218,125 @@ impl Memory {
     }
 }
 
-fn variant(shape: &Shape, name: String, value: usize, theta: f64, workload: &str, memory: &Memory) -> Result<Variant> {
+fn variant(
+    shape: &Shape,
+    name: String,
+    value: usize,
+    theta: f64,
+    workload: &str,
+    memory: &Memory,
+) -> Result<Variant> {
     let config = config(shape, RECORDS, KEY, value, theta, &[workload])?;
     // The paper's machine had 16 GB of DRAM for 92.9 GB of data.
     let memory_bytes = (config.loaded_bytes() * 16 / 93).max(64 << 20);
     let options = vec![
-        ("write_buffer_bytes", ((64 << 20) / shape.scale).max(1 << 20).to_string()),
-        ("level_base_bytes", ((256 << 20) / shape.scale).max(4 << 20).to_string()),
+        (
+            "write_buffer_bytes",
+            ((64 << 20) / shape.scale).max(1 << 20).to_string(),
+        ),
+        (
+            "level_base_bytes",
+            ((256 << 20) / shape.scale).max(4 << 20).to_string(),
+        ),
     ];
-    Ok(Variant { name, config, memory_bytes, options, own: memory.options() })
+    Ok(Variant {
+        name,
+        config,
+        memory_bytes,
+        options,
+        own: memory.options(),
+    })
 }
 
 fn ycsb(shape: &Shape, workloads: &[&str]) -> Result<Vec<Variant>> {
-    let of = |workload: &&str| variant(shape, (*workload).to_owned(), VALUE, THETA, workload, &Memory::paper(shape));
+    let of = |workload: &&str| {
+        variant(
+            shape,
+            (*workload).to_owned(),
+            VALUE,
+            THETA,
+            workload,
+            &Memory::paper(shape),
+        )
+    };
     workloads.iter().map(of).collect()
 }
 
 fn chunks(shape: &Shape) -> Result<Vec<Variant>> {
     let of = |(name, by_log_share): (&str, f64)| {
-        let mut made = variant(shape, name.to_owned(), VALUE, THETA, "a", &Memory::paper(shape))?;
+        let mut made = variant(
+            shape,
+            name.to_owned(),
+            VALUE,
+            THETA,
+            "a",
+            &Memory::paper(shape),
+        )?;
         // About the paper's operations per record in an hour, so that trees are used up.
         made.config.operations = made.config.records;
-        made.own.push(("lab_by_log_share", by_log_share.to_string()));
+        made.own
+            .push(("lab_by_log_share", by_log_share.to_string()));
         Ok(made)
     };
-    [("by leaves", 0.0), ("by log from four fifths on", 0.2), ("by log", 1.0)].map(of).into_iter().collect()
+    [
+        ("by leaves", 0.0),
+        ("by log from four fifths on", 0.2),
+        ("by log", 1.0),
+    ]
+    .map(of)
+    .into_iter()
+    .collect()
 }
 
 fn thetas(shape: &Shape) -> Result<Vec<Variant>> {
-    let of = |theta: f64| variant(shape, format!("theta {theta}"), VALUE, theta, "a", &Memory::paper(shape));
+    let of = |theta: f64| {
+        variant(
+            shape,
+            format!("theta {theta}"),
+            VALUE,
+            theta,
+            "a",
+            &Memory::paper(shape),
+        )
+    };
     [0.5, 0.7, 0.9, THETA].map(of).into_iter().collect()
 }
 
 fn values(shape: &Shape) -> Result<Vec<Variant>> {
-    let of = |value| variant(shape, format!("{value} B"), value, THETA, "a", &Memory::paper(shape));
+    let of = |value| {
+        variant(
+            shape,
+            format!("{value} B"),
+            value,
+            THETA,
+            "a",
+            &Memory::paper(shape),
+        )
+    };
     [256, 1024, 4096].map(of).into_iter().collect()
 }
 
 fn parts(shape: &Shape) -> Result<Vec<Variant>> {
     let all = || Memory::paper(shape);
-    let of = |(name, memory): (&str, Memory)| variant(shape, name.to_owned(), VALUE, THETA, "a", &memory);
+    let of = |(name, memory): (&str, Memory)| {
+        variant(shape, name.to_owned(), VALUE, THETA, "a", &memory)
+    };
     [
-        ("trees, log in a file", Memory { log_half_bytes: 0, hot_bytes: 0, ..all() }),
-        ("and the log's buffer", Memory { hot_bytes: 0, ..all() }),
+        (
+            "trees, log in a file",
+            Memory {
+                log_half_bytes: 0,
+                hot_bytes: 0,
+                ..all()
+            },
+        ),
+        (
+            "and the log's buffer",
+            Memory {
+                hot_bytes: 0,
+                ..all()
+            },
+        ),
         ("and the hot buffer", all()),
     ]
     .map(of)
@@ -250,15 +349,31 @@ fn placements(shape: &Shape, workload: &str) -> Result<Vec<Variant>> {
     // must be placed there regardless.
     let scaled = |gb: u64| (gb << 30) / shape.scale;
     let of = |logs| {
-        let memory = Memory { logs, ..Memory::paper(shape) };
-        variant(shape, format!("log: {}", logs.0), VALUE, THETA, workload, &memory)
+        let memory = Memory {
+            logs,
+            ..Memory::paper(shape)
+        };
+        variant(
+            shape,
+            format!("log: {}", logs.0),
+            VALUE,
+            THETA,
+            workload,
+            &memory,
+        )
     };
-    [("ssd", 0), ("rest", scaled(8)), ("pm", scaled(24))].map(of).into_iter().collect()
+    [("ssd", 0), ("rest", scaled(8)), ("pm", scaled(24))]
+        .map(of)
+        .into_iter()
+        .collect()
 }
 
 fn leaves(shape: &Shape) -> Result<Vec<Variant>> {
     let of = |mb: u64| {
-        let memory = Memory { leaf_bytes: ((mb << 20) / shape.scale).max(256 << 10), ..Memory::paper(shape) };
+        let memory = Memory {
+            leaf_bytes: ((mb << 20) / shape.scale).max(256 << 10),
+            ..Memory::paper(shape)
+        };
         variant(shape, format!("{mb} MB"), VALUE, THETA, "a", &memory)
     };
     [128, 256, 512].map(of).into_iter().collect()
@@ -266,7 +381,10 @@ fn leaves(shape: &Shape) -> Result<Vec<Variant>> {
 
 fn hot_buffers(shape: &Shape) -> Result<Vec<Variant>> {
     let of = |mb: u64| {
-        let memory = Memory { hot_bytes: (mb << 20) / shape.scale, ..Memory::paper(shape) };
+        let memory = Memory {
+            hot_bytes: (mb << 20) / shape.scale,
+            ..Memory::paper(shape)
+        };
         variant(shape, format!("{mb} MB"), VALUE, THETA, "a", &memory)
     };
     [0, 32, 64, 128, 256].map(of).into_iter().collect()

@@ -3,7 +3,11 @@
 use super::*;
 use crate::sample;
 
-const SHAPE: Shape = Shape { scale: 1000, threads: 2, seconds_min: 0 };
+const SHAPE: Shape = Shape {
+    scale: 1000,
+    threads: 2,
+    seconds_min: 0,
+};
 
 #[test]
 fn every_variant_can_be_run() {
@@ -11,21 +15,38 @@ fn every_variant_can_be_run() {
         assert_eq!(Paper::named(paper.name).unwrap().title, paper.title);
         for experiment in paper.experiments {
             let variants = experiment.variants(&SHAPE).unwrap();
-            assert!(!variants.is_empty() && !experiment.paper.is_empty() && !experiment.differs.is_empty());
+            assert!(
+                !variants.is_empty()
+                    && !experiment.paper.is_empty()
+                    && !experiment.differs.is_empty()
+            );
             for variant in variants {
-                variant.config.check().unwrap_or_else(|e| panic!("{} {}: {e}", experiment.id, variant.name));
+                variant
+                    .config
+                    .check()
+                    .unwrap_or_else(|e| panic!("{} {}: {e}", experiment.id, variant.name));
                 let buffers: u64 = variant
                     .options
                     .iter()
                     .filter(|(name, _)| *name == "write_buffer_bytes")
                     .map(|(_, v)| v.parse::<u64>().unwrap() * 3)
                     .sum();
-                assert!(buffers < variant.memory_bytes, "{} {}", experiment.id, variant.name);
+                assert!(
+                    buffers < variant.memory_bytes,
+                    "{} {}",
+                    experiment.id,
+                    variant.name
+                );
             }
             assert!(experiment.variants(&Shape { scale: 0, ..SHAPE }).is_err());
         }
     }
-    assert!(Paper::named("tlsm").unwrap_err().to_string().contains("block, lab"));
+    assert!(
+        Paper::named("tlsm")
+            .unwrap_err()
+            .to_string()
+            .contains("block, lab")
+    );
 }
 
 #[test]
@@ -34,12 +55,20 @@ fn a_row_has_the_ratio_within_a_round() {
     let [first, second] = [0, 1].map(|i| report.engines[i].name.clone());
     let experiment = &block::PAPER.experiments[0];
     let variant = experiment.variants(&SHAPE).unwrap().remove(0);
-    let whole: Vec<Cell> =
-        report.cells.iter().filter(|cell| cell.phases.len() == cell.config.workloads.len()).cloned().collect();
+    let whole: Vec<Cell> = report
+        .cells
+        .iter()
+        .filter(|cell| cell.phases.len() == cell.config.workloads.len())
+        .cloned()
+        .collect();
     let row = experiment.row(&variant, &whole, &first);
     assert_eq!(row.variant, "40 M");
     assert!(row.baseline.is_some() && row.paper.contains("-28 %"));
-    let of = |engine: &str| whole.iter().find(|cell| cell.engine == engine && cell.round == 0);
+    let of = |engine: &str| {
+        whole
+            .iter()
+            .find(|cell| cell.engine == engine && cell.round == 0)
+    };
     if let (Some(base), Some(other)) = (of(&first), of(&second)) {
         let seconds = |cell: &Cell| cell.phases.last().unwrap().settled_seconds();
         assert_eq!(row.ratio.unwrap().max, seconds(other) / seconds(base));
@@ -53,7 +82,10 @@ fn bytes_written_are_the_kernels() {
     let cell = sample::report().cells.remove(0);
     let mut phase = cell.phases[0].clone();
     phase.os_written_bytes = phase.written_bytes().map(|bytes| bytes + 1);
-    assert_eq!(Figure::WrittenBytes.of(&cell, &phase), phase.written_bytes().map(|bytes| (bytes + 1) as f64));
+    assert_eq!(
+        Figure::WrittenBytes.of(&cell, &phase),
+        phase.written_bytes().map(|bytes| (bytes + 1) as f64)
+    );
     phase.os_written_bytes = None;
     assert_eq!(Figure::WrittenBytes.of(&cell, &phase), None);
 }
@@ -65,27 +97,65 @@ fn chunks_are_compared_by_what_level_0_took() {
     assert_eq!(Figure::Level0Seconds.of(&cell, &phase), Some(1.25));
     assert_eq!(Figure::LogBytes.of(&cell, &phase), Some(f64::from(3 << 20)));
     (phase.engine.level0_seconds, phase.engine.log_bytes) = (None, None);
-    assert!(Figure::Level0Seconds.of(&cell, &phase).is_none() && Figure::LogBytes.of(&cell, &phase).is_none());
+    assert!(
+        Figure::Level0Seconds.of(&cell, &phase).is_none()
+            && Figure::LogBytes.of(&cell, &phase).is_none()
+    );
 }
 
 #[test]
 fn tab3_is_by_one_client() {
-    let of = |id: &str| lab::PAPER.experiments.iter().find(|experiment| experiment.id == id).unwrap();
-    let threads = |id: &str| of(id).variants(&SHAPE).unwrap().iter().map(|v| v.config.threads).collect::<Vec<_>>();
-    assert_eq!((threads("tab3"), threads("fig11")), (vec![1; 4], vec![2; 4]));
+    let of = |id: &str| {
+        lab::PAPER
+            .experiments
+            .iter()
+            .find(|experiment| experiment.id == id)
+            .unwrap()
+    };
+    let threads = |id: &str| {
+        of(id)
+            .variants(&SHAPE)
+            .unwrap()
+            .iter()
+            .map(|v| v.config.threads)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (threads("tab3"), threads("fig11")),
+        (vec![1; 4], vec![2; 4])
+    );
 }
 
 #[test]
 fn what_runs_the_same_has_one_name() {
     let names = |paper: &Paper, id: &str, scale: u64| -> Vec<String> {
-        let experiment = paper.experiments.iter().find(|experiment| experiment.id == id).unwrap();
+        let experiment = paper
+            .experiments
+            .iter()
+            .find(|experiment| experiment.id == id)
+            .unwrap();
         let variants = experiment.variants(&Shape { scale, ..SHAPE }).unwrap();
-        variants.iter().map(|variant| variant.run_name().unwrap()).collect()
+        variants
+            .iter()
+            .map(|variant| variant.run_name().unwrap())
+            .collect()
     };
-    let (block, lab) = (|id| names(&block::PAPER, id, 20), |id| names(&lab::PAPER, id, 20));
+    let (block, lab) = (
+        |id| names(&block::PAPER, id, 20),
+        |id| names(&lab::PAPER, id, 20),
+    );
     assert_eq!(block("fig5"), block("fig7"));
-    assert_eq!(block("fig17")[2], block("fig5")[0], "16 MB are the paper's size");
-    for same in [&lab("tab2")[0], &lab("fig17")[2], &lab("fig18-leaves")[1], &lab("fig18-hot")[4]] {
+    assert_eq!(
+        block("fig17")[2],
+        block("fig5")[0],
+        "16 MB are the paper's size"
+    );
+    for same in [
+        &lab("tab2")[0],
+        &lab("fig17")[2],
+        &lab("fig18-leaves")[1],
+        &lab("fig18-hot")[4],
+    ] {
         assert_eq!(same, &lab("fig12")[0]);
     }
     assert_eq!(lab("fig10-time"), lab("fig10-log"));

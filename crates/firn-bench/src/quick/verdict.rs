@@ -41,29 +41,70 @@ impl Verdict {
                 findings.push(text);
             }
         };
-        for phase in report.phases.iter().filter(|phase| phase.durability == "power") {
+        for phase in report
+            .phases
+            .iter()
+            .filter(|phase| phase.durability == "power")
+        {
             let syncs = phase.latency.p50_us / report.device_sync_us;
             check(
                 syncs,
                 SYNCS_MAX,
-                format!("a durable update takes {syncs:.0} device syncs at the median; {SYNCS_MAX} would be many"),
+                format!(
+                    "a durable update takes {syncs:.0} device syncs at the median; {SYNCS_MAX} would be many"
+                ),
             );
         }
-        for phase in report.phases.iter().filter(|phase| phase.durability != "power") {
+        for phase in report
+            .phases
+            .iter()
+            .filter(|phase| phase.durability != "power")
+        {
             let (pause, name) = (phase.latency.max_us, &phase.workload);
-            check(pause, PAUSE_US_MAX, format!("workload {name} stood still for {:.1} s", pause / 1e6));
+            check(
+                pause,
+                PAUSE_US_MAX,
+                format!("workload {name} stood still for {:.1} s", pause / 1e6),
+            );
         }
-        let seconds = |phases: &mut dyn Iterator<Item = &PhaseReport>| phases.map(|phase| phase.seconds).sum::<f64>();
+        let seconds = |phases: &mut dyn Iterator<Item = &PhaseReport>| {
+            phases.map(|phase| phase.seconds).sum::<f64>()
+        };
         let writing = seconds(&mut report.phases.iter().filter(|phase| phase.user_bytes > 0));
         let held_back = report.stall_seconds / (writing * threads.max(1) as f64);
-        check(held_back, HELD_BACK_MAX, format!("writers were held back {:.0} % of the time", held_back * 100.0));
+        check(
+            held_back,
+            HELD_BACK_MAX,
+            format!(
+                "writers were held back {:.0} % of the time",
+                held_back * 100.0
+            ),
+        );
         let written = report.written_per_byte;
-        check(written, WRITTEN_PER_BYTE_MAX, format!("{written:.1} bytes were written for each byte of the workload"));
+        check(
+            written,
+            WRITTEN_PER_BYTE_MAX,
+            format!("{written:.1} bytes were written for each byte of the workload"),
+        );
         let space = report.space_per_byte;
-        check(space, SPACE_PER_BYTE_MAX, format!("{space:.1} bytes are in use for each byte loaded"));
+        check(
+            space,
+            SPACE_PER_BYTE_MAX,
+            format!("{space:.1} bytes are in use for each byte loaded"),
+        );
         let settled = report.settle_seconds / seconds(&mut report.phases.iter());
-        check(settled, SETTLE_MAX, format!("it took {:.0} s more to come to rest", report.settle_seconds));
-        Self { ok: findings.is_empty(), findings }
+        check(
+            settled,
+            SETTLE_MAX,
+            format!(
+                "it took {:.0} s more to come to rest",
+                report.settle_seconds
+            ),
+        );
+        Self {
+            ok: findings.is_empty(),
+            findings,
+        }
     }
 }
 
@@ -83,7 +124,9 @@ mod tests {
 
     fn quick() -> QuickReport {
         let mut phases = report().cells.swap_remove(0).phases;
-        phases.iter_mut().for_each(|phase| phase.latency.max_us = 1000.0);
+        phases
+            .iter_mut()
+            .for_each(|phase| phase.latency.max_us = 1000.0);
         QuickReport {
             engine: "x".into(),
             records: 1000,
@@ -95,26 +138,44 @@ mod tests {
             space_bytes: 1 << 20,
             space_per_byte: 1.0,
             stall_seconds: 0.5,
-            verdict: Verdict { ok: true, findings: Vec::new() },
+            verdict: Verdict {
+                ok: true,
+                findings: Vec::new(),
+            },
         }
     }
 
     #[test]
     fn each_bound_has_its_finding() {
         let good = quick();
-        assert_eq!(Verdict::of(&good, 4).to_string(), "verdict: good, nothing is badly wrong");
+        assert_eq!(
+            Verdict::of(&good, 4).to_string(),
+            "verdict: good, nothing is badly wrong"
+        );
         let finds = |change: &dyn Fn(&mut QuickReport), words: &str| {
             let mut report = good.clone();
             change(&mut report);
             let verdict = Verdict::of(&report, 4);
             assert!(!verdict.ok && verdict.findings.len() == 1, "{verdict}");
-            assert!(verdict.to_string().contains(words), "{verdict}, without: {words}");
+            assert!(
+                verdict.to_string().contains(words),
+                "{verdict}, without: {words}"
+            );
         };
-        finds(&|report| report.written_per_byte = 21.0, "21.0 bytes were written");
-        finds(&|report| report.space_per_byte = 3.5, "3.5 bytes are in use");
+        finds(
+            &|report| report.written_per_byte = 21.0,
+            "21.0 bytes were written",
+        );
+        finds(
+            &|report| report.space_per_byte = 3.5,
+            "3.5 bytes are in use",
+        );
         finds(&|report| report.settle_seconds = 1000.0, "1000 s more");
         finds(&|report| report.stall_seconds = 150.0, "held back");
-        finds(&|report| report.phases[0].latency.max_us = 3e6, "stood still for 3.0 s");
+        finds(
+            &|report| report.phases[0].latency.max_us = 3e6,
+            "stood still for 3.0 s",
+        );
         let slow_syncs = |report: &mut QuickReport| {
             report.phases[0].durability = "power".into();
             report.phases[0].latency.p50_us = 9000.0;

@@ -15,8 +15,13 @@ use firndb::Durability;
 fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
     let mut latencies = Latencies::new().unwrap();
     latencies.record((1e9 / rate) as u64);
-    let traffic =
-        Traffic { medium: "ssd".into(), cause: "flush".into(), written_bytes: written, read_bytes: 0, reads: None };
+    let traffic = Traffic {
+        medium: "ssd".into(),
+        cause: "flush".into(),
+        written_bytes: written,
+        read_bytes: 0,
+        reads: None,
+    };
     PhaseReport {
         workload: workload.into(),
         threads: 1,
@@ -31,7 +36,11 @@ fn phase(workload: &str, rate: f64, written: u64) -> PhaseReport {
         timeline: Timeline::new(vec![1000], vec![1.0], vec![2.0]),
         settle_seconds: Some(1.0),
         user_bytes: 1 << 20,
-        engine: Counters { traffic: vec![traffic], space_bytes: 5 << 20, ..Counters::default() },
+        engine: Counters {
+            traffic: vec![traffic],
+            space_bytes: 5 << 20,
+            ..Counters::default()
+        },
         os_written_bytes: Some(written),
         os_read_bytes: Some(7),
         device: None,
@@ -66,7 +75,15 @@ fn cell(engine: &str, round: u32, phases: Vec<PhaseReport>) -> Cell {
         pm: None,
         extra: BTreeMap::new(),
     };
-    Cell { phases, ..Cell::new(CellSpec { engine: engine.into(), round, setup, config }) }
+    Cell {
+        phases,
+        ..Cell::new(CellSpec {
+            engine: engine.into(),
+            round,
+            setup,
+            config,
+        })
+    }
 }
 
 #[test]
@@ -74,23 +91,50 @@ fn ratios_are_within_a_round_and_their_median_over_rounds() {
     let mut cells = Vec::new();
     // In the three rounds the second engine has 1, 4 and 2 times the load rate and the same rate in
     // the other workload.
-    for (round, (base, times)) in [(100.0, 1.0), (10.0, 4.0), (50.0, 2.0)].into_iter().enumerate() {
+    for (round, (base, times)) in [(100.0, 1.0), (10.0, 4.0), (50.0, 2.0)]
+        .into_iter()
+        .enumerate()
+    {
         let round = round as u32;
-        cells.push(cell("x", round, vec![phase("load", base, 100), phase("a", base, 0)]));
-        cells.push(cell("y", round, vec![phase("load", base * times, 150), phase("a", base, 0)]));
+        cells.push(cell(
+            "x",
+            round,
+            vec![phase("load", base, 100), phase("a", base, 0)],
+        ));
+        cells.push(cell(
+            "y",
+            round,
+            vec![phase("load", base * times, 150), phase("a", base, 0)],
+        ));
     }
     let summary = Summary::of(&cells);
     assert!((summary.geomean_ratio["y/x"] - 2f64.sqrt()).abs() < 1e-9);
     let spread = summary.geomean_spread["y/x"];
     assert!((spread.min - 1.0).abs() < 1e-9 && (spread.max - 2.0).abs() < 1e-9);
     let load = &summary.workloads[1];
-    assert_eq!((load.workload.as_str(), load.engine.as_str()), ("load", "y"));
-    assert_eq!(load.ratio.unwrap().operations_per_second, Spread { median: 2.0, min: 1.0, max: 4.0 });
+    assert_eq!(
+        (load.workload.as_str(), load.engine.as_str()),
+        ("load", "y")
+    );
+    assert_eq!(
+        load.ratio.unwrap().operations_per_second,
+        Spread {
+            median: 2.0,
+            min: 1.0,
+            max: 4.0
+        }
+    );
     assert_eq!(load.ratio.unwrap().written_bytes.unwrap().median, 1.5);
     assert_eq!(load.operations_per_second.median, 100.0);
     assert_eq!(load.peak_memory_bytes.unwrap().median, 60.0);
-    assert!(summary.workloads[0].ratio.is_none(), "the first engine is compared with nothing");
-    assert!(summary.workloads[3].ratio.unwrap().written_bytes.is_none(), "nothing was written there");
+    assert!(
+        summary.workloads[0].ratio.is_none(),
+        "the first engine is compared with nothing"
+    );
+    assert!(
+        summary.workloads[3].ratio.unwrap().written_bytes.is_none(),
+        "nothing was written there"
+    );
     assert!(summary.notes.is_empty());
 }
 
@@ -103,9 +147,17 @@ fn bytes_are_the_engines_or_the_kernels_or_unknown() {
         let own = vec![phase, self::phase("a", 10.0, 1)];
         let summary = Summary::of(&[cell("x", 0, base()), cell("y", 0, own)]);
         let load = summary.workloads[1].clone();
-        let (bytes, ratio) = (load.written_bytes.map(|of| of.median), load.ratio.unwrap().written_bytes);
+        let (bytes, ratio) = (
+            load.written_bytes.map(|of| of.median),
+            load.ratio.unwrap().written_bytes,
+        );
         assert!(summary.notes.is_empty(), "{:?}", summary.notes);
-        (bytes, load.written_by, ratio.map(|of| of.median), load.write_amplification.is_some())
+        (
+            bytes,
+            load.written_by,
+            ratio.map(|of| of.median),
+            load.write_amplification.is_some(),
+        )
     };
     let does_not_count = |phase: &mut PhaseReport, seen: Option<u64>| {
         phase.engine.traffic.clear();
@@ -115,13 +167,26 @@ fn bytes_are_the_engines_or_the_kernels_or_unknown() {
         phase.engine.is_partial = true;
         phase.os_written_bytes = Some(150);
     };
-    assert_eq!(of(&|_| {}), (Some(100.0), Some(Counted::Engine), Some(2.0), true));
+    assert_eq!(
+        of(&|_| {}),
+        (Some(100.0), Some(Counted::Engine), Some(2.0), true)
+    );
     let kernel = Some(Counted::Kernel);
-    assert_eq!(of(&|phase| does_not_count(phase, Some(200))), (Some(200.0), kernel, Some(4.0), true));
-    assert_eq!(of(&partly), (Some(150.0), kernel, Some(3.0), true), "a log that is not counted");
+    assert_eq!(
+        of(&|phase| does_not_count(phase, Some(200))),
+        (Some(200.0), kernel, Some(4.0), true)
+    );
+    assert_eq!(
+        of(&partly),
+        (Some(150.0), kernel, Some(3.0), true),
+        "a log that is not counted"
+    );
     // 0 bytes for a workload that writes: the kernel does not count there.
     for seen in [None, Some(0)] {
-        assert_eq!(of(&|phase| does_not_count(phase, seen)), (None, None, None, false));
+        assert_eq!(
+            of(&|phase| does_not_count(phase, seen)),
+            (None, None, None, false)
+        );
     }
     let read_only = |phase: &mut PhaseReport| {
         does_not_count(phase, Some(0));
@@ -135,9 +200,17 @@ fn a_failed_cell_leaves_the_others() {
     let phases = || vec![phase("load", 10.0, 1), phase("a", 10.0, 1)];
     let mut failed = cell("y", 0, vec![phase("load", 20.0, 1)]);
     failed.failure = Some("a wrong answer".into());
-    let cells = [cell("x", 0, phases()), failed, cell("x", 1, phases()), cell("y", 1, phases())];
+    let cells = [
+        cell("x", 0, phases()),
+        failed,
+        cell("x", 1, phases()),
+        cell("y", 1, phases()),
+    ];
     let summary = Summary::of(&cells);
-    assert_eq!(summary.geomean_ratio["y/x"], 1.0, "of the round in which both have all");
+    assert_eq!(
+        summary.geomean_ratio["y/x"], 1.0,
+        "of the round in which both have all"
+    );
     assert_eq!(summary.workloads[1].operations_per_second.max, 20.0);
     assert_eq!(summary.notes, ["y round 1 failed: a wrong answer"]);
 }
@@ -152,7 +225,11 @@ fn counts_that_disagree_are_noted() {
 
 #[test]
 fn persistent_memory_counts_where_the_kernel_sees_it() {
-    for (seen, noted) in [(1 << 30, false), ((1 << 30) + (300 << 20), false), ((1 << 30) + (150 << 20), true)] {
+    for (seen, noted) in [
+        (1 << 30, false),
+        ((1 << 30) + (300 << 20), false),
+        ((1 << 30) + (150 << 20), true),
+    ] {
         let mut phase = phase("load", 10.0, 1 << 30);
         let pm = Traffic {
             medium: "pm".into(),
@@ -163,6 +240,9 @@ fn persistent_memory_counts_where_the_kernel_sees_it() {
         };
         phase.engine.traffic.push(pm);
         phase.os_written_bytes = Some(seen);
-        assert_eq!(Summary::of(&[cell("x", 0, vec![phase])]).notes.len(), usize::from(noted));
+        assert_eq!(
+            Summary::of(&[cell("x", 0, vec![phase])]).notes.len(),
+            usize::from(noted)
+        );
     }
 }

@@ -29,10 +29,14 @@ pub(super) fn remove_when_interrupted(directory: PathBuf) -> Outcome<()> {
     }
     let handler = || {
         INTERRUPTED.store(true, Ordering::SeqCst);
-        DIRECTORIES.lock().iter().for_each(|directory| remove(directory));
+        DIRECTORIES
+            .lock()
+            .iter()
+            .for_each(|directory| remove(directory));
         std::process::exit(EXIT_CODE);
     };
-    ctrlc::set_handler(handler).map_err(|e| Failure::invalid(format!("cannot watch for Ctrl-C: {e}")))
+    ctrlc::set_handler(handler)
+        .map_err(|e| Failure::invalid(format!("cannot watch for Ctrl-C: {e}")))
 }
 
 fn remove(directory: &Path) {

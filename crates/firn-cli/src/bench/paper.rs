@@ -8,7 +8,9 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::progress::BenchProgress;
 use clap::Args;
-use firn_bench::{Cell, Engines, Experiment, Matrix, Paper as Evaluation, PaperRow, Setup, Shape, Variant};
+use firn_bench::{
+    Cell, Engines, Experiment, Matrix, Paper as Evaluation, PaperRow, Setup, Shape, Variant,
+};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Args)]
@@ -38,17 +40,27 @@ impl Paper {
     pub(super) fn run(self, settings: Settings, engines: &Engines, child: &[&str]) -> Outcome {
         let paper = Evaluation::named(&self.paper)?;
         if self.experiments == ["help"] {
-            let line = |experiment: &Experiment| print(format!("{:<12} {}", experiment.id, experiment.title));
+            let line = |experiment: &Experiment| {
+                print(format!("{:<12} {}", experiment.id, experiment.title))
+            };
             paper.experiments.iter().try_for_each(line)?;
             return Ok(Exit::Done);
         }
         let chosen = self.chosen(paper)?;
-        let pair = [self.baseline.as_deref().unwrap_or(paper.baseline), self.engine.as_deref().unwrap_or(paper.engine)];
-        pair.iter().try_for_each(|name| engines.named(name).map(drop))?;
+        let pair = [
+            self.baseline.as_deref().unwrap_or(paper.baseline),
+            self.engine.as_deref().unwrap_or(paper.engine),
+        ];
+        pair.iter()
+            .try_for_each(|name| engines.named(name).map(drop))?;
         let options = settings.for_bench()?;
         let scratch = self.place.scratch()?;
         let pm = self.place.pm()?;
-        let shape = Shape { scale: self.scale, threads: self.place.threads, seconds_min: self.place.seconds };
+        let shape = Shape {
+            scale: self.scale,
+            threads: self.place.threads,
+            seconds_min: self.place.seconds,
+        };
         let setup = super::ycsb::setup(&options, pm.as_ref().map(|(_, budget)| budget.clone()))?;
         let cells = self.place.cells(&scratch);
         let (mut rows, mut failed) = (Vec::new(), false);
@@ -58,8 +70,14 @@ impl Paper {
                     engines: pair.map(str::to_owned).to_vec(),
                     rounds: self.place.rounds,
                     config: variant.config.clone(),
-                    setup: Setup { memory_bytes: variant.memory_bytes, ..setup.clone() },
-                    extra: pair.iter().flat_map(|engine| options_of(variant, engine, paper.engine)).collect(),
+                    setup: Setup {
+                        memory_bytes: variant.memory_bytes,
+                        ..setup.clone()
+                    },
+                    extra: pair
+                        .iter()
+                        .flat_map(|engine| options_of(variant, engine, paper.engine))
+                        .collect(),
                     scratch: scratch.path().to_owned(),
                     // Results of another experiment with the same run are reused.
                     cells: cells.join(variant.run_name()?),
@@ -83,20 +101,41 @@ impl Paper {
             return Ok(paper.experiments.iter().collect());
         }
         let named = |id: &String| {
-            paper.experiments.iter().find(|experiment| experiment.id == id).ok_or_else(|| {
-                let ids: Vec<&str> = paper.experiments.iter().map(|experiment| experiment.id).collect();
-                Failure::usage(format!("no experiment of {} is called {id}: there are {}", paper.name, ids.join(", ")))
-            })
+            paper
+                .experiments
+                .iter()
+                .find(|experiment| experiment.id == id)
+                .ok_or_else(|| {
+                    let ids: Vec<&str> = paper
+                        .experiments
+                        .iter()
+                        .map(|experiment| experiment.id)
+                        .collect();
+                    Failure::usage(format!(
+                        "no experiment of {} is called {id}: there are {}",
+                        paper.name,
+                        ids.join(", ")
+                    ))
+                })
         };
         self.experiments.iter().map(named).collect()
     }
 
     fn show(&self, paper: &Evaluation, pair: [&str; 2], rows: &[PaperRow]) -> Outcome<()> {
         if self.json {
-            let about = BTreeMap::from([("paper", paper.title), ("baseline", pair[0]), ("engine", pair[1])]);
-            return print_json(&serde_json::json!({ "about": about, "scale": self.scale, "rows": rows }));
+            let about = BTreeMap::from([
+                ("paper", paper.title),
+                ("baseline", pair[0]),
+                ("engine", pair[1]),
+            ]);
+            return print_json(
+                &serde_json::json!({ "about": about, "scale": self.scale, "rows": rows }),
+            );
         }
-        print(format!("{}, at 1:{}: {} against {}", paper.title, self.scale, pair[1], pair[0]))?;
+        print(format!(
+            "{}, at 1:{}: {} against {}",
+            paper.title, self.scale, pair[1], pair[0]
+        ))?;
         print(paper_table(rows))
     }
 }
@@ -104,7 +143,8 @@ impl Paper {
 /// The options of `variant` for an engine; `design` is the profile that implements the paper's
 /// design.
 fn options_of(variant: &Variant, engine: &str, design: &str) -> Vec<(String, String, String)> {
-    let of = |(name, value): &(&str, String)| (engine.to_owned(), (*name).to_owned(), value.clone());
+    let of =
+        |(name, value): &(&str, String)| (engine.to_owned(), (*name).to_owned(), value.clone());
     let own = variant.own.iter().filter(|_| engine == design);
     variant.options.iter().chain(own).map(of).collect()
 }
@@ -112,6 +152,10 @@ fn options_of(variant: &Variant, engine: &str, design: &str) -> Vec<(String, Str
 fn say_failures(cells: &[Cell]) {
     for cell in cells.iter().filter(|cell| cell.failure.is_some()) {
         let failure = cell.failure.as_deref().unwrap_or_default();
-        eprintln!("firn: {} round {} failed: {failure}", cell.engine, cell.round + 1);
+        eprintln!(
+            "firn: {} round {} failed: {failure}",
+            cell.engine,
+            cell.round + 1
+        );
     }
 }

@@ -44,15 +44,22 @@ impl Place {
 
     /// The directory for the result of each engine in each round.
     pub(super) fn cells(&self, scratch: &TempDir) -> PathBuf {
-        self.cells.clone().unwrap_or_else(|| scratch.path().join("cells"))
+        self.cells
+            .clone()
+            .unwrap_or_else(|| scratch.path().join("cells"))
     }
 
     /// A new directory on persistent memory, removed like the other one, and the amount of memory
     /// to use.
     pub(super) fn pm(&self) -> Outcome<Option<(TempDir, PmBudget)>> {
-        let Some((parent, size)) = self.pm_dir.as_deref().zip(self.pm_bytes) else { return Ok(None) };
+        let Some((parent, size)) = self.pm_dir.as_deref().zip(self.pm_bytes) else {
+            return Ok(None);
+        };
         let made = scratch(Some(parent))?;
-        let budget = PmBudget { directory: made.path().to_owned(), bytes: size.0 };
+        let budget = PmBudget {
+            directory: made.path().to_owned(),
+            bytes: size.0,
+        };
         Ok(Some((made, budget)))
     }
 }
@@ -61,7 +68,9 @@ impl Place {
 pub(super) fn scratch(parent: Option<&Path>) -> Outcome<TempDir> {
     let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
     std::fs::create_dir_all(&parent).map_err(|e| Error::from_io("create", &parent, e))?;
-    let made = tempfile::Builder::new().prefix("firn-bench-").tempdir_in(&parent);
+    let made = tempfile::Builder::new()
+        .prefix("firn-bench-")
+        .tempdir_in(&parent);
     let scratch = made.map_err(|e| Error::from_io("make a temporary directory in", &parent, e))?;
     interrupt::remove_when_interrupted(scratch.path().to_owned())?;
     Ok(scratch)

@@ -45,7 +45,13 @@ impl Quick {
             ..QuickConfig::default()
         };
         let clock = Clock::system();
-        let report = firn_bench::quick(&config, directory.path(), options, &clock, &BenchProgress::default());
+        let report = firn_bench::quick(
+            &config,
+            directory.path(),
+            options,
+            &clock,
+            &BenchProgress::default(),
+        );
         interrupt::wait_if_interrupted();
         drop(directory);
         let report = report?;

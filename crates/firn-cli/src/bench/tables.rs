@@ -3,16 +3,38 @@
 use crate::byte_size::ByteSize;
 use crate::output::{grouped, table};
 use comfy_table::{CellAlignment, Table};
-use firn_bench::{Counted, MatrixReport, PaperRow, PhaseReport, QuickReport, Ratios, Spread, Summary, Workload};
+use firn_bench::{
+    Counted, MatrixReport, PaperRow, PhaseReport, QuickReport, Ratios, Spread, Summary, Workload,
+};
 use std::fmt::Write;
 
 /// Rate and latencies, one line per workload.
 pub(super) fn latency_table(phases: &[PhaseReport]) -> Table {
-    let header = ["workload", "durability", "operations/s", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
+    let header = [
+        "workload",
+        "durability",
+        "operations/s",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "p99.99",
+        "max",
+    ];
     let rows = phases.iter().map(|phase| {
         let latency = &phase.latency;
-        let quantiles = [latency.p50_us, latency.p90_us, latency.p99_us, latency.p99_9_us, latency.p99_99_us];
-        let mut row = vec![described(phase), phase.durability.clone(), count(phase.operations_per_second)];
+        let quantiles = [
+            latency.p50_us,
+            latency.p90_us,
+            latency.p99_us,
+            latency.p99_9_us,
+            latency.p99_99_us,
+        ];
+        let mut row = vec![
+            described(phase),
+            phase.durability.clone(),
+            count(phase.operations_per_second),
+        ];
         row.extend(quantiles.into_iter().chain([latency.max_us]).map(micros));
         row
     });
@@ -44,21 +66,39 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
     let bytes = |bytes: f64| ByteSize(bytes as u64).to_string();
     let rows = summary.workloads.iter().map(|row| {
         let ratio = |of: &dyn Fn(&Ratios) -> Option<Spread>| {
-            or_dash(row.ratio.as_ref().and_then(of).map(|ratio| format!("{:.2}", ratio.median)))
+            or_dash(
+                row.ratio
+                    .as_ref()
+                    .and_then(of)
+                    .map(|ratio| format!("{:.2}", ratio.median)),
+            )
         };
-        let mut cells = vec![row.workload.clone(), row.engine.clone(), count(row.operations_per_second.median)];
+        let mut cells = vec![
+            row.workload.clone(),
+            row.engine.clone(),
+            count(row.operations_per_second.median),
+        ];
         cells.push(ratio(&|ratios| Some(ratios.operations_per_second)));
         cells.extend(row.latency_us.map(|latency| micros(latency.median)));
         cells.extend([
             format!("{:.1}", row.settled_seconds.median),
-            or_dash(row.written_bytes.map(|written| bytes(written.median) + by_kernel(row.written_by))),
+            or_dash(
+                row.written_bytes
+                    .map(|written| bytes(written.median) + by_kernel(row.written_by)),
+            ),
             ratio(&|ratios| ratios.written_bytes),
-            or_dash(row.write_amplification.map(|ratio| format!("{:.2}", ratio.median))),
+            or_dash(
+                row.write_amplification
+                    .map(|ratio| format!("{:.2}", ratio.median)),
+            ),
             or_dash(row.os_read_bytes.map(|read| bytes(read.median))),
             format!("{:.2}", row.space_amplification.median),
             format!("{:.1}", row.cpu_us_per_operation.median),
             or_dash(row.peak_memory_bytes.map(|peak| bytes(peak.median))),
-            or_dash(row.stall_seconds.map(|stall| format!("{:.1}", stall.median))),
+            or_dash(
+                row.stall_seconds
+                    .map(|stall| format!("{:.1}", stall.median)),
+            ),
         ]);
         cells
     });
@@ -71,7 +111,11 @@ pub(super) fn summary_table(summary: &Summary) -> Table {
 
 /// The mark of a count that the kernel provides.
 fn by_kernel(source: Option<Counted>) -> &'static str {
-    if source == Some(Counted::Kernel) { " k" } else { "" }
+    if source == Some(Counted::Kernel) {
+        " k"
+    } else {
+        ""
+    }
 }
 
 /// A paper's experiments: the varied parameter, the result of both engines, and the paper's figure.
@@ -92,8 +136,13 @@ pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
         spread.map_or_else(|| "-".to_owned(), |spread| shown(spread.median))
     };
     let row = |row: &PaperRow| {
-        let steps = row.opening_steps.iter().filter(|step| step.seconds >= 0.0005);
-        let steps: Vec<String> = steps.map(|step| format!("{} {:.3}", step.step, step.seconds)).collect();
+        let steps = row
+            .opening_steps
+            .iter()
+            .filter(|step| step.seconds >= 0.0005);
+        let steps: Vec<String> = steps
+            .map(|step| format!("{} {:.3}", step.step, step.seconds))
+            .collect();
         // An engine may have done work that it does not count.
         let figure = |of: Option<Spread>, cpu_us: Option<Spread>| match cpu_us {
             None => "failed".to_owned(),
@@ -105,7 +154,11 @@ pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
             row.variant.clone(),
             row.figure.clone(),
             figure(row.baseline, row.baseline_cpu_us),
-            if steps.is_empty() { ours } else { format!("{ours}: {}", steps.join(", ")) },
+            if steps.is_empty() {
+                ours
+            } else {
+                format!("{ours}: {}", steps.join(", "))
+            },
             or_dash(row.ratio, |ratio| format!("{ratio:.2}")),
             or_dash(row.baseline_cpu_us, short),
             or_dash(row.our_cpu_us, short),
@@ -118,16 +171,27 @@ pub(super) fn paper_table(rows: &[PaperRow]) -> Table {
 
 /// Whole numbers from one hundred up, otherwise two decimals.
 fn short(figure: f64) -> String {
-    if figure >= 100.0 { count(figure) } else { format!("{figure:.2}") }
+    if figure >= 100.0 {
+        count(figure)
+    } else {
+        format!("{figure:.2}")
+    }
 }
 
 /// The geometric means.
 pub(super) fn ratios(summary: &Summary) -> String {
     let line = |(name, spread): (&String, &Spread)| {
         let Spread { median, min, max } = spread;
-        format!("operations/s, {name}, geometric mean over the workloads: {median:.3} ({min:.3} to {max:.3})")
+        format!(
+            "operations/s, {name}, geometric mean over the workloads: {median:.3} ({min:.3} to {max:.3})"
+        )
     };
-    summary.geomean_spread.iter().map(line).collect::<Vec<_>>().join("\n")
+    summary
+        .geomean_spread
+        .iter()
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Notes that a reader needs in addition to the figures.
@@ -137,16 +201,35 @@ pub(super) fn notes(report: &MatrixReport) -> String {
         // Writing to a `String` never fails.
         let _never_fails = writeln!(text, "{line}");
     };
-    let syncs: Vec<String> = report.cells.iter().map(|cell| micros(cell.device_sync_us)).collect();
-    line(format!("device sync (4 KiB, median), by cell: {}", syncs.join(", ")));
-    let checker = report.cells.iter().flat_map(|cell| &cell.phases).map(|phase| phase.checker_bytes).max();
-    line(format!("memory of the check, left out above: {}", ByteSize(checker.unwrap_or(0))));
+    let syncs: Vec<String> = report
+        .cells
+        .iter()
+        .map(|cell| micros(cell.device_sync_us))
+        .collect();
+    line(format!(
+        "device sync (4 KiB, median), by cell: {}",
+        syncs.join(", ")
+    ));
+    let checker = report
+        .cells
+        .iter()
+        .flat_map(|cell| &cell.phases)
+        .map(|phase| phase.checker_bytes)
+        .max();
+    line(format!(
+        "memory of the check, left out above: {}",
+        ByteSize(checker.unwrap_or(0))
+    ));
     line(
         "written: to zero compaction debt, by the engine's count, or by the kernel's for the process (k) if the engine \
          does not count all; read: by the kernel's"
             .to_owned(),
     );
-    report.summary.notes.iter().for_each(|note| line(format!("note: {note}")));
+    report
+        .summary
+        .notes
+        .iter()
+        .for_each(|note| line(format!("note: {note}")));
     text.push_str("every value that was read was checked");
     text
 }
@@ -160,17 +243,44 @@ pub(super) fn quick_summary(report: &QuickReport) -> String {
     };
     line("engine", report.engine.clone());
     line("device sync (4 KiB, median)", micros(report.device_sync_us));
-    line("loaded", format!("{} records, {}", report.records, ByteSize(report.loaded_bytes)));
-    line("written per byte", format!("{:.2}", report.written_per_byte));
-    line("space used", format!("{} ({:.2} per byte)", ByteSize(report.space_bytes), report.space_per_byte));
-    line("writers held back", format!("{:.1} s", report.stall_seconds));
+    line(
+        "loaded",
+        format!(
+            "{} records, {}",
+            report.records,
+            ByteSize(report.loaded_bytes)
+        ),
+    );
+    line(
+        "written per byte",
+        format!("{:.2}", report.written_per_byte),
+    );
+    line(
+        "space used",
+        format!(
+            "{} ({:.2} per byte)",
+            ByteSize(report.space_bytes),
+            report.space_per_byte
+        ),
+    );
+    line(
+        "writers held back",
+        format!("{:.1} s", report.stall_seconds),
+    );
     line("until at rest", format!("{:.1} s", report.settle_seconds));
-    let _never_fails = write!(text, "every value that was read was checked\n{}", report.verdict);
+    let _never_fails = write!(
+        text,
+        "every value that was read was checked\n{}",
+        report.verdict
+    );
     text
 }
 
 fn described(phase: &PhaseReport) -> String {
-    let about = phase.workload.parse::<Workload>().map(|workload| workload.about());
+    let about = phase
+        .workload
+        .parse::<Workload>()
+        .map(|workload| workload.about());
     format!("{}: {}", phase.workload, about.unwrap_or("?"))
 }
 
@@ -198,7 +308,12 @@ mod tests {
     fn numbers_as_people_read_them() {
         assert_eq!(count(1234567.4), "1,234,567");
         assert_eq!(count(123.0), "123");
-        for (us, text) in [(1.234, "1.23 us"), (123.4, "123 us"), (4_500.0, "4.50 ms"), (2e6, "2.00 s")] {
+        for (us, text) in [
+            (1.234, "1.23 us"),
+            (123.4, "123 us"),
+            (4_500.0, "4.50 ms"),
+            (2e6, "2.00 s"),
+        ] {
             assert_eq!(micros(us), text);
         }
     }

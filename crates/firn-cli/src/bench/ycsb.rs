@@ -10,8 +10,8 @@ use crate::progress::BenchProgress;
 use clap::Args;
 use firn_base::clock::Clock;
 use firn_bench::{
-    Compression, EngineReport, Engines, Machine, Matrix, MatrixReport, PmBudget, RunConfig, SCHEMA, Setup, Sizes,
-    Summary, Values, Workload,
+    Compression, EngineReport, Engines, Machine, Matrix, MatrixReport, PmBudget, RunConfig, SCHEMA,
+    Setup, Sizes, Summary, Values, Workload,
 };
 use firndb::{Codec, Durability, Error, Options};
 use std::collections::BTreeMap;
@@ -21,10 +21,20 @@ use std::path::{Path, PathBuf};
 pub(super) struct Ycsb {
     /// Engines, separated by commas; the others are compared with the first. `--engines help` lists
     /// them
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "firn:classic")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "firn:classic"
+    )]
     engines: Vec<String>,
     /// Workloads in order, separated by commas. `--workloads help` lists them
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "load,a,b,c,d,e,f,u")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "load,a,b,c,d,e,f,u"
+    )]
     workloads: Vec<String>,
     /// Records in the database after the load
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
@@ -70,10 +80,16 @@ impl std::str::FromStr for Extra {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('=').and_then(|(name, value)| Some((name.rsplit_once('.')?, value)));
+        let parts = text
+            .split_once('=')
+            .and_then(|(name, value)| Some((name.rsplit_once('.')?, value)));
         let ((engine, option), value) =
             parts.ok_or_else(|| format!("`{text}` must be like rocksdb.block_bytes=16384"))?;
-        Ok(Extra(engine.to_owned(), option.to_owned(), value.to_owned()))
+        Ok(Extra(
+            engine.to_owned(),
+            option.to_owned(),
+            value.to_owned(),
+        ))
     }
 }
 
@@ -113,14 +129,18 @@ impl Ycsb {
     }
 
     fn config(&self, durability: Durability) -> Outcome<RunConfig> {
-        let workloads: firndb::Result<Vec<Workload>> = self.workloads.iter().map(|name| name.parse()).collect();
+        let workloads: firndb::Result<Vec<Workload>> =
+            self.workloads.iter().map(|name| name.parse()).collect();
         let config = RunConfig {
             records: self.records,
             operations: self.ops,
             seconds_min: self.place.seconds,
             threads: self.place.threads,
             key_sizes: self.key_size,
-            values: Values { sizes: self.value_size, compressibility: self.compressibility },
+            values: Values {
+                sizes: self.value_size,
+                compressibility: self.compressibility,
+            },
             workloads: workloads?,
             durability,
             rate: self.rate,
@@ -131,16 +151,19 @@ impl Ycsb {
     }
 
     fn show(&self, report: &MatrixReport) -> Outcome {
-        let text =
-            serde_json::to_string_pretty(report).map_err(|e| Failure::invalid(format!("cannot write JSON: {e}")))?;
+        let text = serde_json::to_string_pretty(report)
+            .map_err(|e| Failure::invalid(format!("cannot write JSON: {e}")))?;
         let to_stdout = self.json.as_deref() == Some(Path::new("-"));
         match &self.json {
             Some(_) if to_stdout => print(text)?,
-            Some(file) => std::fs::write(file, text + "\n").map_err(|e| Error::from_io("write", file, e))?,
+            Some(file) => {
+                std::fs::write(file, text + "\n").map_err(|e| Error::from_io("write", file, e))?
+            }
             None => {}
         }
         if let Some(file) = &self.html {
-            std::fs::write(file, firn_bench::html(report)?).map_err(|e| Error::from_io("write", file, e))?;
+            std::fs::write(file, firn_bench::html(report)?)
+                .map_err(|e| Error::from_io("write", file, e))?;
         }
         if !to_stdout {
             print(summary_table(&report.summary))?;
@@ -157,7 +180,11 @@ pub(super) fn setup(options: &Options, pm: Option<PmBudget>) -> Outcome<Setup> {
     let compression = match options.compression {
         Codec::None => Compression::None,
         Codec::Lz4 => Compression::Lz4,
-        _ => return Err(Failure::usage("a comparison of engines can be had with compression none or lz4")),
+        _ => {
+            return Err(Failure::usage(
+                "a comparison of engines can be had with compression none or lz4",
+            ));
+        }
     };
     Ok(Setup {
         directory: PathBuf::new(),
@@ -173,16 +200,26 @@ pub(super) fn setup(options: &Options, pm: Option<PmBudget>) -> Outcome<Setup> {
     })
 }
 
-fn list(mut rows: impl Iterator<Item = (impl std::fmt::Display, impl std::fmt::Display)>) -> Outcome {
+fn list(
+    mut rows: impl Iterator<Item = (impl std::fmt::Display, impl std::fmt::Display)>,
+) -> Outcome {
     rows.try_for_each(|(name, about)| print(format!("{name:<20} {about}")))?;
     Ok(Exit::Done)
 }
 
-fn report(matrix: &Matrix, engines: &Engines, cells: Vec<firn_bench::Cell>) -> Outcome<MatrixReport> {
+fn report(
+    matrix: &Matrix,
+    engines: &Engines,
+    cells: Vec<firn_bench::Cell>,
+) -> Outcome<MatrixReport> {
     let of_engine = |name: &String| {
         let engine = engines.named(name)?;
         let settings = engine.settings(&matrix.setup_of(name, matrix.scratch.clone()));
-        Ok(EngineReport { name: name.clone(), about: engine.about(), settings })
+        Ok(EngineReport {
+            name: name.clone(),
+            about: engine.about(),
+            settings,
+        })
     };
     Ok(MatrixReport {
         schema: SCHEMA.to_owned(),
@@ -191,7 +228,11 @@ fn report(matrix: &Matrix, engines: &Engines, cells: Vec<firn_bench::Cell>) -> O
         command: std::env::args().collect(),
         config: matrix.config.clone(),
         setup: matrix.setup.clone(),
-        engines: matrix.engines.iter().map(of_engine).collect::<firndb::Result<_>>()?,
+        engines: matrix
+            .engines
+            .iter()
+            .map(of_engine)
+            .collect::<firndb::Result<_>>()?,
         summary: Summary::of(&cells),
         cells,
     })

@@ -34,25 +34,40 @@ impl Directory {
     pub(super) fn open(path: &Path, force: bool) -> Result<Self> {
         std::fs::create_dir_all(path).map_err(|e| Error::from_io("create", path, e))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(CWD, path, flags, Mode::empty()).map_err(|e| Error::from_io("open", path, e.into()))?;
-        Ok(Self { root, below: Vec::new(), force })
+        let root = openat(CWD, path, flags, Mode::empty())
+            .map_err(|e| Error::from_io("open", path, e.into()))?;
+        Ok(Self {
+            root,
+            below: Vec::new(),
+            force,
+        })
     }
 
     /// Writes `bytes` to the file at the path `components`.
-    pub(super) fn write(&mut self, components: &[&[u8]], bytes: &[u8]) -> std::result::Result<(), Refusal> {
+    pub(super) fn write(
+        &mut self,
+        components: &[&[u8]],
+        bytes: &[u8],
+    ) -> std::result::Result<(), Refusal> {
         let Some((name, directories)) = components.split_last() else {
             return Err(Refusal::Because("it is empty".to_owned()));
         };
         self.go_to(directories)?;
         let directory = self.below.last().map_or(&self.root, |(_, fd)| fd);
         let mut file = create(directory, name, self.force)?;
-        file.write_all(bytes).map_err(|e| Refusal::Failed(Error::from_io("write", "a file".as_ref(), e)))
+        file.write_all(bytes)
+            .map_err(|e| Refusal::Failed(Error::from_io("write", "a file".as_ref(), e)))
     }
 
     /// Opens `directories`, each in the previous one. Those already open for the previous file stay
     /// open.
     fn go_to(&mut self, directories: &[&[u8]]) -> std::result::Result<(), Refusal> {
-        let same = self.below.iter().zip(directories).take_while(|((open, _), wanted)| open == *wanted).count();
+        let same = self
+            .below
+            .iter()
+            .zip(directories)
+            .take_while(|((open, _), wanted)| open == *wanted)
+            .count();
         self.below.truncate(same);
         for name in &directories[same..] {
             let parent = self.below.last().map_or(&self.root, |(_, fd)| fd);
@@ -75,7 +90,9 @@ fn open_directory(parent: &OwnedFd, name: &[u8]) -> std::result::Result<OwnedFd,
             },
             Err(Errno::LOOP | Errno::NOTDIR) => {
                 let name = crate::bytes_text::escape(name);
-                return Err(Refusal::Because(format!("{name} is there, and is no directory")));
+                return Err(Refusal::Because(format!(
+                    "{name} is there, and is no directory"
+                )));
             }
             Err(e) => return Err(refusal(name, e)),
         }
@@ -93,19 +110,38 @@ fn create(directory: &OwnedFd, name: &[u8], force: bool) -> std::result::Result<
     let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| refusal(name, e))?;
     match FileType::from_raw_mode(there.st_mode) {
         FileType::RegularFile if force => {}
-        FileType::RegularFile => return Err(Refusal::Because("the file exists: use --force".to_owned())),
-        FileType::Symlink => return Err(Refusal::Because("a symbolic link of that name exists".to_owned())),
-        FileType::Directory => return Err(Refusal::Because("a directory of that name exists".to_owned())),
-        _ => return Err(Refusal::Because("something of that name exists, and is no file".to_owned())),
+        FileType::RegularFile => {
+            return Err(Refusal::Because("the file exists: use --force".to_owned()));
+        }
+        FileType::Symlink => {
+            return Err(Refusal::Because(
+                "a symbolic link of that name exists".to_owned(),
+            ));
+        }
+        FileType::Directory => {
+            return Err(Refusal::Because(
+                "a directory of that name exists".to_owned(),
+            ));
+        }
+        _ => {
+            return Err(Refusal::Because(
+                "something of that name exists, and is no file".to_owned(),
+            ));
+        }
     }
     unlinkat(directory, name, AtFlags::empty()).map_err(|e| refusal(name, e))?;
-    openat(directory, name, flags, mode).map(File::from).map_err(|e| refusal(name, e))
+    openat(directory, name, flags, mode)
+        .map(File::from)
+        .map_err(|e| refusal(name, e))
 }
 
 /// A full disk ends an export; a failure of one file does not.
 fn refusal(name: &[u8], error: Errno) -> Refusal {
     let error: std::io::Error = error.into();
-    if matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) {
+    if matches!(
+        error.kind(),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+    ) {
         let name = crate::bytes_text::escape(name);
         return Refusal::Failed(Error::from_io("create", name.as_ref(), error));
     }
@@ -140,7 +176,10 @@ mod tests {
         }
         let mut directory = Directory::open(target.path(), false).unwrap();
         assert!(because(directory.write(&[b"hard"], b"x")).contains("--force"));
-        Directory::open(target.path(), true).unwrap().write(&[b"hard"], b"new").unwrap();
+        Directory::open(target.path(), true)
+            .unwrap()
+            .write(&[b"hard"], b"new")
+            .unwrap();
         assert_eq!(fs::read(target.path().join("hard")).unwrap(), b"new");
         assert_eq!(fs::read(outside.path().join("old")).unwrap(), b"old");
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
@@ -153,7 +192,10 @@ mod tests {
         for path in ["a/b/c", "a/b/d", "a/e", "f", "g/b/c"] {
             let components: Vec<&[u8]> = path.split('/').map(str::as_bytes).collect();
             directory.write(&components, path.as_bytes()).unwrap();
-            assert_eq!(fs::read(target.path().join("new/er").join(path)).unwrap(), path.as_bytes());
+            assert_eq!(
+                fs::read(target.path().join("new/er").join(path)).unwrap(),
+                path.as_bytes()
+            );
         }
         assert!(because(directory.write(&[b"f", b"x"], b"")).contains("no directory"));
         assert!(because(directory.write(&[b"a"], b"")).contains("directory"));

@@ -18,7 +18,12 @@ pub(crate) struct Export {
     #[command(flatten)]
     target: Target,
     /// Encoding of keys and values in the file; raw is for text only
-    #[arg(long, value_name = "WORD", default_value = "raw", conflicts_with = "tree")]
+    #[arg(
+        long,
+        value_name = "WORD",
+        default_value = "raw",
+        conflicts_with = "tree"
+    )]
     encoding: Encoding,
     /// Quote fields where necessary, for `firn load --quote`; always done in CSV
     #[arg(long, conflicts_with_all = ["tree", "jsonl"])]
@@ -65,11 +70,19 @@ impl Export {
         if let Some(directory) = &self.target.tree {
             return tree::export(&self, directory, options);
         }
-        let files =
-            [(&self.target.csv, Format::Csv), (&self.target.tsv, Format::Tsv), (&self.target.jsonl, Format::Jsonl)];
-        match files.into_iter().find_map(|(file, format)| Some((file.as_deref()?, format))) {
+        let files = [
+            (&self.target.csv, Format::Csv),
+            (&self.target.tsv, Format::Tsv),
+            (&self.target.jsonl, Format::Jsonl),
+        ];
+        match files
+            .into_iter()
+            .find_map(|(file, format)| Some((file.as_deref()?, format)))
+        {
             Some((file, format)) => text::export(&self, file, format, options),
-            None => Err(crate::exit::Failure::usage("give --tree, --csv, --tsv or --jsonl")),
+            None => Err(crate::exit::Failure::usage(
+                "give --tree, --csv, --tsv or --jsonl",
+            )),
         }
     }
 

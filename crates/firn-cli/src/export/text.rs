@@ -24,7 +24,10 @@ pub(super) fn export(arguments: &Export, file: &Path, format: Format, options: O
     writer.header()?;
     while cursor.valid() {
         let (key, value) = (cursor.iter.key(), cursor.iter.value());
-        let (key_field, value_field) = (field(arguments.encoding, key, key)?, field(arguments.encoding, key, value)?);
+        let (key_field, value_field) = (
+            field(arguments.encoding, key, key)?,
+            field(arguments.encoding, key, value)?,
+        );
         writer.record(&key_field, &value_field)?;
         records += 1;
         progress.add(1);
@@ -43,7 +46,10 @@ pub(super) fn export(arguments: &Export, file: &Path, format: Format, options: O
 
 fn field<'a>(encoding: Encoding, key: &[u8], bytes: &'a [u8]) -> Outcome<Cow<'a, str>> {
     encoding.encode(bytes).ok_or_else(|| {
-        Failure::invalid(format!("the entry {} is not UTF-8 text: use --encoding hex or base64", escape(key)))
+        Failure::invalid(format!(
+            "the entry {} is not UTF-8 text: use --encoding hex or base64",
+            escape(key)
+        ))
     })
 }
 
@@ -54,7 +60,9 @@ fn open(file: &Path, force: bool) -> Outcome<Box<dyn Write>> {
     let mut options = OpenOptions::new();
     options.write(true);
     // A FIFO or a device has no contents that could be overwritten.
-    let is_stream = file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+    let is_stream = file
+        .metadata()
+        .is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
     if is_stream {
         &mut options
     } else if force {
@@ -63,10 +71,14 @@ fn open(file: &Path, force: bool) -> Outcome<Box<dyn Write>> {
         options.create_new(true)
     };
     match options.open(file) {
-        Ok(opened) => Ok(Box::new(Named { file: opened, name: file.to_owned() })),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            Err(Failure::invalid(format!("{} exists: use --force to overwrite it", file.display())))
-        }
+        Ok(opened) => Ok(Box::new(Named {
+            file: opened,
+            name: file.to_owned(),
+        })),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(Failure::invalid(format!(
+            "{} exists: use --force to overwrite it",
+            file.display()
+        ))),
         Err(e) => Err(Error::from_io("create", file, e).into()),
     }
 }
@@ -81,7 +93,11 @@ impl Named {
     fn failed(&self, error: io::Error) -> io::Error {
         // Nothing shows if the reader of a named pipe has failed, so this is an error, unlike on
         // stdout.
-        let kind = if error.kind() == io::ErrorKind::BrokenPipe { io::ErrorKind::Other } else { error.kind() };
+        let kind = if error.kind() == io::ErrorKind::BrokenPipe {
+            io::ErrorKind::Other
+        } else {
+            error.kind()
+        };
         io::Error::new(kind, format!("{}: {error}", self.name.display()))
     }
 }
@@ -107,7 +123,12 @@ impl Writer {
     fn new(output: Box<dyn Write>, format: Format, is_quoted: bool) -> Self {
         let separated = |delimiter, output| {
             let mut builder = csv::WriterBuilder::new();
-            Writer::Separated(Box::new(builder.delimiter(delimiter).buffer_capacity(256 << 10).from_writer(output)))
+            Writer::Separated(Box::new(
+                builder
+                    .delimiter(delimiter)
+                    .buffer_capacity(256 << 10)
+                    .from_writer(output),
+            ))
         };
         match format {
             Format::Csv => separated(b',', output),
@@ -126,12 +147,19 @@ impl Writer {
 
     fn record(&mut self, key: &str, value: &str) -> Outcome<()> {
         match self {
-            Writer::Separated(writer) => writer.write_record([key, value]).map_err(|e| match e.into_kind() {
-                csv::ErrorKind::Io(e) => Failure::from_output(e),
-                other => Failure::invalid(format!("cannot write a record: {other:?}")),
-            }),
+            Writer::Separated(writer) => {
+                writer
+                    .write_record([key, value])
+                    .map_err(|e| match e.into_kind() {
+                        csv::ErrorKind::Io(e) => Failure::from_output(e),
+                        other => Failure::invalid(format!("cannot write a record: {other:?}")),
+                    })
+            }
             Writer::Plain(writer) => {
-                if [key, value].iter().any(|field| field.contains(['\t', '\n', '\r'])) {
+                if [key, value]
+                    .iter()
+                    .any(|field| field.contains(['\t', '\n', '\r']))
+                {
                     return Err(Failure::invalid(format!(
                         "the entry {} has a tab or a line break, which TSV cannot hold: use --quote, --encoding hex or \
                          --encoding base64",
@@ -150,7 +178,9 @@ impl Writer {
     fn finish(self) -> Outcome<()> {
         match self {
             Writer::Separated(mut writer) => writer.flush().map_err(Failure::from_output),
-            Writer::Plain(mut writer) | Writer::Json(mut writer) => writer.flush().map_err(Failure::from_output),
+            Writer::Plain(mut writer) | Writer::Json(mut writer) => {
+                writer.flush().map_err(Failure::from_output)
+            }
         }
     }
 }

@@ -42,14 +42,30 @@ pub(super) fn export(arguments: &Export, target: &Path, options: Options) -> Out
     if arguments.json {
         print_json(&json!({ "files": files, "bytes": bytes, "refused": refused }))?;
     } else {
-        let tail = if refused > 0 { format!(", refused {refused}") } else { String::new() };
-        print(format_args!("exported {files} files ({}){tail}", ByteSize(bytes)))?;
+        let tail = if refused > 0 {
+            format!(", refused {refused}")
+        } else {
+            String::new()
+        };
+        print(format_args!(
+            "exported {files} files ({}){tail}",
+            ByteSize(bytes)
+        ))?;
     }
-    Ok(if refused == 0 { Exit::Done } else { Exit::Invalid })
+    Ok(if refused == 0 {
+        Exit::Done
+    } else {
+        Exit::Invalid
+    })
 }
 
 /// Writes one entry. The inner error is the reason why this entry was refused.
-fn write(directory: &mut Directory, ahead: &mut Cursor, key: &[u8], value: &[u8]) -> Outcome<Result<(), String>> {
+fn write(
+    directory: &mut Directory,
+    ahead: &mut Cursor,
+    key: &[u8],
+    value: &[u8],
+) -> Outcome<Result<(), String>> {
     let path = match components(key) {
         Ok(path) => path,
         Err(reason) => return Ok(Err(reason.to_owned())),
@@ -57,7 +73,10 @@ fn write(directory: &mut Directory, ahead: &mut Cursor, key: &[u8], value: &[u8]
     let inside = [key, b"/"].concat();
     ahead.seek(&inside)?;
     if ahead.valid() && ahead.key().starts_with(&inside) {
-        return Ok(Err(format!("there are keys below it, such as {}", escape(ahead.key()))));
+        return Ok(Err(format!(
+            "there are keys below it, such as {}",
+            escape(ahead.key())
+        )));
     }
     match directory.write(&path, value) {
         Ok(()) => Ok(Ok(())),
@@ -68,5 +87,11 @@ fn write(directory: &mut Directory, ahead: &mut Cursor, key: &[u8], value: &[u8]
 
 fn refuse_overlap(db: &Path, target: &Path) -> Outcome<()> {
     let inside = resolved(target).starts_with(resolved(db));
-    if inside { Err(Failure::invalid("the target lies in the database's own directory")) } else { Ok(()) }
+    if inside {
+        Err(Failure::invalid(
+            "the target lies in the database's own directory",
+        ))
+    } else {
+        Ok(())
+    }
 }

@@ -42,13 +42,18 @@ impl<'a> Batcher<'a> {
 
     /// Also notes keys, for [`Batcher::would_overwrite`].
     pub(super) fn noting_keys(self) -> Self {
-        Self { pending: Some(HashMap::new()), ..self }
+        Self {
+            pending: Some(HashMap::new()),
+            ..self
+        }
     }
 
     /// True if `key` already has a different value, in the database or in the batch. Always false
     /// unless keys are noted.
     pub(super) fn would_overwrite(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
-        let Some(pending) = &self.pending else { return Ok(false) };
+        let Some(pending) = &self.pending else {
+            return Ok(false);
+        };
         if let Some(hash) = pending.get(key) {
             return Ok(*hash != xxh3_64(value));
         }
@@ -58,7 +63,8 @@ impl<'a> Batcher<'a> {
     /// True if a record of `bytes` fits into the current batch.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.batch.is_empty()
-            || (self.batch.byte_size() + bytes <= self.bytes_max && self.batch.len() < BATCH_RECORDS_MAX)
+            || (self.batch.byte_size() + bytes <= self.bytes_max
+                && self.batch.len() < BATCH_RECORDS_MAX)
     }
 
     /// True if a record of `bytes` must be written with [`Batcher::write_alone`].
@@ -81,7 +87,10 @@ impl<'a> Batcher<'a> {
         debug_assert!(self.batch.is_empty());
         let mut batch = WriteBatch::new();
         batch.put(key, value);
-        match self.db.write(&batch, &WriteOptions::new().durability(self.durability)) {
+        match self
+            .db
+            .write(&batch, &WriteOptions::new().durability(self.durability))
+        {
             Ok(()) => {
                 self.written.0 += 1;
                 self.written.1 += (key.len() + value.len()) as u64;
@@ -94,8 +103,8 @@ impl<'a> Batcher<'a> {
 
     /// Writes the batch together with the load's `position`.
     pub(super) fn commit(&mut self, position: &impl Serialize) -> Outcome<()> {
-        let text =
-            serde_json::to_vec(position).map_err(|e| Failure::invalid(format!("cannot note a position: {e}")))?;
+        let text = serde_json::to_vec(position)
+            .map_err(|e| Failure::invalid(format!("cannot note a position: {e}")))?;
         let size = self.batch_size();
         self.batch.put(self.slot.key(), &text);
         self.slot_used = true;
@@ -121,7 +130,8 @@ impl<'a> Batcher<'a> {
             pending.clear();
         }
         if !batch.is_empty() {
-            self.db.write(&batch, &WriteOptions::new().durability(self.durability))?;
+            self.db
+                .write(&batch, &WriteOptions::new().durability(self.durability))?;
         }
         self.written = (self.written.0 + records, self.written.1 + bytes);
         Ok(())

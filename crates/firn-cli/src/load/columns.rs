@@ -25,7 +25,8 @@ pub(super) struct Chosen {
 
 impl Column {
     fn new(text: &str) -> Self {
-        text.parse().map_or_else(|_| Column::Name(text.to_owned()), Column::Number)
+        text.parse()
+            .map_or_else(|_| Column::Name(text.to_owned()), Column::Number)
     }
 
     fn find(&self, names: &[Cow<'_, [u8]>]) -> Outcome<usize> {
@@ -34,7 +35,12 @@ impl Column {
             Column::Name(name) => name,
         };
         let is_it = |(_, found): &(usize, &Cow<'_, [u8]>)| ***found == *name.as_bytes();
-        let found: Vec<usize> = names.iter().enumerate().filter(is_it).map(|(number, _)| number).collect();
+        let found: Vec<usize> = names
+            .iter()
+            .enumerate()
+            .filter(is_it)
+            .map(|(number, _)| number)
+            .collect();
         match found[..] {
             [number] => Ok(number),
             [] => {
@@ -85,19 +91,29 @@ impl Columns {
     /// The columns, if both are given by number.
     pub(super) fn by_number(&self) -> Option<Chosen> {
         match (&self.key, &self.value) {
-            (Column::Number(key), Column::Number(value)) => Some(Chosen { key: *key, value: *value, columns: None }),
+            (Column::Number(key), Column::Number(value)) => Some(Chosen {
+                key: *key,
+                value: *value,
+                columns: None,
+            }),
             _ => None,
         }
     }
 
     /// The columns in a file whose header line has `names`.
     pub(super) fn find(&self, names: &[Cow<'_, [u8]>]) -> Outcome<Chosen> {
-        Ok(Chosen { key: self.key.find(names)?, value: self.value.find(names)?, columns: Some(names.len()) })
+        Ok(Chosen {
+            key: self.key.find(names)?,
+            value: self.value.find(names)?,
+            columns: Some(names.len()),
+        })
     }
 
     /// The failure of a file that ends before its header.
     pub(super) fn no_header(&self) -> Failure {
-        Failure::invalid("the file has no header line: its first line must name the columns; see --key and --value")
+        Failure::invalid(
+            "the file has no header line: its first line must name the columns; see --key and --value",
+        )
     }
 }
 
@@ -112,6 +128,13 @@ mod tests {
         assert_eq!(Column::new("7").find(&header).unwrap(), 7);
         assert!(Column::new("name").find(&header).is_err());
         assert!(Column::new("text").find(&header).is_err());
-        assert_eq!(Columns::of("1", "0").by_number(), Some(Chosen { key: 1, value: 0, columns: None }));
+        assert_eq!(
+            Columns::of("1", "0").by_number(),
+            Some(Chosen {
+                key: 1,
+                value: 0,
+                columns: None
+            })
+        );
     }
 }

@@ -12,7 +12,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 /// The time that a read from a stream waits before it checks for a signal.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 
 /// An opened source.
 pub(super) struct Input {
@@ -27,7 +30,10 @@ impl Input {
     pub(super) fn open(source: &Path) -> Outcome<Self> {
         if source.as_os_str() == "-" {
             // Without the buffer of `io::stdin`, because a poll does not see its contents.
-            let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(|e| Error::from_io("open", source, e))?;
+            let stdin = io::stdin()
+                .as_fd()
+                .try_clone_to_owned()
+                .map_err(|e| Error::from_io("open", source, e))?;
             return Ok(Self::stream(source.to_owned(), File::from(stdin)));
         }
         let failed = |e| Error::from_io("open", source, e);
@@ -41,7 +47,11 @@ impl Input {
         }
         if metadata.is_file() {
             let name = source.canonicalize().map_err(failed)?;
-            return Ok(Self { name, file_bytes: Some(metadata.len()), reader: Box::new(file) });
+            return Ok(Self {
+                name,
+                file_bytes: Some(metadata.len()),
+                reader: Box::new(file),
+            });
         }
         // The links of /dev/fd lead to names such as pipe:[4711], which cannot be opened.
         let name = std::path::absolute(source).map_err(failed)?;
@@ -49,7 +59,11 @@ impl Input {
     }
 
     fn stream(name: PathBuf, source: File) -> Self {
-        Self { name, file_bytes: None, reader: Box::new(Stream { source }) }
+        Self {
+            name,
+            file_bytes: None,
+            reader: Box::new(Stream { source }),
+        }
     }
 }
 

@@ -63,7 +63,12 @@ pub(crate) struct Load {
     #[arg(long, conflicts_with_all = ["tree", "jsonl"])]
     pub(crate) header: bool,
     /// Encoding of keys and values in the file
-    #[arg(long, value_name = "WORD", default_value = "raw", conflicts_with = "tree")]
+    #[arg(
+        long,
+        value_name = "WORD",
+        default_value = "raw",
+        conflicts_with = "tree"
+    )]
     pub(crate) encoding: Encoding,
     /// Fields may be quoted, with quotes inside them doubled; always so in CSV
     #[arg(long, conflicts_with_all = ["tree", "jsonl"])]
@@ -134,13 +139,23 @@ impl Load {
         } else {
             crate::output::print(&summary)?
         }
-        Ok(if summary.refused == 0 { Exit::Done } else { Exit::NotFound })
+        Ok(if summary.refused == 0 {
+            Exit::Done
+        } else {
+            Exit::NotFound
+        })
     }
 
     fn text_source(&self) -> Option<(&Path, Format)> {
         let source = &self.source;
-        let files = [(&source.csv, Format::Csv), (&source.tsv, Format::Tsv), (&source.jsonl, Format::Jsonl)];
-        files.into_iter().find_map(|(file, format)| Some((file.as_deref()?, format)))
+        let files = [
+            (&source.csv, Format::Csv),
+            (&source.tsv, Format::Tsv),
+            (&source.jsonl, Format::Jsonl),
+        ];
+        files
+            .into_iter()
+            .find_map(|(file, format)| Some((file.as_deref()?, format)))
     }
 }
 
@@ -160,7 +175,11 @@ fn settle(db: Db, loaded: u64, no_wait: bool) -> Outcome<()> {
     });
     let advice = "`firn compact` ends it later";
     settled.map_err(|e| {
-        Failure::from(e).at(format_args!("all {loaded} records are in, but not all are in tables")).and(advice)
+        Failure::from(e)
+            .at(format_args!(
+                "all {loaded} records are in, but not all are in tables"
+            ))
+            .and(advice)
     })?;
     Ok(db.close()?)
 }

@@ -36,9 +36,13 @@ impl Slot {
 
     /// The position stored by an earlier run, if that was interrupted.
     pub(super) fn read<P: DeserializeOwned>(&self, db: &Db) -> Outcome<Option<P>> {
-        let Some(value) = db.get(&self.key)? else { return Ok(None) };
+        let Some(value) = db.get(&self.key)? else {
+            return Ok(None);
+        };
         serde_json::from_slice(&value).map(Some).map_err(|e| {
-            Failure::invalid(format!("the position that an earlier load left cannot be read ({e}): use --restart"))
+            Failure::invalid(format!(
+                "the position that an earlier load left cannot be read ({e}): use --restart"
+            ))
         })
     }
 }

@@ -84,7 +84,12 @@ pub(super) struct Rows {
 impl Rows {
     /// Starts at the window's place.
     pub(super) fn new(window: Window, parser: Parser) -> Self {
-        Self { window, parser, current: Extent::Bytes(0), is_torn: false }
+        Self {
+            window,
+            parser,
+            current: Extent::Bytes(0),
+            is_torn: false,
+        }
     }
 
     /// Skips the byte order mark, if there is one.
@@ -94,7 +99,9 @@ impl Rows {
         self.window.byte(UTF_8.len() - 1)?;
         let view = self.window.view();
         if UTF_16.iter().any(|mark| view.starts_with(mark)) {
-            return Err(Failure::invalid("the text is UTF-16: convert it first, as with `iconv -f UTF-16 -t UTF-8`"));
+            return Err(Failure::invalid(
+                "the text is UTF-16: convert it first, as with `iconv -f UTF-16 -t UTF-8`",
+            ));
         }
         if view.starts_with(&UTF_8) {
             self.window.pass(UTF_8.len());
@@ -131,10 +138,16 @@ impl Rows {
         };
         self.current = extent;
         let inner_lines = match (&next, extent) {
-            (Next::Row(_) | Next::Header, Extent::Bytes(bytes)) => line_breaks_within(&self.window.view()[..bytes]),
+            (Next::Row(_) | Next::Header, Extent::Bytes(bytes)) => {
+                line_breaks_within(&self.window.view()[..bytes])
+            }
             _ => 0,
         };
-        Ok(Item { line, inner_lines, next: check(next) })
+        Ok(Item {
+            line,
+            inner_lines,
+            next: check(next),
+        })
     }
 }
 
@@ -151,9 +164,14 @@ fn check(next: Next) -> Next {
     if row.key.is_empty() {
         Next::Bad("the key is empty".to_owned())
     } else if bytes > KEY_BYTES_MAX {
-        Next::Bad(format!("the key has {bytes} bytes, the limit is {KEY_BYTES_MAX}"))
+        Next::Bad(format!(
+            "the key has {bytes} bytes, the limit is {KEY_BYTES_MAX}"
+        ))
     } else if row.value.len() > VALUE_BYTES_MAX {
-        Next::Bad(format!("the value has {} bytes, the limit is {VALUE_BYTES_MAX}", row.value.len()))
+        Next::Bad(format!(
+            "the value has {} bytes, the limit is {VALUE_BYTES_MAX}",
+            row.value.len()
+        ))
     } else if reserved::is_reserved(&row.key) {
         Next::Bad(reserved::REFUSAL.to_owned())
     } else {

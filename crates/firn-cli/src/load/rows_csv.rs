@@ -73,9 +73,24 @@ enum Step {
 impl CsvRows {
     /// `chosen` are the columns found by an earlier run. Without them the header is read if one is
     /// expected.
-    pub(super) fn new(dialect: Dialect, columns: Columns, chosen: Option<Chosen>, encoding: Encoding) -> Self {
-        let by_number = if columns.need_header() { None } else { columns.by_number() };
-        Self { dialect, encoding, columns, chosen: chosen.or(by_number), fields: Fields::default() }
+    pub(super) fn new(
+        dialect: Dialect,
+        columns: Columns,
+        chosen: Option<Chosen>,
+        encoding: Encoding,
+    ) -> Self {
+        let by_number = if columns.need_header() {
+            None
+        } else {
+            columns.by_number()
+        };
+        Self {
+            dialect,
+            encoding,
+            columns,
+            chosen: chosen.or(by_number),
+            fields: Fields::default(),
+        }
     }
 
     pub(super) fn chosen(&self) -> Option<Chosen> {
@@ -88,19 +103,25 @@ impl CsvRows {
             (Shape::Empty(bytes), _) => Ok((Extent::Bytes(bytes), Next::Empty)),
             (Shape::End, Some(_)) => Ok((Extent::Bytes(0), Next::End)),
             (Shape::Bad(reason), Some(_)) => Ok((Extent::Line, Next::Bad(reason))),
-            (Shape::Record(bytes), Some(chosen)) if self.has_swallowed(&window.view()[..bytes], chosen) => {
-                let reason =
-                    "a quote is opened and closed lines later, in a record that has not the header line's fields";
+            (Shape::Record(bytes), Some(chosen))
+                if self.has_swallowed(&window.view()[..bytes], chosen) =>
+            {
+                let reason = "a quote is opened and closed lines later, in a record that has not the header \
+                              line's fields";
                 Ok((Extent::Line, Next::Bad(reason.to_owned())))
             }
-            (Shape::Record(bytes), Some(chosen)) => {
-                Ok((Extent::Bytes(bytes), self.row(window.view(), chosen).map_or_else(Next::Bad, Next::Row)))
-            }
+            (Shape::Record(bytes), Some(chosen)) => Ok((
+                Extent::Bytes(bytes),
+                self.row(window.view(), chosen)
+                    .map_or_else(Next::Bad, Next::Row),
+            )),
             (Shape::End, None) => Err(self.columns.no_header().at(window.source())),
             // Without the header no line of the file can be interpreted.
             (Shape::Bad(reason), None) => {
                 let (source, line) = (window.source(), window.place().line);
-                Err(Failure::invalid(format!("{source}:{line}: in the header line, {reason}")))
+                Err(Failure::invalid(format!(
+                    "{source}:{line}: in the header line, {reason}"
+                )))
             }
             (Shape::Record(bytes), None) => {
                 let found = self.columns.find(&self.fields.header_names(window.view()));
@@ -113,7 +134,10 @@ impl CsvRows {
     /// True if `record` spans several lines and its number of fields differs from the header's: its
     /// quotes enclose records.
     fn has_swallowed(&self, record: &[u8], chosen: Chosen) -> bool {
-        chosen.columns.is_some_and(|columns| columns != self.fields.count) && line_breaks_within(record) > 0
+        chosen
+            .columns
+            .is_some_and(|columns| columns != self.fields.count)
+            && line_breaks_within(record) > 0
     }
 
     fn row(&self, view: &[u8], chosen: Chosen) -> Result<Row, String> {
@@ -121,20 +145,31 @@ impl CsvRows {
         if self.fields.is_beyond {
             // This is usually the rest of a field that should have been quoted.
             let named = chosen.columns.unwrap_or_default();
-            return Err(format!("the record has {count} fields, the header line {named}"));
+            return Err(format!(
+                "the record has {count} fields, the header line {named}"
+            ));
         }
         let field = |field: Option<Field>, number: usize, name: &str| {
-            let field =
-                field.ok_or_else(|| format!("there is no column {number} for the {name}: the record has {count}"))?;
-            self.encoding.decode(&field.text(view)).map_err(|reason| format!("the {name} is {reason}"))
+            let field = field.ok_or_else(|| {
+                format!("there is no column {number} for the {name}: the record has {count}")
+            })?;
+            self.encoding
+                .decode(&field.text(view))
+                .map_err(|reason| format!("the {name} is {reason}"))
         };
         let key = field(self.fields.key, chosen.key, "key")?;
-        Ok(Row { key, value: field(self.fields.value, chosen.value, "value")? })
+        Ok(Row {
+            key,
+            value: field(self.fields.value, chosen.value, "value")?,
+        })
     }
 
     /// Finds the fields of the record at the place.
     fn shape(&mut self, window: &mut Window) -> Outcome<Shape> {
-        self.fields = Fields { header: std::mem::take(&mut self.fields.header), ..Fields::default() };
+        self.fields = Fields {
+            header: std::mem::take(&mut self.fields.header),
+            ..Fields::default()
+        };
         self.fields.header.clear();
         match (window.byte(0)?, window.byte(1)?) {
             (None, _) => return Ok(Shape::End),
@@ -154,7 +189,9 @@ impl CsvRows {
                 Step::Bad(reason) => return Ok(Shape::Bad(reason)),
             }
             if self.fields.header.len() > COLUMNS_MAX {
-                return Ok(Shape::Bad(format!("there are more than {COLUMNS_MAX} columns")));
+                return Ok(Shape::Bad(format!(
+                    "there are more than {COLUMNS_MAX} columns"
+                )));
             }
         }
         Ok(Shape::Bad(too_long(window.record_bytes_max())))
@@ -162,8 +199,13 @@ impl CsvRows {
 
     /// Reads the unquoted field that starts at `start`.
     fn plain(&mut self, window: &mut Window, start: usize) -> Outcome<Step> {
-        let Dialect { delimiter, is_quoted } = self.dialect;
-        let is_mark = |byte| byte == delimiter || matches!(byte, b'\n' | b'\r') || (is_quoted && byte == b'"');
+        let Dialect {
+            delimiter,
+            is_quoted,
+        } = self.dialect;
+        let is_mark = |byte| {
+            byte == delimiter || matches!(byte, b'\n' | b'\r') || (is_quoted && byte == b'"')
+        };
         let end = match window.find(start, is_mark)? {
             Found::At(at) if window.view()[at] == b'"' && is_quoted => {
                 return Ok(Step::Bad(
@@ -175,7 +217,14 @@ impl CsvRows {
             Found::At(at) | Found::End(at) => at,
             Found::TooFar => return Ok(Step::Bad(too_long(window.record_bytes_max()))),
         };
-        self.fields.push(Field { start, end, has_quotes: false }, self.chosen);
+        self.fields.push(
+            Field {
+                start,
+                end,
+                has_quotes: false,
+            },
+            self.chosen,
+        );
         self.after(window, end)
     }
 
@@ -184,16 +233,29 @@ impl CsvRows {
         let (mut from, mut has_quotes) = (start, false);
         let end = loop {
             match window.find(from, |byte| byte == b'"')? {
-                Found::At(at) if window.byte(at + 1)? == Some(b'"') => (from, has_quotes) = (at + 2, true),
+                Found::At(at) if window.byte(at + 1)? == Some(b'"') => {
+                    (from, has_quotes) = (at + 2, true)
+                }
                 Found::At(at) => break at,
-                Found::End(_) => return Ok(Step::Bad("a quote is opened and never closed".to_owned())),
+                Found::End(_) => {
+                    return Ok(Step::Bad("a quote is opened and never closed".to_owned()));
+                }
                 Found::TooFar => {
                     let reason = too_long(window.record_bytes_max());
-                    return Ok(Step::Bad(format!("a quote is opened and not closed: {reason}")));
+                    return Ok(Step::Bad(format!(
+                        "a quote is opened and not closed: {reason}"
+                    )));
                 }
             }
         };
-        self.fields.push(Field { start, end, has_quotes }, self.chosen);
+        self.fields.push(
+            Field {
+                start,
+                end,
+                has_quotes,
+            },
+            self.chosen,
+        );
         self.after(window, end + 1)
     }
 
@@ -219,14 +281,17 @@ impl Fields {
     fn push(&mut self, field: Field, chosen: Option<Chosen>) {
         let number = self.count;
         self.count += 1;
-        let Some(chosen) = chosen else { return self.header.push(field) };
+        let Some(chosen) = chosen else {
+            return self.header.push(field);
+        };
         if number == chosen.key {
             self.key = Some(field);
         }
         if number == chosen.value {
             self.value = Some(field);
         }
-        self.is_beyond |= chosen.columns.is_some_and(|columns| number >= columns) && field.start < field.end;
+        self.is_beyond |=
+            chosen.columns.is_some_and(|columns| number >= columns) && field.start < field.end;
     }
 
     fn header_names<'a>(&self, view: &'a [u8]) -> Vec<Cow<'a, [u8]>> {
@@ -260,7 +325,15 @@ mod tests {
 
     fn rows(text: &'static [u8], dialect: Dialect, key: &str, value: &str) -> Rows {
         let window = Window::new("text".into(), Box::new(text), 1 << 20);
-        Rows::new(window, Parser::Csv(CsvRows::new(dialect, Columns::of(key, value), None, Encoding::Raw)))
+        Rows::new(
+            window,
+            Parser::Csv(CsvRows::new(
+                dialect,
+                Columns::of(key, value),
+                None,
+                Encoding::Raw,
+            )),
+        )
     }
 
     /// Every item as a line of text.
@@ -272,7 +345,12 @@ mod tests {
             match item.next {
                 Next::End => break,
                 Next::Row(row) => {
-                    found.push(format!("{} {}={}", item.line, row.key.escape_ascii(), row.value.escape_ascii()));
+                    found.push(format!(
+                        "{} {}={}",
+                        item.line,
+                        row.key.escape_ascii(),
+                        row.value.escape_ascii()
+                    ));
                 }
                 Next::Bad(reason) => found.push(format!("{} bad: {reason}", item.line)),
                 other => found.push(format!("{} {other:?}", item.line)),
@@ -282,8 +360,14 @@ mod tests {
         found
     }
 
-    const CSV: Dialect = Dialect { delimiter: b',', is_quoted: true };
-    const TSV: Dialect = Dialect { delimiter: b'\t', is_quoted: false };
+    const CSV: Dialect = Dialect {
+        delimiter: b',',
+        is_quoted: true,
+    };
+    const TSV: Dialect = Dialect {
+        delimiter: b'\t',
+        is_quoted: false,
+    };
 
     #[test]
     fn quotes_line_breaks_and_empty_lines() {
@@ -305,13 +389,25 @@ mod tests {
 
     #[test]
     fn a_quote_out_of_place_costs_its_own_line_only() {
-        let text = b"a,5\" pipe\nb,\"open\nc,3\nd,\"x\"y\ne,\"5\"\nf,\"\nlast,\"never closed\ng,7\n";
+        let text =
+            b"a,5\" pipe\nb,\"open\nc,3\nd,\"x\"y\ne,\"5\"\nf,\"\nlast,\"never closed\ng,7\n";
         let found = all(text, CSV, "0", "1");
-        let bad: Vec<&str> = found.iter().filter(|line| line.contains("bad")).map(|line| &line[..1]).collect();
-        let good: Vec<&str> =
-            found.iter().filter(|line| !line.contains("bad")).map(|line| line.split(' ').nth(1).unwrap()).collect();
+        let bad: Vec<&str> = found
+            .iter()
+            .filter(|line| line.contains("bad"))
+            .map(|line| &line[..1])
+            .collect();
+        let good: Vec<&str> = found
+            .iter()
+            .filter(|line| !line.contains("bad"))
+            .map(|line| line.split(' ').nth(1).unwrap())
+            .collect();
         // Line 6 opens a quote that line 7 seems to close, before more text.
-        assert_eq!((bad, good), (vec!["1", "2", "4", "6", "7"], vec!["c=3", "e=5", "g=7"]), "{found:?}");
+        assert_eq!(
+            (bad, good),
+            (vec!["1", "2", "4", "6", "7"], vec!["c=3", "e=5", "g=7"]),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -323,9 +419,18 @@ mod tests {
     #[test]
     fn a_lone_carriage_return_and_a_field_too_many() {
         let found = all(b"a,1\rb,2\rc,3\nd,4\r", CSV, "0", "1");
-        assert!(found.len() == 2 && found[0].starts_with("1 bad: a carriage return"), "{found:?}");
+        assert!(
+            found.len() == 2 && found[0].starts_with("1 bad: a carriage return"),
+            "{found:?}"
+        );
         assert_eq!(found[1], "2 d=4");
         let found = all(b"k,v\na,one,\nb,one, two\n", CSV, "k", "v");
-        assert_eq!(found[1..], ["2 a=one", "3 bad: the record has 3 fields, the header line 2"]);
+        assert_eq!(
+            found[1..],
+            [
+                "2 a=one",
+                "3 bad: the record has 3 fields, the header line 2"
+            ]
+        );
     }
 }

@@ -19,7 +19,11 @@ pub(super) struct JsonRows {
 
 impl JsonRows {
     pub(super) fn new(key: String, value: Option<String>, encoding: Encoding) -> Self {
-        Self { key, value, encoding }
+        Self {
+            key,
+            value,
+            encoding,
+        }
     }
 
     pub(super) fn next(&self, window: &mut Window) -> Outcome<(Extent, Next)> {
@@ -27,7 +31,9 @@ impl JsonRows {
             Found::End(0) => return Ok((Extent::Bytes(0), Next::End)),
             Found::At(end) => (&window.view()[..end], Extent::Bytes(end + 1)),
             Found::End(end) => (&window.view()[..end], Extent::Bytes(end)),
-            Found::TooFar => return Ok((Extent::Line, Next::Bad(too_long(window.record_bytes_max())))),
+            Found::TooFar => {
+                return Ok((Extent::Line, Next::Bad(too_long(window.record_bytes_max()))));
+            }
         };
         let text = text.trim_ascii();
         if text.is_empty() {
@@ -38,14 +44,25 @@ impl JsonRows {
 
     fn row(&self, text: &[u8]) -> Result<Row, String> {
         // The whole line must be valid text, including fields that are not loaded.
-        let text = std::str::from_utf8(text)
-            .map_err(|e| format!("the line is not UTF-8 from its byte {} on", e.valid_up_to() + 1))?;
+        let text = std::str::from_utf8(text).map_err(|e| {
+            format!(
+                "the line is not UTF-8 from its byte {} on",
+                e.valid_up_to() + 1
+            )
+        })?;
         let mut parser = serde_json::Deserializer::from_str(text);
-        let found = Wanted { key: &self.key, value: self.value.as_deref() }.deserialize(&mut parser);
-        let (key, value) = found.and_then(|found| parser.end().map(|()| found)).map_err(|e| one_line(&e))?;
+        let found = Wanted {
+            key: &self.key,
+            value: self.value.as_deref(),
+        }
+        .deserialize(&mut parser);
+        let (key, value) = found
+            .and_then(|found| parser.end().map(|()| found))
+            .map_err(|e| one_line(&e))?;
         let field = |name: &str, raw: Option<&RawValue>| {
             let raw = raw.ok_or_else(|| format!("there is no field {name:?}"))?;
-            self.decode(raw).map_err(|reason| format!("field {name:?}: {reason}"))
+            self.decode(raw)
+                .map_err(|reason| format!("field {name:?}: {reason}"))
         };
         let value = match &self.value {
             Some(name) => field(name, value)?,
@@ -53,9 +70,15 @@ impl JsonRows {
         };
         if key.is_some_and(|key| key.get() == "null") {
             // The text `null` would be the same key for all records without one.
-            return Err(format!("field {:?} is null: a key is a string or a number", self.key));
+            return Err(format!(
+                "field {:?} is null: a key is a string or a number",
+                self.key
+            ));
         }
-        Ok(Row { key: field(&self.key, key)?, value })
+        Ok(Row {
+            key: field(&self.key, key)?,
+            value,
+        })
     }
 
     /// The bytes of a string, or the JSON text of any other value.
@@ -105,7 +128,9 @@ impl<'de> Visitor<'de> for Wanted<'_> {
                 continue;
             }
             if (is_key && key.is_some()) || (is_value && value.is_some()) {
-                return Err(serde::de::Error::custom(format_args!("the field {name:?} is there twice")));
+                return Err(serde::de::Error::custom(format_args!(
+                    "the field {name:?} is there twice"
+                )));
             }
             let raw: &RawValue = fields.next_value()?;
             key = if is_key { Some(raw) } else { key };
@@ -117,7 +142,9 @@ impl<'de> Visitor<'de> for Wanted<'_> {
 
 /// Removes the parser's line number, because the parser sees only one line.
 fn one_line(error: &serde_json::Error) -> String {
-    error.to_string().replace(" at line 1 column ", " at column ")
+    error
+        .to_string()
+        .replace(" at line 1 column ", " at column ")
 }
 
 #[cfg(test)]
@@ -135,9 +162,12 @@ mod tests {
             match item.next {
                 Next::End => break,
                 Next::Bad(reason) => found.push(format!("{} bad: {reason}", item.line)),
-                Next::Row(row) => {
-                    found.push(format!("{} {}={}", item.line, row.key.escape_ascii(), row.value.escape_ascii()))
-                }
+                Next::Row(row) => found.push(format!(
+                    "{} {}={}",
+                    item.line,
+                    row.key.escape_ascii(),
+                    row.value.escape_ascii()
+                )),
                 other => found.push(format!("{} {other:?}", item.line)),
             }
         }
@@ -149,20 +179,48 @@ mod tests {
     fn values_of_every_type() {
         let text = b"{\"k\":\"a\",\"v\":\"x\\ty\"}\n \r\n{\"k\":7,\"v\":1.50}\r\n{\"k\":\"b\",\"v\":{\"w\": [null]}}";
         let found = all(text, Some("v"), Encoding::Raw);
-        assert_eq!(found, ["1 a=x\\ty", "2 Empty", "3 7=1.50", "4 b={\\\"w\\\": [null]}"]);
-        assert_eq!(all(b"{\"k\": \"a\"} \n", None, Encoding::Raw), ["1 a={\\\"k\\\": \\\"a\\\"}"]);
-        assert_eq!(all(b"{\"k\":\"00ff\",\"v\":\"\"}", Some("v"), Encoding::Hex), ["1 \\x00\\xff="]);
+        assert_eq!(
+            found,
+            [
+                "1 a=x\\ty",
+                "2 Empty",
+                "3 7=1.50",
+                "4 b={\\\"w\\\": [null]}"
+            ]
+        );
+        assert_eq!(
+            all(b"{\"k\": \"a\"} \n", None, Encoding::Raw),
+            ["1 a={\\\"k\\\": \\\"a\\\"}"]
+        );
+        assert_eq!(
+            all(b"{\"k\":\"00ff\",\"v\":\"\"}", Some("v"), Encoding::Hex),
+            ["1 \\x00\\xff="]
+        );
         assert_eq!(all(b"{\"k\":\"a\"}", Some("k"), Encoding::Raw), ["1 a=a"]);
     }
 
     #[test]
     fn bad_lines_say_why() {
-        let found = all(b"{\"k\":\"a\"\n{\"v\":1}\n[1]\n{\"k\":\"a\"}\n", Some("v"), Encoding::Raw);
-        assert!(found[0].starts_with("1 bad: EOF") && found[0].contains("at column"), "{found:?}");
+        let found = all(
+            b"{\"k\":\"a\"\n{\"v\":1}\n[1]\n{\"k\":\"a\"}\n",
+            Some("v"),
+            Encoding::Raw,
+        );
+        assert!(
+            found[0].starts_with("1 bad: EOF") && found[0].contains("at column"),
+            "{found:?}"
+        );
         assert!(found[2].starts_with("3 bad: invalid type"), "{found:?}");
         assert_eq!(found[3], "4 bad: there is no field \"v\"");
-        let found = all(b"{\"k\":\"zz\",\"v\":\"\"}\n{\"k\":\"00\",\"v\":1}", Some("v"), Encoding::Hex);
-        assert!(found[0].contains("not hexadecimal") && found[1].contains("cannot be hex"), "{found:?}");
+        let found = all(
+            b"{\"k\":\"zz\",\"v\":\"\"}\n{\"k\":\"00\",\"v\":1}",
+            Some("v"),
+            Encoding::Hex,
+        );
+        assert!(
+            found[0].contains("not hexadecimal") && found[1].contains("cannot be hex"),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -170,10 +228,16 @@ mod tests {
         let text = b"{\"k\":\"a\",\"k\":\"b\"}\n{\"k\":\"a\",\"\\u006b\":1}\n{\"k\":\"a\"}{\"k\":\"b\"}\n\
                      {\"k\":\"a\",\"x\":1,\"x\":2}\n{\"k\":\"a\",\"x\":\"\xff\"}\n{\"k\":\"\\ud800\"}\n\0\n";
         let found = all(text, None, Encoding::Raw);
-        assert!(found[0].contains("\"k\" is there twice") && found[1].contains("twice"), "{found:?}");
+        assert!(
+            found[0].contains("\"k\" is there twice") && found[1].contains("twice"),
+            "{found:?}"
+        );
         assert!(found[2].contains("trailing characters"), "{found:?}");
         assert!(found[3].starts_with("4 a="), "{found:?}");
         assert!(found[4].contains("not UTF-8"), "{found:?}");
-        assert!(found[5..].iter().all(|line| line.contains("bad: ")) && found.len() == 7, "{found:?}");
+        assert!(
+            found[5..].iter().all(|line| line.contains("bad: ")) && found.len() == 7,
+            "{found:?}"
+        );
     }
 }

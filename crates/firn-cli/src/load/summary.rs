@@ -33,10 +33,23 @@ impl Lines {
 
 impl fmt::Display for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} lines read = {} records + {} passed over", self.read(), self.records, self.passed_over())?;
-        let counts = [(self.header, "header"), (self.empty, "empty"), (self.bad, "bad lines")];
-        let kinds: Vec<String> =
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
+        write!(
+            f,
+            "{} lines read = {} records + {} passed over",
+            self.read(),
+            self.records,
+            self.passed_over()
+        )?;
+        let counts = [
+            (self.header, "header"),
+            (self.empty, "empty"),
+            (self.bad, "bad lines"),
+        ];
+        let kinds: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{count} {name}"))
+            .collect();
         if !kinds.is_empty() {
             write!(f, " ({})", kinds.join(", "))?;
         }
@@ -125,9 +138,18 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "loaded {} records ({})", self.loaded, ByteSize(self.loaded_bytes))?;
+        write!(
+            f,
+            "loaded {} records ({})",
+            self.loaded,
+            ByteSize(self.loaded_bytes)
+        )?;
         if self.resumed {
-            write!(f, ", skipped {} that an earlier run had loaded", self.skipped)?;
+            write!(
+                f,
+                ", skipped {} that an earlier run had loaded",
+                self.skipped
+            )?;
         }
         if let Some(lines) = &self.lines {
             write!(f, "\n{lines}")?;
@@ -153,12 +175,25 @@ mod tests {
 
     #[test]
     fn it_says_what_there_is_to_say() {
-        let mut summary = Summary { loaded: 3, loaded_bytes: 10, ..Summary::default() };
+        let mut summary = Summary {
+            loaded: 3,
+            loaded_bytes: 10,
+            ..Summary::default()
+        };
         assert_eq!(summary.to_string(), "loaded 3 records (10 B)");
         (summary.resumed, summary.skipped, summary.refused) = (true, 7, 2);
-        summary.lines = Some(Lines { records: 10, header: 1, bad: 2, inner: 4, ..Lines::default() });
+        summary.lines = Some(Lines {
+            records: 10,
+            header: 1,
+            bad: 2,
+            inner: 4,
+            ..Lines::default()
+        });
         let text = summary.to_string();
-        assert!(text.contains("skipped 7 ") && text.contains("left out: 2 files that"), "{text}");
+        assert!(
+            text.contains("skipped 7 ") && text.contains("left out: 2 files that"),
+            "{text}"
+        );
         let lines = "13 lines read = 10 records + 3 passed over (1 header, 2 bad lines); 4 line breaks between quotes";
         assert!(text.contains(lines), "{text}");
     }

@@ -41,42 +41,79 @@ struct Position {
     hash: u64,
 }
 
-pub(super) fn load(arguments: &Load, source: &Path, format: Format, options: Options) -> Outcome<Summary> {
+pub(super) fn load(
+    arguments: &Load,
+    source: &Path,
+    format: Format,
+    options: Options,
+) -> Outcome<Summary> {
     let input = Input::open(source)?;
     let file_bytes = input.file_bytes;
     let slot = Slot::new(&input.name, &mode(arguments, format));
     let record_bytes_max = record_bytes_max(arguments, format, &options);
     let db = open(&arguments.db, options.clone())?;
-    let earlier: Option<Position> = if arguments.restart { None } else { slot.read(&db)? };
+    let earlier: Option<Position> = if arguments.restart {
+        None
+    } else {
+        slot.read(&db)?
+    };
     let window = Window::new(source.to_owned(), input.reader, record_bytes_max);
     let batcher = Batcher::new(&db, slot, &options, earlier.is_some() || arguments.restart);
     let mut loading = Loading {
         source,
         rows: Rows::new(window, parser(arguments, format, earlier.as_ref())),
-        batcher: if arguments.no_overwrite { batcher.noting_keys() } else { batcher },
+        batcher: if arguments.no_overwrite {
+            batcher.noting_keys()
+        } else {
+            batcher
+        },
         progress: Progress::new("comparing", file_bytes, Unit::Bytes),
         lines: Lines::default(),
-        committed: earlier.as_ref().map_or(0, |position| position.lines.records),
+        committed: earlier
+            .as_ref()
+            .map_or(0, |position| position.lines.records),
     };
     loading.begin(earlier.as_ref(), file_bytes.is_some())?;
     loading.progress.rename("loading");
-    let taken = loading.take_all(arguments.skip_bad).and_then(|()| loading.check_end(file_bytes));
+    let taken = loading
+        .take_all(arguments.skip_bad)
+        .and_then(|()| loading.check_end(file_bytes));
     let taken = taken.and_then(|()| loading.batcher.finish());
     taken.map_err(|failure| loading.explain(failure))?;
     loading.check_lines()?;
-    let Loading { rows, batcher, progress, lines, .. } = loading;
+    let Loading {
+        rows,
+        batcher,
+        progress,
+        lines,
+        ..
+    } = loading;
     let (loaded, loaded_bytes) = batcher.written;
     drop((rows, batcher, progress));
     settle(db, loaded, arguments.no_wait)?;
-    let skipped = earlier.as_ref().map_or(0, |position| position.lines.records);
-    Ok(Summary { loaded, loaded_bytes, resumed: earlier.is_some(), skipped, lines: Some(lines), ..Summary::default() })
+    let skipped = earlier
+        .as_ref()
+        .map_or(0, |position| position.lines.records);
+    Ok(Summary {
+        loaded,
+        loaded_bytes,
+        resumed: earlier.is_some(),
+        skipped,
+        lines: Some(lines),
+        ..Summary::default()
+    })
 }
 
 /// The arguments that distinguish this load from other loads of the same file.
 fn mode(arguments: &Load, format: Format) -> String {
     let (key, value) = (&arguments.key, &arguments.value);
     let quote = if arguments.quote { " quote" } else { "" };
-    format!("{} {key:?} {value:?} {} {}{quote}", format.name(), arguments.header, arguments.encoding.name())
+    format!(
+        "{} {key:?} {value:?} {} {}{quote}",
+        format.name(),
+        arguments.header,
+        arguments.encoding.name()
+    )
 }
 
 /// The maximum size in the file of a record that the database can accept, in bytes.
@@ -89,15 +126,26 @@ fn record_bytes_max(arguments: &Load, format: Format, options: &Options) -> usiz
 fn parser(arguments: &Load, format: Format, earlier: Option<&Position>) -> Parser {
     let encoding = arguments.encoding;
     let dialect = match format {
-        Format::Csv => Dialect { delimiter: b',', is_quoted: true },
-        Format::Tsv => Dialect { delimiter: b'\t', is_quoted: arguments.quote },
+        Format::Csv => Dialect {
+            delimiter: b',',
+            is_quoted: true,
+        },
+        Format::Tsv => Dialect {
+            delimiter: b'\t',
+            is_quoted: arguments.quote,
+        },
         Format::Jsonl => {
             let key = arguments.key.clone().unwrap_or_else(|| "key".to_owned());
             return Parser::Json(JsonRows::new(key, arguments.value.clone(), encoding));
         }
     };
     let chosen = earlier.and_then(|position| position.columns);
-    Parser::Csv(CsvRows::new(dialect, Columns::new(arguments), chosen, encoding))
+    Parser::Csv(CsvRows::new(
+        dialect,
+        Columns::new(arguments),
+        chosen,
+        encoding,
+    ))
 }
 
 struct Loading<'a> {
@@ -140,10 +188,22 @@ impl Loading<'_> {
     fn take_all(&mut self, skip_bad: bool) -> Outcome<()> {
         loop {
             let item = self.rows.next();
-            if interrupt::is_requested() && !matches!(&item, Ok(Item { next: Next::End, .. })) {
+            if interrupt::is_requested()
+                && !matches!(
+                    &item,
+                    Ok(Item {
+                        next: Next::End,
+                        ..
+                    })
+                )
+            {
                 return Err(self.stop());
             }
-            let Item { line, inner_lines, next } = item?;
+            let Item {
+                line,
+                inner_lines,
+                next,
+            } = item?;
             match next {
                 Next::End => return Ok(()),
                 Next::Header => self.lines.header += 1,
@@ -162,7 +222,10 @@ impl Loading<'_> {
     /// Adds a record. The inner error is the reason for refusing it.
     fn take(&mut self, row: &Row) -> Outcome<Result<(), String>> {
         if self.batcher.would_overwrite(&row.key, &row.value)? {
-            return Ok(Err(format!("the key {} is there already, with another value", escape(&row.key))));
+            return Ok(Err(format!(
+                "the key {} is there already, with another value",
+                escape(&row.key)
+            )));
         }
         let bytes = row.key.len() + row.value.len();
         if self.batcher.is_large(bytes) {
@@ -179,13 +242,20 @@ impl Loading<'_> {
     fn bad(&mut self, line: u64, reason: &str, skip_bad: bool) -> Outcome<()> {
         if !skip_bad {
             self.commit()?;
-            return Err(Failure::invalid(format!("{}:{line}: {reason}", self.source.display())));
+            return Err(Failure::invalid(format!(
+                "{}:{line}: {reason}",
+                self.source.display()
+            )));
         }
         self.lines.bad += 1;
         if self.lines.bad <= NAMED_MAX {
-            self.progress.say(format_args!("passed over {}:{line}: {reason}", self.source.display()));
+            self.progress.say(format_args!(
+                "passed over {}:{line}: {reason}",
+                self.source.display()
+            ));
         } else if self.lines.bad == NAMED_MAX + 1 {
-            self.progress.say("passed over more bad lines; the total is at the end");
+            self.progress
+                .say("passed over more bad lines; the total is at the end");
         }
         Ok(())
     }
@@ -197,7 +267,12 @@ impl Loading<'_> {
             Parser::Json(_) => None,
         };
         let window = &self.rows.window;
-        let position = Position { place: window.place(), lines: self.lines, columns, hash: window.hash() };
+        let position = Position {
+            place: window.place(),
+            lines: self.lines,
+            columns,
+            hash: window.hash(),
+        };
         self.batcher.commit(&position)?;
         self.committed = self.lines.records;
         Ok(())
@@ -206,8 +281,14 @@ impl Loading<'_> {
     /// Commits the records read so far, because a signal asked the load to stop.
     fn stop(&mut self) -> Failure {
         // A position within a skipped line cannot be resumed from.
-        let committed = if self.rows.is_between_lines() { self.commit() } else { Ok(()) };
-        committed.err().unwrap_or_else(|| Failure::new(Exit::Interrupted, "interrupted"))
+        let committed = if self.rows.is_between_lines() {
+            self.commit()
+        } else {
+            Ok(())
+        };
+        committed
+            .err()
+            .unwrap_or_else(|| Failure::new(Exit::Interrupted, "interrupted"))
     }
 
     /// Adds to `failure` how many records are loaded and how to continue.
@@ -218,7 +299,10 @@ impl Loading<'_> {
             Exit::NoSpace => "free some space, and start the same load again",
             _ => "start the same load again",
         };
-        failure.and(format_args!("{} records are in: {advice}, it goes on from there", self.committed))
+        failure.and(format_args!(
+            "{} records are in: {advice}, it goes on from there",
+            self.committed
+        ))
     }
 
     /// Refuses a file that ended before the size that it had when it was opened.
@@ -228,13 +312,19 @@ impl Loading<'_> {
             return Ok(());
         }
         self.commit()?;
-        let message = format!("{} has lost bytes while it was read: it had {opened}, now {end}", self.source.display());
+        let message = format!(
+            "{} has lost bytes while it was read: it had {opened}, now {end}",
+            self.source.display()
+        );
         Err(Failure::new(Exit::Io, message))
     }
 
     /// Compares the number of line breaks in the text with the number of lines counted.
     fn check_lines(&self) -> Outcome<()> {
-        let (read, counted) = (self.rows.window.lines(), self.lines.read() + self.lines.inner);
+        let (read, counted) = (
+            self.rows.window.lines(),
+            self.lines.read() + self.lines.inner,
+        );
         if read == counted {
             return Ok(());
         }

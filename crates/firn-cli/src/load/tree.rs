@@ -40,13 +40,23 @@ struct Position {
 }
 
 pub(super) fn load(arguments: &Load, options: Options) -> Outcome<Summary> {
-    let tree = arguments.source.tree.as_deref().ok_or_else(|| Failure::usage("give --tree DIR"))?;
-    let root = tree.canonicalize().map_err(|e| Error::from_io("find", tree, e))?;
+    let tree = arguments
+        .source
+        .tree
+        .as_deref()
+        .ok_or_else(|| Failure::usage("give --tree DIR"))?;
+    let root = tree
+        .canonicalize()
+        .map_err(|e| Error::from_io("find", tree, e))?;
     let walk = Walk::new(&root).map_err(|e| Error::from_io("list", tree, e))?;
     refuse_overlap(&arguments.db, &root)?;
     let db = open(&arguments.db, options.clone())?;
     let slot = Slot::new(&root, "tree");
-    let earlier: Option<Position> = if arguments.restart { None } else { slot.read(&db)? };
+    let earlier: Option<Position> = if arguments.restart {
+        None
+    } else {
+        slot.read(&db)?
+    };
     let mut loading = Loading {
         batcher: Batcher::new(&db, slot, &options, earlier.is_some() || arguments.restart),
         progress: Progress::new("loading", count_files(&root), Unit::Entries),
@@ -63,9 +73,14 @@ pub(super) fn load(arguments: &Load, options: Options) -> Outcome<Summary> {
         },
     };
     if loading.summary.refused > 0 {
-        loading.progress.say(format_args!("the earlier run could not store {} files", loading.summary.refused));
+        loading.progress.say(format_args!(
+            "the earlier run could not store {} files",
+            loading.summary.refused
+        ));
     }
-    loading.take_all(walk, &root).map_err(|failure| loading.explain(failure))?;
+    loading
+        .take_all(walk, &root)
+        .map_err(|failure| loading.explain(failure))?;
     (loading.summary.loaded, loading.summary.loaded_bytes) = loading.batcher.written;
     let summary = loading.summary;
     drop((loading.batcher, loading.progress));
@@ -74,17 +89,27 @@ pub(super) fn load(arguments: &Load, options: Options) -> Outcome<Summary> {
 }
 
 fn passed(earlier: Option<&Position>) -> Outcome<Option<Passed>> {
-    let Some(position) = earlier else { return Ok(None) };
-    let last_key = HEXLOWER
-        .decode(position.last_key.as_bytes())
-        .map_err(|e| Failure::invalid(format!("the position of the earlier load is not hexadecimal: {e}")))?;
-    Ok(Some(Passed { last_key, hash: position.hash }))
+    let Some(position) = earlier else {
+        return Ok(None);
+    };
+    let last_key = HEXLOWER.decode(position.last_key.as_bytes()).map_err(|e| {
+        Failure::invalid(format!(
+            "the position of the earlier load is not hexadecimal: {e}"
+        ))
+    })?;
+    Ok(Some(Passed {
+        last_key,
+        hash: position.hash,
+    }))
 }
 
 /// Refuses a tree that contains the database, which would be loaded into itself.
 fn refuse_overlap(db: &Path, root: &Path) -> Outcome<()> {
     if resolved(db).starts_with(root) {
-        return Err(Failure::invalid(format!("the database {} lies in the tree to be loaded", db.display())));
+        return Err(Failure::invalid(format!(
+            "the database {} lies in the tree to be loaded",
+            db.display()
+        )));
     }
     Ok(())
 }
@@ -94,7 +119,12 @@ fn count_files(root: &Path) -> Option<u64> {
     if !io::stderr().is_terminal() {
         return None;
     }
-    Some(Walk::new(root).ok()?.filter(|found| matches!(found.sort, Sort::File)).count() as u64)
+    Some(
+        Walk::new(root)
+            .ok()?
+            .filter(|found| matches!(found.sort, Sort::File))
+            .count() as u64,
+    )
 }
 
 /// The files that an earlier run has processed.
@@ -122,7 +152,10 @@ struct Loading<'a> {
 impl Loading<'_> {
     fn take_all(&mut self, walk: Walk, root: &Path) -> Outcome<()> {
         for found in walk {
-            let is_passed = self.passed.as_ref().is_some_and(|passed| found.name <= passed.last_key);
+            let is_passed = self
+                .passed
+                .as_ref()
+                .is_some_and(|passed| found.name <= passed.last_key);
             if !is_passed {
                 self.compare_passed(root)?;
             }
@@ -146,7 +179,9 @@ impl Loading<'_> {
     fn hash_entry(&mut self, name: &[u8], metadata: Option<&std::fs::Metadata>) {
         let (bytes, seconds, nanoseconds) = metadata
             .filter(|data| !data.is_dir())
-            .map_or((0, 0, 0), |data| (data.len(), data.mtime(), data.mtime_nsec()));
+            .map_or((0, 0, 0), |data| {
+                (data.len(), data.mtime(), data.mtime_nsec())
+            });
         self.hash.update(&(name.len() as u64).to_le_bytes());
         self.hash.update(name);
         self.hash.update(&bytes.to_le_bytes());
@@ -187,7 +222,11 @@ impl Loading<'_> {
             }
             Sort::EmptyDirectory => {
                 self.summary.empty_directories += 1;
-                self.leave_out(&found.name, "an empty directory", self.summary.empty_directories);
+                self.leave_out(
+                    &found.name,
+                    "an empty directory",
+                    self.summary.empty_directories,
+                );
             }
             // Already counted by the earlier run.
             Sort::Unreadable(_) if is_passed => {}
@@ -208,7 +247,11 @@ impl Loading<'_> {
             Ok(None) => {
                 let max = ByteSize(self.value_bytes_max as u64);
                 let is_by_memory = self.value_bytes_max < firn_base::key::VALUE_BYTES_MAX;
-                let reason = if is_by_memory { "a quarter of the memory limit" } else { "the largest value" };
+                let reason = if is_by_memory {
+                    "a quarter of the memory limit"
+                } else {
+                    "the largest value"
+                };
                 self.refuse(name, &format!("is larger than {max}, {reason}"));
                 return Ok(());
             }
@@ -253,19 +296,26 @@ impl Loading<'_> {
             Exit::NoSpace => "free some space, and start the same load again",
             _ => "start the same load again",
         };
-        failure.and(format_args!("{} files are in: {advice}, it goes on from there", self.committed))
+        failure.and(format_args!(
+            "{} files are in: {advice}, it goes on from there",
+            self.committed
+        ))
     }
 
     fn refuse(&mut self, name: &[u8], reason: &str) {
         self.summary.refused += 1;
-        self.progress.say(format_args!("not stored: {} {reason}", escape(name)));
+        self.progress
+            .say(format_args!("not stored: {} {reason}", escape(name)));
     }
 
     fn leave_out(&self, name: &[u8], what: &str, count: u64) {
         if count <= NAMED_MAX {
-            self.progress.say(format_args!("left out: {} is {what}", escape(name)));
+            self.progress
+                .say(format_args!("left out: {} is {what}", escape(name)));
         } else if count == NAMED_MAX + 1 {
-            self.progress.say(format_args!("left out: more that is {what}; the total is at the end"));
+            self.progress.say(format_args!(
+                "left out: more that is {what}; the total is at the end"
+            ));
         }
     }
 }

@@ -37,7 +37,10 @@ pub(super) struct Walk {
 impl Walk {
     /// Starts at `root`, which must be a directory.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
-        let mut walk = Self { root: root.to_owned(), pending: Vec::new() };
+        let mut walk = Self {
+            root: root.to_owned(),
+            pending: Vec::new(),
+        };
         walk.pending = walk.entries(&[])?;
         Ok(walk)
     }

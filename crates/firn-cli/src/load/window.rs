@@ -120,7 +120,10 @@ impl Window {
         self.hash.update(passed);
         let breaks = passed.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.last_byte = passed.last().copied().or(self.last_byte);
-        self.place = Place { byte: self.place.byte + bytes as u64, line: self.place.line + breaks };
+        self.place = Place {
+            byte: self.place.byte + bytes as u64,
+            line: self.place.line + breaks,
+        };
         self.begin += bytes;
     }
 
@@ -134,7 +137,11 @@ impl Window {
             }
             self.pass(self.view().len());
             if self.place.byte - start.byte > self.passed_bytes_max {
-                let (source, line, max) = (self.source.display(), start.line, ByteSize(self.passed_bytes_max));
+                let (source, line, max) = (
+                    self.source.display(),
+                    start.line,
+                    ByteSize(self.passed_bytes_max),
+                );
                 return Err(Failure::invalid(format!(
                     "{source}:{line}: the line does not end within {max}: this is no text of records"
                 )));
@@ -197,13 +204,22 @@ mod tests {
     fn a_place_has_the_hash_of_all_before_it() {
         let text = b"one\ntwo\nthree";
         let mut by_steps = window(text, 100);
-        assert_eq!(by_steps.find(0, |byte| byte == b'\n').unwrap(), Found::At(3));
+        assert_eq!(
+            by_steps.find(0, |byte| byte == b'\n').unwrap(),
+            Found::At(3)
+        );
         by_steps.pass(4);
         by_steps.pass_line().unwrap();
-        assert_eq!((by_steps.place(), by_steps.lines()), (Place { byte: 8, line: 3 }, 2));
+        assert_eq!(
+            (by_steps.place(), by_steps.lines()),
+            (Place { byte: 8, line: 3 }, 2)
+        );
         let mut at_once = window(text, 100);
         assert!(at_once.pass_to(8, |_| {}).unwrap());
-        assert_eq!((at_once.place(), at_once.hash()), (by_steps.place(), by_steps.hash()));
+        assert_eq!(
+            (at_once.place(), at_once.hash()),
+            (by_steps.place(), by_steps.hash())
+        );
         let mut other = window(b"One\ntwo\nthree", 100);
         assert!(other.pass_to(8, |_| {}).unwrap());
         assert_ne!(other.hash(), by_steps.hash());
@@ -214,13 +230,19 @@ mod tests {
     #[test]
     fn a_search_ends_at_the_bound() {
         let mut endless = Window::new("zero".into(), Box::new(std::io::repeat(0)), 1 << 20);
-        assert_eq!(endless.find(0, |byte| byte == b'\n').unwrap(), Found::TooFar);
+        assert_eq!(
+            endless.find(0, |byte| byte == b'\n').unwrap(),
+            Found::TooFar
+        );
         assert!(endless.view().len() <= (1 << 20) + CHUNK_BYTES);
         endless.passed_bytes_max = 4 << 20;
         assert!(endless.pass_line().is_err());
         let mut short = window(b"abc", 1);
         assert_eq!(short.find(0, |byte| byte == b'x').unwrap(), Found::TooFar);
-        assert_eq!(window(b"abc", 3).find(0, |byte| byte == b'x').unwrap(), Found::End(3));
+        assert_eq!(
+            window(b"abc", 3).find(0, |byte| byte == b'x').unwrap(),
+            Found::End(3)
+        );
         assert_eq!(window(b"abc", 3).byte(3).unwrap(), None);
     }
 }

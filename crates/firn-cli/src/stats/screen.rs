@@ -27,11 +27,19 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn of(path: &Path, db: &Db, stats: &Stats, memory_limit_bytes: u64) -> Outcome<Self> {
+    pub(super) fn of(
+        path: &Path,
+        db: &Db,
+        stats: &Stats,
+        memory_limit_bytes: u64,
+    ) -> Outcome<Self> {
         let (disk_bytes, log_bytes) = disk_bytes(path);
         // Trees without durable memory are rebuilt from the logs, so their entries are the logs'
         // entries.
-        let in_trees = stats.tier.as_ref().map_or(0, |tier| tier.mutable_entries + tier.immutable_entries);
+        let in_trees = stats
+            .tier
+            .as_ref()
+            .map_or(0, |tier| tier.mutable_entries + tier.immutable_entries);
         let above = stats.recovery.replayed_entries.max(in_trees);
         let mut summary = Self {
             entries_about: above + stats.levels.iter().map(|level| level.entries).sum::<u64>(),
@@ -48,25 +56,48 @@ impl Summary {
     /// The screen for the database at `path`.
     pub(super) fn screen(&self, path: &Path, stats: &Stats) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        writeln!(text, "{}", cut_left(&format!("{} database {}", stats.profile, path.display())))?;
+        writeln!(
+            text,
+            "{}",
+            cut_left(&format!("{} database {}", stats.profile, path.display()))
+        )?;
         let entries = grouped(self.entries_about);
-        writeln!(text, "entries  about {entries}, superseded ones and deletions among them")?;
-        let (disk, tables, logs) = (ByteSize(self.disk_bytes), ByteSize(stats.table_bytes), ByteSize(self.log_bytes));
+        writeln!(
+            text,
+            "entries  about {entries}, superseded ones and deletions among them"
+        )?;
+        let (disk, tables, logs) = (
+            ByteSize(self.disk_bytes),
+            ByteSize(stats.table_bytes),
+            ByteSize(self.log_bytes),
+        );
         writeln!(text, "on disk  {disk}: tables {tables}, logs {logs}")?;
         let memory = &stats.memory;
         let used = ByteSize(memory.buffer_bytes + memory.cache_bytes + memory.open_table_bytes);
         let limit = ByteSize(self.memory_limit_bytes);
-        writeln!(text, "memory   {used} in this process; the limit is {limit}")?;
+        writeln!(
+            text,
+            "memory   {used} in this process; the limit is {limit}"
+        )?;
         let debt = match stats.background.debt_bytes {
             0 => "none: no merge is due".to_owned(),
             bytes => format!("{} to be merged", ByteSize(bytes)),
         };
         writeln!(text, "debt     {debt}")?;
-        let rows: Vec<Vec<String>> = stats.levels.iter().filter(|level| level.tables > 0).map(level_row).collect();
+        let rows: Vec<Vec<String>> = stats
+            .levels
+            .iter()
+            .filter(|level| level.tables > 0)
+            .map(level_row)
+            .collect();
         if rows.is_empty() {
             writeln!(text, "levels   all empty")?;
         } else {
-            writeln!(text, "{}", table(&["level", "tables", "size", "entries", "dead"], rows, true))?;
+            writeln!(
+                text,
+                "{}",
+                table(&["level", "tables", "size", "entries", "dead"], rows, true)
+            )?;
         }
         text.push_str(&wrapped(&self.advice));
         Ok(text)
@@ -89,9 +120,14 @@ fn disk_bytes(path: &Path) -> (u64, u64) {
     const BLOCK_BYTES: u64 = 512;
     let (mut all, mut logs) = (0, 0);
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-        let bytes = entry.metadata().map_or(0, |data| data.blocks() * BLOCK_BYTES);
+        let bytes = entry
+            .metadata()
+            .map_or(0, |data| data.blocks() * BLOCK_BYTES);
         all += bytes;
-        if Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == "log") {
+        if Path::new(&entry.file_name())
+            .extension()
+            .is_some_and(|extension| extension == "log")
+        {
             logs += bytes;
         }
     }
@@ -100,7 +136,9 @@ fn disk_bytes(path: &Path) -> (u64, u64) {
 
 fn unfinished_loads(db: &Db) -> Outcome<usize> {
     let positions = db.prefix([crate::reserved::PREFIX, b"load/"].concat());
-    positions.map(|entry| Ok(entry?)).try_fold(0, |count, entry: Outcome<_>| entry.map(|_| count + 1))
+    positions
+        .map(|entry| Ok(entry?))
+        .try_fold(0, |count, entry: Outcome<_>| entry.map(|_| count + 1))
 }
 
 /// One sentence with the most useful next step.
@@ -118,15 +156,19 @@ fn advice(summary: &Summary, stats: &Stats) -> String {
         );
     }
     if level0 >= Limits::default().level0_slow {
-        return format!("Run `firn compact`: each read looks into up to {level0} tables of level 0.");
+        return format!(
+            "Run `firn compact`: each read looks into up to {level0} tables of level 0."
+        );
     }
     if stats.background.debt_bytes > 0 {
-        return "Leave the database open in a program, or run `firn compact`: merges are due.".to_owned();
+        return "Leave the database open in a program, or run `firn compact`: merges are due."
+            .to_owned();
     }
     // In profile `lab`, the values of level 0 are in logs.
     let is_in_logs = stats.tier.is_none() && summary.log_bytes > stats.table_bytes;
     if is_in_logs && summary.log_bytes > LOG_BYTES_WORTH_A_MERGE {
-        return "Run `firn compact`: most of the data is in logs, which each open reads again.".to_owned();
+        return "Run `firn compact`: most of the data is in logs, which each open reads again."
+            .to_owned();
     }
     if dead > stats.table_bytes / 4 && dead > LOG_BYTES_WORTH_A_MERGE {
         return format!("Run `firn compact`: {} in tables are dead.", ByteSize(dead));
@@ -135,7 +177,11 @@ fn advice(summary: &Summary, stats: &Stats) -> String {
 }
 
 fn loads(count: usize) -> String {
-    if count == 1 { "the load".to_owned() } else { format!("each of the {count} loads") }
+    if count == 1 {
+        "the load".to_owned()
+    } else {
+        format!("each of the {count} loads")
+    }
 }
 
 /// `line`, with the start of its path cut off if it is wider than the screen.
@@ -147,7 +193,10 @@ fn cut_left(line: &str) -> String {
     let (kind, path) = line.split_once(" database ").unwrap_or(("", line));
     let room = COLUMNS.saturating_sub(kind.chars().count() + " database ..".len());
     let from = path.chars().count().saturating_sub(room);
-    format!("{kind} database ..{}", path.chars().skip(from).collect::<String>())
+    format!(
+        "{kind} database ..{}",
+        path.chars().skip(from).collect::<String>()
+    )
 }
 
 /// `sentence` wrapped into lines that fit the screen.
@@ -199,6 +248,9 @@ mod tests {
         let path = format!("classic database /{}", "é".repeat(100));
         assert_eq!(cut_left(&path).chars().count(), COLUMNS);
         let text = wrapped(&"word ".repeat(40));
-        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+        assert!(
+            text.lines().count() == 3 && text.lines().all(|line| line.len() <= COLUMNS),
+            "{text}"
+        );
     }
 }

@@ -29,7 +29,9 @@ impl Ran {
 
 impl Firn {
     pub(crate) fn new() -> Self {
-        Self { home: tempfile::tempdir().expect("a temporary directory") }
+        Self {
+            home: tempfile::tempdir().expect("a temporary directory"),
+        }
     }
 
     /// The path of the database used by every test.
@@ -50,15 +52,24 @@ impl Firn {
 
     pub(crate) fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_firn"));
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FIRN_")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FIRN_"))
+        {
             command.env_remove(name);
         }
-        command.current_dir(self.home.path()).arg(verb).stdin(Stdio::null());
+        command
+            .current_dir(self.home.path())
+            .arg(verb)
+            .stdin(Stdio::null());
         command
     }
 
     /// Runs `firn VERB DB ARGUMENTS` and returns any exit code.
-    pub(crate) fn try_run<A: AsRef<OsStr>>(&self, verb: &str, arguments: impl IntoIterator<Item = A>) -> Ran {
+    pub(crate) fn try_run<A: AsRef<OsStr>>(
+        &self,
+        verb: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Ran {
         self.try_command(self.command(verb).arg("db").args(arguments))
     }
 
@@ -67,7 +78,11 @@ impl Firn {
     }
 
     /// Like `try_run`, but the exit code must be 0.
-    pub(crate) fn run<A: AsRef<OsStr>>(&self, verb: &str, arguments: impl IntoIterator<Item = A>) -> Ran {
+    pub(crate) fn run<A: AsRef<OsStr>>(
+        &self,
+        verb: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Ran {
         let ran = self.try_run(verb, arguments);
         assert_eq!(ran.code, 0, "firn {verb}: {}", ran.stderr);
         ran
@@ -87,7 +102,12 @@ impl Firn {
     /// Starts a verb with stdin, stdout and stderr as pipes.
     pub(crate) fn start(&self, verb: &str, arguments: &[&str]) -> Child {
         let mut command = self.command(verb);
-        command.arg("db").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg("db")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.spawn().expect("firn starts")
     }
 
@@ -97,8 +117,13 @@ impl Firn {
 
     /// Total bytes of all files in the database's directory.
     pub(crate) fn db_bytes(&self) -> u64 {
-        let Ok(entries) = std::fs::read_dir(self.db()) else { return 0 };
-        entries.flatten().filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+        let Ok(entries) = std::fs::read_dir(self.db()) else {
+            return 0;
+        };
+        entries
+            .flatten()
+            .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+            .sum()
     }
 }
 

@@ -48,7 +48,12 @@ impl Span {
     pub(super) fn covering(offset: u64, wanted: usize, alignment: usize) -> Span {
         let start = offset - offset % alignment as u64;
         let skip = (offset - start) as usize;
-        Span { offset: start, len: (skip + wanted).next_multiple_of(alignment), skip, wanted }
+        Span {
+            offset: start,
+            len: (skip + wanted).next_multiple_of(alignment),
+            skip,
+            wanted,
+        }
     }
 
     /// The number of wanted bytes available after `got` bytes of the span were read.
@@ -125,7 +130,8 @@ impl Handle {
 
     /// One system call for at most `N` parts.
     fn gather<const N: usize>(&self, offset: u64, parts: &[&[u8]]) -> rustix::io::Result<usize> {
-        let slices: [IoSlice<'_>; N] = std::array::from_fn(|i| IoSlice::new(parts.get(i).copied().unwrap_or_default()));
+        let slices: [IoSlice<'_>; N] =
+            std::array::from_fn(|i| IoSlice::new(parts.get(i).copied().unwrap_or_default()));
         rustix::io::pwritev(&self.fd, &slices[..parts.len()], offset)
     }
 
@@ -143,7 +149,8 @@ impl Handle {
 
 impl File for OsFile {
     fn read(&self, offset: u64, len: usize, into: &mut IoBuf) -> Result<()> {
-        self.handle.read_span(Span::covering(offset, len, self.handle.alignment), into)
+        self.handle
+            .read_span(Span::covering(offset, len, self.handle.alignment), into)
     }
 
     fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
@@ -154,7 +161,11 @@ impl File for OsFile {
     }
 
     fn submit_read(&self, offset: u64, len: usize, into: IoBuf) -> Pending {
-        self.backend.read(&self.handle, Span::covering(offset, len, self.handle.alignment), into)
+        self.backend.read(
+            &self.handle,
+            Span::covering(offset, len, self.handle.alignment),
+            into,
+        )
     }
 
     fn submit_write(&self, offset: u64, buf: IoBuf) -> Pending {
@@ -189,7 +200,8 @@ impl File for OsFile {
     }
 
     fn len(&self) -> Result<u64> {
-        let stat = rustix::fs::fstat(&self.handle.fd).map_err(|errno| self.handle.error("stat", errno))?;
+        let stat =
+            rustix::fs::fstat(&self.handle.fd).map_err(|errno| self.handle.error("stat", errno))?;
         Ok(stat.st_size as u64)
     }
 

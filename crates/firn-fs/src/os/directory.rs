@@ -26,7 +26,12 @@ impl OsDir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = uninterrupted(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(|errno| Error::from_io("open directory", path, errno.into()))?;
-        Ok(OsDir { fd: Arc::new(fd), path: path.to_path_buf(), backend, direct })
+        Ok(OsDir {
+            fd: Arc::new(fd),
+            path: path.to_path_buf(),
+            backend,
+            direct,
+        })
     }
 
     fn failed(&self, verb: &str, name: &str, errno: Errno) -> Error {
@@ -39,7 +44,10 @@ impl OsDir {
         match rustix::fs::statat(&self.fd, name, AtFlags::empty()) {
             Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile => {
                 let path = self.path.join(name);
-                Err(Error::invalid(format!("{} is not a regular file: move it out of the way", path.display())))
+                Err(Error::invalid(format!(
+                    "{} is not a regular file: move it out of the way",
+                    path.display()
+                )))
             }
             // The open that follows reports any error.
             _ => Ok(()),
@@ -74,7 +82,8 @@ impl OsDir {
             // A file system without direct I/O refuses here, before any byte is transferred.
             Err(Errno::INVAL) if flags.contains(OFlags::DIRECT) => {
                 flags.remove(OFlags::DIRECT);
-                uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, permissions)).map(|fd| (fd, flags))
+                uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, permissions))
+                    .map(|fd| (fd, flags))
             }
             other => other.map(|fd| (fd, flags)),
         }
@@ -111,10 +120,23 @@ impl Dir for OsDir {
         if !self.direct {
             flags.remove(OFlags::DIRECT);
         }
-        let (fd, flags) = self.open_fd(name, flags).map_err(|errno| self.failed("open", name, errno))?;
-        let alignment = if flags.contains(OFlags::DIRECT) { direct_alignment(&fd) } else { 1 };
-        let handle = Arc::new(Handle { fd, path: self.path.join(name), alignment });
-        Ok(Arc::new(OsFile { handle, backend: self.backend }))
+        let (fd, flags) = self
+            .open_fd(name, flags)
+            .map_err(|errno| self.failed("open", name, errno))?;
+        let alignment = if flags.contains(OFlags::DIRECT) {
+            direct_alignment(&fd)
+        } else {
+            1
+        };
+        let handle = Arc::new(Handle {
+            fd,
+            path: self.path.join(name),
+            alignment,
+        });
+        Ok(Arc::new(OsFile {
+            handle,
+            backend: self.backend,
+        }))
     }
 
     fn rename(&self, site: &'static Site, from: &str, to: &str) -> Result<()> {
@@ -162,7 +184,8 @@ impl Dir for OsDir {
 
     fn len(&self, name: &str) -> Result<u64> {
         let stat = uninterrupted(|| rustix::fs::statat(&self.fd, name, AtFlags::empty()));
-        stat.map(|stat| stat.st_size as u64).map_err(|errno| self.failed("stat", name, errno))
+        stat.map(|stat| stat.st_size as u64)
+            .map_err(|errno| self.failed("stat", name, errno))
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn Lock>> {
@@ -181,18 +204,24 @@ impl Dir for OsDir {
             }
             Err(errno) => return Err(self.failed("lock", name, errno)),
         }
-        let lock = OsLock { fd, dir: self.fd.clone(), path: self.path.clone(), name: name.to_owned() };
+        let lock = OsLock {
+            fd,
+            dir: self.fd.clone(),
+            path: self.path.clone(),
+            name: name.to_owned(),
+        };
         // Another process may have removed the file between the two calls.
         lock.check()?;
         Ok(Box::new(lock))
     }
 
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        let made = uninterrupted(|| rustix::fs::mkdirat(&self.fd, name, Mode::RWXU | Mode::RWXG | Mode::RWXO));
+        let made = uninterrupted(|| {
+            rustix::fs::mkdirat(&self.fd, name, Mode::RWXU | Mode::RWXG | Mode::RWXO)
+        });
         match made {
-            Ok(()) => {
-                uninterrupted(|| rustix::fs::fsync(&self.fd)).map_err(|errno| self.failed("sync", name, errno))?
-            }
+            Ok(()) => uninterrupted(|| rustix::fs::fsync(&self.fd))
+                .map_err(|errno| self.failed("sync", name, errno))?,
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(self.failed("create directory", name, errno)),
         }
@@ -200,7 +229,12 @@ impl Dir for OsDir {
         let fd = uninterrupted(|| rustix::fs::openat(&self.fd, name, flags, Mode::empty()))
             .map_err(|errno| self.failed("open directory", name, errno))?;
         let path = self.path.join(name);
-        Ok(Arc::new(OsDir { fd: Arc::new(fd), path, backend: self.backend, direct: self.direct }))
+        Ok(Arc::new(OsDir {
+            fd: Arc::new(fd),
+            path,
+            backend: self.backend,
+            direct: self.direct,
+        }))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -220,9 +254,11 @@ struct OsLock {
 
 impl Lock for OsLock {
     fn check(&self) -> Result<()> {
-        let failed = |errno: Errno| Error::from_io("stat", &self.path.join(&self.name), errno.into());
+        let failed =
+            |errno: Errno| Error::from_io("stat", &self.path.join(&self.name), errno.into());
         let held = uninterrupted(|| rustix::fs::fstat(&self.fd)).map_err(failed)?;
-        match uninterrupted(|| rustix::fs::statat(&self.dir, self.name.as_str(), AtFlags::empty())) {
+        match uninterrupted(|| rustix::fs::statat(&self.dir, self.name.as_str(), AtFlags::empty()))
+        {
             Ok(named) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino) => Ok(()),
             Ok(_) | Err(Errno::NOENT) => {
                 let message = format!(
@@ -255,10 +291,18 @@ mod tests {
         let dir = OsDir::open(root.path(), IoBackend::Pool, false).unwrap();
         let flags = OFlags::RDWR | OFlags::CREATE;
         let fd = rustix::fs::openat(&dir.fd, "LOCK", flags, Mode::RUSR | Mode::WUSR).unwrap();
-        let lock = OsLock { fd, dir: dir.fd.clone(), path: dir.path.clone(), name: "LOCK".to_owned() };
+        let lock = OsLock {
+            fd,
+            dir: dir.fd.clone(),
+            path: dir.path.clone(),
+            name: "LOCK".to_owned(),
+        };
         rustix::fs::flock(&lock.fd, FlockOperation::NonBlockingLockExclusive).unwrap();
         let copy = lock.fd.try_clone().unwrap();
-        assert_eq!(dir.lock("LOCK").err().map(|error| error.kind()), Some(ErrorKind::Locked));
+        assert_eq!(
+            dir.lock("LOCK").err().map(|error| error.kind()),
+            Some(ErrorKind::Locked)
+        );
         drop(lock);
         assert!(dir.lock("LOCK").is_ok());
         drop(copy);
@@ -273,7 +317,11 @@ mod tests {
         std::fs::remove_file(root.path().join("LOCK")).unwrap();
         assert_eq!(lock.check().unwrap_err().kind(), ErrorKind::Poisoned);
         let other = dir.lock("LOCK").unwrap();
-        assert_eq!(lock.check().unwrap_err().kind(), ErrorKind::Poisoned, "two hold what they think is the lock");
+        assert_eq!(
+            lock.check().unwrap_err().kind(),
+            ErrorKind::Poisoned,
+            "two hold what they think is the lock"
+        );
         other.check().unwrap();
     }
 
@@ -291,7 +339,10 @@ mod tests {
         assert!(moved.join("a").exists() && !path.join("a").exists());
         dir.remove("a").unwrap();
         std::fs::remove_dir(&moved).unwrap();
-        assert_eq!(dir.open("b", OpenMode::Create).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            dir.open("b", OpenMode::Create).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
         assert!(!path.join("b").exists());
     }
 
@@ -304,6 +355,9 @@ mod tests {
             assert_eq!(dir.open("taken", mode).unwrap_err().kind(), ErrorKind::Io);
             assert_eq!(std::fs::read(root.path().join("taken")).unwrap(), b"kept");
         }
-        assert!(!crate::cannot_link(&dir.link("taken", &*dir, "taken").unwrap_err()), "it is no reason to copy");
+        assert!(
+            !crate::cannot_link(&dir.link("taken", &*dir, "taken").unwrap_err()),
+            "it is no reason to copy"
+        );
     }
 }

@@ -54,7 +54,9 @@ impl Pool {
                 Err(error) => tracing::warn!(%error, started, "cannot start an I/O thread"),
             }
         }
-        Pool { jobs: (started > 0).then_some(jobs) }
+        Pool {
+            jobs: (started > 0).then_some(jobs),
+        }
     }
 
     pub(super) fn read(&self, handle: &Arc<Handle>, span: Span, buf: IoBuf) -> Pending {
@@ -67,7 +69,12 @@ impl Pool {
 
     fn submit(&self, handle: &Arc<Handle>, op: Op, buf: IoBuf) -> Pending {
         let (reply, answer) = channel();
-        let job = Job { handle: handle.clone(), op, buf, reply };
+        let job = Job {
+            handle: handle.clone(),
+            op,
+            buf,
+            reply,
+        };
         match &self.jobs {
             // A send fails only if no thread is left; the receiver then reports it.
             Some(jobs) => drop(jobs.send(job)),
@@ -80,7 +87,12 @@ impl Pool {
 
 impl Job {
     fn perform(self) {
-        let Job { handle, op, mut buf, reply } = self;
+        let Job {
+            handle,
+            op,
+            mut buf,
+            reply,
+        } = self;
         let result = match op {
             Op::Read(span) => handle.read_span(span, &mut buf),
             Op::Write(offset) => handle.write_full(offset, buf.bytes()),
@@ -101,6 +113,8 @@ struct Answer(Receiver<Result<IoBuf>>);
 
 impl Completion for Answer {
     fn wait(self: Box<Self>) -> Result<IoBuf> {
-        self.0.recv().unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "the I/O threads ended")))
+        self.0
+            .recv()
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "the I/O threads ended")))
     }
 }

@@ -14,7 +14,10 @@
 //!    failed is broken and accepts nothing more. Operations that the kernel has already taken still
 //!    complete, which is visible in shared memory. Until then a write is not repeated, because the
 //!    first one could land later, over newer bytes at its place.
-#![expect(unsafe_code, reason = "io_uring takes raw pointers; listed in UNSAFE.md")]
+#![expect(
+    unsafe_code,
+    reason = "io_uring takes raw pointers; listed in UNSAFE.md"
+)]
 
 use super::direct::{Handle, Span};
 use crate::buf::IoBuf;
@@ -43,8 +46,18 @@ enum Op {
 
 enum Slot {
     Free,
-    InFlight { handle: Arc<Handle>, op: Op, buf: IoBuf, abandoned: bool },
-    Complete { handle: Arc<Handle>, op: Op, buf: IoBuf, result: i32 },
+    InFlight {
+        handle: Arc<Handle>,
+        op: Op,
+        buf: IoBuf,
+        abandoned: bool,
+    },
+    Complete {
+        handle: Arc<Handle>,
+        op: Op,
+        buf: IoBuf,
+        result: i32,
+    },
 }
 
 struct Ring {
@@ -61,7 +74,10 @@ struct Ring {
 const STUCK: Duration = Duration::from_secs(30);
 
 /// The idle rings of the process, and the number of all rings.
-static IDLE: Mutex<Rings> = Mutex::new(Rings { idle: Vec::new(), count: 0 });
+static IDLE: Mutex<Rings> = Mutex::new(Rings {
+    idle: Vec::new(),
+    count: 0,
+});
 
 struct Rings {
     idle: Vec<Arc<Mutex<Ring>>>,
@@ -100,13 +116,23 @@ pub(super) fn write(handle: &Arc<Handle>, offset: u64, buf: IoBuf) -> Pending {
 fn submit(handle: &Arc<Handle>, op: Op, mut buf: IoBuf) -> Pending {
     if let Some(ring) = borrow() {
         match ring.lock().submit(handle, op, buf) {
-            Ok(slot) => return Pending::new(Ticket { ring: ring.clone(), slot, finished: false }),
+            Ok(slot) => {
+                return Pending::new(Ticket {
+                    ring: ring.clone(),
+                    slot,
+                    finished: false,
+                });
+            }
             Err(refused) => buf = refused,
         }
     }
     match op {
         // It is read when it is waited for, as on a ring.
-        Op::Read(span) => Pending::new(Later { handle: handle.clone(), span, buf }),
+        Op::Read(span) => Pending::new(Later {
+            handle: handle.clone(),
+            span,
+            buf,
+        }),
         Op::Write { .. } => Pending::done(plainly(handle, op, &mut buf).map(|()| buf)),
     }
 }
@@ -160,14 +186,23 @@ pub(super) fn rings() -> usize {
 /// True if the kernel may accept the request if it is asked again.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, OutOfMemory, ResourceBusy, WouldBlock};
-    matches!(error.kind(), Interrupted | OutOfMemory | ResourceBusy | WouldBlock)
+    matches!(
+        error.kind(),
+        Interrupted | OutOfMemory | ResourceBusy | WouldBlock
+    )
 }
 
 impl Ring {
     fn new() -> io::Result<Ring> {
         #[cfg(test)]
         tests::fail(Failing::Setup)?;
-        Ok(Ring { uring: IoUring::new(DEPTH)?, slots: Vec::new(), in_flight: 0, queued: Vec::new(), broken: None })
+        Ok(Ring {
+            uring: IoUring::new(DEPTH)?,
+            slots: Vec::new(),
+            in_flight: 0,
+            queued: Vec::new(),
+            broken: None,
+        })
     }
 
     fn is_broken(&self) -> bool {
@@ -175,7 +210,9 @@ impl Ring {
     }
 
     fn is_stuck(&self) -> bool {
-        self.broken.as_ref().is_some_and(|clock| Duration::from_nanos(clock.now_ns()) > STUCK)
+        self.broken
+            .as_ref()
+            .is_some_and(|clock| Duration::from_nanos(clock.now_ns()) > STUCK)
     }
 
     /// Removes from `queued` the operations that the kernel has taken.
@@ -196,20 +233,33 @@ impl Ring {
         if self.is_broken() {
             return Err(buf);
         }
-        let index = self.slots.iter().position(|slot| matches!(slot, Slot::Free)).unwrap_or(self.slots.len());
+        let index = self
+            .slots
+            .iter()
+            .position(|slot| matches!(slot, Slot::Free))
+            .unwrap_or(self.slots.len());
         let fd = types::Fd(handle.fd.as_raw_fd());
         let entry = match op {
             Op::Read(span) => {
                 let room = buf.room(span.len);
-                opcode::Read::new(fd, room.as_mut_ptr(), room.len() as u32).offset(span.offset).build()
+                opcode::Read::new(fd, room.as_mut_ptr(), room.len() as u32)
+                    .offset(span.offset)
+                    .build()
             }
             Op::Write { offset } => {
                 let bytes = buf.bytes();
-                opcode::Write::new(fd, bytes.as_ptr(), bytes.len() as u32).offset(offset).build()
+                opcode::Write::new(fd, bytes.as_ptr(), bytes.len() as u32)
+                    .offset(offset)
+                    .build()
             }
         };
         let eager = matches!(op, Op::Write { .. });
-        let slot = Slot::InFlight { handle: handle.clone(), op, buf, abandoned: false };
+        let slot = Slot::InFlight {
+            handle: handle.clone(),
+            op,
+            buf,
+            abandoned: false,
+        };
         match self.slots.get_mut(index) {
             Some(free) => *free = slot,
             None => self.slots.push(slot),
@@ -260,10 +310,21 @@ impl Ring {
         self.note_taken();
         while let Some(completion) = self.uring.completion().next() {
             let slot = &mut self.slots[completion.user_data() as usize];
-            if let Slot::InFlight { handle, op, buf, abandoned } = std::mem::replace(slot, Slot::Free) {
+            if let Slot::InFlight {
+                handle,
+                op,
+                buf,
+                abandoned,
+            } = std::mem::replace(slot, Slot::Free)
+            {
                 self.in_flight -= 1;
                 if !abandoned {
-                    *slot = Slot::Complete { handle, op, buf, result: completion.result() };
+                    *slot = Slot::Complete {
+                        handle,
+                        op,
+                        buf,
+                        result: completion.result(),
+                    };
                 }
             }
         }
@@ -280,17 +341,41 @@ impl Ring {
     fn finish(&mut self, index: usize) -> Option<Finished> {
         for looks in 0..2 {
             match std::mem::replace(&mut self.slots[index], Slot::Free) {
-                Slot::Complete { handle, op, buf, result } => return Some(Finished::On { handle, op, buf, result }),
-                Slot::InFlight { handle, op, buf, .. } if self.is_broken() && self.queued.contains(&index) => {
+                Slot::Complete {
+                    handle,
+                    op,
+                    buf,
+                    result,
+                } => {
+                    return Some(Finished::On {
+                        handle,
+                        op,
+                        buf,
+                        result,
+                    });
+                }
+                Slot::InFlight {
+                    handle, op, buf, ..
+                } if self.is_broken() && self.queued.contains(&index) => {
                     // The kernel never took it.
                     self.queued.retain(|&queued| queued != index);
                     self.in_flight -= 1;
                     return Some(Finished::Never { handle, op, buf });
                 }
-                Slot::InFlight { handle, op, buf, .. } if self.is_stuck() => {
+                Slot::InFlight {
+                    handle, op, buf, ..
+                } if self.is_stuck() => {
                     // The kernel may still use the buffer, so the slot keeps it forever.
-                    let stuck = Finished::Stuck { handle: handle.clone(), op };
-                    self.slots[index] = Slot::InFlight { handle, op, buf, abandoned: true };
+                    let stuck = Finished::Stuck {
+                        handle: handle.clone(),
+                        op,
+                    };
+                    self.slots[index] = Slot::InFlight {
+                        handle,
+                        op,
+                        buf,
+                        abandoned: true,
+                    };
                     return Some(stuck);
                 }
                 other => self.slots[index] = other,
@@ -336,10 +421,7 @@ enum Finished {
         buf: IoBuf,
     },
     /// The ring broke, and the kernel never completed it.
-    Stuck {
-        handle: Arc<Handle>,
-        op: Op,
-    },
+    Stuck { handle: Arc<Handle>, op: Op },
 }
 
 /// An operation on a ring.
@@ -367,20 +449,35 @@ impl Completion for Ticket {
             parking_lot::MutexGuard::unlock_fair(ring);
         };
         match finished {
-            Finished::On { handle, op, mut buf, result } => {
+            Finished::On {
+                handle,
+                op,
+                mut buf,
+                result,
+            } => {
                 complete(&handle, op, &mut buf, result)?;
                 Ok(buf)
             }
-            Finished::Never { handle, op, mut buf } => {
+            Finished::Never {
+                handle,
+                op,
+                mut buf,
+            } => {
                 plainly(&handle, op, &mut buf)?;
                 Ok(buf)
             }
-            Finished::Stuck { handle, op: op @ Op::Read(_) } => {
+            Finished::Stuck {
+                handle,
+                op: op @ Op::Read(_),
+            } => {
                 let mut buf = IoBuf::default();
                 plainly(&handle, op, &mut buf)?;
                 Ok(buf)
             }
-            Finished::Stuck { handle, op: Op::Write { offset } } => {
+            Finished::Stuck {
+                handle,
+                op: Op::Write { offset },
+            } => {
                 let seconds = STUCK.as_secs();
                 let message = format!(
                     "{}: a write at byte {offset} did not end {seconds} s after its ring failed; reopen the database",
@@ -396,7 +493,8 @@ impl Ticket {
     /// Returns the ring if this thread borrowed it. A ring borrowed by another thread is returned
     /// when that thread ends or waits.
     fn release(&self) {
-        let released = BORROWED.with_borrow_mut(|borrowed| borrowed.0.take_if(|ring| Arc::ptr_eq(ring, &self.ring)));
+        let released = BORROWED
+            .with_borrow_mut(|borrowed| borrowed.0.take_if(|ring| Arc::ptr_eq(ring, &self.ring)));
         if let Some(ring) = released {
             give_back(ring);
         }
@@ -441,7 +539,11 @@ fn plainly(handle: &Handle, op: Op, buf: &mut IoBuf) -> Result<()> {
 /// on the ring is done with plain system calls, which report the actual error if there is one.
 fn complete(handle: &Handle, op: Op, buf: &mut IoBuf, result: i32) -> Result<()> {
     #[cfg(test)]
-    let result = if tests::fail(Failing::Cancelled).is_err() { -125 } else { result };
+    let result = if tests::fail(Failing::Cancelled).is_err() {
+        -125
+    } else {
+        result
+    };
     let done = usize::try_from(result).unwrap_or(0);
     match op {
         Op::Read(span) if done == span.len => buf.set_view(span.skip, span.wanted),

@@ -16,7 +16,9 @@ use std::sync::Arc;
 /// The number of files that this process may have open, as reported by the system (`ulimit -n`).
 pub fn handles_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    })
 }
 
 /// The mechanism by which one thread keeps several operations in flight.
@@ -37,7 +39,9 @@ impl IoBackend {
                 tracing::info!("I/O in flight over io_uring");
                 return IoBackend::Ring;
             }
-            Err(error) => tracing::warn!(%error, "io_uring is refused; I/O in flight over a thread pool"),
+            Err(error) => {
+                tracing::warn!(%error, "io_uring is refused; I/O in flight over a thread pool")
+            }
         }
         IoBackend::Pool
     }
@@ -107,7 +111,16 @@ impl Fs for OsFs {
     }
 
     fn name(&self) -> String {
-        format!("{:?}{}", self.backend, if self.direct { ", direct" } else { ", buffered" }).to_lowercase()
+        format!(
+            "{:?}{}",
+            self.backend,
+            if self.direct {
+                ", direct"
+            } else {
+                ", buffered"
+            }
+        )
+        .to_lowercase()
     }
 }
 

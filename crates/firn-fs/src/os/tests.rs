@@ -30,7 +30,11 @@ fn round_trip(fs: &OsFs) {
     for _ in 0..200 {
         let offset = seed.below(want.len() as u64) as usize;
         let len = seed.below(9000) as usize;
-        in_flight.push((offset, len, file.submit_read(offset as u64, len, IoBuf::default())));
+        in_flight.push((
+            offset,
+            len,
+            file.submit_read(offset as u64, len, IoBuf::default()),
+        ));
     }
     drop(in_flight.split_off(150));
     for (offset, len, pending) in in_flight {
@@ -83,7 +87,10 @@ fn the_second_locker_is_told() {
 fn missing_files_are_not_found() {
     let fs = OsFs::new();
     let missing = std::path::Path::new("/nonexistent/file");
-    assert_eq!(open_file(&fs, missing, OpenMode::Read).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        open_file(&fs, missing, OpenMode::Read).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
 }
 
 #[test]
@@ -91,11 +98,20 @@ fn nested_directories_are_made_once() {
     let dir = tempfile::tempdir().unwrap();
     let fs = OsFs::new();
     let nested = dir.path().join("a/b/c");
-    assert_eq!(fs.create_dir(&nested, false).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        fs.create_dir(&nested, false).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     assert!(!dir.path().join("a").exists());
     fs.create_dir(&nested, true).unwrap();
     fs.create_dir(&nested, false).unwrap();
-    assert_eq!(fs.open_dir(&dir.path().join("a/b")).unwrap().list().unwrap(), ["c"]);
+    assert_eq!(
+        fs.open_dir(&dir.path().join("a/b"))
+            .unwrap()
+            .list()
+            .unwrap(),
+        ["c"]
+    );
 }
 
 #[test]
@@ -156,7 +172,12 @@ fn threads_beyond_the_number_of_rings_read_all_the_same() {
 #[test]
 fn a_ring_that_fails_fails_no_operation() {
     use super::ring::{Failing, failing};
-    for how in [Failing::Setup, Failing::Submit, Failing::Wait, Failing::Cancelled] {
+    for how in [
+        Failing::Setup,
+        Failing::Submit,
+        Failing::Wait,
+        Failing::Cancelled,
+    ] {
         std::thread::scope(|scope| {
             // A new thread has no ring yet.
             scope.spawn(|| {

@@ -66,7 +66,9 @@ impl SimFs {
         for id in named.into_keys() {
             if let Some(inode) = disk.inodes.get(&id) {
                 let mut seed = Seed::new(mix(plan.seed) ^ mix(id));
-                after.inodes.insert(id, inode.survivor(plan.data, &mut seed));
+                after
+                    .inodes
+                    .insert(id, inode.survivor(plan.data, &mut seed));
             }
         }
         SimFs::over(after)
@@ -98,7 +100,12 @@ impl SimFs {
 
 /// An empty disk with the same settings, without faults.
 fn successor(disk: &Disk, seed: u64) -> Disk {
-    Disk { direct: disk.direct, next_inode: disk.next_inode, cap_bytes: disk.cap_bytes, ..Disk::new(seed) }
+    Disk {
+        direct: disk.direct,
+        next_inode: disk.next_inode,
+        cap_bytes: disk.cap_bytes,
+        ..Disk::new(seed)
+    }
 }
 
 fn duplicate(disk: &Disk) -> Disk {

@@ -42,8 +42,16 @@ impl SimFs {
     /// All files, with their lengths in bytes.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let disk = self.disk.lock();
-        let len = |id| disk.inodes.get(id).map_or(0, |inode| inode.bytes().len() as u64);
-        disk.names.seen.iter().map(|(path, id)| (path.clone(), len(id))).collect()
+        let len = |id| {
+            disk.inodes
+                .get(id)
+                .map_or(0, |inode| inode.bytes().len() as u64)
+        };
+        disk.names
+            .seen
+            .iter()
+            .map(|(path, id)| (path.clone(), len(id)))
+            .collect()
     }
 
     /// Flips one bit of a file. Does nothing past its end.
@@ -79,9 +87,16 @@ impl SimFs {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn misplace(&self, path: &Path, from: &[u8], source_block: usize, target_block: usize) -> Result<()> {
+    pub fn misplace(
+        &self,
+        path: &Path,
+        from: &[u8],
+        source_block: usize,
+        target_block: usize,
+    ) -> Result<()> {
         self.change(path, |bytes| {
-            let target = (target_block * PAGE).min(bytes.len())..((target_block + 1) * PAGE).min(bytes.len());
+            let target = (target_block * PAGE).min(bytes.len())
+                ..((target_block + 1) * PAGE).min(bytes.len());
             for (i, byte) in bytes[target].iter_mut().enumerate() {
                 *byte = from.get(source_block * PAGE + i).copied().unwrap_or(0);
             }

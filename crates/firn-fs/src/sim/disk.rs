@@ -138,12 +138,34 @@ impl Disk {
         }
     }
 
-    pub(super) fn record(&mut self, kind: OpKind, path: &Path, offset: u64, bytes: &[u8], ok: bool) {
+    pub(super) fn record(
+        &mut self,
+        kind: OpKind,
+        path: &Path,
+        offset: u64,
+        bytes: &[u8],
+        ok: bool,
+    ) {
         let len = bytes.len() as u64;
         let place = u64::from(crc32c(path.to_string_lossy().as_bytes()));
-        let words = [kind as u64, place, offset, len, u64::from(crc32c(bytes)), u64::from(ok)];
-        self.trace = words.iter().fold(self.trace, |hash, word| mix(hash ^ mix(*word)));
-        self.log.push(Operation { kind, path: path.into(), offset, len, ok });
+        let words = [
+            kind as u64,
+            place,
+            offset,
+            len,
+            u64::from(crc32c(bytes)),
+            u64::from(ok),
+        ];
+        self.trace = words
+            .iter()
+            .fold(self.trace, |hash, word| mix(hash ^ mix(*word)));
+        self.log.push(Operation {
+            kind,
+            path: path.into(),
+            offset,
+            len,
+            ok,
+        });
     }
 
     /// The inode of an open handle. REQUIRES: the handle counts in [`Inode::handles`], so the inode
@@ -167,13 +189,18 @@ impl Disk {
     /// Total bytes of files that have a name or an open handle.
     pub(super) fn used(&self) -> u64 {
         let named: BTreeSet<InodeId> = self.names.seen.values().copied().collect();
-        let live = self.inodes.iter().filter(|(id, inode)| inode.handles > 0 || named.contains(id));
+        let live = self
+            .inodes
+            .iter()
+            .filter(|(id, inode)| inode.handles > 0 || named.contains(id));
         live.map(|(_, inode)| inode.bytes().len() as u64).sum()
     }
 
     /// The number of bytes that the quota admits of a write of `len` bytes at `offset`.
     pub(super) fn room(&self, id: InodeId, offset: usize, len: usize) -> usize {
-        let Some(cap) = self.cap_bytes else { return len };
+        let Some(cap) = self.cap_bytes else {
+            return len;
+        };
         let had = self.inodes.get(&id).map_or(0, |inode| inode.bytes().len());
         let growth = (offset + len).saturating_sub(had) as u64;
         let lacking = growth.saturating_sub(cap.saturating_sub(self.used()));
@@ -183,7 +210,8 @@ impl Disk {
     /// Drops the inodes that are no longer reachable.
     pub(super) fn sweep(&mut self) {
         let reachable = self.names.reachable();
-        self.inodes.retain(|id, inode| inode.handles > 0 || reachable.contains(id));
+        self.inodes
+            .retain(|id, inode| inode.handles > 0 || reachable.contains(id));
     }
 }
 

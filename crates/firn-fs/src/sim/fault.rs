@@ -41,7 +41,10 @@ impl OpKind {
     /// operations.
     pub fn mutates(self) -> bool {
         use OpKind::{Create, CreateDir, Link, Remove, Rename, Sync, SyncDir, Truncate, Write};
-        matches!(self, Create | Write | Truncate | Sync | SyncDir | Rename | Remove | Link | CreateDir)
+        matches!(
+            self,
+            Create | Write | Truncate | Sync | SyncDir | Rename | Remove | Link | CreateDir
+        )
     }
 }
 
@@ -99,36 +102,58 @@ pub struct Fault {
 impl Fault {
     /// Fails the next operation, once.
     pub fn once(kind: FaultKind) -> Self {
-        Self { kind, op: None, mutating_only: false, suffix: String::new(), skip: 0, times: 1 }
+        Self {
+            kind,
+            op: None,
+            mutating_only: false,
+            suffix: String::new(),
+            skip: 0,
+            times: 1,
+        }
     }
 
     /// Fails every operation from now on.
     pub fn for_ever(kind: FaultKind) -> Self {
-        Self { times: u64::MAX, ..Self::once(kind) }
+        Self {
+            times: u64::MAX,
+            ..Self::once(kind)
+        }
     }
 
     /// Restricts the fault to operations of this kind.
     #[must_use]
     pub fn on(self, op: OpKind) -> Self {
-        Self { op: Some(op), ..self }
+        Self {
+            op: Some(op),
+            ..self
+        }
     }
 
     /// Restricts the fault to operations that change something.
     #[must_use]
     pub fn on_mutations(self) -> Self {
-        Self { mutating_only: true, ..self }
+        Self {
+            mutating_only: true,
+            ..self
+        }
     }
 
     /// Restricts the fault to paths that end in this text.
     #[must_use]
     pub fn at(self, suffix: impl Into<String>) -> Self {
-        Self { suffix: suffix.into(), ..self }
+        Self {
+            suffix: suffix.into(),
+            ..self
+        }
     }
 
     /// Lets the first `count` matching operations pass.
     #[must_use]
     pub fn after(self, count: u64) -> Self {
-        Self { skip: count, ..self }
+        Self {
+            skip: count,
+            ..self
+        }
     }
 
     /// The fault to apply to this operation, if any. Counts matching operations.

@@ -62,7 +62,11 @@ impl SimFile {
     }
 
     fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        assert!(self.writable, "write to {}, which was opened for reading", self.path.display());
+        assert!(
+            self.writable,
+            "write to {}, which was opened for reading",
+            self.path.display()
+        );
         let unit = self.alignment;
         assert!(
             offset.is_multiple_of(unit as u64) && bytes.len().is_multiple_of(unit),
@@ -80,16 +84,27 @@ impl SimFile {
             Verdict::Fail(FaultKind::ShortWrite) => {
                 // At least one byte is missing, because a write of all bytes would not report an
                 // error.
-                (disk.seed.below(bytes.len().max(1) as u64) as usize, Err(self.error("write", FaultKind::Eio)))
+                (
+                    disk.seed.below(bytes.len().max(1) as u64) as usize,
+                    Err(self.error("write", FaultKind::Eio)),
+                )
             }
             Verdict::Fail(fault) => (0, Err(self.error("write", fault))),
             // A process that is killed during a write leaves its first part.
-            Verdict::Die => (disk.seed.below(bytes.len() as u64 + 1) as usize, Err(disk.die(&self.path))),
+            Verdict::Die => (
+                disk.seed.below(bytes.len() as u64 + 1) as usize,
+                Err(disk.die(&self.path)),
+            ),
         };
         // A kernel copies whole words, so an aligned word is written completely or not at all.
         let whole_words = ((offset as usize + held) & !7).saturating_sub(offset as usize);
-        let held = if held < bytes.len() { whole_words - whole_words % unit } else { held - held % unit };
-        disk.inode(self.inode).write(offset as usize, &bytes[..held]);
+        let held = if held < bytes.len() {
+            whole_words - whole_words % unit
+        } else {
+            held - held % unit
+        };
+        disk.inode(self.inode)
+            .write(offset as usize, &bytes[..held]);
         disk.record(OpKind::Write, &self.path, offset, bytes, result.is_ok());
         result
     }
@@ -104,7 +119,10 @@ impl File for SimFile {
     }
 
     fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
-        assert!(self.alignment == 1 || parts.len() == 1, "a direct write takes one part");
+        assert!(
+            self.alignment == 1 || parts.len() == 1,
+            "a direct write takes one part"
+        );
         self.write_bytes(offset, &parts.concat())
     }
 
@@ -117,7 +135,11 @@ impl File for SimFile {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        assert!(self.writable, "cut of {}, which was opened for reading", self.path.display());
+        assert!(
+            self.writable,
+            "cut of {}, which was opened for reading",
+            self.path.display()
+        );
         let mut disk = self.disk.lock();
         if disk.admit_whole(OpKind::Truncate, &self.path, "truncate")? {
             disk.inode(self.inode).truncate(len as usize);
@@ -184,7 +206,10 @@ impl Lock for SimLock {
     fn check(&self) -> Result<()> {
         match self.disk.lock().names.seen.get(&self.path) == Some(&self.inode) {
             true => Ok(()),
-            false => Err(Error::new(ErrorKind::Poisoned, format!("{} was removed or replaced", self.path.display()))),
+            false => Err(Error::new(
+                ErrorKind::Poisoned,
+                format!("{} was removed or replaced", self.path.display()),
+            )),
         }
     }
 }

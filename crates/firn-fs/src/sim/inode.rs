@@ -45,7 +45,11 @@ pub(super) struct Inode {
 impl Inode {
     /// A file whose bytes are all durable.
     pub(super) fn durable(bytes: Vec<u8>) -> Self {
-        Self { durable: bytes.clone(), bytes, ..Self::default() }
+        Self {
+            durable: bytes.clone(),
+            bytes,
+            ..Self::default()
+        }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -184,7 +188,10 @@ fn length_between(low: usize, high: usize, seed: &mut Seed) -> usize {
 fn pages(dirty: &BTreeMap<usize, Vec<Sector>>) -> BTreeMap<usize, Vec<(usize, Vec<Sector>)>> {
     let mut pages: BTreeMap<usize, Vec<(usize, Vec<Sector>)>> = BTreeMap::new();
     for (&sector, versions) in dirty {
-        pages.entry(sector / SECTORS_PER_PAGE).or_default().push((sector, versions.clone()));
+        pages
+            .entry(sector / SECTORS_PER_PAGE)
+            .or_default()
+            .push((sector, versions.clone()));
     }
     pages
 }

@@ -19,9 +19,19 @@ pub(super) type InodeId = u64;
 
 #[derive(Debug, Clone)]
 pub(super) enum Change {
-    Add { path: PathBuf, inode: InodeId },
-    Move { from: PathBuf, to: PathBuf, inode: InodeId },
-    Remove { path: PathBuf, inode: InodeId },
+    Add {
+        path: PathBuf,
+        inode: InodeId,
+    },
+    Move {
+        from: PathBuf,
+        to: PathBuf,
+        inode: InodeId,
+    },
+    Remove {
+        path: PathBuf,
+        inode: InodeId,
+    },
 }
 
 #[derive(Debug, Clone, Default)]
@@ -59,15 +69,25 @@ impl Change {
 
     fn inode(&self) -> InodeId {
         match self {
-            Change::Add { inode, .. } | Change::Move { inode, .. } | Change::Remove { inode, .. } => *inode,
+            Change::Add { inode, .. }
+            | Change::Move { inode, .. }
+            | Change::Remove { inode, .. } => *inode,
         }
     }
 }
 
 impl Names {
     /// Names that are all durable.
-    pub(super) fn durable(seen: BTreeMap<PathBuf, InodeId>, directories: BTreeSet<PathBuf>) -> Self {
-        Self { durable: seen.clone(), seen, pending: Vec::new(), directories }
+    pub(super) fn durable(
+        seen: BTreeMap<PathBuf, InodeId>,
+        directories: BTreeSet<PathBuf>,
+    ) -> Self {
+        Self {
+            durable: seen.clone(),
+            seen,
+            pending: Vec::new(),
+            directories,
+        }
     }
 
     pub(super) fn change(&mut self, change: Change) {
@@ -82,7 +102,8 @@ impl Names {
     }
 
     pub(super) fn make_directories(&mut self, path: &Path) {
-        self.directories.extend(path.ancestors().map(Path::to_path_buf));
+        self.directories
+            .extend(path.ancestors().map(Path::to_path_buf));
     }
 
     pub(super) fn remove_directory(&mut self, path: &Path) {
@@ -95,14 +116,22 @@ impl Names {
     }
 
     pub(super) fn list(&self, directory: &Path) -> Vec<String> {
-        let inside = self.seen.keys().chain(&self.directories).filter(|path| path.parent() == Some(directory));
-        let mut names: Vec<String> = inside.filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect();
+        let inside = self
+            .seen
+            .keys()
+            .chain(&self.directories)
+            .filter(|path| path.parent() == Some(directory));
+        let mut names: Vec<String> = inside
+            .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
+            .collect();
         names.sort();
         names
     }
 
     pub(super) fn sync(&mut self, directory: &Path) {
-        let (now, later) = std::mem::take(&mut self.pending).into_iter().partition(|c| c.directory() == directory);
+        let (now, later) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|c| c.directory() == directory);
         self.pending = later;
         for change in now {
             change.apply(&mut self.durable);
@@ -127,6 +156,8 @@ impl Names {
     /// The inodes that have a name now or may have one after a crash.
     pub(super) fn reachable(&self) -> BTreeSet<InodeId> {
         let named = self.seen.values().chain(self.durable.values()).copied();
-        named.chain(self.pending.iter().map(Change::inode)).collect()
+        named
+            .chain(self.pending.iter().map(Change::inode))
+            .collect()
     }
 }

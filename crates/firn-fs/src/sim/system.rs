@@ -46,7 +46,9 @@ impl SimFs {
     }
 
     pub(super) fn over(disk: Disk) -> Self {
-        Self { disk: Arc::new(Mutex::new(disk)) }
+        Self {
+            disk: Arc::new(Mutex::new(disk)),
+        }
     }
 
     /// Adds a fault.
@@ -114,9 +116,19 @@ impl SimFs {
         self.disk.lock().trace
     }
 
-    fn whole(&self, kind: OpKind, path: &Path, verb: &str, body: impl FnOnce(&mut Disk) -> Result<()>) -> Result<()> {
+    fn whole(
+        &self,
+        kind: OpKind,
+        path: &Path,
+        verb: &str,
+        body: impl FnOnce(&mut Disk) -> Result<()>,
+    ) -> Result<()> {
         let mut disk = self.disk.lock();
-        let result = if disk.admit_whole(kind, path, verb)? { body(&mut disk) } else { Ok(()) };
+        let result = if disk.admit_whole(kind, path, verb)? {
+            body(&mut disk)
+        } else {
+            Ok(())
+        };
         disk.record(kind, path, 0, &[], result.is_ok());
         result
     }
@@ -142,7 +154,10 @@ fn create(disk: &mut Disk, path: &Path, may_exist: bool) -> Result<u64> {
         None => {}
     }
     let id = disk.add_inode(Inode::default());
-    disk.names.change(Change::Add { path: path.to_path_buf(), inode: id });
+    disk.names.change(Change::Add {
+        path: path.to_path_buf(),
+        inode: id,
+    });
     Ok(id)
 }
 
@@ -154,17 +169,39 @@ impl SimFs {
     /// The errors of [`Dir`] and [`Fs`], and the injected faults.
     pub fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         let mut opened = (0, 1);
-        self.whole(if mode.creates() { OpKind::Create } else { OpKind::Open }, path, "open", |disk| {
-            let inode = if mode.creates() { create(disk, path, false)? } else { disk.find(path, "open")? };
-            disk.inode(inode).handles += 1;
-            let direct =
-                disk.direct && matches!(mode, OpenMode::ReadDirect | OpenMode::CreateDirect | OpenMode::AppendDirect);
-            opened = (inode, if direct { DIRECT_ALIGNMENT } else { 1 });
-            Ok(())
-        })?;
+        self.whole(
+            if mode.creates() {
+                OpKind::Create
+            } else {
+                OpKind::Open
+            },
+            path,
+            "open",
+            |disk| {
+                let inode = if mode.creates() {
+                    create(disk, path, false)?
+                } else {
+                    disk.find(path, "open")?
+                };
+                disk.inode(inode).handles += 1;
+                let direct = disk.direct
+                    && matches!(
+                        mode,
+                        OpenMode::ReadDirect | OpenMode::CreateDirect | OpenMode::AppendDirect
+                    );
+                opened = (inode, if direct { DIRECT_ALIGNMENT } else { 1 });
+                Ok(())
+            },
+        )?;
         let (inode, alignment) = opened;
         let writable = !matches!(mode, OpenMode::Read | OpenMode::ReadDirect);
-        Ok(Arc::new(SimFile { disk: self.disk.clone(), path: path.to_path_buf(), inode, alignment, writable }))
+        Ok(Arc::new(SimFile {
+            disk: self.disk.clone(),
+            path: path.to_path_buf(),
+            inode,
+            alignment,
+            writable,
+        }))
     }
 
     /// Renames a file, replacing any existing one.
@@ -178,7 +215,11 @@ impl SimFs {
         self.whole(OpKind::Rename, from, "rename", |disk| {
             in_directory(disk, to, "rename")?;
             let inode = disk.find(from, "rename")?;
-            disk.names.change(Change::Move { from: from.to_path_buf(), to: to.to_path_buf(), inode });
+            disk.names.change(Change::Move {
+                from: from.to_path_buf(),
+                to: to.to_path_buf(),
+                inode,
+            });
             Ok(())
         })
     }
@@ -190,7 +231,10 @@ impl SimFs {
     pub fn remove(&self, path: &Path) -> Result<()> {
         self.whole(OpKind::Remove, path, "remove", |disk| {
             let inode = disk.find(path, "remove")?;
-            disk.names.change(Change::Remove { path: path.to_path_buf(), inode });
+            disk.names.change(Change::Remove {
+                path: path.to_path_buf(),
+                inode,
+            });
             Ok(())
         })
     }
@@ -206,7 +250,10 @@ impl SimFs {
                 return Err(failed("link", to, io::ErrorKind::AlreadyExists));
             }
             let inode = disk.find(from, "link")?;
-            disk.names.change(Change::Add { path: to.to_path_buf(), inode });
+            disk.names.change(Change::Add {
+                path: to.to_path_buf(),
+                inode,
+            });
             Ok(())
         })
     }
@@ -279,22 +326,34 @@ impl SimFs {
         self.whole(OpKind::Lock, path, "lock", |disk| {
             inode = create(disk, path, true)?;
             if !disk.locks.insert(path.to_path_buf()) {
-                let message = format!("{} is held: another handle has the database open", path.display());
+                let message = format!(
+                    "{} is held: another handle has the database open",
+                    path.display()
+                );
                 return Err(Error::new(ErrorKind::Locked, message));
             }
             Ok(())
         })?;
-        Ok(Box::new(SimLock { disk: self.disk.clone(), path: path.to_path_buf(), inode }))
+        Ok(Box::new(SimLock {
+            disk: self.disk.clone(),
+            path: path.to_path_buf(),
+            inode,
+        }))
     }
 }
 
 impl Fs for SimFs {
     fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        self.whole(OpKind::Open, path, "open directory", |disk| match disk.names.is_directory(path) {
-            true => Ok(()),
-            false => Err(failed("open directory", path, io::ErrorKind::NotFound)),
+        self.whole(OpKind::Open, path, "open directory", |disk| {
+            match disk.names.is_directory(path) {
+                true => Ok(()),
+                false => Err(failed("open directory", path, io::ErrorKind::NotFound)),
+            }
         })?;
-        Ok(Arc::new(SimDir { fs: self.clone(), path: path.to_path_buf() }))
+        Ok(Arc::new(SimDir {
+            fs: self.clone(),
+            path: path.to_path_buf(),
+        }))
     }
 
     fn create_dir(&self, path: &Path, parents: bool) -> Result<()> {
@@ -316,7 +375,14 @@ impl Fs for SimFs {
     }
 
     fn name(&self) -> String {
-        format!("simulated, {}", if self.disk.lock().direct { "direct" } else { "buffered" })
+        format!(
+            "simulated, {}",
+            if self.disk.lock().direct {
+                "direct"
+            } else {
+                "buffered"
+            }
+        )
     }
 }
 
@@ -338,7 +404,8 @@ impl Dir for SimDir {
     }
 
     fn rename(&self, site: &'static Site, from: &str, to: &str) -> Result<()> {
-        self.fs.rename(site, &self.path.join(from), &self.path.join(to))
+        self.fs
+            .rename(site, &self.path.join(from), &self.path.join(to))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -346,9 +413,17 @@ impl Dir for SimDir {
     }
 
     fn link(&self, name: &str, source: &dyn Dir, from: &str) -> Result<()> {
-        match source.as_any().downcast_ref::<SimDir>().filter(|source| Arc::ptr_eq(&source.fs.disk, &self.fs.disk)) {
+        match source
+            .as_any()
+            .downcast_ref::<SimDir>()
+            .filter(|source| Arc::ptr_eq(&source.fs.disk, &self.fs.disk))
+        {
             Some(source) => self.fs.link(&source.path.join(from), &self.path.join(name)),
-            None => Err(failed("link", &self.path.join(name), io::ErrorKind::CrossesDevices)),
+            None => Err(failed(
+                "link",
+                &self.path.join(name),
+                io::ErrorKind::CrossesDevices,
+            )),
         }
     }
 
@@ -371,7 +446,10 @@ impl Dir for SimDir {
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Dir>> {
         let path = self.path.join(name);
         self.fs.create_dir_all(&path)?;
-        Ok(Arc::new(SimDir { fs: self.fs.clone(), path }))
+        Ok(Arc::new(SimDir {
+            fs: self.fs.clone(),
+            path,
+        }))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -382,6 +460,12 @@ impl Dir for SimDir {
 impl fmt::Debug for SimFs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let disk = self.disk.lock();
-        write!(f, "SimFs {{ {} files, {} mutations, dead: {} }}", disk.names.seen.len(), disk.mutations, disk.dead)
+        write!(
+            f,
+            "SimFs {{ {} files, {} mutations, dead: {} }}",
+            disk.names.seen.len(),
+            disk.mutations,
+            disk.dead
+        )
     }
 }

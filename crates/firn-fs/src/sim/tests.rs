@@ -78,8 +78,12 @@ fn a_rename_needs_a_sync_before_and_is_atomic() {
         create(fs, "current", OLD).sync(&TEST).unwrap();
         fs.sync_dir(&TEST, dir()).unwrap();
     };
-    let swap = |fs: &SimFs| fs.rename(&TEST, &dir().join("new"), &dir().join("current")).unwrap();
-    let old_or_new = |fs: &SimFs| matches!(content(fs, "current"), Some(bytes) if bytes == OLD || bytes == NEW);
+    let swap = |fs: &SimFs| {
+        fs.rename(&TEST, &dir().join("new"), &dir().join("current"))
+            .unwrap()
+    };
+    let old_or_new =
+        |fs: &SimFs| matches!(content(fs, "current"), Some(bytes) if bytes == OLD || bytes == NEW);
     let right = |fs: &SimFs| {
         start(fs);
         create(fs, "new", NEW).sync(&TEST).unwrap();
@@ -130,7 +134,11 @@ fn every_subset_of_pending_names_can_hold() {
     }
     assert_eq!(fs.pending_names(), 3);
     for mask in 0..8u64 {
-        let after = fs.power_cut_with(CrashPlan { seed: 1, data: Keep::Some, names: Some(mask) });
+        let after = fs.power_cut_with(CrashPlan {
+            seed: 1,
+            data: Keep::Some,
+            names: Some(mask),
+        });
         for (i, name) in ["a", "b", "c"].into_iter().enumerate() {
             assert_eq!(content(&after, name).is_some(), mask >> i & 1 == 1);
         }
@@ -155,7 +163,8 @@ fn links_and_content_follow_the_inode() {
 /// Appends to a synced file and rewrites its last sector, as a log does.
 #[test]
 fn synced_bytes_in_a_rewritten_sector_are_old_or_new() {
-    let (mut kept, mut lost, mut garbage, mut lengths) = (0, 0, 0, std::collections::BTreeSet::new());
+    let (mut kept, mut lost, mut garbage, mut lengths) =
+        (0, 0, 0, std::collections::BTreeSet::new());
     for seed in 0..SEEDS {
         let fs = fresh(seed);
         let file = create(&fs, "log", &OLD[..700]);
@@ -173,7 +182,10 @@ fn synced_bytes_in_a_rewritten_sector_are_old_or_new() {
         }
         garbage += usize::from(after[700..].iter().any(|b| !b"on\0".contains(b)));
     }
-    assert!(kept > 10 && lost > 10 && garbage > 5 && lengths.len() > 20, "{kept} {lost} {garbage} {lengths:?}");
+    assert!(
+        kept > 10 && lost > 10 && garbage > 5 && lengths.len() > 20,
+        "{kept} {lost} {garbage} {lengths:?}"
+    );
 }
 
 #[test]
@@ -204,7 +216,11 @@ fn a_cut_file_is_cut_for_good_once_it_is_synced() {
         fs.sync_dir(&TEST, dir()).unwrap();
         file.truncate(1000).unwrap();
         file.truncate(2000).unwrap();
-        assert_eq!(content(&fs, "a").unwrap(), OLD[..1000], "a file is never made longer");
+        assert_eq!(
+            content(&fs, "a").unwrap(),
+            OLD[..1000],
+            "a file is never made longer"
+        );
         let synced = fs.duplicate();
         file.write(1500, &[&NEW[..1000]]).unwrap();
         let after = content(&fs.power_cut(seed), "a").unwrap();
@@ -230,7 +246,12 @@ fn a_killed_process_loses_nothing_but_stays_unsynced() {
         let file = create(&fs, "a", NEW);
         let after = fs.kill();
         assert!(kept(&after));
-        assert!(file.sync(&TEST).unwrap_err().to_string().contains("simulated crash"));
+        assert!(
+            file.sync(&TEST)
+                .unwrap_err()
+                .to_string()
+                .contains("simulated crash")
+        );
         assert!(fs.list(dir()).is_err() && fs.crashed());
         lost_later += usize::from(!kept(&after.power_cut(seed)));
     }
@@ -259,14 +280,22 @@ fn a_failed_sync_is_not_made_good_by_the_next() {
             _ => panic!("one page is torn"),
         }
     }
-    assert!(kept > 10 && lost > 10 && lingering > 10, "{kept} {lost} {lingering}");
+    assert!(
+        kept > 10 && lost > 10 && lingering > 10,
+        "{kept} {lost} {lingering}"
+    );
 }
 
 #[test]
 fn faults_strike_where_they_are_meant_to() {
     let fs = fresh(1);
     let (a, b) = (create(&fs, "a.log", OLD), create(&fs, "b.sst", OLD));
-    fs.inject(Fault::once(FaultKind::Enospc).on(OpKind::Write).at(".log").after(1));
+    fs.inject(
+        Fault::once(FaultKind::Enospc)
+            .on(OpKind::Write)
+            .at(".log")
+            .after(1),
+    );
     b.write(0, &[NEW]).unwrap();
     a.write(0, &[NEW]).unwrap();
     assert_eq!(a.write(0, &[OLD]).unwrap_err().kind(), ErrorKind::NoSpace);
@@ -286,7 +315,12 @@ fn faults_strike_where_they_are_meant_to() {
     assert!(buf.len() < 3000 && buf.bytes() == &NEW[..buf.len()]);
     fs.inject(Fault::once(FaultKind::FlippedBit));
     b.read(0, 3000, &mut buf).unwrap();
-    let wrong: u32 = buf.bytes().iter().zip(NEW).map(|(x, y)| (x ^ y).count_ones()).sum();
+    let wrong: u32 = buf
+        .bytes()
+        .iter()
+        .zip(NEW)
+        .map(|(x, y)| (x ^ y).count_ones())
+        .sum();
     assert_eq!(wrong, 1);
     fs.inject(Fault::once(FaultKind::MisplacedBlock));
     b.read(0, 3000, &mut buf).unwrap();
@@ -316,7 +350,10 @@ fn the_quota_holds_and_lifts() {
     let fs = fresh(1);
     let file = create(&fs, "a", OLD);
     fs.set_cap(Some(4000));
-    assert_eq!(file.write(3000, &[NEW]).unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(
+        file.write(3000, &[NEW]).unwrap_err().kind(),
+        ErrorKind::NoSpace
+    );
     assert_eq!((fs.used(), file.len().unwrap()), (4000, 4000));
     file.write(0, &[NEW]).unwrap();
     fs.remove(file.path()).unwrap();
@@ -406,11 +443,22 @@ fn missing_things_are_not_found() {
     let fs = SimFs::new(1);
     let missing = dir().join("a");
     for mode in [OpenMode::Read, OpenMode::Append, OpenMode::Create] {
-        assert_eq!(fs.open(&missing, mode).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            fs.open(&missing, mode).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
-    let failures =
-        [fs.remove(&missing), fs.sync_dir(&TEST, dir()), fs.list(dir()).map(drop), fs.len(&missing).map(drop)];
-    assert!(failures.iter().all(|failure| failure.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound)));
+    let failures = [
+        fs.remove(&missing),
+        fs.sync_dir(&TEST, dir()),
+        fs.list(dir()).map(drop),
+        fs.len(&missing).map(drop),
+    ];
+    assert!(failures.iter().all(|failure| {
+        failure
+            .as_ref()
+            .is_err_and(|e| e.kind() == ErrorKind::NotFound)
+    }));
 }
 
 /// A random program. Its result depends only on the seed.
@@ -430,15 +478,22 @@ fn scramble(seed: u64) -> SimFs {
             2 => fs.remove(&path),
             3 => fs.link(&path, &other),
             4 => fs.sync_dir(&TEST, dir()),
-            5 => fs.open(&path, OpenMode::Append).and_then(|file| file.sync(&TEST)),
-            _ => fs.open(&path, OpenMode::Append).and_then(|file| file.write(random.below(9000), &[&bytes])),
+            5 => fs
+                .open(&path, OpenMode::Append)
+                .and_then(|file| file.sync(&TEST)),
+            _ => fs
+                .open(&path, OpenMode::Append)
+                .and_then(|file| file.write(random.below(9000), &[&bytes])),
         };
     }
     fs
 }
 
 fn image(fs: &SimFs) -> Vec<(std::path::PathBuf, Vec<u8>)> {
-    fs.files().into_iter().map(|(path, _)| (path.clone(), fs.read_file(&path).unwrap())).collect()
+    fs.files()
+        .into_iter()
+        .map(|(path, _)| (path.clone(), fs.read_file(&path).unwrap()))
+        .collect()
 }
 
 #[test]

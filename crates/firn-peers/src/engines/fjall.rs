@@ -58,7 +58,9 @@ impl Engine for Fjall {
     }
 
     fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
-        let Ok(share) = share(setup) else { return BTreeMap::new() };
+        let Ok(share) = share(setup) else {
+            return BTreeMap::new();
+        };
         described([
             ("max_memtable_size", share.write_buffer_bytes.to_string()),
             ("cache_size", share.cache_bytes.to_string()),
@@ -81,8 +83,14 @@ impl Engine for Fjall {
                 .max_memtable_size(share.write_buffer_bytes)
                 .data_block_compression_policy(CompressionPolicy::all(compression(setup)))
         };
-        let records = database.keyspace(KEYSPACE, options).map_err(|error| failed("open", error))?;
-        Ok(Arc::new(FjallStore { records, database, directory: setup.directory.clone() }))
+        let records = database
+            .keyspace(KEYSPACE, options)
+            .map_err(|error| failed("open", error))?;
+        Ok(Arc::new(FjallStore {
+            records,
+            database,
+            directory: setup.directory.clone(),
+        }))
     }
 }
 
@@ -95,7 +103,10 @@ struct FjallStore {
 impl FjallStore {
     fn persist(&self, durability: Durability) -> Result<()> {
         match durability {
-            Durability::Power => self.database.persist(PersistMode::SyncData).map_err(|error| failed("sync", error)),
+            Durability::Power => self
+                .database
+                .persist(PersistMode::SyncData)
+                .map_err(|error| failed("sync", error)),
             Durability::Process => Ok(()),
         }
     }
@@ -111,12 +122,17 @@ impl FjallStore {
 
 impl Store for FjallStore {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.records.insert(key, value).map_err(|error| failed("put", error))?;
+        self.records
+            .insert(key, value)
+            .map_err(|error| failed("put", error))?;
         self.persist(durability)
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.records.get(key).map_err(|error| failed("get", error))?;
+        let value = self
+            .records
+            .get(key)
+            .map_err(|error| failed("get", error))?;
         if let Some(value) = &value {
             see(value);
         }
@@ -132,17 +148,25 @@ impl Store for FjallStore {
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.records.remove(key).map_err(|error| failed("delete", error))?;
+        self.records
+            .remove(key)
+            .map_err(|error| failed("delete", error))?;
         self.persist(durability)
     }
 
     fn settle(&self) -> Result<()> {
-        self.records.rotate_memtable_and_wait().map_err(|error| failed("flush", error))?;
+        self.records
+            .rotate_memtable_and_wait()
+            .map_err(|error| failed("flush", error))?;
         let (clock, mut quiet_looks, mut before) = (Clock::system(), 0, self.activity());
         while quiet_looks < QUIET_LOOKS {
             clock.sleep(LOOK_EVERY);
             let now = self.activity();
-            quiet_looks = if now == before && !now.1 { quiet_looks + 1 } else { 0 };
+            quiet_looks = if now == before && !now.1 {
+                quiet_looks + 1
+            } else {
+                0
+            };
             before = now;
         }
         Ok(())
@@ -153,7 +177,10 @@ impl Store for FjallStore {
     }
 
     fn counters(&self) -> Counters {
-        Counters { space_bytes: directory_bytes(&self.directory), ..Counters::default() }
+        Counters {
+            space_bytes: directory_bytes(&self.directory),
+            ..Counters::default()
+        }
     }
 }
 

@@ -45,7 +45,9 @@ fn share(setup: &Setup) -> Result<Share> {
     setup.refuse_unknown(&["write_buffer_bytes", "block_cache_bytes"])?;
     match setup.compression {
         Compression::None => Share::of(setup, WRITE_BUFFERS, u64::MAX),
-        Compression::Lz4 => Err(Error::invalid("leveldb has no lz4: choose the compression none")),
+        Compression::Lz4 => Err(Error::invalid(
+            "leveldb has no lz4: choose the compression none",
+        )),
     }
 }
 
@@ -59,7 +61,9 @@ impl Engine for LevelDb {
     }
 
     fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
-        let Ok(share) = share(setup) else { return BTreeMap::new() };
+        let Ok(share) = share(setup) else {
+            return BTreeMap::new();
+        };
         described([
             ("write_buffer_size", share.write_buffer_bytes.to_string()),
             ("block_cache", share.cache_bytes.to_string()),
@@ -82,7 +86,10 @@ impl Engine for LevelDb {
             open_files_max: OPEN_FILES_MAX,
         };
         let database = Database::open(&setup.directory, tuning).map_err(failed("open"))?;
-        Ok(Arc::new(LevelDbStore { database, directory: setup.directory.clone() }))
+        Ok(Arc::new(LevelDbStore {
+            database,
+            directory: setup.directory.clone(),
+        }))
     }
 }
 
@@ -99,7 +106,9 @@ impl LevelDbStore {
 
 impl Store for LevelDbStore {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.database.put(key, value, durability == Durability::Power).map_err(failed("put"))
+        self.database
+            .put(key, value, durability == Durability::Power)
+            .map_err(failed("put"))
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -111,7 +120,9 @@ impl Store for LevelDbStore {
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.database.delete(key, durability == Durability::Power).map_err(failed("delete"))
+        self.database
+            .delete(key, durability == Durability::Power)
+            .map_err(failed("delete"))
     }
 
     fn settle(&self) -> Result<()> {
@@ -136,10 +147,21 @@ impl Store for LevelDbStore {
     fn counters(&self) -> Counters {
         let (read_bytes, written_bytes) = table_bytes(&self.statistics());
         let (medium, cause) = ("ssd".to_owned(), "tables".to_owned());
-        let tables = Traffic { medium, cause, written_bytes, read_bytes, reads: None };
+        let tables = Traffic {
+            medium,
+            cause,
+            written_bytes,
+            read_bytes,
+            reads: None,
+        };
         let space_bytes = directory_bytes(&self.directory);
         // The log is not counted.
-        Counters { traffic: vec![tables], is_partial: true, space_bytes, ..Counters::default() }
+        Counters {
+            traffic: vec![tables],
+            is_partial: true,
+            space_bytes,
+            ..Counters::default()
+        }
     }
 }
 
@@ -148,7 +170,10 @@ impl Store for LevelDbStore {
 fn table_bytes(statistics: &str) -> (u64, u64) {
     let mut total = (0, 0);
     for line in statistics.lines() {
-        let numbers: Option<Vec<u64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
+        let numbers: Option<Vec<u64>> = line
+            .split_whitespace()
+            .map(|word| word.parse().ok())
+            .collect();
         if let Some(&[_level, _files, _size, _seconds, read, written]) = numbers.as_deref() {
             total = (total.0 + (read << 20), total.1 + (written << 20));
         }
@@ -189,7 +214,12 @@ mod tests {
         assert_eq!(table_bytes(text), (3 << 20, 14 << 20));
         let place = tempfile::tempdir().unwrap();
         let database = Database::open(place.path(), TUNING).unwrap();
-        assert!(database.property(c"leveldb.stats").unwrap().contains("Write(MB)"));
+        assert!(
+            database
+                .property(c"leveldb.stats")
+                .unwrap()
+                .contains("Write(MB)")
+        );
         assert_eq!(database.property(c"leveldb.nothing"), None);
     }
 
@@ -199,7 +229,8 @@ mod tests {
         let _first = Database::open(place.path(), TUNING).unwrap();
         let error = failed("open")(Database::open(place.path(), TUNING).unwrap_err());
         assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
-        let nowhere = failed("open")(Database::open(&place.path().join("a/b/c"), TUNING).unwrap_err());
+        let nowhere =
+            failed("open")(Database::open(&place.path().join("a/b/c"), TUNING).unwrap_err());
         assert_eq!(nowhere.kind(), ErrorKind::NotFound, "{nowhere}");
     }
 }

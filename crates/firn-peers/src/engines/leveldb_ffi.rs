@@ -38,7 +38,13 @@ unsafe extern "C" {
         value_bytes: usize,
         error: ErrorOut,
     );
-    fn leveldb_delete(db: *mut Opaque, options: *const Opaque, key: *const c_char, key_bytes: usize, error: ErrorOut);
+    fn leveldb_delete(
+        db: *mut Opaque,
+        options: *const Opaque,
+        key: *const c_char,
+        key_bytes: usize,
+        error: ErrorOut,
+    );
     fn leveldb_get(
         db: *mut Opaque,
         options: *const Opaque,
@@ -121,7 +127,8 @@ unsafe impl Sync for Database {}
 impl Database {
     /// Opens or creates the database in `directory`. An error is LevelDB's text.
     pub(super) fn open(directory: &Path, tuning: Tuning) -> Result<Self, String> {
-        let name = CString::new(directory.as_os_str().as_encoded_bytes()).map_err(|error| error.to_string())?;
+        let name = CString::new(directory.as_os_str().as_encoded_bytes())
+            .map_err(|error| error.to_string())?;
         // SAFETY: each object is created once and freed once, by `drop`, which accepts null for a
         // database that did not open; `name` outlives the call; `what_cannot_be_opened_says_why`.
         unsafe {
@@ -157,7 +164,15 @@ impl Database {
         // SAFETY: both slices outlive the call, which copies them; handles live as long as `self`;
         // `engines_do_as_the_model`.
         unsafe {
-            leveldb_put(self.db, options, key, key_bytes, value, value_bytes, &mut error);
+            leveldb_put(
+                self.db,
+                options,
+                key,
+                key_bytes,
+                value,
+                value_bytes,
+                &mut error,
+            );
             take_error(error)
         }
     }
@@ -177,7 +192,14 @@ impl Database {
         // SAFETY: the result is null or an array of `bytes` bytes that we own until it is freed
         // (invariant 2), even if `see` panics; `engines_do_as_the_model`.
         unsafe {
-            let value = Array(leveldb_get(self.db, self.read, key.as_ptr().cast(), key.len(), &mut bytes, &mut error));
+            let value = Array(leveldb_get(
+                self.db,
+                self.read,
+                key.as_ptr().cast(),
+                key.len(),
+                &mut bytes,
+                &mut error,
+            ));
             take_error(error)?;
             if !value.0.is_null() {
                 see(slice::from_raw_parts(value.0.cast(), bytes));
@@ -187,7 +209,12 @@ impl Database {
     }
 
     /// Passes up to `count` entries from `from` on to `see`.
-    pub(super) fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), String> {
+    pub(super) fn scan(
+        &self,
+        from: &[u8],
+        count: usize,
+        see: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), String> {
         // SAFETY: the iterator is freed before this returns or unwinds, so before the database. Key
         // and value are valid until it moves, which is after `see`; `engines_do_as_the_model`.
         unsafe {
@@ -204,7 +231,10 @@ impl Database {
                 let (mut key_bytes, mut value_bytes) = (0, 0);
                 let key = leveldb_iter_key(iter.0, &mut key_bytes);
                 let value = leveldb_iter_value(iter.0, &mut value_bytes);
-                see(slice::from_raw_parts(key.cast(), key_bytes), slice::from_raw_parts(value.cast(), value_bytes));
+                see(
+                    slice::from_raw_parts(key.cast(), key_bytes),
+                    slice::from_raw_parts(value.cast(), value_bytes),
+                );
                 leveldb_iter_next(iter.0);
             }
             let mut error = ptr::null_mut();
@@ -284,5 +314,7 @@ unsafe fn take_error(error: *mut c_char) -> Result<(), String> {
     }
     // SAFETY: not null, so a text that ends in 0, ours until `error` is dropped;
     // `what_cannot_be_opened_says_why`.
-    Err(unsafe { CStr::from_ptr(error.0) }.to_string_lossy().into_owned())
+    Err(unsafe { CStr::from_ptr(error.0) }
+        .to_string_lossy()
+        .into_owned())
 }

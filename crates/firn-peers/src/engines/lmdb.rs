@@ -40,7 +40,9 @@ fn check(setup: &Setup) -> Result<()> {
     setup.refuse_unknown(&[])?;
     match setup.compression {
         Compression::None => Ok(()),
-        Compression::Lz4 => Err(Error::invalid("lmdb cannot compress: choose the compression none")),
+        Compression::Lz4 => Err(Error::invalid(
+            "lmdb cannot compress: choose the compression none",
+        )),
     }
 }
 
@@ -48,8 +50,16 @@ fn map_bytes(setup: &Setup) -> u64 {
     // A long value has pages of its own. A short one shares them, which rounding up more than
     // covers.
     let record = (setup.key_bytes_max + setup.value_bytes_max) as u64;
-    let record = if record > PAGE_BYTES / 4 { record.next_multiple_of(PAGE_BYTES) } else { record * 2 };
-    let all = setup.records_max.saturating_mul(record).saturating_mul(2).saturating_add(1 << 30);
+    let record = if record > PAGE_BYTES / 4 {
+        record.next_multiple_of(PAGE_BYTES)
+    } else {
+        record * 2
+    };
+    let all = setup
+        .records_max
+        .saturating_mul(record)
+        .saturating_mul(2)
+        .saturating_add(1 << 30);
     all / PAGE_BYTES * PAGE_BYTES
 }
 
@@ -78,20 +88,31 @@ impl Engine for Lmdb {
         options.map_size(usize::try_from(map_bytes(setup)).unwrap_or(usize::MAX));
         // SAFETY: no one else changes the file while it is mapped, because the directory belongs to
         // this run, as `Engine::open` requires; `tests/engines.rs`.
-        let env = unsafe { options.open(&setup.directory) }.map_err(|error| failed("open", error))?;
+        let env =
+            unsafe { options.open(&setup.directory) }.map_err(|error| failed("open", error))?;
         if setup.key_bytes_max > env.max_key_size() {
-            return Err(Error::invalid(format!("lmdb takes keys of at most {} bytes", env.max_key_size())));
+            return Err(Error::invalid(format!(
+                "lmdb takes keys of at most {} bytes",
+                env.max_key_size()
+            )));
         }
         let transaction = env.write_txn().map_err(|error| failed("begin", error))?;
         let made = env.create_databases_and_commit(transaction, |opener, transaction| {
-            opener.create_database(transaction, None).map(CommitOrAbort::<_, Infallible>::Commit)
+            opener
+                .create_database(transaction, None)
+                .map(CommitOrAbort::<_, Infallible>::Commit)
         });
         let records = match made.map_err(|error| failed("open", error))? {
             CommitOrAbort::Commit(records) => records,
             CommitOrAbort::Abort(never) => match never {},
         };
         let is_synced = Mutex::new(true);
-        Ok(Arc::new(LmdbStore { env, records, is_synced, directory: setup.directory.clone() }))
+        Ok(Arc::new(LmdbStore {
+            env,
+            records,
+            is_synced,
+            directory: setup.directory.clone(),
+        }))
     }
 }
 
@@ -105,31 +126,53 @@ struct LmdbStore {
 }
 
 impl LmdbStore {
-    fn write(&self, durability: Durability, work: impl FnOnce(&mut RwTxn<'_>) -> heed::Result<()>) -> Result<()> {
+    fn write(
+        &self,
+        durability: Durability,
+        work: impl FnOnce(&mut RwTxn<'_>) -> heed::Result<()>,
+    ) -> Result<()> {
         let mut is_synced = self.is_synced.lock();
         let wanted = durability == Durability::Power;
         if *is_synced != wanted {
-            let mode = if wanted { FlagSetMode::Disable } else { FlagSetMode::Enable };
+            let mode = if wanted {
+                FlagSetMode::Disable
+            } else {
+                FlagSetMode::Enable
+            };
             // SAFETY: the flag is changed only here, under the lock (this file's invariant), and
             // `NO_SYNC` endangers no memory; `engines_do_as_the_model` in `tests/engines.rs`
             // switches back and forth.
-            unsafe { self.env.set_flags(EnvFlags::NO_SYNC, mode) }.map_err(|error| failed("set flags", error))?;
+            unsafe { self.env.set_flags(EnvFlags::NO_SYNC, mode) }
+                .map_err(|error| failed("set flags", error))?;
             *is_synced = wanted;
         }
-        let mut transaction = self.env.write_txn().map_err(|error| failed("begin", error))?;
+        let mut transaction = self
+            .env
+            .write_txn()
+            .map_err(|error| failed("begin", error))?;
         work(&mut transaction).map_err(|error| failed("write", error))?;
-        transaction.commit().map_err(|error| failed("commit", error))
+        transaction
+            .commit()
+            .map_err(|error| failed("commit", error))
     }
 }
 
 impl Store for LmdbStore {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.write(durability, |transaction| self.records.put(transaction, key, value))
+        self.write(durability, |transaction| {
+            self.records.put(transaction, key, value)
+        })
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let transaction = self.env.read_txn().map_err(|error| failed("begin", error))?;
-        let value = self.records.get(&transaction, key).map_err(|error| failed("get", error))?;
+        let transaction = self
+            .env
+            .read_txn()
+            .map_err(|error| failed("begin", error))?;
+        let value = self
+            .records
+            .get(&transaction, key)
+            .map_err(|error| failed("get", error))?;
         if let Some(value) = value {
             see(value);
         }
@@ -137,11 +180,21 @@ impl Store for LmdbStore {
     }
 
     fn scan(&self, from: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let transaction = self.env.read_txn().map_err(|error| failed("begin", error))?;
+        let transaction = self
+            .env
+            .read_txn()
+            .map_err(|error| failed("begin", error))?;
         // LMDB has no empty key, not even as a bound.
-        let lower = if from.is_empty() { Bound::Unbounded } else { Bound::Included(from) };
+        let lower = if from.is_empty() {
+            Bound::Unbounded
+        } else {
+            Bound::Included(from)
+        };
         let range: (Bound<&[u8]>, Bound<&[u8]>) = (lower, Bound::Unbounded);
-        let entries = self.records.range(&transaction, &range).map_err(|error| failed("scan", error))?;
+        let entries = self
+            .records
+            .range(&transaction, &range)
+            .map_err(|error| failed("scan", error))?;
         for entry in entries.take(count) {
             let (key, value) = entry.map_err(|error| failed("scan", error))?;
             see(key, value);
@@ -150,7 +203,9 @@ impl Store for LmdbStore {
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.write(durability, |transaction| self.records.delete(transaction, key).map(drop))
+        self.write(durability, |transaction| {
+            self.records.delete(transaction, key).map(drop)
+        })
     }
 
     /// Runs the sync that [`Durability::Process`] left out. There is no background work.
@@ -163,15 +218,22 @@ impl Store for LmdbStore {
     }
 
     fn counters(&self) -> Counters {
-        Counters { space_bytes: directory_bytes(&self.directory), ..Counters::default() }
+        Counters {
+            space_bytes: directory_bytes(&self.directory),
+            ..Counters::default()
+        }
     }
 }
 
 fn failed(verb: &str, error: heed::Error) -> Error {
     let kind = match &error {
         heed::Error::Mdb(MdbError::MapFull) => ErrorKind::NoSpace,
-        heed::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => ErrorKind::NoSpace,
-        heed::Error::Mdb(MdbError::Corrupted | MdbError::PageNotFound | MdbError::Invalid) => ErrorKind::Corruption,
+        heed::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+            ErrorKind::NoSpace
+        }
+        heed::Error::Mdb(MdbError::Corrupted | MdbError::PageNotFound | MdbError::Invalid) => {
+            ErrorKind::Corruption
+        }
         heed::Error::Mdb(MdbError::VersionMismatch) => ErrorKind::Incompatible,
         heed::Error::Mdb(MdbError::BadValSize) => ErrorKind::Invalid,
         heed::Error::EnvAlreadyOpened => ErrorKind::Locked,

@@ -24,13 +24,20 @@ use unavailable::Unavailable;
 pub fn all() -> Vec<Box<dyn Engine>> {
     let mut engines = Firn::all();
     #[cfg(feature = "rocksdb")]
-    engines.extend([Box::new(rocksdb::RocksDb) as Box<dyn Engine>, Box::new(rocksdb_pm::RocksDbPm)]);
+    engines.extend([
+        Box::new(rocksdb::RocksDb) as Box<dyn Engine>,
+        Box::new(rocksdb_pm::RocksDbPm),
+    ]);
     #[cfg(not(feature = "rocksdb"))]
     engines.extend(["rocksdb", "rocksdb-pm"].map(|name| Unavailable::boxed(name, "rocksdb")));
     #[cfg(feature = "leveldb")]
     engines.push(Box::new(leveldb::LevelDb));
     #[cfg(not(feature = "leveldb"))]
     engines.push(Unavailable::boxed("leveldb", "leveldb"));
-    engines.extend([Box::new(fjall::Fjall) as Box<dyn Engine>, Box::new(redb::Redb), Box::new(lmdb::Lmdb)]);
+    engines.extend([
+        Box::new(fjall::Fjall) as Box<dyn Engine>,
+        Box::new(redb::Redb),
+        Box::new(lmdb::Lmdb),
+    ]);
     engines
 }

@@ -36,7 +36,9 @@ fn check(setup: &Setup) -> Result<()> {
     setup.refuse_unknown(&[])?;
     match setup.compression {
         Compression::None => Ok(()),
-        Compression::Lz4 => Err(Error::invalid("redb cannot compress: choose the compression none")),
+        Compression::Lz4 => Err(Error::invalid(
+            "redb cannot compress: choose the compression none",
+        )),
     }
 }
 
@@ -52,7 +54,10 @@ impl Engine for Redb {
     fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
         described([
             ("cache_size", setup.memory_bytes.to_string()),
-            ("process durability", format!("none, immediate for every {UNSYNCED_BYTES_MAX} bytes")),
+            (
+                "process durability",
+                format!("none, immediate for every {UNSYNCED_BYTES_MAX} bytes"),
+            ),
             ("compression", "none, not supported".to_owned()),
             ("direct_io", "false, not supported".to_owned()),
         ])
@@ -62,8 +67,15 @@ impl Engine for Redb {
         check(setup)?;
         let cache_bytes = usize::try_from(setup.memory_bytes).unwrap_or(usize::MAX);
         let path = setup.directory.join(FILE);
-        let database = Database::builder().set_cache_size(cache_bytes).create(path).map_err(failed("open"))?;
-        let store = RedbStore { database, unsynced_bytes: Mutex::new(0), directory: setup.directory.clone() };
+        let database = Database::builder()
+            .set_cache_size(cache_bytes)
+            .create(path)
+            .map_err(failed("open"))?;
+        let store = RedbStore {
+            database,
+            unsynced_bytes: Mutex::new(0),
+            directory: setup.directory.clone(),
+        };
         // Creates the table, so that reads find it.
         store.write(0, Durability::Power, |_| Ok(()))?;
         Ok(Arc::new(store))
@@ -90,9 +102,20 @@ impl RedbStore {
         let mut unsynced = self.unsynced_bytes.lock();
         *unsynced += bytes;
         let is_synced = durability == Durability::Power || *unsynced > UNSYNCED_BYTES_MAX;
-        let theirs = if is_synced { redb::Durability::Immediate } else { redb::Durability::None };
-        transaction.set_durability(theirs).map_err(failed("set durability"))?;
-        work(&mut transaction.open_table(RECORDS).map_err(failed("open the table"))?).map_err(failed("write"))?;
+        let theirs = if is_synced {
+            redb::Durability::Immediate
+        } else {
+            redb::Durability::None
+        };
+        transaction
+            .set_durability(theirs)
+            .map_err(failed("set durability"))?;
+        work(
+            &mut transaction
+                .open_table(RECORDS)
+                .map_err(failed("open the table"))?,
+        )
+        .map_err(failed("write"))?;
         transaction.commit().map_err(failed("commit"))?;
         if is_synced {
             *unsynced = 0;
@@ -102,17 +125,26 @@ impl RedbStore {
 
     fn read<T>(
         &self,
-        work: impl FnOnce(redb::ReadOnlyTable<&'static [u8], &'static [u8]>) -> Result<T, redb::StorageError>,
+        work: impl FnOnce(
+            redb::ReadOnlyTable<&'static [u8], &'static [u8]>,
+        ) -> Result<T, redb::StorageError>,
     ) -> Result<T> {
         let transaction = self.database.begin_read().map_err(failed("begin"))?;
-        work(transaction.open_table(RECORDS).map_err(failed("open the table"))?).map_err(failed("read"))
+        work(
+            transaction
+                .open_table(RECORDS)
+                .map_err(failed("open the table"))?,
+        )
+        .map_err(failed("read"))
     }
 }
 
 impl Store for RedbStore {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
         let bytes = (key.len() + value.len()) as u64;
-        self.write(bytes, durability, |table| table.insert(key, value).map(drop))
+        self.write(bytes, durability, |table| {
+            table.insert(key, value).map(drop)
+        })
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -136,7 +168,9 @@ impl Store for RedbStore {
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.write(key.len() as u64, durability, |table| table.remove(key).map(drop))
+        self.write(key.len() as u64, durability, |table| {
+            table.remove(key).map(drop)
+        })
     }
 
     /// Runs the sync that [`Durability::Process`] left out. There is no background work.
@@ -149,7 +183,10 @@ impl Store for RedbStore {
     }
 
     fn counters(&self) -> Counters {
-        Counters { space_bytes: directory_bytes(&self.directory), ..Counters::default() }
+        Counters {
+            space_bytes: directory_bytes(&self.directory),
+            ..Counters::default()
+        }
     }
 }
 
@@ -162,7 +199,9 @@ fn failed<E: Into<redb::Error>>(verb: &str) -> impl FnOnce(E) -> Error {
             redb::Error::UpgradeRequired(_) => ErrorKind::Incompatible,
             redb::Error::ValueTooLarge(_) => ErrorKind::Invalid,
             redb::Error::PreviousIo => ErrorKind::Poisoned,
-            redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => ErrorKind::NoSpace,
+            redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                ErrorKind::NoSpace
+            }
             _ => ErrorKind::Io,
         };
         Error::new(kind, format!("redb cannot {verb}: {error}"))

@@ -24,11 +24,14 @@
 
 use super::share::{Share, background_threads, described};
 use firn_base::{Error, ErrorKind, Result};
-use firn_bench::{Compression, Counters, Engine, Moved, Setup, Store, Traffic, device_bytes, directory_bytes};
+use firn_bench::{
+    Compression, Counters, Engine, Moved, Setup, Store, Traffic, device_bytes, directory_bytes,
+};
 use firndb::Durability;
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBPath, Options, ReadOptions, WaitForCompactOptions, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBPath, Options, ReadOptions,
+    WaitForCompactOptions, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -54,7 +57,9 @@ impl Engine for RocksDb {
     }
 
     fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
-        Choice::of(setup, u64::MAX).map(|choice| choice.describe()).unwrap_or_default()
+        Choice::of(setup, u64::MAX)
+            .map(|choice| choice.describe())
+            .unwrap_or_default()
     }
 
     fn open(&self, setup: &Setup) -> Result<Arc<dyn Store>> {
@@ -103,9 +108,15 @@ impl Choice {
             share: Share::of(setup, WRITE_BUFFERS, write_buffer_bytes_max)?,
             level_base_bytes: setup.extra("level_base_bytes")?.unwrap_or(256 << 20),
             table_bytes: setup.extra("table_bytes")?.unwrap_or(64 << 20),
-            level0: [setup.extra("level0_trigger")?, setup.extra("level0_slow")?, setup.extra("level0_stop")?],
+            level0: [
+                setup.extra("level0_trigger")?,
+                setup.extra("level0_slow")?,
+                setup.extra("level0_stop")?,
+            ],
             block_bytes: setup.extra("block_bytes")?.unwrap_or(4096),
-            background_jobs: setup.extra("max_background_jobs")?.unwrap_or_else(|| background_threads(setup)),
+            background_jobs: setup
+                .extra("max_background_jobs")?
+                .unwrap_or_else(|| background_threads(setup)),
             max_open_files: setup.extra("max_open_files")?.unwrap_or(-1),
             direct_io: setup.direct_io,
             compression: setup.compression,
@@ -118,17 +129,31 @@ impl Choice {
 
     pub(super) fn describe(&self) -> BTreeMap<String, String> {
         described([
-            ("write_buffer_size", self.share.write_buffer_bytes.to_string()),
+            (
+                "write_buffer_size",
+                self.share.write_buffer_bytes.to_string(),
+            ),
             ("max_write_buffer_number", WRITE_BUFFERS.to_string()),
-            ("block_cache", format!("hyper clock, {}", self.share.cache_bytes)),
-            ("cache_index_and_filter_blocks", "true, level 0 pinned".to_owned()),
+            (
+                "block_cache",
+                format!("hyper clock, {}", self.share.cache_bytes),
+            ),
+            (
+                "cache_index_and_filter_blocks",
+                "true, level 0 pinned".to_owned(),
+            ),
             ("filter", format!("full bloom, {FILTER_BITS} bits")),
             ("block_size", self.block_bytes.to_string()),
-            ("max_bytes_for_level_base", self.level_base_bytes.to_string()),
+            (
+                "max_bytes_for_level_base",
+                self.level_base_bytes.to_string(),
+            ),
             ("target_file_size_base", self.table_bytes.to_string()),
             (
                 "level0 trigger, slowdown, stop",
-                self.level0.map(|n| n.map_or("own".to_owned(), |n| n.to_string())).join(", "),
+                self.level0
+                    .map(|n| n.map_or("own".to_owned(), |n| n.to_string()))
+                    .join(", "),
             ),
             ("max_background_jobs", self.background_jobs.to_string()),
             ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
@@ -139,7 +164,10 @@ impl Choice {
 
     pub(super) fn options(&self) -> Options {
         let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&Cache::new_hyper_clock_cache(self.share.cache_bytes as usize, 0));
+        table.set_block_cache(&Cache::new_hyper_clock_cache(
+            self.share.cache_bytes as usize,
+            0,
+        ));
         table.set_cache_index_and_filter_blocks(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
         table.set_bloom_filter(FILTER_BITS, false);
@@ -152,9 +180,13 @@ impl Choice {
         options.set_max_bytes_for_level_base(self.level_base_bytes);
         options.set_target_file_size_base(self.table_bytes);
         let [trigger, slow, stop] = self.level0;
-        trigger.into_iter().for_each(|n| options.set_level_zero_file_num_compaction_trigger(n));
-        slow.into_iter().for_each(|n| options.set_level_zero_slowdown_writes_trigger(n));
-        stop.into_iter().for_each(|n| options.set_level_zero_stop_writes_trigger(n));
+        trigger
+            .into_iter()
+            .for_each(|n| options.set_level_zero_file_num_compaction_trigger(n));
+        slow.into_iter()
+            .for_each(|n| options.set_level_zero_slowdown_writes_trigger(n));
+        stop.into_iter()
+            .for_each(|n| options.set_level_zero_stop_writes_trigger(n));
         options.set_max_background_jobs(self.background_jobs as i32);
         options.set_bytes_per_sync(BYTES_PER_SYNC);
         options.set_wal_bytes_per_sync(BYTES_PER_SYNC);
@@ -188,12 +220,19 @@ impl FastPath {
         use std::os::unix::fs::MetadataExt;
         let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
         let apart = device(directory) != device(other);
-        Self { directory: directory.to_owned(), before: device_bytes(directory).filter(|_| apart) }
+        Self {
+            directory: directory.to_owned(),
+            before: device_bytes(directory).filter(|_| apart),
+        }
     }
 
     /// Bytes written to the device since then; `None` if the directory has no device of its own.
     fn written_bytes(&self) -> Option<u64> {
-        Some(device_bytes(&self.directory)?.written_bytes.saturating_sub(self.before?.written_bytes))
+        Some(
+            device_bytes(&self.directory)?
+                .written_bytes
+                .saturating_sub(self.before?.written_bytes),
+        )
     }
 }
 
@@ -213,8 +252,20 @@ impl RocksDbStore {
         let db = DB::open(&options, &setup.directory).map_err(|error| failed("open", error))?;
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
-        let (read, buffered, directory) = (ReadOptions::default(), WriteOptions::default(), setup.directory.clone());
-        Ok(Self { db, options, fast, directory, read, synced, buffered })
+        let (read, buffered, directory) = (
+            ReadOptions::default(),
+            WriteOptions::default(),
+            setup.directory.clone(),
+        );
+        Ok(Self {
+            db,
+            options,
+            fast,
+            directory,
+            read,
+            synced,
+            buffered,
+        })
     }
 
     fn write_options(&self, durability: Durability) -> &WriteOptions {
@@ -227,11 +278,16 @@ impl RocksDbStore {
 
 impl Store for RocksDbStore {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.db.put_opt(key, value, self.write_options(durability)).map_err(|error| failed("put", error))
+        self.db
+            .put_opt(key, value, self.write_options(durability))
+            .map_err(|error| failed("put", error))
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get_pinned_opt(key, &self.read).map_err(|error| failed("get", error))?;
+        let value = self
+            .db
+            .get_pinned_opt(key, &self.read)
+            .map_err(|error| failed("get", error))?;
         if let Some(value) = &value {
             see(value);
         }
@@ -246,7 +302,9 @@ impl Store for RocksDbStore {
             iter.seek(from);
         }
         for _ in 0..count {
-            let Some((key, value)) = iter.item() else { break };
+            let Some((key, value)) = iter.item() else {
+                break;
+            };
             see(key, value);
             iter.next();
         }
@@ -254,17 +312,24 @@ impl Store for RocksDbStore {
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.db.delete_opt(key, self.write_options(durability)).map_err(|error| failed("delete", error))
+        self.db
+            .delete_opt(key, self.write_options(durability))
+            .map_err(|error| failed("delete", error))
     }
 
     fn settle(&self) -> Result<()> {
         let mut wait = WaitForCompactOptions::default();
         wait.set_flush(true);
-        self.db.wait_for_compact(&wait).map_err(|error| failed("settle", error))
+        self.db
+            .wait_for_compact(&wait)
+            .map_err(|error| failed("settle", error))
     }
 
     fn describe(&self) -> String {
-        format!("{NAME}, tables written by flushes on {}", if self.fast.is_some() { "pm" } else { "ssd" })
+        format!(
+            "{NAME}, tables written by flushes on {}",
+            if self.fast.is_some() { "pm" } else { "ssd" }
+        )
     }
 
     fn counters(&self) -> Counters {
@@ -279,19 +344,39 @@ impl Store for RocksDbStore {
         let compaction_read = ticker(Ticker::CompactReadBytes);
         // Every read of a table counts under its level, whatever its cause.
         let read = ticker(Ticker::LastLevelReadBytes) + ticker(Ticker::NonLastLevelReadBytes);
-        let (flushed, compacted) = (ticker(Ticker::FlushWriteBytes), ticker(Ticker::CompactWriteBytes));
-        let (flush, tables) = if self.fast.is_some() { ("pm", "ssd+pm") } else { ("ssd", "ssd") };
+        let (flushed, compacted) = (
+            ticker(Ticker::FlushWriteBytes),
+            ticker(Ticker::CompactWriteBytes),
+        );
+        let (flush, tables) = if self.fast.is_some() {
+            ("pm", "ssd+pm")
+        } else {
+            ("ssd", "ssd")
+        };
         let on_fast = self.fast.as_ref().and_then(FastPath::written_bytes);
         let on_fast = on_fast.map(|written| written.saturating_sub(flushed).min(compacted));
         let log = ticker(Ticker::WalFileBytes);
         let levels = self.db.property_value("rocksdb.cfstats").ok().flatten();
-        let mut parts = vec![traffic("ssd", "log", log, 0), traffic(flush, "flush", flushed, 0)];
+        let mut parts = vec![
+            traffic("ssd", "log", log, 0),
+            traffic(flush, "flush", flushed, 0),
+        ];
         if let Some(on_fast) = on_fast {
             parts.push(traffic("pm", "compaction", on_fast, 0));
             parts.push(traffic("ssd", "compaction", compacted - on_fast, 0));
         }
-        parts.push(traffic(tables, "compaction", on_fast.map_or(compacted, |_| 0), compaction_read));
-        parts.push(traffic(tables, "user_read", 0, read.saturating_sub(compaction_read)));
+        parts.push(traffic(
+            tables,
+            "compaction",
+            on_fast.map_or(compacted, |_| 0),
+            compaction_read,
+        ));
+        parts.push(traffic(
+            tables,
+            "user_read",
+            0,
+            read.saturating_sub(compaction_read),
+        ));
         Counters {
             traffic: parts,
             stall_seconds: Some(ticker(Ticker::StallMicros) as f64 / 1e6),
@@ -313,10 +398,21 @@ pub(super) fn path(directory: &std::path::Path, bytes: u64) -> Result<DBPath> {
 /// words.
 fn compaction_seconds(text: &str) -> Option<f64> {
     let mut lines = text.lines().skip_while(|line| !line.contains("Comp(sec)"));
-    let from_right = lines.next()?.split_whitespace().rev().position(|column| column == "Comp(sec)")?;
+    let from_right = lines
+        .next()?
+        .split_whitespace()
+        .rev()
+        .position(|column| column == "Comp(sec)")?;
     let is_level = |line: &&str| line.trim_start().starts_with(['L', '-', 'S']);
-    let below = |line: &&str| line.trim_start().starts_with('L') && !line.trim_start().starts_with("L0 ");
-    let seconds = |line: &str| line.split_whitespace().rev().nth(from_right)?.parse::<f64>().ok();
+    let below =
+        |line: &&str| line.trim_start().starts_with('L') && !line.trim_start().starts_with("L0 ");
+    let seconds = |line: &str| {
+        line.split_whitespace()
+            .rev()
+            .nth(from_right)?
+            .parse::<f64>()
+            .ok()
+    };
     lines.take_while(is_level).filter(below).map(seconds).sum()
 }
 

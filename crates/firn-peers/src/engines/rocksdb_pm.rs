@@ -44,19 +44,29 @@ impl Engine for RocksDbPm {
     }
 
     fn about(&self) -> String {
-        format!("{}, first levels on persistent memory by db_paths", super::rocksdb::NAME)
+        format!(
+            "{}, first levels on persistent memory by db_paths",
+            super::rocksdb::NAME
+        )
     }
 
     fn settings(&self, setup: &Setup) -> BTreeMap<String, String> {
-        Tiers::of(setup).map(|tiers| tiers.describe()).unwrap_or_default()
+        Tiers::of(setup)
+            .map(|tiers| tiers.describe())
+            .unwrap_or_default()
     }
 
     fn open(&self, setup: &Setup) -> Result<Arc<dyn Store>> {
         let tiers = Tiers::of(setup)?;
         let directory = &tiers.directory;
-        std::fs::create_dir_all(directory).map_err(|error| Error::from_io("create", directory, error))?;
+        std::fs::create_dir_all(directory)
+            .map_err(|error| Error::from_io("create", directory, error))?;
         let fast = FastPath::new(directory, &setup.directory);
-        Ok(Arc::new(RocksDbStore::open(setup, tiers.options(setup)?, Some(fast))?))
+        Ok(Arc::new(RocksDbStore::open(
+            setup,
+            tiers.options(setup)?,
+            Some(fast),
+        )?))
     }
 }
 
@@ -71,7 +81,9 @@ struct Tiers {
 impl Tiers {
     fn of(setup: &Setup) -> Result<Self> {
         let Some(PmBudget { directory, bytes }) = &setup.pm else {
-            return Err(Error::invalid("rocksdb-pm needs persistent memory: name a directory on it and a size"));
+            return Err(Error::invalid(
+                "rocksdb-pm needs persistent memory: name a directory on it and a size",
+            ));
         };
         let mut choice = Choice::of(setup, bytes / 16)?;
         if !setup.extra.contains_key("level_base_bytes") {
@@ -79,7 +91,12 @@ impl Tiers {
         }
         let tables = bytes / 2 / choice.write_buffer_bytes().max(1);
         let stop_tables = tables.clamp(STOP_TABLES_MIN, STOP_TABLES_DEFAULT);
-        Ok(Self { choice, directory: directory.join("rocksdb"), bytes: *bytes, stop_tables })
+        Ok(Self {
+            choice,
+            directory: directory.join("rocksdb"),
+            bytes: *bytes,
+            stop_tables,
+        })
     }
 
     /// The number of level-0 tables at which writes slow down, in the proportion of the defaults.
@@ -89,7 +106,10 @@ impl Tiers {
 
     fn options(&self, setup: &Setup) -> Result<Options> {
         let mut options = self.choice.options();
-        options.set_db_paths(&[path(&self.directory, self.bytes)?, path(&setup.directory, u64::MAX)?]);
+        options.set_db_paths(&[
+            path(&self.directory, self.bytes)?,
+            path(&setup.directory, u64::MAX)?,
+        ]);
         options.set_wal_dir(&setup.directory);
         options.set_level_compaction_dynamic_level_bytes(false);
         options.set_level_zero_stop_writes_trigger(self.stop_tables as i32);
@@ -99,11 +119,24 @@ impl Tiers {
 
     fn describe(&self) -> BTreeMap<String, String> {
         let mut settings = self.choice.describe();
-        let paths = format!("{}: {} bytes, then the SSD", self.directory.display(), self.bytes);
+        let paths = format!(
+            "{}: {} bytes, then the SSD",
+            self.directory.display(),
+            self.bytes
+        );
         settings.insert("db_paths".to_owned(), paths);
-        settings.insert("level_compaction_dynamic_level_bytes".to_owned(), "false".to_owned());
-        settings.insert("level0_stop_writes_trigger".to_owned(), self.stop_tables.to_string());
-        settings.insert("level0_slowdown_writes_trigger".to_owned(), self.slow_tables().to_string());
+        settings.insert(
+            "level_compaction_dynamic_level_bytes".to_owned(),
+            "false".to_owned(),
+        );
+        settings.insert(
+            "level0_stop_writes_trigger".to_owned(),
+            self.stop_tables.to_string(),
+        );
+        settings.insert(
+            "level0_slowdown_writes_trigger".to_owned(),
+            self.slow_tables().to_string(),
+        );
         settings
     }
 }

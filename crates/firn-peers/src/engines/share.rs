@@ -26,9 +26,13 @@ impl Share {
     /// # Errors
     /// [`firn_base::ErrorKind::Invalid`] if the memtables leave nothing for a cache.
     pub(crate) fn of(setup: &Setup, buffers: u64, write_buffer_bytes_max: u64) -> Result<Self> {
-        let own = (setup.memory_bytes / 8).min(WRITE_BUFFER_BYTES_MAX).min(write_buffer_bytes_max);
+        let own = (setup.memory_bytes / 8)
+            .min(WRITE_BUFFER_BYTES_MAX)
+            .min(write_buffer_bytes_max);
         let write_buffer_bytes = setup.extra("write_buffer_bytes")?.unwrap_or(own);
-        let left = write_buffer_bytes.checked_mul(buffers).and_then(|all| setup.memory_bytes.checked_sub(all));
+        let left = write_buffer_bytes
+            .checked_mul(buffers)
+            .and_then(|all| setup.memory_bytes.checked_sub(all));
         let left = left.filter(|&bytes| bytes > 0).ok_or_else(|| {
             Error::invalid(format!(
                 "{buffers} write buffers of {write_buffer_bytes} bytes leave nothing of {} for a cache: give more \
@@ -36,7 +40,10 @@ impl Share {
                 setup.memory_bytes
             ))
         })?;
-        Ok(Self { write_buffer_bytes, cache_bytes: setup.extra("block_cache_bytes")?.unwrap_or(left) })
+        Ok(Self {
+            write_buffer_bytes,
+            cache_bytes: setup.extra("block_cache_bytes")?.unwrap_or(left),
+        })
     }
 }
 
@@ -50,7 +57,10 @@ pub(crate) fn background_threads(setup: &Setup) -> usize {
 
 /// Settings in the form used by reports.
 pub(crate) fn described<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 #[cfg(test)]
@@ -59,7 +69,10 @@ mod tests {
     use firn_bench::Compression;
 
     fn setup(memory_bytes: u64, extra: &[(&str, &str)]) -> Setup {
-        let extra = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let extra = extra
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         Setup {
             directory: "nowhere".into(),
             memory_bytes,
@@ -78,7 +91,10 @@ mod tests {
     fn shares_add_up_to_the_budget() {
         for memory_bytes in [32 << 20, 512 << 20, 4 << 30] {
             let share = Share::of(&setup(memory_bytes, &[]), 3, u64::MAX).unwrap();
-            assert_eq!(share.write_buffer_bytes * 3 + share.cache_bytes, memory_bytes);
+            assert_eq!(
+                share.write_buffer_bytes * 3 + share.cache_bytes,
+                memory_bytes
+            );
             assert!(share.write_buffer_bytes <= 64 << 20);
         }
     }
@@ -86,8 +102,28 @@ mod tests {
     #[test]
     fn options_overrule_and_too_much_is_refused() {
         let share = Share::of(&setup(64 << 20, &[("block_cache_bytes", "7")]), 3, 1 << 20).unwrap();
-        assert_eq!(share, Share { write_buffer_bytes: 1 << 20, cache_bytes: 7 });
-        assert!(Share::of(&setup(64 << 20, &[("write_buffer_bytes", "67108864")]), 1, u64::MAX).is_err());
-        assert!(Share::of(&setup(64 << 20, &[("write_buffer_bytes", "many")]), 1, u64::MAX).is_err());
+        assert_eq!(
+            share,
+            Share {
+                write_buffer_bytes: 1 << 20,
+                cache_bytes: 7
+            }
+        );
+        assert!(
+            Share::of(
+                &setup(64 << 20, &[("write_buffer_bytes", "67108864")]),
+                1,
+                u64::MAX
+            )
+            .is_err()
+        );
+        assert!(
+            Share::of(
+                &setup(64 << 20, &[("write_buffer_bytes", "many")]),
+                1,
+                u64::MAX
+            )
+            .is_err()
+        );
     }
 }

@@ -47,6 +47,10 @@ mod tests {
     #[test]
     fn it_says_how_to_get_it() {
         let about = Unavailable::boxed("rocksdb-pm", "rocksdb").about();
-        assert!(about.starts_with("rocksdb-pm is not in this build") && about.contains("cargo xtask peers"), "{about}");
+        assert!(
+            about.starts_with("rocksdb-pm is not in this build")
+                && about.contains("cargo xtask peers"),
+            "{about}"
+        );
     }
 }

@@ -4,7 +4,10 @@
 //! 1. `flush_line` is ordered only by a later `fence` of the same thread.
 //! 2. There is no portable way to bypass the cache, so `stream_lines` copies and then cleans each
 //!    line.
-#![expect(unsafe_code, reason = "cache instructions exist only as inline assembly")]
+#![expect(
+    unsafe_code,
+    reason = "cache instructions exist only as inline assembly"
+)]
 
 use super::LineFlush;
 use std::arch::asm;

@@ -2,7 +2,10 @@
 //!
 //! 1. `flush_line` and `stream_lines` are ordered only by a later `fence` of the same thread.
 //! 2. No instruction here carries `nomem`, so the compiler moves no store across it.
-#![expect(unsafe_code, reason = "cache instructions exist only as inline assembly")]
+#![expect(
+    unsafe_code,
+    reason = "cache instructions exist only as inline assembly"
+)]
 
 use super::LineFlush;
 use std::arch::asm;
@@ -13,10 +16,19 @@ const CPUID_CLWB: u32 = 1 << 24;
 
 /// The best flush instruction of this processor.
 pub(crate) fn best_flush() -> LineFlush {
-    #[allow(unused_unsafe, reason = "safe since Rust 1.93, unsafe in the oldest supported release")]
+    #[allow(
+        unused_unsafe,
+        reason = "safe since Rust 1.93, unsafe in the oldest supported release"
+    )]
     // SAFETY: every x86-64 processor has cpuid; leaf 0 says if leaf 7 exists. Test:
     // arch::x86_64::tests.
-    let features = unsafe { if __cpuid_count(0, 0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 } };
+    let features = unsafe {
+        if __cpuid_count(0, 0).eax >= 7 {
+            __cpuid_count(7, 0).ebx
+        } else {
+            0
+        }
+    };
     if features & CPUID_CLWB != 0 {
         LineFlush::Clwb
     } else if features & CPUID_CLFLUSHOPT != 0 {
@@ -38,8 +50,12 @@ pub(crate) unsafe fn flush_line(line: *const u8, how: LineFlush) {
         match how {
             LineFlush::None => {}
             LineFlush::Clwb => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
-            LineFlush::Clflushopt => asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags)),
-            LineFlush::Clflush => asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags)),
+            LineFlush::Clflushopt => {
+                asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags))
+            }
+            LineFlush::Clflush => {
+                asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags))
+            }
         }
     }
 }
@@ -58,7 +74,10 @@ pub(crate) fn fence() {
 /// thread touches the target's range until a [`fence`] of this thread.
 #[inline]
 pub(crate) unsafe fn stream_lines(target: *mut u8, source: *const u8, lines: usize) {
-    debug_assert!((target as usize).is_multiple_of(64), "a stream starts at a line");
+    debug_assert!(
+        (target as usize).is_multiple_of(64),
+        "a stream starts at a line"
+    );
     for line in 0..lines {
         // SAFETY: the caller promises both ranges and the alignment that movntdq needs. Test:
         // arch::x86_64::tests.

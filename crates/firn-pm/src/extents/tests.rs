@@ -26,7 +26,10 @@ fn random_sequences_match_a_set_of_granules() {
                 for granule in extent.offset.get() / G..extent.end().unwrap() / G {
                     assert!(taken.remove(&granule));
                 }
-                assert_eq!(map.free(extent, false).unwrap_err().kind(), ErrorKind::Invalid);
+                assert_eq!(
+                    map.free(extent, false).unwrap_err().kind(),
+                    ErrorKind::Invalid
+                );
             } else {
                 match map.alloc(1 + random.below(5 * G), Owner::Test, false) {
                     Ok(extent) => {
@@ -49,9 +52,19 @@ fn wrong_frees_name_the_extent() {
     let map = map(4);
     let extent = map.alloc(2 * G, Owner::Test, false).unwrap();
     let half = Extent::new(extent.offset.get(), G);
-    assert!(map.free(half, false).unwrap_err().to_string().contains("live one there is 8192"));
+    assert!(
+        map.free(half, false)
+            .unwrap_err()
+            .to_string()
+            .contains("live one there is 8192")
+    );
     let inside = Extent::new(extent.offset.get() + G, G);
-    assert!(map.free(inside, false).unwrap_err().to_string().contains("not live"));
+    assert!(
+        map.free(inside, false)
+            .unwrap_err()
+            .to_string()
+            .contains("not live")
+    );
     map.free(extent, false).unwrap();
 }
 
@@ -74,13 +87,23 @@ fn claims_that_overlap_or_leave_the_pool_are_corruption() {
         (u64::MAX - G + 1, G),
         (DATA_START, u64::MAX - G + 1),
     ] {
-        assert_eq!(claim(at, len).unwrap_err().kind(), ErrorKind::Corruption, "{at:#x}+{len:#x}");
+        assert_eq!(
+            claim(at, len).unwrap_err().kind(),
+            ErrorKind::Corruption,
+            "{at:#x}+{len:#x}"
+        );
     }
-    assert_eq!(map.alloc(G, Owner::Test, false).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(
+        map.alloc(G, Owner::Test, false).unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
     map.finish().unwrap();
     map.check().unwrap();
     assert_eq!(map.usage().free_bytes, 2 * G);
-    assert!(map.claim(Extent::new(DATA_START, G), Owner::Test, false).is_err());
+    assert!(
+        map.claim(Extent::new(DATA_START, G), Owner::Test, false)
+            .is_err()
+    );
 }
 
 #[test]
@@ -88,7 +111,10 @@ fn promised_space_is_kept_from_others() {
     let map = map(4);
     assert_eq!(map.promise(2 * G + 1).unwrap(), 3 * G);
     map.alloc(G, Owner::Test, false).unwrap();
-    assert_eq!(map.alloc(G, Owner::Test, false).unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(
+        map.alloc(G, Owner::Test, false).unwrap_err().kind(),
+        ErrorKind::NoSpace
+    );
     assert_eq!(map.promise(1).unwrap_err().kind(), ErrorKind::NoSpace);
     map.alloc(2 * G, Owner::Test, true).unwrap();
     map.unpromise(G);

@@ -8,9 +8,14 @@ use std::collections::BTreeSet;
 fn every_alignment_and_payload_touches_exactly_its_lines() {
     for offset in 0..LINE_BYTES * 2 {
         for len in 0..=192 {
-            let expected: BTreeSet<u64> = (offset..offset + len).map(|byte| byte / 64 * 64).collect();
+            let expected: BTreeSet<u64> =
+                (offset..offset + len).map(|byte| byte / 64 * 64).collect();
             let got: Vec<u64> = line_range(offset, len).collect();
-            assert_eq!(got, expected.into_iter().collect::<Vec<_>>(), "offset {offset} len {len}");
+            assert_eq!(
+                got,
+                expected.into_iter().collect::<Vec<_>>(),
+                "offset {offset} len {len}"
+            );
             assert_eq!(line_range(offset, len).count_lines(), got.len() as u64);
         }
     }

@@ -35,7 +35,11 @@ impl Pool {
     ///
     /// # Errors
     /// The errors of [`Pool::commit`], or the error that `edit` returns.
-    pub fn commit_with(&self, fenced: Fenced, edit: impl FnOnce(&mut Root) -> Result<()>) -> Result<Arc<Root>> {
+    pub fn commit_with(
+        &self,
+        fenced: Fenced,
+        edit: impl FnOnce(&mut Root) -> Result<()>,
+    ) -> Result<Arc<Root>> {
         let _one_at_a_time = self.committing.lock();
         let mut next = Root::clone(&self.root());
         let generation = next.generation;
@@ -45,7 +49,10 @@ impl Pool {
     }
 
     fn commit_locked(&self, mut next: Root, fenced: Fenced) -> Result<Arc<Root>> {
-        assert!(fenced.span.pool == self.id || fenced.span == Span::NOTHING, "a token of another pool");
+        assert!(
+            fenced.span.pool == self.id || fenced.span == Span::NOTHING,
+            "a token of another pool"
+        );
         let current = self.root();
         if next.generation != current.generation {
             return Err(Error::invalid(format!(
@@ -63,7 +70,9 @@ impl Pool {
         let mut seen = Vec::with_capacity(next.entries.len());
         for entry in &next.entries {
             if entry.owner == Owner::Pool {
-                return Err(Error::invalid("a root entry belongs to a structure, not to the pool"));
+                return Err(Error::invalid(
+                    "a root entry belongs to a structure, not to the pool",
+                ));
             }
             let Some(extent) = entry.extent else { continue };
             self.map.with_live(extent, |live| {
@@ -82,7 +91,10 @@ impl Pool {
         }
         seen.sort_unstable();
         match seen.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Error::invalid(format!("{} is named by two root entries", pair[0]))),
+            Some(pair) => Err(Error::invalid(format!(
+                "{} is named by two root entries",
+                pair[0]
+            ))),
             None => Ok(()),
         }
     }
@@ -90,14 +102,19 @@ impl Pool {
     /// Writes `next` with the next generation number. REQUIRES: `committing` is held.
     pub(super) fn write_root_locked(&self, mut next: Root) -> Result<Arc<Root>> {
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(Error::invalid("this pool is closed: open it again to commit"));
+            return Err(Error::invalid(
+                "this pool is closed: open it again to commit",
+            ));
         }
         next.generation += 1;
         let slot = slot_offset(next.generation);
         let record = next.encode(&self.uuid)?;
         self.region.stream(slot, &[&record])?;
         self.region.fence(&sites::PM_ROOT_FENCE);
-        if let Err(error) = self.region.sync(&sites::PM_ROOT_SYNC, &[(slot, PAGE_BYTES)]) {
+        if let Err(error) = self
+            .region
+            .sync(&sites::PM_ROOT_SYNC, &[(slot, PAGE_BYTES)])
+        {
             // The file may or may not hold this root. If the pool stayed in use, an extent that
             // only this root names could be allocated to another owner, and a later open would find
             // both.
@@ -106,7 +123,8 @@ impl Pool {
         }
         let row = self.counters.row(Owner::Pool as u8);
         row.bytes_written.add(record.len() as u64);
-        row.lines_stored.add(crate::line::line_range(slot, record.len() as u64).count_lines());
+        row.lines_stored
+            .add(crate::line::line_range(slot, record.len() as u64).count_lines());
         row.fences.add(1);
         let next = Arc::new(next);
         *self.root.write() = next.clone();
@@ -124,7 +142,11 @@ impl Pool {
             return Ok(());
         }
         let generation_low = self.root().generation as u16;
-        let session = Session { clean: true, unsafe_shutdowns: self.unsafe_shutdowns, generation_low };
+        let session = Session {
+            clean: true,
+            unsafe_shutdowns: self.unsafe_shutdowns,
+            generation_low,
+        };
         write_session(&self.region, session, &self.uuid)
     }
 }

@@ -17,8 +17,8 @@ use crate::header::{HeaderState, Session, decode_header, encode_header};
 use crate::latency::Delays;
 use crate::layout::{DATA_START, MAGIC_AT, MIN_POOL_BYTES, PAGE_BYTES, POOL_MAGIC, SESSION_AT};
 use crate::region::{
-    Backing, Kind, Region, allocate, ask_for_dax, device_bytes, extend, file_bytes, is_still_named, lock_file,
-    sync_parent, whole_granules,
+    Backing, Kind, Region, allocate, ask_for_dax, device_bytes, extend, file_bytes, is_still_named,
+    lock_file, sync_parent, whole_granules,
 };
 use crate::root::{Root, newest_root, slot_offset};
 use crate::sim::SimRegion;
@@ -48,18 +48,27 @@ impl Pool {
         let path = match (config.backend, &config.path) {
             (Backend::Volatile, None) => {
                 let bytes = whole_granules(config.size_bytes)?;
-                return Self::over(Arc::new(Region::volatile(bytes)?), db_uuid, Some(bytes), config);
+                return Self::over(
+                    Arc::new(Region::volatile(bytes)?),
+                    db_uuid,
+                    Some(bytes),
+                    config,
+                );
             }
             (Backend::Volatile, Some(_)) => {
                 return Err(Error::invalid(
                     "backend = \"volatile\" has no path: leave pm.path out, or say backend = \"file\" or \"dax\"",
                 ));
             }
-            (backend, None) => return Err(Error::invalid(format!("backend = \"{backend}\" needs a pm.path"))),
+            (backend, None) => {
+                return Err(Error::invalid(format!(
+                    "backend = \"{backend}\" needs a pm.path"
+                )));
+            }
             (_, Some(path)) => path,
         };
-        let (file, is_made_here) =
-            open_or_make(path, config.backend).map_err(|source| Error::from_io("open", path, source))?;
+        let (file, is_made_here) = open_or_make(path, config.backend)
+            .map_err(|source| Error::from_io("open", path, source))?;
         // Held until a refused file has been removed again.
         let lock = lock_file(&file, path)?;
         let (len, is_device) = length(&file, path, config)?;
@@ -98,7 +107,9 @@ impl Pool {
                 let lock = self.lock.lock();
                 let is_it = lock.as_ref().is_some_and(|lock| created.is_at(&lock.0));
                 let undone = if is_it { created.undo() } else { Ok(()) };
-                undone.map_err(|source| Error::from_io("remove", Path::new(self.region.place()), source))
+                undone.map_err(|source| {
+                    Error::from_io("remove", Path::new(self.region.place()), source)
+                })
             }
             None => Ok(()),
         }
@@ -112,7 +123,8 @@ impl Pool {
         let mut slots = Root::empty(self.root().pool_bytes).encode(&self.uuid)?;
         slots.resize(2 * PAGE_BYTES as usize, 0);
         self.region.stream(PAGE_BYTES, &[&slots])?;
-        self.region.flush(&sites::PM_CREATE_FLUSH, PAGE_BYTES, slots.len() as u64)?;
+        self.region
+            .flush(&sites::PM_CREATE_FLUSH, PAGE_BYTES, slots.len() as u64)?;
         self.region.fence(&sites::PM_CREATE_FENCE);
         self.region.store_u64(MAGIC_AT, 0)?;
         self.region.flush(&sites::PM_CREATE_FLUSH, MAGIC_AT, 8)?;
@@ -132,7 +144,9 @@ impl Pool {
     /// `NotFound` if there is no complete pool; otherwise those of [`Pool::open_or_create`].
     pub fn open_read_only(config: &PmConfig, db_uuid: [u8; 16]) -> Result<Self> {
         let Some(path) = &config.path else {
-            return Err(Error::invalid("a volatile pool lives in its process only: it cannot be opened read-only"));
+            return Err(Error::invalid(
+                "a volatile pool lives in its process only: it cannot be opened read-only",
+            ));
         };
         let file = File::open(path).map_err(|source| Error::from_io("open", path, source))?;
         let (len, _is_device) = length(&file, path, config)?;
@@ -166,14 +180,25 @@ impl Pool {
     ///
     /// # Errors
     /// The errors of [`Pool::open_or_create`].
-    pub fn open_backed(file: Box<dyn Backing>, len: u64, is_new: bool, db_uuid: [u8; 16]) -> Result<Self> {
+    pub fn open_backed(
+        file: Box<dyn Backing>,
+        len: u64,
+        is_new: bool,
+        db_uuid: [u8; 16],
+    ) -> Result<Self> {
         let path = Path::new("the simulated file");
         if is_new {
-            file.extend(&sites::PM_SPACE_SYNC, len).map_err(|source| Error::from_io("allocate", path, source))?;
+            file.extend(&sites::PM_SPACE_SYNC, len)
+                .map_err(|source| Error::from_io("allocate", path, source))?;
         }
         let region = Region::file_image(file, path, len)?;
         region.load_from_file(0, DATA_START)?;
-        Self::over(Arc::new(region), db_uuid, Some(len), &PmConfig::volatile(len))
+        Self::over(
+            Arc::new(region),
+            db_uuid,
+            Some(len),
+            &PmConfig::volatile(len),
+        )
     }
 
     fn over_file(
@@ -199,23 +224,40 @@ impl Pool {
     }
 
     /// Reads the pool that `region` holds, or creates one of `create_bytes` if it holds none.
-    fn over(region: Arc<Region>, uuid: [u8; 16], create_bytes: Option<u64>, config: &PmConfig) -> Result<Self> {
+    fn over(
+        region: Arc<Region>,
+        uuid: [u8; 16],
+        create_bytes: Option<u64>,
+        config: &PmConfig,
+    ) -> Result<Self> {
         let mut pages = vec![0u8; DATA_START as usize];
         region.read(0, &mut pages)?;
-        let page = |index: usize| &pages[index * PAGE_BYTES as usize..(index + 1) * PAGE_BYTES as usize];
+        let page =
+            |index: usize| &pages[index * PAGE_BYTES as usize..(index + 1) * PAGE_BYTES as usize];
         let state = decode_header(page(0), &uuid, region.place())?;
         let newest = newest_root(page(1), page(2), &uuid, region.place())?;
         let mut created = None;
         let (session, root) = match (state, newest, create_bytes) {
             (HeaderState::Complete { session }, Some(root), _) => (session, root),
             (HeaderState::Complete { .. }, None, _) => {
-                return Err(Error::corruption(region.place(), PAGE_BYTES, "a valid root in one of the two slots"));
+                return Err(Error::corruption(
+                    region.place(),
+                    PAGE_BYTES,
+                    "a valid root in one of the two slots",
+                ));
             }
             (HeaderState::Unfinished, Some(root), _) if root.generation > 1 => {
-                return Err(Error::corruption(region.place(), 0, "the magic number of the pool whose roots are here"));
+                return Err(Error::corruption(
+                    region.place(),
+                    0,
+                    "the magic number of the pool whose roots are here",
+                ));
             }
             (HeaderState::Unfinished, _, None) => {
-                let message = format!("{} holds no pool yet: open it for writing to create one", region.place());
+                let message = format!(
+                    "{} holds no pool yet: open it for writing to create one",
+                    region.place()
+                );
                 return Err(Error::new(ErrorKind::NotFound, message));
             }
             (HeaderState::Unfinished, _, Some(bytes)) => {
@@ -224,14 +266,21 @@ impl Pool {
             }
         };
         if root.pool_bytes > region.len() {
-            let expected = format!("{} bytes of pool, the file was cut to {}", root.pool_bytes, region.len());
+            let expected = format!(
+                "{} bytes of pool, the file was cut to {}",
+                root.pool_bytes,
+                region.len()
+            );
             return Err(Error::corruption(region.place(), region.len(), expected));
         }
         if session.clean && session.generation_low != root.generation as u16 {
             return Err(Error::corruption(
                 region.place(),
                 slot_offset(root.generation + 1),
-                format!("the root at which the pool was closed, found only generation {}", root.generation),
+                format!(
+                    "the root at which the pool was closed, found only generation {}",
+                    root.generation
+                ),
             ));
         }
         let mut pool = Self::begin(region, uuid, session, root, config)?;
@@ -239,9 +288,19 @@ impl Pool {
         Ok(pool)
     }
 
-    fn begin(region: Arc<Region>, uuid: [u8; 16], session: Session, root: Root, config: &PmConfig) -> Result<Self> {
+    fn begin(
+        region: Arc<Region>,
+        uuid: [u8; 16],
+        session: Session,
+        root: Root,
+        config: &PmConfig,
+    ) -> Result<Self> {
         let map = Arc::new(ExtentMap::new(root.pool_bytes, region.place()));
-        let next = if region.is_read_only() { session } else { session.next_open() };
+        let next = if region.is_read_only() {
+            session
+        } else {
+            session.next_open()
+        };
         let pool = Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             uuid,
@@ -269,7 +328,8 @@ impl Pool {
             pool.region.flush(&sites::PM_REOPEN_FLUSH, 0, DATA_START)?;
             if !session.clean {
                 for extent in pool.root().entries.iter().filter_map(|entry| entry.extent) {
-                    pool.region.flush(&sites::PM_REOPEN_FLUSH, extent.offset.get(), extent.len)?;
+                    pool.region
+                        .flush(&sites::PM_REOPEN_FLUSH, extent.offset.get(), extent.len)?;
                 }
             }
             write_session(&pool.region, next, &uuid)?;
@@ -306,7 +366,10 @@ impl Created {
     fn undo(&self) -> std::io::Result<()> {
         match self {
             Created::File(path) => std::fs::remove_file(path),
-            Created::Length(path) => OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(0)),
+            Created::Length(path) => OpenOptions::new()
+                .write(true)
+                .open(path)
+                .and_then(|file| file.set_len(0)),
             Created::Contents => Ok(()),
         }
     }
@@ -319,7 +382,8 @@ fn make_space(file: &File, path: &Path, len: u64, kind: Kind) -> Result<()> {
             Region::refuse_without_dax(file, path)?;
             extend(file, len, kind, &path.display().to_string())?;
         }
-        _ => allocate(&sites::PM_SPACE_SYNC, file, len).map_err(|source| Error::from_io("allocate", path, source))?,
+        _ => allocate(&sites::PM_SPACE_SYNC, file, len)
+            .map_err(|source| Error::from_io("allocate", path, source))?,
     }
     sync_parent(path).map_err(|source| Error::from_io("sync the directory of", path, source))
 }
@@ -331,9 +395,16 @@ fn open_or_make(path: &Path, backend: Backend) -> std::io::Result<(File, bool)> 
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         opened => return opened.map(|file| (file, false)),
     }
-    match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+    match OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)
+    {
         // Another process created it first.
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => open().map(|file| (file, false)),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            open().map(|file| (file, false))
+        }
         Ok(made) if backend == Backend::Dax => {
             ask_for_dax(&made);
             // The attribute takes effect when the inode is loaded again, which an open handle would
@@ -349,7 +420,11 @@ fn open_or_make(path: &Path, backend: Backend) -> std::io::Result<(File, bool)> 
 fn create(region: &Region, uuid: &[u8; 16], bytes: u64) -> Result<(Session, Root)> {
     region.grow(bytes)?;
     let root = Root::empty(bytes);
-    let session = Session { clean: true, unsafe_shutdowns: 0, generation_low: 1 };
+    let session = Session {
+        clean: true,
+        unsafe_shutdowns: 0,
+        generation_low: 1,
+    };
     let mut slots = root.encode(uuid)?;
     slots.resize(2 * PAGE_BYTES as usize, 0);
     region.stream(PAGE_BYTES, &[&slots])?;
@@ -378,21 +453,33 @@ fn kind(backend: Backend) -> Kind {
 
 /// The length of the file in whole granules, or of the device, and true if it is a device.
 fn length(file: &File, path: &Path, config: &PmConfig) -> Result<(u64, bool)> {
-    let metadata = file.metadata().map_err(|source| Error::from_io("read the length of", path, source))?;
+    let metadata = file
+        .metadata()
+        .map_err(|source| Error::from_io("read the length of", path, source))?;
     let kind = metadata.file_type();
     if !kind.is_char_device() && !kind.is_file() {
-        let found = if kind.is_block_device() { "a block device" } else { "no regular file" };
+        let found = if kind.is_block_device() {
+            "a block device"
+        } else {
+            "no regular file"
+        };
         return Err(Error::invalid(format!(
             "{} is {found}: a pool is a file, on a DAX file system for backend = \"dax\", or a /dev/dax device",
             path.display()
         )));
     }
     if kind.is_char_device() && config.backend == Backend::File {
-        let text = format!("{} is a device, which only backend = \"dax\" can use", path.display());
+        let text = format!(
+            "{} is a device, which only backend = \"dax\" can use",
+            path.display()
+        );
         return Err(Error::invalid(text));
     }
     match kind.is_char_device() {
-        true => Ok((whole_granules(device_bytes(Path::new("/sys"), metadata.rdev(), path)?)?, true)),
+        true => Ok((
+            whole_granules(device_bytes(Path::new("/sys"), metadata.rdev(), path)?)?,
+            true,
+        )),
         false if metadata.len() < PAGE_BYTES => Ok((metadata.len(), false)),
         false => Ok((metadata.len() & !(PAGE_BYTES - 1), false)),
     }
@@ -403,7 +490,9 @@ fn refuse_short(path: &Path, len: u64) -> Result<()> {
         true => Err(Error::corruption(
             path.display(),
             len,
-            format!("a pool of at least {MIN_POOL_BYTES} bytes, the file has {len}: it was cut short, or is no pool"),
+            format!(
+                "a pool of at least {MIN_POOL_BYTES} bytes, the file has {len}: it was cut short, or is no pool"
+            ),
         )),
         false => Ok(()),
     }

@@ -70,7 +70,10 @@ impl Pool {
     /// # Errors
     /// `Invalid` if it is not live or already frozen.
     pub fn freeze(&self, extent: Extent, fenced: &Fenced) -> Result<Frozen> {
-        assert!(fenced.span.pool == self.id || fenced.span == Span::NOTHING, "a token of another pool");
+        assert!(
+            fenced.span.pool == self.id || fenced.span == Span::NOTHING,
+            "a token of another pool"
+        );
         self.map.with_live(extent, |live| match live.is_frozen {
             true => Err(Error::invalid(format!("{extent} is frozen already"))),
             false => {
@@ -78,7 +81,10 @@ impl Pool {
                 Ok(())
             }
         })?;
-        Ok(Frozen { extent, pool: self.id })
+        Ok(Frozen {
+            extent,
+            pool: self.id,
+        })
     }
 
     /// Returns the handle of a claimed extent that its owner knows to be immutable. For use after
@@ -88,13 +94,18 @@ impl Pool {
     /// `Invalid` if it is not live, or its `Frozen` was already handed out.
     pub fn adopt(&self, extent: Extent) -> Result<Frozen> {
         self.map.with_live(extent, |live| match live.is_adopted {
-            true => Err(Error::invalid(format!("{extent} is adopted already: share its Frozen"))),
+            true => Err(Error::invalid(format!(
+                "{extent} is adopted already: share its Frozen"
+            ))),
             false => {
                 (live.is_frozen, live.is_adopted) = (true, true);
                 Ok(())
             }
         })?;
-        Ok(Frozen { extent, pool: self.id })
+        Ok(Frozen {
+            extent,
+            pool: self.id,
+        })
     }
 
     /// Makes immutable extents durable where the fence does not: on the `file` backend this writes
@@ -103,11 +114,17 @@ impl Pool {
     /// # Errors
     /// `Io` or `NoSpace` from the file; `Poisoned` after a failed sync.
     pub fn persist(&self, extents: &[&Frozen]) -> Result<()> {
-        assert!(extents.iter().all(|frozen| frozen.pool == self.id), "a Frozen of another pool");
+        assert!(
+            extents.iter().all(|frozen| frozen.pool == self.id),
+            "a Frozen of another pool"
+        );
         if self.durable_at() != DurableAt::Sync {
             return Ok(());
         }
-        let ranges: Vec<_> = extents.iter().map(|f| (f.extent.offset.get(), f.extent.len)).collect();
+        let ranges: Vec<_> = extents
+            .iter()
+            .map(|f| (f.extent.offset.get(), f.extent.len))
+            .collect();
         self.region.sync(&sites::PM_PERSIST_SYNC, &ranges)?;
         for frozen in extents {
             self.map.with_live(frozen.extent, |live| {
@@ -125,12 +142,18 @@ impl Pool {
     pub fn free_frozen(&self, frozen: Frozen) -> Result<(), (Frozen, Error)> {
         assert_eq!(frozen.pool, self.id, "a Frozen of another pool");
         let root = self.root.read();
-        let freed = self.refuse_rooted(&root, frozen.extent).and_then(|()| self.map.free(frozen.extent, true));
+        let freed = self
+            .refuse_rooted(&root, frozen.extent)
+            .and_then(|()| self.map.free(frozen.extent, true));
         freed.map_err(|error| (frozen, error))
     }
 
     fn refuse_rooted(&self, root: &Root, extent: Extent) -> Result<()> {
-        match root.entries.iter().any(|entry| entry.extent == Some(extent)) {
+        match root
+            .entries
+            .iter()
+            .any(|entry| entry.extent == Some(extent))
+        {
             true => Err(Error::invalid(format!(
                 "{extent} is named by root generation {}: commit a root without it first",
                 root.generation

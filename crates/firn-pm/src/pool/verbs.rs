@@ -85,7 +85,12 @@ impl Pool {
     ///
     /// # Errors
     /// The errors of [`Pool::store`].
-    pub fn write_durable(&self, site: &'static Site, offset: PmOffset, slices: &[&[u8]]) -> Result<Fenced> {
+    pub fn write_durable(
+        &self,
+        site: &'static Site,
+        offset: PmOffset,
+        slices: &[&[u8]],
+    ) -> Result<Fenced> {
         Ok(self.fence(site, self.stream(offset.get(), slices)?))
     }
 
@@ -96,7 +101,10 @@ impl Pool {
     /// The errors of [`Pool::store`]; `Invalid` if `offset` is not a multiple of 8.
     #[inline]
     pub fn publish(&self, offset: PmOffset, word: u64, fenced: &Fenced) -> Result<Dirty> {
-        assert!(fenced.span.pool == self.id || fenced.span == Span::NOTHING, "a token of another pool");
+        assert!(
+            fenced.span.pool == self.id || fenced.span == Span::NOTHING,
+            "a token of another pool"
+        );
         if !offset.get().is_multiple_of(8) {
             return Err(Error::invalid(format!(
                 "{offset} is not aligned: only a word at a multiple of 8 is published"
@@ -144,7 +152,9 @@ impl Pool {
             let expected = format!("bytes {}..{} inside {extent}", range.start, range.end);
             return Err(Error::corruption(self.region.place(), at, expected));
         }
-        let bytes = self.region.borrow(at + range.start, range.end - range.start)?;
+        let bytes = self
+            .region
+            .borrow(at + range.start, range.end - range.start)?;
         self.count_read(at + range.start, range.end - range.start);
         Ok(bytes)
     }
@@ -154,8 +164,14 @@ impl Pool {
         let span = self.writable_span(at, len)?;
         self.region.stream(at, slices)?;
         self.count_stored(span);
-        let ragged = [span.start, span.end].iter().filter(|end| !end.is_multiple_of(LINE_BYTES)).count() as u64;
-        self.counters.row(span.owner).flushes.add(ragged.min(line_range(at, len).count_lines()));
+        let ragged = [span.start, span.end]
+            .iter()
+            .filter(|end| !end.is_multiple_of(LINE_BYTES))
+            .count() as u64;
+        self.counters
+            .row(span.owner)
+            .flushes
+            .add(ragged.min(line_range(at, len).count_lines()));
         if let Some(delays) = &self.delays {
             delays.write(line_range(at, len).count_lines());
         }
@@ -174,7 +190,12 @@ impl Pool {
         if tag.has_free || tag.has_frozen || tag.owner == Owner::Pool as u8 {
             return Err(self.refused_write(at, len, tag.has_free, tag.has_frozen));
         }
-        Ok(Span { start: at, end, owner: tag.owner, pool: self.id })
+        Ok(Span {
+            start: at,
+            end,
+            owner: tag.owner,
+            pool: self.id,
+        })
     }
 
     #[cold]
@@ -184,7 +205,10 @@ impl Pool {
             (_, true) => "in a frozen extent: it never changes again",
             _ => "in the pool's own pages",
         };
-        Error::invalid(format!("{len} bytes at {at:#x} of {} cannot be stored: they lie {why}", self.region.place()))
+        Error::invalid(format!(
+            "{len} bytes at {at:#x} of {} cannot be stored: they lie {why}",
+            self.region.place()
+        ))
     }
 
     #[inline]
@@ -192,12 +216,16 @@ impl Pool {
         let row = self.counters.row(span.owner);
         let len = span.end - span.start;
         row.bytes_written.add(len);
-        row.lines_stored.add(line_range(span.start, len).count_lines());
+        row.lines_stored
+            .add(line_range(span.start, len).count_lines());
     }
 
     #[inline]
     fn count_read(&self, at: u64, len: u64) {
-        self.counters.row(self.map.tags.owner_at(at)).bytes_read.add(len);
+        self.counters
+            .row(self.map.tags.owner_at(at))
+            .bytes_read
+            .add(len);
         if let Some(delays) = &self.delays {
             delays.read(line_range(at, len).count_lines());
         }

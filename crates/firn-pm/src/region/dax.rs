@@ -32,7 +32,11 @@ pub(crate) fn device_bytes(sysfs: &Path, device: Dev, path: &Path) -> Result<u64
         return match directory.join("size").exists() {
             true => Err(Error::new(
                 ErrorKind::Io,
-                format!("cannot read the size of {} in {}", path.display(), directory.display()),
+                format!(
+                    "cannot read the size of {} in {}",
+                    path.display(),
+                    directory.display()
+                ),
             )),
             false => Err(Error::invalid(format!(
                 "{} is a character device, but no /dev/dax device ({} has no size): a pool is a file, or a /dev/dax \
@@ -46,7 +50,11 @@ pub(crate) fn device_bytes(sysfs: &Path, device: Dev, path: &Path) -> Result<u64
         true => Ok(bytes & !(align - 1)),
         false => Err(Error::new(
             ErrorKind::Io,
-            format!("{} says that {} is aligned to {align} bytes", directory.display(), path.display()),
+            format!(
+                "{} says that {} is aligned to {align} bytes",
+                directory.display(),
+                path.display()
+            ),
         )),
     }
 }
@@ -55,8 +63,9 @@ pub(crate) fn device_bytes(sysfs: &Path, device: Dev, path: &Path) -> Result<u64
 /// `dax=inode` (the default) need. A file system without support leaves the file unchanged and
 /// refuses the mapping later.
 pub(crate) fn ask_for_dax(file: &File) {
-    let asked = rustix::fs::ioctl_getflags(file)
-        .and_then(|flags| rustix::fs::ioctl_setflags(file, flags | IFlags::from_bits_retain(DAX_ATTRIBUTE)));
+    let asked = rustix::fs::ioctl_getflags(file).and_then(|flags| {
+        rustix::fs::ioctl_setflags(file, flags | IFlags::from_bits_retain(DAX_ATTRIBUTE))
+    });
     if let Err(error) = asked {
         tracing::debug!(%error, "the DAX attribute cannot be set");
     }
@@ -85,17 +94,33 @@ mod tests {
 
     #[test]
     fn a_device_has_the_size_that_sysfs_says() {
-        assert_eq!(ask(sysfs("528482304\n", Some("2097152\n")).path()).unwrap(), 528_482_304);
-        assert_eq!(ask(sysfs("4194305", None).path()).unwrap(), 4 << 20, "whole pages of 2 MiB unless it says more");
-        assert_eq!(ask(sysfs("1610612736", Some("1073741824")).path()).unwrap(), 1 << 30);
+        assert_eq!(
+            ask(sysfs("528482304\n", Some("2097152\n")).path()).unwrap(),
+            528_482_304
+        );
+        assert_eq!(
+            ask(sysfs("4194305", None).path()).unwrap(),
+            4 << 20,
+            "whole pages of 2 MiB unless it says more"
+        );
+        assert_eq!(
+            ask(sysfs("1610612736", Some("1073741824")).path()).unwrap(),
+            1 << 30
+        );
     }
 
     #[test]
     fn another_device_is_refused() {
         let error = ask(tempfile::tempdir().unwrap().path()).unwrap_err();
-        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("no /dev/dax device"), "{error}");
+        assert!(
+            error.kind() == ErrorKind::Invalid && error.to_string().contains("no /dev/dax device"),
+            "{error}"
+        );
         for (size, align) in [("many", "4096"), ("8192", "3")] {
-            assert_eq!(ask(sysfs(size, Some(align)).path()).unwrap_err().kind(), ErrorKind::Io);
+            assert_eq!(
+                ask(sysfs(size, Some(align)).path()).unwrap_err().kind(),
+                ErrorKind::Io
+            );
         }
     }
 }

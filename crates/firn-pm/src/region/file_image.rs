@@ -68,9 +68,11 @@ impl Backing for File {
 /// repair continues without the pool.
 pub(super) fn unreadable(path: &Path, at: u64, source: io::Error) -> Error {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::IO) => {
-            Error::corruption(path.display(), at, format!("the medium cannot give the bytes from there on ({source})"))
-        }
+        Some(Errno::IO) => Error::corruption(
+            path.display(),
+            at,
+            format!("the medium cannot give the bytes from there on ({source})"),
+        ),
         _ => Error::from_io("read", path, source),
     }
 }
@@ -84,7 +86,11 @@ pub(crate) struct FileImage {
 
 impl FileImage {
     pub(crate) fn new(file: Box<dyn Backing>, path: PathBuf) -> Self {
-        Self { file, path, is_poisoned: AtomicBool::new(false) }
+        Self {
+            file,
+            path,
+            is_poisoned: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn poison(&self) {
@@ -92,15 +98,25 @@ impl FileImage {
     }
 
     /// Writes ranges of the image and syncs. DURABLE AFTER: the ranges are in the file.
-    pub(crate) fn write_and_sync(&self, site: &'static Site, image: &View, ranges: &[(u64, u64)]) -> Result<()> {
+    pub(crate) fn write_and_sync(
+        &self,
+        site: &'static Site,
+        image: &View,
+        ranges: &[(u64, u64)],
+    ) -> Result<()> {
         if self.is_poisoned.load(Ordering::Acquire) {
             return Err(Error::new(
                 ErrorKind::Poisoned,
-                format!("an earlier sync of {} failed: close the pool and open it again", self.path.display()),
+                format!(
+                    "an earlier sync of {} failed: close the pool and open it again",
+                    self.path.display()
+                ),
             ));
         }
         for &(at, len) in ranges {
-            let written = image.borrow(at, len).map(|bytes| self.file.write_at(at, bytes));
+            let written = image
+                .borrow(at, len)
+                .map(|bytes| self.file.write_at(at, bytes));
             let written = written.unwrap_or_else(|| Err(std::io::ErrorKind::InvalidInput.into()));
             written.map_err(|source| Error::from_io("write", &self.path, source))?;
         }
@@ -123,7 +139,11 @@ impl FileImage {
                 .read_at(at + done, &mut buffer[..now])
                 .map_err(|source| unreadable(&self.path, at + done, source))?;
             if image.store(at + done, &buffer[..now]).is_none() {
-                return Err(Error::corruption(self.path.display(), at, "a range inside the pool"));
+                return Err(Error::corruption(
+                    self.path.display(),
+                    at,
+                    "a range inside the pool",
+                ));
             }
             done += now as u64;
         }
@@ -132,6 +152,8 @@ impl FileImage {
 
     /// Extends the file to `new_len` bytes, with space for all of them.
     pub(crate) fn extend(&self, new_len: u64) -> Result<()> {
-        self.file.extend(&sites::PM_SPACE_SYNC, new_len).map_err(|source| Error::from_io("grow", &self.path, source))
+        self.file
+            .extend(&sites::PM_SPACE_SYNC, new_len)
+            .map_err(|source| Error::from_io("grow", &self.path, source))
     }
 }

@@ -24,9 +24,22 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `len` bytes of `file`. With `sync`, fails unless stores need no sync of the
     /// file (DAX).
-    pub(crate) fn new(file: impl AsFd, len: usize, writable: bool, sync: bool) -> rustix::io::Result<Self> {
-        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        let flags = if sync { MapFlags::SHARED_VALIDATE | MapFlags::SYNC } else { MapFlags::SHARED };
+    pub(crate) fn new(
+        file: impl AsFd,
+        len: usize,
+        writable: bool,
+        sync: bool,
+    ) -> rustix::io::Result<Self> {
+        let protection = if writable {
+            ProtFlags::READ | ProtFlags::WRITE
+        } else {
+            ProtFlags::READ
+        };
+        let flags = if sync {
+            MapFlags::SHARED_VALIDATE | MapFlags::SYNC
+        } else {
+            MapFlags::SHARED
+        };
         // SAFETY: a new mapping at an address chosen by the kernel overlaps nothing. Test:
         // region::tests.
         let base = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, file, 0) }?;

@@ -42,17 +42,27 @@ impl Drop for FileLock {
 
 /// Takes the pool's lock.
 pub(crate) fn lock_file(file: &File, path: &Path) -> Result<FileLock> {
-    let lock = FileLock(file.try_clone().map_err(|source| Error::from_io("open", path, source))?);
+    let lock = FileLock(
+        file.try_clone()
+            .map_err(|source| Error::from_io("open", path, source))?,
+    );
     match retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
         // The previous holder of the lock may have removed the file; then this handle refers to a
         // file without a name.
         Ok(()) if is_still_named(file, path) => Ok(lock),
-        Ok(()) => {
-            Err(Error::new(ErrorKind::Locked, format!("{} was removed while it was opened: try again", path.display())))
-        }
+        Ok(()) => Err(Error::new(
+            ErrorKind::Locked,
+            format!(
+                "{} was removed while it was opened: try again",
+                path.display()
+            ),
+        )),
         Err(Errno::WOULDBLOCK) => Err(Error::new(
             ErrorKind::Locked,
-            format!("{} is open already, here or in another process: close it there first", path.display()),
+            format!(
+                "{} is open already, here or in another process: close it there first",
+                path.display()
+            ),
         )),
         Err(source) => Err(Error::from_io("lock", path, source.into())),
     }
@@ -60,8 +70,9 @@ pub(crate) fn lock_file(file: &File, path: &Path) -> Result<FileLock> {
 
 /// True if `path` refers to `file`.
 pub(crate) fn is_still_named(file: &File, path: &Path) -> bool {
-    let same =
-        |named: std::fs::Metadata, held: std::fs::Metadata| (named.dev(), named.ino()) == (held.dev(), held.ino());
+    let same = |named: std::fs::Metadata, held: std::fs::Metadata| {
+        (named.dev(), named.ino()) == (held.dev(), held.ino())
+    };
     std::fs::metadata(path).is_ok_and(|named| file.metadata().is_ok_and(|held| same(named, held)))
 }
 
@@ -115,21 +126,29 @@ fn write_zeros(file: &impl AsFd, start: u64, end: u64) -> std::io::Result<()> {
 pub(super) fn probe(file: &dyn Backing, path: &Path) -> Result<()> {
     let mut page = vec![0u8; PAGE_BYTES as usize];
     for at in (0..DATA_START).step_by(PAGE_BYTES as usize) {
-        file.read_at(at, &mut page).map_err(|source| unreadable(path, at, source))?;
+        file.read_at(at, &mut page)
+            .map_err(|source| unreadable(path, at, source))?;
     }
     Ok(())
 }
 
 /// Makes the name of a new file durable.
 pub(crate) fn sync_parent(path: &Path) -> std::io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
 }
 
 /// The length of a new file for a pool of `bytes`. On DAX a multiple of a huge page, because a
 /// smaller piece cannot be mapped as one.
 pub(crate) fn file_bytes(kind: Kind, bytes: u64) -> u64 {
-    if kind == Kind::Dax { bytes.next_multiple_of(HUGE_PAGE_BYTES) } else { bytes }
+    if kind == Kind::Dax {
+        bytes.next_multiple_of(HUGE_PAGE_BYTES)
+    } else {
+        bytes
+    }
 }
 
 /// Extends mapped memory, or the file that will be mapped, to `len` bytes. Anonymous memory stays
@@ -180,7 +199,9 @@ impl Region {
         let sync = kind == Kind::Dax;
         let reads = View::new(Mapping::new(&memory, len as usize, false, sync).map_err(refused)?);
         let writes = match writable {
-            true => Some(View::new(Mapping::new(&memory, len as usize, true, sync).map_err(refused)?)),
+            true => Some(View::new(
+                Mapping::new(&memory, len as usize, true, sync).map_err(refused)?,
+            )),
             false => None,
         };
         let how = match kind {
@@ -188,23 +209,54 @@ impl Region {
             Kind::File | Kind::Volatile => LineFlush::None,
         };
         let (is_fixed, growing) = (false, Mutex::new(()));
-        Ok(Self { kind, place, reads, writes, memory, is_fixed, image: None, how, tracker: None, growing })
+        Ok(Self {
+            kind,
+            place,
+            reads,
+            writes,
+            memory,
+            is_fixed,
+            image: None,
+            how,
+            tracker: None,
+            growing,
+        })
     }
 
     /// Refuses a file that cannot be mapped with DAX, before anything is written to it.
     pub(crate) fn refuse_without_dax(file: &File, path: &Path) -> Result<()> {
         let mapped = Mapping::new(file, PAGE_BYTES as usize, false, true);
-        mapped.map(drop).map_err(|source| refusal(Kind::Dax, &path.display().to_string(), source))
+        mapped
+            .map(drop)
+            .map_err(|source| refusal(Kind::Dax, &path.display().to_string(), source))
     }
 
     /// Maps `len` bytes of the locked `file`, as `dax` or `emulated`.
-    pub(crate) fn mapped_file(kind: Kind, file: File, path: &Path, len: u64, writable: bool) -> Result<Self> {
-        let label = if kind == Kind::Emulated { " (EMULATED)" } else { "" };
-        let is_device = file.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device());
+    pub(crate) fn mapped_file(
+        kind: Kind,
+        file: File,
+        path: &Path,
+        len: u64,
+        writable: bool,
+    ) -> Result<Self> {
+        let label = if kind == Kind::Emulated {
+            " (EMULATED)"
+        } else {
+            ""
+        };
+        let is_device = file
+            .metadata()
+            .is_ok_and(|metadata| metadata.file_type().is_char_device());
         if !is_device {
             probe(&file, path)?;
         }
-        let mut region = Self::map(kind, format!("{}{label}", path.display()), file.into(), len, writable)?;
+        let mut region = Self::map(
+            kind,
+            format!("{}{label}", path.display()),
+            file.into(),
+            len,
+            writable,
+        )?;
         region.is_fixed = is_device;
         Ok(region)
     }
@@ -219,7 +271,13 @@ impl Region {
 
     /// Plain anonymous memory.
     pub(crate) fn volatile(len: u64) -> Result<Self> {
-        Self::map(Kind::Volatile, "the volatile pool".to_owned(), anonymous(len)?, len, true)
+        Self::map(
+            Kind::Volatile,
+            "the volatile pool".to_owned(),
+            anonymous(len)?,
+            len,
+            true,
+        )
     }
 
     /// The same memory, mapped read-only.
@@ -236,11 +294,21 @@ impl Region {
         let memory = anonymous(len)?;
         // Zero pages stay untouched and the kernel writes the others, because page faults are most
         // of an image's cost.
-        for (index, page) in bytes.chunks(4096).enumerate().filter(|(_, page)| page.iter().any(|&b| b != 0)) {
+        for (index, page) in bytes
+            .chunks(4096)
+            .enumerate()
+            .filter(|(_, page)| page.iter().any(|&b| b != 0))
+        {
             let written = rustix::io::pwrite(&memory, page, index as u64 * 4096);
             debug_assert_eq!(written, Ok(page.len()), "memory takes what fits");
         }
-        let mut region = Self::map(Kind::Simulated, "the simulated pool".to_owned(), memory, len, true)?;
+        let mut region = Self::map(
+            Kind::Simulated,
+            "the simulated pool".to_owned(),
+            memory,
+            len,
+            true,
+        )?;
         region.how = LineFlush::None;
         region.tracker = Some(tracker);
         Ok(region)
@@ -248,7 +316,8 @@ impl Region {
 }
 
 fn anonymous(len: u64) -> Result<OwnedFd> {
-    let describe = |source: Errno| Error::from_io("get memory for", Path::new("the pool"), source.into());
+    let describe =
+        |source: Errno| Error::from_io("get memory for", Path::new("the pool"), source.into());
     let memory = rustix::fs::memfd_create("firn-pm", MemfdFlags::CLOEXEC).map_err(describe)?;
     retry_on_intr(|| rustix::fs::ftruncate(&memory, len)).map_err(describe)?;
     Ok(memory)
@@ -279,7 +348,9 @@ pub(crate) fn whole_granules(bytes: u64) -> Result<u64> {
         )));
     }
     if usize::try_from(whole).is_err() || whole > 1 << 47 {
-        return Err(Error::invalid(format!("a pool of {bytes} bytes is more than this machine can map")));
+        return Err(Error::invalid(format!(
+            "a pool of {bytes} bytes is more than this machine can map"
+        )));
     }
     Ok(whole)
 }

@@ -33,8 +33,15 @@ fn every_alignment() {
                     let mut all = [0u8; 512];
                     region.read(0, &mut all).unwrap();
                     let (start, end) = (64 + offset as usize, 64 + offset as usize + len);
-                    assert_eq!(&all[start..end], bytes, "way {way} offset {offset} len {len}");
-                    assert!(all[..start].iter().chain(&all[end..]).all(|&b| b == 0xcc), "way {way} {offset}+{len}");
+                    assert_eq!(
+                        &all[start..end],
+                        bytes,
+                        "way {way} offset {offset} len {len}"
+                    );
+                    assert!(
+                        all[..start].iter().chain(&all[end..]).all(|&b| b == 0xcc),
+                        "way {way} {offset}+{len}"
+                    );
                     let mut part = vec![0u8; len];
                     region.read(64 + offset, &mut part).unwrap();
                     assert_eq!(part, bytes);
@@ -47,10 +54,22 @@ fn every_alignment() {
 #[test]
 fn nothing_outside() {
     let region = region();
-    for (at, len) in [(1 << 14, 1), ((1 << 14) - 1, 2), (u64::MAX, 1), (u64::MAX - 3, 8), (1 << 40, 64)] {
+    for (at, len) in [
+        (1 << 14, 1),
+        ((1 << 14) - 1, 2),
+        (u64::MAX, 1),
+        (u64::MAX - 3, 8),
+        (1 << 40, 64),
+    ] {
         let mut out = vec![0u8; len];
-        assert_eq!(region.read(at, &mut out).unwrap_err().kind(), ErrorKind::Corruption);
-        assert_eq!(region.store(at, &out).unwrap_err().kind(), ErrorKind::Corruption);
+        assert_eq!(
+            region.read(at, &mut out).unwrap_err().kind(),
+            ErrorKind::Corruption
+        );
+        assert_eq!(
+            region.store(at, &out).unwrap_err().kind(),
+            ErrorKind::Corruption
+        );
         assert!(region.borrow(at, len as u64).is_err());
     }
     assert!(region.load_u64((1 << 14) - 4).is_err());
@@ -93,14 +112,28 @@ fn where_fallocate_is_not_supported_zeros_are_written() {
     let file = tempfile::tempfile().unwrap();
     file_with(&file, b"kept");
     let len = (1 << 20) + (3 << 12);
-    open::allocate_as(Err(rustix::io::Errno::OPNOTSUPP), &crate::sites::PM_SPACE_SYNC, &file, len).unwrap();
+    open::allocate_as(
+        Err(rustix::io::Errno::OPNOTSUPP),
+        &crate::sites::PM_SPACE_SYNC,
+        &file,
+        len,
+    )
+    .unwrap();
     let metadata = file.metadata().unwrap();
     assert_eq!(metadata.len(), len);
-    assert!(metadata.blocks() * 512 >= len, "a hole of a full disk is a signal, not an error");
+    assert!(
+        metadata.blocks() * 512 >= len,
+        "a hole of a full disk is a signal, not an error"
+    );
     let mut start = [1; 8];
     Backing::read_at(&file, 0, &mut start).unwrap();
     assert_eq!(&start, b"kept\0\0\0\0");
-    let full = open::allocate_as(Err(rustix::io::Errno::NOSPC), &crate::sites::PM_SPACE_SYNC, &file, 2 * len);
+    let full = open::allocate_as(
+        Err(rustix::io::Errno::NOSPC),
+        &crate::sites::PM_SPACE_SYNC,
+        &file,
+        2 * len,
+    );
     assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
     assert_eq!(file.metadata().unwrap().len(), len);
 }
@@ -141,10 +174,23 @@ fn a_media_error_under_header_or_roots_is_an_error_that_says_where() {
     for bad in [0u64, 4096, 8192] {
         let error = open::probe(&Unreadable { bad }, Path::new("/mnt/pmem/pool")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption);
-        assert!(error.to_string().contains(&format!("/mnt/pmem/pool is damaged at byte {bad}: the medium")), "{error}");
+        assert!(
+            error.to_string().contains(&format!(
+                "/mnt/pmem/pool is damaged at byte {bad}: the medium"
+            )),
+            "{error}"
+        );
         // The file backend does not map the file, and reports the same error.
-        let image = Region::file_image(Box::new(Unreadable { bad }), Path::new("/mnt/pool"), 1 << 14).unwrap();
-        assert_eq!(image.load_from_file(0, 3 << 12).unwrap_err().kind(), ErrorKind::Corruption);
+        let image = Region::file_image(
+            Box::new(Unreadable { bad }),
+            Path::new("/mnt/pool"),
+            1 << 14,
+        )
+        .unwrap();
+        assert_eq!(
+            image.load_from_file(0, 3 << 12).unwrap_err().kind(),
+            ErrorKind::Corruption
+        );
     }
     open::probe(&Unreadable { bad: 12288 }, Path::new("/mnt/pmem/pool")).unwrap();
 }
@@ -156,7 +202,12 @@ fn a_device_does_not_grow() {
     region.grow(1 << 14).unwrap();
     let error = region.grow(1 << 15).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("is a device of 16384 bytes: no pool of 32768"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("is a device of 16384 bytes: no pool of 32768"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -164,7 +215,10 @@ fn a_file_on_dax_is_zeros_in_whole_huge_pages() {
     use std::os::unix::fs::MetadataExt;
     let file = tempfile::tempfile().unwrap();
     let len = open::file_bytes(Kind::Dax, (2 << 20) + 4096);
-    assert_eq!((len, open::file_bytes(Kind::Emulated, 4096)), (4 << 20, 4096));
+    assert_eq!(
+        (len, open::file_bytes(Kind::Emulated, 4096)),
+        (4 << 20, 4096)
+    );
     open::extend(&file, len, Kind::Dax, "the file").unwrap();
     let metadata = file.metadata().unwrap();
     assert!(metadata.len() == len && metadata.blocks() * 512 >= len);

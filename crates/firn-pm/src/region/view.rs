@@ -25,8 +25,11 @@ pub(crate) struct View {
 
 impl View {
     pub(crate) fn new(mapping: Mapping) -> Self {
-        let view =
-            Self { base: AtomicPtr::new(std::ptr::null_mut()), len: AtomicU64::new(0), kept: Mutex::new(Vec::new()) };
+        let view = Self {
+            base: AtomicPtr::new(std::ptr::null_mut()),
+            len: AtomicU64::new(0),
+            kept: Mutex::new(Vec::new()),
+        };
         view.replace(mapping);
         view
     }
@@ -115,7 +118,8 @@ impl View {
             }
             let (words, tail) = rest.as_chunks::<8>();
             for word in words {
-                AtomicU64::from_ptr(target.cast()).store(u64::from_le_bytes(*word), Ordering::Relaxed);
+                AtomicU64::from_ptr(target.cast())
+                    .store(u64::from_le_bytes(*word), Ordering::Relaxed);
                 target = target.add(8);
             }
             for &byte in tail {
@@ -137,8 +141,13 @@ impl View {
     /// Copies whole lines past the cache.
     #[inline]
     pub(crate) fn stream(&self, at: u64, bytes: &[u8]) -> Option<()> {
-        let target = self.address(at, bytes.len() as u64).filter(|_| at.is_multiple_of(64))?;
-        debug_assert!(bytes.len().is_multiple_of(64), "only whole lines are streamed");
+        let target = self
+            .address(at, bytes.len() as u64)
+            .filter(|_| at.is_multiple_of(64))?;
+        debug_assert!(
+            bytes.len().is_multiple_of(64),
+            "only whole lines are streamed"
+        );
         // SAFETY: mapped and line-aligned; the caller owns these bytes until its fence (contract of
         // region.rs). Test: region::tests::every_alignment.
         unsafe { arch::stream_lines(target, bytes.as_ptr(), bytes.len() / 64) };

@@ -10,8 +10,18 @@ fn root(generation: u64) -> Root {
         generation,
         applied_edit: 42,
         entries: vec![
-            RootEntry { owner: Owner::LogBuffer, kind: 1, word: 5, extent },
-            RootEntry { owner: Owner::Btree, kind: 2, word: 6, extent: None },
+            RootEntry {
+                owner: Owner::LogBuffer,
+                kind: 1,
+                word: 5,
+                extent,
+            },
+            RootEntry {
+                owner: Owner::Btree,
+                kind: 2,
+                word: 6,
+                extent: None,
+            },
         ],
         pool_bytes: 1 << 16,
     }
@@ -26,18 +36,33 @@ fn slot(root: &Root) -> Vec<u8> {
 #[test]
 fn the_newest_valid_record_wins() {
     let (old, new) = (root(7), root(8));
-    assert_eq!(newest_root(&slot(&old), &slot(&new), &UUID, "pool").unwrap(), Some(new.clone()));
+    assert_eq!(
+        newest_root(&slot(&old), &slot(&new), &UUID, "pool").unwrap(),
+        Some(new.clone())
+    );
     let newer = root(9);
-    assert_eq!(newest_root(&slot(&newer), &slot(&new), &UUID, "pool").unwrap(), Some(newer));
-    assert_eq!(newest_root(&[0; 4096], &slot(&new), &UUID, "pool").unwrap(), Some(new));
-    assert_eq!(newest_root(&[0; 4096], &[0; 4096], &UUID, "pool").unwrap(), None);
+    assert_eq!(
+        newest_root(&slot(&newer), &slot(&new), &UUID, "pool").unwrap(),
+        Some(newer)
+    );
+    assert_eq!(
+        newest_root(&[0; 4096], &slot(&new), &UUID, "pool").unwrap(),
+        Some(new)
+    );
+    assert_eq!(
+        newest_root(&[0; 4096], &[0; 4096], &UUID, "pool").unwrap(),
+        None
+    );
 }
 
 #[test]
 fn a_record_in_the_other_slot_or_of_another_pool_is_not_valid() {
     let page = slot(&root(7));
     assert_eq!(newest_root(&[0; 4096], &page, &UUID, "pool").unwrap(), None);
-    assert_eq!(newest_root(&page, &[0; 4096], &[4; 16], "pool").unwrap(), None);
+    assert_eq!(
+        newest_root(&page, &[0; 4096], &[4; 16], "pool").unwrap(),
+        None
+    );
 }
 
 #[test]
@@ -50,7 +75,11 @@ fn generations_that_do_not_follow_each_other_are_damage() {
 fn a_generation_that_leaves_no_room_for_commits_is_damage() {
     for generation in [GENERATION_MAX + 1, u64::MAX - 2, u64::MAX] {
         let page = slot(&root(generation));
-        let (a, b) = if generation % 2 == 1 { (&page[..], &[0; 4096][..]) } else { (&[0; 4096][..], &page[..]) };
+        let (a, b) = if generation % 2 == 1 {
+            (&page[..], &[0; 4096][..])
+        } else {
+            (&[0; 4096][..], &page[..])
+        };
         assert!(newest_root(a, b, &UUID, "pool").is_err(), "{generation}");
     }
 }
@@ -61,7 +90,11 @@ fn every_bit_of_a_record_is_guarded() {
     for bit in 0..record.len() * 8 {
         let mut page = slot(&root(7));
         page[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(newest_root(&page, &[0; 4096], &UUID, "pool").unwrap(), None, "bit {bit}");
+        assert_eq!(
+            newest_root(&page, &[0; 4096], &UUID, "pool").unwrap(),
+            None,
+            "bit {bit}"
+        );
     }
 }
 
@@ -77,7 +110,12 @@ fn a_full_root_fits_its_page_and_one_more_entry_does_not() {
 #[test]
 fn set_find_remove() {
     let mut root = root(7);
-    root.set(RootEntry { owner: Owner::Btree, kind: 2, word: 60, extent: None });
+    root.set(RootEntry {
+        owner: Owner::Btree,
+        kind: 2,
+        word: 60,
+        extent: None,
+    });
     assert_eq!(root.entries.len(), 2);
     assert_eq!(root.find(Owner::Btree, 2).map(|e| e.word), Some(60));
     assert!(root.remove(Owner::Btree, 2).is_some());

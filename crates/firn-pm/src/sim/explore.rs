@@ -72,8 +72,19 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, point, operations, story, message, .. } = self;
-        write!(f, "seed {seed}, crash point {} ({:?}) after {operations} operations:", point.0, point.1)?;
+        let Self {
+            seed,
+            point,
+            operations,
+            story,
+            message,
+            ..
+        } = self;
+        write!(
+            f,
+            "seed {seed}, crash point {} ({:?}) after {operations} operations:",
+            point.0, point.1
+        )?;
         story.iter().try_for_each(|line| write!(f, "\n  {line}"))?;
         write!(f, "\n  then recovery: {message}")
     }
@@ -82,7 +93,14 @@ impl fmt::Display for Failure {
 impl Explorer {
     /// ADR, crash points at fences and ends of operations, with the lint, starting from zeroes.
     pub fn new(bytes: u64) -> Self {
-        Self { bytes, mode: Mode::Adr, seed: 1, at_every_store: false, lint: true, start: None }
+        Self {
+            bytes,
+            mode: Mode::Adr,
+            seed: 1,
+            at_every_store: false,
+            lint: true,
+            start: None,
+        }
     }
 
     /// Runs `script`, which calls [`SimRegion::end_operation`] after each operation, then `check`
@@ -110,7 +128,10 @@ impl Explorer {
         script: impl FnOnce(&SimRegion) -> Result<()>,
         mut check: impl FnMut(&CrashImage<'_>, &T) -> Result<(), String>,
     ) -> Result<Report, Box<Failure>> {
-        let start = self.start.clone().unwrap_or_else(|| vec![0; self.bytes as usize]);
+        let start = self
+            .start
+            .clone()
+            .unwrap_or_else(|| vec![0; self.bytes as usize]);
         let sim = SimRegion::from_image(start.clone(), self.mode);
         let taken = Arc::new(Mutex::new(Vec::new()));
         let into = taken.clone();
@@ -119,12 +140,27 @@ impl Explorer {
         let points = sim.take_points();
         let others = std::mem::take(&mut *taken.lock());
         if let Err(error) = ran {
-            let (lines, story, operations) = (Vec::new(), Vec::new(), points.last().map_or(0, |last| last.operations));
+            let (lines, story, operations) = (
+                Vec::new(),
+                Vec::new(),
+                points.last().map_or(0, |last| last.operations),
+            );
             let message = format!("the script failed: {error}");
             let point = (points.len() as u64, None);
-            return Err(Box::new(Failure { seed: self.seed, point, operations, lines, story, message }));
+            return Err(Box::new(Failure {
+                seed: self.seed,
+                point,
+                operations,
+                lines,
+                story,
+                message,
+            }));
         }
-        let mut report = Report { points: points.len() as u64, images: 0, is_exhaustive: true };
+        let mut report = Report {
+            points: points.len() as u64,
+            images: 0,
+            is_exhaustive: true,
+        };
         let (mut stage, mut seen) = (Stage::new(start, self.mode), HashSet::new());
         for (number, (point, other)) in points.iter().zip(&others).enumerate() {
             stage.settle(point.len, &point.settled);
@@ -132,15 +168,32 @@ impl Explorer {
                 let lines = delta.iter().map(|(line, _)| *line).collect();
                 let story = story(point, delta);
                 let (point, operations) = ((number as u64, Some(point.at)), point.operations);
-                Box::new(Failure { seed: self.seed, point, operations, lines, story, message })
+                Box::new(Failure {
+                    seed: self.seed,
+                    point,
+                    operations,
+                    lines,
+                    story,
+                    message,
+                })
             };
             if self.lint && point.at == Instruction::EndOfOperation && !point.lines.is_empty() {
-                let mut failure = fail(&Delta::new(), "acknowledged before it was durable".to_owned());
+                let mut failure = fail(
+                    &Delta::new(),
+                    "acknowledged before it was durable".to_owned(),
+                );
                 failure.lines = point.lines.iter().map(|pending| pending.line).collect();
                 return Err(failure);
             }
             let mut check = |image: &CrashImage<'_>| check(image, other);
-            let failed = self.check_point(point, number as u64, &mut stage, &mut seen, &mut report, &mut check);
+            let failed = self.check_point(
+                point,
+                number as u64,
+                &mut stage,
+                &mut seen,
+                &mut report,
+                &mut check,
+            );
             failed.map_err(|(delta, message)| fail(&delta, message))?;
         }
         Ok(report)
@@ -157,16 +210,29 @@ impl Explorer {
     ) -> Result<(), (Delta, String)> {
         let (mut failed, operations, at) = (None, point.operations, point.at);
         let base = stage.base().to_vec();
-        let is_exhaustive = crash_images(&base, point, self.mode, self.seed.wrapping_add(number), |delta| {
-            let fingerprint = stage.fingerprint(delta);
-            if !seen.insert((fingerprint, operations)) {
-                return true;
-            }
-            report.images += 1;
-            let checked = stage.show(delta, |sim| check(&CrashImage { sim, operations, at, fingerprint }));
-            failed = checked.err().map(|message| (delta.clone(), message));
-            failed.is_none()
-        });
+        let is_exhaustive = crash_images(
+            &base,
+            point,
+            self.mode,
+            self.seed.wrapping_add(number),
+            |delta| {
+                let fingerprint = stage.fingerprint(delta);
+                if !seen.insert((fingerprint, operations)) {
+                    return true;
+                }
+                report.images += 1;
+                let checked = stage.show(delta, |sim| {
+                    check(&CrashImage {
+                        sim,
+                        operations,
+                        at,
+                        fingerprint,
+                    })
+                });
+                failed = checked.err().map(|message| (delta.clone(), message));
+                failed.is_none()
+            },
+        );
         report.is_exhaustive &= is_exhaustive;
         failed.map_or(Ok(()), Err)
     }

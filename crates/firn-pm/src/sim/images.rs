@@ -48,7 +48,9 @@ pub(crate) fn crash_images(
         each(&delta)
     };
     let product = units.iter().try_fold(1u64, |product, unit| {
-        product.checked_mul(unit.values.len() as u64).filter(|&product| product <= EXHAUSTIVE)
+        product
+            .checked_mul(unit.values.len() as u64)
+            .filter(|&product| product <= EXHAUSTIVE)
     });
     if product.is_some() {
         let mut choice = vec![0; units.len()];
@@ -89,20 +91,34 @@ fn compose(durable: &[u8], units: &[Unit], choice: &[usize], delta: &mut Delta) 
             delta.push((unit.line, line_of(durable, unit.line)));
         }
         if let Some((_, bytes)) = delta.last_mut() {
-            bytes[unit.start..unit.start + unit.size].copy_from_slice(unit.part(&unit.values[chosen]));
+            bytes[unit.start..unit.start + unit.size]
+                .copy_from_slice(unit.part(&unit.values[chosen]));
         }
     }
 }
 
 fn units(durable: &[u8], point: &CrashPoint, mode: Mode) -> Vec<Unit> {
-    let size = if mode == Mode::TornAdr { 8 } else { LINE_BYTES as usize };
+    let size = if mode == Mode::TornAdr {
+        8
+    } else {
+        LINE_BYTES as usize
+    };
     let mut units = Vec::new();
     for pending in &point.lines {
         for start in (0..LINE_BYTES as usize).step_by(size) {
             let values = vec![line_of(durable, pending.line)];
-            let mut unit = Unit { line: pending.line, start, size, values };
+            let mut unit = Unit {
+                line: pending.line,
+                start,
+                size,
+                values,
+            };
             for version in &pending.versions {
-                if !unit.values.iter().any(|known| unit.part(known) == unit.part(&version.bytes)) {
+                if !unit
+                    .values
+                    .iter()
+                    .any(|known| unit.part(known) == unit.part(&version.bytes))
+                {
                     unit.values.push(version.bytes);
                 }
             }
@@ -138,14 +154,19 @@ fn sample(point: &CrashPoint, units: &[Unit], seed: u64, mut show: impl FnMut(&[
         }
         show(&choice)
     };
-    let mut both = |subset: &[u64]| pick(&|line| subset.contains(&line)) && pick(&|line| !subset.contains(&line));
+    let mut both = |subset: &[u64]| {
+        pick(&|line| subset.contains(&line)) && pick(&|line| !subset.contains(&line))
+    };
     if !both(&[]) || !lines.iter().all(|&line| both(&[line])) {
         return;
     }
     let all_pairs = lines.len() * lines.len().saturating_sub(1) / 2 <= PAIRS;
     let mut pair = |a: u64, b: u64| both(&[a, b]);
     let paired = if all_pairs {
-        lines.iter().enumerate().all(|(index, &a)| lines[index + 1..].iter().all(|&b| pair(a, b)))
+        lines
+            .iter()
+            .enumerate()
+            .all(|(index, &a)| lines[index + 1..].iter().all(|&b| pair(a, b)))
     } else {
         let mut draw = || lines[random.below(lines.len() as u64) as usize];
         (0..PAIRS).all(|_| pair(draw(), draw()))
@@ -155,7 +176,9 @@ fn sample(point: &CrashPoint, units: &[Unit], seed: u64, mut show: impl FnMut(&[
     }
     for run in bulk_runs(&point.lines) {
         for missing in [run[0], run[run.len() / 2], run[run.len() - 1]] {
-            if !pick(&|line| line != missing) || !pick(&|line| run.contains(&line) && line != missing) {
+            if !pick(&|line| line != missing)
+                || !pick(&|line| run.contains(&line) && line != missing)
+            {
                 return;
             }
         }
@@ -172,9 +195,19 @@ fn sample(point: &CrashPoint, units: &[Unit], seed: u64, mut show: impl FnMut(&[
 
 /// The index of the unit's value in the newest version of its line.
 fn newest(point: &CrashPoint, unit: &Unit) -> usize {
-    let Ok(index) = point.lines.binary_search_by_key(&unit.line, |pending| pending.line) else { return 0 };
-    let Some(version) = point.lines[index].versions.last() else { return 0 };
-    unit.values.iter().position(|known| unit.part(known) == unit.part(&version.bytes)).unwrap_or(0)
+    let Ok(index) = point
+        .lines
+        .binary_search_by_key(&unit.line, |pending| pending.line)
+    else {
+        return 0;
+    };
+    let Some(version) = point.lines[index].versions.last() else {
+        return 0;
+    };
+    unit.values
+        .iter()
+        .position(|known| unit.part(known) == unit.part(&version.bytes))
+        .unwrap_or(0)
 }
 
 /// Runs of adjacent lines that were copied past the cache.
@@ -182,7 +215,13 @@ fn bulk_runs(lines: &[PendingLine]) -> Vec<Vec<u64>> {
     let mut runs: Vec<Vec<u64>> = Vec::new();
     for pending in lines.iter().filter(|pending| pending.is_streamed) {
         match runs.last_mut() {
-            Some(run) if run.last().is_some_and(|&last| last + LINE_BYTES == pending.line) => run.push(pending.line),
+            Some(run)
+                if run
+                    .last()
+                    .is_some_and(|&last| last + LINE_BYTES == pending.line) =>
+            {
+                run.push(pending.line)
+            }
             _ => runs.push(vec![pending.line]),
         }
     }

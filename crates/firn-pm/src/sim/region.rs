@@ -29,7 +29,10 @@ impl Cut {
     /// everything.
     pub fn image(&self, seed: u64) -> Vec<u8> {
         let mut image = self.durable.clone();
-        apply(&mut image, &draw(&self.durable, &self.point, self.mode, seed));
+        apply(
+            &mut image,
+            &draw(&self.durable, &self.point, self.mode, seed),
+        );
         image
     }
 
@@ -38,7 +41,10 @@ impl Cut {
     pub fn killed(&self) -> SimRegion {
         let tracker = Tracker::new(self.durable.clone(), self.mode);
         tracker.state.lock().inherit(&self.point);
-        SimRegion { tracker: Arc::new(tracker), mapped: Arc::default() }
+        SimRegion {
+            tracker: Arc::new(tracker),
+            mapped: Arc::default(),
+        }
     }
 
     /// The memory that the next boot of the machine finds; `seed` as for [`Cut::image`].
@@ -67,12 +73,18 @@ impl SimRegion {
 
     /// Memory that holds `image`, all of it durable, as after a power cut.
     pub fn from_image(image: Vec<u8>, mode: Mode) -> Self {
-        Self { tracker: Arc::new(Tracker::new(image, mode)), mapped: Arc::default() }
+        Self {
+            tracker: Arc::new(Tracker::new(image, mode)),
+            mapped: Arc::default(),
+        }
     }
 
     /// Memory that holds `image` and keeps no history, because it will not be cut.
     pub(super) fn stage(image: Vec<u8>, mode: Mode) -> Self {
-        Self { tracker: Arc::new(Tracker::stage(image, mode)), mapped: Arc::default() }
+        Self {
+            tracker: Arc::new(Tracker::stage(image, mode)),
+            mapped: Arc::default(),
+        }
     }
 
     pub(crate) fn region(&self) -> Result<Arc<Region>> {
@@ -95,7 +107,11 @@ impl SimRegion {
     }
 
     /// Like [`SimRegion::record`], and calls `beside` at each point with the memory's lock held.
-    pub(super) fn record_beside(&self, at_every_store: bool, beside: impl FnMut() + Send + 'static) {
+    pub(super) fn record_beside(
+        &self,
+        at_every_store: bool,
+        beside: impl FnMut() + Send + 'static,
+    ) {
         let mut state = self.tracker.state.lock();
         state.at_every_store = at_every_store;
         state.beside = Some(Box::new(beside));
@@ -112,7 +128,11 @@ impl SimRegion {
     /// moment.
     pub fn cut(&self) -> Cut {
         let state = self.tracker.state.lock();
-        Cut { durable: state.durable.clone(), point: state.point(Instruction::Asked), mode: self.mode() }
+        Cut {
+            durable: state.durable.clone(),
+            point: state.point(Instruction::Asked),
+            mode: self.mode(),
+        }
     }
 
     /// Calls `at_cut` just before the `count`-th store or fence from now with everything that a cut
@@ -121,7 +141,11 @@ impl SimRegion {
     pub fn cut_after(&self, count: u64, at_cut: impl FnOnce(Cut) + Send + 'static) {
         let mode = self.mode();
         let spring = Box::new(move |state: &super::tracker::State| {
-            at_cut(Cut { durable: state.durable.clone(), point: state.point(Instruction::Asked), mode });
+            at_cut(Cut {
+                durable: state.durable.clone(),
+                point: state.point(Instruction::Asked),
+                mode,
+            });
         });
         self.tracker.trap(count, spring);
     }
@@ -146,7 +170,10 @@ impl SimRegion {
     /// If a line is dirty, or flushed and not fenced. The message names the lines.
     pub fn assert_clean(&self) {
         let lines = self.pending_lines();
-        assert!(lines.is_empty(), "acknowledged with lines that a power cut could lose: {lines:#x?}");
+        assert!(
+            lines.is_empty(),
+            "acknowledged with lines that a power cut could lose: {lines:#x?}"
+        );
     }
 
     /// Numbers of calls to store, flush and fence so far.
@@ -168,16 +195,23 @@ impl SimRegion {
     /// Removes what growing added since the memory was first mapped. False if the memory is in use
     /// or this failed.
     pub(super) fn back_to_first(&mut self) -> bool {
-        let region = Arc::get_mut(&mut self.mapped).and_then(OnceLock::get_mut).and_then(Arc::get_mut);
+        let region = Arc::get_mut(&mut self.mapped)
+            .and_then(OnceLock::get_mut)
+            .and_then(Arc::get_mut);
         let Some(region) = region else { return false };
         let shrunk = region.back_to_first().is_ok();
-        self.tracker.state.lock().durable.truncate(region.len() as usize);
+        self.tracker
+            .state
+            .lock()
+            .durable
+            .truncate(region.len() as usize);
         shrunk
     }
 
     /// Makes a line hold `bytes`, durably, without any record in the history.
     pub(super) fn put_line(&self, at: u64, bytes: &LineBytes) {
-        self.tracker.state.lock().durable[at as usize..][..LINE_BYTES as usize].copy_from_slice(bytes);
+        self.tracker.state.lock().durable[at as usize..][..LINE_BYTES as usize]
+            .copy_from_slice(bytes);
         if let Some(region) = self.mapped.get() {
             region.put_line(at, bytes);
         }

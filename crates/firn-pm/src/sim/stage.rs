@@ -31,9 +31,15 @@ fn line(memory: &[u8], at: u64) -> LineBytes {
 impl Stage {
     /// A stage whose memory holds `base` and simulates power cuts of `mode`.
     pub(super) fn new(base: Vec<u8>, mode: Mode) -> Stage {
-        let lines = (0u64..).step_by(LINE_BYTES as usize).zip(base.chunks(LINE_BYTES as usize));
+        let lines = (0u64..)
+            .step_by(LINE_BYTES as usize)
+            .zip(base.chunks(LINE_BYTES as usize));
         let sum = lines.fold(0u64, |sum, (at, bytes)| sum.wrapping_add(hash(at, bytes)));
-        Stage { sim: SimRegion::stage(base.clone(), mode), base, sum }
+        Stage {
+            sim: SimRegion::stage(base.clone(), mode),
+            base,
+            sum,
+        }
     }
 
     pub(super) fn base(&self) -> &[u8] {
@@ -49,19 +55,24 @@ impl Stage {
         }
         self.sum = self.fingerprint(lines);
         apply(&mut self.base, lines);
-        lines.iter().for_each(|(at, bytes)| self.sim.put_line(*at, bytes));
+        lines
+            .iter()
+            .for_each(|(at, bytes)| self.sim.put_line(*at, bytes));
     }
 
     /// The fingerprint of an image. Equal images have equal fingerprints, whatever the base.
     pub(super) fn fingerprint(&self, delta: &Delta) -> u64 {
         delta.iter().fold(self.sum, |sum, (at, bytes)| {
-            sum.wrapping_sub(hash(*at, &line(&self.base, *at))).wrapping_add(hash(*at, bytes))
+            sum.wrapping_sub(hash(*at, &line(&self.base, *at)))
+                .wrapping_add(hash(*at, bytes))
         })
     }
 
     /// Calls `body` with memory that holds the image, then restores everything.
     pub(super) fn show<R>(&mut self, delta: &Delta, body: impl FnOnce(&SimRegion) -> R) -> R {
-        delta.iter().for_each(|(at, bytes)| self.sim.put_line(*at, bytes));
+        delta
+            .iter()
+            .for_each(|(at, bytes)| self.sim.put_line(*at, bytes));
         let result = body(&self.sim);
         let mut changed = self.sim.reset();
         let len = self.base.len() as u64;
@@ -73,7 +84,9 @@ impl Stage {
         changed.sort_unstable();
         changed.dedup();
         changed.retain(|at| *at < len);
-        changed.iter().for_each(|at| self.sim.put_line(*at, &line(&self.base, *at)));
+        changed
+            .iter()
+            .for_each(|at| self.sim.put_line(*at, &line(&self.base, *at)));
         result
     }
 }

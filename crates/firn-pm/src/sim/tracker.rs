@@ -150,18 +150,33 @@ pub(crate) struct Tracker {
 
 impl fmt::Debug for Tracker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tracker").field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("Tracker")
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
     }
 }
 
 impl Tracker {
     pub(crate) fn new(bytes: Vec<u8>, mode: Mode) -> Self {
-        Self { mode, state: Mutex::new(State { durable: bytes, ..State::default() }) }
+        Self {
+            mode,
+            state: Mutex::new(State {
+                durable: bytes,
+                ..State::default()
+            }),
+        }
     }
 
     /// Memory that shows images and will not be cut.
     pub(crate) fn stage(bytes: Vec<u8>, mode: Mode) -> Self {
-        Self { mode, state: Mutex::new(State { durable: bytes, is_stage: true, ..State::default() }) }
+        Self {
+            mode,
+            state: Mutex::new(State {
+                durable: bytes,
+                is_stage: true,
+                ..State::default()
+            }),
+        }
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -223,10 +238,18 @@ impl Tracker {
         state.record(Instruction::BeforeFence(number));
         state.fences += 1;
         let me = actor();
-        let State { lines, durable, settled, .. } = &mut *state;
+        let State {
+            lines,
+            durable,
+            settled,
+            ..
+        } = &mut *state;
         lines.retain(|&at, line| {
-            let Some(&(_, covered)) = line.pins.iter().find(|(thread, _)| *thread == me) else { return true };
-            durable[at as usize..][..LINE_BYTES as usize].copy_from_slice(&line.versions[covered - 1].bytes);
+            let Some(&(_, covered)) = line.pins.iter().find(|(thread, _)| *thread == me) else {
+                return true;
+            };
+            durable[at as usize..][..LINE_BYTES as usize]
+                .copy_from_slice(&line.versions[covered - 1].bytes);
             settled.push(at);
             line.versions.drain(..covered);
             line.pins.retain_mut(|(_, other)| {
@@ -244,7 +267,10 @@ impl Tracker {
 
     /// Calls `spring` just before the `count`-th store or fence from now, with the lock held.
     pub(crate) fn trap(&self, count: u64, spring: Box<dyn FnOnce(&State) + Send>) {
-        self.state.lock().trap = Some(Trap { left: count, spring });
+        self.state.lock().trap = Some(Trap {
+            left: count,
+            spring,
+        });
     }
 
     /// Forgets the history. Returns the lines that were stored to. The durable bytes stay.
@@ -252,7 +278,11 @@ impl Tracker {
         let mut state = self.state.lock();
         let touched = std::mem::take(&mut state.touched);
         let durable = std::mem::take(&mut state.durable);
-        *state = State { durable, is_stage: state.is_stage, ..State::default() };
+        *state = State {
+            durable,
+            is_stage: state.is_stage,
+            ..State::default()
+        };
         touched
     }
 }
@@ -260,7 +290,11 @@ impl Tracker {
 impl Line {
     fn pin(&mut self, thread: Actor) {
         let covered = self.versions.len();
-        match self.pins.iter_mut().find(|(pinned_by, _)| *pinned_by == thread) {
+        match self
+            .pins
+            .iter_mut()
+            .find(|(pinned_by, _)| *pinned_by == thread)
+        {
             Some(pin) => pin.1 = covered,
             None => self.pins.push((thread, covered)),
         }
@@ -292,7 +326,12 @@ impl State {
         if end > self.durable.len() as u64 {
             return;
         }
-        let store = Store { number: self.stores - 1, operation: self.operations, at, len: bytes.len() as u64 };
+        let store = Store {
+            number: self.stores - 1,
+            operation: self.operations,
+            at,
+            len: bytes.len() as u64,
+        };
         for line_at in line_range(at, bytes.len() as u64) {
             self.touched.push(line_at);
             let home = &mut self.durable[line_at as usize..][..LINE_BYTES as usize];
@@ -308,8 +347,11 @@ impl State {
                 self.settled.push(line_at);
                 continue;
             }
-            let line =
-                self.lines.entry(line_at).or_insert(Line { versions: Vec::new(), pins: Vec::new(), is_streamed });
+            let line = self.lines.entry(line_at).or_insert(Line {
+                versions: Vec::new(),
+                pins: Vec::new(),
+                is_streamed,
+            });
             let mut bytes = [0; LINE_BYTES as usize];
             bytes.copy_from_slice(line.versions.last().map_or(home, |newest| &newest.bytes));
             bytes[place].copy_from_slice(part);
@@ -325,15 +367,28 @@ impl State {
     /// progress.
     pub(crate) fn inherit(&mut self, point: &CrashPoint) {
         let line = |pending: &PendingLine| {
-            let PendingLine { line, versions, is_streamed } = pending.clone();
-            (line, Line { versions, pins: Vec::new(), is_streamed })
+            let PendingLine {
+                line,
+                versions,
+                is_streamed,
+            } = pending.clone();
+            (
+                line,
+                Line {
+                    versions,
+                    pins: Vec::new(),
+                    is_streamed,
+                },
+            )
         };
         self.lines = point.lines.iter().map(line).collect();
     }
 
     /// Records a crash point, if they are recorded.
     pub(crate) fn record(&mut self, at: Instruction) {
-        let Some(beside) = &mut self.beside else { return };
+        let Some(beside) = &mut self.beside else {
+            return;
+        };
         beside();
         let mut settled = std::mem::take(&mut self.settled);
         settled.sort_unstable();
@@ -344,7 +399,10 @@ impl State {
             (at, bytes)
         };
         let settled = settled.into_iter().map(line).collect();
-        let point = CrashPoint { settled, ..self.point(at) };
+        let point = CrashPoint {
+            settled,
+            ..self.point(at)
+        };
         self.points.push(point);
     }
 
@@ -356,7 +414,13 @@ impl State {
             is_streamed: state.is_streamed,
         });
         let lines = lines.collect();
-        CrashPoint { at, operations: self.operations, settled: Vec::new(), lines, len: self.durable.len() as u64 }
+        CrashPoint {
+            at,
+            operations: self.operations,
+            settled: Vec::new(),
+            lines,
+            len: self.durable.len() as u64,
+        }
     }
 }
 

@@ -68,9 +68,15 @@ fn main() -> ExitCode {
 }
 
 fn parse(arguments: &[String]) -> Result<Asked, String> {
-    let [verb, backends, disk, memory, lines] = arguments else { return Err("five arguments are needed".to_owned()) };
+    let [verb, backends, disk, memory, lines] = arguments else {
+        return Err("five arguments are needed".to_owned());
+    };
     let (disk, memory) = (PathBuf::from(disk), PathBuf::from(memory));
-    let profiles: &[Profile] = if memory.is_dir() { &Profile::ALL } else { &[Profile::Lab] };
+    let profiles: &[Profile] = if memory.is_dir() {
+        &Profile::ALL
+    } else {
+        &[Profile::Lab]
+    };
     let mut places = Vec::new();
     for name in backends.split(',') {
         let backend = name.parse::<Backend>().map_err(|error| error.to_string())?;
@@ -82,7 +88,13 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
         "check" => false,
         _ => return Err(format!("`{verb}` is neither write nor check")),
     };
-    Ok(Asked { is_write, places, disk, memory, acknowledged: text.lines().filter_map(acknowledgement).collect() })
+    Ok(Asked {
+        is_write,
+        places,
+        disk,
+        memory,
+        acknowledged: text.lines().filter_map(acknowledgement).collect(),
+    })
 }
 
 /// The place and the number in a line. Later lines have larger numbers.
@@ -99,7 +111,10 @@ fn open(asked: &Asked, place: &Place) -> Result<Db> {
         _ => asked.disk.join(format!("{name}-pool")),
     };
     let pm = Some(PmConfig::at(pool, place.backend, POOL_BYTES));
-    Db::open(asked.disk.join(&name), Options::tiny().profile(place.profile).pm(pm))
+    Db::open(
+        asked.disk.join(&name),
+        Options::tiny().profile(place.profile).pm(pm),
+    )
 }
 
 /// Writes until the power is cut.
@@ -109,16 +124,25 @@ fn write(asked: &Asked) -> Result<()> {
         databases.push((
             place,
             open(asked, place)?,
-            asked.acknowledged.get(&place.to_string()).map_or(0, |last| last + 1),
+            asked
+                .acknowledged
+                .get(&place.to_string())
+                .map_or(0, |last| last + 1),
         ));
     }
     let durability = Durability::Power;
     let mut out = std::io::stdout().lock();
     loop {
         for (place, db, number) in &mut databases {
-            db.put_with(key(*number), value(*number), &WriteOptions::new().durability(durability))?;
+            db.put_with(
+                key(*number),
+                value(*number),
+                &WriteOptions::new().durability(durability),
+            )?;
             let told = writeln!(out, "{place} {number}").and_then(|()| out.flush());
-            told.map_err(|source| Error::from_io("write to", Path::new("standard output"), source))?;
+            told.map_err(|source| {
+                Error::from_io("write to", Path::new("standard output"), source)
+            })?;
             *number += 1;
         }
     }

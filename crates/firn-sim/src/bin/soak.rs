@@ -68,12 +68,18 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| PANIC.set(panic.to_string())));
     let clock = Clock::system();
     let start_ns = clock.now_ns();
-    let soak = Arc::new(Mutex::new(Soak { rows: vec![Row::default(); asked.suites.len()], ..Soak::default() }));
+    let soak = Arc::new(Mutex::new(Soak {
+        rows: vec![Row::default(); asked.suites.len()],
+        ..Soak::default()
+    }));
     let asked = Arc::new(asked);
     let workers: Vec<_> = (0..asked.threads)
         .filter_map(|index| {
             let (asked, soak, clock) = (asked.clone(), soak.clone(), clock.clone());
-            exec::spawn(&format!("soak-{index}"), move || work(&asked, &soak, &clock, start_ns)).ok()
+            exec::spawn(&format!("soak-{index}"), move || {
+                work(&asked, &soak, &clock, start_ns)
+            })
+            .ok()
         })
         .collect();
     for worker in workers {
@@ -87,25 +93,47 @@ fn main() -> ExitCode {
 }
 
 fn parse(arguments: &[String]) -> Result<Asked, String> {
-    let mut asked = Asked { minutes: 0, suites: SUITES.iter().collect(), seed: 0, threads: 0 };
+    let mut asked = Asked {
+        minutes: 0,
+        suites: SUITES.iter().collect(),
+        seed: 0,
+        threads: 0,
+    };
     asked.threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     asked.seed = Seed::from_entropy().next_u64() >> 24;
     for pair in arguments.chunks(2) {
-        let [name, value] = pair else { return Err(format!("`{}` lacks a value", pair[0])) };
-        let number = || value.parse::<u64>().map_err(|_| format!("{name}: `{value}` is not a number"));
+        let [name, value] = pair else {
+            return Err(format!("`{}` lacks a value", pair[0]));
+        };
+        let number = || {
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{name}: `{value}` is not a number"))
+        };
         match name.as_str() {
             "--minutes" => asked.minutes = number()?,
             "--seed" => asked.seed = number()?,
             "--threads" => asked.threads = number()?.clamp(1, 1024) as usize,
             "--suite" => {
-                let known = || SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
-                let suite = Suite::named(value).ok_or_else(|| format!("no suite `{value}`; there are {}", known()))?;
+                let known = || {
+                    SUITES
+                        .iter()
+                        .map(|suite| suite.name)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                };
+                let suite = Suite::named(value)
+                    .ok_or_else(|| format!("no suite `{value}`; there are {}", known()))?;
                 asked.suites = vec![suite];
             }
             _ => return Err(format!("`{name}` is not known")),
         }
     }
-    if asked.minutes == 0 { Err("--minutes N is needed".to_owned()) } else { Ok(asked) }
+    if asked.minutes == 0 {
+        Err("--minutes N is needed".to_owned())
+    } else {
+        Ok(asked)
+    }
 }
 
 fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
@@ -114,7 +142,9 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
     while clock.now_ns() < end_ns {
         let (index, seed) = {
             let mut soak = soak.lock().expect("no panic under the lock");
-            let index = (0..soak.rows.len()).min_by_key(|&index| soak.rows[index].busy_ns).unwrap_or(0);
+            let index = (0..soak.rows.len())
+                .min_by_key(|&index| soak.rows[index].busy_ns)
+                .unwrap_or(0);
             // Added before the duration is known, so that the other threads take other suites.
             soak.rows[index].busy_ns += EXPECTED_NS;
             soak.next_seed += 1;
@@ -140,7 +170,11 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
                 soak.findings.push(finding);
             }
         }
-        let pause_ns = if std::io::stderr().is_terminal() { SECOND_NS } else { 60 * SECOND_NS };
+        let pause_ns = if std::io::stderr().is_terminal() {
+            SECOND_NS
+        } else {
+            60 * SECOND_NS
+        };
         if now_ns - told_ns > pause_ns {
             told_ns = now_ns;
             progress(&soak, (now_ns - start_ns) / SECOND_NS, asked.minutes * 60);
@@ -150,10 +184,20 @@ fn work(asked: &Asked, soak: &Mutex<Soak>, clock: &Clock, start_ns: u64) {
 
 fn progress(soak: &Soak, seconds: u64, of: u64) {
     let sum = |what: fn(&Row) -> u64| soak.rows.iter().map(what).sum::<u64>();
-    let end = if std::io::stderr().is_terminal() { "\r" } else { "\n" };
-    let (seeds, images, kills) = (sum(|row| row.seeds), sum(|row| row.images), sum(|row| row.kills));
+    let end = if std::io::stderr().is_terminal() {
+        "\r"
+    } else {
+        "\n"
+    };
+    let (seeds, images, kills) = (
+        sum(|row| row.seeds),
+        sum(|row| row.images),
+        sum(|row| row.kills),
+    );
     let findings = soak.findings.len();
-    let line = format!("{seconds} of {of} s: {seeds} seeds, {images} images, {kills} kills, {findings} findings");
+    let line = format!(
+        "{seconds} of {of} s: {seeds} seeds, {images} images, {kills} kills, {findings} findings"
+    );
     let _unseen = write!(std::io::stderr(), "{line}  {end}");
 }
 
@@ -172,8 +216,18 @@ fn report(asked: &Asked, soak: &Soak, elapsed_ns: u64) -> String {
     let mut sum = Row::default();
     for (suite, row) in asked.suites.iter().zip(&soak.rows) {
         let rate = row.images as f64 * 1e9 / (row.busy_ns.max(1)) as f64;
-        let Row { seeds, recoveries, images, kills, .. } = row;
-        let _written = writeln!(text, "| {} | {seeds} | {recoveries} | {images} | {kills} | {rate:.0} |", suite.name);
+        let Row {
+            seeds,
+            recoveries,
+            images,
+            kills,
+            ..
+        } = row;
+        let _written = writeln!(
+            text,
+            "| {} | {seeds} | {recoveries} | {images} | {kills} | {rate:.0} |",
+            suite.name
+        );
         sum = Row {
             busy_ns: 0,
             seeds: sum.seeds + seeds,
@@ -182,8 +236,17 @@ fn report(asked: &Asked, soak: &Soak, elapsed_ns: u64) -> String {
             kills: sum.kills + kills,
         };
     }
-    let Row { seeds, recoveries, images, kills, .. } = sum;
-    let _written = writeln!(text, "| all | {seeds} | {recoveries} | {images} | {kills} | |");
+    let Row {
+        seeds,
+        recoveries,
+        images,
+        kills,
+        ..
+    } = sum;
+    let _written = writeln!(
+        text,
+        "| all | {seeds} | {recoveries} | {images} | {kills} | |"
+    );
     for finding in &soak.findings {
         let _written = writeln!(text, "\n- {}", finding.replace('\n', " "));
     }
@@ -195,6 +258,9 @@ fn append(report: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/soak.md");
     let opened = std::fs::OpenOptions::new().append(true).open(&path);
     if let Err(error) = opened.and_then(|mut file| write!(file, "\n{report}")) {
-        eprintln!("{}: {error}; the summary above is not recorded", path.display());
+        eprintln!(
+            "{}: {error}; the summary above is not recorded",
+            path.display()
+        );
     }
 }

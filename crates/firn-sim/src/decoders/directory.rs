@@ -12,7 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The directory target.
-pub(super) const DIRECTORY: Target = Target { name: "directory", bytes_max: 8 << 10, run, seeds, mend };
+pub(super) const DIRECTORY: Target = Target {
+    name: "directory",
+    bytes_max: 8 << 10,
+    run,
+    seeds,
+    mend,
+};
 
 /// No database of an input's size holds this many entries, unless a cursor loops.
 const STEPS_MAX: u64 = 1 << 16;
@@ -23,7 +29,11 @@ fn places() -> &'static [(&'static Real, PathBuf)] {
     PLACES.get_or_init(|| {
         let read = |path: &Path| !path.ends_with("LOCK") && !path.ends_with("OPTIONS");
         let of = |real: &'static Real| real.paths("").into_iter().map(move |path| (real, path));
-        Real::both().iter().flat_map(of).filter(|(_, path)| read(path)).collect()
+        Real::both()
+            .iter()
+            .flat_map(of)
+            .filter(|(_, path)| read(path))
+            .collect()
     })
 }
 
@@ -35,7 +45,9 @@ fn split(bytes: &[u8]) -> Option<(&'static Real, &'static Path, &[u8])> {
 }
 
 fn run(bytes: &[u8]) {
-    let Some((real, path, contents)) = split(bytes) else { return };
+    let Some((real, path, contents)) = split(bytes) else {
+        return;
+    };
     let fs = real.fs.duplicate();
     fs.write_file(path, contents);
     let damaged = fs.duplicate();
@@ -50,7 +62,11 @@ fn run(bytes: &[u8]) {
     repair(real, &damaged);
 }
 
-fn open(real: &Real, fs: &SimFs, open: fn(&'static str, firndb::Options) -> Result<Db>) -> Result<Db> {
+fn open(
+    real: &Real,
+    fs: &SimFs,
+    open: fn(&'static str, firndb::Options) -> Result<Db>,
+) -> Result<Db> {
     let (options, _inline, _clock) = real.setup.options(fs, None);
     open(DIR, options)
 }
@@ -73,8 +89,12 @@ fn read(db: &Db) -> Result<()> {
         step();
         backward = iter.prev();
     }
-    let sought = iter.seek(b"key07").and_then(|()| iter.seek_for_prev(b"key07"));
-    let got = ["key00", "key05", "key99"].iter().try_for_each(|key| db.get(key).map(drop));
+    let sought = iter
+        .seek(b"key07")
+        .and_then(|()| iter.seek_for_prev(b"key07"));
+    let got = ["key00", "key05", "key99"]
+        .iter()
+        .try_for_each(|key| db.get(key).map(drop));
     forward.and(backward).and(sought).and(got)
 }
 
@@ -117,7 +137,9 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn mend(bytes: &mut Vec<u8>) {
-    let Some((_, path, contents)) = split(bytes) else { return };
+    let Some((_, path, contents)) = split(bytes) else {
+        return;
+    };
     let mut contents = contents.to_vec();
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("log") => log::mend_log(&mut contents),
@@ -132,5 +154,8 @@ fn mend(bytes: &mut Vec<u8>) {
 /// The number in a manifest's name.
 fn number(path: &Path) -> u64 {
     let name = path.to_string_lossy();
-    name.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    name.rsplit('-')
+        .next()
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or(0)
 }

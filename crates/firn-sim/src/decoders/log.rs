@@ -20,24 +20,43 @@ const VALUE_HEADER: usize = 8;
 const LOG_ID: u64 = 7;
 
 /// A frame and the key records after it.
-pub(super) const FRAME: Target =
-    Target { name: "log_frame", bytes_max: 1 << 10, run: run_frame, seeds: frame_seeds, mend: mend_frame };
+pub(super) const FRAME: Target = Target {
+    name: "log_frame",
+    bytes_max: 1 << 10,
+    run: run_frame,
+    seeds: frame_seeds,
+    mend: mend_frame,
+};
 
 /// A log file.
-pub(super) const LOG: Target =
-    Target { name: "log", bytes_max: 8 << 10, run: run_log, seeds: log_seeds, mend: mend_log };
+pub(super) const LOG: Target = Target {
+    name: "log",
+    bytes_max: 8 << 10,
+    run: run_log,
+    seeds: log_seeds,
+    mend: mend_log,
+};
 
 /// A log file's length (`u16`), a half of the log buffer's header, the file's bytes, the half's
 /// bytes.
-pub(super) const HALF: Target =
-    Target { name: "log_half", bytes_max: 8 << 10, run: run_half, seeds: half_seeds, mend: mend_half };
+pub(super) const HALF: Target = Target {
+    name: "log_half",
+    bytes_max: 8 << 10,
+    run: run_half,
+    seeds: half_seeds,
+    mend: mend_half,
+};
 
 fn run_frame(bytes: &[u8]) {
     proof::frame(bytes, LOG_ID, FILE_HEADER as u64);
 }
 
 fn frame_seeds() -> Vec<Vec<u8>> {
-    log_seeds().into_iter().filter_map(|log| log.get(FILE_HEADER..).map(<[u8]>::to_vec)).map(mended_frame).collect()
+    log_seeds()
+        .into_iter()
+        .filter_map(|log| log.get(FILE_HEADER..).map(<[u8]>::to_vec))
+        .map(mended_frame)
+        .collect()
 }
 
 fn mended_frame(mut frame: Vec<u8>) -> Vec<u8> {
@@ -96,7 +115,13 @@ fn mend_frames(bytes: &mut [u8], mut at: usize, id: u64, shift: u64) {
         let values = clamp_u64(bytes, at + 16, room - keys);
         let keys_at = at + FRAME_HEADER;
         let first = get_u64(bytes, at + 24).unwrap_or(0);
-        let headers = mend_values(bytes, first, keys_at, keys_at + keys, keys_at + keys + values);
+        let headers = mend_values(
+            bytes,
+            first,
+            keys_at,
+            keys_at + keys,
+            keys_at + keys + values,
+        );
         let crc = crc32c(&bytes[keys_at..keys_at + keys]);
         put_u32(bytes, at + 40, crc);
         put_u32(bytes, at + 44, crc32c(&headers));
@@ -108,7 +133,13 @@ fn mend_frames(bytes: &mut [u8], mut at: usize, id: u64, shift: u64) {
 
 /// Mends the values described by the key section from `keys_at` to `values_at`, for entries
 /// numbered from `first`. Returns their headers.
-fn mend_values(bytes: &mut [u8], first: u64, keys_at: usize, values_at: usize, end: usize) -> Vec<u8> {
+fn mend_values(
+    bytes: &mut [u8],
+    first: u64,
+    keys_at: usize,
+    values_at: usize,
+    end: usize,
+) -> Vec<u8> {
     let (head, values) = bytes[..end].split_at_mut(values_at);
     let mut reader = Reader::new(&head[keys_at..]);
     let mut headers = Vec::new();
@@ -119,7 +150,12 @@ fn mend_values(bytes: &mut [u8], first: u64, keys_at: usize, values_at: usize, e
         if !is_in_log {
             continue;
         }
-        let Some(value) = values.get(at + VALUE_HEADER..).and_then(|rest| rest.get(..len)) else { break };
+        let Some(value) = values
+            .get(at + VALUE_HEADER..)
+            .and_then(|rest| rest.get(..len))
+        else {
+            break;
+        };
         let sum = of_entry(crc32c(value), seqno);
         put_u32(values, at, sum);
         put_u32(values, at + 4, len as u32);
@@ -144,12 +180,15 @@ fn value_len(reader: &mut Reader<'_>) -> Option<(bool, usize)> {
 fn parts_of_half(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (len, rest) = bytes.split_at_checked(2)?;
     let (header, rest) = rest.split_at_checked(FILE_HEADER)?;
-    let (file, half) = rest.split_at_checked(usize::from(u16::from_le_bytes(len.try_into().ok()?)))?;
+    let (file, half) =
+        rest.split_at_checked(usize::from(u16::from_le_bytes(len.try_into().ok()?)))?;
     Some((header, file, half))
 }
 
 fn run_half(bytes: &[u8]) {
-    let Some((header, file, half)) = parts_of_half(bytes) else { return };
+    let Some((header, file, half)) = parts_of_half(bytes) else {
+        return;
+    };
     let (id, uuid) = header_of(file);
     let pool = pool_with_half(&[header, half].concat(), uuid).expect("a pool without a fault");
     if let Err(error) = proof::replay_log(file, Some(&pool), id, &uuid, false) {
@@ -164,9 +203,18 @@ fn pool_with_half(half: &[u8], uuid: [u8; 16]) -> firndb::Result<Pool> {
     pool.finish_recovery()?;
     let extent = pool.alloc(len, Owner::LogBuffer)?;
     // An input contains the header once.
-    let fenced = pool.write_durable(&TEST, extent.offset, &[&half[..FILE_HEADER.min(half.len())], half])?;
+    let fenced = pool.write_durable(
+        &TEST,
+        extent.offset,
+        &[&half[..FILE_HEADER.min(half.len())], half],
+    )?;
     pool.commit_with(fenced, |root| {
-        root.set(RootEntry { owner: Owner::LogBuffer, kind: 0, word: 0, extent: Some(extent) });
+        root.set(RootEntry {
+            owner: Owner::LogBuffer,
+            kind: 0,
+            word: 0,
+            extent: Some(extent),
+        });
         Ok(())
     })?;
     Ok(pool)
@@ -189,7 +237,9 @@ fn half_seeds() -> Vec<Vec<u8>> {
 }
 
 fn mend_half(bytes: &mut Vec<u8>) {
-    let Some((_, file, _)) = parts_of_half(bytes) else { return };
+    let Some((_, file, _)) = parts_of_half(bytes) else {
+        return;
+    };
     let (id, uuid) = header_of(file);
     let (header, log) = bytes[2..].split_at_mut(FILE_HEADER);
     put(header, 0, b"FIRNPMLB");

@@ -11,16 +11,31 @@ const ID: u64 = 1;
 const RECORD_HEADER: usize = 16;
 
 /// A record's payload.
-pub(super) const EDIT: Target =
-    Target { name: "manifest_edit", bytes_max: 2 << 10, run: proof::edit, seeds: edit_seeds, mend: no_checksum };
+pub(super) const EDIT: Target = Target {
+    name: "manifest_edit",
+    bytes_max: 2 << 10,
+    run: proof::edit,
+    seeds: edit_seeds,
+    mend: no_checksum,
+};
 
 /// A manifest.
-pub(super) const MANIFEST: Target =
-    Target { name: "manifest", bytes_max: 8 << 10, run: run_manifest, seeds: manifest_seeds, mend: mend_manifest };
+pub(super) const MANIFEST: Target = Target {
+    name: "manifest",
+    bytes_max: 8 << 10,
+    run: run_manifest,
+    seeds: manifest_seeds,
+    mend: mend_manifest,
+};
 
 /// The contents of CURRENT.
-pub(super) const CURRENT: Target =
-    Target { name: "current", bytes_max: 64, run: run_current, seeds: current_seeds, mend: mend_current };
+pub(super) const CURRENT: Target = Target {
+    name: "current",
+    bytes_max: 64,
+    run: run_current,
+    seeds: current_seeds,
+    mend: mend_current,
+};
 
 /// The payloads of a manifest's records.
 fn edit_seeds() -> Vec<Vec<u8>> {
@@ -28,7 +43,9 @@ fn edit_seeds() -> Vec<Vec<u8>> {
     for manifest in manifest_seeds() {
         let mut rest = &manifest[..];
         while let Some(len) = get_u32(rest, 0) {
-            let Some(record) = rest.get(..RECORD_HEADER + len as usize) else { break };
+            let Some(record) = rest.get(..RECORD_HEADER + len as usize) else {
+                break;
+            };
             payloads.push(record[RECORD_HEADER..].to_vec());
             rest = &rest[record.len()..];
         }
@@ -72,9 +89,15 @@ pub(super) fn mend_records(bytes: &mut [u8], id: u64) {
 }
 
 fn run_current(bytes: &[u8]) {
-    let Some(manifest) = manifest_seeds().into_iter().next() else { return };
+    let Some(manifest) = manifest_seeds().into_iter().next() else {
+        return;
+    };
     match proof::read_manifest(bytes, ID, &manifest) {
-        Ok(read) => assert_eq!((read, bytes), (Some(ID), &naming()[..]), "CURRENT has one form"),
+        Ok(read) => assert_eq!(
+            (read, bytes),
+            (Some(ID), &naming()[..]),
+            "CURRENT has one form"
+        ),
         Err(error) => check_refusal(&error, "CURRENT"),
     }
 }
@@ -87,7 +110,11 @@ fn current_seeds() -> Vec<Vec<u8>> {
 
 /// Appends the checksum of the name.
 pub(super) fn mend_current(bytes: &mut Vec<u8>) {
-    let name: Vec<u8> = bytes.split(|&byte| byte == b' ').next().unwrap_or_default().to_vec();
+    let name: Vec<u8> = bytes
+        .split(|&byte| byte == b' ')
+        .next()
+        .unwrap_or_default()
+        .to_vec();
     let crc = crc32c(&name);
     *bytes = name;
     bytes.extend_from_slice(format!(" {crc:08x}\n").as_bytes());

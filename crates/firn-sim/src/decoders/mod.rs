@@ -6,7 +6,10 @@
 //! 2. Seeds are real bytes: the files of a small database.
 //! 3. Mending corrects the checksums of an input and changes little else, so that the code after
 //!    the checks is reached. It leaves seeds unchanged.
-#![expect(clippy::ptr_arg, reason = "all menders have one signature, and that of CURRENT changes the length")]
+#![expect(
+    clippy::ptr_arg,
+    reason = "all menders have one signature, and that of CURRENT changes the length"
+)]
 
 mod directory;
 mod log;
@@ -62,5 +65,8 @@ fn no_checksum(_: &mut Vec<u8>) {}
 /// Checks that `error` is a permitted refusal of bytes.
 fn check_refusal(error: &Error, what: &str) {
     let kind = error.kind();
-    assert!(matches!(kind, ErrorKind::Corruption | ErrorKind::Incompatible), "{what}: {error:?}");
+    assert!(
+        matches!(kind, ErrorKind::Corruption | ErrorKind::Incompatible),
+        "{what}: {error:?}"
+    );
 }

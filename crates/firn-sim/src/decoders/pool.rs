@@ -25,16 +25,34 @@ const ROOT_HEAD: usize = 128;
 const ROOT_ENTRY: usize = 32;
 
 /// A pool.
-pub(super) const POOL: Target = Target { name: "pool", bytes_max: 8 << 10, run, seeds, mend };
+pub(super) const POOL: Target = Target {
+    name: "pool",
+    bytes_max: 8 << 10,
+    run,
+    seeds,
+    mend,
+};
 
 /// The pool that an input represents.
 fn image(bytes: &[u8]) -> Vec<u8> {
     let mut image = vec![0; IMAGE];
     let part = |from: usize, to: usize| bytes.get(from..to.min(bytes.len())).unwrap_or(&[]);
     put(&mut image, 0, part(0, HEADER));
-    put(&mut image, GRANULE_BYTES as usize, part(HEADER, HEADER + SLOT));
-    put(&mut image, 2 * GRANULE_BYTES as usize, part(HEADER + SLOT, HEADS));
-    put(&mut image, DATA_START as usize, part(HEADS, HEADS + IMAGE - DATA_START as usize));
+    put(
+        &mut image,
+        GRANULE_BYTES as usize,
+        part(HEADER, HEADER + SLOT),
+    );
+    put(
+        &mut image,
+        2 * GRANULE_BYTES as usize,
+        part(HEADER + SLOT, HEADS),
+    );
+    put(
+        &mut image,
+        DATA_START as usize,
+        part(HEADS, HEADS + IMAGE - DATA_START as usize),
+    );
     image
 }
 
@@ -42,11 +60,20 @@ fn image(bytes: &[u8]) -> Vec<u8> {
 fn input(image: &[u8], data_max: usize) -> Vec<u8> {
     let part = |at: usize, len: usize| &image[at..at + len];
     let slots = [GRANULE_BYTES, 2 * GRANULE_BYTES].map(|at| part(at as usize, SLOT));
-    [part(0, HEADER), slots[0], slots[1], part(DATA_START as usize, data_max)].concat()
+    [
+        part(0, HEADER),
+        slots[0],
+        slots[1],
+        part(DATA_START as usize, data_max),
+    ]
+    .concat()
 }
 
 fn uuid_of(bytes: &[u8]) -> [u8; 16] {
-    bytes.get(16..32).and_then(|uuid| uuid.try_into().ok()).unwrap_or_default()
+    bytes
+        .get(16..32)
+        .and_then(|uuid| uuid.try_into().ok())
+        .unwrap_or_default()
 }
 
 fn run(bytes: &[u8]) {
@@ -67,8 +94,12 @@ fn use_pool(sim: &SimRegion, pool: Pool, uuid: [u8; 16]) {
     let mut logs = vec![0];
     for entry in &pool.root().entries {
         let Some(extent) = entry.extent else { continue };
-        let frozen = pool.adopt(extent).expect("a root's extent is live and named once");
-        let bytes = pool.borrow(&frozen, 0..extent.len).expect("a root's extent lies in the pool");
+        let frozen = pool
+            .adopt(extent)
+            .expect("a root's extent is live and named once");
+        let bytes = pool
+            .borrow(&frozen, 0..extent.len)
+            .expect("a root's extent lies in the pool");
         assert_eq!(bytes.len() as u64, extent.len);
         logs.extend(get_u64(bytes, 8));
     }
@@ -79,7 +110,8 @@ fn use_pool(sim: &SimRegion, pool: Pool, uuid: [u8; 16]) {
     }
     let before = pool.root();
     for _ in 0..2 {
-        pool.commit_with(Fenced::nothing(), |_| Ok(())).expect("a root that was read can be written");
+        pool.commit_with(Fenced::nothing(), |_| Ok(()))
+            .expect("a root that was read can be written");
     }
     assert_eq!(pool.root().entries, before.entries);
     pool.close().expect("memory does not fail");
@@ -90,7 +122,10 @@ fn use_pool(sim: &SimRegion, pool: Pool, uuid: [u8; 16]) {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    [made(true), made(false), of_database()].into_iter().map(|seed| seed.expect("a pool without a fault")).collect()
+    [made(true), made(false), of_database()]
+        .into_iter()
+        .map(|seed| seed.expect("a pool without a fault"))
+        .collect()
 }
 
 /// A pool with a few extents.
@@ -98,11 +133,20 @@ fn made(closed: bool) -> Result<Vec<u8>> {
     let sim = SimRegion::new(IMAGE as u64, Mode::Adr);
     let pool = Pool::open_simulated(&sim, [5; 16])?;
     pool.finish_recovery()?;
-    for (kind, owner) in [(0, Owner::LogBuffer), (1, Owner::LogBuffer), (2, Owner::Test)] {
+    for (kind, owner) in [
+        (0, Owner::LogBuffer),
+        (1, Owner::LogBuffer),
+        (2, Owner::Test),
+    ] {
         let extent = pool.alloc(GRANULE_BYTES, owner)?;
         let fenced = pool.write_durable(&TEST, extent.offset, &[b"contents"])?;
         pool.commit_with(fenced, |root| {
-            root.set(RootEntry { owner, kind, word: 9, extent: Some(extent) });
+            root.set(RootEntry {
+                owner,
+                kind,
+                word: 9,
+                extent: Some(extent),
+            });
             Ok(())
         })?;
     }
@@ -136,7 +180,11 @@ fn mend(bytes: &mut Vec<u8>) {
     let uuid = uuid_of(bytes);
     let crc = crc32c_salted(POOL_MAGIC, 0, &[&bytes[..56]]);
     put_u32(bytes, 56, crc);
-    let crc = crc32c_salted(POOL_MAGIC, SESSION_AT as u64, &[&uuid, &bytes[SESSION_AT..SESSION_AT + 4]]);
+    let crc = crc32c_salted(
+        POOL_MAGIC,
+        SESSION_AT as u64,
+        &[&uuid, &bytes[SESSION_AT..SESSION_AT + 4]],
+    );
     put_u32(bytes, SESSION_AT + 4, crc);
     for (slot, page) in [(HEADER, GRANULE_BYTES), (HEADER + SLOT, 2 * GRANULE_BYTES)] {
         let entries = get_u32(bytes, slot + 12).unwrap_or(0) as usize;

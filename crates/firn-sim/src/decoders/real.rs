@@ -20,12 +20,23 @@ impl Real {
     /// filters.
     pub(super) fn both() -> &'static [Real; 2] {
         static BOTH: OnceLock<[Real; 2]> = OnceLock::new();
-        BOTH.get_or_init(|| [true, false].map(|closed| Real::new(closed).expect("a database without a fault")))
+        BOTH.get_or_init(|| {
+            [true, false].map(|closed| Real::new(closed).expect("a database without a fault"))
+        })
     }
 
     fn new(closed: bool) -> Result<Real> {
-        let (compression, filter_bits) = if closed { (Codec::Lz4, 10) } else { (Codec::None, 0) };
-        let setup = Setup { compression, filter_bits, direct: false, ..Setup::small() };
+        let (compression, filter_bits) = if closed {
+            (Codec::Lz4, 10)
+        } else {
+            (Codec::None, 0)
+        };
+        let setup = Setup {
+            compression,
+            filter_bits,
+            direct: false,
+            ..Setup::small()
+        };
         let fs = setup.file_system(1);
         let (options, _inline, _clock) = setup.options(&fs, None);
         let db = Db::open(DIR, options)?;
@@ -36,7 +47,10 @@ impl Real {
             }
             db.delete(format!("key{:02}", round * 6))?;
             let mut batch = WriteBatch::new();
-            batch.put(b"key07", b"").put(b"long key".repeat(12), b"value").delete(b"key09");
+            batch
+                .put(b"key07", b"")
+                .put(b"long key".repeat(12), b"value")
+                .delete(b"key09");
             db.write(&batch, &WriteOptions::default())?;
             if round < 2 {
                 db.flush()?;
@@ -47,19 +61,32 @@ impl Real {
         }
         db.wait_idle()?;
         // The files after a close, or after the death of the process.
-        let left = if closed { db.close().map(|()| fs.kill())? } else { fs.kill() };
+        let left = if closed {
+            db.close().map(|()| fs.kill())?
+        } else {
+            fs.kill()
+        };
         Ok(Real { setup, fs: left })
     }
 
     /// Its files whose names contain `part`, sorted.
     pub(super) fn paths(&self, part: &str) -> Vec<PathBuf> {
         let named = |path: &Path| path.to_string_lossy().contains(part);
-        self.fs.files().into_iter().map(|(path, _)| path).filter(|path| named(path)).collect()
+        self.fs
+            .files()
+            .into_iter()
+            .map(|(path, _)| path)
+            .filter(|path| named(path))
+            .collect()
     }
 }
 
 /// The files of both databases whose names contain `part`.
 pub(super) fn files(part: &str) -> Vec<Vec<u8>> {
-    let read = |real: &'static Real| real.paths(part).into_iter().filter_map(|path| real.fs.read_file(&path).ok());
+    let read = |real: &'static Real| {
+        real.paths(part)
+            .into_iter()
+            .filter_map(|path| real.fs.read_file(&path).ok())
+    };
     Real::both().iter().flat_map(read).collect()
 }

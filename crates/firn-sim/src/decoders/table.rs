@@ -12,7 +12,8 @@ use firn_base::{Result, SeqNo, Tag};
 use firn_fs::{OpenMode, SimFs};
 use firn_table::BlockCache;
 use firn_table::sst::{
-    Access, Block, Extent, FOOTER_BYTES, HEADER_BYTES, Index, Lookup, Properties, Query, Sst, SstIter, TableContext,
+    Access, Block, Extent, FOOTER_BYTES, HEADER_BYTES, Index, Lookup, Properties, Query, Sst,
+    SstIter, TableContext,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -27,20 +28,40 @@ const HANDLES: [usize; 3] = [16, 32, 48];
 const DATA_BYTES_AT: usize = 64;
 
 /// A data block before compression.
-pub(super) const BLOCK: Target =
-    Target { name: "sst_block", bytes_max: 4 << 10, run: run_block, seeds: block_seeds, mend: no_checksum };
+pub(super) const BLOCK: Target = Target {
+    name: "sst_block",
+    bytes_max: 4 << 10,
+    run: run_block,
+    seeds: block_seeds,
+    mend: no_checksum,
+};
 
 /// An index.
-pub(super) const INDEX: Target =
-    Target { name: "sst_index", bytes_max: 4 << 10, run: run_index, seeds: index_seeds, mend: no_checksum };
+pub(super) const INDEX: Target = Target {
+    name: "sst_index",
+    bytes_max: 4 << 10,
+    run: run_index,
+    seeds: index_seeds,
+    mend: no_checksum,
+};
 
 /// Properties.
-pub(super) const PROPERTIES: Target =
-    Target { name: "sst_properties", bytes_max: 512, run: run_properties, seeds: properties_seeds, mend: no_checksum };
+pub(super) const PROPERTIES: Target = Target {
+    name: "sst_properties",
+    bytes_max: 512,
+    run: run_properties,
+    seeds: properties_seeds,
+    mend: no_checksum,
+};
 
 /// A table, with its footer at the end.
-pub(super) const TABLE: Target =
-    Target { name: "sst", bytes_max: 8 << 10, run: run_table, seeds: table_seeds, mend: mend_table };
+pub(super) const TABLE: Target = Target {
+    name: "sst",
+    bytes_max: 8 << 10,
+    run: run_table,
+    seeds: table_seeds,
+    mend: mend_table,
+};
 
 /// Keys to look up.
 const PROBES: [&[u8]; 6] = [b"", b"\0", b"key", b"key04", b"key99", b"\xff\xff"];
@@ -59,7 +80,12 @@ fn run_block(bytes: &[u8]) {
 }
 
 fn block_seeds() -> Vec<Vec<u8>> {
-    table_seeds().iter().flat_map(|table| blocks(table)).filter(|(_, codec)| *codec == 0).map(|(raw, _)| raw).collect()
+    table_seeds()
+        .iter()
+        .flat_map(|table| blocks(table))
+        .filter(|(_, codec)| *codec == 0)
+        .map(|(raw, _)| raw)
+        .collect()
 }
 
 /// The stored blocks of a sound table, with their codecs.
@@ -67,7 +93,11 @@ fn blocks(table: &[u8]) -> Vec<(Vec<u8>, u8)> {
     let mut found = Vec::new();
     for_blocks(section(table, 1), |handle| {
         let end = handle.offset + handle.stored;
-        found.extend(table.get(handle.offset..end).map(|stored| (stored.to_vec(), handle.codec)));
+        found.extend(
+            table
+                .get(handle.offset..end)
+                .map(|stored| (stored.to_vec(), handle.codec)),
+        );
     });
     found
 }
@@ -92,7 +122,11 @@ fn table_of(data: &[u8], index: &[u8], properties: &[u8]) -> Vec<u8> {
     let footer_at = table.len();
     table.resize(footer_at + FOOTER_BYTES, 0);
     put_u32(&mut table, footer_at + HANDLES[1] + 8, index.len() as u32);
-    put_u32(&mut table, footer_at + HANDLES[2] + 8, properties.len() as u32);
+    put_u32(
+        &mut table,
+        footer_at + HANDLES[2] + 8,
+        properties.len() as u32,
+    );
     put_u64(&mut table, footer_at + DATA_BYTES_AT, data.len() as u64);
     mend_table(&mut table);
     table
@@ -100,13 +134,18 @@ fn table_of(data: &[u8], index: &[u8], properties: &[u8]) -> Vec<u8> {
 
 fn run_index(bytes: &[u8]) {
     const DATA_END: u64 = 64 << 10;
-    let Ok(index) = Index::decode(bytes, DATA_END) else { return };
+    let Ok(index) = Index::decode(bytes, DATA_END) else {
+        return;
+    };
     assert!(index.len() <= bytes.len());
     run_table(&table_of(&[0; 256], bytes, &Properties::default().encode()));
 }
 
 fn index_seeds() -> Vec<Vec<u8>> {
-    table_seeds().iter().map(|table| section(table, 1).to_vec()).collect()
+    table_seeds()
+        .iter()
+        .map(|table| section(table, 1).to_vec())
+        .collect()
 }
 
 fn run_properties(bytes: &[u8]) {
@@ -116,7 +155,10 @@ fn run_properties(bytes: &[u8]) {
 }
 
 fn properties_seeds() -> Vec<Vec<u8>> {
-    table_seeds().iter().map(|table| section(table, 2).to_vec()).collect()
+    table_seeds()
+        .iter()
+        .map(|table| section(table, 2).to_vec())
+        .collect()
 }
 
 fn run_table(bytes: &[u8]) {
@@ -133,13 +175,22 @@ fn read_table(bytes: &[u8]) -> Result<()> {
     let file = fs.open(path, OpenMode::Read)?;
     let footer_at = bytes.len().saturating_sub(FOOTER_BYTES);
     let id = get_u64(bytes, footer_at + 8).unwrap_or(0);
-    let extent = Extent { valid_len: bytes.len() as u64, footer_offset: footer_at as u64 };
+    let extent = Extent {
+        valid_len: bytes.len() as u64,
+        footer_offset: footer_at as u64,
+    };
     if let Ok(found) = Sst::find_extent(&*file, id) {
         assert!(found.footer_offset + FOOTER_BYTES as u64 <= found.valid_len);
     }
-    let context = TableContext::new(Arc::new(BlockCache::new(CACHE_BYTES, 512)), Arc::new(IoCounters::default()));
+    let context = TableContext::new(
+        Arc::new(BlockCache::new(CACHE_BYTES, 512)),
+        Arc::new(IoCounters::default()),
+    );
     let table = Arc::new(Sst::open(file, id, extent, context)?);
-    let streaming = Access::Streaming { bytes: 1 << 10, cause: firn_base::count::Cause::Maintenance };
+    let streaming = Access::Streaming {
+        bytes: 1 << 10,
+        cause: firn_base::count::Cause::Maintenance,
+    };
     // An entry takes at least its header in a block, but compression can make entries numerous.
     let steps_max = 1 << 20;
     let mut results = vec![table.verify().map(drop)];
@@ -153,8 +204,13 @@ fn read_table(bytes: &[u8]) -> Result<()> {
     results.push(
         table
             .salvage(|key, tag, _| {
-                let behind = last.as_ref().is_none_or(|(k, t)| firn_base::key::compare(k, *t, key, tag).is_lt());
-                assert!(behind && tag.kind().is_some(), "what is salvaged is in order and known");
+                let behind = last
+                    .as_ref()
+                    .is_none_or(|(k, t)| firn_base::key::compare(k, *t, key, tag).is_lt());
+                assert!(
+                    behind && tag.kind().is_some(),
+                    "what is salvaged is in order and known"
+                );
                 last = Some((key.to_vec(), tag));
                 Ok(())
             })
@@ -189,7 +245,9 @@ fn table_seeds() -> Vec<Vec<u8>> {
     let mut tables = real::files(".sst");
     for table in &mut tables {
         // The bytes after the footer are padding.
-        let footer = table.windows(FOOTER_MAGIC.len()).rposition(|window| window == FOOTER_MAGIC);
+        let footer = table
+            .windows(FOOTER_MAGIC.len())
+            .rposition(|window| window == FOOTER_MAGIC);
         table.truncate(footer.map_or(0, |at| at + FOOTER_BYTES));
     }
     tables
@@ -198,9 +256,14 @@ fn table_seeds() -> Vec<Vec<u8>> {
 /// A section of a sound table: 0 the filter, 1 the index, 2 the properties.
 fn section(table: &[u8], number: usize) -> &[u8] {
     let handle = table.len().saturating_sub(FOOTER_BYTES) + HANDLES[number];
-    let (offset, len) =
-        (get_u64(table, handle).unwrap_or(0) as usize, get_u32(table, handle + 8).unwrap_or(0) as usize);
-    table.get(offset..).and_then(|rest| rest.get(..len)).unwrap_or(&[])
+    let (offset, len) = (
+        get_u64(table, handle).unwrap_or(0) as usize,
+        get_u32(table, handle + 8).unwrap_or(0) as usize,
+    );
+    table
+        .get(offset..)
+        .and_then(|rest| rest.get(..len))
+        .unwrap_or(&[])
 }
 
 /// A block as described by an index.
@@ -216,7 +279,9 @@ fn for_blocks(index: &[u8], mut visit: impl FnMut(Handle)) {
     let mut reader = Reader::new(index);
     let Some(count) = reader.u32() else { return };
     for _ in 0..count {
-        let Some(handle) = handle(&mut reader, index.len()) else { return };
+        let Some(handle) = handle(&mut reader, index.len()) else {
+            return;
+        };
         visit(handle);
     }
 }
@@ -224,12 +289,20 @@ fn for_blocks(index: &[u8], mut visit: impl FnMut(Handle)) {
 fn handle(reader: &mut Reader<'_>, len: usize) -> Option<Handle> {
     let (_shared, _rest) = (reader.varint()?, reader.bytes()?);
     let (_shared, _rest) = (reader.varint()?, reader.bytes()?);
-    let (offset, stored, _raw) =
-        (reader.varint_max(usize::MAX >> 1)?, reader.varint_max(usize::MAX >> 1)?, reader.varint()?);
+    let (offset, stored, _raw) = (
+        reader.varint_max(usize::MAX >> 1)?,
+        reader.varint_max(usize::MAX >> 1)?,
+        reader.varint()?,
+    );
     let codec = reader.u8()?;
     let crc_at = len - reader.remaining();
     reader.u32()?;
-    Some(Handle { offset, stored, codec, crc_at })
+    Some(Handle {
+        offset,
+        stored,
+        codec,
+        crc_at,
+    })
 }
 
 /// Makes the header match the table of the footer.
@@ -244,7 +317,13 @@ fn mend_header(bytes: &mut [u8], id: u64) {
 
 /// Makes the sections end at the footer, one after the other, and corrects every checksum.
 pub(super) fn mend_table(bytes: &mut Vec<u8>) {
-    let Some(footer_at) = bytes.len().checked_sub(FOOTER_BYTES).filter(|&at| at >= HEADER_BYTES) else { return };
+    let Some(footer_at) = bytes
+        .len()
+        .checked_sub(FOOTER_BYTES)
+        .filter(|&at| at >= HEADER_BYTES)
+    else {
+        return;
+    };
     let id = get_u64(bytes, footer_at + 8).unwrap_or(0);
     mend_header(bytes, id);
     put(bytes, footer_at, FOOTER_MAGIC);
@@ -253,20 +332,32 @@ pub(super) fn mend_table(bytes: &mut Vec<u8>) {
     for number in [2, 1, 0] {
         let at = footer_at + HANDLES[number];
         let room = end - HEADER_BYTES;
-        let max = if number == 0 { room - room % FILTER_LINE } else { room };
+        let max = if number == 0 {
+            room - room % FILTER_LINE
+        } else {
+            room
+        };
         let len = clamp_u32(bytes, at + 8, max);
-        let len = if number == 0 { len - len % FILTER_LINE } else { len };
+        let len = if number == 0 {
+            len - len % FILTER_LINE
+        } else {
+            len
+        };
         put_u32(bytes, at + 8, len as u32);
         end -= len;
         put_u64(bytes, at, end as u64);
         starts[number] = end;
     }
-    let data_bytes = get_u64(bytes, footer_at + DATA_BYTES_AT).unwrap_or(0).min((end - HEADER_BYTES) as u64);
+    let data_bytes = get_u64(bytes, footer_at + DATA_BYTES_AT)
+        .unwrap_or(0)
+        .min((end - HEADER_BYTES) as u64);
     put_u64(bytes, footer_at + DATA_BYTES_AT, data_bytes);
     put_u32(bytes, footer_at + DATA_BYTES_AT + 8, 0);
     let mut crcs = Vec::new();
     for_blocks(section(bytes, 1), |handle| {
-        let stored = bytes[..end].get(handle.offset..).and_then(|rest| rest.get(..handle.stored));
+        let stored = bytes[..end]
+            .get(handle.offset..)
+            .and_then(|rest| rest.get(..handle.stored));
         crcs.extend(stored.map(|stored| (starts[1] + handle.crc_at, crc32c(stored))));
     });
     for (at, crc) in crcs {
@@ -276,6 +367,10 @@ pub(super) fn mend_table(bytes: &mut Vec<u8>) {
         let crc = crc32c(section(bytes, number));
         put_u32(bytes, footer_at + at + 12, crc);
     }
-    let crc = crc32c_salted(id, footer_at as u64, &[&bytes[footer_at..footer_at + FOOTER_BYTES - 4]]);
+    let crc = crc32c_salted(
+        id,
+        footer_at as u64,
+        &[&bytes[footer_at..footer_at + FOOTER_BYTES - 4]],
+    );
     put_u32(bytes, footer_at + FOOTER_BYTES - 4, crc);
 }

@@ -20,11 +20,21 @@ pub(crate) fn align(seed: u64) -> Tally {
         let bytes: Vec<u8> = (1..=len as u8).collect();
         // Independent words give thousands of images, so this is done for one length in sixteen.
         let torn = (len + alignment).is_multiple_of(16);
-        for mode in [Mode::Adr, Mode::TornAdr].into_iter().take(1 + usize::from(torn)) {
-            let explorer = Explorer { mode, ..Explorer::new(MIN_POOL_BYTES + GRANULE_BYTES) };
-            let explored =
-                explorer.run(|sim| copy(sim, alignment, &bytes), |image| check(image, alignment, &bytes, &mut tally));
-            explored.unwrap_or_else(|failure| panic!("{len} bytes at alignment {alignment}, {mode:?}: {failure}"));
+        for mode in [Mode::Adr, Mode::TornAdr]
+            .into_iter()
+            .take(1 + usize::from(torn))
+        {
+            let explorer = Explorer {
+                mode,
+                ..Explorer::new(MIN_POOL_BYTES + GRANULE_BYTES)
+            };
+            let explored = explorer.run(
+                |sim| copy(sim, alignment, &bytes),
+                |image| check(image, alignment, &bytes, &mut tally),
+            );
+            explored.unwrap_or_else(|failure| {
+                panic!("{len} bytes at alignment {alignment}, {mode:?}: {failure}")
+            });
         }
     }
     tally
@@ -35,16 +45,24 @@ fn copy(sim: &SimRegion, alignment: u64, bytes: &[u8]) -> Result<()> {
     let pool = Pool::open_simulated(sim, UUID)?;
     pool.finish_recovery()?;
     let extent = pool.alloc(GRANULE_BYTES, Owner::Test)?;
-    let _durable = pool.write_durable(&COPY, extent.offset, &[&[BEFORE; GRANULE_BYTES as usize]])?;
+    let _durable =
+        pool.write_durable(&COPY, extent.offset, &[&[BEFORE; GRANULE_BYTES as usize]])?;
     sim.end_operation();
-    let at = extent.at(LINE_BYTES + alignment).ok_or_else(|| Error::invalid("a place outside the extent"))?;
+    let at = extent
+        .at(LINE_BYTES + alignment)
+        .ok_or_else(|| Error::invalid("a place outside the extent"))?;
     let (a, b) = bytes.split_at(bytes.len() / 3);
     let _durable = pool.write_durable(&COPY, at, &[a, b])?;
     sim.end_operation();
     Ok(())
 }
 
-fn check(image: &CrashImage<'_>, alignment: u64, bytes: &[u8], tally: &mut Tally) -> Result<(), String> {
+fn check(
+    image: &CrashImage<'_>,
+    alignment: u64,
+    bytes: &[u8],
+    tally: &mut Tally,
+) -> Result<(), String> {
     if image.operations == 0 {
         return Ok(());
     }
@@ -52,8 +70,14 @@ fn check(image: &CrashImage<'_>, alignment: u64, bytes: &[u8], tally: &mut Tally
     let memory = image.sim.durable();
     let start = (firn_pm::DATA_START + LINE_BYTES + alignment) as usize;
     let end = start + bytes.len();
-    let around = [&memory[firn_pm::DATA_START as usize..start], &memory[end..end + LINE_BYTES as usize]];
-    if around.iter().any(|part| part.iter().any(|&byte| byte != BEFORE)) {
+    let around = [
+        &memory[firn_pm::DATA_START as usize..start],
+        &memory[end..end + LINE_BYTES as usize],
+    ];
+    if around
+        .iter()
+        .any(|part| part.iter().any(|&byte| byte != BEFORE))
+    {
         return Err("a neighbour changed".to_owned());
     }
     match image.operations == 2 && memory[start..end] != *bytes {

@@ -78,14 +78,20 @@ fn next_write(tree: &Tree) -> u64 {
 
 /// The address of the value of write `n`.
 fn address(n: u64) -> ValueAddress {
-    ValueAddress { log_id: 3 + n / 4, offset: n << 8, len: n as u32 }
+    ValueAddress {
+        log_id: 3 + n / 4,
+        offset: n << 8,
+        len: n as u32,
+    }
 }
 
 /// Leaves garbage where the directory will be, because a new extent contains whatever was there
 /// before.
 fn soil(pool: &Pool) -> Result<()> {
     let extent = pool.alloc(REGION_BYTES + GRANULE_BYTES, Owner::Test)?;
-    let at = extent.at(REGION_BYTES).ok_or_else(|| Error::invalid("an extent too short"))?;
+    let at = extent
+        .at(REGION_BYTES)
+        .ok_or_else(|| Error::invalid("an extent too short"))?;
     let _durable = pool.write_durable(&SOIL, at, &[&[0xA5; 8]])?;
     pool.free(extent)
 }
@@ -98,12 +104,19 @@ fn is_evicted(bound: &[u8], edge: u8) -> bool {
 
 impl BTrees {
     fn word(pool: &Pool, kind: u16) -> u64 {
-        pool.root().find(Owner::Test, kind).map_or(0, |entry| entry.word)
+        pool.root()
+            .find(Owner::Test, kind)
+            .map_or(0, |entry| entry.word)
     }
 
     fn set_word(&self, kind: u16, word: u64) -> Result<()> {
         self.pool.commit_with(Fenced::nothing(), |root| {
-            root.set(RootEntry { owner: Owner::Test, kind, word, extent: None });
+            root.set(RootEntry {
+                owner: Owner::Test,
+                kind,
+                word,
+                extent: None,
+            });
             Ok(())
         })?;
         Ok(())
@@ -115,8 +128,15 @@ impl BTrees {
         iter.first()?;
         while let Some(entry) = iter.entry() {
             let (number, n) = (entry.key[0], entry.tag.seqno().0);
-            if entry.key != key(number) || entry.address != Some(address(n)) || found.insert(number, n).is_some() {
-                return Err(Error::corruption("the trees", n, "entries as they were written"));
+            if entry.key != key(number)
+                || entry.address != Some(address(n))
+                || found.insert(number, n).is_some()
+            {
+                return Err(Error::corruption(
+                    "the trees",
+                    n,
+                    "entries as they were written",
+                ));
             }
             iter.next()?;
         }
@@ -126,8 +146,20 @@ impl BTrees {
     fn put(&mut self, numbers: impl Iterator<Item = u8>, n: u64) -> Result<()> {
         let keys: Vec<Vec<u8>> = numbers.map(key).collect();
         let tag = Tag::new(SeqNo(n), Kind::Pointer);
-        let entries: Vec<Entry<'_>> = keys.iter().map(|key| Entry { key, tag, address: Some(address(n)) }).collect();
-        let inserted = self.store.insert(self.store.trees().mutable, &self.mutable, &entries, &mut |_| {})?;
+        let entries: Vec<Entry<'_>> = keys
+            .iter()
+            .map(|key| Entry {
+                key,
+                tag,
+                address: Some(address(n)),
+            })
+            .collect();
+        let inserted = self.store.insert(
+            self.store.trees().mutable,
+            &self.mutable,
+            &entries,
+            &mut |_| {},
+        )?;
         self.store.release(&inserted.replaced);
         self.mutable = inserted.view;
         Ok(())
@@ -168,17 +200,33 @@ impl Structure for BTrees {
     type Beside = ();
 
     fn alphabet() -> Vec<Op> {
-        vec![Op::Put(7), Op::Put(61), Op::Put(130), Op::Bulk(50), Op::Bulk(52), Op::Rotate, Op::Evict, Op::End]
+        vec![
+            Op::Put(7),
+            Op::Put(61),
+            Op::Put(130),
+            Op::Bulk(50),
+            Op::Bulk(52),
+            Op::Rotate,
+            Op::Evict,
+            Op::End,
+        ]
     }
 
     fn model(state: &mut State, op: &Op) {
         let next = next_write(&state.mutable);
         match op {
             Op::Put(number) => state.mutable.extend([(*number, next)]),
-            Op::Bulk(from) => state.mutable.extend(bulk(*from).map(|number| (number, next))),
-            Op::Rotate if state.immutable.is_none() => state.immutable = Some(std::mem::take(&mut state.mutable)),
+            Op::Bulk(from) => state
+                .mutable
+                .extend(bulk(*from).map(|number| (number, next))),
+            Op::Rotate if state.immutable.is_none() => {
+                state.immutable = Some(std::mem::take(&mut state.mutable))
+            }
             Op::Rotate => {}
-            Op::Evict => state.immutable.iter_mut().for_each(|tree| tree.retain(|&number, _| number >= MIDDLE)),
+            Op::Evict => state
+                .immutable
+                .iter_mut()
+                .for_each(|tree| tree.retain(|&number, _| number >= MIDDLE)),
             Op::End => state.immutable = None,
         }
     }
@@ -198,15 +246,33 @@ impl Structure for BTrees {
         pool.finish_recovery()?;
         let edge = Self::word(&pool, EVICTED) as u8;
         let evicted = |bound: &[u8]| is_evicted(bound, edge);
-        let seen = Seen { evicted: &evicted, entry: &mut |_, _| {}, damage: &mut Err, hold: None };
+        let seen = Seen {
+            evicted: &evicted,
+            entry: &mut |_, _| {},
+            damage: &mut Err,
+            hold: None,
+        };
         let mut trees = match TreeStore::recover(pool.clone(), LEAF_BYTES, seen)? {
-            Some(Recovered { store, mutable, immutable, .. }) => {
-                Self { pool, store: Arc::new(store), mutable, immutable }
-            }
+            Some(Recovered {
+                store,
+                mutable,
+                immutable,
+                ..
+            }) => Self {
+                pool,
+                store: Arc::new(store),
+                mutable,
+                immutable,
+            },
             None => {
                 soil(&pool)?;
                 let store = Arc::new(TreeStore::create(pool.clone(), REGION_BYTES, LEAF_BYTES)?);
-                Self { pool, store, mutable: View::default(), immutable: None }
+                Self {
+                    pool,
+                    store,
+                    mutable: View::default(),
+                    immutable: None,
+                }
             }
         };
         trees.finish_bulk()?;
@@ -250,17 +316,35 @@ impl Structure for BTrees {
 
     fn state(&self) -> Result<State> {
         // Keys before the middle are gone, whichever leaf contains them.
-        let edge = if Self::word(&self.pool, EVICTED) & IS_EVICTED == 0 { 0 } else { MIDDLE };
-        let immutable = self.immutable.as_ref().map(|view| self.contents(view)).transpose()?;
-        let left = |tree: Tree| tree.into_iter().filter(|(number, _)| *number >= edge).collect();
-        Ok(State { mutable: self.contents(&self.mutable)?, immutable: immutable.map(left) })
+        let edge = if Self::word(&self.pool, EVICTED) & IS_EVICTED == 0 {
+            0
+        } else {
+            MIDDLE
+        };
+        let immutable = self
+            .immutable
+            .as_ref()
+            .map(|view| self.contents(view))
+            .transpose()?;
+        let left = |tree: Tree| {
+            tree.into_iter()
+                .filter(|(number, _)| *number >= edge)
+                .collect()
+        };
+        Ok(State {
+            mutable: self.contents(&self.mutable)?,
+            immutable: immutable.map(left),
+        })
     }
 
     fn live(&self) -> Result<u64> {
         let (used, leaves) = (self.store.usage(), |view: &View| view.leaves() as u64);
         let named = leaves(&self.mutable) + self.immutable.as_ref().map_or(0, leaves);
         if used.used_slots != named {
-            return Err(Error::invalid(format!("I5: {} words for {named} leaves", used.used_slots)));
+            return Err(Error::invalid(format!(
+                "I5: {} words for {named} leaves",
+                used.used_slots
+            )));
         }
         live(&self.pool)
     }
@@ -277,7 +361,10 @@ pub(crate) fn damage(seed: u64) -> Tally {
         let sim = SimRegion::from_image(damaged, Mode::Adr);
         match BTrees::open(&sim, &()).and_then(|trees| trees.state()) {
             Ok(found) => assert_eq!(found, state, "byte {at} is damaged and nobody says so"),
-            Err(error) => assert!(matches!(error.kind(), Corruption | Incompatible), "byte {at}: {error:?}"),
+            Err(error) => assert!(
+                matches!(error.kind(), Corruption | Incompatible),
+                "byte {at}: {error:?}"
+            ),
         }
         tally.recovered(at);
     }
@@ -291,7 +378,13 @@ pub(crate) const DAMAGE_SEEDS: u64 = 16;
 fn golden() -> Result<(Vec<u8>, State)> {
     let sim = SimRegion::new(BTrees::POOL_BYTES, Mode::Adr);
     let mut trees = BTrees::open(&sim, &())?;
-    for op in [Op::Bulk(50), Op::Put(7), Op::Rotate, Op::Bulk(52), Op::Put(130)] {
+    for op in [
+        Op::Bulk(50),
+        Op::Put(7),
+        Op::Rotate,
+        Op::Bulk(52),
+        Op::Put(130),
+    ] {
         trees.apply(&op)?;
     }
     let state = trees.state()?;

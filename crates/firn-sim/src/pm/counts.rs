@@ -15,7 +15,12 @@ fn costs<S: Structure>() -> String {
         structure.apply(&op).expect("what the alphabet has");
         sim.assert_clean();
         let (_, flushes_after, fences_after) = sim.instruction_counts();
-        let _written = writeln!(told, "{op:?}: {} flushes, {} fences", flushes_after - flushes, fences_after - fences);
+        let _written = writeln!(
+            told,
+            "{op:?}: {} flushes, {} fences",
+            flushes_after - flushes,
+            fences_after - fences
+        );
     }
     told
 }

@@ -28,7 +28,9 @@ struct SimFile(Arc<dyn File>, SimFs);
 impl Backing for SimFile {
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let mut buf = IoBuf::default();
-        self.0.read(at, out.len(), &mut buf).map_err(io::Error::other)?;
+        self.0
+            .read(at, out.len(), &mut buf)
+            .map_err(io::Error::other)?;
         // If a cut left the file shorter than its space, the rest reads as zeros, as in a file with
         // allocated space.
         out.fill(0);
@@ -70,7 +72,14 @@ fn open(fs: &SimFs) -> Result<Pool> {
     // A file that is too short was being created.
     let is_new = fs.len(path).map_or(true, |len| len < BYTES);
     let is_there = fs.len(path).is_ok();
-    let file = fs.open(path, if is_there { OpenMode::Append } else { OpenMode::Create })?;
+    let file = fs.open(
+        path,
+        if is_there {
+            OpenMode::Append
+        } else {
+            OpenMode::Create
+        },
+    )?;
     if is_new {
         // As for a real pool, the creator of the file makes its name durable.
         fs.sync_dir(&TEST, Path::new("/"))?;
@@ -81,7 +90,9 @@ fn open(fs: &SimFs) -> Result<Pool> {
 }
 
 fn pattern(kind: u16, len: u64) -> Vec<u8> {
-    (0..len).map(|at| (mix((u64::from(kind) << 32 | len << 16) ^ (at / 8)) >> (at % 8 * 8)) as u8).collect()
+    (0..len)
+        .map(|at| (mix((u64::from(kind) << 32 | len << 16) ^ (at / 8)) >> (at % 8 * 8)) as u8)
+        .collect()
 }
 
 fn apply(pool: &Pool, (kind, len): Op) -> Result<()> {
@@ -94,7 +105,12 @@ fn apply(pool: &Pool, (kind, len): Op) -> Result<()> {
             pool.persist(&[&frozen])?;
             pool.commit_with(fenced, |root| {
                 before = root.remove(Owner::Test, kind);
-                root.set(RootEntry { owner: Owner::Test, kind, word: len, extent: Some(extent) });
+                root.set(RootEntry {
+                    owner: Owner::Test,
+                    kind,
+                    word: len,
+                    extent: Some(extent),
+                });
                 Ok(())
             })?;
         }
@@ -113,10 +129,16 @@ fn state(pool: &Pool) -> Result<State> {
     let mut state = State::new();
     for entry in &pool.root().entries {
         let mut bytes = vec![0; entry.word as usize];
-        let extent = entry.extent.ok_or_else(|| Error::invalid("an entry without its extent"))?;
+        let extent = entry
+            .extent
+            .ok_or_else(|| Error::invalid("an entry without its extent"))?;
         pool.read(extent.offset, &mut bytes)?;
         if bytes != pattern(entry.kind, entry.word) {
-            return Err(Error::corruption("the pool", extent.offset.get(), "the bytes that were committed"));
+            return Err(Error::corruption(
+                "the pool",
+                extent.offset.get(),
+                "the bytes that were committed",
+            ));
         }
         state.insert(entry.kind, entry.word);
     }
@@ -140,7 +162,10 @@ fn states(ops: &[Op]) -> Vec<State> {
 /// Runs the operations. Returns the number acknowledged.
 fn run(fs: &SimFs, ops: &[Op], close: bool) -> usize {
     let Ok(pool) = open(fs) else { return 0 };
-    let done = ops.iter().take_while(|op| apply(&pool, **op).is_ok()).count();
+    let done = ops
+        .iter()
+        .take_while(|op| apply(&pool, **op).is_ok())
+        .count();
     if close && done == ops.len() {
         let _died = pool.close();
     }
@@ -150,7 +175,12 @@ fn run(fs: &SimFs, ops: &[Op], close: bool) -> usize {
 /// Random operations, cut at every operation of the file.
 pub(crate) fn file_pool(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let op = |random: &mut Seed| (random.below(3) as u16, (!random.one_in(4)).then(|| 1 + random.below(6000)));
+    let op = |random: &mut Seed| {
+        (
+            random.below(3) as u16,
+            (!random.one_in(4)).then(|| 1 + random.below(6000)),
+        )
+    };
     let ops: Vec<Op> = (0..1 + random.below(4)).map(|_| op(&mut random)).collect();
     let states = states(&ops);
     for count in 1.. {
@@ -161,7 +191,11 @@ pub(crate) fn file_pool(seed: u64) -> Tally {
         let allowed = &states[done..(done + 2).min(states.len())];
         for cut in 0..6 {
             // A killed process leaves unsynced bytes, and the next process continues from them.
-            let after = if cut == 0 { fs.duplicate() } else { fs.duplicate().power_cut(random.next_u64()) };
+            let after = if cut == 0 {
+                fs.duplicate()
+            } else {
+                fs.duplicate().power_cut(random.next_u64())
+            };
             check(&after, allowed, &mut tally);
         }
         if whole {
@@ -177,8 +211,14 @@ fn check(fs: &SimFs, allowed: &[State], tally: &mut Tally) {
     tally.recovered(u64::from(crc32c(&bytes)) << 32 | bytes.len() as u64);
     let pool = open(fs).unwrap_or_else(|error| panic!("pm_file: {error}"));
     let mut state = state_of(&pool);
-    assert!(allowed.contains(&state), "pm_file: {state:?} came back, not one of {allowed:?}");
-    let expected: u64 = state.values().map(|len| len.next_multiple_of(GRANULE_BYTES)).sum();
+    assert!(
+        allowed.contains(&state),
+        "pm_file: {state:?} came back, not one of {allowed:?}"
+    );
+    let expected: u64 = state
+        .values()
+        .map(|len| len.next_multiple_of(GRANULE_BYTES))
+        .sum();
     assert_eq!(live(&pool).unwrap(), expected, "pm_file: I5");
     drop(pool);
     let pool = open(fs).unwrap();
@@ -187,7 +227,8 @@ fn check(fs: &SimFs, allowed: &[State], tally: &mut Tally) {
     state.insert(7, 300);
     drop(pool);
     // Operations acknowledged after a recovery survive the next cut.
-    let pool = open(&fs.duplicate().power_cut(tally.recoveries)).unwrap_or_else(|error| panic!("pm_file: {error}"));
+    let pool = open(&fs.duplicate().power_cut(tally.recoveries))
+        .unwrap_or_else(|error| panic!("pm_file: {error}"));
     assert_eq!(state_of(&pool), state, "pm_file: I6");
 }
 

@@ -52,7 +52,10 @@ impl Kind for Placed {
             Op::Put { key: 1, len: 60 },
             // Not in the hot buffer, and more than fits into one extent of a log.
             Op::Put { key: 2, len: 5000 },
-            Op::Put { key: 3, len: 13_000 },
+            Op::Put {
+                key: 3,
+                len: 13_000,
+            },
             Op::Delete(1),
             Op::Flush,
         ]
@@ -71,7 +74,10 @@ impl Kind for Plain {
             Op::Put { key: 1, len: 300 },
             Op::Put { key: 2, len: 5000 },
             // More than fits into a half.
-            Op::Put { key: 3, len: 13_000 },
+            Op::Put {
+                key: 3,
+                len: 13_000,
+            },
             Op::Delete(1),
             Op::Flush,
         ]
@@ -151,7 +157,9 @@ impl<K: Kind> Structure for LogBuffer<K> {
 
     fn live_bytes(_: &BTreeMap<u8, usize>) -> u64 {
         const HEADERS_BYTES: u64 = 128;
-        let halves = 2 * (HEADERS_BYTES + Limits::tiny().pm_log_buffer_bytes as u64).next_multiple_of(GRANULE_BYTES);
+        let halves = 2
+            * (HEADERS_BYTES + Limits::tiny().pm_log_buffer_bytes as u64)
+                .next_multiple_of(GRANULE_BYTES);
         halves + K::LIVE_BYTES
     }
 
@@ -168,13 +176,21 @@ impl<K: Kind> Structure for LogBuffer<K> {
     }
 
     fn open(sim: &SimRegion, beside: &SimFs) -> Result<Self> {
-        let setup = Setup { profile: K::PROFILE, pool: true, write_buffer_bytes: 12 << 10, ..Setup::small() };
+        let setup = Setup {
+            profile: K::PROFILE,
+            pool: true,
+            write_buffer_bytes: 12 << 10,
+            ..Setup::small()
+        };
         let (mut options, _inline, _clock) = setup.options(beside, Some(sim));
         options.tuning.lab.tree_bytes = Some(LEAVES_BYTES);
         options.tuning.lab.hot_bytes = Some(HOT_BYTES);
         options.tuning.lab.hot_writes = 1;
         options.tuning.lab.log_placement = K::PLACEMENT;
-        Ok(LogBuffer { db: Db::open("/db", options)?, kind: PhantomData })
+        Ok(LogBuffer {
+            db: Db::open("/db", options)?,
+            kind: PhantomData,
+        })
     }
 
     fn apply(&mut self, op: &Op) -> Result<()> {
@@ -194,13 +210,18 @@ impl<K: Kind> Structure for LogBuffer<K> {
     fn state(&self) -> Result<BTreeMap<u8, usize>> {
         let entry = |(key, got): (Vec<u8>, Vec<u8>)| match got == value(key[0], got.len()) {
             true => Ok((key[0], got.len())),
-            false => Err(Error::corruption("the database", 0, "the value that was put")),
+            false => Err(Error::corruption(
+                "the database",
+                0,
+                "the value that was put",
+            )),
         };
         read_all(&self.db)?.into_iter().map(entry).collect()
     }
 
     fn live(&self) -> Result<u64> {
-        let pool = proof::pool(&self.db).ok_or_else(|| Error::invalid("a database without its pool"))?;
+        let pool =
+            proof::pool(&self.db).ok_or_else(|| Error::invalid("a database without its pool"))?;
         // The number of logs does not depend on the contents.
         Ok(live(&pool)? - pool.usage().live(Owner::Log))
     }

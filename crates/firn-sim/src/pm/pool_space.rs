@@ -53,7 +53,8 @@ impl PoolSpace {
         let fenced = match through_cache {
             true => {
                 let dirty = self.pool.store(extent.offset, &bytes)?;
-                self.pool.fence(&CONTENTS, self.pool.flush(&CONTENTS, dirty))
+                self.pool
+                    .fence(&CONTENTS, self.pool.flush(&CONTENTS, dirty))
             }
             false => {
                 let (a, b) = bytes.split_at(bytes.len() / 2);
@@ -63,10 +64,17 @@ impl PoolSpace {
         let mut before = None;
         self.pool.commit_with(fenced, |root| {
             before = root.remove(Owner::Test, kind);
-            root.set(RootEntry { owner: Owner::Test, kind, word: len, extent: Some(extent) });
+            root.set(RootEntry {
+                owner: Owner::Test,
+                kind,
+                word: len,
+                extent: Some(extent),
+            });
             Ok(())
         })?;
-        before.and_then(|entry| entry.extent).map_or(Ok(()), |extent| self.pool.free(extent))
+        before
+            .and_then(|entry| entry.extent)
+            .map_or(Ok(()), |extent| self.pool.free(extent))
     }
 }
 
@@ -100,7 +108,11 @@ impl Structure for PoolSpace {
     }
 
     fn live_bytes(state: &State) -> u64 {
-        state.puts.values().map(|len| len.next_multiple_of(GRANULE_BYTES)).sum()
+        state
+            .puts
+            .values()
+            .map(|len| len.next_multiple_of(GRANULE_BYTES))
+            .sum()
     }
 
     fn beside() {}
@@ -112,7 +124,10 @@ impl Structure for PoolSpace {
     fn open(sim: &SimRegion, (): &()) -> Result<Self> {
         let pool = Pool::open_simulated(sim, UUID)?;
         pool.finish_recovery()?;
-        Ok(PoolSpace { sim: sim.clone(), pool })
+        Ok(PoolSpace {
+            sim: sim.clone(),
+            pool,
+        })
     }
 
     fn apply(&mut self, op: &Op) -> Result<()> {
@@ -125,7 +140,9 @@ impl Structure for PoolSpace {
                     before = root.remove(Owner::Test, kind);
                     Ok(())
                 })?;
-                before.and_then(|entry| entry.extent).map_or(Ok(()), |extent| self.pool.free(extent))
+                before
+                    .and_then(|entry| entry.extent)
+                    .map_or(Ok(()), |extent| self.pool.free(extent))
             }
             Op::Grow => self.pool.grow(self.pool.size_bytes() + GRANULE_BYTES),
             Op::Reopen => {
@@ -140,10 +157,16 @@ impl Structure for PoolSpace {
         let mut puts = BTreeMap::new();
         for entry in &self.pool.root().entries {
             let mut bytes = vec![0; entry.word as usize];
-            let extent = entry.extent.ok_or_else(|| Error::invalid("an entry without its extent"))?;
+            let extent = entry
+                .extent
+                .ok_or_else(|| Error::invalid("an entry without its extent"))?;
             self.pool.read(extent.offset, &mut bytes)?;
             if bytes != pattern(u64::from(entry.kind), entry.word) {
-                return Err(Error::corruption("the image", extent.offset.get(), "the bytes that were committed"));
+                return Err(Error::corruption(
+                    "the image",
+                    extent.offset.get(),
+                    "the bytes that were committed",
+                ));
             }
             puts.insert(entry.kind, entry.word);
         }

@@ -80,7 +80,9 @@ fn pointer(extent: Extent) -> u64 {
 fn extent(pointer: u64) -> Result<Option<Extent>> {
     match (pointer - pointer % GRANULE_BYTES, pointer % GRANULE_BYTES) {
         (0, 0) => Ok(None),
-        (offset, granules) if granules > 0 => Ok(Some(Extent::new(offset, granules * GRANULE_BYTES))),
+        (offset, granules) if granules > 0 => {
+            Ok(Some(Extent::new(offset, granules * GRANULE_BYTES)))
+        }
         _ => Err(Error::corruption("the shelf", pointer, "a pointer")),
     }
 }
@@ -96,7 +98,12 @@ impl<const BUG: u8> Shelf<BUG> {
         let fenced = pool.write_durable(&ANCHOR, anchor.offset, &[&[0; 16]])?;
         if !stale {
             pool.commit_with(fenced, |root| {
-                root.set(RootEntry { owner: Owner::Test, kind: 0, word: 0, extent: Some(anchor) });
+                root.set(RootEntry {
+                    owner: Owner::Test,
+                    kind: 0,
+                    word: 0,
+                    extent: Some(anchor),
+                });
                 Ok(())
             })?;
         }
@@ -116,7 +123,11 @@ impl<const BUG: u8> Shelf<BUG> {
         let (mut records, mut next) = (Vec::new(), self.top()?);
         while let Some(record) = next {
             if records.contains(&record) {
-                return Err(Error::corruption("the shelf", record.offset.get(), "records without a ring"));
+                return Err(Error::corruption(
+                    "the shelf",
+                    record.offset.get(),
+                    "records without a ring",
+                ));
             }
             records.push(record);
             next = self.below(record)?;
@@ -149,10 +160,16 @@ impl<const BUG: u8> Shelf<BUG> {
         }
         // The bug: the length of a long record is rounded down to whole lines.
         let rounds_down = Self::has(Bug::TailLine) && bytes.len() > LINE_BYTES as usize;
-        let whole = if rounds_down { bytes.len() & !(LINE_BYTES as usize - 1) } else { bytes.len() };
+        let whole = if rounds_down {
+            bytes.len() & !(LINE_BYTES as usize - 1)
+        } else {
+            bytes.len()
+        };
         let dirty = pool.store(record.offset, &bytes[..whole])?;
         if whole < bytes.len() {
-            let tail = record.at(whole as u64).ok_or_else(|| Error::invalid("a place outside the record"))?;
+            let tail = record
+                .at(whole as u64)
+                .ok_or_else(|| Error::invalid("a place outside the record"))?;
             let _dirty = pool.store(tail, &bytes[whole..])?;
         }
         Ok(pool.fence(&RECORD, pool.flush(&RECORD, dirty)))
@@ -177,12 +194,16 @@ impl<const BUG: u8> Shelf<BUG> {
 
     fn pop(&self) -> Result<()> {
         let records = self.records()?;
-        let Some(&top) = records.first() else { return Ok(()) };
+        let Some(&top) = records.first() else {
+            return Ok(());
+        };
         let below = self.below(top)?.map_or(0, pointer);
         self.point_to(below, records.len() as u64 - 1, &Fenced::nothing())?;
         match () {
             () if Self::has(Bug::Leak) => Ok(()),
-            () if Self::has(Bug::DoubleFree) => self.pool.free(top).and_then(|()| self.pool.free(top)),
+            () if Self::has(Bug::DoubleFree) => {
+                self.pool.free(top).and_then(|()| self.pool.free(top))
+            }
             () => self.pool.free(top),
         }
     }
@@ -193,7 +214,9 @@ impl<const BUG: u8> Shelf<BUG> {
         if !Self::has(Bug::StaleRoot) {
             self.pool.free(old)?;
         }
-        records.into_iter().try_for_each(|record| self.pool.free(record))
+        records
+            .into_iter()
+            .try_for_each(|record| self.pool.free(record))
     }
 }
 
@@ -205,7 +228,13 @@ impl<const BUG: u8> Structure for Shelf<BUG> {
     type Beside = ();
 
     fn alphabet() -> Vec<Op> {
-        vec![Op::Push(8), Op::Push(200), Op::Push(5000), Op::Pop, Op::Clear]
+        vec![
+            Op::Push(8),
+            Op::Push(200),
+            Op::Push(5000),
+            Op::Pop,
+            Op::Clear,
+        ]
     }
 
     fn model(state: &mut Vec<u64>, op: &Op) {
@@ -217,7 +246,9 @@ impl<const BUG: u8> Structure for Shelf<BUG> {
     }
 
     fn live_bytes(state: &Vec<u64>) -> u64 {
-        let records = state.iter().map(|len| (HEAD_BYTES + len).next_multiple_of(GRANULE_BYTES));
+        let records = state
+            .iter()
+            .map(|len| (HEAD_BYTES + len).next_multiple_of(GRANULE_BYTES));
         GRANULE_BYTES + records.sum::<u64>()
     }
 
@@ -229,7 +260,10 @@ impl<const BUG: u8> Structure for Shelf<BUG> {
 
     fn open(sim: &SimRegion, (): &()) -> Result<Self> {
         let pool = Pool::open_simulated(sim, UUID)?;
-        let named = pool.root().find(Owner::Test, 0).and_then(|entry| entry.extent);
+        let named = pool
+            .root()
+            .find(Owner::Test, 0)
+            .and_then(|entry| entry.extent);
         let Some(anchor) = named else {
             pool.finish_recovery()?;
             let anchor = Self::new_anchor(&pool, false)?;
@@ -255,20 +289,35 @@ impl<const BUG: u8> Structure for Shelf<BUG> {
         let records = self.records()?;
         let mut state = Vec::new();
         for (height, record) in records.iter().rev().enumerate() {
-            let at = |at: u64| record.at(at).ok_or_else(|| Error::invalid("a place outside the record"));
+            let at = |at: u64| {
+                record
+                    .at(at)
+                    .ok_or_else(|| Error::invalid("a place outside the record"))
+            };
             let len = self.pool.load_u64(at(8)?)?;
             let mut bytes = vec![0; len.min(record.len - HEAD_BYTES) as usize];
             self.pool.read(at(HEAD_BYTES)?, &mut bytes)?;
             if bytes != pattern(height as u64, len) {
-                return Err(Error::corruption("the shelf", record.offset.get(), "the bytes that were pushed"));
+                return Err(Error::corruption(
+                    "the shelf",
+                    record.offset.get(),
+                    "the bytes that were pushed",
+                ));
             }
             state.push(len);
         }
         if Self::has(Bug::Tear) {
-            let count = self.anchor.at(8).ok_or_else(|| Error::invalid("an anchor of 16 bytes"))?;
+            let count = self
+                .anchor
+                .at(8)
+                .ok_or_else(|| Error::invalid("an anchor of 16 bytes"))?;
             let count = self.pool.load_u64(count)?;
             if count != state.len() as u64 {
-                return Err(Error::corruption("the shelf", 8, format!("a count of {}, not {count}", state.len())));
+                return Err(Error::corruption(
+                    "the shelf",
+                    8,
+                    format!("a count of {}, not {count}", state.len()),
+                ));
             }
         }
         Ok(state)

@@ -72,8 +72,9 @@ pub(super) fn live(pool: &Pool) -> Result<u64> {
 
 /// `len` bytes that differ for every `salt` and length.
 pub(super) fn pattern(salt: u64, len: u64) -> Vec<u8> {
-    let mut bytes: Vec<u8> =
-        (0..len.div_ceil(8)).flat_map(|at| mix((salt << 40 | len << 16) ^ at).to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8))
+        .flat_map(|at| mix((salt << 40 | len << 16) ^ at).to_le_bytes())
+        .collect();
     bytes.truncate(len as usize);
     bytes
 }
@@ -121,7 +122,9 @@ fn expect_live<S: Structure>(structure: &S, state: &S::State) -> Result<()> {
     let (live, expected) = (structure.live()?, S::live_bytes(state));
     match live == expected {
         true => Ok(()),
-        false => Err(wrong(format!("I5: {live} bytes are live, {expected} belong to {state:?}"))),
+        false => Err(wrong(format!(
+            "I5: {live} bytes are live, {expected} belong to {state:?}"
+        ))),
     }
 }
 
@@ -130,7 +133,11 @@ fn wrong(what: String) -> firn_base::Error {
 }
 
 /// Recovers an image and compares.
-fn check<S: Structure>(states: &[S::State], image: &CrashImage<'_>, other: &S::Beside) -> Result<()> {
+fn check<S: Structure>(
+    states: &[S::State],
+    image: &CrashImage<'_>,
+    other: &S::Beside,
+) -> Result<()> {
     let beside = S::after_power_cut(other, image.fingerprint);
     let mut structure = S::open(image.sim, &beside)?;
     let state = structure.state()?;
@@ -138,13 +145,19 @@ fn check<S: Structure>(states: &[S::State], image: &CrashImage<'_>, other: &S::B
     let acknowledged = image.operations.saturating_sub(1) as usize;
     let allowed = &states[acknowledged..(acknowledged + 2).min(states.len())];
     if !allowed.contains(&state) {
-        return Err(wrong(format!("{state:?} came back, of {acknowledged} acknowledged to {:?}", allowed[0])));
+        return Err(wrong(format!(
+            "{state:?} came back, of {acknowledged} acknowledged to {:?}",
+            allowed[0]
+        )));
     }
     expect_live(&structure, &state)?;
     drop(structure);
     structure = S::open(image.sim, &beside)?;
     if structure.state()? != state {
-        return Err(wrong(format!("I4: recovered again, {state:?} is {:?}", structure.state()?)));
+        return Err(wrong(format!(
+            "I4: recovered again, {state:?} is {:?}",
+            structure.state()?
+        )));
     }
     go_on(structure, state, image.fingerprint)
 }
@@ -152,7 +165,11 @@ fn check<S: Structure>(states: &[S::State], image: &CrashImage<'_>, other: &S::B
 /// Applies more operations, as far as the state leaves room for them.
 fn go_on<S: Structure>(mut structure: S, mut state: S::State, seed: u64) -> Result<()> {
     let (mut random, alphabet) = (Seed::new(mix(seed)), S::alphabet());
-    for _ in 0..if seed.is_multiple_of(64) { MUCH_MORE } else { MORE } {
+    for _ in 0..if seed.is_multiple_of(64) {
+        MUCH_MORE
+    } else {
+        MORE
+    } {
         let op = &alphabet[random.below(alphabet.len() as u64) as usize];
         let mut next = state.clone();
         S::model(&mut next, op);
@@ -165,6 +182,9 @@ fn go_on<S: Structure>(mut structure: S, mut state: S::State, seed: u64) -> Resu
     }
     match structure.state()? == state {
         true => Ok(()),
-        false => Err(wrong(format!("I6: goes on to {:?}, not {state:?}", structure.state()?))),
+        false => Err(wrong(format!(
+            "I6: goes on to {:?}, not {state:?}",
+            structure.state()?
+        ))),
     }
 }

@@ -15,7 +15,9 @@ fn sequence_of<S: Structure>(seed: u64) -> Vec<S::Op> {
     match seed {
         0 => Vec::new(),
         n if n <= count => vec![op(n - 1)],
-        n if n <= count + count * count => vec![op((n - 1 - count) / count), op((n - 1 - count) % count)],
+        n if n <= count + count * count => {
+            vec![op((n - 1 - count) / count), op((n - 1 - count) % count)]
+        }
         n => {
             let mut random = Seed::new(mix(n));
             let mut ops = Vec::new();
@@ -37,7 +39,9 @@ fn sequence_of<S: Structure>(seed: u64) -> Vec<S::Op> {
 /// Runs a sequence. A finding is reduced to the fewest operations and reported.
 fn run<S: Structure>(seed: u64, explorer: &Explorer) -> Tally {
     let (mut ops, mut tally) = (sequence_of::<S>(seed), Tally::default());
-    let Err(mut failure) = explore_sequence::<S>(&ops, explorer, &mut tally) else { return tally };
+    let Err(mut failure) = explore_sequence::<S>(&ops, explorer, &mut tally) else {
+        return tally;
+    };
     let mut at = 0;
     while at < ops.len() {
         let mut fewer = ops.clone();
@@ -47,7 +51,11 @@ fn run<S: Structure>(seed: u64, explorer: &Explorer) -> Tally {
             Ok(()) => at += 1,
         }
     }
-    let mut told = format!("{} does not survive a power cut ({:?}):\n  operation 0: create", S::NAME, explorer.mode);
+    let mut told = format!(
+        "{} does not survive a power cut ({:?}):\n  operation 0: create",
+        S::NAME,
+        explorer.mode
+    );
     for (number, op) in (1..).zip(&ops) {
         let _written = write!(told, "\n  operation {number}: {op:?}");
     }
@@ -56,7 +64,11 @@ fn run<S: Structure>(seed: u64, explorer: &Explorer) -> Tally {
 
 fn explorer<S: Structure>(mode: Mode) -> Explorer {
     // The lint is a separate suite. Here a dirty line is found by the data it loses.
-    Explorer { mode, lint: false, ..Explorer::new(S::POOL_BYTES) }
+    Explorer {
+        mode,
+        lint: false,
+        ..Explorer::new(S::POOL_BYTES)
+    }
 }
 
 /// pm_seq: cut at every fence and at the end of every operation.
@@ -71,18 +83,36 @@ pub(crate) fn torn<S: Structure>(seed: u64) -> Tally {
 
 /// pm_eadr: the same, with a durable cache; cut at every store.
 pub(crate) fn eadr<S: Structure>(seed: u64) -> Tally {
-    run::<S>(seed, &Explorer { at_every_store: true, ..explorer::<S>(Mode::Eadr) })
+    run::<S>(
+        seed,
+        &Explorer {
+            at_every_store: true,
+            ..explorer::<S>(Mode::Eadr)
+        },
+    )
 }
 
 /// pm_init: creation, and the sequences of one operation, cut at every store.
 pub(crate) fn init<S: Structure>(seed: u64) -> Tally {
     let modes = [Mode::Adr, Mode::TornAdr, Mode::Eadr];
-    run::<S>(seed / 3, &Explorer { at_every_store: true, ..explorer::<S>(modes[(seed % 3) as usize]) })
+    run::<S>(
+        seed / 3,
+        &Explorer {
+            at_every_store: true,
+            ..explorer::<S>(modes[(seed % 3) as usize])
+        },
+    )
 }
 
 /// pm_lint: no line is dirty at an acknowledgement.
 pub(crate) fn lint<S: Structure>(seed: u64) -> Tally {
-    run::<S>(seed, &Explorer { lint: true, ..explorer::<S>(Mode::Eadr) })
+    run::<S>(
+        seed,
+        &Explorer {
+            lint: true,
+            ..explorer::<S>(Mode::Eadr)
+        },
+    )
 }
 
 /// pm_double: each image's recovery is cut at every store, and the recovery after that is cut at
@@ -93,7 +123,8 @@ pub(crate) fn double<S: Structure>(seed: u64) -> Tally {
     let script = |sim: &SimRegion| {
         let mut structure = S::open(sim, &beside)?;
         sim.end_operation();
-        ops.iter().try_for_each(|op| structure.apply(op).map(|()| sim.end_operation()))
+        ops.iter()
+            .try_for_each(|op| structure.apply(op).map(|()| sim.end_operation()))
     };
     let other = beside.clone();
     let outer = explorer::<S>(Mode::Adr).run_beside(
@@ -118,14 +149,20 @@ fn recover_twice<S: Structure>(
     depth: u64,
     tally: &mut Tally,
 ) -> Result<S::State, String> {
-    let open = |sim: &SimRegion, beside: &S::Beside| S::open(sim, beside).and_then(|structure| structure.state());
+    let open = |sim: &SimRegion, beside: &S::Beside| {
+        S::open(sim, beside).and_then(|structure| structure.state())
+    };
     let told = |error: firn_base::Error| error.to_string();
     let sim = SimRegion::from_image(image.clone(), Mode::Adr);
     let once = open(&sim, &S::duplicate(beside)).map_err(told)?;
     if depth == 0 {
         return Ok(once);
     }
-    let inner = Explorer { at_every_store: depth == 2, start: Some(image), ..explorer::<S>(Mode::Adr) };
+    let inner = Explorer {
+        at_every_store: depth == 2,
+        start: Some(image),
+        ..explorer::<S>(Mode::Adr)
+    };
     let (here, watched) = (S::duplicate(beside), S::duplicate(beside));
     let other = here.clone();
     drop(watched);
@@ -136,7 +173,11 @@ fn recover_twice<S: Structure>(
             tally.recovered(cut.fingerprint);
             let beside = S::after_power_cut(other, cut.fingerprint);
             let again = recover_twice::<S>(cut.sim.durable(), &beside, depth - 1, tally)?;
-            if again == once { Ok(()) } else { Err(format!("I4: {once:?} came back, and after a cut {again:?}")) }
+            if again == once {
+                Ok(())
+            } else {
+                Err(format!("I4: {once:?} came back, and after a cut {again:?}"))
+            }
         },
     );
     report.map_err(|failure| failure.to_string())?;

@@ -18,7 +18,10 @@ use std::path::{Path, PathBuf};
 /// and its source can then be written to.
 pub(crate) fn checkpoint_cut(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
-    let setup = Setup { pool: random.one_in(3), ..Setup::small() };
+    let setup = Setup {
+        pool: random.one_in(3),
+        ..Setup::small()
+    };
     cut_a_checkpoint(Start::empty(setup, seed), random)
 }
 
@@ -35,11 +38,17 @@ pub(crate) fn lab_checkpoint_cut(seed: u64) -> Tally {
 
 fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     let mut tally = Tally::default();
-    let Start { setup, machine, history } = start;
+    let Start {
+        setup,
+        machine,
+        history,
+    } = start;
     let mut session = Session::open(&setup, &machine, history).unwrap();
     session.run(30 + random.below(150), &mut random).unwrap();
     if random.one_in(2) {
-        machine.fs.inject(Fault::for_ever(FaultKind::Exdev).on(OpKind::Link));
+        machine
+            .fs
+            .inject(Fault::for_ever(FaultKind::Exdev).on(OpKind::Link));
     }
     let copied = session.history.now().clone();
     session.db().checkpoint("/copy").unwrap();
@@ -49,10 +58,17 @@ fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     }
     let after = machine.die(Death::Power, &mut random);
     tally.recovered(fingerprint(&after));
-    let promised = if setup.pool { Death::Kill } else { Death::Power };
+    let promised = if setup.pool {
+        Death::Kill
+    } else {
+        Death::Power
+    };
     let mut source = Session::open(&setup, &after, session.history.clone()).expect("the source");
     let got = read_all(source.db()).unwrap();
-    session.history.check(&got, promised).unwrap_or_else(|account| panic!("the source: {account}"));
+    session
+        .history
+        .check(&got, promised)
+        .unwrap_or_else(|account| panic!("the source: {account}"));
     source.history.restart(got);
     let (mut options, _inline, _clock) = setup.options(&after.fs, None);
     options.create_if_missing = false;
@@ -67,7 +83,10 @@ fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
     source.run(40, &mut random).unwrap();
     copy.compact().unwrap();
     source.settle().unwrap();
-    assert!(read_all(&copy).unwrap() == expected, "the copy differs after both were written on");
+    assert!(
+        read_all(&copy).unwrap() == expected,
+        "the copy differs after both were written on"
+    );
     copy.verify().unwrap();
     tally
 }
@@ -78,7 +97,11 @@ fn cut_a_checkpoint(start: Start, mut random: Seed) -> Tally {
 pub(crate) fn repair_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let (profile, pool) = KINDS[random.below(KINDS.len() as u64) as usize];
-    let setup = Setup { profile, pool, ..Setup::small() };
+    let setup = Setup {
+        profile,
+        pool,
+        ..Setup::small()
+    };
     let machine = Machine::new(&setup, seed);
     let mut session = Session::open(&setup, &machine, History::default()).unwrap();
     session.run(60 + random.below(200), &mut random).unwrap();
@@ -101,20 +124,31 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
     }
     let cut = machine.duplicate();
     if random.one_in(2) {
-        cut.fs.inject(Fault::for_ever(FaultKind::Exdev).on(OpKind::Link));
+        cut.fs
+            .inject(Fault::for_ever(FaultKind::Exdev).on(OpKind::Link));
     }
     // A repair makes few stores to a pool.
     match pool && random.one_in(2) {
         true => cut.crash_after_stores(1 + random.below(8)),
         false => cut.crash_after(1 + random.below(40)),
     }
-    let _cut_short = repair(Session::dir(), &setup.options(&cut.fs, cut.memory.as_ref()).0);
+    let _cut_short = repair(
+        Session::dir(),
+        &setup.options(&cut.fs, cut.memory.as_ref()).0,
+    );
     let after = cut.die(Death::Power, &mut random);
-    if table.is_none() && !is_whole && Session::open(&setup, &after.duplicate(), History::default()).is_ok() {
+    if table.is_none()
+        && !is_whole
+        && Session::open(&setup, &after.duplicate(), History::default()).is_ok()
+    {
         // The cut came after the repair had done its work.
         check_repaired(&setup, &after.duplicate(), &now, None, false);
     }
-    let repaired = repair(Session::dir(), &setup.options(&after.fs, after.memory.as_ref()).0).expect("repair");
+    let repaired = repair(
+        Session::dir(),
+        &setup.options(&after.fs, after.memory.as_ref()).0,
+    )
+    .expect("repair");
     assert!(repaired.values_lost == 0, "{repaired:?}");
     let after = after.die(Death::Power, &mut random);
     tally.recovered(fingerprint(&after.duplicate()));
@@ -125,13 +159,23 @@ pub(crate) fn repair_cut(seed: u64) -> Tally {
 /// True if an open or verify finds damage.
 fn is_found(setup: &Setup, machine: &Machine) -> bool {
     let opened = Session::open(setup, &machine.duplicate(), History::default());
-    opened.and_then(|session| session.db().verify().map(drop)).is_err()
+    opened
+        .and_then(|session| session.db().verify().map(drop))
+        .is_err()
 }
 
 /// Flips a byte in the middle of a table, if there is one.
-fn damage_a_table(setup: &Setup, machine: &Machine, random: &mut Seed) -> Option<(PathBuf, Vec<u8>)> {
+fn damage_a_table(
+    setup: &Setup,
+    machine: &Machine,
+    random: &mut Seed,
+) -> Option<(PathBuf, Vec<u8>)> {
     let fs = &machine.fs;
-    let tables: Vec<_> = fs.files().into_iter().filter(|(path, _)| path.to_string_lossy().ends_with(".sst")).collect();
+    let tables: Vec<_> = fs
+        .files()
+        .into_iter()
+        .filter(|(path, _)| path.to_string_lossy().ends_with(".sst"))
+        .collect();
     let (path, len) = tables.get(random.below(tables.len().max(1) as u64) as usize)?;
     fs.flip(path, *len as usize / 3, 1).unwrap();
     // Damage to an obsolete table is no loss.
@@ -148,18 +192,30 @@ fn damage_a_leaf(setup: &Setup, machine: &mut Machine, random: &mut Seed) -> boo
     if setup.profile != Profile::Lab || machine.memory.is_none() {
         return false;
     }
-    machine.flip_memory((LEAVES_AT + random.below(1 << 10)) as usize, random.below(8) as u8);
+    machine.flip_memory(
+        (LEAVES_AT + random.below(1 << 10)) as usize,
+        random.below(8) as u8,
+    );
     is_found(setup, machine)
 }
 
-fn check_repaired(setup: &Setup, machine: &Machine, now: &Map, table: Option<&(PathBuf, Vec<u8>)>, is_whole: bool) {
+fn check_repaired(
+    setup: &Setup,
+    machine: &Machine,
+    now: &Map,
+    table: Option<&(PathBuf, Vec<u8>)>,
+    is_whole: bool,
+) {
     let session = Session::open(setup, machine, History::default()).expect("what was repaired");
     session.db().verify().expect("what was repaired is whole");
     let got = read_all(session.db()).unwrap();
     if let Some((table, bytes)) = table {
         // The damaged file is kept, so that someone may be able to read more of it.
         let aside = Path::new("/db/lost").join(table.file_name().unwrap());
-        let is_kept = machine.fs.read_file(&aside).is_ok_and(|kept| kept == *bytes);
+        let is_kept = machine
+            .fs
+            .read_file(&aside)
+            .is_ok_and(|kept| kept == *bytes);
         assert!(is_kept, "{} is gone or changed", aside.display());
         return;
     }
@@ -168,5 +224,9 @@ fn check_repaired(setup: &Setup, machine: &Machine, now: &Map, table: Option<&(P
     }
     // Without the manifest a deleted key may come back. No existing key may be missing or old.
     let lost = now.iter().find(|(key, value)| got.get(*key) != Some(value));
-    assert!(lost.is_none(), "repair lost {:?}", lost.map(|(key, _)| key.escape_ascii().to_string()));
+    assert!(
+        lost.is_none(),
+        "repair lost {:?}",
+        lost.map(|(key, _)| key.escape_ascii().to_string())
+    );
 }

@@ -66,38 +66,70 @@ thread_local! {
 
 /// The databases with this number, and the shard of this seed.
 fn golden(seed: u64) -> (Rc<[Golden]>, u64) {
-    let (number, shard) = (seed / (KINDS * SHARDS) * KINDS + seed % KINDS, seed / KINDS % SHARDS);
-    let known = LAST.with_borrow(|last| last.as_ref().filter(|last| last.0 == number).map(|last| last.1.clone()));
+    let (number, shard) = (
+        seed / (KINDS * SHARDS) * KINDS + seed % KINDS,
+        seed / KINDS % SHARDS,
+    );
+    let known = LAST.with_borrow(|last| {
+        last.as_ref()
+            .filter(|last| last.0 == number)
+            .map(|last| last.1.clone())
+    });
     let golden = known.unwrap_or_else(|| {
-        let profiles: &[Profile] =
-            if number / 4 % 2 == 1 { &[Profile::Lab] } else { &[Profile::Classic, Profile::Block] };
-        profiles.iter().map(|&profile| Golden::new(number, profile)).collect()
+        let profiles: &[Profile] = if number / 4 % 2 == 1 {
+            &[Profile::Lab]
+        } else {
+            &[Profile::Classic, Profile::Block]
+        };
+        profiles
+            .iter()
+            .map(|&profile| Golden::new(number, profile))
+            .collect()
     });
     LAST.set(Some((number, golden.clone())));
     (golden, shard)
 }
 
 pub(crate) fn bit_exhaust_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci { KINDS * SHARDS } else { KINDS * SHARDS / 32 }
+    if tier == Tier::Ci {
+        KINDS * SHARDS
+    } else {
+        KINDS * SHARDS / 32
+    }
 }
 
 pub(crate) fn cut_extend_seeds(tier: Tier) -> u64 {
-    if tier == Tier::Ci { KINDS * SHARDS } else { KINDS * SHARDS / 8 }
+    if tier == Tier::Ci {
+        KINDS * SHARDS
+    } else {
+        KINDS * SHARDS / 8
+    }
 }
 
 /// Damages one bit of every byte of files and memory.
 pub(crate) fn bit_exhaust(seed: u64) -> Tally {
     let (golden, shard) = golden(seed);
-    golden.iter().map(|golden| bits(golden, seed, shard)).fold(Tally::default(), Tally::and)
+    golden
+        .iter()
+        .map(|golden| bits(golden, seed, shard))
+        .fold(Tally::default(), Tally::and)
 }
 
 fn bits(golden: &Golden, seed: u64, shard: u64) -> Tally {
     let files = golden.machine.fs.files();
-    let read = files.iter().filter(|(path, _)| !["LOCK", "OPTIONS"].iter().any(|name| path.ends_with(name)));
+    let read = files
+        .iter()
+        .filter(|(path, _)| !["LOCK", "OPTIONS"].iter().any(|name| path.ends_with(name)));
     let bit = |byte: u64| mix(seed ^ byte) as u32 % 8;
     let in_file = |path: &PathBuf, byte: u64| Damage::Flip(path.clone(), byte as usize, bit(byte));
-    let mut all: Vec<Damage> = read.flat_map(|(path, len)| (0..*len).map(move |byte| in_file(path, byte))).collect();
-    let memory = golden.machine.memory.as_ref().map_or(0, |memory| memory.durable().len() as u64);
+    let mut all: Vec<Damage> = read
+        .flat_map(|(path, len)| (0..*len).map(move |byte| in_file(path, byte)))
+        .collect();
+    let memory = golden
+        .machine
+        .memory
+        .as_ref()
+        .map_or(0, |memory| memory.durable().len() as u64);
     all.extend((0..memory).map(|byte| Damage::FlipMemory(byte as usize, bit(byte))));
     golden.check_shard(&all, shard)
 }
@@ -105,7 +137,10 @@ fn bits(golden: &Golden, seed: u64, shard: u64) -> Tally {
 /// Cuts logs and manifests at every byte, extends every file, and swaps blocks of 4 KiB.
 pub(crate) fn cut_extend(seed: u64) -> Tally {
     let (golden, shard) = golden(seed);
-    golden.iter().map(|golden| cuts(golden, shard)).fold(Tally::default(), Tally::and)
+    golden
+        .iter()
+        .map(|golden| cuts(golden, shard))
+        .fold(Tally::default(), Tally::and)
 }
 
 fn cuts(golden: &Golden, shard: u64) -> Tally {
@@ -123,11 +158,22 @@ fn cuts(golden: &Golden, shard: u64) -> Tally {
         }
         let own = fs.read_file(&path).unwrap();
         if !name.ends_with("CURRENT") {
-            let more = [vec![0; 1], vec![0; 4096], garbage.clone(), own[own.len() / 2..].to_vec(), own.clone()];
-            all.extend(more.into_iter().map(|more| Damage::Extend(path.clone(), more)));
+            let more = [
+                vec![0; 1],
+                vec![0; 4096],
+                garbage.clone(),
+                own[own.len() / 2..].to_vec(),
+                own.clone(),
+            ];
+            all.extend(
+                more.into_iter()
+                    .map(|more| Damage::Extend(path.clone(), more)),
+            );
         }
         let blocks = len.div_ceil(4096) as usize;
-        let pairs = (0..=blocks).flat_map(|a| (0..blocks).map(move |b| (a, b))).filter(|(a, b)| a != b);
+        let pairs = (0..=blocks)
+            .flat_map(|a| (0..blocks).map(move |b| (a, b)))
+            .filter(|(a, b)| a != b);
         all.extend(pairs.map(|(source, target)| Damage::Misplace(path.clone(), source, target)));
     }
     golden.check_shard(&all, shard)
@@ -139,8 +185,18 @@ impl Golden {
         let trees_bytes = if profile == Profile::Lab { 48 << 10 } else { 0 };
         let grows_small = profile == Profile::Block;
         let (keys, value_bytes_max) = (40, 120);
-        let small = Setup { profile, pool, grows_small, keys, value_bytes_max, ..Setup::small() };
-        let setup = Setup { write_buffer_bytes: 6 << 10, ..small };
+        let small = Setup {
+            profile,
+            pool,
+            grows_small,
+            keys,
+            value_bytes_max,
+            ..Setup::small()
+        };
+        let setup = Setup {
+            write_buffer_bytes: 6 << 10,
+            ..small
+        };
         let memory = pool.then(|| SimRegion::new((40 << 10) + trees_bytes, Mode::Adr));
         let machine = Machine::of(setup.file_system(1), memory);
         let mut random = Seed::new(3 + number / KINDS);
@@ -163,8 +219,19 @@ impl Golden {
             }
         }
         session.db().wait_idle().unwrap();
-        let grown_tables: u64 = session.db().stats().levels.iter().map(|level| level.grown_tables).sum();
-        assert_eq!(grown_tables > 0, grows_small, "{:?}", session.db().stats().levels);
+        let grown_tables: u64 = session
+            .db()
+            .stats()
+            .levels
+            .iter()
+            .map(|level| level.grown_tables)
+            .sum();
+        assert_eq!(
+            grown_tables > 0,
+            grows_small,
+            "{:?}",
+            session.db().stats().levels
+        );
         // The first write starts the log.
         let mut steps = vec![(0, session.history.now().clone())];
         for _ in 0..12 {
@@ -179,9 +246,19 @@ impl Golden {
         }
         let machine = machine.die(Death::Kill, &mut random);
         let bytes: u64 = machine.fs.files().iter().map(|(_, len)| len).sum();
-        assert!(bytes <= BYTES_MAX, "{bytes} bytes are too many for an exhaustive suite");
+        assert!(
+            bytes <= BYTES_MAX,
+            "{bytes} bytes are too many for an exhaustive suite"
+        );
         let live = live_bytes(&machine.fs);
-        Golden { setup, machine, now, steps, closed, live }
+        Golden {
+            setup,
+            machine,
+            now,
+            steps,
+            closed,
+            live,
+        }
     }
 
     fn check_shard(&self, all: &[Damage], shard: u64) -> Tally {
@@ -201,7 +278,10 @@ impl Golden {
             Damage::Flip(path, byte, bit) => machine.fs.flip(path, *byte, *bit).unwrap(),
             Damage::Cut(path, len) => machine.fs.cut(path, *len as usize).unwrap(),
             Damage::Extend(path, more) => machine.fs.extend(path, more).unwrap(),
-            Damage::Misplace(path, source, target) => machine.fs.misplace(path, &own(path), *source, *target).unwrap(),
+            Damage::Misplace(path, source, target) => machine
+                .fs
+                .misplace(path, &own(path), *source, *target)
+                .unwrap(),
             Damage::FlipMemory(byte, bit) => {
                 let mut image = machine.memory.as_ref().unwrap().durable();
                 image[*byte] ^= 1 << bit;
@@ -223,20 +303,30 @@ impl Golden {
                 let torn_end = matches!(damage, Damage::Cut(path, len)
                     if !self.closed && !self.setup.pool && is_log(path) && *len >= self.steps[1].0);
                 assert!(!torn_end, "{what}: a torn end is no damage: {error:?}");
-                let known = matches!(kind, ErrorKind::Corruption | ErrorKind::Incompatible | ErrorKind::Invalid);
+                let known = matches!(
+                    kind,
+                    ErrorKind::Corruption | ErrorKind::Incompatible | ErrorKind::Invalid
+                );
                 assert!(known, "{what}: open: {error:?}");
                 return;
             }
         };
         // With a pool the bytes that were cut off may still exist.
         let known_whole = self.closed && !self.setup.pool;
-        assert!(!matches!(damage, Damage::Cut(path, _) if known_whole && is_log(path)), "{what}: opened, as if whole");
+        assert!(
+            !matches!(damage, Damage::Cut(path, _) if known_whole && is_log(path)),
+            "{what}: opened, as if whole"
+        );
         let in_header = matches!(damage, Damage::FlipMemory(byte, _) if *byte < POOL_HEADER_BYTES);
         assert!(!in_header, "{what}: a damaged pool was opened");
         let right = self.allowed(damage).into_iter().any(|map| shows(&db, map));
         assert!(right, "{what}: wrong values without an error");
         match db.verify() {
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{what}: verify: {error}"),
+            Err(error) => assert_eq!(
+                error.kind(),
+                ErrorKind::Corruption,
+                "{what}: verify: {error}"
+            ),
             Ok(_) => assert!(!self.must_be_noticed(damage), "{what}: nobody noticed"),
         }
     }
@@ -245,8 +335,13 @@ impl Golden {
     /// a log with a known end is covered by a checksum. A table that grew contains other bytes too,
     /// and zeros that fill its last sector.
     fn must_be_noticed(&self, damage: &Damage) -> bool {
-        let Damage::Flip(path, byte, _) = damage else { return false };
-        let is_live = self.live.get(path).is_some_and(|live| live.iter().any(|range| range.contains(&(*byte as u64))));
+        let Damage::Flip(path, byte, _) = damage else {
+            return false;
+        };
+        let is_live = self
+            .live
+            .get(path)
+            .is_some_and(|live| live.iter().any(|range| range.contains(&(*byte as u64))));
         path.ends_with("CURRENT") || is_live || self.closed && !self.setup.pool && is_log(path)
     }
 
@@ -258,9 +353,10 @@ impl Golden {
             _ if self.closed => vec![&self.now],
             Damage::Flip(path, ..) if is_log(path) => vec![&self.now, before],
             Damage::FlipMemory(..) => vec![&self.now, before],
-            Damage::Misplace(path, ..) if is_log(path) => {
-                [&self.now].into_iter().chain(self.steps.iter().map(|(_, map)| map)).collect()
-            }
+            Damage::Misplace(path, ..) if is_log(path) => [&self.now]
+                .into_iter()
+                .chain(self.steps.iter().map(|(_, map)| map))
+                .collect(),
             Damage::Cut(path, len) if is_log(path) && !self.setup.pool => {
                 let whole = self.steps.iter().rfind(|(end, _)| end <= len);
                 vec![&whole.expect("the first step has length 0").1]
@@ -273,7 +369,11 @@ impl Golden {
         let Setup { profile, pool, .. } = self.setup;
         let database = format!("{profile}, closed: {}, pool: {pool}", self.closed);
         match damage {
-            Damage::Extend(path, more) => format!("{database}, {} with {} bytes more", path.display(), more.len()),
+            Damage::Extend(path, more) => format!(
+                "{database}, {} with {} bytes more",
+                path.display(),
+                more.len()
+            ),
             damage => format!("{database}, {damage:?}"),
         }
     }
@@ -281,12 +381,23 @@ impl Golden {
 
 fn live_bytes(fs: &SimFs) -> BTreeMap<PathBuf, Vec<Range<u64>>> {
     let files = fs.files();
-    let tables = files.iter().filter(|(path, _)| path.extension().is_some_and(|extension| extension == "sst"));
+    let tables = files
+        .iter()
+        .filter(|(path, _)| path.extension().is_some_and(|extension| extension == "sst"));
     let of = |path: &PathBuf| {
-        let (file, id) = (fs.open(path, OpenMode::Read).unwrap(), path.file_stem().unwrap().to_str().unwrap());
+        let (file, id) = (
+            fs.open(path, OpenMode::Read).unwrap(),
+            path.file_stem().unwrap().to_str().unwrap(),
+        );
         let extent = Sst::find_extent(&*file, id.parse().unwrap()).unwrap();
-        let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
-        Sst::open(file, id.parse().unwrap(), extent, context).unwrap().live().collect()
+        let context = TableContext::new(
+            Arc::new(BlockCache::new(0, 512)),
+            Arc::new(IoCounters::default()),
+        );
+        Sst::open(file, id.parse().unwrap(), extent, context)
+            .unwrap()
+            .live()
+            .collect()
     };
     tables.map(|(path, _)| (path.clone(), of(path))).collect()
 }
@@ -298,7 +409,9 @@ fn is_log(path: &Path) -> bool {
 fn last_log(fs: &SimFs) -> PathBuf {
     let files = fs.files();
     let logs = files.iter().filter(|(path, _)| is_log(path));
-    logs.map(|(path, _)| path.clone()).next_back().expect("a log")
+    logs.map(|(path, _)| path.clone())
+        .next_back()
+        .expect("a log")
 }
 
 /// True if everything that can be read without an error matches `map`.
@@ -307,8 +420,12 @@ fn shows(db: &Db, map: &Map) -> bool {
         Ok(got) => got.is_some_and(|got| got == value[..]),
         Err(error) => error.kind() == ErrorKind::Corruption,
     });
-    let absent = (0..60u32).map(|n| format!("k{n:04}").into_bytes()).filter(|key| !map.contains_key(key));
-    let absent = absent.into_iter().all(|key| !matches!(db.get(&key), Ok(Some(_))));
+    let absent = (0..60u32)
+        .map(|n| format!("k{n:04}").into_bytes())
+        .filter(|key| !map.contains_key(key));
+    let absent = absent
+        .into_iter()
+        .all(|key| !matches!(db.get(&key), Ok(Some(_))));
     gets && absent && scan_is_right(db, map, true) && scan_is_right(db, map, false)
 }
 
@@ -317,7 +434,9 @@ fn scan_is_right(db: &Db, map: &Map, forward: bool) -> bool {
     if !forward {
         want.reverse();
     }
-    let Ok(mut iter) = db.cursor() else { return true };
+    let Ok(mut iter) = db.cursor() else {
+        return true;
+    };
     let mut moved = if forward { iter.first() } else { iter.last() };
     for (key, value) in want {
         match moved {

@@ -26,7 +26,10 @@ fn run_on(session: &mut Session, count: u64, random: &mut Seed) -> Vec<Error> {
             1 => session.db().sync().inspect(|()| session.history.synced()),
             // A compaction requested by a user never appends.
             2 if setup.eager_appends => session.db().wait_idle(),
-            2 => session.db().compact().inspect(|()| session.history.synced()),
+            2 => session
+                .db()
+                .compact()
+                .inspect(|()| session.history.synced()),
             3..6 => {
                 session.clock.advance(Duration::from_millis(300));
                 session.inline.step();
@@ -37,7 +40,9 @@ fn run_on(session: &mut Session, count: u64, random: &mut Seed) -> Vec<Error> {
                 // Tables that grow must contain so much that one more entry makes no compaction
                 // due.
                 let count = if setup.eager_appends { 12 } else { 1 };
-                let changes = (0..count).map(|_| (setup.key(random), Some(setup.value(random)))).collect();
+                let changes = (0..count)
+                    .map(|_| (setup.key(random), Some(setup.value(random))))
+                    .collect();
                 session.write(changes, setup.durability(random))
             }
         };
@@ -49,18 +54,29 @@ fn run_on(session: &mut Session, count: u64, random: &mut Seed) -> Vec<Error> {
         }
         if random.one_in(10) {
             let got = read_all(session.db()).expect("reads go on");
-            assert!(got == *session.history.now(), "contents differ while operations fail");
+            assert!(
+                got == *session.history.now(),
+                "contents differ while operations fail"
+            );
         }
     }
     errors
 }
 
-fn recover_and_settle(setup: &Setup, machine: &Machine, history: &History, death: Death, random: &mut Seed) -> Tally {
+fn recover_and_settle(
+    setup: &Setup,
+    machine: &Machine,
+    history: &History,
+    death: Death,
+    random: &mut Seed,
+) -> Tally {
     let mut tally = Tally::default();
     tally.recovered(fingerprint(machine));
     let mut session = Session::open(setup, machine, history.clone()).expect("recovery");
     let got = read_all(session.db()).unwrap();
-    history.check(&got, death).unwrap_or_else(|account| panic!("{account}"));
+    history
+        .check(&got, death)
+        .unwrap_or_else(|account| panic!("{account}"));
     session.history.restart(got);
     session.run(50, random).unwrap();
     session.settle().unwrap();
@@ -70,16 +86,35 @@ fn recover_and_settle(setup: &Setup, machine: &Machine, history: &History, death
 /// Kills the machine, either way, and recovers it. With a pool under the log a power cut is no
 /// worse than a kill.
 fn die_and_settle(session: &Session, random: &mut Seed) -> Tally {
-    let death = if random.one_in(2) { Death::Kill } else { Death::Power };
+    let death = if random.one_in(2) {
+        Death::Kill
+    } else {
+        Death::Power
+    };
     let after = session.machine.die(death, random);
-    let promised = if session.setup.pool { Death::Kill } else { death };
+    let promised = if session.setup.pool {
+        Death::Kill
+    } else {
+        death
+    };
     recover_and_settle(&session.setup, &after, &session.history, promised, random)
 }
 
 /// A setup for small databases, with or without a pool.
 fn setup(random: &mut Seed) -> Setup {
-    let setup = Setup { direct: random.one_in(2), pool: random.one_in(3), ..Setup::small() };
-    if random.one_in(3) { Setup { power_percent: 20, ..setup } } else { setup }
+    let setup = Setup {
+        direct: random.one_in(2),
+        pool: random.one_in(3),
+        ..Setup::small()
+    };
+    if random.one_in(3) {
+        Setup {
+            power_percent: 20,
+            ..setup
+        }
+    } else {
+        setup
+    }
 }
 
 /// `io_countdown`: the n-th operation of some kind fails, once or forever.
@@ -90,16 +125,35 @@ pub(crate) fn io_countdown(seed: u64) -> Tally {
 }
 
 fn countdown(start: Start, mut random: Seed) -> Tally {
-    let Start { setup, machine, history } = start;
+    let Start {
+        setup,
+        machine,
+        history,
+    } = start;
     let fs = machine.fs.clone();
-    let kind = [FaultKind::Eio, FaultKind::Enospc, FaultKind::Eintr, FaultKind::ShortWrite][random.below(4) as usize];
-    let fault = if random.one_in(3) { Fault::for_ever(kind) } else { Fault::once(kind) };
+    let kind = [
+        FaultKind::Eio,
+        FaultKind::Enospc,
+        FaultKind::Eintr,
+        FaultKind::ShortWrite,
+    ][random.below(4) as usize];
+    let fault = if random.one_in(3) {
+        Fault::for_ever(kind)
+    } else {
+        Fault::once(kind)
+    };
     let reach = 8 << random.below(6);
     fs.inject(fault.on_mutations().after(random.below(reach)));
     let mut session = match Session::open(&setup, &machine, history.clone()) {
         Ok(session) => session,
         Err(error) => {
-            assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Poisoned), "{error:?}");
+            assert!(
+                matches!(
+                    error.kind(),
+                    ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Poisoned
+                ),
+                "{error:?}"
+            );
             fs.heal();
             Session::open(&setup, &machine, history).expect("once the disk works")
         }
@@ -107,16 +161,27 @@ fn countdown(start: Start, mut random: Seed) -> Tally {
     let errors = run_on(&mut session, 120, &mut random);
     for error in &errors {
         let kind = error.kind();
-        assert!(matches!(kind, ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Poisoned), "{error:?}");
+        assert!(
+            matches!(
+                kind,
+                ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Poisoned
+            ),
+            "{error:?}"
+        );
     }
     fs.heal();
-    let poisoned = errors.iter().any(|error| error.kind() == ErrorKind::Poisoned);
+    let poisoned = errors
+        .iter()
+        .any(|error| error.kind() == ErrorKind::Poisoned);
     if !poisoned {
         session.clock.advance(Duration::from_secs(2));
         session.inline.run();
         let late = run_on(&mut session, 30, &mut random);
         // A sync that failed in the background poisons the handle at the next use.
-        assert!(late.iter().all(|error| error.kind() == ErrorKind::Poisoned), "{late:?}");
+        assert!(
+            late.iter().all(|error| error.kind() == ErrorKind::Poisoned),
+            "{late:?}"
+        );
     }
     die_and_settle(&session, &mut random)
 }
@@ -130,7 +195,11 @@ pub(crate) fn io_several(seed: u64) -> Tally {
 }
 
 fn several(start: Start, mut random: Seed) -> Tally {
-    let Start { setup, machine, history } = start;
+    let Start {
+        setup,
+        machine,
+        history,
+    } = start;
     let fs = machine.fs.clone();
     let mut session = Session::open(&setup, &machine, history).unwrap();
     for _ in 0..2 {
@@ -138,8 +207,11 @@ fn several(start: Start, mut random: Seed) -> Tally {
             let kinds = [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite];
             let ops = [OpKind::Write, OpKind::Write, OpKind::Create, OpKind::Remove];
             let suffixes = ["", ".log", ".sst", "MANIFEST-000002"];
-            let fault = Fault::once(kinds[random.below(3) as usize]).on(ops[random.below(4) as usize]);
-            let fault = fault.at(suffixes[random.below(4) as usize]).after(random.below(20));
+            let fault =
+                Fault::once(kinds[random.below(3) as usize]).on(ops[random.below(4) as usize]);
+            let fault = fault
+                .at(suffixes[random.below(4) as usize])
+                .after(random.below(20));
             fs.inject(fault);
         }
         let errors = run_on(&mut session, 80, &mut random);
@@ -160,21 +232,42 @@ pub(crate) fn fsync_fail(seed: u64) -> Tally {
 }
 
 fn failed_sync(start: Start, mut random: Seed) -> Tally {
-    let Start { setup, machine, history } = start;
+    let Start {
+        setup,
+        machine,
+        history,
+    } = start;
     let fs = machine.fs.clone();
     let mut session = Session::open(&setup, &machine, history).unwrap();
     assert!(run_on(&mut session, 40, &mut random).is_empty());
     let log = random.one_in(2);
-    let fault = Fault::once(FaultKind::Eio).on(OpKind::Sync).after(random.below(3));
+    let fault = Fault::once(FaultKind::Eio)
+        .on(OpKind::Sync)
+        .after(random.below(3));
     fs.inject(if log { fault.at(".log") } else { fault });
     let errors = run_on(&mut session, 80, &mut random);
     // With a pool a log is synced when it is flushed.
-    assert!(!log || setup.pool || !errors.is_empty(), "80 operations without a sync of the log");
-    if let Some(at) = errors.iter().position(|error| error.kind() == ErrorKind::Poisoned) {
-        let write = session.db().put(b"after", b"a failed sync").map_err(|error| error.kind());
-        assert!(!log || write == Err(ErrorKind::Poisoned), "{write:?} after {:?}", errors[at]);
+    assert!(
+        !log || setup.pool || !errors.is_empty(),
+        "80 operations without a sync of the log"
+    );
+    if let Some(at) = errors
+        .iter()
+        .position(|error| error.kind() == ErrorKind::Poisoned)
+    {
+        let write = session
+            .db()
+            .put(b"after", b"a failed sync")
+            .map_err(|error| error.kind());
+        assert!(
+            !log || write == Err(ErrorKind::Poisoned),
+            "{write:?} after {:?}",
+            errors[at]
+        );
         if write.is_ok() {
-            let number = session.history.issue([vec![(b"after".to_vec(), Some(b"a failed sync".to_vec()))]]);
+            let number = session
+                .history
+                .issue([vec![(b"after".to_vec(), Some(b"a failed sync".to_vec()))]]);
             session.history.acknowledge(number, Durability::Power);
         }
     }
@@ -199,14 +292,23 @@ pub(crate) fn disk_cap(seed: u64) -> Tally {
 }
 
 fn full_disk(start: Start, mut random: Seed) -> Tally {
-    let Start { setup, machine, history } = start;
+    let Start {
+        setup,
+        machine,
+        history,
+    } = start;
     let fs = machine.fs.clone();
     let mut session = Session::open(&setup, &machine, history).unwrap();
     assert!(run_on(&mut session, 30, &mut random).is_empty());
     for _ in 0..4 {
         fs.set_cap(Some(fs.used() + 4096 * random.below(12)));
         let errors = run_on(&mut session, 60, &mut random);
-        assert!(errors.iter().all(|error| error.kind() == ErrorKind::NoSpace), "{errors:?}");
+        assert!(
+            errors
+                .iter()
+                .all(|error| error.kind() == ErrorKind::NoSpace),
+            "{errors:?}"
+        );
         fs.set_cap(None);
         session.clock.advance(Duration::from_secs(2));
         session.inline.run();
@@ -245,15 +347,31 @@ pub(crate) fn lab_io(seed: u64) -> Tally {
 /// A write or sync of a table fails, and the machine dies soon afterwards, before the failure is
 /// resolved.
 fn die_behind_a_failure(start: Start, mut random: Seed) -> Tally {
-    let Start { setup, machine, history } = start;
+    let Start {
+        setup,
+        machine,
+        history,
+    } = start;
     let mut session = Session::open(&setup, &machine, history).unwrap();
     let kind = [FaultKind::Eio, FaultKind::ShortWrite, FaultKind::Enospc][random.below(3) as usize];
-    let op = if random.one_in(4) { OpKind::Sync } else { OpKind::Write };
-    machine.fs.inject(Fault::once(kind).on(op).at(".sst").after(random.below(40)));
+    let op = if random.one_in(4) {
+        OpKind::Sync
+    } else {
+        OpKind::Write
+    };
+    machine
+        .fs
+        .inject(Fault::once(kind).on(op).at(".sst").after(random.below(40)));
     machine.crash_after(50 + random.below(400));
     for _ in 0..400 {
-        let changes = (0..12).map(|_| (setup.key(&mut random), Some(setup.value(&mut random)))).collect();
-        if session.write(changes, setup.durability(&mut random)).is_err() && machine.fs.crashed() {
+        let changes = (0..12)
+            .map(|_| (setup.key(&mut random), Some(setup.value(&mut random))))
+            .collect();
+        if session
+            .write(changes, setup.durability(&mut random))
+            .is_err()
+            && machine.fs.crashed()
+        {
             break;
         }
         session.clock.advance(Duration::from_millis(300));
@@ -268,11 +386,27 @@ mod tests {
 
     #[test]
     fn tables_grow_while_operations_fail() {
-        let (Start { setup, machine, history }, mut random) = (Start::grown(1), Seed::new(1));
+        let (
+            Start {
+                setup,
+                machine,
+                history,
+            },
+            mut random,
+        ) = (Start::grown(1), Seed::new(1));
         let mut session = Session::open(&setup, &machine, history).unwrap();
         assert!(run_on(&mut session, 120, &mut random).is_empty());
         session.db().wait_idle().unwrap();
         let stats = session.db().stats();
-        assert!(stats.levels.iter().map(|level| level.block_grained).sum::<u64>() > 5, "{:?}", stats.levels);
+        assert!(
+            stats
+                .levels
+                .iter()
+                .map(|level| level.block_grained)
+                .sum::<u64>()
+                > 5,
+            "{:?}",
+            stats.levels
+        );
     }
 }

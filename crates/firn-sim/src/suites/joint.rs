@@ -22,7 +22,15 @@ pub(crate) fn joint(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let setup = Setup::random(&mut random);
     let machine = Machine::new(&setup, seed);
-    lives(&setup, Remains { machine, history: History::default(), death: Death::Kill }, &mut random)
+    lives(
+        &setup,
+        Remains {
+            machine,
+            history: History::default(),
+            death: Death::Kill,
+        },
+        &mut random,
+    )
 }
 
 /// The same for a database with several levels whose tables grow, so that cuts hit appends.
@@ -43,16 +51,35 @@ pub(crate) fn block_append(seed: u64) -> Tally {
     let after = machine.die(Death::Kill, &mut random);
     let history = std::mem::take(&mut session.history);
     drop(session);
-    lives(&setup, Remains { machine: after, history, death: Death::Kill }, &mut random)
+    lives(
+        &setup,
+        Remains {
+            machine: after,
+            history,
+            death: Death::Kill,
+        },
+        &mut random,
+    )
 }
 
 /// The same for a database whose level 0 is a pair of trees, in persistent memory or rebuilt from
 /// logs.
 pub(crate) fn lab_joint(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
-    let setup = Setup { profile: Profile::Lab, ..Setup::random(&mut random) };
+    let setup = Setup {
+        profile: Profile::Lab,
+        ..Setup::random(&mut random)
+    };
     let machine = Machine::new(&setup, seed);
-    lives(&setup, Remains { machine, history: History::default(), death: Death::Kill }, &mut random)
+    lives(
+        &setup,
+        Remains {
+            machine,
+            history: History::default(),
+            death: Death::Kill,
+        },
+        &mut random,
+    )
 }
 
 fn lives(setup: &Setup, mut remains: Remains, random: &mut Seed) -> Tally {
@@ -69,27 +96,49 @@ fn lives(setup: &Setup, mut remains: Remains, random: &mut Seed) -> Tally {
 
 /// Opens the remains, runs, and dies at some operation.
 fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut Tally) -> Remains {
-    let Remains { machine, history, death: before } = remains;
+    let Remains {
+        machine,
+        history,
+        death: before,
+    } = remains;
     let operations = 20 + random.below(300);
     // A quarter of the deaths come between operations, when nothing is in progress.
     if !random.one_in(4) {
         machine.arm(4 << random.below(9), random);
     }
-    let cut = if random.one_in(3) { Death::Kill } else { Death::Power };
+    let cut = if random.one_in(3) {
+        Death::Kill
+    } else {
+        Death::Power
+    };
     let death = promised(setup, cut);
     // Until everything was recovered and read, data that an earlier power cut may have taken need
     // not exist.
-    let both = if before == Death::Power { Death::Power } else { death };
+    let both = if before == Death::Power {
+        Death::Power
+    } else {
+        death
+    };
     let mut session = match Session::open(setup, &machine, history.clone()) {
         Ok(session) => session,
         Err(error) => {
             assert!(machine.fs.crashed(), "open: {error}");
-            return Remains { machine: machine.die(cut, random), history, death: both };
+            return Remains {
+                machine: machine.die(cut, random),
+                history,
+                death: both,
+            };
         }
     };
     tally.recovered(fingerprint(&machine));
     match read_all(session.db()) {
-        Ok(_) if machine.fs.crashed() => return Remains { machine: machine.die(cut, random), history, death: both },
+        Ok(_) if machine.fs.crashed() => {
+            return Remains {
+                machine: machine.die(cut, random),
+                history,
+                death: both,
+            };
+        }
         Ok(got) => {
             if let Err(account) = history.check(&got, before) {
                 panic!("{account}");
@@ -98,7 +147,11 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
         }
         Err(error) => {
             assert!(machine.fs.crashed(), "read: {error}");
-            return Remains { machine: machine.die(cut, random), history, death: both };
+            return Remains {
+                machine: machine.die(cut, random),
+                history,
+                death: both,
+            };
         }
     }
     match session.run(operations, random) {
@@ -116,7 +169,11 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
     if let Err(error) = session.check_checkpoints(&after.fs.duplicate()) {
         panic!("a checkpoint: {error:?}");
     }
-    Remains { machine: after, history: std::mem::take(&mut session.history), death }
+    Remains {
+        machine: after,
+        history: std::mem::take(&mut session.history),
+        death,
+    }
 }
 
 /// The guarantee that applies after `cut`. A pool under the log is durable at the fence, so even a
@@ -135,14 +192,22 @@ fn recover_thrice(setup: &Setup, remains: &Remains, random: &mut Seed, tally: &m
         let machine = remains.machine.duplicate();
         machine.arm(mutations, random);
         let cut = Session::open(setup, &machine, remains.history.clone());
-        let how = if random.one_in(2) { Death::Kill } else { Death::Power };
+        let how = if random.one_in(2) {
+            Death::Kill
+        } else {
+            Death::Power
+        };
         let machine = machine.die(how, random);
         drop(cut);
         let death = promised(setup, how);
         // A kill leaves unsynced bytes; a power cut in the following recovery may take them.
         let weaker = remains.death == Death::Kill && death == Death::Power;
         let history = remains.history.clone();
-        let again = Remains { machine, history, death: if weaker { death } else { remains.death } };
+        let again = Remains {
+            machine,
+            history,
+            death: if weaker { death } else { remains.death },
+        };
         let session = recover(setup, &again, tally);
         // Unacknowledged writes survived the kill; a power cut may take them until a recovery is
         // complete.
@@ -167,7 +232,10 @@ fn recover(setup: &Setup, remains: &Remains, tally: &mut Tally) -> Session {
     tally.recovered(fingerprint(&machine));
     let mut session = match Session::open(setup, &machine, remains.history.clone()) {
         Ok(session) => session,
-        Err(error) => panic!("recovery after {:?} (pool: {}): {error:?}", remains.death, setup.pool),
+        Err(error) => panic!(
+            "recovery after {:?} (pool: {}): {error:?}",
+            remains.death, setup.pool
+        ),
     };
     let wrong = orphans(session.db(), &machine.fs, Session::dir()).expect("a directory");
     assert!(wrong.is_empty(), "I5: {wrong:?}");

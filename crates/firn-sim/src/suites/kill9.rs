@@ -40,7 +40,9 @@ pub fn set_child(path: impl Into<PathBuf>) {
 pub(crate) fn kill9(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
     let kind = KINDS[random.below(KINDS.len() as u64) as usize];
-    let root = std::env::var_os(DAX).map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let root = std::env::var_os(DAX)
+        .map_or_else(tempfile::tempdir, tempfile::tempdir_in)
+        .unwrap();
     for round in 0..KILLS {
         let before = acknowledged(root.path()).values().sum::<u64>();
         let status = match random.one_in(2) {
@@ -63,8 +65,17 @@ pub(crate) fn kill9(seed: u64) -> Tally {
 }
 
 fn spawn(dir: &Path, (profile, pool): Kind, site: Option<(&str, u64)>) -> Child {
-    let mut command = Command::new(CHILD.get().expect("whoever runs the suite says where its child is"));
-    command.arg(dir).arg(profile.to_string()).arg(pool.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut command = Command::new(
+        CHILD
+            .get()
+            .expect("whoever runs the suite says where its child is"),
+    );
+    command
+        .arg(dir)
+        .arg(profile.to_string())
+        .arg(pool.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     if let Some((name, count)) = site {
         command.arg(name).arg(count.to_string());
     }
@@ -82,11 +93,24 @@ fn at_a_site(dir: &Path, kind: Kind, random: &mut Seed) -> Option<ExitStatus> {
 
 /// The child is killed at a number of acknowledgements, not at a time; sometimes at none, during
 /// its recovery.
-fn at_an_acknowledgement(dir: &Path, kind: Kind, before: u64, random: &mut Seed) -> Option<ExitStatus> {
+fn at_an_acknowledgement(
+    dir: &Path,
+    kind: Kind,
+    before: u64,
+    random: &mut Seed,
+) -> Option<ExitStatus> {
     let mut child = spawn(dir, kind, None);
-    let target = before + if random.one_in(4) { 0 } else { random.below(3000) };
+    let target = before
+        + if random.one_in(4) {
+            0
+        } else {
+            random.below(3000)
+        };
     while acknowledged(dir).values().sum::<u64>() < target {
-        assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "the child ended by itself"
+        );
         std::thread::yield_now();
     }
     child.kill().unwrap();
@@ -98,10 +122,15 @@ fn at_an_acknowledgement(dir: &Path, kind: Kind, before: u64, random: &mut Seed)
 /// last acknowledgement of the previous process, until it has written enough.
 pub fn kill9_child(arguments: &[String]) {
     const USAGE: &str = "kill9_child DIR PROFILE POOL [SITE COUNT]";
-    let [dir, profile, pool, site @ ..] = arguments else { panic!("usage: {USAGE}") };
+    let [dir, profile, pool, site @ ..] = arguments else {
+        panic!("usage: {USAGE}")
+    };
     let (dir, kind) = (Path::new(dir), (profile.parse().unwrap(), pool == "true"));
     if let [name, count] = site {
-        let site = sites().into_iter().find(|site| site.name() == name).expect("a site of this name");
+        let site = sites()
+            .into_iter()
+            .find(|site| site.name() == name)
+            .expect("a site of this name");
         site::die_at(site, count.parse().unwrap());
     }
     let db = Db::open(dir.join("db"), options(kind, dir)).unwrap();
@@ -110,29 +139,51 @@ pub fn kill9_child(arguments: &[String]) {
         let (db, dir) = (db.clone(), dir.to_owned());
         let from = known.get(&thread).map_or(0, |last| last + 1);
         // With a site the process ends by itself, either there or once it has written enough.
-        let until = if site.is_empty() { u64::MAX } else { from + 300 };
-        exec::spawn(&format!("writer-{thread}"), move || write(&db, &dir, thread, from..until)).unwrap()
+        let until = if site.is_empty() {
+            u64::MAX
+        } else {
+            from + 300
+        };
+        exec::spawn(&format!("writer-{thread}"), move || {
+            write(&db, &dir, thread, from..until)
+        })
+        .unwrap()
     };
     let writers: Vec<_> = (0..THREADS).map(start).collect();
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    writers
+        .into_iter()
+        .for_each(|writer| writer.join().unwrap());
 }
 
 fn write(db: &Db, dir: &Path, thread: u64, numbers: std::ops::Range<u64>) {
     let path = dir.join(format!("acks{thread}"));
-    let mut acks = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+    let mut acks = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap();
     for number in numbers {
         let mut batch = WriteBatch::new();
         for key in keys(thread, number) {
             batch.put(key, value(thread, number));
         }
-        let durability = if number % 7 == 0 { Durability::Power } else { Durability::Process };
-        db.write(&batch, &WriteOptions::new().durability(durability)).unwrap();
+        let durability = if number % 7 == 0 {
+            Durability::Power
+        } else {
+            Durability::Process
+        };
+        db.write(&batch, &WriteOptions::new().durability(durability))
+            .unwrap();
         acks.write_all(&number.to_le_bytes()).unwrap();
     }
 }
 
 fn options((profile, pool): Kind, dir: &Path) -> Options {
-    let backend = if std::env::var_os(DAX).is_some() { Backend::Dax } else { Backend::Emulated };
+    let backend = if std::env::var_os(DAX).is_some() {
+        Backend::Dax
+    } else {
+        Backend::Emulated
+    };
     let pm = pool.then(|| PmConfig::at(dir.join("pool"), backend, 256 << 10));
     let mut options = Options::tiny().profile(profile).pm(pm);
     // In profile `lab` every memtable goes into the trees in half of the processes.
@@ -167,12 +218,21 @@ fn acknowledged(dir: &Path) -> HashMap<u64, u64> {
 fn check(db: &Db, known: &HashMap<u64, u64>) {
     for (&thread, &last) in known {
         for number in last.saturating_sub(KEYS - 1)..=last {
-            let [a, b] = keys(thread, number).map(|key| db.get(key).unwrap().map(|value| value.to_vec()));
+            let [a, b] =
+                keys(thread, number).map(|key| db.get(key).unwrap().map(|value| value.to_vec()));
             assert_eq!(a, b, "half a batch: thread {thread}, write {number}");
-            let found = a.as_ref().map(|value| u64::from_be_bytes(value[..8].try_into().unwrap()));
+            let found = a
+                .as_ref()
+                .map(|value| u64::from_be_bytes(value[..8].try_into().unwrap()));
             let overwritten = found == Some(last + 1) && (last + 1) % KEYS == number % KEYS;
-            assert!(found == Some(number) || overwritten, "thread {thread}: write {number} of {last} reads {found:?}");
-            assert!(overwritten || a == Some(value(thread, number)), "thread {thread}: write {number} is damaged");
+            assert!(
+                found == Some(number) || overwritten,
+                "thread {thread}: write {number} of {last} reads {found:?}"
+            );
+            assert!(
+                overwritten || a == Some(value(thread, number)),
+                "thread {thread}: write {number} is damaged"
+            );
         }
     }
 }

@@ -17,7 +17,11 @@ use firndb::{Db, ErrorKind, Profile};
 /// of one session cannot be distinguished in all cases: see `docs/crash_model.md`.)
 pub(crate) fn two_media(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let setup = Setup { pool: true, profile: of_seed(seed), ..Setup::small() };
+    let setup = Setup {
+        pool: true,
+        profile: of_seed(seed),
+        ..Setup::small()
+    };
     let machine = Machine::new(&setup, seed);
     let mut session = Session::open(&setup, &machine, History::default()).unwrap();
     session.run(10 + random.below(80), &mut random).unwrap();
@@ -34,13 +38,18 @@ pub(crate) fn two_media(seed: u64) -> Tally {
         tally.recovered(fingerprint(&mixed));
         let (options, _inline, _clock) = setup.options(&mixed.fs, mixed.memory.as_ref());
         match Db::open(Session::dir(), options) {
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "files and pool of two sessions: {error:?}"),
+            Err(error) => assert_eq!(
+                error.kind(),
+                ErrorKind::Corruption,
+                "files and pool of two sessions: {error:?}"
+            ),
             Ok(_) => panic!("files and pool of two sessions were taken for a pair"),
         }
     }
     // Each pair from the same time is accepted.
     for (whole, map) in [(&early, then), (&late, now)] {
-        let session = Session::open(&setup, &whole.duplicate(), History::default()).expect("a pair of one time");
+        let session = Session::open(&setup, &whole.duplicate(), History::default())
+            .expect("a pair of one time");
         assert!(read_all(session.db()).unwrap() == map, "a pair of one time");
     }
     tally
@@ -57,19 +66,33 @@ pub(crate) fn pm_cap(seed: u64) -> Tally {
     for _ in 0..40 {
         let op = match random.below(3) {
             0 => PoolOp::Remove(random.below(4) as u16),
-            1 => PoolOp::Put { kind: random.below(4) as u16, len: 1 + random.below(9000) },
-            _ => PoolOp::Store { kind: random.below(4) as u16, len: 1 + random.below(9000) },
+            1 => PoolOp::Put {
+                kind: random.below(4) as u16,
+                len: 1 + random.below(9000),
+            },
+            _ => PoolOp::Store {
+                kind: random.below(4) as u16,
+                len: 1 + random.below(9000),
+            },
         };
         match pool.apply(&op) {
             Ok(()) => PoolSpace::model(&mut state, &op),
             Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{op:?}: {error}"),
         }
         assert_eq!(pool.state().unwrap(), state, "after {op:?}");
-        assert_eq!(pool.live().unwrap(), PoolSpace::live_bytes(&state), "I5 after {op:?}");
+        assert_eq!(
+            pool.live().unwrap(),
+            PoolSpace::live_bytes(&state),
+            "I5 after {op:?}"
+        );
     }
     // All of it can be freed, and allocated again.
     (0..4).for_each(|kind| pool.apply(&PoolOp::Remove(kind)).unwrap());
-    pool.apply(&PoolOp::Put { kind: 1, len: bytes - DATA_START }).unwrap();
+    pool.apply(&PoolOp::Put {
+        kind: 1,
+        len: bytes - DATA_START,
+    })
+    .unwrap();
     drop(pool);
     let again = PoolSpace::open(&SimRegion::from_image(sim.durable(), Mode::Adr), &()).unwrap();
     assert_eq!(again.live().unwrap(), bytes - DATA_START);
@@ -81,20 +104,35 @@ pub(crate) fn pm_cap(seed: u64) -> Tally {
 
 /// A profile with only the log's buffer and one with trees, alternating.
 fn of_seed(seed: u64) -> Profile {
-    if seed.is_multiple_of(2) { Profile::Classic } else { Profile::Lab }
+    if seed.is_multiple_of(2) {
+        Profile::Classic
+    } else {
+        Profile::Lab
+    }
 }
 
 /// A database whose pool has no room for its log's buffer, or its trees, reports it; with enough
 /// room it works.
 fn open_database(profile: Profile, bytes: u64, tally: &mut Tally) {
-    let setup = Setup { pool: true, profile, ..Setup::small() };
+    let setup = Setup {
+        pool: true,
+        profile,
+        ..Setup::small()
+    };
     let fs = setup.file_system(1);
     let small = Machine::of(fs, Some(SimRegion::new(bytes, Mode::Adr)));
     match Session::open(&setup, &small, History::default()) {
         Ok(mut session) => session.run(200, &mut Seed::new(bytes)).unwrap(),
         Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::NoSpace, "a pool of {bytes} bytes: {error}");
-            assert!(error.to_string().contains("pm.size"), "says what to raise: {error}");
+            assert_eq!(
+                error.kind(),
+                ErrorKind::NoSpace,
+                "a pool of {bytes} bytes: {error}"
+            );
+            assert!(
+                error.to_string().contains("pm.size"),
+                "says what to raise: {error}"
+            );
         }
     }
     tally.recovered(mix(bytes));

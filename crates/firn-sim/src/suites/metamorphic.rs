@@ -46,13 +46,22 @@ fn script(setup: &Setup, random: &mut Seed) -> Vec<Op> {
         2 => Op::Close,
         3 => Op::Kill,
         4 => Op::Power,
-        5 | 6 => Op::Fault(kinds[random.below(3) as usize], ops[random.below(3) as usize], random.below(30)),
+        5 | 6 => Op::Fault(
+            kinds[random.below(3) as usize],
+            ops[random.below(3) as usize],
+            random.below(30),
+        ),
         7..12 => Op::Work,
         12..14 => Op::Snapshot,
         14..22 => Op::Get(setup.key(random)),
         22..28 => Op::Scan(setup.key(random), 1 + random.below(20), random.one_in(2)),
         _ => {
-            let change = |random: &mut Seed| (setup.key(random), (!random.one_in(4)).then(|| setup.value(random)));
+            let change = |random: &mut Seed| {
+                (
+                    setup.key(random),
+                    (!random.one_in(4)).then(|| setup.value(random)),
+                )
+            };
             Op::Write((0..1 + random.below(4)).map(|_| change(random)).collect())
         }
     };
@@ -62,13 +71,21 @@ fn script(setup: &Setup, random: &mut Seed) -> Vec<Op> {
 /// Runs the same script on every kind of database.
 pub(crate) fn metamorphic(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    let base = Setup { keys: 40, ..Setup::small() };
+    let base = Setup {
+        keys: 40,
+        ..Setup::small()
+    };
     let script = script(&base, &mut random);
     let mut first = None;
     for (profile, pool) in KINDS {
         for set in 0..OPTION_SETS {
             let grows_small = profile == Profile::Block && set % 2 == 1;
-            let setup = Setup { profile, pool, grows_small, ..options(&base, set) };
+            let setup = Setup {
+                profile,
+                pool,
+                grows_small,
+                ..options(&base, set)
+            };
             let machine = Machine::new(&setup, seed ^ set);
             let (told, machine, grown_tables) = run(&setup, machine, &script, &mut random.clone());
             tally.recovered(fingerprint(&machine));
@@ -89,11 +106,33 @@ fn options(base: &Setup, set: u64) -> Setup {
     let base = base.clone();
     match set {
         0 => base,
-        1 => Setup { write_buffer_bytes: 64 << 10, compression: Codec::None, ..base },
-        2 => Setup { filter_bits: 0, max_open_files: 2, ..base },
-        3 => Setup { direct: false, write_buffer_bytes: 4 << 10, ..base },
-        4 => Setup { direct: false, compression: Codec::None, max_open_files: 1, filter_bits: 2, ..base },
-        _ => Setup { write_buffer_bytes: 16 << 10, filter_bits: 20, ..base },
+        1 => Setup {
+            write_buffer_bytes: 64 << 10,
+            compression: Codec::None,
+            ..base
+        },
+        2 => Setup {
+            filter_bits: 0,
+            max_open_files: 2,
+            ..base
+        },
+        3 => Setup {
+            direct: false,
+            write_buffer_bytes: 4 << 10,
+            ..base
+        },
+        4 => Setup {
+            direct: false,
+            compression: Codec::None,
+            max_open_files: 1,
+            filter_bits: 2,
+            ..base
+        },
+        _ => Setup {
+            write_buffer_bytes: 16 << 10,
+            filter_bits: 20,
+            ..base
+        },
     }
 }
 
@@ -109,7 +148,9 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn open(&mut self) {
         for _ in 0..TRIES {
-            let (options, inline, clock) = self.setup.options(&self.machine.fs, self.machine.memory.as_ref());
+            let (options, inline, clock) = self
+                .setup
+                .options(&self.machine.fs, self.machine.memory.as_ref());
             (self.inline, self.clock) = (inline, clock);
             self.db = Db::open(Session::dir(), options).ok();
             if self.db.is_some() {
@@ -140,9 +181,20 @@ impl Runner<'_> {
 
 /// Runs the script. Returns the result of each operation, the machine, and the number of tables
 /// that had grown at the end.
-fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Vec<u32>, Machine, u64) {
+fn run(
+    setup: &Setup,
+    machine: Machine,
+    script: &[Op],
+    random: &mut Seed,
+) -> (Vec<u32>, Machine, u64) {
     let (_, inline, clock) = setup.options(&machine.fs, None);
-    let mut runner = Runner { setup, machine, db: None, inline, clock };
+    let mut runner = Runner {
+        setup,
+        machine,
+        db: None,
+        inline,
+        clock,
+    };
     runner.open();
     let mut snapshot = None;
     let mut told = Vec::new();
@@ -152,8 +204,12 @@ fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Ve
                 runner.until_done(|db| write(db, changes));
                 0
             }
-            Op::Get(key) => runner.until_done(|db| Ok(db.get(key)?.map_or(1, |value| crc32c(&value)))),
-            Op::Scan(key, count, forward) => runner.until_done(|db| scan(db.cursor()?, Some(key), *count, *forward)),
+            Op::Get(key) => {
+                runner.until_done(|db| Ok(db.get(key)?.map_or(1, |value| crc32c(&value))))
+            }
+            Op::Scan(key, count, forward) => {
+                runner.until_done(|db| scan(db.cursor()?, Some(key), *count, *forward))
+            }
             Op::Snapshot => match snapshot.take() {
                 None => {
                     snapshot = runner.db.as_ref().map(Db::snapshot);
@@ -177,7 +233,10 @@ fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Ve
                 5
             }
             Op::Fault(kind, op, after) => {
-                runner.machine.fs.inject(Fault::once(*kind).on(*op).after(*after));
+                runner
+                    .machine
+                    .fs
+                    .inject(Fault::once(*kind).on(*op).after(*after));
                 6
             }
             Op::Close | Op::Kill | Op::Power => {
@@ -194,7 +253,15 @@ fn run(setup: &Setup, machine: Machine, script: &[Op], random: &mut Seed) -> (Ve
     runner.until_done(|db| db.verify().map(drop));
     told.push(runner.until_done(|db| scan(db.cursor()?, None, u64::MAX, false)));
     drop(snapshot);
-    let grown_tables = runner.db.as_ref().unwrap().stats().levels.iter().map(|level| level.grown_tables).sum();
+    let grown_tables = runner
+        .db
+        .as_ref()
+        .unwrap()
+        .stats()
+        .levels
+        .iter()
+        .map(|level| level.grown_tables)
+        .sum();
     (told, runner.machine, grown_tables)
 }
 
@@ -204,7 +271,11 @@ fn restart(runner: &mut Runner<'_>, op: &Op, random: &mut Seed) {
     match op {
         Op::Close => drop(runner.db.take().map(Db::close)),
         op => {
-            let death = if matches!(op, Op::Kill) { Death::Kill } else { Death::Power };
+            let death = if matches!(op, Op::Kill) {
+                Death::Kill
+            } else {
+                Death::Power
+            };
             let after = runner.machine.die(death, random);
             runner.db = None;
             runner.machine = after;
@@ -225,7 +296,12 @@ fn write(db: &Db, changes: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<()> {
 }
 
 /// A checksum over up to `count` entries.
-fn scan(mut iter: firndb::Cursor, from: Option<&Vec<u8>>, count: u64, forward: bool) -> Result<u32> {
+fn scan(
+    mut iter: firndb::Cursor,
+    from: Option<&Vec<u8>>,
+    count: u64,
+    forward: bool,
+) -> Result<u32> {
     match (from, forward) {
         (Some(key), true) => iter.seek(key)?,
         (Some(key), false) => iter.seek_for_prev(key)?,
@@ -238,7 +314,11 @@ fn scan(mut iter: firndb::Cursor, from: Option<&Vec<u8>>, count: u64, forward: b
         }
         seen.extend_from_slice(iter.key());
         seen.extend_from_slice(iter.value());
-        if forward || from.is_none() { iter.next()? } else { iter.prev()? }
+        if forward || from.is_none() {
+            iter.next()?
+        } else {
+            iter.prev()?
+        }
     }
     Ok(crc32c(&seen))
 }

@@ -42,13 +42,26 @@ pub(crate) fn read_faults(seed: u64) -> Tally {
     let mut random = Seed::new(mix(seed));
     let mut session = run(seed, 200);
     session.reopen(true).unwrap();
-    let kinds =
-        [FaultKind::Eio, FaultKind::Eintr, FaultKind::ShortRead, FaultKind::FlippedBit, FaultKind::MisplacedBlock];
+    let kinds = [
+        FaultKind::Eio,
+        FaultKind::Eintr,
+        FaultKind::ShortRead,
+        FaultKind::FlippedBit,
+        FaultKind::MisplacedBlock,
+    ];
     for _ in 0..30 {
         let kind = kinds[random.below(5) as usize];
-        session.fs().inject(Fault::once(kind).on(OpKind::Read).at(".sst").after(random.below(6)));
+        session.fs().inject(
+            Fault::once(kind)
+                .on(OpKind::Read)
+                .at(".sst")
+                .after(random.below(6)),
+        );
         match read_all(session.db()) {
-            Ok(got) => assert!(got == *session.history.now(), "{kind:?} gives wrong contents"),
+            Ok(got) => assert!(
+                got == *session.history.now(),
+                "{kind:?} gives wrong contents"
+            ),
             Err(error) => {
                 let known = matches!(error.kind(), ErrorKind::Io | ErrorKind::Corruption);
                 assert!(known, "{kind:?} gives {error:?}");

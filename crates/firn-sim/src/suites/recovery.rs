@@ -18,11 +18,19 @@ use firn_fs::{CrashPlan, Keep, OpKind, Operation, SECTOR, SimFs};
 use firndb::Durability;
 
 /// Recovers a machine and checks its contents.
-fn recover(setup: &Setup, machine: &Machine, history: &History, death: Death, tally: &mut Tally) -> Session {
+fn recover(
+    setup: &Setup,
+    machine: &Machine,
+    history: &History,
+    death: Death,
+    tally: &mut Tally,
+) -> Session {
     tally.recovered(fingerprint(machine));
     let mut session = Session::open(setup, machine, history.clone()).expect("recovery");
     let got = read_all(session.db()).unwrap();
-    history.check(&got, death).unwrap_or_else(|account| panic!("{account}"));
+    history
+        .check(&got, death)
+        .unwrap_or_else(|account| panic!("{account}"));
     session.history.restart(got);
     session
 }
@@ -30,7 +38,10 @@ fn recover(setup: &Setup, machine: &Machine, history: &History, death: Death, ta
 /// The creation of a database is cut, any number of times.
 pub(crate) fn creation_cut(seed: u64) -> Tally {
     let mut random = Seed::new(seed);
-    let setup = Setup { pool: random.one_in(2), ..Setup::small() };
+    let setup = Setup {
+        pool: random.one_in(2),
+        ..Setup::small()
+    };
     cut_creations(Start::empty(setup, seed), random)
 }
 
@@ -42,17 +53,32 @@ pub(crate) fn lab_creation_cut(seed: u64) -> Tally {
 
 fn cut_creations(start: Start, mut random: Seed) -> Tally {
     let mut tally = Tally::default();
-    let Start { setup, mut machine, .. } = start;
+    let Start {
+        setup, mut machine, ..
+    } = start;
     for _ in 0..1 + random.below(4) {
         match setup.pool && random.one_in(2) {
             true => machine.crash_after_stores(1 + random.below(40)),
             false => machine.crash_after(1 + random.below(14)),
         }
         let cut = Session::open(&setup, &machine, History::default());
-        machine = machine.die(if random.one_in(2) { Death::Kill } else { Death::Power }, &mut random);
+        machine = machine.die(
+            if random.one_in(2) {
+                Death::Kill
+            } else {
+                Death::Power
+            },
+            &mut random,
+        );
         drop(cut);
     }
-    let mut session = recover(&setup, &machine, &History::default(), Death::Power, &mut tally);
+    let mut session = recover(
+        &setup,
+        &machine,
+        &History::default(),
+        Death::Power,
+        &mut tally,
+    );
     session.run(30, &mut random).unwrap();
     session.settle().unwrap();
     tally
@@ -61,16 +87,26 @@ fn cut_creations(start: Start, mut random: Seed) -> Tally {
 /// A database whose process was killed while it was running.
 fn killed(start: Start, seed: u64, operations: u64) -> (Machine, History) {
     let mut random = Seed::new(seed);
-    let Start { setup, machine, history } = start;
+    let Start {
+        setup,
+        machine,
+        history,
+    } = start;
     let mut session = Session::open(&setup, &machine, history).unwrap();
     session.run(operations, &mut random).unwrap();
-    (machine.die(Death::Kill, &mut random), session.history.clone())
+    (
+        machine.die(Death::Kill, &mut random),
+        session.history.clone(),
+    )
 }
 
 /// A recovery is cut at every operation of its files, and at every store and fence of its memory.
 pub(crate) fn recovery_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(seed));
-    let setup = Setup { pool: random.one_in(2), ..Setup::small() };
+    let setup = Setup {
+        pool: random.one_in(2),
+        ..Setup::small()
+    };
     let start = Start::empty(setup, seed);
     cut_recoveries(start, seed, &mut random, &mut tally);
     tally
@@ -79,14 +115,24 @@ pub(crate) fn recovery_cut(seed: u64) -> Tally {
 /// `block_recovery_cut`: the same for a database whose tables grew.
 pub(crate) fn block_recovery_cut(seed: u64) -> Tally {
     let mut tally = Tally::default();
-    cut_recoveries(Start::grown(seed), seed, &mut Seed::new(mix(seed)), &mut tally);
+    cut_recoveries(
+        Start::grown(seed),
+        seed,
+        &mut Seed::new(mix(seed)),
+        &mut tally,
+    );
     tally
 }
 
 /// `lab_recovery_cut`: the same for a database whose level 0 is a pair of trees over its logs.
 pub(crate) fn lab_recovery_cut(seed: u64) -> Tally {
     let (mut tally, mut random) = (Tally::default(), Seed::new(mix(seed)));
-    cut_recoveries(Start::trees(&mut random, seed), seed, &mut random, &mut tally);
+    cut_recoveries(
+        Start::trees(&mut random, seed),
+        seed,
+        &mut random,
+        &mut tally,
+    );
     tally
 }
 
@@ -94,7 +140,11 @@ fn cut_recoveries(start: Start, seed: u64, random: &mut Seed, tally: &mut Tally)
     let setup = start.setup.clone();
     let (image, history) = killed(start, seed, 60);
     for in_memory in [false, true] {
-        for count in (1..).take(if in_memory && !setup.pool { 0 } else { usize::MAX }) {
+        for count in (1..).take(if in_memory && !setup.pool {
+            0
+        } else {
+            usize::MAX
+        }) {
             let machine = image.duplicate();
             if in_memory {
                 machine.crash_after_stores(count)
@@ -103,11 +153,27 @@ fn cut_recoveries(start: Start, seed: u64, random: &mut Seed, tally: &mut Tally)
             }
             let cut = Session::open(&setup, &machine, history.clone());
             let whole = !machine.fs.crashed();
-            let power = if setup.pool { Death::Kill } else { Death::Power };
+            let power = if setup.pool {
+                Death::Kill
+            } else {
+                Death::Power
+            };
             let again = machine.duplicate();
-            recover(&setup, &machine.die(Death::Kill, random), &history, Death::Kill, tally);
+            recover(
+                &setup,
+                &machine.die(Death::Kill, random),
+                &history,
+                Death::Kill,
+                tally,
+            );
             for _ in 0..3 {
-                recover(&setup, &again.duplicate().die(Death::Power, random), &history, power, tally);
+                recover(
+                    &setup,
+                    &again.duplicate().die(Death::Power, random),
+                    &history,
+                    power,
+                    tally,
+                );
             }
             drop(cut);
             if whole {
@@ -128,8 +194,18 @@ pub(crate) fn dir_exhaust(seed: u64) -> Tally {
     let pending = fs.pending_names().min(5);
     for mask in 0..1u64 << pending {
         for data in [Keep::Nothing, Keep::Some] {
-            let after = fs.power_cut_with(CrashPlan { seed, data, names: Some(mask) });
-            recover(&setup, &Machine::of(after, None), &session.history, Death::Power, &mut tally);
+            let after = fs.power_cut_with(CrashPlan {
+                seed,
+                data,
+                names: Some(mask),
+            });
+            recover(
+                &setup,
+                &Machine::of(after, None),
+                &session.history,
+                Death::Power,
+                &mut tally,
+            );
         }
     }
     tally
@@ -145,9 +221,19 @@ pub(crate) fn unsynced_ends(seed: u64) -> Tally {
         let (fs, history) = run_unsynced(seed, Some(count));
         assert!(fs.crashed(), "a run is a function of its seed");
         for cut in 0..20 {
-            let plan = CrashPlan { seed: cut, data: Keep::Some, names: None };
+            let plan = CrashPlan {
+                seed: cut,
+                data: Keep::Some,
+                names: None,
+            };
             let machine = Machine::of(fs.power_cut_with(plan), None);
-            recover(&Setup::small(), &machine, &history, Death::Power, &mut tally);
+            recover(
+                &Setup::small(),
+                &machine,
+                &history,
+                Death::Power,
+                &mut tally,
+            );
         }
     }
     tally
@@ -156,10 +242,15 @@ pub(crate) fn unsynced_ends(seed: u64) -> Tally {
 /// Fills memtables one after the other without a sync, up to the mutation `crash_at`.
 fn run_unsynced(seed: u64, crash_at: Option<u64>) -> (SimFs, History) {
     let mut random = Seed::new(seed);
-    let setup = Setup { power_percent: 0, write_buffer_bytes: 4 << 10, ..Setup::small() };
+    let setup = Setup {
+        power_percent: 0,
+        write_buffer_bytes: 4 << 10,
+        ..Setup::small()
+    };
     let fs = setup.file_system(seed);
     crash_at.into_iter().for_each(|count| fs.crash_after(count));
-    let mut session = Session::open(&setup, &Machine::of(fs.clone(), None), History::default()).unwrap();
+    let mut session =
+        Session::open(&setup, &Machine::of(fs.clone(), None), History::default()).unwrap();
     for _ in 0..seed % 7 {
         // Gives records different lengths, so that boundaries are hit everywhere.
         session.db().flush().unwrap();

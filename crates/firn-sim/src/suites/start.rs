@@ -23,17 +23,39 @@ pub(crate) struct Start {
 impl Start {
     /// No database yet.
     pub(crate) fn empty(setup: Setup, seed: u64) -> Start {
-        Start { machine: Machine::new(&setup, seed), setup, history: History::default() }
+        Start {
+            machine: Machine::new(&setup, seed),
+            setup,
+            history: History::default(),
+        }
     }
 
     /// No database yet, of a profile whose level 0 is a pair of trees, in persistent memory or
     /// rebuilt from logs.
     pub(crate) fn trees(random: &mut Seed, seed: u64) -> Start {
-        let log_placement = if random.one_in(2) { LogPlacement::Rest } else { LogPlacement::Ssd };
-        let (pool, direct, grows_below_trees) = (random.one_in(2), random.one_in(2), random.one_in(2));
+        let log_placement = if random.one_in(2) {
+            LogPlacement::Rest
+        } else {
+            LogPlacement::Ssd
+        };
+        let (pool, direct, grows_below_trees) =
+            (random.one_in(2), random.one_in(2), random.one_in(2));
         let reuse_min = if random.one_in(2) { 0.3 } else { 0.0 };
-        let small = Setup { reuse_min, ..Setup::small() };
-        Start::empty(Setup { profile: Profile::Lab, pool, direct, log_placement, grows_below_trees, ..small }, seed)
+        let small = Setup {
+            reuse_min,
+            ..Setup::small()
+        };
+        Start::empty(
+            Setup {
+                profile: Profile::Lab,
+                pool,
+                direct,
+                log_placement,
+                grows_below_trees,
+                ..small
+            },
+            seed,
+        )
     }
 
     /// A database whose tables grew. It is the same each time; the seed determines the faults of
@@ -44,7 +66,10 @@ impl Start {
         let start = GROWN.get_or_init(|| exec::spawn("grow", grow).unwrap().join().unwrap());
         let machine = start.machine.duplicate();
         machine.fs.reseed(seed);
-        Start { machine, ..start.clone() }
+        Start {
+            machine,
+            ..start.clone()
+        }
     }
 }
 
@@ -62,7 +87,9 @@ fn grow() -> Start {
     for _ in 0..400 {
         session
             .write(
-                (0..12).map(|_| (setup.key(&mut random), Some(setup.value(&mut random)))).collect(),
+                (0..12)
+                    .map(|_| (setup.key(&mut random), Some(setup.value(&mut random))))
+                    .collect(),
                 setup.durability(&mut random),
             )
             .unwrap();
@@ -70,9 +97,22 @@ fn grow() -> Start {
     }
     session.settle().unwrap();
     let stats = session.db().stats();
-    assert!(stats.levels.iter().map(|level| level.grown_tables).sum::<u64>() > 5, "{:?}", stats.levels);
+    assert!(
+        stats
+            .levels
+            .iter()
+            .map(|level| level.grown_tables)
+            .sum::<u64>()
+            > 5,
+        "{:?}",
+        stats.levels
+    );
     let mut history = session.history.clone();
     history.restart(read_all(session.db()).unwrap());
     let machine = machine.die(Death::Kill, &mut random);
-    Start { setup, machine, history }
+    Start {
+        setup,
+        machine,
+        history,
+    }
 }

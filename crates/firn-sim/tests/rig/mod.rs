@@ -1,6 +1,10 @@
 //! The shared parts of the tests of the designs' rows: a database on simulated files with a map of
 //! its expected contents, and a mechanism that is switched off.
-#![allow(clippy::unwrap_used, dead_code, reason = "a test stops at the first surprise, and needs not all of it")]
+#![allow(
+    clippy::unwrap_used,
+    dead_code,
+    reason = "a test stops at the first surprise, and needs not all of it"
+)]
 
 use firn_base::clock::Clock;
 use firn_base::exec::Inline;
@@ -9,8 +13,8 @@ use firn_base::site::{self, Site};
 use firn_fs::SimFs;
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{
-    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, GrainLimits, LabStats, LabTuning,
-    Limits, Options, PmConfig, Profile, Stats,
+    BlockTuning, ByLevel, Codec, Db, Durability, Environment, Event, EventListener, GrainLimits,
+    LabStats, LabTuning, Limits, Options, PmConfig, Profile, Stats,
 };
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -24,7 +28,11 @@ pub(crate) const DIR: &str = "/db";
 pub(crate) fn row(site: &'static Site, show: fn()) {
     show();
     let without = catch_unwind(|| site::without(site, show));
-    assert!(without.is_err(), "it shows the same without {}", site.name());
+    assert!(
+        without.is_err(),
+        "it shows the same without {}",
+        site.name()
+    );
 }
 
 #[derive(Default)]
@@ -77,7 +85,16 @@ impl Rig {
             });
         change(&mut options);
         let db = Db::open(DIR, options.clone()).unwrap();
-        Rig { fs, options, events, inline, db, model: BTreeMap::new(), random: Seed::new(11), puts: 0 }
+        Rig {
+            fs,
+            options,
+            events,
+            inline,
+            db,
+            model: BTreeMap::new(),
+            random: Seed::new(11),
+            puts: 0,
+        }
     }
 
     /// A database of `count` records, with keys in random order.
@@ -137,21 +154,61 @@ impl Rig {
 
     /// Kills its process and opens it again.
     pub(crate) fn killed(self) -> Rig {
-        let Rig { fs, mut options, events, inline, db, model, random, puts } = self;
+        let Rig {
+            fs,
+            mut options,
+            events,
+            inline,
+            db,
+            model,
+            random,
+            puts,
+        } = self;
         let fs = fs.kill();
         options.environment.fs = Some(Arc::new(fs.clone()));
-        options.environment.memory = options.environment.memory.as_ref().map(|memory| memory.cut().killed());
+        options.environment.memory = options
+            .environment
+            .memory
+            .as_ref()
+            .map(|memory| memory.cut().killed());
         drop(db);
         let db = Db::open(DIR, options.clone()).unwrap();
-        Rig { fs, options, events, inline, db, model, random, puts }
+        Rig {
+            fs,
+            options,
+            events,
+            inline,
+            db,
+            model,
+            random,
+            puts,
+        }
     }
 
     /// Closes it and opens it again.
     pub(crate) fn reopened(self) -> Rig {
-        let Rig { fs, options, events, inline, db, model, random, puts } = self;
+        let Rig {
+            fs,
+            options,
+            events,
+            inline,
+            db,
+            model,
+            random,
+            puts,
+        } = self;
         db.close().unwrap();
         let db = Db::open(DIR, options.clone()).unwrap();
-        Rig { fs, options, events, inline, db, model, random, puts }
+        Rig {
+            fs,
+            options,
+            events,
+            inline,
+            db,
+            model,
+            random,
+            puts,
+        }
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -162,7 +219,10 @@ impl Rig {
 /// Limits under which tables almost always grow.
 pub(crate) fn looser(options: &mut Options) {
     loose(options);
-    options.tuning.block.filter_reserve_percent = ByLevel { middle: 1000, last: 1000 };
+    options.tuning.block.filter_reserve_percent = ByLevel {
+        middle: 1000,
+        last: 1000,
+    };
     options.tuning.block.dead_share_max = 10.0;
 }
 
@@ -170,9 +230,18 @@ pub(crate) fn looser(options: &mut Options) {
 pub(crate) fn loose(options: &mut Options) {
     options.tuning.block = BlockTuning {
         grain_limits: GrainLimits::Constants,
-        live_tables_max: ByLevel { middle: 100.0, last: 100.0 },
-        live_share_min: ByLevel { middle: 0.05, last: 0.05 },
-        dirty_share_max: ByLevel { middle: 1.0, last: 1.0 },
+        live_tables_max: ByLevel {
+            middle: 100.0,
+            last: 100.0,
+        },
+        live_share_min: ByLevel {
+            middle: 0.05,
+            last: 0.05,
+        },
+        dirty_share_max: ByLevel {
+            middle: 1.0,
+            last: 1.0,
+        },
         filter_reserve_share_max: 1.0,
         ..BlockTuning::default()
     };
@@ -183,7 +252,11 @@ pub(crate) fn tables_of(stats: &Stats) -> usize {
 }
 
 pub(crate) fn tables_on_disk(fs: &SimFs) -> usize {
-    fs.list(Path::new(DIR)).unwrap().iter().filter(|name| name.ends_with(".sst")).count()
+    fs.list(Path::new(DIR))
+        .unwrap()
+        .iter()
+        .filter(|name| name.ends_with(".sst"))
+        .count()
 }
 
 /// Trees of about 800 entries, in simulated persistent memory or, without it, in memory that is

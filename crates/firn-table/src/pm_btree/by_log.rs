@@ -34,12 +34,20 @@ impl TreeStore {
                 let value_bytes = entry.address.map_or(0, |address| u64::from(address.len));
                 entry_bytes += entry.key.len() as u64 + value_bytes;
                 if let Some(address) = entry.address.filter(|address| address.log_id != HOT_LOG) {
-                    oldest_log = Some(oldest_log.map_or(address.log_id, |oldest| oldest.min(address.log_id)));
+                    oldest_log = Some(
+                        oldest_log.map_or(address.log_id, |oldest| oldest.min(address.log_id)),
+                    );
                 }
             })?;
             let to = view.upper(at).map(<[u8]>::to_vec);
             let entries = u64::from(view.place(at).entries);
-            if !see(LeafLog { from: view.bound(at).to_vec(), to, entries, entry_bytes, oldest_log }) {
+            if !see(LeafLog {
+                from: view.bound(at).to_vec(),
+                to,
+                entries,
+                entry_bytes,
+                oldest_log,
+            }) {
                 break;
             }
             next = view.after(at);

@@ -39,7 +39,10 @@ pub(super) struct At {
 
 impl At {
     /// The position of the first leaf inserted into an empty view.
-    pub(super) const START: At = At { segment: 0, leaf: 0 };
+    pub(super) const START: At = At {
+        segment: 0,
+        leaf: 0,
+    };
 }
 
 /// A leaf with its lower bound.
@@ -56,7 +59,11 @@ pub(super) struct Change {
 
 impl Segment {
     fn new(leaves: &[Bounded]) -> Segment {
-        let bounds: Vec<u8> = leaves.iter().flat_map(|(bound, _)| bound).copied().collect();
+        let bounds: Vec<u8> = leaves
+            .iter()
+            .flat_map(|(bound, _)| bound)
+            .copied()
+            .collect();
         let mut end = 0;
         let ends: Box<[u32]> = leaves
             .iter()
@@ -67,7 +74,12 @@ impl Segment {
             .collect();
         let places = leaves.iter().map(|&(_, place)| place).collect();
         let heads = KeyHeads::new(leaves.len(), |i| &leaves[i].0);
-        Segment { bounds: bounds.into(), ends, places, heads }
+        Segment {
+            bounds: bounds.into(),
+            ends,
+            places,
+            heads,
+        }
     }
 
     fn bound(&self, leaf: usize) -> &[u8] {
@@ -80,21 +92,37 @@ impl Segment {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.bounds.len() + size_of_val(&*self.ends) + size_of_val(&*self.places) + self.heads.memory_bytes()
+        self.bounds.len()
+            + size_of_val(&*self.ends)
+            + size_of_val(&*self.places)
+            + self.heads.memory_bytes()
     }
 }
 
 impl View {
     /// A view of `leaves`, which are in the order of their bounds.
     pub(super) fn new(leaves: &[Bounded]) -> View {
-        Self::of(leaves.chunks(SEGMENT_LEAVES).map(|leaves| Arc::new(Segment::new(leaves))).collect())
+        Self::of(
+            leaves
+                .chunks(SEGMENT_LEAVES)
+                .map(|leaves| Arc::new(Segment::new(leaves)))
+                .collect(),
+        )
     }
 
     fn of(segments: Vec<Arc<Segment>>) -> View {
         let heads = KeyHeads::new(segments.len(), |i| segments[i].bound(0));
         let places = || segments.iter().flat_map(|segment| &*segment.places);
-        let (leaves, entries) = (places().count(), places().map(|place| u64::from(place.entries)).sum());
-        View { segments: segments.into(), heads, leaves, entries }
+        let (leaves, entries) = (
+            places().count(),
+            places().map(|place| u64::from(place.entries)).sum(),
+        );
+        View {
+            segments: segments.into(),
+            heads,
+            leaves,
+            entries,
+        }
     }
 
     /// The number of leaves.
@@ -109,35 +137,56 @@ impl View {
 
     /// Bytes of DRAM used. Segments shared with other views count in each view.
     pub fn memory_bytes(&self) -> usize {
-        self.heads.memory_bytes() + self.segments.iter().map(|segment| segment.memory_bytes()).sum::<usize>()
+        self.heads.memory_bytes()
+            + self
+                .segments
+                .iter()
+                .map(|segment| segment.memory_bytes())
+                .sum::<usize>()
     }
 
     /// The places of all leaves, in key order.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        self.segments.iter().flat_map(|segment| segment.places.iter().copied())
+        self.segments
+            .iter()
+            .flat_map(|segment| segment.places.iter().copied())
     }
 
     /// The leaf whose range contains `key`; `None` if the key is below all leaves.
     pub(super) fn locate(&self, key: &[u8]) -> Option<At> {
-        let segment = last_not_above(&self.heads, key, self.segments.len(), |i| self.segments[i].bound(0))?;
+        let segment = last_not_above(&self.heads, key, self.segments.len(), |i| {
+            self.segments[i].bound(0)
+        })?;
         let inner = &self.segments[segment];
         let leaf = last_not_above(&inner.heads, key, inner.places.len(), |i| inner.bound(i))?;
         Some(At { segment, leaf })
     }
 
     pub(super) fn first(&self) -> Option<At> {
-        (!self.segments.is_empty()).then_some(At { segment: 0, leaf: 0 })
+        (!self.segments.is_empty()).then_some(At {
+            segment: 0,
+            leaf: 0,
+        })
     }
 
     pub(super) fn last(&self) -> Option<At> {
         let segment = self.segments.len().checked_sub(1)?;
-        Some(At { segment, leaf: self.segments[segment].places.len() - 1 })
+        Some(At {
+            segment,
+            leaf: self.segments[segment].places.len() - 1,
+        })
     }
 
     pub(super) fn after(&self, at: At) -> Option<At> {
         match at.leaf + 1 < self.segments[at.segment].places.len() {
-            true => Some(At { leaf: at.leaf + 1, ..at }),
-            false => (at.segment + 1 < self.segments.len()).then_some(At { segment: at.segment + 1, leaf: 0 }),
+            true => Some(At {
+                leaf: at.leaf + 1,
+                ..at
+            }),
+            false => (at.segment + 1 < self.segments.len()).then_some(At {
+                segment: at.segment + 1,
+                leaf: 0,
+            }),
         }
     }
 
@@ -146,7 +195,10 @@ impl View {
             Some(leaf) => Some(At { leaf, ..at }),
             None => {
                 let segment = at.segment.checked_sub(1)?;
-                Some(At { segment, leaf: self.segments[segment].places.len() - 1 })
+                Some(At {
+                    segment,
+                    leaf: self.segments[segment].places.len() - 1,
+                })
             }
         }
     }
@@ -168,20 +220,32 @@ impl View {
     /// and one insertion before it.
     pub(super) fn with(&self, changes: Vec<Change>) -> View {
         if self.segments.is_empty() {
-            let leaves: Vec<Bounded> = changes.into_iter().flat_map(|change| change.leaves).collect();
+            let leaves: Vec<Bounded> = changes
+                .into_iter()
+                .flat_map(|change| change.leaves)
+                .collect();
             return View::new(&leaves);
         }
         let mut segments = Vec::with_capacity(self.segments.len() + 1);
         let mut changes = changes.into_iter().peekable();
         for (number, segment) in self.segments.iter().enumerate() {
-            if changes.peek().is_none_or(|change| change.at.segment != number) {
+            if changes
+                .peek()
+                .is_none_or(|change| change.at.segment != number)
+            {
                 segments.push(segment.clone());
                 continue;
             }
             let mut leaves = Vec::with_capacity(segment.places.len() + 16);
             for (leaf, old) in segment.leaves().enumerate() {
                 let mut keeps = true;
-                while let Some(change) = changes.next_if(|change| change.at == At { segment: number, leaf }) {
+                while let Some(change) = changes.next_if(|change| {
+                    change.at
+                        == At {
+                            segment: number,
+                            leaf,
+                        }
+                }) {
                     keeps &= !change.replaces;
                     leaves.extend(change.leaves);
                 }
@@ -189,7 +253,11 @@ impl View {
             }
             let parts = leaves.len().div_ceil(2 * SEGMENT_LEAVES).max(1);
             let even = leaves.len().div_ceil(parts).max(1);
-            segments.extend(leaves.chunks(even).map(|leaves| Arc::new(Segment::new(leaves))));
+            segments.extend(
+                leaves
+                    .chunks(even)
+                    .map(|leaves| Arc::new(Segment::new(leaves))),
+            );
         }
         View::of(segments)
     }
@@ -220,7 +288,11 @@ impl View {
         let mut next = self.first();
         while let Some(at) = next {
             if goes(self.bound(at)) {
-                changes.push(Change { at, replaces: true, leaves: Vec::new() });
+                changes.push(Change {
+                    at,
+                    replaces: true,
+                    leaves: Vec::new(),
+                });
             }
             next = self.after(at);
         }
@@ -230,7 +302,16 @@ impl View {
 }
 
 /// The index of the last of `count` ascending keys that is not above `wanted`.
-fn last_not_above<'a>(heads: &KeyHeads, wanted: &[u8], count: usize, key: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
+fn last_not_above<'a>(
+    heads: &KeyHeads,
+    wanted: &[u8],
+    count: usize,
+    key: impl Fn(usize) -> &'a [u8],
+) -> Option<usize> {
     let at = heads.first_not_below(wanted, &key);
-    if at < count && key(at) == wanted { Some(at) } else { at.checked_sub(1) }
+    if at < count && key(at) == wanted {
+        Some(at)
+    } else {
+        at.checked_sub(1)
+    }
 }

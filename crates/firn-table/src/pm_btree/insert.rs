@@ -34,7 +34,8 @@ impl TreeStore {
         on_replaced: &mut dyn FnMut(&Entry<'_>),
     ) -> Result<Inserted> {
         let mut step = self.begin();
-        let (mut changes, mut replaced, mut gathered) = (Vec::new(), Vec::new(), Gathered::default());
+        let (mut changes, mut replaced, mut gathered) =
+            (Vec::new(), Vec::new(), Gathered::default());
         let mut rest = entries;
         while let Some(first) = rest.first() {
             let at = view.locate(first.key);
@@ -42,23 +43,39 @@ impl TreeStore {
                 Some(at) => view.upper(at),
                 None => view.first().map(|first| view.bound(first)),
             };
-            let count = upper.map_or(rest.len(), |upper| rest.partition_point(|entry| entry.key < upper));
+            let count = upper.map_or(rest.len(), |upper| {
+                rest.partition_point(|entry| entry.key < upper)
+            });
             let (now, later) = rest.split_at(count);
             gathered.clear();
             self.merge(view, at, now, &mut gathered, on_replaced)?;
             let bound = at.map_or(&[][..], |at| view.bound(at));
             let cuts = gathered.cut(bound, self.leaf_bytes as usize);
-            let leaves = cuts.iter().map(|(range, bound)| gathered.encode(range.clone(), bound)).collect();
+            let leaves = cuts
+                .iter()
+                .map(|(range, bound)| gathered.encode(range.clone(), bound))
+                .collect();
             let old = at.map(|at| view.place(at));
             let places = step.put(tree, leaves, old)?;
             replaced.extend(old);
-            let leaves = cuts.into_iter().map(|(_, bound)| bound).zip(places).collect();
-            changes.push(Change { at: at.or(view.first()).unwrap_or(At::START), replaces: at.is_some(), leaves });
+            let leaves = cuts
+                .into_iter()
+                .map(|(_, bound)| bound)
+                .zip(places)
+                .collect();
+            changes.push(Change {
+                at: at.or(view.first()).unwrap_or(At::START),
+                replaces: at.is_some(),
+                leaves,
+            });
             rest = later;
             give_way();
         }
         step.commit()?;
-        Ok(Inserted { view: view.with(changes), replaced })
+        Ok(Inserted {
+            view: view.with(changes),
+            replaced,
+        })
     }
 
     /// Gathers the entries of the leaf at `at` and the `new` ones, in key order.
@@ -84,7 +101,11 @@ impl TreeStore {
                 match new.first().filter(|entry| entry.key == old.key) {
                     None => gathered.push(&old),
                     Some(entry) => {
-                        let (stays, goes) = if entry.tag >= old.tag { (*entry, old) } else { (old, *entry) };
+                        let (stays, goes) = if entry.tag >= old.tag {
+                            (*entry, old)
+                        } else {
+                            (old, *entry)
+                        };
                         gathered.push(&stays);
                         on_replaced(&goes);
                         new = &new[1..];

@@ -23,18 +23,32 @@ pub struct TreeIter {
 impl TreeIter {
     /// A cursor on no entry.
     pub fn new(store: Arc<TreeStore>, view: View) -> Self {
-        Self { store, view, at: None, keys: Vec::new(), entries: Vec::new(), current: 0 }
+        Self {
+            store,
+            view,
+            at: None,
+            keys: Vec::new(),
+            entries: Vec::new(),
+            current: 0,
+        }
     }
 
     /// The current entry.
     pub fn entry(&self) -> Option<Entry<'_>> {
         let (key, tag, address) = self.entries.get(self.current)?;
-        Some(Entry { key: &self.keys[key.clone()], tag: *tag, address: *address })
+        Some(Entry {
+            key: &self.keys[key.clone()],
+            tag: *tag,
+            address: *address,
+        })
     }
 
     /// The tags and value addresses of the entries after the current one, within its leaf.
     pub fn addresses_behind(&self) -> impl Iterator<Item = (Tag, ValueAddress)> + '_ {
-        self.entries.iter().skip(self.current + 1).filter_map(|(_, tag, address)| Some((*tag, (*address)?)))
+        self.entries
+            .iter()
+            .skip(self.current + 1)
+            .filter_map(|(_, tag, address)| Some((*tag, (*address)?)))
     }
 
     /// Moves to the first entry.
@@ -65,7 +79,9 @@ impl TreeIter {
         if at != self.at || at.is_none() {
             self.load(at)?;
         }
-        self.current = self.entries.partition_point(|(range, ..)| self.keys[range.clone()] < *key);
+        self.current = self
+            .entries
+            .partition_point(|(range, ..)| self.keys[range.clone()] < *key);
         self.skip_empty_forward()
     }
 
@@ -78,7 +94,11 @@ impl TreeIter {
         if at != self.at || at.is_none() {
             self.load(at)?;
         }
-        match self.entries.partition_point(|(range, ..)| self.keys[range.clone()] <= *key).checked_sub(1) {
+        match self
+            .entries
+            .partition_point(|(range, ..)| self.keys[range.clone()] <= *key)
+            .checked_sub(1)
+        {
             Some(current) => {
                 self.current = current;
                 Ok(())
@@ -91,7 +111,10 @@ impl TreeIter {
     ///
     /// # Errors
     /// As [`TreeIter::first`].
-    #[expect(clippy::should_implement_trait, reason = "a cursor's `next` borrows its entry")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor's `next` borrows its entry"
+    )]
     pub fn next(&mut self) -> Result<()> {
         self.current = (self.current + 1).min(self.entries.len());
         self.skip_empty_forward()
@@ -150,7 +173,8 @@ impl TreeIter {
                 Ok(Some(entry)) if upper.is_none_or(|upper| entry.key < upper) => {
                     let start = self.keys.len();
                     self.keys.extend_from_slice(entry.key);
-                    self.entries.push((start..self.keys.len(), entry.tag, entry.address));
+                    self.entries
+                        .push((start..self.keys.len(), entry.tag, entry.address));
                 }
                 Ok(_) => break,
                 Err(_damaged) => {
@@ -170,8 +194,12 @@ impl TreeStore {
     /// # Errors
     /// `Corruption` of the leaf.
     pub fn get(&self, view: &View, key: &[u8]) -> Result<Option<(Tag, Option<ValueAddress>)>> {
-        let Some(at) = view.locate(key) else { return Ok(None) };
+        let Some(at) = view.locate(key) else {
+            return Ok(None);
+        };
         let place = view.place(at);
-        self.read(place)?.find(key).map_err(|_damaged| self.damaged(place))
+        self.read(place)?
+            .find(key)
+            .map_err(|_damaged| self.damaged(place))
     }
 }

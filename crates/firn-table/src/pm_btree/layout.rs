@@ -121,7 +121,11 @@ impl Header {
             lowest: (reader.u16()? == 0).then_some(SeqNo(0))?,
             newest_log: 0,
         };
-        let header = Header { lowest: SeqNo(reader.u64()?), newest_log: reader.u64()?, ..header };
+        let header = Header {
+            lowest: SeqNo(reader.u64()?),
+            newest_log: reader.u64()?,
+            ..header
+        };
         let least = HEADER_BYTES + usize::from(header.bound_bytes);
         let fits = least < header.bytes as usize && header.bytes <= LEAF_BYTES_MAX;
         (fits && header.entries > 0 && header.lowest <= SeqNo::MAX).then_some(header)
@@ -132,7 +136,11 @@ impl Header {
         let header = Header::peek(leaf)?;
         let stored = u32::from_le_bytes(*leaf.first_chunk()?);
         let whole = header.bytes as usize == leaf.len() && header.version == version;
-        (whole && matches(&sites::BTREE_LEAF_CHECK, stored, || checksum(leaf, version, unit))).then_some(header)
+        (whole
+            && matches(&sites::BTREE_LEAF_CHECK, stored, || {
+                checksum(leaf, version, unit)
+            }))
+        .then_some(header)
     }
 }
 

@@ -57,8 +57,15 @@ impl Leaf {
 
     /// The entries, in key order.
     pub(super) fn entries(&self) -> Entries<'_> {
-        let reader = Reader::new(&self.bytes[HEADER_BYTES + usize::from(self.header.bound_bytes)..]);
-        Entries { reader, header: &self.header, left: self.header.entries, key: Vec::new(), key_bytes: 0 }
+        let reader =
+            Reader::new(&self.bytes[HEADER_BYTES + usize::from(self.header.bound_bytes)..]);
+        Entries {
+            reader,
+            header: &self.header,
+            left: self.header.entries,
+            key: Vec::new(),
+            key_bytes: 0,
+        }
     }
 
     /// Looks up `key`. Nothing is copied, and only the bytes of keys that decide are compared.
@@ -108,26 +115,38 @@ pub(super) struct Entries<'a> {
 impl Entries<'_> {
     /// The next entry; `None` after the last.
     pub(super) fn next(&mut self) -> Result<Option<Entry<'_>>, Damaged> {
-        let Some(step) = self.step()? else { return Ok(None) };
+        let Some(step) = self.step()? else {
+            return Ok(None);
+        };
         let (shared, rest, tag, address) = (step.shared, step.rest, step.tag, step.address);
         let len = shared + rest.len();
         self.key_bytes += len;
         // `find` relies on keys sharing exactly as much as they claim.
-        let shares_more = rest.first().is_some_and(|first| self.key.get(shared) == Some(first));
+        let shares_more = rest
+            .first()
+            .is_some_and(|first| self.key.get(shared) == Some(first));
         let too_long = len > KEY_BYTES_MAX || self.key_bytes > KEYS_BYTES_MAX;
         if shared > self.key.len() || len == 0 || shares_more || too_long {
             return Err(Damaged);
         }
         self.key.truncate(shared);
         self.key.extend_from_slice(rest);
-        Ok(Some(Entry { key: &self.key, tag, address }))
+        Ok(Some(Entry {
+            key: &self.key,
+            tag,
+            address,
+        }))
     }
 }
 
 impl<'a> Entries<'a> {
     fn step(&mut self) -> Result<Option<Step<'a>>, Damaged> {
         if self.left == 0 {
-            return if self.reader.is_empty() { Ok(None) } else { Err(Damaged) };
+            return if self.reader.is_empty() {
+                Ok(None)
+            } else {
+                Err(Damaged)
+            };
         }
         self.left -= 1;
         self.read_step().map(Some).ok_or(Damaged)
@@ -137,7 +156,12 @@ impl<'a> Entries<'a> {
         let reader = &mut self.reader;
         let shared = reader.varint_max(KEY_BYTES_MAX)?;
         let rest_len = reader.varint_max(KEY_BYTES_MAX)?;
-        let seqno = self.header.lowest.0.checked_add(reader.varint()?).filter(|&seqno| seqno <= SeqNo::MAX.0)?;
+        let seqno = self
+            .header
+            .lowest
+            .0
+            .checked_add(reader.varint()?)
+            .filter(|&seqno| seqno <= SeqNo::MAX.0)?;
         let kind = Kind::from_byte(reader.u8()?)?;
         let address = match kind {
             Kind::Delete => None,
@@ -149,6 +173,11 @@ impl<'a> Entries<'a> {
             Kind::Put => return None,
         };
         let rest = reader.take(rest_len)?;
-        Some(Step { shared, rest, tag: Tag::new(SeqNo(seqno), kind), address })
+        Some(Step {
+            shared,
+            rest,
+            tag: Tag::new(SeqNo(seqno), kind),
+            address,
+        })
     }
 }

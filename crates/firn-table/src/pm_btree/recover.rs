@@ -84,10 +84,16 @@ impl TreeStore {
     pub fn recover(pool: Arc<Pool>, leaf_bytes: u32, seen: Seen<'_>) -> Result<Option<Recovered>> {
         check_leaf_bytes(leaf_bytes)?;
         let root = pool.root();
-        let (region, directory) = (root.find(Owner::Btree, REGION_KIND), root.find(Owner::Btree, DIRECTORY_KIND));
-        let (Some(region), Some(directory)) = (region, directory) else { return Ok(None) };
+        let (region, directory) = (
+            root.find(Owner::Btree, REGION_KIND),
+            root.find(Owner::Btree, DIRECTORY_KIND),
+        );
+        let (Some(region), Some(directory)) = (region, directory) else {
+            return Ok(None);
+        };
         let trees = Trees::of_word(region.word);
-        let (Some(trees), Some(region), Some(directory)) = (trees, region.extent, directory.extent) else {
+        let (Some(trees), Some(region), Some(directory)) = (trees, region.extent, directory.extent)
+        else {
             return Err(Error::corruption(
                 "the pool's root",
                 root.generation,
@@ -95,9 +101,22 @@ impl TreeStore {
             ));
         };
         let units = u32::try_from(region.len / UNIT_BYTES).unwrap_or(u32::MAX);
-        let state = State { space: Space::new(units), free_slots: Vec::new(), next_version: 1, trees, is_short: false };
+        let state = State {
+            space: Space::new(units),
+            free_slots: Vec::new(),
+            next_version: 1,
+            trees,
+            is_short: false,
+        };
         let held = HashMap::new();
-        let mut store = TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state), held };
+        let mut store = TreeStore {
+            pool,
+            region,
+            directory,
+            leaf_bytes,
+            state: Mutex::new(state),
+            held,
+        };
         let mut seen = seen;
         let words = store.words(seen.hold.as_mut())?;
         store.recover_trees(words, seen).map(Some)
@@ -108,12 +127,26 @@ impl TreeStore {
         let (mut mutable, mut immutable, mut stray) = (Found::new(), Found::new(), Vec::new());
         for (slot, word) in (0..).zip(words) {
             let (version, unit) = ((word >> 32) as u32, word as u32);
-            let unread = Place { unit, version, slot, bytes: 0, entries: 0 };
+            let unread = Place {
+                unit,
+                version,
+                slot,
+                bytes: 0,
+                entries: 0,
+            };
             match self.read_named(slot, version, unit) {
-                Ok((place, leaf)) if leaf.header.tree == trees.mutable => mutable.push((place, leaf)),
-                Ok((place, leaf)) if Some(leaf.header.tree) == trees.immutable => immutable.push((place, leaf)),
+                Ok((place, leaf)) if leaf.header.tree == trees.mutable => {
+                    mutable.push((place, leaf))
+                }
+                Ok((place, leaf)) if Some(leaf.header.tree) == trees.immutable => {
+                    immutable.push((place, leaf))
+                }
                 Ok((place, leaf)) if leaf.header.tree < trees.mutable => stray.push(place),
-                Ok(_) => seen.lose(unread, self.wrong(unit, "a leaf of a tree that there is"), &mut stray)?,
+                Ok(_) => seen.lose(
+                    unread,
+                    self.wrong(unit, "a leaf of a tree that there is"),
+                    &mut stray,
+                )?,
                 Err(None) => self.state.lock().free_slots.push(slot),
                 Err(Some(error)) => seen.lose(unread, error, &mut stray)?,
             }
@@ -134,15 +167,27 @@ impl TreeStore {
             self.remove(&stray)?;
         }
         let mutable = self.mend(trees.mutable, mutable)?;
-        let immutable = trees.immutable.map(|tree| self.mend(tree, immutable)).transpose()?;
-        Ok(Recovered { store: self, mutable, immutable, swept })
+        let immutable = trees
+            .immutable
+            .map(|tree| self.mend(tree, immutable))
+            .transpose()?;
+        Ok(Recovered {
+            store: self,
+            mutable,
+            immutable,
+            swept,
+        })
     }
 
     /// Builds the view of the sifted leaves. If the session ended while a leaf was being split, the
     /// leaf still has entries that the next ones have too. It is rewritten without them, because
     /// they would reappear once those leaves are gone.
     fn mend(&self, tree: u32, mut sifted: Sifted) -> Result<View> {
-        let overhanging = if self.pool.is_read_only() { Vec::new() } else { sifted.overhanging };
+        let overhanging = if self.pool.is_read_only() {
+            Vec::new()
+        } else {
+            sifted.overhanging
+        };
         let mut gathered = Gathered::default();
         // From the right, because a leaf with no entries left is removed.
         for (i, upper) in overhanging.into_iter().rev() {
@@ -188,7 +233,11 @@ impl TreeStore {
             words = again;
             std::thread::yield_now();
         }
-        Err(Error::corruption("the pool's trees", self.directory.offset.get(), "a directory that rests for a moment"))
+        Err(Error::corruption(
+            "the pool's trees",
+            self.directory.offset.get(),
+            "a directory that rests for a moment",
+        ))
     }
 
     /// Copies the leaves that `words` name. Words that name no leaf are detected later.
@@ -203,7 +252,8 @@ impl TreeStore {
                 continue;
             }
             self.pool.read(self.offset(unit)?, &mut head)?;
-            let header = Header::peek(&head).filter(|header| start + u64::from(header.bytes) <= self.region.len);
+            let header = Header::peek(&head)
+                .filter(|header| start + u64::from(header.bytes) <= self.region.len);
             let Some(header) = header else { continue };
             let Some(rest) = left.checked_sub(u64::from(header.bytes)) else {
                 self.held.clear();
@@ -225,7 +275,12 @@ impl TreeStore {
     }
 
     /// Reads the leaf that a word names; `Err(None)` for the word 0.
-    fn read_named(&self, slot: u32, version: u32, unit: u32) -> Result<(Place, Leaf), Option<Error>> {
+    fn read_named(
+        &self,
+        slot: u32,
+        version: u32,
+        unit: u32,
+    ) -> Result<(Place, Leaf), Option<Error>> {
         if (version, unit) == (0, 0) {
             return Err(None);
         }
@@ -239,20 +294,37 @@ impl TreeStore {
             Some(leaf) => head.copy_from_slice(&leaf[..HEADER_BYTES]),
             None => self.pool.read(self.offset(unit)?, &mut head)?,
         }
-        let header = Header::peek(&head).filter(|header| start + u64::from(header.bytes) <= self.region.len);
+        let header =
+            Header::peek(&head).filter(|header| start + u64::from(header.bytes) <= self.region.len);
         let header = header.ok_or_else(wrong)?;
-        let place = Place { unit, version, slot, bytes: header.bytes, entries: header.entries };
+        let place = Place {
+            unit,
+            version,
+            slot,
+            bytes: header.bytes,
+            entries: header.entries,
+        };
         Ok((place, self.read(place)?))
     }
 
     /// Sorts the leaves of one tree by their bounds. Evicted leaves go to `stray`.
-    fn sift(&self, mut found: Found, immutable: bool, seen: &mut Seen<'_>, stray: &mut Vec<Place>) -> Result<Sifted> {
+    fn sift(
+        &self,
+        mut found: Found,
+        immutable: bool,
+        seen: &mut Seen<'_>,
+        stray: &mut Vec<Place>,
+    ) -> Result<Sifted> {
         found.sort_by(|a, b| a.1.bound().cmp(b.1.bound()));
         let mut sifted = Sifted::default();
         for (i, (place, leaf)) in found.iter().enumerate() {
             let upper = found.get(i + 1).map(|(_, next)| next.bound());
             if upper == Some(leaf.bound()) {
-                seen.lose(*place, self.wrong(place.unit, "one leaf for each lower bound"), stray)?;
+                seen.lose(
+                    *place,
+                    self.wrong(place.unit, "one leaf for each lower bound"),
+                    stray,
+                )?;
                 continue;
             }
             if immutable && (seen.evicted)(leaf.bound()) {
@@ -262,12 +334,17 @@ impl TreeStore {
             let mut below = 0;
             // The whole leaf is checked before any of its entries is reported.
             let checked = leaf.check(upper, |_| below += 1);
-            if checked.and_then(|()| leaf.check(upper, |entry| (seen.entry)(entry, immutable))).is_err() {
+            if checked
+                .and_then(|()| leaf.check(upper, |entry| (seen.entry)(entry, immutable)))
+                .is_err()
+            {
                 seen.lose(*place, self.damaged(*place), stray)?;
                 continue;
             }
             if let Some(upper) = upper.filter(|_| below < place.entries) {
-                sifted.overhanging.push((sifted.leaves.len(), upper.to_vec()));
+                sifted
+                    .overhanging
+                    .push((sifted.leaves.len(), upper.to_vec()));
             }
             sifted.leaves.push((leaf.bound().to_vec(), *place));
         }

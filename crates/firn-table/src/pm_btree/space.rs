@@ -19,7 +19,12 @@ pub struct Space {
 impl Space {
     /// A space of `units` units, all free.
     pub fn new(units: u32) -> Space {
-        let mut space = Space { units, free_units: 0, runs: BTreeMap::new(), by_length: BTreeSet::new() };
+        let mut space = Space {
+            units,
+            free_units: 0,
+            runs: BTreeMap::new(),
+            by_length: BTreeSet::new(),
+        };
         space.free(0, units);
         space
     }
@@ -42,8 +47,13 @@ impl Space {
 
     /// Takes `len` units from `start` on; false if they are not all free.
     pub fn claim(&mut self, start: u32, len: u32) -> bool {
-        let Some((&run, &run_len)) = self.runs.range(..=start).next_back() else { return false };
-        let Some(behind) = (run + run_len).checked_sub(start).and_then(|room| room.checked_sub(len)) else {
+        let Some((&run, &run_len)) = self.runs.range(..=start).next_back() else {
+            return false;
+        };
+        let Some(behind) = (run + run_len)
+            .checked_sub(start)
+            .and_then(|room| room.checked_sub(len))
+        else {
             return false;
         };
         self.drop_run(run, run_len);

@@ -44,7 +44,10 @@ impl Trees {
     /// The trees that a root's word encodes; `None` if it is not valid.
     pub(super) fn of_word(word: u64) -> Option<Trees> {
         let (mutable, immutable) = (word as u32, (word >> 32) as u32);
-        (mutable > immutable).then_some(Trees { mutable, immutable: (immutable > 0).then_some(immutable) })
+        (mutable > immutable).then_some(Trees {
+            mutable,
+            immutable: (immutable > 0).then_some(immutable),
+        })
     }
 }
 
@@ -106,22 +109,50 @@ impl TreeStore {
         let directory = pool.alloc(slots.max(1) * WORD_BYTES, Owner::Btree)?;
         let zeros = vec![0; directory.len as usize];
         let fenced = pool.write_durable(&sites::BTREE_CREATE_FENCE, directory.offset, &[&zeros])?;
-        let trees = Trees { mutable: 1, immutable: None };
+        let trees = Trees {
+            mutable: 1,
+            immutable: None,
+        };
         pool.commit_with(fenced, |root| {
-            root.set(RootEntry { owner: Owner::Btree, kind: REGION_KIND, word: trees.word(), extent: Some(region) });
-            root.set(RootEntry { owner: Owner::Btree, kind: DIRECTORY_KIND, word: 0, extent: Some(directory) });
+            root.set(RootEntry {
+                owner: Owner::Btree,
+                kind: REGION_KIND,
+                word: trees.word(),
+                extent: Some(region),
+            });
+            root.set(RootEntry {
+                owner: Owner::Btree,
+                kind: DIRECTORY_KIND,
+                word: 0,
+                extent: Some(directory),
+            });
             Ok(())
         })?;
         let slots = (directory.len / WORD_BYTES) as u32;
         let space = Space::new((region.len / UNIT_BYTES) as u32);
         let free_slots = (0..slots).rev().collect();
-        let state = State { space, free_slots, next_version: 1, trees, is_short: false };
-        Ok(TreeStore { pool, region, directory, leaf_bytes, state: Mutex::new(state), held: HashMap::new() })
+        let state = State {
+            space,
+            free_slots,
+            next_version: 1,
+            trees,
+            is_short: false,
+        };
+        Ok(TreeStore {
+            pool,
+            region,
+            directory,
+            leaf_bytes,
+            state: Mutex::new(state),
+            held: HashMap::new(),
+        })
     }
 
     /// The trees that the root of `pool` names.
     pub fn named(pool: &Pool) -> Option<Trees> {
-        pool.root().find(Owner::Btree, REGION_KIND).and_then(|entry| Trees::of_word(entry.word))
+        pool.root()
+            .find(Owner::Btree, REGION_KIND)
+            .and_then(|entry| Trees::of_word(entry.word))
     }
 
     /// True if the trees outlive the process.
@@ -171,7 +202,10 @@ impl TreeStore {
         let Trees { mutable, immutable } = self.trees();
         match immutable {
             Some(_) => Err(Error::invalid("the immutable tree is not evicted yet")),
-            None => self.commit_trees(Trees { mutable: mutable + 1, immutable: Some(mutable) }),
+            None => self.commit_trees(Trees {
+                mutable: mutable + 1,
+                immutable: Some(mutable),
+            }),
         }
     }
 
@@ -182,13 +216,21 @@ impl TreeStore {
     /// The errors of the commit.
     pub fn end_immutable(&self) -> Result<Trees> {
         let trees = self.trees();
-        self.commit_trees(Trees { immutable: None, ..trees })
+        self.commit_trees(Trees {
+            immutable: None,
+            ..trees
+        })
     }
 
     fn commit_trees(&self, trees: Trees) -> Result<Trees> {
         self.pool.commit_with(Fenced::nothing(), |root| {
             let region = Some(self.region);
-            root.set(RootEntry { owner: Owner::Btree, kind: REGION_KIND, word: trees.word(), extent: region });
+            root.set(RootEntry {
+                owner: Owner::Btree,
+                kind: REGION_KIND,
+                word: trees.word(),
+                extent: region,
+            });
             Ok(())
         })?;
         self.state.lock().trees = trees;
@@ -203,14 +245,19 @@ impl TreeStore {
     pub fn remove(&self, places: &[Place]) -> Result<()> {
         let words: Vec<(u32, u64)> = places.iter().map(|place| (place.slot, 0)).collect();
         self.publish(&words, &Fenced::nothing())?;
-        self.state.lock().free_slots.extend(places.iter().map(|place| place.slot));
+        self.state
+            .lock()
+            .free_slots
+            .extend(places.iter().map(|place| place.slot));
         Ok(())
     }
 
     /// Frees the space of leaves that were replaced or removed. REQUIRES: no view in use has them.
     pub fn release(&self, places: &[Place]) {
         let mut state = self.state.lock();
-        places.iter().for_each(|place| state.space.free(place.unit, place.units()));
+        places
+            .iter()
+            .for_each(|place| state.space.free(place.unit, place.units()));
         // Another try is worthwhile even if `places` is empty, because the queue of places to
         // release may be empty now.
         state.is_short = false;
@@ -229,17 +276,27 @@ impl TreeStore {
                 bytes
             }
         };
-        Leaf::decode(bytes, place.version, place.unit).ok_or_else(|| self.wrong(place.unit, "a leaf with its checksum"))
+        Leaf::decode(bytes, place.version, place.unit)
+            .ok_or_else(|| self.wrong(place.unit, "a leaf with its checksum"))
     }
 
     /// The error for damage in the leaf that begins at `unit`.
     pub(super) fn wrong(&self, unit: u32, expected: &str) -> Error {
         let at = self.region.offset.get() + u64::from(unit) * UNIT_BYTES;
-        Error::corruption(format!("the B+ trees' region of the {} pool", self.pool.backend_name()), at, expected)
+        Error::corruption(
+            format!(
+                "the B+ trees' region of the {} pool",
+                self.pool.backend_name()
+            ),
+            at,
+            expected,
+        )
     }
 
     pub(super) fn offset(&self, unit: u32) -> Result<PmOffset> {
-        self.region.at(u64::from(unit) * UNIT_BYTES).ok_or_else(|| self.wrong(unit, "a leaf inside the region"))
+        self.region
+            .at(u64::from(unit) * UNIT_BYTES)
+            .ok_or_else(|| self.wrong(unit, "a leaf inside the region"))
     }
 
     /// Stores words of the directory. DURABLE AFTER.
@@ -257,7 +314,12 @@ impl TreeStore {
 
     /// Begins a step.
     pub(super) fn begin(&self) -> Step<'_> {
-        Step { store: self, flushed: Vec::new(), ranks: Vec::new(), new: Vec::new() }
+        Step {
+            store: self,
+            flushed: Vec::new(),
+            ranks: Vec::new(),
+            new: Vec::new(),
+        }
     }
 }
 
@@ -265,9 +327,11 @@ pub(super) fn check_leaf_bytes(leaf_bytes: u32) -> Result<()> {
     let range = super::LEAF_BYTES_RANGE;
     match range.contains(&leaf_bytes) {
         true => Ok(()),
-        false => {
-            Err(Error::invalid(format!("leaves of {leaf_bytes} bytes: from {} to {}", range.start(), range.end())))
-        }
+        false => Err(Error::invalid(format!(
+            "leaves of {leaf_bytes} bytes: from {} to {}",
+            range.start(),
+            range.end()
+        ))),
     }
 }
 
@@ -284,15 +348,30 @@ pub(super) struct Step<'a> {
 
 impl Step<'_> {
     /// Writes `leaves` of `tree`, from left to right, in the place of `old` if there is one.
-    pub(super) fn put(&mut self, tree: u32, leaves: Vec<(Vec<u8>, Header)>, old: Option<Place>) -> Result<Vec<Place>> {
+    pub(super) fn put(
+        &mut self,
+        tree: u32,
+        leaves: Vec<(Vec<u8>, Header)>,
+        old: Option<Place>,
+    ) -> Result<Vec<Place>> {
         let count = leaves.len();
         let mut places = Vec::with_capacity(count);
         for (i, (mut bytes, header)) in leaves.into_iter().enumerate() {
             let place = self.reserve(&header, old.filter(|_| i == 0))?;
-            Header { tree, version: place.version, ..header }.seal(&mut bytes, place.unit);
-            self.flushed.push(self.store.pool.copy_nt(self.store.offset(place.unit)?, &bytes)?);
+            Header {
+                tree,
+                version: place.version,
+                ..header
+            }
+            .seal(&mut bytes, place.unit);
+            self.flushed.push(
+                self.store
+                    .pool
+                    .copy_nt(self.store.offset(place.unit)?, &bytes)?,
+            );
             let rank = count - 1 - i;
-            self.ranks.resize_with(self.ranks.len().max(rank + 1), Vec::new);
+            self.ranks
+                .resize_with(self.ranks.len().max(rank + 1), Vec::new);
             self.ranks[rank].push((place.slot, place.word()));
             places.push(place);
         }
@@ -303,7 +382,10 @@ impl Step<'_> {
     fn reserve(&mut self, header: &Header, old: Option<Place>) -> Result<Place> {
         let full = |state: &mut State, what: &str| {
             state.is_short = true;
-            Error::new(ErrorKind::NoSpace, format!("the B+ trees in persistent memory have no {what}"))
+            Error::new(
+                ErrorKind::NoSpace,
+                format!("the B+ trees in persistent memory have no {what}"),
+            )
         };
         let mut state = self.store.state.lock();
         let Some(unit) = state.space.alloc(units(header.bytes)) else {
@@ -319,14 +401,23 @@ impl Step<'_> {
         };
         let version = state.next_version;
         state.next_version = version.checked_add(1).unwrap_or(1);
-        let place = Place { unit, version, slot, bytes: header.bytes, entries: header.entries };
+        let place = Place {
+            unit,
+            version,
+            slot,
+            bytes: header.bytes,
+            entries: header.entries,
+        };
         self.new.push((place, old.is_none()));
         Ok(place)
     }
 
     /// Publishes all leaves. DURABLE AFTER.
     pub(super) fn commit(mut self) -> Result<()> {
-        let fenced = self.store.pool.fence(&sites::BTREE_LEAF_FENCE, std::mem::take(&mut self.flushed));
+        let fenced = self
+            .store
+            .pool
+            .fence(&sites::BTREE_LEAF_FENCE, std::mem::take(&mut self.flushed));
         for words in std::mem::take(&mut self.ranks) {
             self.store.publish(&words, &fenced)?;
         }

@@ -22,7 +22,11 @@ pub struct TreeReport {
 impl Leaf {
     /// Passes every entry below `upper` to `see`. Checks that the entries are in order and not
     /// below the leaf's bound, and that no address names a log newer than the header does.
-    pub(super) fn check(&self, upper: Option<&[u8]>, mut see: impl FnMut(&Entry<'_>)) -> Result<(), Damaged> {
+    pub(super) fn check(
+        &self,
+        upper: Option<&[u8]>,
+        mut see: impl FnMut(&Entry<'_>),
+    ) -> Result<(), Damaged> {
         let mut entries = self.entries();
         let mut last: Option<Vec<u8>> = None;
         let newest_log = self.header.newest_log;
@@ -51,7 +55,9 @@ impl TreeStore {
     /// # Errors
     /// `Corruption` of the leaf.
     pub fn for_each_entry(&self, place: Place, see: impl FnMut(&Entry<'_>)) -> Result<()> {
-        self.read(place)?.check(None, see).map_err(|_damaged| self.damaged(place))
+        self.read(place)?
+            .check(None, see)
+            .map_err(|_damaged| self.damaged(place))
     }
 
     /// Reads every leaf of `view`. Errors go to `found`, one per leaf.
@@ -65,7 +71,8 @@ impl TreeStore {
                     report.entries += 1;
                     report.key_bytes += entry.key.len() as u64;
                 };
-                leaf.check(view.upper(at), count).map_err(|_damaged| self.damaged(place))
+                leaf.check(view.upper(at), count)
+                    .map_err(|_damaged| self.damaged(place))
             });
             report.leaves += 1;
             report.leaf_bytes += u64::from(place.bytes);

@@ -35,16 +35,26 @@ impl Gathered {
 
     /// Appends an entry.
     pub(super) fn push(&mut self, entry: &Entry<'_>) {
-        let shared = self.items.last().map_or(0, |last| shared_prefix_len(&self.keys[last.key.clone()], entry.key));
+        let shared = self.items.last().map_or(0, |last| {
+            shared_prefix_len(&self.keys[last.key.clone()], entry.key)
+        });
         let start = self.keys.len();
         self.keys.extend_from_slice(entry.key);
         // Sequence numbers and logs within a leaf are close to each other, so five of the 8 bytes
         // stand for both differences.
-        let address = entry.address.map_or(0, |at| varint_len(at.offset) + varint_len(u64::from(at.len)));
+        let address = entry.address.map_or(0, |at| {
+            varint_len(at.offset) + varint_len(u64::from(at.len))
+        });
         let bytes = 8 + address + entry.key.len() - shared;
         self.bytes += bytes;
         let (key, tag, address) = (start..self.keys.len(), entry.tag, entry.address);
-        self.items.push(Item { key, shared, tag, address, bytes });
+        self.items.push(Item {
+            key,
+            shared,
+            tag,
+            address,
+            bytes,
+        });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -66,7 +76,9 @@ impl Gathered {
         let mut leaves = Vec::with_capacity(parts);
         let (mut start, mut bytes, mut keys) = (0, 0, 0);
         for (i, item) in self.items.iter().enumerate() {
-            let is_full = bytes >= even || bytes + item.bytes > room || keys + item.key.len() > KEYS_BYTES_MAX;
+            let is_full = bytes >= even
+                || bytes + item.bytes > room
+                || keys + item.key.len() > KEYS_BYTES_MAX;
             if i > start && is_full {
                 leaves.push((start..i, self.bound(start, bound)));
                 (start, bytes, keys) = (i, 0, 0);
@@ -80,7 +92,11 @@ impl Gathered {
 
     /// The shortest prefix of the key of entry `i` that is above the key before it.
     fn bound(&self, i: usize, first: &[u8]) -> Vec<u8> {
-        if i == 0 { first.to_vec() } else { self.key(i)[..self.items[i].shared + 1].to_vec() }
+        if i == 0 {
+            first.to_vec()
+        } else {
+            self.key(i)[..self.items[i].shared + 1].to_vec()
+        }
     }
 
     fn key(&self, i: usize) -> &[u8] {
@@ -91,14 +107,29 @@ impl Gathered {
     /// is known.
     pub(super) fn encode(&self, entries: Range<usize>, bound: &[u8]) -> (Vec<u8>, Header) {
         let items = &self.items[entries.clone()];
-        let lowest = items.iter().map(|item| item.tag.seqno()).min().unwrap_or_default();
-        let newest_log = items.iter().filter_map(|item| item.address).map(|at| at.log_id).max().unwrap_or(0);
+        let lowest = items
+            .iter()
+            .map(|item| item.tag.seqno())
+            .min()
+            .unwrap_or_default();
+        let newest_log = items
+            .iter()
+            .filter_map(|item| item.address)
+            .map(|at| at.log_id)
+            .max()
+            .unwrap_or(0);
         let mut leaf = vec![0; HEADER_BYTES];
         leaf.extend_from_slice(bound);
         for (i, item) in entries.clone().zip(items) {
             let shares = i > entries.start && mechanisms::LAB_PREFIX.is_on();
             let shared = if shares { item.shared } else { 0 };
-            put_entry(&mut leaf, shared, &self.key(i)[shared..], item, (lowest, newest_log));
+            put_entry(
+                &mut leaf,
+                shared,
+                &self.key(i)[shared..],
+                item,
+                (lowest, newest_log),
+            );
         }
         let header = Header {
             bytes: leaf.len() as u32,
@@ -113,7 +144,13 @@ impl Gathered {
     }
 }
 
-fn put_entry(leaf: &mut Vec<u8>, shared: usize, rest: &[u8], item: &Item, (lowest, newest_log): (SeqNo, u64)) {
+fn put_entry(
+    leaf: &mut Vec<u8>,
+    shared: usize,
+    rest: &[u8],
+    item: &Item,
+    (lowest, newest_log): (SeqNo, u64),
+) {
     put_varint(leaf, shared as u64);
     put_varint(leaf, rest.len() as u64);
     put_varint(leaf, item.tag.seqno().0 - lowest.0);

@@ -68,7 +68,11 @@ impl SstAppender {
     /// The offset at which an append to a file of `file_len` bytes begins.
     pub fn start(base: &Sst, file_len: u64) -> u64 {
         let end = base.extent().valid_len;
-        let used = if mechanisms::BLOCK_BEHIND.is_on() { file_len.max(end) } else { end };
+        let used = if mechanisms::BLOCK_BEHIND.is_on() {
+            file_len.max(end)
+        } else {
+            end
+        };
         used.next_multiple_of(BUFFER_ALIGN as u64)
     }
 
@@ -93,7 +97,10 @@ impl SstAppender {
             index: IndexBuilder::default(),
             filter: base.filter().clone(),
             filter_keys: base.properties().filter_keys,
-            added: Properties { seqno_min: SeqNo::MAX, ..Properties::default() },
+            added: Properties {
+                seqno_min: SeqNo::MAX,
+                ..Properties::default()
+            },
             region: Vec::new(),
             bytes: Vec::new(),
             data_bytes: 0,
@@ -163,16 +170,28 @@ impl SstAppender {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.region.push(Gathered { key: at..at + key.len(), tag, value: at + key.len()..self.bytes.len() });
+        self.region.push(Gathered {
+            key: at..at + key.len(),
+            tag,
+            value: at + key.len()..self.bytes.len(),
+        });
         // Enough for a whole block, with enough after it that no small remainder can be left.
-        if self.bytes.len() >= 2 * self.block_bytes { self.end_block(self.block_bytes) } else { Ok(()) }
+        if self.bytes.len() >= 2 * self.block_bytes {
+            self.end_block(self.block_bytes)
+        } else {
+            Ok(())
+        }
     }
 
     fn end_region(&mut self) -> Result<()> {
         if self.bytes.len() > self.block_bytes + self.block_bytes / 2 {
             self.end_block(self.bytes.len() / 2)?;
         }
-        if self.region.is_empty() { Ok(()) } else { self.end_block(usize::MAX) }
+        if self.region.is_empty() {
+            Ok(())
+        } else {
+            self.end_block(usize::MAX)
+        }
     }
 
     /// Writes the first entries of the region as a block of about `bytes`. REQUIRES: there is one.
@@ -183,14 +202,18 @@ impl SstAppender {
             if count > 0 && self.block.len() + key.len() + entry.value.len() / 2 >= bytes {
                 break;
             }
-            self.block.add(key, entry.tag, &self.bytes[entry.value.clone()]);
+            self.block
+                .add(key, entry.tag, &self.bytes[entry.value.clone()]);
             count += 1;
         }
         let handle = self.out.block(self.block.finish())?;
         self.block.reset();
         self.data_bytes += u64::from(handle.stored_len);
         let (first, last) = (&self.region[0], &self.region[count - 1]);
-        let (smallest, largest) = (&self.bytes[first.key.clone()], &self.bytes[last.key.clone()]);
+        let (smallest, largest) = (
+            &self.bytes[first.key.clone()],
+            &self.bytes[last.key.clone()],
+        );
         self.index.add(smallest, largest, handle);
         self.smallest.get_or_insert_with(|| smallest.to_vec());
         self.largest.clear();
@@ -216,7 +239,8 @@ impl SstAppender {
         let (old, added) = (self.base.properties(), &self.added);
         let next = |pick: fn(&Properties) -> u64| {
             let left = pick(old).checked_sub(pick(replaced));
-            left.map(|left| left + pick(added)).ok_or_else(|| self.base.wrong("counts that its blocks do not exceed"))
+            left.map(|left| left + pick(added))
+                .ok_or_else(|| self.base.wrong("counts that its blocks do not exceed"))
         };
         let properties = Properties {
             entries: next(|p| p.entries)?,
@@ -232,6 +256,12 @@ impl SstAppender {
             smallest: self.smallest.unwrap_or_default(),
             largest: self.largest,
         };
-        self.out.finish(&sites::SST_APPEND_SYNC, self.filter.as_bytes(), self.index, properties, self.data_bytes)
+        self.out.finish(
+            &sites::SST_APPEND_SYNC,
+            self.filter.as_bytes(),
+            self.index,
+            properties,
+            self.data_bytes,
+        )
     }
 }

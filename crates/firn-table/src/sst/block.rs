@@ -61,7 +61,11 @@ impl BlockBuilder {
     /// Adds an entry. REQUIRES: it is after the previous one in internal key order.
     pub fn add(&mut self, key: &[u8], tag: Tag, value: &[u8]) {
         let restart = self.entries == 0 || self.since_restart == self.restart_interval;
-        let shared = if restart { 0 } else { shared_prefix_len(&self.last_key, key) };
+        let shared = if restart {
+            0
+        } else {
+            shared_prefix_len(&self.last_key, key)
+        };
         if restart {
             self.restarts.push(self.bytes.len() as u32);
             self.since_restart = 0;
@@ -79,7 +83,8 @@ impl BlockBuilder {
         for restart in &self.restarts {
             self.bytes.extend_from_slice(&restart.to_le_bytes());
         }
-        self.bytes.extend_from_slice(&(self.restarts.len() as u32).to_le_bytes());
+        self.bytes
+            .extend_from_slice(&(self.restarts.len() as u32).to_le_bytes());
         &self.bytes
     }
 
@@ -164,7 +169,8 @@ impl Block {
 
     /// True if there is only one entry.
     pub(crate) fn has_one_entry(&self) -> bool {
-        self.entry(0).is_some_and(|first| first.value.end == self.restarts_at)
+        self.entry(0)
+            .is_some_and(|first| first.value.end == self.restarts_at)
     }
 
     /// Bytes held.
@@ -186,7 +192,8 @@ impl Block {
 
     /// Records the key for which it enters the cache, and the age of the cache.
     pub(super) fn begin(&self, hash: u64, age: u64) {
-        self.read_for.store(hash << 32 | age & 0xffff_ffff, AtomicOrdering::Relaxed);
+        self.read_for
+            .store(hash << 32 | age & 0xffff_ffff, AtomicOrdering::Relaxed);
     }
 
     /// True if it was read for the key with this hash.
@@ -250,7 +257,12 @@ impl Block {
         let rest = reader.take(rest_len)?;
         let value_at = self.restarts_at - reader.remaining();
         reader.take(value_len)?;
-        Some(RawEntry { shared, rest, tag, value: value_at..value_at + value_len })
+        Some(RawEntry {
+            shared,
+            rest,
+            tag,
+            value: value_at..value_at + value_len,
+        })
     }
 
     /// The last restart point whose key is before (key, tag), or else the first. `None` if the
@@ -293,7 +305,9 @@ impl Block {
             let target = &key[entry.shared..];
             match entry.rest.cmp(target) {
                 Ordering::Greater => return Some(Lookup::Absent),
-                Ordering::Equal if entry.tag <= tag => return Some(Lookup::Found(entry.tag, entry.value)),
+                Ordering::Equal if entry.tag <= tag => {
+                    return Some(Lookup::Found(entry.tag, entry.value));
+                }
                 _ => matched = entry.shared + shared_prefix_len(entry.rest, target),
             }
         }
@@ -315,6 +329,11 @@ impl Pin for Block {
 
 impl std::fmt::Debug for Block {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Block({} bytes, {} restarts)", self.bytes.len(), self.restarts)
+        write!(
+            f,
+            "Block({} bytes, {} restarts)",
+            self.bytes.len(),
+            self.restarts
+        )
     }
 }

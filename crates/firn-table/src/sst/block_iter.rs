@@ -25,7 +25,14 @@ pub(super) struct BlockIter {
 impl BlockIter {
     pub(super) fn new(block: Arc<Block>) -> Self {
         let end = block.entries_end();
-        Self { block, at: end, next: end, key: Vec::new(), tag: Tag(0), value: 0..0 }
+        Self {
+            block,
+            at: end,
+            next: end,
+            key: Vec::new(),
+            tag: Tag(0),
+            value: 0..0,
+        }
     }
 
     /// Moves the cursor to another block, keeping its key's storage.
@@ -90,7 +97,10 @@ impl BlockIter {
     }
 
     pub(super) fn last(&mut self) -> Result<(), Damaged> {
-        let restart = self.block.restart(self.block.restarts() - 1).ok_or(Damaged)?;
+        let restart = self
+            .block
+            .restart(self.block.restarts() - 1)
+            .ok_or(Damaged)?;
         self.read_restart(restart)?;
         while self.next < self.block.entries_end() {
             self.read(self.next)?;

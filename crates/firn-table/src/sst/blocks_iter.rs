@@ -63,7 +63,10 @@ impl BlocksIter {
             cursor: None,
             held: None,
             next: None,
-            seen: Properties { seqno_min: SeqNo::MAX, ..Properties::default() },
+            seen: Properties {
+                seqno_min: SeqNo::MAX,
+                ..Properties::default()
+            },
             reads_most: 0,
         };
         iter.enter()?;
@@ -88,14 +91,19 @@ impl BlocksIter {
 
     /// The value under the cursor. REQUIRES: `valid`.
     pub fn value(&self) -> &[u8] {
-        self.cursor.as_ref().map_or(&[], |cursor| cursor.block().value(&cursor.value_range()))
+        self.cursor
+            .as_ref()
+            .map_or(&[], |cursor| cursor.block().value(&cursor.value_range()))
     }
 
     /// Moves to the next entry. REQUIRES: `valid`.
     ///
     /// # Errors
     /// `Corruption` and `Io`, naming the file.
-    #[expect(clippy::should_implement_trait, reason = "a cursor's `next` borrows its entry")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor's `next` borrows its entry"
+    )]
     pub fn next(&mut self) -> Result<()> {
         self.within(BlockIter::next)?;
         if !self.valid() && self.at < self.blocks.len() {
@@ -118,12 +126,21 @@ impl BlocksIter {
 
     fn count(&mut self) {
         if let Some(cursor) = self.cursor.as_ref().filter(|cursor| cursor.valid()) {
-            self.seen.count(cursor.key(), cursor.tag(), cursor.block().value(&cursor.value_range()));
+            self.seen.count(
+                cursor.key(),
+                cursor.tag(),
+                cursor.block().value(&cursor.value_range()),
+            );
         }
     }
 
-    fn within(&mut self, step: impl FnOnce(&mut BlockIter) -> Result<(), super::block_iter::Damaged>) -> Result<()> {
-        let Some(cursor) = &mut self.cursor else { return Ok(()) };
+    fn within(
+        &mut self,
+        step: impl FnOnce(&mut BlockIter) -> Result<(), super::block_iter::Damaged>,
+    ) -> Result<()> {
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(());
+        };
         if step(cursor).is_err() {
             self.cursor = None;
             return Err(self.table.damaged(self.blocks[self.at], "entries in order"));
@@ -147,31 +164,54 @@ impl BlocksIter {
 
     fn load(&mut self) -> Result<Arc<Block>> {
         let number = self.blocks[self.at];
-        if !self.held.as_ref().is_some_and(|held| held.places.contains(&self.at)) {
-            let used = self.held.take().map(|held| held.window.into_buffers()).unwrap_or_default();
+        if !self
+            .held
+            .as_ref()
+            .is_some_and(|held| held.places.contains(&self.at))
+        {
+            let used = self
+                .held
+                .take()
+                .map(|held| held.window.into_buffers())
+                .unwrap_or_default();
             let (held, spare) = match self.next.take() {
                 Some(next) => (next, used),
                 None => (self.look_ahead(self.at, used), Vec::new()),
             };
             let behind = held.places.end;
-            if self.blocks.get(behind).is_some_and(|&number| !self.alone && !self.is_large(number)) {
+            if self
+                .blocks
+                .get(behind)
+                .is_some_and(|&number| !self.alone && !self.is_large(number))
+            {
                 self.next = Some(self.look_ahead(behind, spare));
             }
-            let reads = held.window.reads() + self.next.as_ref().map_or(0, |next| next.window.reads());
+            let reads =
+                held.window.reads() + self.next.as_ref().map_or(0, |next| next.window.reads());
             self.reads_most = self.reads_most.max(reads);
             self.held = Some(held);
         }
-        let Some(held) = &mut self.held else { return self.table.load(number, self.cause) };
-        if let Ok(at) = held.cached.binary_search_by_key(&self.at, |(place, _)| *place) {
+        let Some(held) = &mut self.held else {
+            return self.table.load(number, self.cause);
+        };
+        if let Ok(at) = held
+            .cached
+            .binary_search_by_key(&self.at, |(place, _)| *place)
+        {
             return Ok(held.cached[at].1.clone());
         }
         if held.places.len() == 1
             && self.is_large(number)
             && let Some(held) = self.held.take()
         {
-            return self.table.decode_own(number, held.window.into_only()?).map(Arc::new);
+            return self
+                .table
+                .decode_own(number, held.window.into_only()?)
+                .map(Arc::new);
         }
-        let Some(held) = &mut self.held else { return self.table.load(number, self.cause) };
+        let Some(held) = &mut self.held else {
+            return self.table.load(number, self.cause);
+        };
         let stored = held.window.stored(&self.table, number)?;
         self.table.decode(number, stored).map(Arc::new)
     }
@@ -202,6 +242,10 @@ impl BlocksIter {
             }
             end += 1;
         }
-        Ahead { places: from..end, cached, window: Window::submit(&self.table, wanted, self.cause, spare) }
+        Ahead {
+            places: from..end,
+            cached,
+            window: Window::submit(&self.table, wanted, self.cause, spare),
+        }
     }
 }

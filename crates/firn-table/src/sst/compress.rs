@@ -38,7 +38,9 @@ impl Codec {
     /// `Invalid` for [`Codec::Zstd`] without the feature `zstd`.
     pub fn check(self) -> Result<()> {
         if self == Codec::Zstd && !cfg!(feature = "zstd") {
-            return Err(Error::invalid("this build has no zstd: build with the feature `zstd`, or choose lz4 or none"));
+            return Err(Error::invalid(
+                "this build has no zstd: build with the feature `zstd`, or choose lz4 or none",
+            ));
         }
         Ok(())
     }

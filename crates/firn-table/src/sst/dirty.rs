@@ -62,8 +62,13 @@ impl DirtyFinder {
         while self.at < index.len() && index.largest(self.at) < key {
             self.at += 1;
         }
-        let within = self.at < index.len() && index.compare_smallest(self.at, key) != Ordering::Greater;
-        let place = if within { &mut self.dirty } else { &mut self.gaps };
+        let within =
+            self.at < index.len() && index.compare_smallest(self.at, key) != Ordering::Greater;
+        let place = if within {
+            &mut self.dirty
+        } else {
+            &mut self.gaps
+        };
         place[self.at] = true;
         self.incoming += 1;
         self.incoming_bytes += (key.len() + value_len) as u64;
@@ -82,7 +87,8 @@ impl DirtyFinder {
         for i in (1..blocks).rev() {
             self.dirty[i - 1] |= small(i - 1) && self.dirty[i];
         }
-        let shares_key = |i: usize| index.compare_smallest(i, index.largest(i - 1)) == Ordering::Equal;
+        let shares_key =
+            |i: usize| index.compare_smallest(i, index.largest(i - 1)) == Ordering::Equal;
         for i in 1..blocks {
             self.dirty[i] |= self.dirty[i - 1] && shares_key(i);
         }
@@ -91,7 +97,10 @@ impl DirtyFinder {
         }
         let dirty: Arc<[usize]> = (0..blocks).filter(|&i| self.dirty[i]).collect();
         Dirty {
-            bytes: dirty.iter().map(|&i| u64::from(index.handle(i).stored_len)).sum(),
+            bytes: dirty
+                .iter()
+                .map(|&i| u64::from(index.handle(i).stored_len))
+                .sum(),
             blocks: dirty,
             incoming: self.incoming,
             incoming_bytes: self.incoming_bytes,

@@ -31,13 +31,19 @@ impl Filter {
         if bits_per_key == 0 {
             return Filter::default();
         }
-        let lines = (keys * bits_per_key as usize).div_ceil(LINE_BYTES * 8).max(1);
-        Filter { lines: vec![0; lines * LINE_BYTES].into_boxed_slice() }
+        let lines = (keys * bits_per_key as usize)
+            .div_ceil(LINE_BYTES * 8)
+            .max(1);
+        Filter {
+            lines: vec![0; lines * LINE_BYTES].into_boxed_slice(),
+        }
     }
 
     /// Takes stored bytes for a filter; `None` if they are not whole lines.
     pub fn from_bytes(bytes: &[u8]) -> Option<Filter> {
-        bytes.len().is_multiple_of(LINE_BYTES).then(|| Filter { lines: bytes.into() })
+        bytes.len().is_multiple_of(LINE_BYTES).then(|| Filter {
+            lines: bytes.into(),
+        })
     }
 
     /// The bytes to store.
@@ -83,12 +89,20 @@ impl Hashes {
     const CHUNK: usize = 8192;
 
     pub(super) fn push(&mut self, hash: u64) {
-        match self.chunks.last_mut().filter(|chunk| chunk.len() < Self::CHUNK) {
+        match self
+            .chunks
+            .last_mut()
+            .filter(|chunk| chunk.len() < Self::CHUNK)
+        {
             Some(chunk) => chunk.push(hash),
             None => {
                 // The first chunk grows, because it is never filled by most tables of tests and by
                 // tables of few large entries.
-                let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 0 } else { Self::CHUNK });
+                let mut chunk = Vec::with_capacity(if self.chunks.is_empty() {
+                    0
+                } else {
+                    Self::CHUNK
+                });
                 chunk.push(hash);
                 self.chunks.push(chunk);
             }
@@ -96,7 +110,9 @@ impl Hashes {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * Self::CHUNK + last.len())
+        self.chunks
+            .last()
+            .map_or(0, |last| (self.chunks.len() - 1) * Self::CHUNK + last.len())
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
@@ -126,7 +142,9 @@ mod tests {
             filter.insert(hash(&i.to_be_bytes()));
         }
         assert!((0..10_000u64).all(|i| filter.may_contain(hash(&i.to_be_bytes()))));
-        let wrong = (10_000..110_000u64).filter(|i| filter.may_contain(hash(&i.to_be_bytes()))).count();
+        let wrong = (10_000..110_000u64)
+            .filter(|i| filter.may_contain(hash(&i.to_be_bytes())))
+            .count();
         assert!(wrong < 2_000, "{wrong} of 100,000 absent keys pass");
         let copy = Filter::from_bytes(filter.as_bytes()).unwrap();
         assert!(copy.may_contain(hash(&5u64.to_be_bytes())));
@@ -144,6 +162,12 @@ mod tests {
             assert_eq!(hashes.len() as u64, i + 1);
         }
         assert!(hashes.iter().eq(0..all));
-        assert!(hashes.chunks.iter().all(|chunk| chunk.capacity() == Hashes::CHUNK), "none twice");
+        assert!(
+            hashes
+                .chunks
+                .iter()
+                .all(|chunk| chunk.capacity() == Hashes::CHUNK),
+            "none twice"
+        );
     }
 }

@@ -68,7 +68,10 @@ impl IndexBuilder {
 
     /// The number of blocks of fewer than `bytes` before compression.
     pub(super) fn blocks_below(&self, bytes: usize) -> u64 {
-        self.raw_lens.iter().filter(|&&len| (len as usize) < bytes).count() as u64
+        self.raw_lens
+            .iter()
+            .filter(|&&len| (len as usize) < bytes)
+            .count() as u64
     }
 
     /// Bytes of the largest block before compression.
@@ -94,7 +97,12 @@ struct Entry {
 
 impl Entry {
     /// Decodes the entry after `last` and appends its keys to `keys`.
-    fn decode(reader: &mut Reader<'_>, keys: &mut Vec<u8>, last: Option<&Entry>, data_end: u64) -> Option<Entry> {
+    fn decode(
+        reader: &mut Reader<'_>,
+        keys: &mut Vec<u8>,
+        last: Option<&Entry>,
+        data_end: u64,
+    ) -> Option<Entry> {
         let key_at = keys.len();
         let shared = reader.varint_max(last.map_or(0, |last| last.largest_len as usize))?;
         let rest = reader.bytes()?;
@@ -150,36 +158,58 @@ impl Index {
         let mut keys = Vec::with_capacity(reader.remaining());
         let mut data_left = data_end;
         for _ in 0..count {
-            let entry = Entry::decode(&mut reader, &mut keys, entries.last(), data_end).ok_or(ENTRIES)?;
-            data_left = data_left.checked_sub(u64::from(entry.handle.stored_len)).ok_or(DISJOINT)?;
+            let entry =
+                Entry::decode(&mut reader, &mut keys, entries.last(), data_end).ok_or(ENTRIES)?;
+            data_left = data_left
+                .checked_sub(u64::from(entry.handle.stored_len))
+                .ok_or(DISJOINT)?;
             entries.push(entry);
         }
         if !reader.is_empty() {
             return Err(ENTRIES);
         }
-        let mut index = Index { entries: entries.into(), keys: keys.into(), heads: KeyHeads::default() };
+        let mut index = Index {
+            entries: entries.into(),
+            keys: keys.into(),
+            heads: KeyHeads::default(),
+        };
         if !index.is_sorted() {
-            return Err("blocks in the order of their keys, each with its smallest not above its largest");
+            return Err(
+                "blocks in the order of their keys, each with its smallest not above its largest",
+            );
         }
         index.heads = KeyHeads::new(index.len(), |block| index.largest(block));
-        if index.is_disjoint() { Ok(index) } else { Err(DISJOINT) }
+        if index.is_disjoint() {
+            Ok(index)
+        } else {
+            Err(DISJOINT)
+        }
     }
 
     /// True if no two blocks share a byte of the file.
     fn is_disjoint(&self) -> bool {
-        let apart = |a: &BlockHandle, b: &BlockHandle| a.offset + u64::from(a.stored_len) <= b.offset;
-        if self.entries.windows(2).all(|pair| apart(&pair[0].handle, &pair[1].handle)) {
+        let apart =
+            |a: &BlockHandle, b: &BlockHandle| a.offset + u64::from(a.stored_len) <= b.offset;
+        if self
+            .entries
+            .windows(2)
+            .all(|pair| apart(&pair[0].handle, &pair[1].handle))
+        {
             return true;
         }
         // After appends, their order in the file differs from their key order.
-        let mut handles: Vec<&BlockHandle> = self.entries.iter().map(|entry| &entry.handle).collect();
+        let mut handles: Vec<&BlockHandle> =
+            self.entries.iter().map(|entry| &entry.handle).collect();
         handles.sort_unstable_by_key(|handle| handle.offset);
         handles.windows(2).all(|pair| apart(pair[0], pair[1]))
     }
 
     /// Bytes of all blocks as stored.
     pub(super) fn stored_bytes(&self) -> u64 {
-        self.entries.iter().map(|entry| u64::from(entry.handle.stored_len)).sum()
+        self.entries
+            .iter()
+            .map(|entry| u64::from(entry.handle.stored_len))
+            .sum()
     }
 
     fn is_sorted(&self) -> bool {
@@ -253,6 +283,13 @@ fn decode_handle(reader: &mut Reader<'_>, data_end: u64) -> Option<BlockHandle> 
     let codec = Codec::from_byte(reader.u8()?)?;
     let crc = reader.u32()?;
     let end = offset.checked_add(u64::from(stored_len))?;
-    let bounded = end <= data_end && u64::from(raw_len) <= codec.raw_bytes_max(u64::from(stored_len));
-    bounded.then_some(BlockHandle { offset, stored_len, raw_len, crc, codec })
+    let bounded =
+        end <= data_end && u64::from(raw_len) <= codec.raw_bytes_max(u64::from(stored_len));
+    bounded.then_some(BlockHandle {
+        offset,
+        stored_len,
+        raw_len,
+        crc,
+        codec,
+    })
 }

@@ -51,7 +51,8 @@ impl Bare {
     /// The tag. While it is unknown, the tag that comes before all others of the key in the
     /// direction of movement: forward from a first entry, backward from a last one.
     fn tag(&self) -> Tag {
-        self.known.map_or(Tag(if self.last { 0 } else { u64::MAX }), |(tag, _)| tag)
+        self.known
+            .map_or(Tag(if self.last { 0 } else { u64::MAX }), |(tag, _)| tag)
     }
 }
 
@@ -126,12 +127,20 @@ impl SstIter {
     /// # Errors
     /// `Corruption` and `Io`.
     pub fn load(&mut self) -> Result<()> {
-        let Some(bare) = self.bare.take() else { return Ok(()) };
+        let Some(bare) = self.bare.take() else {
+            return Ok(());
+        };
         self.enter(self.block)?;
-        self.within(if bare.last { BlockIter::last } else { BlockIter::first })?;
+        self.within(if bare.last {
+            BlockIter::last
+        } else {
+            BlockIter::first
+        })?;
         if self.key() != bare.key {
             self.cursor = None;
-            return Err(self.table.damaged(self.block, "a block with the keys that the index says"));
+            return Err(self
+                .table
+                .damaged(self.block, "a block with the keys that the index says"));
         }
         Ok(())
     }
@@ -151,11 +160,17 @@ impl SstIter {
     }
 
     fn shed_large(&mut self) {
-        let Some(cursor) = self.cursor.as_ref().filter(|cursor| cursor.valid()) else { return };
+        let Some(cursor) = self.cursor.as_ref().filter(|cursor| cursor.valid()) else {
+            return;
+        };
         let (first, last) = cursor.ends();
         if first || last {
             let known = Some((cursor.tag(), first && last));
-            self.bare = Some(Bare { key: cursor.key().to_vec(), last: !first, known });
+            self.bare = Some(Bare {
+                key: cursor.key().to_vec(),
+                last: !first,
+                known,
+            });
             self.cursor = None;
         }
     }
@@ -163,19 +178,27 @@ impl SstIter {
     #[inline]
     fn is_large(&self, block: usize) -> bool {
         let index = self.table.index();
-        self.lazy_above < usize::MAX && block < index.len() && index.handle(block).raw_len as usize > self.lazy_above
+        self.lazy_above < usize::MAX
+            && block < index.len()
+            && index.handle(block).raw_len as usize > self.lazy_above
     }
 
     /// Stops reading ahead after the block of `key`, because nothing after it is needed. The cursor
     /// may still move there.
     pub fn stop_at(&mut self, key: &[u8]) {
-        self.stop = self.table.index().len().min(self.table.index().find(key) + 1);
+        self.stop = self
+            .table
+            .index()
+            .len()
+            .min(self.table.index().find(key) + 1);
     }
 
     /// True if the cursor is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.cursor.as_ref().map_or(self.bare.is_some(), BlockIter::valid)
+        self.cursor
+            .as_ref()
+            .map_or(self.bare.is_some(), BlockIter::valid)
     }
 
     /// The user key under the cursor. REQUIRES: `valid`.
@@ -198,7 +221,9 @@ impl SstIter {
 
     /// The value under the cursor, in place. REQUIRES: `valid`, and `load` of a lazy cursor.
     pub fn value(&self) -> &[u8] {
-        self.cursor.as_ref().map_or(&[], |cursor| cursor.block().value(&cursor.value_range()))
+        self.cursor
+            .as_ref()
+            .map_or(&[], |cursor| cursor.block().value(&cursor.value_range()))
     }
 
     /// The value under the cursor, pinned. REQUIRES: `valid`.
@@ -239,7 +264,9 @@ impl SstIter {
             if self.is_large(block) {
                 let index = self.table.index();
                 let order = index.compare_smallest(block, key);
-                if order == Ordering::Greater || (order == Ordering::Equal && tag == Tag::seek(SeqNo::MAX)) {
+                if order == Ordering::Greater
+                    || (order == Ordering::Equal && tag == Tag::seek(SeqNo::MAX))
+                {
                     return self.enter_at(block, false);
                 }
                 if tag == Tag(0) && index.largest(block) == key {
@@ -264,7 +291,11 @@ impl SstIter {
     /// See [`SstIter::first`].
     pub fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
         self.seek(key, tag)?;
-        if self.valid() { self.prev() } else { self.last() }
+        if self.valid() {
+            self.prev()
+        } else {
+            self.last()
+        }
     }
 
     /// Moves to the next entry. REQUIRES: `valid`.
@@ -272,7 +303,10 @@ impl SstIter {
     /// # Errors
     /// See [`SstIter::first`].
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "a cursor's `next` borrows its entry")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor's `next` borrows its entry"
+    )]
     pub fn next(&mut self) -> Result<()> {
         if self.bare.is_some() && self.leaves_bare(false)? {
             self.enter_at(self.block + 1, false)?;
@@ -314,17 +348,34 @@ impl SstIter {
     fn enter_at(&mut self, block: usize, last: bool) -> Result<()> {
         if !self.is_large(block) {
             self.enter(block)?;
-            return self.within(if last { BlockIter::last } else { BlockIter::first });
+            return self.within(if last {
+                BlockIter::last
+            } else {
+                BlockIter::first
+            });
         }
         let index = self.table.index();
-        let key = if last { index.largest(block).to_vec() } else { index.smallest(block) };
-        self.bare = Some(Bare { key, last, known: None });
+        let key = if last {
+            index.largest(block).to_vec()
+        } else {
+            index.smallest(block)
+        };
+        self.bare = Some(Bare {
+            key,
+            last,
+            known: None,
+        });
         (self.block, self.cursor, self.at_large) = (block, None, true);
         Ok(())
     }
 
-    pub(super) fn within(&mut self, step: impl FnOnce(&mut BlockIter) -> Result<(), Damaged>) -> Result<()> {
-        let Some(cursor) = &mut self.cursor else { return Ok(()) };
+    pub(super) fn within(
+        &mut self,
+        step: impl FnOnce(&mut BlockIter) -> Result<(), Damaged>,
+    ) -> Result<()> {
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(());
+        };
         if step(cursor).is_err() {
             self.cursor = None;
             return Err(self.table.damaged(self.block, "entries in order"));
@@ -376,14 +427,20 @@ impl SstIter {
         let context = self.table.context();
         let (id, offset) = (self.table.id(), self.table.index().handle(block).offset);
         if let Some(found) = context.cache.get(id, offset) {
-            if Locality::is_sampled(id, offset) && found.is_young(context.cache.age()) && !found.touch_by_cursor() {
+            if Locality::is_sampled(id, offset)
+                && found.is_young(context.cache.age())
+                && !found.touch_by_cursor()
+            {
                 context.cache.locality().found_another();
             }
             return Ok(found);
         }
         self.ahead = match backward {
             true => 1,
-            false => self.table.strides().next_read(self.stride.saturating_sub(1), self.ahead),
+            false => self
+                .table
+                .strides()
+                .next_read(self.stride.saturating_sub(1), self.ahead),
         };
         match self.table.run_within_bytes(block, self.ahead) {
             1 => self.table.load_missed(block, Cause::UserRead),
@@ -398,23 +455,43 @@ impl SstIter {
     }
 
     fn load_streaming(&mut self, block: usize, bytes: usize, cause: Cause) -> Result<Arc<Block>> {
-        let held = self.stream.as_ref().is_some_and(|(blocks, _)| blocks.contains(&block));
+        let held = self
+            .stream
+            .as_ref()
+            .is_some_and(|(blocks, _)| blocks.contains(&block));
         if !held {
-            let next = self.next_stream.take().filter(|(blocks, _)| blocks.start == block);
+            let next = self
+                .next_stream
+                .take()
+                .filter(|(blocks, _)| blocks.start == block);
             let taken = next.unwrap_or_else(|| self.submit(block, bytes, cause));
             let end = taken.0.end;
             // The used-up stretch gives its buffers to the next one.
-            self.spare = self.stream.replace(taken).map(|(_, used)| used.into_buffers()).unwrap_or_default();
+            self.spare = self
+                .stream
+                .replace(taken)
+                .map(|(_, used)| used.into_buffers())
+                .unwrap_or_default();
             if end < self.stop && !self.is_alone(end, bytes) {
                 self.next_stream = Some(self.submit(end, bytes, cause));
             }
         }
         let alone = self.is_alone(block, bytes);
-        if let Some((_, window)) = self.stream.take_if(|(blocks, _)| alone && blocks.len() == 1) {
-            return self.table.decode_own(block, window.into_only()?).map(Arc::new);
+        if let Some((_, window)) = self
+            .stream
+            .take_if(|(blocks, _)| alone && blocks.len() == 1)
+        {
+            return self
+                .table
+                .decode_own(block, window.into_only()?)
+                .map(Arc::new);
         }
-        let Some((_, window)) = &mut self.stream else { return self.table.load(block, cause) };
-        let decoded = window.stored(&self.table, block).and_then(|stored| self.table.decode(block, stored));
+        let Some((_, window)) = &mut self.stream else {
+            return self.table.load(block, cause);
+        };
+        let decoded = window
+            .stored(&self.table, block)
+            .and_then(|stored| self.table.decode(block, stored));
         if decoded.is_err() {
             self.stream = None;
         }
@@ -438,7 +515,12 @@ impl SstIter {
             }
             end += 1;
         }
-        let window = Window::submit(&self.table, (first..end).collect(), cause, std::mem::take(&mut self.spare));
+        let window = Window::submit(
+            &self.table,
+            (first..end).collect(),
+            cause,
+            std::mem::take(&mut self.spare),
+        );
         (first..end, window)
     }
 }

@@ -48,7 +48,10 @@ impl TableOwner {
     /// `file_id`.
     pub fn decode(bytes: &[u8], file_id: u64) -> Option<TableOwner> {
         let bytes = bytes.get(..HEADER_BYTES)?;
-        let owner = TableOwner { uuid: bytes[24..40].try_into().ok()?, log_id: get_u64(bytes, 40)? };
+        let owner = TableOwner {
+            uuid: bytes[24..40].try_into().ok()?,
+            log_id: get_u64(bytes, 40)?,
+        };
         (owner.encode(file_id) == bytes).then_some(owner)
     }
 }
@@ -74,7 +77,11 @@ impl Handle {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Option<Handle> {
-        Some(Handle { offset: reader.u64()?, len: reader.u32()?, crc: reader.u32()? })
+        Some(Handle {
+            offset: reader.u64()?,
+            len: reader.u32()?,
+            crc: reader.u32()?,
+        })
     }
 
     pub(super) fn end(self) -> Option<u64> {
@@ -110,8 +117,14 @@ impl Footer {
     }
 
     /// Decodes the footer in `bytes`, read at `footer_offset`. The error says what was expected.
-    pub(super) fn decode(bytes: &[u8], file_id: u64, footer_offset: u64) -> Result<Footer, &'static str> {
-        let (body, crc) = bytes.split_at_checked(CRC_AT).ok_or("a footer of 80 bytes")?;
+    pub(super) fn decode(
+        bytes: &[u8],
+        file_id: u64,
+        footer_offset: u64,
+    ) -> Result<Footer, &'static str> {
+        let (body, crc) = bytes
+            .split_at_checked(CRC_AT)
+            .ok_or("a footer of 80 bytes")?;
         let stored = get_u32(crc, 0).ok_or("a footer of 80 bytes")?;
         let computed = || crc32c_salted(file_id, footer_offset, &[body]);
         if bytes.len() != FOOTER_BYTES || !matches(&sites::SST_FOOTER_CHECK, stored, computed) {
@@ -141,6 +154,9 @@ impl Footer {
         self.filter.end() == Some(self.index.offset)
             && self.index.end() == Some(self.properties.offset)
             && self.properties.end() == Some(footer_offset)
-            && self.data_bytes.checked_add(HEADER_BYTES as u64).is_some_and(|end| end <= self.filter.offset)
+            && self
+                .data_bytes
+                .checked_add(HEADER_BYTES as u64)
+                .is_some_and(|end| end <= self.filter.offset)
     }
 }

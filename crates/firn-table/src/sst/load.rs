@@ -36,14 +36,21 @@ impl Sst {
     /// Reads the block, which is not cached, from the file.
     pub(super) fn load_missed(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
         let loaded = self.read_block(block, cause)?;
-        self.context().cache.insert(self.id(), self.index().handle(block).offset, loaded.clone());
+        self.context()
+            .cache
+            .insert(self.id(), self.index().handle(block).offset, loaded.clone());
         Ok(loaded)
     }
 
     pub(super) fn read_block(&self, block: usize, cause: Cause) -> Result<Arc<Block>> {
         let handle = self.index().handle(block);
-        self.context().counters.read(cause, handle.stored_len as usize);
-        let read = |into: &mut IoBuf| self.file().read(handle.offset, handle.stored_len as usize, into);
+        self.context()
+            .counters
+            .read(cause, handle.stored_len as usize);
+        let read = |into: &mut IoBuf| {
+            self.file()
+                .read(handle.offset, handle.stored_len as usize, into)
+        };
         if handle.stored_len as usize >= LARGE_BYTES {
             // A thread keeps its buffer forever, so a large block gets a buffer of its own.
             let mut buf = IoBuf::default();
@@ -74,13 +81,24 @@ impl Sst {
     /// Loads `count` blocks into the cache, with all reads in flight at the same time. Returns the
     /// first.
     pub(super) fn load_run(&self, first: usize, count: usize) -> Result<Arc<Block>> {
-        let cached = |block| self.context().cache.peek(self.id(), self.index().handle(block).offset).is_some();
-        let mut wanted: Vec<usize> = (first..first + count).filter(|&block| block == first || !cached(block)).collect();
+        let cached = |block| {
+            self.context()
+                .cache
+                .peek(self.id(), self.index().handle(block).offset)
+                .is_some()
+        };
+        let mut wanted: Vec<usize> = (first..first + count)
+            .filter(|&block| block == first || !cached(block))
+            .collect();
         let reads = stretches(self.index(), &mut wanted, READER_GAP);
         let mut found = None;
         let mut keep = |block: usize, stored: &[u8]| -> Result<()> {
             let decoded = Arc::new(self.decode(block, stored)?);
-            self.context().cache.insert(self.id(), self.index().handle(block).offset, decoded.clone());
+            self.context().cache.insert(
+                self.id(),
+                self.index().handle(block).offset,
+                decoded.clone(),
+            );
             if block == first {
                 found = Some(decoded);
             }
@@ -96,12 +114,18 @@ impl Sst {
                 let handle = self.index().handle(block);
                 let at = (handle.offset - read.offset) as usize;
                 let stored = scratch.bytes().get(at..at + handle.stored_len as usize);
-                keep(block, stored.ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?)
+                keep(
+                    block,
+                    stored
+                        .ok_or_else(|| self.damaged(block, "a block; the file ends before it"))?,
+                )
             })?;
             SCRATCH.set(scratch);
         } else {
             let mut window = Window::of(self, &reads, Cause::UserRead, Vec::new());
-            wanted.iter().try_for_each(|&block| keep(block, window.stored(self, block)?))?;
+            wanted
+                .iter()
+                .try_for_each(|&block| keep(block, window.stored(self, block)?))?;
         }
         found.ok_or_else(|| self.damaged(first, "a block"))
     }
@@ -134,7 +158,10 @@ impl Sst {
             return Err(self.damaged(block, "a block; the file ends before it"));
         }
         if !matches(&sites::SST_BLOCK_CHECK, handle.crc, || crc32c(stored)) {
-            return Err(self.damaged(block, &format!("a block with checksum {:#010x}", handle.crc)));
+            return Err(self.damaged(
+                block,
+                &format!("a block with checksum {:#010x}", handle.crc),
+            ));
         }
         Ok(())
     }

@@ -108,7 +108,12 @@ impl Out {
     }
 
     /// Writes a data block of one large entry. The value is not copied unless it is compressed.
-    pub(super) fn large_block(&mut self, key: &[u8], tag: Tag, value: &[u8]) -> Result<BlockHandle> {
+    pub(super) fn large_block(
+        &mut self,
+        key: &[u8],
+        tag: Tag,
+        value: &[u8],
+    ) -> Result<BlockHandle> {
         if self.codec.pays_for(value) {
             let compressing = self.compressing.clone();
             let _alone = compressing.lock();
@@ -128,12 +133,22 @@ impl Out {
             len += part.len() as u32;
             self.push(part)?;
         }
-        Ok(BlockHandle { offset, stored_len: len, raw_len: len, crc: crc.finish(), codec: Codec::None })
+        Ok(BlockHandle {
+            offset,
+            stored_len: len,
+            raw_len: len,
+            crc: crc.finish(),
+            codec: Codec::None,
+        })
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<()> {
         let is_whole = bytes.len() <= self.io_bytes;
-        for piece in bytes.chunks(if is_whole { bytes.len().max(1) } else { self.io_bytes / 2 }) {
+        for piece in bytes.chunks(if is_whole {
+            bytes.len().max(1)
+        } else {
+            self.io_bytes / 2
+        }) {
             self.buffer.push(piece);
             if self.buffer.len() >= self.io_bytes {
                 self.put_in_flight()?;
@@ -160,7 +175,11 @@ impl Out {
     }
 
     fn section(&mut self, bytes: &[u8]) -> Handle {
-        let handle = Handle { offset: self.position(), len: bytes.len() as u32, crc: crc32c(bytes) };
+        let handle = Handle {
+            offset: self.position(),
+            len: bytes.len() as u32,
+            crc: crc32c(bytes),
+        };
         self.buffer.push(bytes);
         handle
     }
@@ -182,7 +201,13 @@ impl Out {
         let index = self.section(&index.finish());
         let encoded = self.section(&properties.encode());
         let footer_offset = self.position();
-        let footer = Footer { file_id: self.file_id, filter, index, properties: encoded, data_bytes };
+        let footer = Footer {
+            file_id: self.file_id,
+            filter,
+            index,
+            properties: encoded,
+            data_bytes,
+        };
         self.buffer.push(&footer.encode(footer_offset));
         let valid_len = footer_offset + FOOTER_BYTES as u64;
         self.buffer.pad_to(self.file.alignment());
@@ -191,11 +216,22 @@ impl Out {
         }
         let data_left = data_end.saturating_sub(self.at) as usize;
         self.counters.wrote(self.cause, data_left);
-        self.counters.wrote(Cause::Index, self.buffer.len() - data_left);
+        self.counters
+            .wrote(Cause::Index, self.buffer.len() - data_left);
         self.file.write(self.at, &[self.buffer.bytes()])?;
         self.file.sync(site)?;
-        let extent = Extent { valid_len, footer_offset };
+        let extent = Extent {
+            valid_len,
+            footer_offset,
+        };
         let dead_bytes = data_end - HEADER_BYTES as u64 - data_bytes;
-        Ok(SstMeta { extent, data_bytes, dead_bytes, small_blocks, block_bytes_max, properties })
+        Ok(SstMeta {
+            extent,
+            data_bytes,
+            dead_bytes,
+            small_blocks,
+            block_bytes_max,
+            properties,
+        })
     }
 }

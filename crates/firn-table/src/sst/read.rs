@@ -55,7 +55,11 @@ pub struct TableContext {
 impl TableContext {
     /// A context for tables that keep their blocks in `cache` and count their reads in `counters`.
     pub fn new(cache: Arc<BlockCache>, counters: Arc<IoCounters>) -> Self {
-        Self { cache, counters, open_bytes: Arc::default() }
+        Self {
+            cache,
+            counters,
+            open_bytes: Arc::default(),
+        }
     }
 
     /// Bytes of memory held by open tables. A table counts until its last reader drops it, even if
@@ -94,7 +98,12 @@ pub struct Query<'a> {
 impl<'a> Query<'a> {
     /// A query of a caller that keeps no rows.
     pub fn new(key: &'a [u8], seqno: SeqNo) -> Self {
-        Self { key, hash: hash(key), seqno, rows: false }
+        Self {
+            key,
+            hash: hash(key),
+            seqno,
+            rows: false,
+        }
     }
 }
 
@@ -141,7 +150,9 @@ pub struct PendingBlock {
 
 impl Drop for Sst {
     fn drop(&mut self) {
-        self.context.open_bytes.fetch_sub(self.memory_bytes() as u64, sync::Ordering::Relaxed);
+        self.context
+            .open_bytes
+            .fetch_sub(self.memory_bytes() as u64, sync::Ordering::Relaxed);
     }
 }
 
@@ -150,17 +161,30 @@ impl Sst {
     ///
     /// # Errors
     /// `Corruption` if a checksum, bound or length does not hold; `Io` if the device fails.
-    pub fn open(file: Arc<dyn File>, id: u64, extent: Extent, context: TableContext) -> Result<Sst> {
+    pub fn open(
+        file: Arc<dyn File>,
+        id: u64,
+        extent: Extent,
+        context: TableContext,
+    ) -> Result<Sst> {
         let place = file.path().display().to_string();
-        let damaged = |offset: u64, what: &str| Error::corruption(&place, offset, format_args!("expected {what}"));
+        let damaged = |offset: u64, what: &str| {
+            Error::corruption(&place, offset, format_args!("expected {what}"))
+        };
         let footer_end = extent.footer_offset.checked_add(FOOTER_BYTES as u64);
         if footer_end != Some(extent.valid_len) {
-            let what = format!("the table's footer at the end of its valid length of {}", extent.valid_len);
+            let what = format!(
+                "the table's footer at the end of its valid length of {}",
+                extent.valid_len
+            );
             return Err(damaged(extent.footer_offset, &what));
         }
         let file_bytes = file.len()?;
         if file_bytes < extent.valid_len {
-            let what = format!("{} bytes, as the manifest says, of which the file has {file_bytes}", extent.valid_len);
+            let what = format!(
+                "{} bytes, as the manifest says, of which the file has {file_bytes}",
+                extent.valid_len
+            );
             return Err(damaged(file_bytes, &what));
         }
         let mut buf = IoBuf::default();
@@ -175,7 +199,9 @@ impl Sst {
             context.counters.read(Cause::Index, handle.len as usize);
             file.read(handle.offset, handle.len as usize, &mut buf)?;
             let computed = || crc32c(buf.bytes());
-            if buf.len() != handle.len as usize || !matches(&sites::SST_SECTION_CHECK, handle.crc, computed) {
+            if buf.len() != handle.len as usize
+                || !matches(&sites::SST_SECTION_CHECK, handle.crc, computed)
+            {
                 return Err(damaged(handle.offset, what));
             }
             Ok(buf.bytes().to_vec())
@@ -183,18 +209,35 @@ impl Sst {
         let filter = section(footer.filter, "a filter with its checksum")?;
         let index = section(footer.index, "an index with its checksum")?;
         let properties = section(footer.properties, "properties with their checksum")?;
-        let filter = Filter::from_bytes(&filter).ok_or_else(|| damaged(footer.filter.offset, "whole filter lines"))?;
+        let filter = Filter::from_bytes(&filter)
+            .ok_or_else(|| damaged(footer.filter.offset, "whole filter lines"))?;
         let index = Index::decode(&index, footer.data_bytes.max(footer.filter.offset))
             .map_err(|what| damaged(footer.index.offset, what))?;
         if index.stored_bytes() != footer.data_bytes {
-            return Err(damaged(footer.index.offset, "blocks that add up to the data that the footer claims"));
+            return Err(damaged(
+                footer.index.offset,
+                "blocks that add up to the data that the footer claims",
+            ));
         }
-        let properties =
-            Properties::decode(&properties).ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
+        let properties = Properties::decode(&properties)
+            .ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
         let dead_bytes = footer.filter.offset - HEADER_BYTES as u64 - footer.data_bytes;
         let strides = Strides::default();
-        let table = Sst { file, id, extent, dead_bytes, index, filter, properties, context, strides };
-        table.context.open_bytes.fetch_add(table.memory_bytes() as u64, sync::Ordering::Relaxed);
+        let table = Sst {
+            file,
+            id,
+            extent,
+            dead_bytes,
+            index,
+            filter,
+            properties,
+            context,
+            strides,
+        };
+        table
+            .context
+            .open_bytes
+            .fetch_add(table.memory_bytes() as u64, sync::Ordering::Relaxed);
         Ok(table)
     }
 
@@ -209,7 +252,12 @@ impl Sst {
     /// # Errors
     /// As [`Sst::open`].
     pub fn reopen(&self) -> Result<Sst> {
-        Sst::open(self.file.clone(), self.id, self.extent, self.context.clone())
+        Sst::open(
+            self.file.clone(),
+            self.id,
+            self.extent,
+            self.context.clone(),
+        )
     }
 
     /// The table's location in its file.
@@ -235,10 +283,14 @@ impl Sst {
     /// The byte ranges of its newest state: its blocks, then the header, then its sections with the
     /// footer.
     pub fn live(&self) -> impl Iterator<Item = Range<u64>> {
-        let block = |handle: BlockHandle| handle.offset..handle.offset + u64::from(handle.stored_len);
+        let block =
+            |handle: BlockHandle| handle.offset..handle.offset + u64::from(handle.stored_len);
         let header = 0..HEADER_BYTES as u64;
-        let sections = HEADER_BYTES as u64 + self.dead_bytes + self.data_bytes()..self.extent.valid_len;
-        (0..self.blocks()).map(move |number| block(self.index.handle(number))).chain([header, sections])
+        let sections =
+            HEADER_BYTES as u64 + self.dead_bytes + self.data_bytes()..self.extent.valid_len;
+        (0..self.blocks())
+            .map(move |number| block(self.index.handle(number)))
+            .chain([header, sections])
     }
 
     /// True if it has a filter.
@@ -253,18 +305,27 @@ impl Sst {
 
     /// The number of data blocks of fewer than `bytes` before compression.
     pub fn blocks_below(&self, bytes: usize) -> usize {
-        (0..self.index.len()).filter(|&block| (self.index.handle(block).raw_len as usize) < bytes).count()
+        (0..self.index.len())
+            .filter(|&block| (self.index.handle(block).raw_len as usize) < bytes)
+            .count()
     }
 
     /// Bytes of its largest data block before compression.
     pub fn block_bytes_max(&self) -> u64 {
-        (0..self.index.len()).map(|block| u64::from(self.index.handle(block).raw_len)).max().unwrap_or(0)
+        (0..self.index.len())
+            .map(|block| u64::from(self.index.handle(block).raw_len))
+            .max()
+            .unwrap_or(0)
     }
 
     /// Removes the blocks with these numbers from the cache, because nothing will look them up
     /// again. Returns the number of blocks that were cached.
     pub fn forget(&self, blocks: impl Iterator<Item = usize>) -> u64 {
-        let drop = |block: &usize| self.context.cache.remove(self.id, self.index.handle(*block).offset);
+        let drop = |block: &usize| {
+            self.context
+                .cache
+                .remove(self.id, self.index.handle(*block).offset)
+        };
         blocks.filter(drop).count() as u64
     }
 
@@ -309,13 +370,21 @@ impl Sst {
     /// The error for damage in block `block`.
     pub(super) fn damaged(&self, block: usize, expected: &str) -> Error {
         let offset = self.index.handle(block).offset;
-        Error::corruption(self.file.path().display(), offset, format_args!("expected {expected}"))
+        Error::corruption(
+            self.file.path().display(),
+            offset,
+            format_args!("expected {expected}"),
+        )
     }
 
     /// The error for a false claim of the table as a whole.
     pub(super) fn wrong(&self, expected: &str) -> Error {
         let place = self.file.path().display();
-        Error::corruption(place, self.extent.footer_offset, format_args!("expected {expected}"))
+        Error::corruption(
+            place,
+            self.extent.footer_offset,
+            format_args!("expected {expected}"),
+        )
     }
 
     /// A cursor over the table.
@@ -347,10 +416,23 @@ impl Sst {
         };
         let handle = self.index.handle(block);
         if let Some(cached) = self.cached_for_get(handle.offset, query) {
-            return self.search(block, Loaded { block: cached, read: false }, query).map(GetStep::Done);
+            return self
+                .search(
+                    block,
+                    Loaded {
+                        block: cached,
+                        read: false,
+                    },
+                    query,
+                )
+                .map(GetStep::Done);
         }
-        self.context.counters.read(Cause::UserRead, handle.stored_len as usize);
-        let pending = self.file.submit_read(handle.offset, handle.stored_len as usize, IoBuf::default());
+        self.context
+            .counters
+            .read(Cause::UserRead, handle.stored_len as usize);
+        let pending =
+            self.file
+                .submit_read(handle.offset, handle.stored_len as usize, IoBuf::default());
         Ok(GetStep::Pending(PendingBlock { block, pending }))
     }
 
@@ -374,8 +456,13 @@ impl Sst {
         }
         let block = self.index.find(key);
         let starts = |block| self.index.compare_smallest(block, key) != Ordering::Greater;
-        let within = block < self.index.len() && (starts(block) || !mechanisms::BLOCK_BOUNDS.is_on());
-        if within { Ok(block) } else { Err(Got::Excluded) }
+        let within =
+            block < self.index.len() && (starts(block) || !mechanisms::BLOCK_BOUNDS.is_on());
+        if within {
+            Ok(block)
+        } else {
+            Err(Got::Excluded)
+        }
     }
 
     /// Searches `block`, and the ones after it while the key's versions may continue there.
@@ -396,7 +483,9 @@ impl Sst {
                 Lookup::PastEnd => {}
             }
             number += 1;
-            if number >= self.index.len() || self.index.compare_smallest(number, key) != Ordering::Equal {
+            if number >= self.index.len()
+                || self.index.compare_smallest(number, key) != Ordering::Equal
+            {
                 return Ok(Got::Missed { read });
             }
             at = self.load_for_get(number, query)?;
@@ -417,7 +506,9 @@ impl Sst {
     /// preferred, or if this block is observed.
     #[inline]
     fn leaves_block(&self, offset: u64, query: &Query<'_>) -> bool {
-        !query.rows || self.context.cache.locality().prefers_blocks() || Locality::is_sampled(self.id, offset)
+        !query.rows
+            || self.context.cache.locality().prefers_blocks()
+            || Locality::is_sampled(self.id, offset)
     }
 
     /// A block that may contain the key, from the cache or the file.
@@ -466,6 +557,12 @@ impl Sst {
 
 impl std::fmt::Debug for Sst {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Sst({}, {} entries, {} blocks)", self.id, self.properties.entries, self.index.len())
+        write!(
+            f,
+            "Sst({}, {} entries, {} blocks)",
+            self.id,
+            self.properties.entries,
+            self.index.len()
+        )
     }
 }

@@ -40,9 +40,13 @@ impl Strides {
     /// Records that a cursor was positioned and went on until it had visited `blocks` blocks.
     pub(super) fn note(&self, blocks: usize) {
         let sum = self.sum.load(Ordering::Relaxed);
-        self.sum.store(sum - sum / MEMORY + blocks.min(STRIDE_MAX) as u64 * PARTS, Ordering::Relaxed);
+        self.sum.store(
+            sum - sum / MEMORY + blocks.min(STRIDE_MAX) as u64 * PARTS,
+            Ordering::Relaxed,
+        );
         if blocks > 1 {
-            self.scans.store(self.scans.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.scans
+                .store(self.scans.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }
 

@@ -25,7 +25,11 @@ fn entries(seed: u64, keys: u64) -> Vec<Entry> {
         let key = format!("key{:05}{}", i * 3, "x".repeat(seed.below(9) as usize)).into_bytes();
         for _ in 0..1 + seed.below(20) / 16 * seed.below(8) {
             seqno += 1;
-            let kind = if seed.one_in(10) { Kind::Delete } else { Kind::Put };
+            let kind = if seed.one_in(10) {
+                Kind::Delete
+            } else {
+                Kind::Put
+            };
             let mut value = vec![0; seed.below(200) as usize];
             if seed.one_in(2) {
                 seed.fill(&mut value);
@@ -38,7 +42,10 @@ fn entries(seed: u64, keys: u64) -> Vec<Entry> {
 }
 
 fn context() -> TableContext {
-    TableContext::new(Arc::new(BlockCache::new(64 << 10, 512)), Arc::new(IoCounters::default()))
+    TableContext::new(
+        Arc::new(BlockCache::new(64 << 10, 512)),
+        Arc::new(IoCounters::default()),
+    )
 }
 
 fn build(path: &Path, all: &[Entry], codec: Codec) -> (SstMeta, Arc<Sst>) {
@@ -48,8 +55,17 @@ fn build(path: &Path, all: &[Entry], codec: Codec) -> (SstMeta, Arc<Sst>) {
 fn build_with(path: &Path, all: &[Entry], codec: Codec, limits: &Limits) -> (SstMeta, Arc<Sst>) {
     let fs = OsFs::new();
     let file = open_file(&fs, path, OpenMode::CreateDirect).unwrap();
-    let options = SstOptions { codec, ..SstOptions::new(limits) };
-    let mut writer = SstWriter::new(file, 7, options, Arc::new(IoCounters::default()), Cause::Flush);
+    let options = SstOptions {
+        codec,
+        ..SstOptions::new(limits)
+    };
+    let mut writer = SstWriter::new(
+        file,
+        7,
+        options,
+        Arc::new(IoCounters::default()),
+        Cause::Flush,
+    );
     for (key, tag, value) in all {
         writer.add(key, *tag, value).unwrap();
     }
@@ -60,7 +76,9 @@ fn build_with(path: &Path, all: &[Entry], codec: Codec, limits: &Limits) -> (Sst
 }
 
 fn expect(all: &[Entry], key: &[u8], seqno: u64) -> Option<(Tag, Vec<u8>)> {
-    all.iter().find(|e| e.0 == key && e.1.seqno().0 <= seqno).map(|e| (e.1, e.2.clone()))
+    all.iter()
+        .find(|e| e.0 == key && e.1.seqno().0 <= seqno)
+        .map(|e| (e.1, e.2.clone()))
 }
 
 fn found(got: Got) -> Option<(Tag, Vec<u8>)> {
@@ -74,25 +92,42 @@ fn check(all: &[Entry], table: &Arc<Sst>, access: Access) {
     let mut iter = table.iter(access);
     iter.first().unwrap();
     for (key, tag, value) in all {
-        assert_eq!((iter.key(), iter.tag(), iter.value()), (&key[..], *tag, &value[..]));
+        assert_eq!(
+            (iter.key(), iter.tag(), iter.value()),
+            (&key[..], *tag, &value[..])
+        );
         iter.next().unwrap();
     }
     assert!(!iter.valid());
     iter.last().unwrap();
     for (key, tag, value) in all.iter().rev() {
-        assert_eq!((iter.key(), iter.tag(), &*iter.pinned()), (&key[..], *tag, &value[..]));
+        assert_eq!(
+            (iter.key(), iter.tag(), &*iter.pinned()),
+            (&key[..], *tag, &value[..])
+        );
         iter.prev().unwrap();
     }
     assert!(!iter.valid());
     let mut seed = Seed::new(5);
     for _ in 0..300 {
-        let key = format!("key{:05}{}", seed.below(1600), "x".repeat(seed.below(9) as usize)).into_bytes();
+        let key = format!(
+            "key{:05}{}",
+            seed.below(1600),
+            "x".repeat(seed.below(9) as usize)
+        )
+        .into_bytes();
         let seqno = seed.below(900);
         let at = all.partition_point(|e| compare(&e.0, e.1, &key, Tag::seek(SeqNo(seqno))).is_lt());
         iter.seek(&key, Tag::seek(SeqNo(seqno))).unwrap();
-        assert_eq!(iter.valid().then(|| iter.key().to_vec()), all.get(at).map(|e| e.0.clone()));
+        assert_eq!(
+            iter.valid().then(|| iter.key().to_vec()),
+            all.get(at).map(|e| e.0.clone())
+        );
         iter.seek_before(&key, Tag::seek(SeqNo(seqno))).unwrap();
-        assert_eq!(iter.valid().then(|| iter.tag()), at.checked_sub(1).map(|at| all[at].1));
+        assert_eq!(
+            iter.valid().then(|| iter.tag()),
+            at.checked_sub(1).map(|at| all[at].1)
+        );
     }
 }
 
@@ -103,10 +138,22 @@ fn round_trip(codec: Codec) {
     assert_eq!(meta.properties.entries, all.len() as u64);
     assert_eq!(table.verify().unwrap().entries, all.len() as u64);
     check(&all, &table, Access::Cached);
-    check(&all, &table, Access::Streaming { bytes: 4096, cause: Cause::Compaction });
+    check(
+        &all,
+        &table,
+        Access::Streaming {
+            bytes: 4096,
+            cause: Cause::Compaction,
+        },
+    );
     let mut seed = Seed::new(9);
     for _ in 0..2000 {
-        let key = format!("key{:05}{}", seed.below(1600), "x".repeat(seed.below(9) as usize)).into_bytes();
+        let key = format!(
+            "key{:05}{}",
+            seed.below(1600),
+            "x".repeat(seed.below(9) as usize)
+        )
+        .into_bytes();
         let seqno = seed.below(900);
         let query = Query::new(&key, SeqNo(seqno));
         let want = expect(&all, &key, seqno);
@@ -141,21 +188,34 @@ fn the_reads_of_a_scan_go_by_those_before() {
         iter.enter(from).unwrap();
         iter.within(BlockIter::first).unwrap();
         for _ in 0..steps {
-            iter.enter(if back { iter.block - 1 } else { iter.block + 1 }).unwrap();
+            iter.enter(if back { iter.block - 1 } else { iter.block + 1 })
+                .unwrap();
         }
         table.context().counters.get(Cause::UserRead).0 - before
     };
     assert!(table.index().len() > 200);
     assert_eq!(read(0, 0, false), block(0));
-    assert_eq!(read(10, 5, false), (10..23).map(block).sum::<u64>(), "reads of 1, 4 and 8 blocks");
+    assert_eq!(
+        read(10, 5, false),
+        (10..23).map(block).sum::<u64>(),
+        "reads of 1, 4 and 8 blocks"
+    );
     (0..20).for_each(|i| _ = read(40 + i, 12, false));
     assert_eq!(read(100, 0, false), (100..106).map(block).sum::<u64>());
-    assert_eq!(read(110, 6, false), (110..122).map(block).sum::<u64>(), "two reads of 6 blocks");
+    assert_eq!(
+        read(110, 6, false),
+        (110..122).map(block).sum::<u64>(),
+        "two reads of 6 blocks"
+    );
     (0..100).for_each(|_| _ = read(0, 0, false));
     assert_eq!(read(130, 0, false), block(130));
     (0..20).for_each(|i| _ = read(40 + i, 12, false));
     (0..100).for_each(|_| _ = read(70, 12, true));
-    assert_eq!(read(150, 2, true), (148..151).map(block).sum::<u64>(), "who goes back wants nothing behind");
+    assert_eq!(
+        read(150, 2, true),
+        (148..151).map(block).sum::<u64>(),
+        "who goes back wants nothing behind"
+    );
 }
 
 /// Sub-tasks share an input. One must not read ahead into the part of another.
@@ -164,15 +224,26 @@ fn slices_of_a_table_read_it_once() {
     let dir = tempfile::tempdir().unwrap();
     let all = entries(1, 500);
     let (meta, table) = build(&dir.path().join("t"), &all, Codec::None);
-    let streaming = Access::Streaming { bytes: 16 << 10, cause: Cause::Compaction };
-    let borders: Vec<&[u8]> = all.iter().step_by(100).skip(1).map(|(key, ..)| &key[..]).collect();
+    let streaming = Access::Streaming {
+        bytes: 16 << 10,
+        cause: Cause::Compaction,
+    };
+    let borders: Vec<&[u8]> = all
+        .iter()
+        .step_by(100)
+        .skip(1)
+        .map(|(key, ..)| &key[..])
+        .collect();
     let mut slices = 0;
     let mut seen = 0;
-    for (from, to) in std::iter::once(None).chain(borders.iter().map(Some)).zip(borders.iter().map(Some).chain([None]))
+    for (from, to) in std::iter::once(None)
+        .chain(borders.iter().map(Some))
+        .zip(borders.iter().map(Some).chain([None]))
     {
         let mut iter = table.iter(streaming);
         to.into_iter().for_each(|to| iter.stop_at(to));
-        iter.seek(from.map_or(&[], |from| *from), Tag::seek(SeqNo::MAX)).unwrap();
+        iter.seek(from.map_or(&[], |from| *from), Tag::seek(SeqNo::MAX))
+            .unwrap();
         while iter.valid() && to.is_none_or(|to| iter.key() < *to) {
             seen += 1;
             iter.next().unwrap();
@@ -182,7 +253,11 @@ fn slices_of_a_table_read_it_once() {
     assert_eq!(seen, all.len());
     let (bytes, ..) = table.context().counters.get(Cause::Compaction);
     let border_blocks = slices * 2 * Limits::tiny().block_bytes as u64;
-    assert!((meta.data_bytes..meta.data_bytes + border_blocks).contains(&bytes), "{bytes} of {}", meta.data_bytes);
+    assert!(
+        (meta.data_bytes..meta.data_bytes + border_blocks).contains(&bytes),
+        "{bytes} of {}",
+        meta.data_bytes
+    );
 }
 
 #[test]
@@ -202,7 +277,13 @@ fn an_empty_key_range_and_one_huge_entry() {
     let (_, table) = build(&dir.path().join("t"), &all, Codec::Lz4);
     check(&all, &table, Access::Cached);
     let key = vec![b'b'; 65_535];
-    assert_eq!(found(table.get(&Query::new(&key, SeqNo::MAX)).unwrap()).unwrap().1.len(), 3 << 20);
+    assert_eq!(
+        found(table.get(&Query::new(&key, SeqNo::MAX)).unwrap())
+            .unwrap()
+            .1
+            .len(),
+        3 << 20
+    );
     table.verify().unwrap();
 }
 
@@ -211,8 +292,10 @@ fn an_empty_key_range_and_one_huge_entry() {
 #[test]
 fn seeks_within_the_versions_of_one_key() {
     let dir = tempfile::tempdir().unwrap();
-    let all: Vec<Entry> =
-        (1..100u64).rev().map(|i| (b"k".to_vec(), Tag::new(SeqNo(i), Kind::Put), vec![1; 100])).collect();
+    let all: Vec<Entry> = (1..100u64)
+        .rev()
+        .map(|i| (b"k".to_vec(), Tag::new(SeqNo(i), Kind::Put), vec![1; 100]))
+        .collect();
     let (_, table) = build(&dir.path().join("t"), &all, Codec::None);
     let mut iter = table.iter(Access::Cached);
     for seqno in 1..100 {
@@ -228,14 +311,28 @@ fn seeks_within_the_versions_of_one_key() {
 fn reads_per_get() {
     let dir = tempfile::tempdir().unwrap();
     let all: Vec<Entry> = (0..1000u64)
-        .map(|i| (format!("{i:08}").into_bytes(), Tag::new(SeqNo(i + 1), Kind::Put), vec![1; 100]))
+        .map(|i| {
+            (
+                format!("{i:08}").into_bytes(),
+                Tag::new(SeqNo(i + 1), Kind::Put),
+                vec![1; 100],
+            )
+        })
         .collect();
     let (meta, _) = build(&dir.path().join("t"), &all, Codec::None);
     let file = open_file(&OsFs::new(), &dir.path().join("t"), OpenMode::ReadDirect).unwrap();
-    let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), Arc::new(IoCounters::default()));
+    let context = TableContext::new(
+        Arc::new(BlockCache::new(0, 512)),
+        Arc::new(IoCounters::default()),
+    );
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
     for (key, _, value) in &all {
-        assert_eq!(found(table.get(&Query::new(key, SeqNo::MAX)).unwrap()).unwrap().1, *value);
+        assert_eq!(
+            found(table.get(&Query::new(key, SeqNo::MAX)).unwrap())
+                .unwrap()
+                .1,
+            *value
+        );
     }
     assert_eq!(context.counters.get(Cause::UserRead).1, 1000);
 }
@@ -253,34 +350,63 @@ fn what_gets_leave_goes_by_what_is_read() {
 fn gets_in_blocks_of(block_bytes: usize) {
     let dir = tempfile::tempdir().unwrap();
     let all: Vec<Entry> = (0..40_000u64)
-        .map(|i| (format!("{i:08}").into_bytes(), Tag::new(SeqNo(i + 1), Kind::Put), vec![1; 60]))
+        .map(|i| {
+            (
+                format!("{i:08}").into_bytes(),
+                Tag::new(SeqNo(i + 1), Kind::Put),
+                vec![1; 60],
+            )
+        })
         .collect();
     let mut limits = Limits::tiny();
     limits.block_bytes = block_bytes;
     let (meta, _) = build_with(&dir.path().join("t"), &all, Codec::None, &limits);
     let file = open_file(&OsFs::new(), &dir.path().join("t"), OpenMode::ReadDirect).unwrap();
-    let context = TableContext::new(Arc::new(BlockCache::new(64 << 20, 512)), Arc::new(IoCounters::default()));
+    let context = TableContext::new(
+        Arc::new(BlockCache::new(64 << 20, 512)),
+        Arc::new(IoCounters::default()),
+    );
     let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
     let get_with = |i: usize, rows: bool| {
         let key = &all[i].0;
         let before = context.counters.get(Cause::UserRead).1;
-        let Got::Found { value, row, .. } = table.get(&Query { rows, ..Query::new(key, SeqNo::MAX) }).unwrap() else {
+        let Got::Found { value, row, .. } = table
+            .get(&Query {
+                rows,
+                ..Query::new(key, SeqNo::MAX)
+            })
+            .unwrap()
+        else {
             panic!("key {i} is there");
         };
         assert_eq!(value, all[i].2);
-        (context.counters.get(Cause::UserRead).1 > before, row.is_some())
+        (
+            context.counters.get(Cause::UserRead).1 > before,
+            row.is_some(),
+        )
     };
     let get = |i| get_with(i, true);
     // Scattered keys: each is read and returned as a row, except for the sample, which is returned
     // as a row when it is found again.
     let far: Vec<usize> = (0..40_000).step_by(80).collect();
-    let sampled: Vec<usize> = far.iter().copied().filter(|&i| get(i) == (true, false)).collect();
-    assert!((1..40).contains(&sampled.len()), "{} of 500 are observed", sampled.len());
+    let sampled: Vec<usize> = far
+        .iter()
+        .copied()
+        .filter(|&i| get(i) == (true, false))
+        .collect();
+    assert!(
+        (1..40).contains(&sampled.len()),
+        "{} of 500 are observed",
+        sampled.len()
+    );
     for &i in &far {
         assert_eq!(get(i), (!sampled.contains(&i), true), "key {i}");
     }
     // A get that keeps no rows finds the block it read before.
-    assert_eq!((get_with(1, false), get_with(1, false)), ((true, false), (false, false)));
+    assert_eq!(
+        (get_with(1, false), get_with(1, false)),
+        ((true, false), (false, false))
+    );
     // Sequential keys.
     let read = |range: std::ops::Range<usize>| range.filter(|&i| get(i).0).count();
     assert!(read(0..1000) > 900, "every entry is read from its block");
@@ -302,10 +428,17 @@ fn every_byte_damaged() {
         let mut bytes = clean.clone();
         bytes[at] ^= 1 << (at % 8);
         let result = verify_bytes(&bytes, meta.extent);
-        assert_eq!(result.as_ref().unwrap_err().kind(), ErrorKind::Corruption, "byte {at}: {result:?}");
+        assert_eq!(
+            result.as_ref().unwrap_err().kind(),
+            ErrorKind::Corruption,
+            "byte {at}: {result:?}"
+        );
     }
     for cut in 0..meta.extent.valid_len as usize {
-        assert_eq!(verify_bytes(&clean[..cut], meta.extent).unwrap_err().kind(), ErrorKind::Corruption);
+        assert_eq!(
+            verify_bytes(&clean[..cut], meta.extent).unwrap_err().kind(),
+            ErrorKind::Corruption
+        );
     }
 }
 
@@ -319,15 +452,26 @@ fn verify_bytes(bytes: &[u8], extent: Extent) -> firn_base::Result<SstReport> {
 
 /// Verifies a table of three blocks of three keys each. Its index names `bounds`, and `change` has
 /// been applied to its true properties.
-fn verify_lying(bounds: [(&str, &str); 3], change: impl FnOnce(&mut Properties)) -> firn_base::Result<SstReport> {
+fn verify_lying(
+    bounds: [(&str, &str); 3],
+    change: impl FnOnce(&mut Properties),
+) -> firn_base::Result<SstReport> {
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (OsFs::new(), dir.path().join("table"));
-    let (options, counters) = (SstOptions::new(&Limits::tiny()), Arc::new(IoCounters::default()));
+    let (options, counters) = (
+        SstOptions::new(&Limits::tiny()),
+        Arc::new(IoCounters::default()),
+    );
     let file = open_file(&fs, &path, OpenMode::CreateDirect).unwrap();
     let mut out = out::Out::new(file, 7, 0, &options, counters, Cause::Flush);
     let mut index = index::IndexBuilder::default();
     let (smallest, largest) = (b"a0".to_vec(), b"c2".to_vec());
-    let mut properties = Properties { seqno_min: SeqNo::MAX, smallest, largest, ..Properties::default() };
+    let mut properties = Properties {
+        seqno_min: SeqNo::MAX,
+        smallest,
+        largest,
+        ..Properties::default()
+    };
     out.header(&options.owner.encode(7));
     let mut data_bytes = 0;
     for (letter, bounds) in ["a", "b", "c"].into_iter().zip(bounds) {
@@ -342,7 +486,9 @@ fn verify_lying(bounds: [(&str, &str); 3], change: impl FnOnce(&mut Properties))
         index.add(bounds.0.as_bytes(), bounds.1.as_bytes(), handle);
     }
     change(&mut properties);
-    let meta = out.finish(&firn_base::site::TEST, &[], index, properties, data_bytes).unwrap();
+    let meta = out
+        .finish(&firn_base::site::TEST, &[], index, properties, data_bytes)
+        .unwrap();
     let file = open_file(&fs, &path, OpenMode::Read).unwrap();
     Arc::new(Sst::open(file, 7, meta.extent, context())?).verify()
 }
@@ -350,28 +496,68 @@ fn verify_lying(bounds: [(&str, &str); 3], change: impl FnOnce(&mut Properties))
 #[test]
 fn verify_finds_bounds_and_counts_that_lie() {
     const TRUE: [(&str, &str); 3] = [("a0", "a2"), ("b0", "b2"), ("c0", "c2")];
-    let found = |bounds, change: fn(&mut Properties)| verify_lying(bounds, change).err().map(|error| error.to_string());
+    let found = |bounds, change: fn(&mut Properties)| {
+        verify_lying(bounds, change)
+            .err()
+            .map(|error| error.to_string())
+    };
     assert_eq!(found(TRUE, |_| {}), None);
-    let says = |error: Option<String>, what: &str| assert!(error.as_ref().unwrap().contains(what), "{error:?}: {what}");
+    let says = |error: Option<String>, what: &str| {
+        assert!(error.as_ref().unwrap().contains(what), "{error:?}: {what}")
+    };
     // If the bounds are narrower than the block, gets would miss its entries. If they are wider,
     // gets would search it in vain.
-    for (block, bounds) in [(0, ("a1", "a2")), (1, ("b1", "b2")), (1, ("b", "b2")), (2, ("c00", "c2"))] {
+    for (block, bounds) in [
+        (0, ("a1", "a2")),
+        (1, ("b1", "b2")),
+        (1, ("b", "b2")),
+        (2, ("c00", "c2")),
+    ] {
         let mut lying = TRUE;
         lying[block] = bounds;
-        says(found(lying, |_| {}), "the smallest key that the index names");
+        says(
+            found(lying, |_| {}),
+            "the smallest key that the index names",
+        );
     }
-    for (block, bounds) in [(0, ("a0", "a1")), (1, ("b0", "b3")), (2, ("c0", "c1")), (2, ("c0", "c22"))] {
+    for (block, bounds) in [
+        (0, ("a0", "a1")),
+        (1, ("b0", "b3")),
+        (2, ("c0", "c1")),
+        (2, ("c0", "c22")),
+    ] {
         let mut lying = TRUE;
         lying[block] = bounds;
         says(found(lying, |_| {}), "the largest key that the index names");
     }
-    says(found([("a0", "b2"), ("b0", "b2"), ("c0", "c2")], |_| {}), "blocks in the order of their keys");
-    says(found(TRUE, |properties| properties.smallest.clear()), "the smallest and largest key");
-    says(found(TRUE, |properties| properties.largest.push(b'!')), "the smallest and largest key");
-    says(found(TRUE, |properties| properties.entries += 1), "as many entries");
-    says(found(TRUE, |properties| properties.deletes += 1), "as many entries, tombstones");
-    says(found(TRUE, |properties| properties.value_bytes += 1), "as many entries, tombstones and bytes");
-    says(found(TRUE, |properties| properties.seqno_max = SeqNo(2)), "sequence numbers");
+    says(
+        found([("a0", "b2"), ("b0", "b2"), ("c0", "c2")], |_| {}),
+        "blocks in the order of their keys",
+    );
+    says(
+        found(TRUE, |properties| properties.smallest.clear()),
+        "the smallest and largest key",
+    );
+    says(
+        found(TRUE, |properties| properties.largest.push(b'!')),
+        "the smallest and largest key",
+    );
+    says(
+        found(TRUE, |properties| properties.entries += 1),
+        "as many entries",
+    );
+    says(
+        found(TRUE, |properties| properties.deletes += 1),
+        "as many entries, tombstones",
+    );
+    says(
+        found(TRUE, |properties| properties.value_bytes += 1),
+        "as many entries, tombstones and bytes",
+    );
+    says(
+        found(TRUE, |properties| properties.seqno_max = SeqNo(2)),
+        "sequence numbers",
+    );
 }
 
 /// An index whose entries share long keys is small on media and large in memory. It must not be
@@ -384,16 +570,36 @@ fn an_index_is_no_larger_than_its_data() {
         let mut index = index::IndexBuilder::default();
         for i in 0..blocks {
             let offset = i % 4 * u64::from(stored_len);
-            let handle = index::BlockHandle { offset, stored_len, raw_len, crc: 0, codec };
+            let handle = index::BlockHandle {
+                offset,
+                stored_len,
+                raw_len,
+                crc: 0,
+                codec,
+            };
             index.add(&[7; KEY_BYTES], &[7; KEY_BYTES], handle);
         }
-        Index::decode(&index.finish(), DATA_END).ok().map(|index| index.len())
+        Index::decode(&index.finish(), DATA_END)
+            .ok()
+            .map(|index| index.len())
     };
     assert_eq!(indexed(4, 70_000, 70_000, Codec::None), Some(4));
     assert_eq!(indexed(4, 300, 70_000, Codec::Lz4), Some(4));
-    assert_eq!(indexed(4, 270, 70_000, Codec::Lz4), None, "more than that many bytes can stand for");
-    assert_eq!(indexed(4, 50_000, 50_000, Codec::None), None, "keys that the blocks cannot hold");
-    assert_eq!(indexed(1000, 70_000, 70_000, Codec::None), None, "blocks that share their bytes");
+    assert_eq!(
+        indexed(4, 270, 70_000, Codec::Lz4),
+        None,
+        "more than that many bytes can stand for"
+    );
+    assert_eq!(
+        indexed(4, 50_000, 50_000, Codec::None),
+        None,
+        "keys that the blocks cannot hold"
+    );
+    assert_eq!(
+        indexed(1000, 70_000, 70_000, Codec::None),
+        None,
+        "blocks that share their bytes"
+    );
 }
 
 proptest::proptest! {

@@ -40,8 +40,14 @@ impl Sst {
     /// `Corruption` naming the first violation.
     pub fn verify(self: &Arc<Self>) -> Result<SstReport> {
         const STRETCH_BYTES: usize = 256 << 10;
-        let mut iter = self.iter(Access::Streaming { bytes: STRETCH_BYTES, cause: Cause::Maintenance });
-        let mut found = Properties { seqno_min: SeqNo::MAX, ..Properties::default() };
+        let mut iter = self.iter(Access::Streaming {
+            bytes: STRETCH_BYTES,
+            cause: Cause::Maintenance,
+        });
+        let mut found = Properties {
+            seqno_min: SeqNo::MAX,
+            ..Properties::default()
+        };
         let mut last: Option<(Vec<u8>, Tag)> = None;
         // The number of blocks begun.
         let mut blocks = 0;
@@ -50,7 +56,10 @@ impl Sst {
         iter.first()?;
         while iter.valid() {
             let (key, tag) = (iter.key(), iter.tag());
-            if last.as_ref().is_some_and(|(k, t)| compare(k, *t, key, tag) != Ordering::Less) {
+            if last
+                .as_ref()
+                .is_some_and(|(k, t)| compare(k, *t, key, tag) != Ordering::Less)
+            {
                 return wrong("entries in order across blocks");
             }
             if tag.kind().is_none() {
@@ -60,7 +69,11 @@ impl Sst {
                 return wrong("every key in the filter");
             }
             if iter.block >= blocks {
-                self.verify_border(blocks, last.as_ref().map(|(key, _)| key.as_slice()), Some((iter.block, key)))?;
+                self.verify_border(
+                    blocks,
+                    last.as_ref().map(|(key, _)| key.as_slice()),
+                    Some((iter.block, key)),
+                )?;
                 blocks = iter.block + 1;
             }
             found.count(key, tag, iter.value());
@@ -80,7 +93,11 @@ impl Sst {
         }
         found.largest = last_key.unwrap_or_default();
         self.verify_properties(&found)?;
-        Ok(SstReport { blocks: blocks as u64, entries: found.entries, bytes: found.key_bytes + found.value_bytes })
+        Ok(SstReport {
+            blocks: blocks as u64,
+            entries: found.entries,
+            bytes: found.key_bytes + found.value_bytes,
+        })
     }
 
     fn verify_header(&self) -> Result<()> {
@@ -88,23 +105,38 @@ impl Sst {
         self.file.read(0, HEADER_BYTES, &mut buf)?;
         match TableOwner::decode(buf.bytes(), self.id) {
             Some(_) => Ok(()),
-            None => Err(Error::corruption(self.file.path().display(), 0, "the header of this table")),
+            None => Err(Error::corruption(
+                self.file.path().display(),
+                0,
+                "the header of this table",
+            )),
         }
     }
 
     /// Checks the border between two blocks. The last of the first `blocks` blocks must end with
     /// `before`. The next one, given by number and first key in `behind`, must be the next block of
     /// the index and begin with that key; if `behind` is `None`, there must be no further block.
-    fn verify_border(&self, blocks: usize, before: Option<&[u8]>, behind: Option<(usize, &[u8])>) -> Result<()> {
+    fn verify_border(
+        &self,
+        blocks: usize,
+        before: Option<&[u8]>,
+        behind: Option<(usize, &[u8])>,
+    ) -> Result<()> {
         if before.is_some_and(|before| self.index().largest(blocks - 1) != before) {
-            return Err(self.damaged(blocks - 1, "the largest key that the index names at its end"));
+            return Err(self.damaged(
+                blocks - 1,
+                "the largest key that the index names at its end",
+            ));
         }
         if behind.map_or(self.index().len(), |(block, _)| block) != blocks {
             return Err(self.damaged(blocks, "an entry in each block"));
         }
         match behind {
             Some((block, key)) if self.index().compare_smallest(block, key) != Ordering::Equal => {
-                Err(self.damaged(block, "the smallest key that the index names at its beginning"))
+                Err(self.damaged(
+                    block,
+                    "the smallest key that the index names at its beginning",
+                ))
             }
             _ => Ok(()),
         }
@@ -144,8 +176,15 @@ impl Sst {
         for block in 0..self.index().len() {
             match self.load(block, Cause::Maintenance) {
                 Err(error) if error.kind() == ErrorKind::Corruption => {
-                    let (smallest, largest) = (self.index().smallest(block), self.index().largest(block).to_vec());
-                    damaged.push(DamagedBlock { error, smallest, largest });
+                    let (smallest, largest) = (
+                        self.index().smallest(block),
+                        self.index().largest(block).to_vec(),
+                    );
+                    damaged.push(DamagedBlock {
+                        error,
+                        smallest,
+                        largest,
+                    });
                 }
                 read => drop(read?),
             }
@@ -158,7 +197,10 @@ impl Sst {
     ///
     /// # Errors
     /// The error of `visit`, and of a read except for damage.
-    pub fn salvage(self: &Arc<Self>, mut visit: impl FnMut(&[u8], Tag, &[u8]) -> Result<()>) -> Result<u64> {
+    pub fn salvage(
+        self: &Arc<Self>,
+        mut visit: impl FnMut(&[u8], Tag, &[u8]) -> Result<()>,
+    ) -> Result<u64> {
         let mut lost = 0;
         let mut last: Option<(Vec<u8>, Tag)> = None;
         for block in 0..self.index().len() {
@@ -172,12 +214,18 @@ impl Sst {
             let mut iter = super::block_iter::BlockIter::new(loaded);
             let mut moved = iter.first();
             while moved.is_ok() && iter.valid() {
-                let behind = last.as_ref().is_none_or(|(key, tag)| compare(key, *tag, iter.key(), iter.tag()).is_lt());
+                let behind = last
+                    .as_ref()
+                    .is_none_or(|(key, tag)| compare(key, *tag, iter.key(), iter.tag()).is_lt());
                 if !behind || iter.tag().kind().is_none() {
                     moved = Err(super::block_iter::Damaged);
                     break;
                 }
-                visit(iter.key(), iter.tag(), iter.block().value(&iter.value_range()))?;
+                visit(
+                    iter.key(),
+                    iter.tag(),
+                    iter.block().value(&iter.value_range()),
+                )?;
                 last = Some((iter.key().to_vec(), iter.tag()));
                 moved = iter.next();
             }
@@ -202,8 +250,13 @@ impl Sst {
             for at in (0..=buf.len().saturating_sub(FOOTER_BYTES)).rev() {
                 let footer_offset = start + at as u64;
                 let bytes = buf.bytes().get(at..at + FOOTER_BYTES).unwrap_or(&[]);
-                if bytes.starts_with(&MAGIC.to_le_bytes()) && Footer::decode(bytes, id, footer_offset).is_ok() {
-                    return Ok(Extent { valid_len: footer_offset + FOOTER_BYTES as u64, footer_offset });
+                if bytes.starts_with(&MAGIC.to_le_bytes())
+                    && Footer::decode(bytes, id, footer_offset).is_ok()
+                {
+                    return Ok(Extent {
+                        valid_len: footer_offset + FOOTER_BYTES as u64,
+                        footer_offset,
+                    });
                 }
             }
             if start == 0 {
@@ -211,6 +264,10 @@ impl Sst {
             }
             end = start + FOOTER_BYTES as u64 - 1;
         }
-        Err(Error::corruption(file.path().display(), len, "expected a footer"))
+        Err(Error::corruption(
+            file.path().display(),
+            len,
+            "expected a footer",
+        ))
     }
 }

@@ -24,7 +24,10 @@ pub(super) struct Stretch {
 /// `gap_max` bytes share a read, as long as no more bytes are read in vain than are wanted.
 pub(super) fn stretches(index: &Index, blocks: &mut [usize], gap_max: u64) -> Vec<Stretch> {
     blocks.sort_unstable_by_key(|&block| index.handle(block).offset);
-    let mut spare: u64 = blocks.iter().map(|&block| u64::from(index.handle(block).stored_len)).sum();
+    let mut spare: u64 = blocks
+        .iter()
+        .map(|&block| u64::from(index.handle(block).stored_len))
+        .sum();
     let mut reads: Vec<Stretch> = Vec::new();
     for &block in &*blocks {
         let handle = index.handle(block);
@@ -37,7 +40,10 @@ pub(super) fn stretches(index: &Index, blocks: &mut [usize], gap_max: u64) -> Ve
                 continue;
             }
         }
-        reads.push(Stretch { offset: handle.offset, len: stored });
+        reads.push(Stretch {
+            offset: handle.offset,
+            len: stored,
+        });
     }
     reads
 }
@@ -57,19 +63,43 @@ struct Read {
 
 impl Window {
     /// Starts reading `blocks`, into `spare` buffers while there are any.
-    pub(super) fn submit(table: &Sst, mut blocks: Vec<usize>, cause: Cause, spare: Vec<IoBuf>) -> Window {
+    pub(super) fn submit(
+        table: &Sst,
+        mut blocks: Vec<usize>,
+        cause: Cause,
+        spare: Vec<IoBuf>,
+    ) -> Window {
         let gap = table.context().counters.merge_gap();
-        Window::of(table, &stretches(table.index(), &mut blocks, gap), cause, spare)
+        Window::of(
+            table,
+            &stretches(table.index(), &mut blocks, gap),
+            cause,
+            spare,
+        )
     }
 
     /// Starts `reads`.
-    pub(super) fn of(table: &Sst, reads: &[Stretch], cause: Cause, mut spare: Vec<IoBuf>) -> Window {
+    pub(super) fn of(
+        table: &Sst,
+        reads: &[Stretch],
+        cause: Cause,
+        mut spare: Vec<IoBuf>,
+    ) -> Window {
         let submit = |read: &Stretch| {
             table.context().counters.read(cause, read.len);
-            let pending = table.file().submit_read(read.offset, read.len, spare.pop().unwrap_or_default());
-            Read { offset: read.offset, pending: Some(pending), buf: IoBuf::default() }
+            let pending =
+                table
+                    .file()
+                    .submit_read(read.offset, read.len, spare.pop().unwrap_or_default());
+            Read {
+                offset: read.offset,
+                pending: Some(pending),
+                buf: IoBuf::default(),
+            }
         };
-        Window { reads: reads.iter().map(submit).collect() }
+        Window {
+            reads: reads.iter().map(submit).collect(),
+        }
     }
 
     /// The bytes of `block` as stored, not checked yet. REQUIRES: it was among the submitted
@@ -79,14 +109,20 @@ impl Window {
     /// `Io` of its read; `Corruption` if the file ends before it.
     pub(super) fn stored(&mut self, table: &Sst, block: usize) -> Result<&[u8]> {
         let handle = table.index().handle(block);
-        let at = self.reads.partition_point(|read| read.offset <= handle.offset).wrapping_sub(1);
+        let at = self
+            .reads
+            .partition_point(|read| read.offset <= handle.offset)
+            .wrapping_sub(1);
         let missing = || table.damaged(block, "a block; the file ends before it");
         let read = self.reads.get_mut(at).ok_or_else(missing)?;
         if let Some(pending) = read.pending.take() {
             read.buf = pending.wait()?;
         }
         let start = (handle.offset - read.offset) as usize;
-        read.buf.bytes().get(start..start + handle.stored_len as usize).ok_or_else(missing)
+        read.buf
+            .bytes()
+            .get(start..start + handle.stored_len as usize)
+            .ok_or_else(missing)
     }
 
     /// The bytes of the only block, as stored, not checked yet.
@@ -95,7 +131,10 @@ impl Window {
     /// `Io` of its read.
     pub(super) fn into_only(self) -> Result<IoBuf> {
         match self.reads.into_iter().next() {
-            Some(Read { pending: Some(pending), .. }) => pending.wait(),
+            Some(Read {
+                pending: Some(pending),
+                ..
+            }) => pending.wait(),
             Some(Read { buf, .. }) => Ok(buf),
             None => Ok(IoBuf::default()),
         }
@@ -126,7 +165,13 @@ mod tests {
             builder.add(
                 &key,
                 &key,
-                BlockHandle { offset, stored_len, raw_len: stored_len, crc: 0, codec: Codec::None },
+                BlockHandle {
+                    offset,
+                    stored_len,
+                    raw_len: stored_len,
+                    crc: 0,
+                    codec: Codec::None,
+                },
             );
         }
         Index::decode(&builder.finish(), 1 << 30).unwrap()
@@ -134,7 +179,10 @@ mod tests {
 
     fn reads(index: &Index) -> Vec<(u64, usize)> {
         let mut blocks: Vec<usize> = (0..index.len()).collect();
-        stretches(index, &mut blocks, READER_GAP).iter().map(|read| (read.offset, read.len)).collect()
+        stretches(index, &mut blocks, READER_GAP)
+            .iter()
+            .map(|read| (read.offset, read.len))
+            .collect()
     }
 
     #[test]
@@ -146,9 +194,19 @@ mod tests {
     #[test]
     fn a_table_that_grew_is_read_by_its_places() {
         // Every second block was replaced by one after the table's first end.
-        let grown: Vec<(u64, u32)> =
-            (0..20).map(|i| if i % 2 == 0 { (i * 4000, 4000) } else { ((1 << 20) + i * 2000, 4000) }).collect();
-        assert_eq!(reads(&index(&grown)), [(0, 76_000), ((1 << 20) + 2000, 40_000)]);
+        let grown: Vec<(u64, u32)> = (0..20)
+            .map(|i| {
+                if i % 2 == 0 {
+                    (i * 4000, 4000)
+                } else {
+                    ((1 << 20) + i * 2000, 4000)
+                }
+            })
+            .collect();
+        assert_eq!(
+            reads(&index(&grown)),
+            [(0, 76_000), ((1 << 20) + 2000, 40_000)]
+        );
     }
 
     #[test]
@@ -159,6 +217,10 @@ mod tests {
         assert_eq!(reads(&index(&farther)).len(), 4, "gaps of 20 KB");
         let near: Vec<(u64, u32)> = (0..4).map(|i| (i * 16_000, 8000)).collect();
         let merged = stretches(&index(&near), &mut [0, 1, 2, 3], 4 << 10).len();
-        assert_eq!((reads(&index(&near)).len(), merged), (1, 4), "gaps of 8 KB are too large for a merge of 4");
+        assert_eq!(
+            (reads(&index(&near)).len(), merged),
+            (1, 4),
+            "gaps of 8 KB are too large for a merge of 4"
+        );
     }
 }

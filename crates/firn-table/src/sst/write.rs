@@ -58,7 +58,10 @@ impl SstOptions {
             filter_reserve_percent: 0,
             filter_reserve_share_max: 1.0,
             io_bytes: limits.io_bytes,
-            owner: TableOwner { uuid: [0; 16], log_id: 0 },
+            owner: TableOwner {
+                uuid: [0; 16],
+                log_id: 0,
+            },
             compressing: Arc::default(),
         }
     }
@@ -111,7 +114,10 @@ impl SstWriter {
             block_smallest: Vec::new(),
             index: IndexBuilder::default(),
             hashes: Hashes::default(),
-            properties: Properties { seqno_min: SeqNo::MAX, ..Properties::default() },
+            properties: Properties {
+                seqno_min: SeqNo::MAX,
+                ..Properties::default()
+            },
             last_key: Vec::new(),
         }
     }
@@ -179,7 +185,9 @@ impl SstWriter {
     /// Bytes of memory that keys take until the table ends: their hashes, the future filter, and
     /// the index.
     pub fn held_bytes(&self) -> usize {
-        let bits = self.options.filter_bits as usize * (100 + self.options.filter_reserve_percent as usize) / 100;
+        let bits = self.options.filter_bits as usize
+            * (100 + self.options.filter_reserve_percent as usize)
+            / 100;
         self.hashes.len() * (size_of::<u64>() + bits / 8) + self.index.len()
     }
 
@@ -196,7 +204,8 @@ impl SstWriter {
         let keys = self.hashes.len() as u64;
         let bits_max = (data_bytes * 8) as f64 * self.options.filter_reserve_share_max;
         let affordable = bits_max as u64 / u64::from(self.options.filter_bits.max(1));
-        let capacity = keys + (keys * u64::from(self.options.filter_reserve_percent) / 100).min(affordable);
+        let capacity =
+            keys + (keys * u64::from(self.options.filter_reserve_percent) / 100).min(affordable);
         let mut filter = Filter::with_capacity(capacity as usize, self.options.filter_bits);
         self.hashes.iter().for_each(|hash| filter.insert(hash));
         (filter, capacity)
@@ -216,6 +225,12 @@ impl SstWriter {
         properties.filter_capacity = filter_capacity;
         properties.filter_keys = self.hashes.len() as u64;
         properties.largest = self.last_key;
-        self.out.finish(&sites::SST_SYNC, filter.as_bytes(), self.index, properties, data_bytes)
+        self.out.finish(
+            &sites::SST_SYNC,
+            filter.as_bytes(),
+            self.index,
+            properties,
+            data_bytes,
+        )
     }
 }

@@ -39,7 +39,12 @@ impl WriteBatch {
         let key_at = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.operations.push(Operation { kind, key_at, key_len: key.len(), value_len: value.len() });
+        self.operations.push(Operation {
+            kind,
+            key_at,
+            key_len: key.len(),
+            value_len: value.len(),
+        });
         self
     }
 

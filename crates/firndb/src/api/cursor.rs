@@ -59,9 +59,24 @@ impl Cursor {
     pub(crate) fn new(db: Db, point: Arc<Point>, options: ReadOptions) -> Cursor {
         let pins = Arc::new(Mutex::new(None));
         db.engine.register_iter(&pins);
-        let ReadOptions { lower, upper, snapshot: _ } = options;
+        let ReadOptions {
+            lower,
+            upper,
+            snapshot: _,
+        } = options;
         let (key, value, scratch) = (Vec::new(), Vec::new(), Vec::new());
-        Cursor { db, point, lower, upper, pins, key, value, large: None, valid: false, scratch }
+        Cursor {
+            db,
+            point,
+            lower,
+            upper,
+            pins,
+            key,
+            value,
+            large: None,
+            valid: false,
+            scratch,
+        }
     }
 
     /// True if the cursor is on an entry.
@@ -85,7 +100,9 @@ impl Cursor {
 
     /// The value at the cursor, owned: a large one is shared, others are copied.
     pub(crate) fn to_value(&self) -> Value {
-        self.large.clone().unwrap_or_else(|| Value::owned(self.value().to_vec()))
+        self.large
+            .clone()
+            .unwrap_or_else(|| Value::owned(self.value().to_vec()))
     }
 
     /// Moves to the first key within the bounds.
@@ -95,7 +112,8 @@ impl Cursor {
     /// every method that moves.
     pub fn first(&mut self) -> Result<()> {
         let lower = self.lower.take();
-        let result = self.move_by(|iter, pins| iter.forward_from(lower.as_deref().unwrap_or_default(), pins));
+        let result = self
+            .move_by(|iter, pins| iter.forward_from(lower.as_deref().unwrap_or_default(), pins));
         self.lower = lower;
         result
     }
@@ -141,7 +159,10 @@ impl Cursor {
     ///
     /// # Errors
     /// See [`Cursor::first`].
-    #[expect(clippy::should_implement_trait, reason = "a cursor's `next` borrows its entry; see `Iter` for loops")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor's `next` borrows its entry; see `Iter` for loops"
+    )]
     pub fn next(&mut self) -> Result<()> {
         if !self.valid {
             return Ok(());
@@ -180,7 +201,11 @@ impl Cursor {
         self.step_by(&step).map_err(|error| {
             self.db.engine.told_apart(error, |fresh| {
                 let (lower, upper, snapshot) = (self.lower.clone(), self.upper.clone(), None);
-                let mut iter = Db::new(fresh.clone()).cursor_with(ReadOptions { lower, upper, snapshot })?;
+                let mut iter = Db::new(fresh.clone()).cursor_with(ReadOptions {
+                    lower,
+                    upper,
+                    snapshot,
+                })?;
                 iter.key.clone_from(&self.key);
                 iter.valid = was_valid;
                 iter.step_by(&step)
@@ -203,7 +228,8 @@ impl Cursor {
         // last move.
         engine.calls.check()?;
         let revocations = engine.readers.revocations.load(Ordering::Relaxed);
-        let is_older = |pins: &mut Pins| pins.revocations != revocations && !pins.are_of(&engine.state.load());
+        let is_older =
+            |pins: &mut Pins| pins.revocations != revocations && !pins.are_of(&engine.state.load());
         if slot.take_if(is_older).is_some() {
             // A worker may be waiting for the state that the pins held.
             engine.executor.wake();
@@ -212,7 +238,10 @@ impl Cursor {
             Some(pins) => pins,
             None => slot.insert(self.pin(was_valid)?),
         };
-        (pins.last_tick, pins.revocations) = (engine.readers.idle_ticks.load(Ordering::Relaxed), revocations);
+        (pins.last_tick, pins.revocations) = (
+            engine.readers.idle_ticks.load(Ordering::Relaxed),
+            revocations,
+        );
         let moved = step(self, pins);
         if moved.is_err() {
             // The position of the merge is unknown after an error.
@@ -227,12 +256,22 @@ impl Cursor {
         if was_valid {
             merge.seek(&self.key, Tag::seek(SeqNo::MAX))?;
         }
-        Ok(Pins { merge, state, direction: Direction::Forward, last_tick: 0, revocations: 0 })
+        Ok(Pins {
+            merge,
+            state,
+            direction: Direction::Forward,
+            last_tick: 0,
+            revocations: 0,
+        })
     }
 
     /// Takes the value of the merge's current entry, after which its block may be released.
     #[inline]
-    fn take_value(value: &mut Vec<u8>, large: &mut Option<Value>, merge: &mut MergeIter) -> Result<()> {
+    fn take_value(
+        value: &mut Vec<u8>,
+        large: &mut Option<Value>,
+        merge: &mut MergeIter,
+    ) -> Result<()> {
         if !merge.may_be_large() {
             value.clear();
             value.extend_from_slice(merge.value());
@@ -253,7 +292,8 @@ impl Cursor {
         pins.direction = Direction::Forward;
         let mut walk = None;
         if let Some(gap) = self.db.engine.commit.gaps.at(start, self.point.seqno) {
-            walk.insert(Walk::forward(self.point.seqno, Some(start))).pass(&gap);
+            walk.insert(Walk::forward(self.point.seqno, Some(start)))
+                .pass(&gap);
             match &gap.to {
                 Some(to) => pins.merge.seek(to, Tag::seek(SeqNo::MAX))?,
                 None => return Ok(()),
@@ -275,7 +315,8 @@ impl Cursor {
         let border = match &gap {
             Some(gap) if gap.from.is_empty() => return Ok(()),
             Some(gap) => {
-                walk.insert(Walk::backward(self.point.seqno, start)).pass(gap);
+                walk.insert(Walk::backward(self.point.seqno, start))
+                    .pass(gap);
                 Some(gap.from.as_slice())
             }
             None => border,
@@ -300,7 +341,11 @@ impl Cursor {
         let commit = &self.db.engine.commit;
         let mut newer = 0;
         while merge.valid() {
-            if let Some(upper) = self.upper.as_ref().filter(|upper| merge.key() >= upper.as_slice()) {
+            if let Some(upper) = self
+                .upper
+                .as_ref()
+                .filter(|upper| merge.key() >= upper.as_slice())
+            {
                 Walk::end_at(walk, Some(upper), commit);
                 return Ok(());
             }
@@ -356,7 +401,11 @@ impl Cursor {
     ) -> Result<()> {
         let merge = &mut pins.merge;
         while merge.valid() {
-            if let Some(lower) = self.lower.as_ref().filter(|lower| merge.key() < lower.as_slice()) {
+            if let Some(lower) = self
+                .lower
+                .as_ref()
+                .filter(|lower| merge.key() < lower.as_slice())
+            {
                 Walk::begin_at(walk, || lower.clone(), &self.db.engine.commit);
                 return Ok(());
             }
@@ -369,7 +418,13 @@ impl Cursor {
                 return Ok(());
             }
             let walk = walk.get_or_insert_with(|| Walk::backward(self.point.seqno, start));
-            match self.db.engine.commit.gaps.at(&self.scratch, self.point.seqno) {
+            match self
+                .db
+                .engine
+                .commit
+                .gaps
+                .at(&self.scratch, self.point.seqno)
+            {
                 Some(gap) => {
                     walk.pass(&gap);
                     if gap.from.is_empty() {
@@ -402,7 +457,10 @@ impl Cursor {
                 found = false;
                 place = None;
             }
-            if merge.valid() && merge.key() == self.scratch && merge.tag().seqno() <= self.point.seqno {
+            if merge.valid()
+                && merge.key() == self.scratch
+                && merge.tag().seqno() <= self.point.seqno
+            {
                 found = known_kind(merge.tag())? != Kind::Delete;
                 place = merge.place().filter(|_| found);
                 self.large = None;
@@ -421,7 +479,8 @@ impl Cursor {
             // The merge has moved on, but the pins still hold the state with this place, so the
             // value is there.
             let values = self.db.engine.logs.values.as_ref();
-            let values = values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
+            let values =
+                values.ok_or_else(|| Error::invalid("this profile has no values in logs"))?;
             let value = values.get(at, seqno)?;
             match value.len() >= LARGE_BYTES {
                 true => self.large = Some(value),
@@ -444,18 +503,31 @@ fn pass_key(merge: &mut MergeIter, key: &[u8]) -> Result<()> {
         merge.next()?;
     }
     // Tag 0 sorts after every entry of the key.
-    if merge.valid() && merge.key() == key { merge.seek(key, Tag(0)) } else { Ok(()) }
+    if merge.valid() && merge.key() == key {
+        merge.seek(key, Tag(0))
+    } else {
+        Ok(())
+    }
 }
 
 fn known_kind(tag: Tag) -> Result<Kind> {
-    tag.kind().filter(|kind| *kind != Kind::Pointer).ok_or_else(|| {
-        let kind = tag.kind_byte();
-        Error::corruption("an entry", tag.seqno().0, format_args!("expected a put or delete, not kind {kind}"))
-    })
+    tag.kind()
+        .filter(|kind| *kind != Kind::Pointer)
+        .ok_or_else(|| {
+            let kind = tag.kind_byte();
+            Error::corruption(
+                "an entry",
+                tag.seqno().0,
+                format_args!("expected a put or delete, not kind {kind}"),
+            )
+        })
 }
 
 impl std::fmt::Debug for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cursor").field("valid", &self.valid).field("seqno", &self.point.seqno).finish_non_exhaustive()
+        f.debug_struct("Cursor")
+            .field("valid", &self.valid)
+            .field("seqno", &self.point.seqno)
+            .finish_non_exhaustive()
     }
 }

@@ -39,7 +39,10 @@ impl Drop for Open {
 
 impl Db {
     pub(crate) fn new(engine: Arc<Engine>) -> Db {
-        Db { _open: Arc::new(Open(engine.clone())), engine }
+        Db {
+            _open: Arc::new(Open(engine.clone())),
+            engine,
+        }
     }
 
     /// Opens the database in directory `path`, and creates it if it does not exist.
@@ -86,8 +89,20 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::put`].
-    pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
-        self.write_one(Entry { kind: Kind::Put, key: key.as_ref(), value: value.as_ref() }, options)
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.write_one(
+            Entry {
+                kind: Kind::Put,
+                key: key.as_ref(),
+                value: value.as_ref(),
+            },
+            options,
+        )
     }
 
     /// Deletes `key`, which need not exist.
@@ -103,7 +118,14 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
-        self.write_one(Entry { kind: Kind::Delete, key: key.as_ref(), value: &[] }, options)
+        self.write_one(
+            Entry {
+                kind: Kind::Delete,
+                key: key.as_ref(),
+                value: &[],
+            },
+            options,
+        )
     }
 
     fn durability(&self, options: &WriteOptions) -> Durability {
@@ -111,9 +133,14 @@ impl Db {
     }
 
     fn write_one(&self, entry: Entry<'_>, options: &WriteOptions) -> Result<()> {
-        self.engine.write(std::iter::once(entry), self.durability(options))?;
+        self.engine
+            .write(std::iter::once(entry), self.durability(options))?;
         self.engine.counts.user.writes.add(1);
-        self.engine.counts.user.written_bytes.add((entry.key.len() + entry.value.len()) as u64);
+        self.engine
+            .counts
+            .user
+            .written_bytes
+            .add((entry.key.len() + entry.value.len()) as u64);
         Ok(())
     }
 
@@ -125,9 +152,14 @@ impl Db {
         if batch.is_empty() {
             return self.engine.check_writable();
         }
-        self.engine.write(batch.entries(), self.durability(options))?;
+        self.engine
+            .write(batch.entries(), self.durability(options))?;
         self.engine.counts.user.writes.add(batch.len() as u64);
-        self.engine.counts.user.written_bytes.add(batch.byte_size() as u64);
+        self.engine
+            .counts
+            .user
+            .written_bytes
+            .add(batch.byte_size() as u64);
         Ok(())
     }
 
@@ -138,15 +170,24 @@ impl Db {
     /// `Corruption` and `Io`, naming the file; `Invalid` if the database was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
-        self.count_get(self.engine.get(key).map_err(|error| self.reread(error, key)))
+        self.count_get(
+            self.engine
+                .get(key)
+                .map_err(|error| self.reread(error, key)),
+        )
     }
 
     pub(crate) fn get_at(&self, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
-        self.count_get(self.engine.get_at(key, seqno).map_err(|error| self.reread(error, key)))
+        self.count_get(
+            self.engine
+                .get_at(key, seqno)
+                .map_err(|error| self.reread(error, key)),
+        )
     }
 
     fn reread(&self, error: Error, key: &[u8]) -> Error {
-        self.engine.told_apart(error, |fresh| fresh.get(key).map(drop))
+        self.engine
+            .told_apart(error, |fresh| fresh.get(key).map(drop))
     }
 
     fn count_get(&self, got: Result<Option<Value>>) -> Result<Option<Value>> {
@@ -165,11 +206,18 @@ impl Db {
         self.multi_get_at(keys, None)
     }
 
-    pub(crate) fn multi_get_at(&self, keys: &[impl AsRef<[u8]>], at: Option<SeqNo>) -> Result<Vec<Option<Value>>> {
+    pub(crate) fn multi_get_at(
+        &self,
+        keys: &[impl AsRef<[u8]>],
+        at: Option<SeqNo>,
+    ) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         self.engine.counts.user.gets.add(keys.len() as u64);
         let got = self.engine.multi_get(&keys, at);
-        got.map_err(|error| self.engine.told_apart(error, |fresh| fresh.multi_get(&keys, None).map(drop)))
+        got.map_err(|error| {
+            self.engine
+                .told_apart(error, |fresh| fresh.multi_get(&keys, None).map(drop))
+        })
     }
 
     /// True if `key` has a value.
@@ -232,15 +280,28 @@ impl Db {
     pub(crate) fn point(&self, options: &ReadOptions) -> Result<Arc<Point>> {
         self.engine.calls.check()?;
         match &options.snapshot {
-            Some(snapshot) if Arc::ptr_eq(&snapshot.db.engine, &self.engine) => Ok(snapshot.point.clone()),
+            Some(snapshot) if Arc::ptr_eq(&snapshot.db.engine, &self.engine) => {
+                Ok(snapshot.point.clone())
+            }
             Some(_) => Err(Error::invalid("the snapshot is of another database")),
-            None => Ok(self.engine.readers.snapshots.register(&self.engine.commit.visible)),
+            None => Ok(self
+                .engine
+                .readers
+                .snapshots
+                .register(&self.engine.commit.visible)),
         }
     }
 
     /// A snapshot of the current state, for later reads.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { point: self.engine.readers.snapshots.register(&self.engine.commit.visible), db: self.clone() }
+        Snapshot {
+            point: self
+                .engine
+                .readers
+                .snapshots
+                .register(&self.engine.commit.visible),
+            db: self.clone(),
+        }
     }
 
     /// Makes all writes that were acknowledged so far survive power loss. Blocks until they do.
@@ -248,7 +309,8 @@ impl Db {
     /// # Errors
     /// `Poisoned` if the sync fails.
     pub fn sync(&self) -> Result<()> {
-        self.engine.write(std::iter::empty(), crate::Durability::Power)
+        self.engine
+            .write(std::iter::empty(), crate::Durability::Power)
     }
 
     /// Writes the contents of memory to tables. Blocks until that is done.
@@ -275,7 +337,8 @@ impl Db {
     /// `Corruption` and `Io`, naming the file.
     pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         let ReadOptions { lower, upper, .. } = ReadOptions::range(range);
-        self.engine.compact_range(lower.as_deref().unwrap_or_default(), upper.as_deref())
+        self.engine
+            .compact_range(lower.as_deref().unwrap_or_default(), upper.as_deref())
     }
 
     /// Blocks until there is no background work left to do.
@@ -324,7 +387,13 @@ impl Db {
     /// until its versions are compacted.
     pub fn approximate_len(&self) -> u64 {
         let visible = self.engine.commit.visible();
-        self.engine.state.load().parts.iter().map(|part| part.approximate_len(visible)).sum()
+        self.engine
+            .state
+            .load()
+            .parts
+            .iter()
+            .map(|part| part.approximate_len(visible))
+            .sum()
     }
 
     /// Counters and sizes.

@@ -53,8 +53,17 @@ impl Source {
 impl Iter {
     pub(crate) fn new(db: &Db, bounds: ReadOptions) -> Iter {
         let point = db.point(&bounds);
-        let source = point.map(|point| Source { db: db.clone(), point, bounds });
-        Iter { source, front: None, back: None, is_over: false }
+        let source = point.map(|point| Source {
+            db: db.clone(),
+            point,
+            bounds,
+        });
+        Iter {
+            source,
+            front: None,
+            back: None,
+            is_over: false,
+        }
     }
 
     pub(crate) fn seqno(&self) -> Option<SeqNo> {
@@ -73,7 +82,11 @@ impl Iter {
 
     fn try_step(&mut self, forward: bool) -> Result<Option<(Vec<u8>, Value)>> {
         let source = self.source.as_ref().map_err(Clone::clone)?;
-        let (near, far) = if forward { (&mut self.front, &self.back) } else { (&mut self.back, &self.front) };
+        let (near, far) = if forward {
+            (&mut self.front, &self.back)
+        } else {
+            (&mut self.back, &self.front)
+        };
         let cursor = match near {
             Some(cursor) => {
                 if forward {
@@ -122,7 +135,10 @@ impl FusedIterator for Iter {}
 
 impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Iter").field("seqno", &self.seqno()).field("is_over", &self.is_over).finish_non_exhaustive()
+        f.debug_struct("Iter")
+            .field("seqno", &self.seqno())
+            .field("is_over", &self.is_over)
+            .finish_non_exhaustive()
     }
 }
 
@@ -153,7 +169,10 @@ mod tests {
             let front = keys(iter.by_ref().take(from_front));
             let back = keys(iter.by_ref().rev());
             assert_eq!(front.len() + back.len(), 10);
-            assert_eq!([front, back.into_iter().rev().collect()].concat(), (0..10).collect::<Vec<u8>>());
+            assert_eq!(
+                [front, back.into_iter().rev().collect()].concat(),
+                (0..10).collect::<Vec<u8>>()
+            );
             assert!(iter.next().is_none() && iter.next_back().is_none());
         }
     }
@@ -166,7 +185,13 @@ mod tests {
         let iter = db.iter();
         db.put(b"b", b"2").unwrap();
         assert_eq!(keys(iter), *b"a");
-        assert_eq!((db.first().unwrap().unwrap().0, db.last().unwrap().unwrap().0), (b"a".to_vec(), b"b".to_vec()));
+        assert_eq!(
+            (
+                db.first().unwrap().unwrap().0,
+                db.last().unwrap().unwrap().0
+            ),
+            (b"a".to_vec(), b"b".to_vec())
+        );
         let (mut open, handle) = (db.iter(), db.clone());
         assert!(open.next().unwrap().is_ok());
         db.close().unwrap();

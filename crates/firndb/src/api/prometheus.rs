@@ -12,9 +12,18 @@ struct Text(String);
 type Sample = (String, f64);
 
 impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str, samples: impl IntoIterator<Item = Sample>) {
+    fn family(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = Sample>,
+    ) {
         // Writing to a string cannot fail.
-        let _ok = writeln!(self.0, "# HELP firn_{name} {help}\n# TYPE firn_{name} {kind}");
+        let _ok = writeln!(
+            self.0,
+            "# HELP firn_{name} {help}\n# TYPE firn_{name} {kind}"
+        );
         for (labels, value) in samples {
             let _ok = writeln!(self.0, "firn_{name}{labels} {value}");
         }
@@ -59,98 +68,268 @@ impl Stats {
     /// Writes the users' operations, and the bytes that they cost.
     fn traffic(&self, text: &mut Text) {
         let causes = |pick: fn(&CauseStats) -> u64| {
-            self.ssd.iter().map(move |cause| (label("cause", cause.cause), pick(cause) as f64))
+            self.ssd
+                .iter()
+                .map(move |cause| (label("cause", cause.cause), pick(cause) as f64))
         };
         let owners = |pick: fn(&PmStats) -> u64| {
-            self.pm.iter().map(move |owner| (label("owner", &owner.owner), pick(owner) as f64))
+            self.pm
+                .iter()
+                .map(move |owner| (label("owner", &owner.owner), pick(owner) as f64))
         };
-        text.counter("writes_total", "Operations written.", self.user.writes as f64);
-        text.counter("user_written_bytes_total", "Bytes written by users.", self.user.written_bytes as f64);
+        text.counter(
+            "writes_total",
+            "Operations written.",
+            self.user.writes as f64,
+        );
+        text.counter(
+            "user_written_bytes_total",
+            "Bytes written by users.",
+            self.user.written_bytes as f64,
+        );
         text.counter("gets_total", "Keys looked up.", self.user.gets as f64);
-        text.counters("ssd_read_bytes_total", "Bytes read from the SSD.", causes(|cause| cause.read_bytes));
-        text.counters("ssd_reads_total", "Reads from the SSD.", causes(|cause| cause.reads));
-        text.counters("ssd_written_bytes_total", "Bytes written to the SSD.", causes(|cause| cause.written_bytes));
+        text.counters(
+            "ssd_read_bytes_total",
+            "Bytes read from the SSD.",
+            causes(|cause| cause.read_bytes),
+        );
+        text.counters(
+            "ssd_reads_total",
+            "Reads from the SSD.",
+            causes(|cause| cause.reads),
+        );
+        text.counters(
+            "ssd_written_bytes_total",
+            "Bytes written to the SSD.",
+            causes(|cause| cause.written_bytes),
+        );
         if self.pm.is_empty() {
             return;
         }
-        text.gauges("pm_live_bytes", "Bytes of extents in persistent memory.", owners(|pm| pm.live_bytes));
-        text.counters("pm_read_bytes_total", "Bytes read from persistent memory.", owners(|pm| pm.read_bytes));
-        text.counters("pm_written_bytes_total", "Bytes written to persistent memory.", owners(|pm| pm.written_bytes));
+        text.gauges(
+            "pm_live_bytes",
+            "Bytes of extents in persistent memory.",
+            owners(|pm| pm.live_bytes),
+        );
+        text.counters(
+            "pm_read_bytes_total",
+            "Bytes read from persistent memory.",
+            owners(|pm| pm.read_bytes),
+        );
+        text.counters(
+            "pm_written_bytes_total",
+            "Bytes written to persistent memory.",
+            owners(|pm| pm.written_bytes),
+        );
         text.counters("pm_fences_total", "Fences.", owners(|pm| pm.fences));
     }
 
     fn levels(&self, text: &mut Text) {
         let levels = |pick: fn(&LevelStats) -> f64| {
-            self.levels.iter().map(move |level| (label("level", level.level), pick(level)))
+            self.levels
+                .iter()
+                .map(move |level| (label("level", level.level), pick(level)))
         };
-        text.gauges("level_tables", "Tables per level.", levels(|level| level.tables as f64));
-        text.gauges("level_bytes", "Bytes per level.", levels(|level| level.bytes as f64));
+        text.gauges(
+            "level_tables",
+            "Tables per level.",
+            levels(|level| level.tables as f64),
+        );
+        text.gauges(
+            "level_bytes",
+            "Bytes per level.",
+            levels(|level| level.bytes as f64),
+        );
         let dead = levels(|level| level.dead_bytes as f64);
-        text.gauges("level_dead_bytes", "Bytes in no live block, per level.", dead);
+        text.gauges(
+            "level_dead_bytes",
+            "Bytes in no live block, per level.",
+            dead,
+        );
         let appended = levels(|level| level.block_grained as f64);
-        text.counters("block_grained_total", "Tables that took keys by an append.", appended);
+        text.counters(
+            "block_grained_total",
+            "Tables that took keys by an append.",
+            appended,
+        );
         let anew = levels(|level| level.table_grained as f64);
-        text.counters("table_grained_total", "Tables written anew by choice.", anew);
+        text.counters(
+            "table_grained_total",
+            "Tables written anew by choice.",
+            anew,
+        );
         let grain = |grain: &GrainStats| {
-            let name = if grain.block_grained { "block" } else { "table" };
-            (format!("{{grain=\"{name}\",rule=\"{}\"}}", grain.because), grain.count as f64)
+            let name = if grain.block_grained {
+                "block"
+            } else {
+                "table"
+            };
+            (
+                format!("{{grain=\"{name}\",rule=\"{}\"}}", grain.because),
+                grain.count as f64,
+            )
         };
         let grains = self.background.grains.iter().map(grain);
-        text.counters("grains_total", "Choices of an append or a new table, by the rule that decided.", grains);
+        text.counters(
+            "grains_total",
+            "Choices of an append or a new table, by the rule that decided.",
+            grains,
+        );
         let seconds = levels(|level| level.compaction_seconds);
-        text.counters("compaction_seconds_total", "Seconds of compaction.", seconds);
+        text.counters(
+            "compaction_seconds_total",
+            "Seconds of compaction.",
+            seconds,
+        );
     }
 
     /// Writes background work, memory and write stalls.
     fn running(&self, text: &mut Text) {
         let (background, memory) = (&self.background, &self.memory);
         let help = "Cached blocks that compaction made obsolete.";
-        text.counter("invalidated_blocks_total", help, background.invalidated_blocks as f64);
+        text.counter(
+            "invalidated_blocks_total",
+            help,
+            background.invalidated_blocks as f64,
+        );
         text.counter("flushes_total", "Flushes.", background.flushes as f64);
-        text.gauge("buffer_bytes", "Bytes used in write buffers.", memory.buffer_bytes as f64);
-        text.counter("cache_hits_total", "Block cache hits.", memory.cache_hits as f64);
-        text.counter("cache_misses_total", "Block cache misses.", memory.cache_misses as f64);
-        text.gauge("cache_bytes", "Bytes in the block cache.", memory.cache_bytes as f64);
-        text.gauge("debt_bytes", "Bytes by which levels exceed their targets.", background.debt_bytes as f64);
+        text.gauge(
+            "buffer_bytes",
+            "Bytes used in write buffers.",
+            memory.buffer_bytes as f64,
+        );
+        text.counter(
+            "cache_hits_total",
+            "Block cache hits.",
+            memory.cache_hits as f64,
+        );
+        text.counter(
+            "cache_misses_total",
+            "Block cache misses.",
+            memory.cache_misses as f64,
+        );
+        text.gauge(
+            "cache_bytes",
+            "Bytes in the block cache.",
+            memory.cache_bytes as f64,
+        );
+        text.gauge(
+            "debt_bytes",
+            "Bytes by which levels exceed their targets.",
+            background.debt_bytes as f64,
+        );
         let help = "Seconds that compactions slept, nothing being urgent.";
-        text.counter("compaction_slept_seconds_total", help, background.slept_seconds);
-        let stalls = self.stalls.seconds.iter().map(|(reason, seconds)| (label("reason", reason), *seconds));
-        text.counters("stall_seconds_total", "Seconds that writers waited.", stalls);
-        let steps = self.recovery.steps.iter().map(|(step, seconds)| (label("step", step), *seconds));
-        text.gauges("recovery_seconds", "Seconds that the open took, by step.", steps);
+        text.counter(
+            "compaction_slept_seconds_total",
+            help,
+            background.slept_seconds,
+        );
+        let stalls = self
+            .stalls
+            .seconds
+            .iter()
+            .map(|(reason, seconds)| (label("reason", reason), *seconds));
+        text.counters(
+            "stall_seconds_total",
+            "Seconds that writers waited.",
+            stalls,
+        );
+        let steps = self
+            .recovery
+            .steps
+            .iter()
+            .map(|(step, seconds)| (label("step", step), *seconds));
+        text.gauges(
+            "recovery_seconds",
+            "Seconds that the open took, by step.",
+            steps,
+        );
     }
 }
 
 impl LabStats {
     fn write_to(&self, text: &mut Text) {
-        let pair = |name: &str, of: [(&str, f64); 2]| of.map(|(what, value)| (label(name, what), value));
-        let trees = [("mutable", self.mutable_entries as f64), ("immutable", self.immutable_entries as f64)];
+        let pair =
+            |name: &str, of: [(&str, f64); 2]| of.map(|(what, value)| (label(name, what), value));
+        let trees = [
+            ("mutable", self.mutable_entries as f64),
+            ("immutable", self.immutable_entries as f64),
+        ];
         text.gauges("tree_entries", "Entries of level 0.", pair("tree", trees));
-        text.gauge("tree_occupancy", "The share of the trees' memory in use, 0 to 1.", self.occupancy);
-        text.gauge("tree_leaf_bytes", "Bytes of leaves.", self.leaf_bytes as f64);
-        text.gauge("tree_index_bytes", "Bytes of DRAM for inner nodes.", self.index_bytes as f64);
-        text.gauge("tree_side_versions", "Replaced versions that snapshots see.", self.side_versions as f64);
-        let hits = self.hits.iter().map(|(layer, count)| (label("layer", layer), *count as f64));
-        text.counters("hits_total", "Gets that found their key, by the layer that had it.", hits);
+        text.gauge(
+            "tree_occupancy",
+            "The share of the trees' memory in use, 0 to 1.",
+            self.occupancy,
+        );
+        text.gauge(
+            "tree_leaf_bytes",
+            "Bytes of leaves.",
+            self.leaf_bytes as f64,
+        );
+        text.gauge(
+            "tree_index_bytes",
+            "Bytes of DRAM for inner nodes.",
+            self.index_bytes as f64,
+        );
+        text.gauge(
+            "tree_side_versions",
+            "Replaced versions that snapshots see.",
+            self.side_versions as f64,
+        );
+        let hits = self
+            .hits
+            .iter()
+            .map(|(layer, count)| (label("layer", layer), *count as f64));
+        text.counters(
+            "hits_total",
+            "Gets that found their key, by the layer that had it.",
+            hits,
+        );
         let help = "Write buffers that became tables of level 0 instead of going into the trees.";
         text.counter("buffers_past_trees_total", help, self.buffers_past as f64);
         // Saturating, because the two were not counted at one moment.
         let by_leaf = self.chunks.saturating_sub(self.chunks_by_log);
-        let chunks = [("leaves", by_leaf as f64), ("log", self.chunks_by_log as f64)];
-        text.counters("chunks_total", "Chunks moved to level 1, by what they were made of.", pair("by", chunks));
+        let chunks = [
+            ("leaves", by_leaf as f64),
+            ("log", self.chunks_by_log as f64),
+        ];
+        text.counters(
+            "chunks_total",
+            "Chunks moved to level 1, by what they were made of.",
+            pair("by", chunks),
+        );
         let help = "Chunks that ended within a leaf, where a table of level 1 begins.";
         text.counter("chunk_edges_total", help, self.chunk_edges as f64);
-        text.counter("chunk_entries_total", "Entries in all chunks.", self.chunk_entries as f64);
+        text.counter(
+            "chunk_entries_total",
+            "Entries in all chunks.",
+            self.chunk_entries as f64,
+        );
         let help = "Those of them that went no further, as they were replaced meanwhile.";
-        text.counter("chunk_entries_replaced_total", help, self.chunk_entries_replaced as f64);
-        let logs = [("live", self.log_live_bytes as f64), ("held", self.log_file_bytes as f64)];
+        text.counter(
+            "chunk_entries_replaced_total",
+            help,
+            self.chunk_entries_replaced as f64,
+        );
+        let logs = [
+            ("live", self.log_live_bytes as f64),
+            ("held", self.log_file_bytes as f64),
+        ];
         let help = "Bytes of values in logs that level 0 points to, and of those logs.";
         text.gauges("value_log_bytes", help, pair("bytes", logs));
         let Some(hot) = &self.hot else { return };
         let bytes = [("used", hot.used_bytes as f64), ("all", hot.bytes as f64)];
-        text.gauges("hot_bytes", "Bytes of the hot buffer.", pair("bytes", bytes));
+        text.gauges(
+            "hot_bytes",
+            "Bytes of the hot buffer.",
+            pair("bytes", bytes),
+        );
         text.gauge("hot_values", "Values in the hot buffer.", hot.values as f64);
-        text.counter("hot_written_total", "Values written to the hot buffer instead of the log.", hot.written as f64);
+        text.counter(
+            "hot_written_total",
+            "Values written to the hot buffer instead of the log.",
+            hot.written as f64,
+        );
         let help = "Values of hot keys that went to the log, as there was no room.";
         text.counter("hot_turned_away_total", help, hot.turned_away as f64);
     }

@@ -92,7 +92,10 @@ impl Snapshot {
     }
 
     fn within(&self, options: ReadOptions) -> ReadOptions {
-        ReadOptions { snapshot: Some(self.clone()), ..options }
+        ReadOptions {
+            snapshot: Some(self.clone()),
+            ..options
+        }
     }
 
     /// The sequence number of the last write that the snapshot shows.

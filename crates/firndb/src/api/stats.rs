@@ -135,7 +135,12 @@ pub struct GrainStats {
 
 impl fmt::Display for GrainStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", if self.block_grained { "append" } else { "anew" }, self.because)
+        write!(
+            f,
+            "{}: {}",
+            if self.block_grained { "append" } else { "anew" },
+            self.because
+        )
     }
 }
 
@@ -242,13 +247,23 @@ pub struct PmStats {
 impl Engine {
     fn grain_stats(&self) -> Vec<GrainStats> {
         let grains = self.counts.jobs.grains.lock();
-        grains.iter().map(|(&(block_grained, because), &count)| GrainStats { block_grained, because, count }).collect()
+        grains
+            .iter()
+            .map(|(&(block_grained, because), &count)| GrainStats {
+                block_grained,
+                because,
+                count,
+            })
+            .collect()
     }
 
     pub(crate) fn stats(&self) -> Stats {
         let state = self.state.load_full();
         let part = &state.parts[0];
-        let ssd: Vec<CauseStats> = Cause::ALL.iter().map(|&cause| self.cause_stats(cause)).collect();
+        let ssd: Vec<CauseStats> = Cause::ALL
+            .iter()
+            .map(|&cause| self.cause_stats(cause))
+            .collect();
         let ssd_written_bytes = ssd.iter().map(|cause| cause.written_bytes).sum();
         let user_written_bytes = self.counts.user.written_bytes.get();
         let (cache_hits, cache_misses) = self.tables.context().cache.counts();
@@ -291,12 +306,18 @@ impl Engine {
                 grains: self.grain_stats(),
             },
             stalls: StallStats {
-                seconds: StallReason::ALL.map(|r| (r.name(), self.write_stall.stalled_ns(r) as f64 / 1e9)).to_vec(),
+                seconds: StallReason::ALL
+                    .map(|r| (r.name(), self.write_stall.stalled_ns(r) as f64 / 1e9))
+                    .to_vec(),
                 rate: self.write_stall.rate(),
             },
             memory: MemoryStats {
                 buffers: part.buffers.len(),
-                buffer_bytes: part.buffers.iter().map(|buffer| buffer.used_bytes() as u64).sum(),
+                buffer_bytes: part
+                    .buffers
+                    .iter()
+                    .map(|buffer| buffer.used_bytes() as u64)
+                    .sum(),
                 cache_hits,
                 cache_misses,
                 cache_bytes: self.tables.context().cache.bytes(),
@@ -306,7 +327,12 @@ impl Engine {
             },
             snapshots: self.readers.snapshots.len(),
             recovery: RecoveryStats {
-                steps: self.recovery.steps.iter().map(|(step, time)| (*step, time.as_secs_f64())).collect(),
+                steps: self
+                    .recovery
+                    .steps
+                    .iter()
+                    .map(|(step, time)| (*step, time.as_secs_f64()))
+                    .collect(),
                 replayed_entries: self.recovery.replayed_entries,
             },
         }
@@ -314,21 +340,37 @@ impl Engine {
 
     /// The number of logs that have to be replayed or that level 0 points into.
     fn count_logs(&self) -> usize {
-        let uses = self.logs.values.as_ref().map(|values| values.uses()).unwrap_or_default();
+        let uses = self
+            .logs
+            .values
+            .as_ref()
+            .map(|values| values.uses())
+            .unwrap_or_default();
         let manifest = self.manifest.lock();
         let logs = &manifest.version().logs;
-        logs.len() + uses.iter().filter(|used| used.entries > 0 && !logs.contains_key(&used.log_id)).count()
+        logs.len()
+            + uses
+                .iter()
+                .filter(|used| used.entries > 0 && !logs.contains_key(&used.log_id))
+                .count()
     }
 
     fn cause_stats(&self, cause: Cause) -> CauseStats {
         let (read_bytes, reads, written_bytes, writes) = self.counts.io.get(cause);
-        CauseStats { cause: cause.name(), read_bytes, reads, written_bytes, writes }
+        CauseStats {
+            cause: cause.name(),
+            read_bytes,
+            reads,
+            written_bytes,
+            writes,
+        }
     }
 
     fn level_stats(&self, state: &ReadState) -> Vec<LevelStats> {
         let level = |(i, level): (usize, &Arc<Level>)| {
             let done = self.counts.jobs.levels.get(i);
-            let count = |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
+            let count =
+                |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
             let appends: u64 = level.runs.iter().map(|run| run.meta.appends).sum();
             LevelStats {
                 level: i,
@@ -358,11 +400,18 @@ impl Engine {
                 kept_blocks: count(|done| &done.kept_blocks),
             }
         };
-        state.parts[0].levels.iter().enumerate().map(level).collect()
+        state.parts[0]
+            .levels
+            .iter()
+            .enumerate()
+            .map(level)
+            .collect()
     }
 
     fn pm_stats(&self) -> Vec<PmStats> {
-        let Some(pool) = &self.pm else { return Vec::new() };
+        let Some(pool) = &self.pm else {
+            return Vec::new();
+        };
         let usage = pool.usage();
         let owner = |owner: &firn_pm::Owner| {
             let counts = pool.counts(*owner);
@@ -376,6 +425,10 @@ impl Engine {
                 written_bytes: counts.bytes_written,
             }
         };
-        firn_pm::Owner::ALL.iter().map(owner).filter(|pm| pm.live_bytes + pm.written_bytes > 0).collect()
+        firn_pm::Owner::ALL
+            .iter()
+            .map(owner)
+            .filter(|pm| pm.live_bytes + pm.written_bytes > 0)
+            .collect()
     }
 }

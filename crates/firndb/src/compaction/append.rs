@@ -20,7 +20,9 @@
 
 use super::entries::{BoundedEntries, BufferedEntries, MergePair, UpperEntries};
 use super::grain::{self, Choice, Grain, MAY_NOT_GROW};
-use super::merge::{CompactionContext, CompactionOutput, LevelContext, Output, Steps, write_tables};
+use super::merge::{
+    CompactionContext, CompactionOutput, LevelContext, Output, Steps, write_tables,
+};
 use super::visibility::Versions;
 use crate::compaction::plan::Plan;
 use crate::files::FileName;
@@ -76,11 +78,16 @@ impl GrownTable {
 
 /// Truncates the file of `run` to its earlier length.
 fn cut_back(run: &SstRun, file_bytes: u64, context: &CompactionContext) {
-    let file = context.files.open(FileName::Table(run.meta.id), OpenMode::Append);
+    let file = context
+        .files
+        .open(FileName::Table(run.meta.id), OpenMode::Append);
     // Synced, because otherwise a power cut could bring back its footer after the bytes that the
     // next append writes there, and a repair without a manifest would trust it. Bytes that cannot
     // be cut off now are dead: the next append begins after them.
-    let _left = file.and_then(|file| file.truncate(file_bytes).and_then(|()| file.sync(&SST_APPEND_SYNC)));
+    let _left = file.and_then(|file| {
+        file.truncate(file_bytes)
+            .and_then(|()| file.sync(&SST_APPEND_SYNC))
+    });
 }
 
 impl Piece {
@@ -98,23 +105,46 @@ impl Piece {
 /// same table as the entries that it hides. Keys between two tables go to the earlier one.
 pub(crate) fn sub_tasks(plan: &Plan) -> Vec<SubTask> {
     let children: Vec<&Arc<SstRun>> = plan.children().collect();
-    let from = |i: usize| (i > 0).then(|| children.get(i)).flatten().map(|run| run.meta.smallest.clone());
-    let task =
-        |(i, child): (usize, &&Arc<SstRun>)| SubTask { child: Arc::clone(child), from: from(i), to: from(i + 1) };
+    let from = |i: usize| {
+        (i > 0)
+            .then(|| children.get(i))
+            .flatten()
+            .map(|run| run.meta.smallest.clone())
+    };
+    let task = |(i, child): (usize, &&Arc<SstRun>)| SubTask {
+        child: Arc::clone(child),
+        from: from(i),
+        to: from(i + 1),
+    };
     children.iter().enumerate().map(task).collect()
 }
 
 /// The tables of the upper level.
 fn upper(plan: &Plan) -> impl Iterator<Item = &Arc<SstRun>> {
-    plan.tables.iter().filter(|(level, _)| *level != plan.level).map(|(_, run)| run)
+    plan.tables
+        .iter()
+        .filter(|(level, _)| *level != plan.level)
+        .map(|(_, run)| run)
 }
 
 /// The output of all sub-tasks of `plan`, in the order of [`sub_tasks`], as one edit.
 pub(crate) fn collect(plan: &Plan, pieces: Vec<Piece>) -> CompactionOutput {
-    let drop = plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect();
-    let mut made = CompactionOutput { edit: Edit { drop, ..Edit::default() }, ..CompactionOutput::default() };
+    let drop = plan
+        .tables
+        .iter()
+        .map(|(level, run)| (*level, run.meta.id))
+        .collect();
+    let mut made = CompactionOutput {
+        edit: Edit {
+            drop,
+            ..Edit::default()
+        },
+        ..CompactionOutput::default()
+    };
     for piece in pieces {
-        made.edit.add.extend(piece.add.into_iter().map(|meta| (plan.level, meta)));
+        made.edit
+            .add
+            .extend(piece.add.into_iter().map(|meta| (plan.level, meta)));
         made.created.extend(piece.created);
         made.grown.extend(piece.grown);
         made.choices.extend(piece.choice);
@@ -136,10 +166,17 @@ pub(crate) async fn run_sub_task(
     context: &CompactionContext,
 ) -> Result<Piece> {
     let child = task.child.table()?.clone();
-    let incoming = Incoming { task, plan, context };
+    let incoming = Incoming {
+        task,
+        plan,
+        context,
+    };
     let (dirty, held) = incoming.look_through(&child).await?;
     if dirty.incoming == 0 {
-        return Ok(Piece { add: vec![TableMeta::clone(&task.child.meta)], ..Piece::default() });
+        return Ok(Piece {
+            add: vec![TableMeta::clone(&task.child.meta)],
+            ..Piece::default()
+        });
     }
     let above = incoming.again(held)?;
     let (mut grain, mut because) = choose(&child, task, &dirty, around, context);
@@ -155,9 +192,18 @@ pub(crate) async fn run_sub_task(
         dirty_blocks: dirty.blocks.len(),
         reads_most: 0,
     };
-    let merge = Merging { around, level: plan.level, snapshots, context };
+    let merge = Merging {
+        around,
+        level: plan.level,
+        snapshots,
+        context,
+    };
     let mut piece = match grain {
-        Grain::Table => merge.write_anew(&child, above, dirty.incoming_bytes).await?,
+        Grain::Table => {
+            merge
+                .write_anew(&child, above, dirty.incoming_bytes)
+                .await?
+        }
         Grain::Block => match merge.append(task, &child, &dirty, above, &mut choice).await {
             Ok(piece) => piece,
             Err(error) => {
@@ -178,7 +224,11 @@ fn choose(
     around: &LevelContext,
     context: &CompactionContext,
 ) -> (Grain, &'static str) {
-    let Some(tuning) = context.appends.as_ref().filter(|_| mechanisms::BLOCK_APPEND.is_on()) else {
+    let Some(tuning) = context
+        .appends
+        .as_ref()
+        .filter(|_| mechanisms::BLOCK_APPEND.is_on())
+    else {
         return (Grain::Table, "switched off");
     };
     let meta = &task.child.meta;
@@ -208,9 +258,14 @@ struct Incoming<'a> {
 impl Incoming<'_> {
     /// The input, positioned on its first entry.
     fn open(&self) -> Result<BoundedEntries<'_, MergeIter>> {
-        let access = Access::Streaming { bytes: self.context.stretch_bytes, cause: Cause::Compaction };
+        let access = Access::Streaming {
+            bytes: self.context.stretch_bytes,
+            cause: Cause::Compaction,
+        };
         // Input after the end is for another sub-task to read.
-        let of = |run: &Arc<SstRun>| LevelIter::of(vec![run.clone()], access).until(self.task.to.as_deref());
+        let of = |run: &Arc<SstRun>| {
+            LevelIter::of(vec![run.clone()], access).until(self.task.to.as_deref())
+        };
         let iter = |run: &Arc<SstRun>| RunIter::Level(Box::new(of(run)));
         let children = upper(self.plan).map(iter);
         let mut merge = MergeIter::new(children.collect());
@@ -218,7 +273,10 @@ impl Incoming<'_> {
             Some(from) => merge.seek(from, Tag::seek(SeqNo::MAX))?,
             None => merge.first()?,
         }
-        Ok(BoundedEntries { entries: merge, end: self.task.to.as_deref() })
+        Ok(BoundedEntries {
+            entries: merge,
+            end: self.task.to.as_deref(),
+        })
     }
 
     /// Finds the blocks of `child` that the input falls into, and buffers the input if there is
@@ -240,7 +298,11 @@ impl Incoming<'_> {
             steps.step().await?;
         }
         // A block of up to half the target size is small, because two of them make a whole one.
-        let small_bytes = if mechanisms::BLOCK_COALESCE.is_on() { self.context.sst.block_bytes / 2 } else { 0 };
+        let small_bytes = if mechanisms::BLOCK_COALESCE.is_on() {
+            self.context.sst.block_bytes / 2
+        } else {
+            0
+        };
         Ok((finder.finish(small_bytes), held))
     }
 
@@ -272,16 +334,38 @@ struct Merging<'a> {
 
 impl Merging<'_> {
     /// Table-grained: writes all of `child` into new tables.
-    async fn write_anew(&self, child: &Arc<Sst>, above: UpperEntries<'_>, incoming_bytes: u64) -> Result<Piece> {
+    async fn write_anew(
+        &self,
+        child: &Arc<Sst>,
+        above: UpperEntries<'_>,
+        incoming_bytes: u64,
+    ) -> Result<Piece> {
         let context = self.context;
-        let access = Access::Streaming { bytes: context.stretch_bytes, cause: Cause::Compaction };
+        let access = Access::Streaming {
+            bytes: context.stretch_bytes,
+            cause: Cause::Compaction,
+        };
         let below = MergeIter::at_first(vec![RunIter::Sst(Box::new(child.iter(access)))])?;
         let reserve_percent = context.reserve_percent(self.around, self.level);
         let live_bytes = child.extent().valid_len - child.dead_bytes();
-        let table_bytes = Some(even_cut(live_bytes + incoming_bytes, context.limits.table_bytes));
-        let output = Output { reserve_percent, table_bytes, ..Output::new(Cause::Compaction, true) };
+        let table_bytes = Some(even_cut(
+            live_bytes + incoming_bytes,
+            context.limits.table_bytes,
+        ));
+        let output = Output {
+            reserve_percent,
+            table_bytes,
+            ..Output::new(Cause::Compaction, true)
+        };
         let deeper = self.around.below(self.level);
-        let add = write_tables(MergePair::new(above, below), self.snapshots, deeper, output, context).await?;
+        let add = write_tables(
+            MergePair::new(above, below),
+            self.snapshots,
+            deeper,
+            output,
+            context,
+        )
+        .await?;
         Ok(Piece {
             created: add.iter().map(|meta| meta.id).collect(),
             bytes_in: live_bytes,
@@ -301,22 +385,41 @@ impl Merging<'_> {
         choice: &mut Choice,
     ) -> Result<Piece> {
         let context = self.context;
-        let mode = if context.direct { OpenMode::AppendDirect } else { OpenMode::Append };
+        let mode = if context.direct {
+            OpenMode::AppendDirect
+        } else {
+            OpenMode::Append
+        };
         let file = context.files.open(FileName::Table(child.id()), mode)?;
         let file_bytes = file.len()?;
         let start = SstAppender::start(child, file_bytes);
         let counters = context.counters.clone();
-        let appender = SstAppender::new(child.clone(), dirty, file, start, &context.sst, counters, Cause::Compaction);
+        let appender = SstAppender::new(
+            child.clone(),
+            dirty,
+            file,
+            start,
+            &context.sst,
+            counters,
+            Cause::Compaction,
+        );
         let appended = self.fill(appender, child, dirty, above, choice).await;
         if appended.is_err() {
             cut_back(&task.child, file_bytes, context);
         }
-        let mut piece = Piece { bytes_in: dirty.bytes, ..Piece::default() };
+        let mut piece = Piece {
+            bytes_in: dirty.bytes,
+            ..Piece::default()
+        };
         match appended? {
             Some(meta) => {
                 piece.bytes_out = meta.extent.valid_len - start;
                 piece.add.push(TableMeta::new(child.id(), meta));
-                piece.grown = Some(GrownTable { run: task.child.clone(), blocks: dirty.blocks.clone(), file_bytes });
+                piece.grown = Some(GrownTable {
+                    run: task.child.clone(),
+                    blocks: dirty.blocks.clone(),
+                    file_bytes,
+                });
             }
             // Nothing of the table is left, and nothing was appended. It is removed, or stays as it
             // is if another sub-task fails.
@@ -337,8 +440,13 @@ impl Merging<'_> {
     ) -> Result<Option<SstMeta>> {
         let context = self.context;
         let alone = !mechanisms::BLOCK_READS.is_on();
-        let mut below =
-            BlocksIter::new(child.clone(), dirty.blocks.clone(), context.stretch_bytes, Cause::Compaction, alone)?;
+        let mut below = BlocksIter::new(
+            child.clone(),
+            dirty.blocks.clone(),
+            context.stretch_bytes,
+            Cause::Compaction,
+            alone,
+        )?;
         let mut versions = Versions::new(self.snapshots);
         let mut deeper = self.around.below(self.level);
         let mut steps = Steps::new(context);
@@ -357,6 +465,10 @@ impl Merging<'_> {
             steps.step().await?;
         }
         choice.reads_most = below.reads_most();
-        if appender.is_empty() { Ok(None) } else { appender.finish(below.seen()).map(Some) }
+        if appender.is_empty() {
+            Ok(None)
+        } else {
+            appender.finish(below.seen()).map(Some)
+        }
     }
 }

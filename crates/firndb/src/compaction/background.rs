@@ -121,7 +121,11 @@ impl Work for Engine {
     }
 
     fn idle_wait(&self) -> Duration {
-        if self.background_error().is_some() { Duration::from_nanos(RETRY_NS) } else { Duration::from_secs(1) }
+        if self.background_error().is_some() {
+            Duration::from_nanos(RETRY_NS)
+        } else {
+            Duration::from_secs(1)
+        }
     }
 }
 
@@ -129,7 +133,14 @@ impl Engine {
     /// Writes a full half of the persistent-memory log buffer to its file. Returns true if there
     /// was one.
     fn drain_log(&self) -> bool {
-        let Some(buffer) = self.logs.pm_buffer.as_ref().filter(|buffer| buffer.has_full()) else { return false };
+        let Some(buffer) = self
+            .logs
+            .pm_buffer
+            .as_ref()
+            .filter(|buffer| buffer.has_full())
+        else {
+            return false;
+        };
         match buffer.drain_full() {
             Ok(drained) => drained,
             Err(error) => {
@@ -196,7 +207,9 @@ impl Engine {
     pub(super) fn chunk_bytes(&self) -> u64 {
         let buffer = self.budget.write_buffer_bytes as u64;
         // Writers need all their memtables meanwhile, or may at any time.
-        let lendable = self.tables.lendable(buffer * self.options.limits.write_buffers as u64);
+        let lendable = self
+            .tables
+            .lendable(buffer * self.options.limits.write_buffers as u64);
         let unused = lendable.saturating_sub(self.tables.context().cache.bytes());
         unused.clamp(buffer, CHUNK_BUFFERS_MAX * buffer)
     }
@@ -212,7 +225,9 @@ impl Engine {
         if plan.reason == Reason::Seeks {
             *self.jobs.seek.lock() = None;
         }
-        plan.tables.iter().for_each(|(level, run)| jobs.busy.take(*level, run));
+        plan.tables
+            .iter()
+            .for_each(|(level, run)| jobs.busy.take(*level, run));
         let around = LevelContext::new(&state.parts[plan.part], plan.level);
         Arc::new(Job { plan, around })
     }
@@ -240,7 +255,8 @@ impl Engine {
     fn perform(&self, job: Arc<Job>) {
         let result = self.run_and_install(&job);
         self.unmark(job);
-        let (installed, error) = result.map_or_else(|error| (Vec::new(), Some(error)), |runs| (runs, None));
+        let (installed, error) =
+            result.map_or_else(|error| (Vec::new(), Some(error)), |runs| (runs, None));
         self.note(error);
         self.update_stall();
         self.executor.wake();
@@ -250,7 +266,11 @@ impl Engine {
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<SstRun>>> {
         let start_ns = self.clock.now_ns();
-        if let Some(buffer) = job.plan.buffer.as_ref().filter(|_| self.logs.values.is_some())
+        if let Some(buffer) = job
+            .plan
+            .buffer
+            .as_ref()
+            .filter(|_| self.logs.values.is_some())
             && !self.goes_past_trees(job.plan.part, buffer)?
         {
             if self.flush_to_trees(job.plan.part, buffer)? {
@@ -300,7 +320,12 @@ impl Engine {
 
     fn flush_if_due(&self) {
         self.drain_log();
-        let due = self.state.load().parts.iter().any(|part| part.flushable(self.commit.visible()).is_some());
+        let due = self
+            .state
+            .load()
+            .parts
+            .iter()
+            .any(|part| part.flushable(self.commit.visible()).is_some());
         if let Some(job) = due.then(|| self.start(false)).flatten() {
             self.perform(job);
             // The surrounding compaction may go on for long.
@@ -313,7 +338,8 @@ impl Engine {
         if self.compaction.stop.load(Ordering::Acquire) {
             return;
         }
-        let lasts = |error: &Error| matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Poisoned);
+        let lasts =
+            |error: &Error| matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Poisoned);
         let mut jobs = self.jobs.state.lock();
         let had = self.background_error();
         if had.as_ref().is_some_and(lasts) {
@@ -323,14 +349,19 @@ impl Engine {
         self.jobs.error.store(error.clone().map(Arc::new));
         let event = match error {
             Some(error) => {
-                jobs.retry_at_ns = if lasts(&error) { u64::MAX } else { self.clock.now_ns() + RETRY_NS };
+                jobs.retry_at_ns = if lasts(&error) {
+                    u64::MAX
+                } else {
+                    self.clock.now_ns() + RETRY_NS
+                };
                 Event::BackgroundError { error }
             }
             None if had.is_some() => Event::Resumed,
             None => return,
         };
         drop(jobs);
-        if matches!(&event, Event::BackgroundError { error } if error.kind() == ErrorKind::NoSpace) {
+        if matches!(&event, Event::BackgroundError { error } if error.kind() == ErrorKind::NoSpace)
+        {
             self.remove_obsolete(true);
         }
         self.emit(&event);
@@ -344,7 +375,10 @@ impl Engine {
     /// Reports a table with too many reads without a result.
     pub(crate) fn due_for_seeks(&self, level: usize, id: u64) {
         let mut seek = self.jobs.seek.lock();
-        if mechanisms::BLOCK_SEEKS.is_on() && seek.is_none() && level + 1 < self.options.limits.levels {
+        if mechanisms::BLOCK_SEEKS.is_on()
+            && seek.is_none()
+            && level + 1 < self.options.limits.levels
+        {
             *seek = Some((level, id));
             drop(seek);
             self.executor.wake();
@@ -354,7 +388,12 @@ impl Engine {
     /// The amount of outstanding compaction and flush work.
     pub(crate) fn debt(&self) -> Debt {
         let (limits, lab) = (&self.options.limits, &self.options.tuning.lab);
-        picker::debt(&self.state.load(), limits, lab, self.budget.write_buffer_bytes as u64)
+        picker::debt(
+            &self.state.load(),
+            limits,
+            lab,
+            self.budget.write_buffer_bytes as u64,
+        )
     }
 
     /// Sets the rates of writers and of compactions according to the debt.
@@ -397,7 +436,12 @@ impl Engine {
             (is_empty || may_switch).then_some(())
         })?;
         let newest = self.commit.active().log_id;
-        let waits = |state: &ReadState| state.parts[0].buffers.iter().any(|buffer| buffer.log_id < newest);
+        let waits = |state: &ReadState| {
+            state.parts[0]
+                .buffers
+                .iter()
+                .any(|buffer| buffer.log_id < newest)
+        };
         self.wait_for(|| (!waits(&self.state.load())).then_some(()))
     }
 
@@ -417,7 +461,10 @@ impl Engine {
             self.calls.check()?;
             self.ask_for_merges();
             match self.background_error() {
-                Some(error) if error.kind() != ErrorKind::NoSpace || !self.is_trying_again(&mut asked_ns) => {
+                Some(error)
+                    if error.kind() != ErrorKind::NoSpace
+                        || !self.is_trying_again(&mut asked_ns) =>
+                {
                     return Err(error);
                 }
                 _ => self.wait_for_background(seen, WAIT),
@@ -467,7 +514,10 @@ impl Engine {
     pub(crate) fn lower_level0(&self) {
         let is_low = || {
             let state = self.state.load();
-            state.parts[0].levels.first().is_none_or(|level| level.runs.len() < self.options.limits.level0_stop)
+            state.parts[0]
+                .levels
+                .first()
+                .is_none_or(|level| level.runs.len() < self.options.limits.level0_stop)
         };
         if is_low() {
             return;

@@ -40,33 +40,57 @@ pub(crate) struct LevelCounters {
 impl JobCounters {
     pub(crate) fn new(levels: usize) -> JobCounters {
         let levels = (0..levels).map(|_| LevelCounters::default()).collect();
-        JobCounters { levels, ..JobCounters::default() }
+        JobCounters {
+            levels,
+            ..JobCounters::default()
+        }
     }
 
     /// Counts the choices for tables of `level`.
     pub(crate) fn chose(&self, level: usize, choices: &[Choice]) {
-        let Some(level) = self.levels.get(level) else { return };
+        let Some(level) = self.levels.get(level) else {
+            return;
+        };
         for choice in choices {
-            *self.grains.lock().entry((choice.grain == Grain::Block, choice.because)).or_default() += 1;
+            *self
+                .grains
+                .lock()
+                .entry((choice.grain == Grain::Block, choice.because))
+                .or_default() += 1;
             match choice.grain {
                 Grain::Block => {
                     level.block_grained.add(1);
-                    level.kept_blocks.add((choice.blocks - choice.dirty_blocks) as u64);
-                    self.reads_most.fetch_max(choice.reads_most as u64, Ordering::Relaxed);
+                    level
+                        .kept_blocks
+                        .add((choice.blocks - choice.dirty_blocks) as u64);
+                    self.reads_most
+                        .fetch_max(choice.reads_most as u64, Ordering::Relaxed);
                 }
                 Grain::Table => level.table_grained.add(1),
             }
         }
     }
 
-    pub(crate) fn compacted(&self, plan: &Plan, moved: bool, (bytes_in, bytes_out): (u64, u64), ns: u64) {
+    pub(crate) fn compacted(
+        &self,
+        plan: &Plan,
+        moved: bool,
+        (bytes_in, bytes_out): (u64, u64),
+        ns: u64,
+    ) {
         if plan.reason == Reason::Seeks {
             self.seeks.add(1);
         }
         // The tables of an eviction, if any, are those that the entries of the trees are merged
         // with.
-        let source = if plan.chunk.is_some() { Some(0) } else { plan.source_level() };
-        let Some(level) = source.and_then(|level| self.levels.get(level)) else { return };
+        let source = if plan.chunk.is_some() {
+            Some(0)
+        } else {
+            plan.source_level()
+        };
+        let Some(level) = source.and_then(|level| self.levels.get(level)) else {
+            return;
+        };
         if moved {
             level.moves.add(1);
             return;

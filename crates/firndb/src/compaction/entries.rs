@@ -84,7 +84,13 @@ impl BufferedEntries {
     /// Adds the next entry, whose value is read from `logs` when the merge comes to it.
     ///
     /// REQUIRES: something else keeps the value in its log until this is dropped.
-    pub(crate) fn push_in_log(&mut self, key: &[u8], tag: Tag, at: ValueAddress, logs: &Arc<ValueLogs>) {
+    pub(crate) fn push_in_log(
+        &mut self,
+        key: &[u8],
+        tag: Tag,
+        at: ValueAddress,
+        logs: &Arc<ValueLogs>,
+    ) {
         self.in_logs.insert(self.entries.len(), at);
         self.logs.get_or_insert_with(|| logs.clone());
         self.push_key(key, tag, 0);
@@ -122,7 +128,11 @@ impl BufferedEntries {
 
     /// The first and the last key, if there are entries.
     pub(crate) fn keys(&self) -> Option<(&[u8], &[u8])> {
-        let start = self.entries.len().checked_sub(2).map_or(0, |before| self.entries[before].1);
+        let start = self
+            .entries
+            .len()
+            .checked_sub(2)
+            .map_or(0, |before| self.entries[before].1);
         let (first, last) = (self.entries.first()?, self.entries.last()?);
         Some((&self.bytes[..first.0], &self.bytes[start..last.0]))
     }
@@ -133,7 +143,9 @@ impl BufferedEntries {
     }
 
     fn start(&self) -> usize {
-        self.at.checked_sub(1).map_or(0, |before| self.entries[before].1)
+        self.at
+            .checked_sub(1)
+            .map_or(0, |before| self.entries[before].1)
     }
 }
 
@@ -162,7 +174,8 @@ impl Entries for BufferedEntries {
     }
 
     fn load(&mut self) -> Result<()> {
-        if let (Some(&at), Some(logs), None) = (self.in_logs.get(&self.at), &self.logs, &self.read) {
+        if let (Some(&at), Some(logs), None) = (self.in_logs.get(&self.at), &self.logs, &self.read)
+        {
             self.read = Some(logs.get_for_eviction(at, self.tag().seqno())?);
         }
         Ok(())
@@ -271,14 +284,19 @@ pub(super) struct MergePair<A, B> {
 
 impl<A: Entries, B: Entries> MergePair<A, B> {
     pub(super) fn new(above: A, below: B) -> MergePair<A, B> {
-        let mut two = MergePair { above, below, takes_above: false };
+        let mut two = MergePair {
+            above,
+            below,
+            takes_above: false,
+        };
         two.decide();
         two
     }
 
     fn decide(&mut self) {
         let (a, b) = (&self.above, &self.below);
-        self.takes_above = a.valid() && (!b.valid() || compare(a.key(), a.tag(), b.key(), b.tag()) == Ordering::Less);
+        self.takes_above = a.valid()
+            && (!b.valid() || compare(a.key(), a.tag(), b.key(), b.tag()) == Ordering::Less);
     }
 }
 
@@ -288,15 +306,27 @@ impl<A: Entries, B: Entries> Entries for MergePair<A, B> {
     }
 
     fn key(&self) -> &[u8] {
-        if self.takes_above { self.above.key() } else { self.below.key() }
+        if self.takes_above {
+            self.above.key()
+        } else {
+            self.below.key()
+        }
     }
 
     fn tag(&self) -> Tag {
-        if self.takes_above { self.above.tag() } else { self.below.tag() }
+        if self.takes_above {
+            self.above.tag()
+        } else {
+            self.below.tag()
+        }
     }
 
     fn value(&self) -> &[u8] {
-        if self.takes_above { self.above.value() } else { self.below.value() }
+        if self.takes_above {
+            self.above.value()
+        } else {
+            self.below.value()
+        }
     }
 
     fn next(&mut self) -> Result<()> {
@@ -310,6 +340,10 @@ impl<A: Entries, B: Entries> Entries for MergePair<A, B> {
     }
 
     fn load(&mut self) -> Result<()> {
-        if self.takes_above { self.above.load() } else { self.below.load() }
+        if self.takes_above {
+            self.above.load()
+        } else {
+            self.below.load()
+        }
     }
 }

@@ -64,7 +64,8 @@ impl EvictedEntry<'_> {
     /// The address of the value, if it is so large that it is read only when the merge comes to it.
     /// Otherwise a leaf full of large values would not fit in memory.
     fn stays_in_log(&self) -> Option<ValueAddress> {
-        self.address.filter(|at| self.is_of_tree && at.log_id != HOT_LOG && at.len as usize >= LARGE_BYTES)
+        self.address
+            .filter(|at| self.is_of_tree && at.log_id != HOT_LOG && at.len as usize >= LARGE_BYTES)
     }
 }
 
@@ -90,16 +91,32 @@ fn for_each_entry(
             if newer.entry().is_some_and(|newer| newer.key < entry.key) {
                 newer.seek(entry.key)?;
             }
-            let until = newer.entry().filter(|newer| newer.key == entry.key).map(|newer| newer.tag.seqno());
-            let is_replaced =
-                until.is_some_and(|until| until >= entry.tag.seqno() && !is_seen(snapshots, entry.tag.seqno(), until));
-            see(EvictedEntry { key: entry.key, tag: entry.tag, address: entry.address, is_of_tree: true, is_replaced });
+            let until = newer
+                .entry()
+                .filter(|newer| newer.key == entry.key)
+                .map(|newer| newer.tag.seqno());
+            let is_replaced = until.is_some_and(|until| {
+                until >= entry.tag.seqno() && !is_seen(snapshots, entry.tag.seqno(), until)
+            });
+            see(EvictedEntry {
+                key: entry.key,
+                tag: entry.tag,
+                address: entry.address,
+                is_of_tree: true,
+                is_replaced,
+            });
             let older = trees.side.older(entry.key, entry.tag);
             older.iter().for_each(|version| {
                 // True if the snapshot for which this version was retained has ended.
                 let is_replaced = !version.is_seen(snapshots);
                 let (tag, address) = (version.tag, version.address);
-                see(EvictedEntry { key: &version.key, tag, address, is_of_tree: false, is_replaced });
+                see(EvictedEntry {
+                    key: &version.key,
+                    tag,
+                    address,
+                    is_of_tree: false,
+                    is_replaced,
+                });
             });
             moved.extend_from_slice(older);
             iter.next()?;
@@ -123,17 +140,30 @@ impl Engine {
             self.rotate_trees(part)?;
         }
         let mut trees = self.trees(part)?;
-        let Some(immutable) = trees.immutable.clone() else { return Ok(Vec::new()) };
+        let Some(immutable) = trees.immutable.clone() else {
+            return Ok(Vec::new());
+        };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let Taken { keys, leaves, edge } = chunk.of(&trees, &immutable)?;
         let gathered = self.gather(&trees, &immutable, &keys, &snapshots)?;
-        let Gathered { held, moved, entries, bytes, largest, memory, mut slept_ns } = gathered;
+        let Gathered {
+            held,
+            moved,
+            entries,
+            bytes,
+            largest,
+            memory,
+            mut slept_ns,
+        } = gathered;
         // From here on only the index of `immutable` is used. Its leaves stay in the state until
         // `leave`, because only evictions remove leaves, and evictions run one at a time.
         trees.stop_reading();
         // Tables that no entry falls into stay as they are.
         let plan = &plan.narrowed(held.keys());
-        let (bytes_in, replaced) = (held.byte_size() as u64 + plan.input_bytes(), entries - held.len() as u64);
+        let (bytes_in, replaced) = (
+            held.byte_size() as u64 + plan.input_bytes(),
+            entries - held.len() as u64,
+        );
         let _loan = self.borrow_for(plan, largest)?;
         let work = compaction::run_above(held, plan, around, &snapshots, &self.compaction);
         let made = block_on_with(work, || slept_ns += self.yield_point())?;
@@ -141,27 +171,72 @@ impl Engine {
         let evicted = self.evicted_with(&trees, leaves);
         let (left, gone) = immutable.without(|bound| evicted.contains(bound));
         let all = left.leaves() == 0;
-        let evicted = if all { Evicted { ranges: vec![KeyRange::all()], ..evicted } } else { evicted };
+        let evicted = if all {
+            Evicted {
+                ranges: vec![KeyRange::all()],
+                ..evicted
+            }
+        } else {
+            evicted
+        };
         let is_rebuilt = !trees.store.is_durable();
         // A log that was not flushed is after all flushed ones. The floor is read first, because a
         // concurrent flush raises it past the log that it flushed.
         let floor = self.logs.sealed.floor();
-        let behind = || trees.values.first_behind(trees.complete_through).unwrap_or(floor);
+        let behind = || {
+            trees
+                .values
+                .first_behind(trees.complete_through)
+                .unwrap_or(floor)
+        };
         let log_floor = (all && is_rebuilt).then(behind);
-        let CompactionOutput { edit, created, bytes_out, .. } = made;
+        let CompactionOutput {
+            edit,
+            created,
+            bytes_out,
+            ..
+        } = made;
         let added = edit.add.clone();
-        self.install_eviction(part, Edit { evicted: Some(evicted), log_floor, ..edit }, &created, plan)?;
+        self.install_eviction(
+            part,
+            Edit {
+                evicted: Some(evicted),
+                log_floor,
+                ..edit
+            },
+            &created,
+            plan,
+        )?;
         trees.counters.chunks.add(1);
-        log_floor.into_iter().for_each(|floor| trees.values.rebuild_from(floor));
+        log_floor
+            .into_iter()
+            .for_each(|floor| trees.values.rebuild_from(floor));
         let left_entries = left.entries();
         let is_edge = edge.is_some();
         let immutable_from = edge.map_or_else(|| trees.immutable_from.clone(), Arc::from);
-        self.leave(part, &moved, (!all).then(|| Arc::new(left)), immutable_from, gone)?;
-        self.report(plan, added.len(), (bytes_in, bytes_out), start_ns + slept_ns);
-        self.write_stall.drained(bytes, (self.clock.now_ns() - start_ns).saturating_sub(slept_ns));
+        self.leave(
+            part,
+            &moved,
+            (!all).then(|| Arc::new(left)),
+            immutable_from,
+            gone,
+        )?;
+        self.report(
+            plan,
+            added.len(),
+            (bytes_in, bytes_out),
+            start_ns + slept_ns,
+        );
+        self.write_stall.drained(
+            bytes,
+            (self.clock.now_ns() - start_ns).saturating_sub(slept_ns),
+        );
         trees.values.evicted(entries, left_entries);
         trees.counters.chunk_edges.add(u64::from(is_edge));
-        trees.counters.chunks_by_log.add(u64::from(chunk.is_by_log()));
+        trees
+            .counters
+            .chunks_by_log
+            .add(u64::from(chunk.is_by_log()));
         trees.counters.chunk_entries.add(entries);
         trees.counters.chunk_entries_replaced.add(replaced);
         self.release_trees(part);
@@ -170,14 +245,22 @@ impl Engine {
 
     /// The evicted part of the immutable tree, including the leaves that begin in `ranges`.
     fn evicted_with(&self, trees: &Trees, mut ranges: Vec<KeyRange>) -> Evicted {
-        let (tree, through) = (trees.store.trees().immutable.unwrap_or(0), trees.complete_through);
+        let (tree, through) = (
+            trees.store.trees().immutable.unwrap_or(0),
+            trees.complete_through,
+        );
         let manifest = self.manifest.lock();
         let before = manifest.version().evicted.as_ref();
         // Trees that are rebuilt begin at the same number again with each open.
         let is_ours = trees.store.is_durable() || trees.counters.chunks.get() > 0;
-        let same = before.filter(|before| is_ours && (before.tree, before.through) == (tree, through));
+        let same =
+            before.filter(|before| is_ours && (before.tree, before.through) == (tree, through));
         ranges.extend(same.iter().flat_map(|before| before.ranges.iter().cloned()));
-        Evicted { tree, through, ranges: KeyRange::union(ranges) }
+        Evicted {
+            tree,
+            through,
+            ranges: KeyRange::union(ranges),
+        }
     }
 
     fn rotate_trees(&self, part: usize) -> Result<()> {
@@ -188,11 +271,26 @@ impl Engine {
         }
         // Some entries of a memtable that is being flushed go into the new tree.
         let flushed_through = self.state.load().parts[part].flushed_through;
-        let complete_through = if trees.store.is_durable() { SeqNo(0) } else { flushed_through };
+        let complete_through = if trees.store.is_durable() {
+            SeqNo(0)
+        } else {
+            flushed_through
+        };
         trees.store.rotate()?;
-        let (mutable, immutable, leaves) = (Arc::default(), Some(trees.mutable.clone()), trees.mutable.leaves());
+        let (mutable, immutable, leaves) = (
+            Arc::default(),
+            Some(trees.mutable.clone()),
+            trees.mutable.leaves(),
+        );
         let immutable_from = Arc::default();
-        let next = Trees { mutable, immutable, immutable_from, leaves, complete_through, ..trees.clone() };
+        let next = Trees {
+            mutable,
+            immutable,
+            immutable_from,
+            leaves,
+            complete_through,
+            ..trees.clone()
+        };
         // This removes nothing, but it ends a generation, so that later removals wait for its
         // readers, too.
         self.swap_trees(part, next, Vec::new(), Vec::new());
@@ -210,7 +308,8 @@ impl Engine {
         ranges: &[KeyRange],
         snapshots: &[SeqNo],
     ) -> Result<Gathered<'a>> {
-        let (mut entries, mut bytes, mut held_entries, mut held_bytes, mut largest) = (0, 0, 0, 0, 0_u64);
+        let (mut entries, mut bytes, mut held_entries, mut held_bytes, mut largest) =
+            (0, 0, 0, 0, 0_u64);
         let len = |at: Option<ValueAddress>| at.map_or(0, |at| at.len as usize);
         for_each_entry(trees, immutable, ranges, snapshots, |taking| {
             let more = taking.key.len() + len(taking.address);
@@ -227,7 +326,8 @@ impl Engine {
                 None => held_bytes += more,
             }
         })?;
-        let memory = BufferedEntries::memory_bytes(held_entries, held_bytes) + held_entries * PLACE_BYTES;
+        let memory =
+            BufferedEntries::memory_bytes(held_entries, held_bytes) + held_entries * PLACE_BYTES;
         let memory = self.tables.lend(memory as u64);
         let mut held = BufferedEntries::with_capacity(held_entries, held_bytes);
         let mut places = Vec::with_capacity(held_entries);
@@ -249,11 +349,27 @@ impl Engine {
             self.compaction.check_open()?;
             Ok(self.jobs.rate_limiter.reads())
         };
-        trees.values.for_each(&places, flying_max, |i, value| held.set_value(i, value))?;
-        Ok(Gathered { held, moved, entries, bytes, largest, memory, slept_ns })
+        trees
+            .values
+            .for_each(&places, flying_max, |i, value| held.set_value(i, value))?;
+        Ok(Gathered {
+            held,
+            moved,
+            entries,
+            bytes,
+            largest,
+            memory,
+            slept_ns,
+        })
     }
 
-    fn install_eviction(&self, part: usize, mut edit: Edit, created: &[u64], plan: &Plan) -> Result<()> {
+    fn install_eviction(
+        &self,
+        part: usize,
+        mut edit: Edit,
+        created: &[u64],
+        plan: &Plan,
+    ) -> Result<()> {
         let mut manifest = self.manifest.lock();
         manifest.version().keep_shared(&mut edit);
         edit.next_file_id = Some(self.compaction.next_file_id.load(Ordering::Relaxed));
@@ -264,11 +380,16 @@ impl Engine {
         }
         let version = manifest.version();
         self.state.rcu(|state| {
-            let part_now = state.parts[part].with_tables(version, &self.tables, self.options.limits.levels);
+            let part_now =
+                state.parts[part].with_tables(version, &self.tables, self.options.limits.levels);
             state.with_part(part, part_now)
         });
         drop(manifest);
-        self.retire(plan.tables.iter().map(|(_, run)| Obsolete::Table(run.clone())));
+        self.retire(
+            plan.tables
+                .iter()
+                .map(|(_, run)| Obsolete::Table(run.clone())),
+        );
         Ok(())
     }
 
@@ -288,16 +409,26 @@ impl Engine {
             return Ok(());
         }
         let (side, removed) = trees.side.without(moved);
-        let mut pointers: Vec<_> = removed.into_iter().filter_map(|version| version.address).collect();
+        let mut pointers: Vec<_> = removed
+            .into_iter()
+            .filter_map(|version| version.address)
+            .collect();
         for place in &gone {
             give_way();
-            trees.store.for_each_entry(*place, |entry| pointers.extend(entry.address))?;
+            trees
+                .store
+                .for_each_entry(*place, |entry| pointers.extend(entry.address))?;
         }
         if left.is_none() {
             trees.store.end_immutable()?;
         }
         trees.store.remove(&gone)?;
-        let next = Trees { immutable: left, immutable_from, side: Arc::new(side), ..trees };
+        let next = Trees {
+            immutable: left,
+            immutable_from,
+            side: Arc::new(side),
+            ..trees
+        };
         self.swap_trees(part, next, gone, pointers);
         Ok(())
     }

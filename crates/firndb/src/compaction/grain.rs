@@ -82,7 +82,9 @@ pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static
     let live = (facts.data_bytes + facts.section_bytes) as f64;
     let selective = mechanisms::BLOCK_SELECTIVE.is_on();
     let constants = tuning.grain_limits == GrainLimits::Constants;
-    let limit = if selective && live > tuning.live_tables_max.of(facts.is_last) * facts.table_bytes as f64 {
+    let limit = if selective
+        && live > tuning.live_tables_max.of(facts.is_last) * facts.table_bytes as f64
+    {
         Some("live bytes")
     } else if facts.has_filter && facts.dirty.new_keys > facts.filter_left {
         Some("filter")
@@ -97,8 +99,15 @@ pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static
     if !selective {
         return (Grain::Block, "cost");
     }
-    let (incoming, left) = (facts.dirty.incoming_bytes as f64, (facts.dirty.bytes + facts.section_bytes) as f64);
-    let (least, price) = if constants { (tuning.saving_min, 0.0) } else { (0.0, price(&facts, tuning)) };
+    let (incoming, left) = (
+        facts.dirty.incoming_bytes as f64,
+        (facts.dirty.bytes + facts.section_bytes) as f64,
+    );
+    let (least, price) = if constants {
+        (tuning.saving_min, 0.0)
+    } else {
+        (0.0, price(&facts, tuning))
+    };
     let anew = (incoming + live) * (1.0 - least);
     let append = incoming + left;
     let scans = facts.scans as f64 * tuning.scan_bytes as f64;
@@ -121,9 +130,13 @@ fn limit_passed(facts: &Facts<'_>, live: f64, tuning: &BlockTuning) -> Option<&'
     let selective = mechanisms::BLOCK_SELECTIVE.is_on();
     if selective && live < tuning.live_share_min.of(facts.is_last) * (live + dead) {
         Some("live share")
-    } else if selective && facts.dirty.bytes as f64 > tuning.dirty_share_max.of(facts.is_last) * live {
+    } else if selective
+        && facts.dirty.bytes as f64 > tuning.dirty_share_max.of(facts.is_last) * live
+    {
         Some("dirty share")
-    } else if mechanisms::BLOCK_SPACE.is_on() && share >= share_allowed(facts.dead_share, tuning.dead_share_max) {
+    } else if mechanisms::BLOCK_SPACE.is_on()
+        && share >= share_allowed(facts.dead_share, tuning.dead_share_max)
+    {
         Some("space")
     } else {
         None
@@ -136,7 +149,11 @@ fn price(facts: &Facts<'_>, tuning: &BlockTuning) -> f64 {
         return 0.0;
     }
     let full = facts.dead_share / tuning.dead_share_max;
-    if full < 1.0 { PRICE / (1.0 - full) * facts.level_share } else { f64::INFINITY }
+    if full < 1.0 {
+        PRICE / (1.0 - full) * facts.level_share
+    } else {
+        f64::INFINITY
+    }
 }
 
 /// Dead bytes per live byte that one table may have, as all tables together approach `limit`. The
@@ -159,7 +176,13 @@ mod tests {
     use std::sync::Arc;
 
     fn dirty(bytes: u64) -> Dirty {
-        Dirty { blocks: Arc::new([]), bytes, incoming: 100, incoming_bytes: 100_000, new_keys: 10 }
+        Dirty {
+            blocks: Arc::new([]),
+            bytes,
+            incoming: 100,
+            incoming_bytes: 100_000,
+            new_keys: 10,
+        }
     }
 
     fn facts(dirty: &Dirty) -> Facts<'_> {
@@ -179,36 +202,103 @@ mod tests {
     }
 
     fn constants() -> BlockTuning {
-        BlockTuning { grain_limits: GrainLimits::Constants, ..BlockTuning::default() }
+        BlockTuning {
+            grain_limits: GrainLimits::Constants,
+            ..BlockTuning::default()
+        }
     }
 
     #[test]
     fn what_is_cheaper_is_chosen() {
-        let tuning = BlockTuning { grain_limits: GrainLimits::Cost, ..BlockTuning::default() };
+        let tuning = BlockTuning {
+            grain_limits: GrainLimits::Cost,
+            ..BlockTuning::default()
+        };
         let choose = |facts: Facts<'_>| choose(facts, &tuning);
         let (some, many, most) = (dirty(260_000), dirty(820_000), dirty(990_000));
-        let (more, too_many, all, one) = (dirty(600_000), dirty(870_000), dirty(1_000_001), dirty(1));
+        let (more, too_many, all, one) =
+            (dirty(600_000), dirty(870_000), dirty(1_000_001), dirty(1));
         let last = |dirty, dead_share, dead_bytes| {
-            choose(Facts { is_last: true, level_share: 1.0, dead_share, dead_bytes, ..facts(dirty) })
+            choose(Facts {
+                is_last: true,
+                level_share: 1.0,
+                dead_share,
+                dead_bytes,
+                ..facts(dirty)
+            })
         };
         assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
-        assert_eq!(choose(facts(&many)), (Grain::Block, "cost"), "there is room");
-        assert_eq!(choose(facts(&most)), (Grain::Table, "space"), "hardly anything is saved");
+        assert_eq!(
+            choose(facts(&many)),
+            (Grain::Block, "cost"),
+            "there is room"
+        );
+        assert_eq!(
+            choose(facts(&most)),
+            (Grain::Table, "space"),
+            "hardly anything is saved"
+        );
         assert_eq!(last(&many, 0.0, 0), (Grain::Block, "cost"));
         assert_eq!(last(&too_many, 0.0, 0), (Grain::Table, "space"));
-        assert_eq!(choose(facts(&all)), (Grain::Table, "cost"), "as of small entries");
-        assert_eq!(choose(Facts { data_bytes: 4_100_000, ..facts(&some) }), (Grain::Table, "live bytes"));
-        assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
-        assert_eq!(choose(Facts { scans: 44, ..facts(&some) }), (Grain::Block, "cost"));
-        assert_eq!(choose(Facts { scans: 46, ..facts(&some) }), (Grain::Table, "scans"));
+        assert_eq!(
+            choose(facts(&all)),
+            (Grain::Table, "cost"),
+            "as of small entries"
+        );
+        assert_eq!(
+            choose(Facts {
+                data_bytes: 4_100_000,
+                ..facts(&some)
+            }),
+            (Grain::Table, "live bytes")
+        );
+        assert_eq!(
+            choose(Facts {
+                filter_left: 9,
+                ..facts(&some)
+            }),
+            (Grain::Table, "filter")
+        );
+        assert_eq!(
+            choose(Facts {
+                scans: 44,
+                ..facts(&some)
+            }),
+            (Grain::Block, "cost")
+        );
+        assert_eq!(
+            choose(Facts {
+                scans: 46,
+                ..facts(&some)
+            }),
+            (Grain::Table, "scans")
+        );
         // Dead bytes are at four fifths of their limit: each one costs as much as a byte written.
         assert_eq!(last(&some, 0.144, 400_000), (Grain::Block, "cost"));
         assert_eq!(last(&some, 0.144, 500_000), (Grain::Table, "space"));
-        assert_eq!(last(&more, 0.144, 0), (Grain::Table, "space"), "little is saved for what it leaves");
-        assert_eq!(last(&some, 0.09, 1_000_000), (Grain::Block, "cost"), "there is room");
-        assert_eq!(last(&one, 0.18, 0), (Grain::Table, "space"), "there is none");
+        assert_eq!(
+            last(&more, 0.144, 0),
+            (Grain::Table, "space"),
+            "little is saved for what it leaves"
+        );
+        assert_eq!(
+            last(&some, 0.09, 1_000_000),
+            (Grain::Block, "cost"),
+            "there is room"
+        );
+        assert_eq!(
+            last(&one, 0.18, 0),
+            (Grain::Table, "space"),
+            "there is none"
+        );
         // On middle levels dead bytes stay for less time.
-        let middle = |dead_share, dead_bytes| choose(Facts { dead_share, dead_bytes, ..facts(&some) });
+        let middle = |dead_share, dead_bytes| {
+            choose(Facts {
+                dead_share,
+                dead_bytes,
+                ..facts(&some)
+            })
+        };
         assert_eq!(middle(0.144, 5_000_000), (Grain::Block, "cost"));
         assert_eq!(middle(0.144, 8_000_000), (Grain::Table, "space"));
         assert_eq!(middle(0.18, 0), (Grain::Table, "space"));
@@ -220,20 +310,89 @@ mod tests {
         let choose = |facts: Facts<'_>| choose(facts, &tuning);
         let (some, many) = (dirty(260_000), dirty(820_000));
         assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
-        assert_eq!(choose(Facts { data_bytes: 4_100_000, ..facts(&some) }), (Grain::Table, "live bytes"));
-        assert_eq!(choose(Facts { dead_bytes: 1_600_000, ..facts(&some) }), (Grain::Table, "live share"));
+        assert_eq!(
+            choose(Facts {
+                data_bytes: 4_100_000,
+                ..facts(&some)
+            }),
+            (Grain::Table, "live bytes")
+        );
+        assert_eq!(
+            choose(Facts {
+                dead_bytes: 1_600_000,
+                ..facts(&some)
+            }),
+            (Grain::Table, "live share")
+        );
         assert_eq!(choose(facts(&many)), (Grain::Table, "dirty share"));
-        assert_eq!(choose(Facts { filter_left: 9, ..facts(&some) }), (Grain::Table, "filter"));
-        assert_eq!(choose(Facts { filter_left: 9, has_filter: false, ..facts(&some) }), (Grain::Block, "cost"));
-        assert_eq!(choose(Facts { dead_share: 0.3, ..facts(&some) }), (Grain::Table, "space"));
+        assert_eq!(
+            choose(Facts {
+                filter_left: 9,
+                ..facts(&some)
+            }),
+            (Grain::Table, "filter")
+        );
+        assert_eq!(
+            choose(Facts {
+                filter_left: 9,
+                has_filter: false,
+                ..facts(&some)
+            }),
+            (Grain::Block, "cost")
+        );
+        assert_eq!(
+            choose(Facts {
+                dead_share: 0.3,
+                ..facts(&some)
+            }),
+            (Grain::Table, "space")
+        );
         // Near the limit, tables with many dead bytes are rewritten first.
-        assert_eq!(choose(Facts { dead_share: 0.17, ..facts(&some) }), (Grain::Block, "cost"));
-        assert_eq!(choose(Facts { dead_share: 0.17, dead_bytes: 300_000, ..facts(&some) }), (Grain::Table, "space"));
-        assert_eq!(choose(Facts { dead_share: 0.15, dead_bytes: 300_000, ..facts(&some) }), (Grain::Block, "cost"));
-        assert_eq!(choose(Facts { scans: 20, ..facts(&some) }), (Grain::Block, "cost"));
-        assert_eq!(choose(Facts { scans: 30, ..facts(&some) }), (Grain::Table, "scans"));
+        assert_eq!(
+            choose(Facts {
+                dead_share: 0.17,
+                ..facts(&some)
+            }),
+            (Grain::Block, "cost")
+        );
+        assert_eq!(
+            choose(Facts {
+                dead_share: 0.17,
+                dead_bytes: 300_000,
+                ..facts(&some)
+            }),
+            (Grain::Table, "space")
+        );
+        assert_eq!(
+            choose(Facts {
+                dead_share: 0.15,
+                dead_bytes: 300_000,
+                ..facts(&some)
+            }),
+            (Grain::Block, "cost")
+        );
+        assert_eq!(
+            choose(Facts {
+                scans: 20,
+                ..facts(&some)
+            }),
+            (Grain::Block, "cost")
+        );
+        assert_eq!(
+            choose(Facts {
+                scans: 30,
+                ..facts(&some)
+            }),
+            (Grain::Table, "scans")
+        );
         let most = dirty(960_000);
-        let loose = BlockTuning { dirty_share_max: crate::ByLevel { middle: 1.0, last: 1.0 }, ..constants() };
+        let loose = BlockTuning {
+            dirty_share_max: crate::ByLevel {
+                middle: 1.0,
+                last: 1.0,
+            },
+            ..constants()
+        };
         assert_eq!(
             super::choose(facts(&most), &loose),
             (Grain::Table, "cost"),
@@ -246,10 +405,32 @@ mod tests {
         let tuning = constants();
         let some = dirty(450_000);
         assert_eq!(choose(facts(&some), &tuning).0, Grain::Block);
-        assert_eq!(choose(Facts { is_last: true, ..facts(&some) }, &tuning), (Grain::Table, "dirty share"));
+        assert_eq!(
+            choose(
+                Facts {
+                    is_last: true,
+                    ..facts(&some)
+                },
+                &tuning
+            ),
+            (Grain::Table, "dirty share")
+        );
         let few = dirty(100_000);
-        let stale = Facts { is_last: true, dead_bytes: 300_000, ..facts(&few) };
+        let stale = Facts {
+            is_last: true,
+            dead_bytes: 300_000,
+            ..facts(&few)
+        };
         assert_eq!(choose(stale, &tuning), (Grain::Table, "live share"));
-        assert_eq!(choose(Facts { is_last: false, ..stale }, &tuning), (Grain::Block, "cost"));
+        assert_eq!(
+            choose(
+                Facts {
+                    is_last: false,
+                    ..stale
+                },
+                &tuning
+            ),
+            (Grain::Block, "cost")
+        );
     }
 }

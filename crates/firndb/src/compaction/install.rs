@@ -26,11 +26,25 @@ use std::time::Duration;
 impl Engine {
     /// Installs the output of `plan` in the state, and returns its tables. Removes the output if it
     /// cannot be recorded.
-    pub(crate) fn install(&self, plan: &Plan, made: CompactionOutput, start_ns: u64) -> Result<Vec<Arc<SstRun>>> {
-        let CompactionOutput { mut edit, created, grown, choices, bytes_in, bytes_out } = made;
+    pub(crate) fn install(
+        &self,
+        plan: &Plan,
+        made: CompactionOutput,
+        start_ns: u64,
+    ) -> Result<Vec<Arc<SstRun>>> {
+        let CompactionOutput {
+            mut edit,
+            created,
+            grown,
+            choices,
+            bytes_in,
+            bytes_out,
+        } = made;
         let added = edit.add.clone();
         let is_added = |run: &SstRun| added.iter().any(|(_, table)| table.id == run.meta.id);
-        plan.buffer.iter().for_each(|flushed| self.follow(plan.part, flushed));
+        plan.buffer
+            .iter()
+            .for_each(|flushed| self.follow(plan.part, flushed));
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = &plan.buffer {
             edit.log_floor = self.log_behind(plan.part, buffer);
@@ -48,15 +62,22 @@ impl Engine {
             return Err(error);
         }
         let version = manifest.version();
-        let with_tables = |part: &Part| part.with_tables(version, &self.tables, self.options.limits.levels);
+        let with_tables =
+            |part: &Part| part.with_tables(version, &self.tables, self.options.limits.levels);
         match &plan.buffer {
             Some(flushed) => self.without_buffer(plan.part, flushed, with_tables),
-            None => drop(self.state.rcu(|state| state.with_part(plan.part, with_tables(&state.parts[plan.part])))),
+            None => drop(
+                self.state
+                    .rcu(|state| state.with_part(plan.part, with_tables(&state.parts[plan.part]))),
+            ),
         }
         let floor = version.log_floor;
         drop(manifest);
         self.logs.sealed.raise_floor(floor);
-        let trees = self.state.load().parts[plan.part].trees.clone().filter(|_| plan.buffer.is_some());
+        let trees = self.state.load().parts[plan.part]
+            .trees
+            .clone()
+            .filter(|_| plan.buffer.is_some());
         let logs = match trees {
             Some(trees) => self.pass_by(&trees, &logs_before, floor),
             None => logs_before.into_iter().filter(|&id| id < floor).collect(),
@@ -65,8 +86,14 @@ impl Engine {
         // A table that was moved or grew keeps its file.
         let gone = plan.tables.iter().filter(|(_, run)| !is_added(run));
         let tables = gone.map(|(_, run)| Obsolete::Table(run.clone()));
-        let blocks = grown.into_iter().map(|grown| Obsolete::Blocks(grown.run, grown.blocks));
-        self.retire(logs.chain(tables).chain(blocks).chain(plan.buffer.clone().map(Obsolete::Memtable)));
+        let blocks = grown
+            .into_iter()
+            .map(|grown| Obsolete::Blocks(grown.run, grown.blocks));
+        self.retire(
+            logs.chain(tables)
+                .chain(blocks)
+                .chain(plan.buffer.clone().map(Obsolete::Memtable)),
+        );
         self.counts.jobs.chose(plan.level, &choices);
         for choice in &choices {
             self.emit(&Event::GrainChosen {
@@ -85,19 +112,29 @@ impl Engine {
     /// The runs of these tables, if part `i` still has them.
     pub(crate) fn runs_of(&self, i: usize, tables: &[(usize, TableMeta)]) -> Vec<Arc<SstRun>> {
         let state = self.state.load();
-        let run = |(level, table): &(usize, TableMeta)| state.parts[i].levels.get(*level)?.run_of(table).cloned();
+        let run = |(level, table): &(usize, TableMeta)| {
+            state.parts[i].levels.get(*level)?.run_of(table).cloned()
+        };
         tables.iter().filter_map(run).collect()
     }
 
     /// Replaces rows of part `i` with the entries of `flushed`. REQUIRES: no state without
     /// `flushed` exists yet.
     pub(crate) fn follow(&self, i: usize, flushed: &Arc<Memtable>) {
-        self.state.load().parts[i].rows.iter().for_each(|rows| rows.follow(flushed));
+        self.state.load().parts[i]
+            .rows
+            .iter()
+            .for_each(|rows| rows.follow(flushed));
     }
 
     /// Swaps in a state without `flushed`, whose entries are below the memtables in the part that
     /// `change` returns for part `i`.
-    pub(crate) fn without_buffer(&self, i: usize, flushed: &Arc<Memtable>, change: impl Fn(&Part) -> Part) {
+    pub(crate) fn without_buffer(
+        &self,
+        i: usize,
+        flushed: &Arc<Memtable>,
+        change: impl Fn(&Part) -> Part,
+    ) {
         self.state.rcu(|state| {
             let mut part = change(&state.parts[i]);
             part.let_go(flushed);
@@ -133,28 +170,45 @@ impl Engine {
     pub(crate) fn log_behind(&self, part: usize, flushed: &Arc<Memtable>) -> Option<u64> {
         let state = self.state.load();
         let buffers = &state.parts[part].buffers;
-        let at = buffers.iter().position(|buffer| Arc::ptr_eq(buffer, flushed))?;
+        let at = buffers
+            .iter()
+            .position(|buffer| Arc::ptr_eq(buffer, flushed))?;
         buffers.get(at.checked_sub(1)?).map(|newer| newer.first_log)
     }
 
-    pub(crate) fn report(&self, plan: &Plan, tables_out: usize, (bytes_in, bytes_out): (u64, u64), start_ns: u64) {
+    pub(crate) fn report(
+        &self,
+        plan: &Plan,
+        tables_out: usize,
+        (bytes_in, bytes_out): (u64, u64),
+        start_ns: u64,
+    ) {
         let elapsed_ns = self.clock.now_ns() - start_ns;
         let elapsed = Duration::from_nanos(elapsed_ns);
         if plan.reason == Reason::Flush {
-            let bytes = plan.buffer.as_ref().map_or(0, |buffer| buffer.used_bytes() as u64);
+            let bytes = plan
+                .buffer
+                .as_ref()
+                .map_or(0, |buffer| buffer.used_bytes() as u64);
             self.write_stall.flushed(bytes, elapsed_ns);
             self.jobs.rate_limiter.flushed(bytes);
             self.counts.jobs.flushes.add(1);
-            self.emit(&Event::Flushed { bytes: bytes_out, elapsed });
+            self.emit(&Event::Flushed {
+                bytes: bytes_out,
+                elapsed,
+            });
             return;
         }
         let from_level = plan.source_level().unwrap_or(plan.level);
         if from_level == 0 {
             let level0 = plan.tables.iter().filter(|(level, _)| *level == 0);
-            self.write_stall.drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
+            self.write_stall
+                .drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
         }
         let moved = plan.how == How::Move;
-        self.counts.jobs.compacted(plan, moved, (bytes_in, bytes_out), elapsed_ns);
+        self.counts
+            .jobs
+            .compacted(plan, moved, (bytes_in, bytes_out), elapsed_ns);
         self.emit(&Event::Compacted {
             from_level,
             level: plan.level,

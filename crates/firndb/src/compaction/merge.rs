@@ -74,7 +74,10 @@ impl CompactionContext {
             filter_bits: options.filter_bits,
             filter_reserve_share_max: options.tuning.block.filter_reserve_share_max,
             io_bytes: budget.io_bytes,
-            owner: TableOwner { uuid: files.uuid, log_id: 0 },
+            owner: TableOwner {
+                uuid: files.uuid,
+                log_id: 0,
+            },
             ..SstOptions::new(&options.limits)
         };
         CompactionContext {
@@ -100,7 +103,10 @@ impl CompactionContext {
 
     /// The percentage that filters of tables on `level` reserve; 0 if nothing is appended to them.
     pub(crate) fn reserve_percent(&self, around: &LevelContext, level: usize) -> u32 {
-        let tuning = self.appends.as_ref().filter(|_| level > 1 && mechanisms::BLOCK_RESERVE.is_on());
+        let tuning = self
+            .appends
+            .as_ref()
+            .filter(|_| level > 1 && mechanisms::BLOCK_RESERVE.is_on());
         let as_last = around.is_last || !mechanisms::BLOCK_RESERVE_BY_LEVEL.is_on();
         tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(as_last))
     }
@@ -135,9 +141,18 @@ impl LevelContext {
     pub(crate) fn new(part: &Part, level: usize) -> LevelContext {
         let (dead, live) = part.dead_and_live();
         let last = part.last_level();
-        let bytes = |level: usize| part.levels.get(level).map_or(0, |level| level.live_bytes()).max(1) as f64;
+        let bytes = |level: usize| {
+            part.levels
+                .get(level)
+                .map_or(0, |level| level.live_bytes())
+                .max(1) as f64
+        };
         LevelContext {
-            level0: part.trees.as_ref().is_none_or(Trees::are_empty).then(|| part.metas_of(0)),
+            level0: part
+                .trees
+                .as_ref()
+                .is_none_or(Trees::are_empty)
+                .then(|| part.metas_of(0)),
             deeper: part.metas_below(level),
             is_last: level >= last,
             level_share: (bytes(level) / bytes(last)).min(1.0),
@@ -148,7 +163,9 @@ impl LevelContext {
     /// The overlaps below an output on `level`, to be tracked along with a merge.
     pub(super) fn below(&self, level: usize) -> OverlapTracker {
         match &self.level0 {
-            Some(level0) if level == 0 => OverlapTracker::newest(level0.clone(), self.deeper.clone()),
+            Some(level0) if level == 0 => {
+                OverlapTracker::newest(level0.clone(), self.deeper.clone())
+            }
             _ => OverlapTracker::new(level, self.deeper.clone()),
         }
     }
@@ -177,24 +194,50 @@ pub(crate) async fn run(
     snapshots: &[SeqNo],
     context: &CompactionContext,
 ) -> Result<CompactionOutput> {
-    let mut edit =
-        Edit { drop: plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect(), ..Edit::default() };
+    let mut edit = Edit {
+        drop: plan
+            .tables
+            .iter()
+            .map(|(level, run)| (*level, run.meta.id))
+            .collect(),
+        ..Edit::default()
+    };
     if plan.how == How::Move {
-        edit.add = plan.tables.iter().map(|(_, run)| (plan.level, TableMeta::clone(&run.meta))).collect();
+        edit.add = plan
+            .tables
+            .iter()
+            .map(|(_, run)| (plan.level, TableMeta::clone(&run.meta)))
+            .collect();
         let bytes = plan.input_bytes();
-        return Ok(CompactionOutput { edit, bytes_in: bytes, bytes_out: bytes, ..CompactionOutput::default() });
+        return Ok(CompactionOutput {
+            edit,
+            bytes_in: bytes,
+            bytes_out: bytes,
+            ..CompactionOutput::default()
+        });
     }
-    let cause = if plan.reason == Reason::Flush { Cause::Flush } else { Cause::Compaction };
+    let cause = if plan.reason == Reason::Flush {
+        Cause::Flush
+    } else {
+        Cause::Compaction
+    };
     let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
     let reserve_percent = context.reserve_percent(around, plan.level);
     let log_id = plan.buffer.as_ref().map_or(0, |buffer| buffer.log_id);
-    let output = Output { reserve_percent, log_id, ..Output::new(cause, plan.reason != Reason::Flush) };
+    let output = Output {
+        reserve_percent,
+        log_id,
+        ..Output::new(cause, plan.reason != Reason::Flush)
+    };
     let metas = write_tables(merge, snapshots, around.below(plan.level), output, context).await?;
     Ok(CompactionOutput {
         created: metas.iter().map(|meta| meta.id).collect(),
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
-        edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), ..edit },
+        edit: Edit {
+            add: metas.into_iter().map(|meta| (plan.level, meta)).collect(),
+            ..edit
+        },
         ..CompactionOutput::default()
     })
 }
@@ -210,24 +253,45 @@ pub(crate) async fn run_above(
     snapshots: &[SeqNo],
     context: &CompactionContext,
 ) -> Result<CompactionOutput> {
-    let drop = plan.tables.iter().map(|(level, run)| (*level, run.meta.id)).collect();
+    let drop = plan
+        .tables
+        .iter()
+        .map(|(level, run)| (*level, run.meta.id))
+        .collect();
     let below = MergeIter::at_first(inputs(plan, context.stretch_bytes, Cause::Evict)?)?;
     let reserve_percent = context.reserve_percent(around, plan.level);
-    let output = Output { reserve_percent, ..Output::new(Cause::Evict, true) };
-    let metas =
-        write_tables(MergePair::new(above, below), snapshots, around.below(plan.level), output, context).await?;
+    let output = Output {
+        reserve_percent,
+        ..Output::new(Cause::Evict, true)
+    };
+    let metas = write_tables(
+        MergePair::new(above, below),
+        snapshots,
+        around.below(plan.level),
+        output,
+        context,
+    )
+    .await?;
     Ok(CompactionOutput {
         created: metas.iter().map(|meta| meta.id).collect(),
         bytes_in: plan.input_bytes(),
         bytes_out: metas.iter().map(TableMeta::bytes).sum(),
-        edit: Edit { add: metas.into_iter().map(|meta| (plan.level, meta)).collect(), drop, ..Edit::default() },
+        edit: Edit {
+            add: metas.into_iter().map(|meta| (plan.level, meta)).collect(),
+            drop,
+            ..Edit::default()
+        },
         ..CompactionOutput::default()
     })
 }
 
 fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
     let access = Access::Streaming { bytes, cause };
-    let mut children: Vec<RunIter> = plan.buffer.iter().map(|buffer| RunIter::Memtable(buffer.iter())).collect();
+    let mut children: Vec<RunIter> = plan
+        .buffer
+        .iter()
+        .map(|buffer| RunIter::Memtable(buffer.iter()))
+        .collect();
     let mut sorted: Vec<Arc<SstRun>> = Vec::new();
     for (level, run) in &plan.tables {
         if *level == 0 {
@@ -264,7 +328,14 @@ pub(crate) struct Output {
 impl Output {
     /// Output of all entries, with filters as large as needed.
     pub(crate) fn new(cause: Cause, split: bool) -> Output {
-        Output { cause, split, seqno_max: SeqNo::MAX, reserve_percent: 0, table_bytes: None, log_id: 0 }
+        Output {
+            cause,
+            split,
+            seqno_max: SeqNo::MAX,
+            reserve_percent: 0,
+            table_bytes: None,
+            log_id: 0,
+        }
     }
 }
 
@@ -283,18 +354,31 @@ pub(crate) struct OverlapTracker {
 impl OverlapTracker {
     pub(crate) fn new(level: usize, deeper: Vec<Tables>) -> OverlapTracker {
         let beside = (level > 0).then(Tables::default);
-        OverlapTracker { beside, at: vec![0; deeper.len()], deeper, overlapped: 0 }
+        OverlapTracker {
+            beside,
+            at: vec![0; deeper.len()],
+            deeper,
+            overlapped: 0,
+        }
     }
 
     /// A tracker for an output on level 0 that is newer than the tables `beside` it, which are
     /// everything else on its level.
     fn newest(beside: Tables, deeper: Vec<Tables>) -> OverlapTracker {
-        OverlapTracker { beside: Some(beside), ..OverlapTracker::new(0, deeper) }
+        OverlapTracker {
+            beside: Some(beside),
+            ..OverlapTracker::new(0, deeper)
+        }
     }
 
     /// A tracker for an output with nothing below it.
     pub(crate) fn nothing() -> OverlapTracker {
-        OverlapTracker { beside: Some(Tables::default()), deeper: Vec::new(), at: Vec::new(), overlapped: 0 }
+        OverlapTracker {
+            beside: Some(Tables::default()),
+            deeper: Vec::new(),
+            at: Vec::new(),
+            overlapped: 0,
+        }
     }
 
     /// Starts an output table at `key`. The first one of a walk skips the tables before it without
@@ -308,7 +392,10 @@ impl OverlapTracker {
 
     pub(super) fn walk(&mut self, key: &[u8]) {
         for (i, (tables, at)) in self.deeper.iter().zip(&mut self.at).enumerate() {
-            while let Some(table) = tables.get(*at).filter(|table| table.largest.as_slice() < key) {
+            while let Some(table) = tables
+                .get(*at)
+                .filter(|table| table.largest.as_slice() < key)
+            {
                 *at += 1;
                 if i == 0 {
                     self.overlapped += table.bytes();
@@ -319,10 +406,17 @@ impl OverlapTracker {
 
     /// True if nothing below has `key`. REQUIRES: `walk(key)` was called.
     pub(super) fn is_bottom(&self, key: &[u8]) -> bool {
-        let holds =
-            |(tables, &at): (&Tables, &usize)| tables.get(at).is_some_and(|table| table.smallest.as_slice() <= key);
-        let spans = |table: &Arc<TableMeta>| table.smallest.as_slice() <= key && key <= table.largest.as_slice();
-        self.beside.as_ref().is_some_and(|tables| !tables.iter().any(spans))
+        let holds = |(tables, &at): (&Tables, &usize)| {
+            tables
+                .get(at)
+                .is_some_and(|table| table.smallest.as_slice() <= key)
+        };
+        let spans = |table: &Arc<TableMeta>| {
+            table.smallest.as_slice() <= key && key <= table.largest.as_slice()
+        };
+        self.beside
+            .as_ref()
+            .is_some_and(|tables| !tables.iter().any(spans))
             && !self.deeper.iter().zip(&self.at).any(holds)
     }
 }
@@ -339,11 +433,20 @@ pub(crate) async fn write_tables(
     output: Output,
     context: &CompactionContext,
 ) -> Result<Vec<TableMeta>> {
-    let mut writer = TablesWriter { context, output, metas: Vec::new(), created: Vec::new(), open: None };
-    let written = writer
-        .write(merge, snapshots, below)
-        .await
-        .and_then(|()| if writer.created.is_empty() { Ok(()) } else { context.files.sync_dir(&sites::SST_NAMES_SYNC) });
+    let mut writer = TablesWriter {
+        context,
+        output,
+        metas: Vec::new(),
+        created: Vec::new(),
+        open: None,
+    };
+    let written = writer.write(merge, snapshots, below).await.and_then(|()| {
+        if writer.created.is_empty() {
+            Ok(())
+        } else {
+            context.files.sync_dir(&sites::SST_NAMES_SYNC)
+        }
+    });
     if let Err(error) = written {
         for id in &writer.created {
             // A file that cannot be removed now is an orphan, which the next open removes.
@@ -362,7 +465,10 @@ pub(super) struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     pub(super) fn new(context: &'a CompactionContext) -> Steps<'a> {
-        Steps { entries: 0, stop: &context.stop }
+        Steps {
+            entries: 0,
+            stop: &context.stop,
+        }
     }
 
     /// Counts one entry, and yields every `ENTRIES_PER_STEP`.
@@ -388,7 +494,12 @@ struct TablesWriter<'a> {
 }
 
 impl TablesWriter<'_> {
-    async fn write(&mut self, mut merge: impl Entries, snapshots: &[SeqNo], mut below: OverlapTracker) -> Result<()> {
+    async fn write(
+        &mut self,
+        mut merge: impl Entries,
+        snapshots: &[SeqNo],
+        mut below: OverlapTracker,
+    ) -> Result<()> {
         let mut versions = Versions::new(snapshots);
         let mut steps = Steps::new(self.context);
         if merge.valid() {
@@ -398,7 +509,9 @@ impl TablesWriter<'_> {
         while merge.valid() {
             let (key, tag) = (merge.key(), merge.tag());
             below.walk(key);
-            if tag.seqno() <= self.output.seqno_max && versions.keep(key, tag, || below.is_bottom(key)) {
+            if tag.seqno() <= self.output.seqno_max
+                && versions.keep(key, tag, || below.is_bottom(key))
+            {
                 if self.is_due(key, &below) {
                     self.end_table()?;
                     below.begin_at(key);
@@ -415,9 +528,12 @@ impl TablesWriter<'_> {
 
     /// True if the open table must end before `key`. Never between two versions of one key.
     fn is_due(&self, key: &[u8], below: &OverlapTracker) -> bool {
-        let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else { return false };
+        let Some((_, writer)) = self.open.as_ref().filter(|_| self.output.split) else {
+            return false;
+        };
         let limits = &self.context.limits;
-        let full = writer.estimated_bytes() >= self.output.table_bytes.unwrap_or(limits.table_bytes)
+        let full = writer.estimated_bytes()
+            >= self.output.table_bytes.unwrap_or(limits.table_bytes)
             || writer.held_bytes() >= self.context.keys_bytes;
         let wide = below.overlapped > GRANDPARENT_TABLES * limits.table_bytes;
         (full || wide) && writer.entries() > 0 && writer.last_key() != key
@@ -433,10 +549,22 @@ impl TablesWriter<'_> {
                 self.created.push(id);
                 let options = SstOptions {
                     filter_reserve_percent: self.output.reserve_percent,
-                    owner: TableOwner { log_id: self.output.log_id, ..context.sst.owner },
+                    owner: TableOwner {
+                        log_id: self.output.log_id,
+                        ..context.sst.owner
+                    },
                     ..context.sst.clone()
                 };
-                (id, SstWriter::new(file, id, options, context.counters.clone(), self.output.cause))
+                (
+                    id,
+                    SstWriter::new(
+                        file,
+                        id,
+                        options,
+                        context.counters.clone(),
+                        self.output.cause,
+                    ),
+                )
             }
         };
         Ok(&mut self.open.insert(open).1)
@@ -459,7 +587,11 @@ mod tests {
     #[test]
     fn many_small_entries_end_a_table_early() {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { memory_limit: 4 << 20, compression: Codec::None, ..Options::default() };
+        let options = Options {
+            memory_limit: 4 << 20,
+            compression: Codec::None,
+            ..Options::default()
+        };
         let (keys_bytes, table_bytes) = (4 << 20 >> 5, options.limits.table_bytes);
         let db = Db::open(dir.path(), options).unwrap();
         let records = 100_000_u64;
@@ -471,6 +603,9 @@ mod tests {
         assert!(bytes < table_bytes, "{bytes} would be one table");
         let tables: usize = levels.iter().map(|level| level.tables).sum();
         assert!(tables as u64 >= records * 8 / keys_bytes, "{tables} tables");
-        assert_eq!(levels.iter().map(|level| level.entries).sum::<u64>(), records);
+        assert_eq!(
+            levels.iter().map(|level| level.entries).sum::<u64>(),
+            records
+        );
     }
 }

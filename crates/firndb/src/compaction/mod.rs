@@ -20,5 +20,6 @@ pub(crate) use counters::{JobCounters, LevelCounters};
 pub(crate) use entries::BufferedEntries;
 pub(crate) use grain::Grain;
 pub(crate) use merge::{
-    CompactionContext, CompactionOutput, LevelContext, Output, OverlapTracker, run, run_above, write_tables,
+    CompactionContext, CompactionOutput, LevelContext, Output, OverlapTracker, run, run_above,
+    write_tables,
 };

@@ -70,32 +70,57 @@ impl BusyTables {
 
     /// Live bytes of the busy tables of `level`, which may just have been moved from there.
     pub(crate) fn live_bytes(&self, level: usize) -> u64 {
-        self.0.values().filter(|(of, _)| *of == level).map(|(_, bytes)| bytes).sum()
+        self.0
+            .values()
+            .filter(|(of, _)| *of == level)
+            .map(|(_, bytes)| bytes)
+            .sum()
     }
 }
 
 impl Plan {
     /// The plan without the tables that have no key between the first and the last of `keys`.
     pub(crate) fn narrowed(&self, keys: Option<(&[u8], &[u8])>) -> Plan {
-        let meets =
-            |run: &SstRun| keys.is_some_and(|(first, last)| *run.meta.largest >= *first && *run.meta.smallest <= *last);
-        let tables = self.tables.iter().filter(|(_, run)| meets(run)).cloned().collect();
-        Plan { tables, ..self.clone() }
+        let meets = |run: &SstRun| {
+            keys.is_some_and(|(first, last)| {
+                *run.meta.largest >= *first && *run.meta.smallest <= *last
+            })
+        };
+        let tables = self
+            .tables
+            .iter()
+            .filter(|(_, run)| meets(run))
+            .cloned()
+            .collect();
+        Plan {
+            tables,
+            ..self.clone()
+        }
     }
 
     /// Live bytes of the tables.
     pub(crate) fn input_bytes(&self) -> u64 {
-        self.tables.iter().map(|(_, run)| run.meta.live_bytes()).sum()
+        self.tables
+            .iter()
+            .map(|(_, run)| run.meta.live_bytes())
+            .sum()
     }
 
     /// Bytes of the largest block in the tables.
     pub(crate) fn block_bytes_max(&self) -> u64 {
-        self.tables.iter().map(|(_, run)| run.meta.block_bytes_max).max().unwrap_or(0)
+        self.tables
+            .iter()
+            .map(|(_, run)| run.meta.block_bytes_max)
+            .max()
+            .unwrap_or(0)
     }
 
     /// The tables on the output's level.
     pub(crate) fn children(&self) -> impl Iterator<Item = &Arc<SstRun>> {
-        self.tables.iter().filter(|(level, _)| *level == self.level).map(|(_, run)| run)
+        self.tables
+            .iter()
+            .filter(|(level, _)| *level == self.level)
+            .map(|(_, run)| run)
     }
 
     /// The level that the inputs come from.

@@ -120,9 +120,14 @@ impl RateLimiter {
     pub(crate) fn flushed(&self, bytes: u64) {
         self.wake();
         let now = self.clock.now_ns();
-        let since = now.saturating_sub(self.flushed_ns.swap(now, Ordering::Relaxed)).max(1);
+        let since = now
+            .saturating_sub(self.flushed_ns.swap(now, Ordering::Relaxed))
+            .max(1);
         let before = self.intake.load(Ordering::Relaxed);
-        self.intake.store((before / 2 + per_second(bytes, since) / 2).min(1 << 48), Ordering::Relaxed);
+        self.intake.store(
+            (before / 2 + per_second(bytes, since) / 2).min(1 << 48),
+            Ordering::Relaxed,
+        );
         self.flushed.store(bytes, Ordering::Relaxed);
     }
 
@@ -135,7 +140,10 @@ impl RateLimiter {
         // If level 0 is trees, the limit is lifted long before a flush finds no room, or when the
         // logs are twice as large as the size at which an eviction is due.
         let trees = f64::from(URGENT) * (2.0 * debt.trees).max(debt.logs - 1.0);
-        self.pressure.store(tables.max(levels).max(trees.max(0.0) as u64), Ordering::Relaxed);
+        self.pressure.store(
+            tables.max(levels).max(trees.max(0.0) as u64),
+            Ordering::Relaxed,
+        );
     }
 
     /// Lifts the rate limit for a caller that waits for compactions to end, and that sees
@@ -158,7 +166,8 @@ impl RateLimiter {
         if self.has_rested(now) {
             return true;
         }
-        self.waiting.load(Ordering::Relaxed) > 0 && self.waited_at.load(Ordering::Relaxed) == visible.0
+        self.waiting.load(Ordering::Relaxed) > 0
+            && self.waited_at.load(Ordering::Relaxed) == visible.0
     }
 
     /// True if nothing was written for a long time, no matter if a caller waits for background
@@ -178,7 +187,11 @@ impl RateLimiter {
             return 0;
         }
         // A compaction for reads, long after the last write, is in no hurry.
-        let since = self.clock.now_ns().saturating_sub(self.flushed_ns.load(Ordering::Relaxed)).max(1);
+        let since = self
+            .clock
+            .now_ns()
+            .saturating_sub(self.flushed_ns.load(Ordering::Relaxed))
+            .max(1);
         let at_most = per_second(self.flushed.load(Ordering::Relaxed), since);
         let intake = self.intake.load(Ordering::Relaxed).min(at_most);
         (intake.saturating_mul(SHARE) << pressure).max(RATE_MIN)
@@ -190,7 +203,10 @@ impl RateLimiter {
     pub(crate) fn reads(&self) -> usize {
         match self.rate_now() {
             0 => FLYING_MAX,
-            _ => FLYING_MAX >> (URGENT - 1).saturating_sub(self.pressure.load(Ordering::Relaxed) as u32),
+            _ => {
+                FLYING_MAX
+                    >> (URGENT - 1).saturating_sub(self.pressure.load(Ordering::Relaxed) as u32)
+            }
         }
     }
 
@@ -251,7 +267,11 @@ mod tests {
     }
 
     fn debt(level0_tables: usize, bytes: u64) -> Debt {
-        Debt { level0_tables, bytes, ..Debt::default() }
+        Debt {
+            level0_tables,
+            bytes,
+            ..Debt::default()
+        }
     }
 
     #[test]
@@ -262,7 +282,11 @@ mod tests {
             rate_limiter.update(&debt(tables, bytes), &limits);
             rate_limiter.rate()
         };
-        assert_eq!(rate(limits.level0_trigger, 0), RATE_MIN, "nothing came in yet");
+        assert_eq!(
+            rate(limits.level0_trigger, 0),
+            RATE_MIN,
+            "nothing came in yet"
+        );
         for _ in 0..20 {
             clock.advance(Duration::from_secs(1));
             rate_limiter.flushed(10 * MIB);
@@ -271,17 +295,31 @@ mod tests {
         assert!((79 * MIB..=80 * MIB).contains(&calm), "{calm}");
         assert_eq!(rate(limits.level0_trigger + 1, 0), 2 * calm);
         assert_eq!(rate(0, 3 * limits.level_base_bytes), 4 * calm);
-        assert_eq!(rate(limits.level0_trigger + URGENT as usize, 0), 0, "no bound");
+        assert_eq!(
+            rate(limits.level0_trigger + URGENT as usize, 0),
+            0,
+            "no bound"
+        );
         assert_eq!(rate(0, 5 * limits.level_base_bytes), 0, "no bound");
         clock.advance(Duration::from_secs(2));
         let later = rate(limits.level0_trigger, 0);
-        assert!((39 * MIB..=40 * MIB).contains(&later), "half of it came in per second: {later}");
+        assert!(
+            (39 * MIB..=40 * MIB).contains(&later),
+            "half of it came in per second: {later}"
+        );
         clock.advance(Duration::from_secs(60));
-        assert_eq!(rate(limits.level0_trigger, 0), RATE_MIN, "nothing comes in any more");
+        assert_eq!(
+            rate(limits.level0_trigger, 0),
+            RATE_MIN,
+            "nothing comes in any more"
+        );
         let reads = |tables| (rate(tables, 0), rate_limiter.reads()).1;
         let each = (0..=URGENT as usize).map(|more| reads(limits.level0_trigger + more));
         assert_eq!(each.collect::<Vec<_>>(), [4, 8, 16, 32, 32]);
-        assert!(limits.level0_trigger + (URGENT as usize) < limits.level0_slow, "merges run free before writers wait");
+        assert!(
+            limits.level0_trigger + (URGENT as usize) < limits.level0_slow,
+            "merges run free before writers wait"
+        );
     }
 
     #[test]
@@ -294,7 +332,10 @@ mod tests {
             slept += rate_limiter.wait(|| true);
         }
         let took = clock.now_ns();
-        assert!((1_900_000_000..=2_100_000_000).contains(&took), "64 MiB at 32 MiB a second took {took} ns");
+        assert!(
+            (1_900_000_000..=2_100_000_000).contains(&took),
+            "64 MiB at 32 MiB a second took {took} ns"
+        );
         assert_eq!((slept, rate_limiter.slept_ns()), (took, took));
     }
 
@@ -308,7 +349,10 @@ mod tests {
         assert!(rate_limiter.is_at_rest(SeqNo(1)));
         assert!(!rate_limiter.is_at_rest(SeqNo(2)), "somebody writes again");
         let hurry = rate_limiter.hurry(SeqNo(2));
-        assert!(rate_limiter.is_at_rest(SeqNo(2)) && !rate_limiter.is_at_rest(SeqNo(3)), "until somebody writes");
+        assert!(
+            rate_limiter.is_at_rest(SeqNo(2)) && !rate_limiter.is_at_rest(SeqNo(3)),
+            "until somebody writes"
+        );
         drop(hurry);
         assert!(!rate_limiter.is_at_rest(SeqNo(3)));
     }
@@ -327,6 +371,10 @@ mod tests {
             looks += 1;
             looks < 3
         });
-        assert_eq!((looks, clock.now_ns()), (3, 3 * SLEEP_MAX_NS), "it ends when told that it is not wanted");
+        assert_eq!(
+            (looks, clock.now_ns()),
+            (3, 3 * SLEEP_MAX_NS),
+            "it ends when told that it is not wanted"
+        );
     }
 }

@@ -64,8 +64,17 @@ impl Batch {
             };
             match batch.newest.last() {
                 Some((key, newer, _)) if batch.keys[key.clone()] == *iter.key() => {
-                    let newer = batch.older.last().filter(|v| *v.key == *iter.key()).map_or(*newer, |v| v.tag);
-                    batch.older.push(Version { key: iter.key().into(), tag, address, until: newer.seqno() });
+                    let newer = batch
+                        .older
+                        .last()
+                        .filter(|v| *v.key == *iter.key())
+                        .map_or(*newer, |v| v.tag);
+                    batch.older.push(Version {
+                        key: iter.key().into(),
+                        tag,
+                        address,
+                        until: newer.seqno(),
+                    });
                 }
                 _ if batch.newest.len() == keys_max || batch.keys.len() >= bytes_max => break,
                 _ => {
@@ -98,12 +107,22 @@ impl Trees {
         while iter.valid() {
             let batch = Batch::take(&mut iter, step_entries(self), step_bytes(self));
             let entries = batch.entries();
-            entries.iter().filter_map(|entry| entry.address).for_each(|at| self.values.add(at));
+            entries
+                .iter()
+                .filter_map(|entry| entry.address)
+                .for_each(|at| self.values.add(at));
             let mut lost = Vec::new();
             let tree = self.store.trees().mutable;
-            let inserted = self.store.insert(tree, &self.mutable, &entries, &mut |loser| lost.extend(loser.address));
+            let inserted = self
+                .store
+                .insert(tree, &self.mutable, &entries, &mut |loser| {
+                    lost.extend(loser.address)
+                });
             let inserted = inserted.inspect_err(|_| {
-                entries.iter().filter_map(|entry| entry.address).for_each(|at| self.values.remove(at));
+                entries
+                    .iter()
+                    .filter_map(|entry| entry.address)
+                    .for_each(|at| self.values.remove(at));
             })?;
             lost.into_iter().for_each(|at| self.values.remove(at));
             self.store.release(&inserted.replaced);
@@ -119,14 +138,22 @@ impl Engine {
     /// older.
     pub(crate) fn goes_past_trees(&self, part: usize, buffer: &Arc<Memtable>) -> Result<bool> {
         let (trees, lab) = (self.trees(part)?, &self.options.tuning.lab);
-        let needed = [&mechanisms::LAB_TREES, &mechanisms::LAB_VALUES, &mechanisms::LAB_ADDRESSES];
+        let needed = [
+            &mechanisms::LAB_TREES,
+            &mechanisms::LAB_VALUES,
+            &mechanisms::LAB_ADDRESSES,
+        ];
         if !needed.iter().all(|row| row.is_on()) && trees.are_empty() {
             return Ok(true);
         }
         if lab.reuse_min == 0.0 || trees.values.is_placed(buffer.log_id) {
             return Ok(false);
         }
-        let (reuse, tree_bytes, are_empty) = (trees.reuse.clone(), trees.store.usage().region_bytes, trees.are_empty());
+        let (reuse, tree_bytes, are_empty) = (
+            trees.reuse.clone(),
+            trees.store.usage().region_bytes,
+            trees.are_empty(),
+        );
         // Dropped, so that the contents of this view can be released meanwhile.
         drop(trees);
         let share = reuse.share(buffer, |key| lab.entries_max(tree_bytes, key.len() as u64));
@@ -142,11 +169,17 @@ impl Engine {
         trees.counters.buffers_past.add(1);
         // The values that readers of older trees need of these logs stay. The logs must be known,
         // so that they are released like the others.
-        logs.iter().filter(|&&log| log < floor).for_each(|&log| trees.values.end(log, 0, SeqNo(0)));
+        logs.iter()
+            .filter(|&&log| log < floor)
+            .for_each(|&log| trees.values.end(log, 0, SeqNo(0)));
         if trees.need_logs() {
             trees.values.rebuild_from(floor);
         }
-        trees.values.hot().iter().for_each(|hot| hot.let_go_below(floor));
+        trees
+            .values
+            .hot()
+            .iter()
+            .for_each(|hot| hot.let_go_below(floor));
         trees.values.take_unused(floor)
     }
 
@@ -154,7 +187,9 @@ impl Engine {
     /// of room: an eviction makes some, and the next call continues from there. The entries
     /// inserted so far are in the trees, or already in level 1.
     pub(crate) fn flush_to_trees(&self, part: usize, buffer: &Arc<Memtable>) -> Result<bool> {
-        let floor = self.log_behind(part, buffer).ok_or_else(|| Error::invalid("the active buffer is not flushed"))?;
+        let floor = self
+            .log_behind(part, buffer)
+            .ok_or_else(|| Error::invalid("the active buffer is not flushed"))?;
         self.drain_log_of(buffer, floor)?;
         let mut iter = buffer.iter();
         match self.jobs.releases.flushed_to(buffer) {
@@ -167,17 +202,30 @@ impl Engine {
             }
         }
         let trees = self.trees(part)?;
-        let keys_max = if mechanisms::LAB_BULK.is_on() { step_entries(&trees) } else { 1 };
+        let keys_max = if mechanisms::LAB_BULK.is_on() {
+            step_entries(&trees)
+        } else {
+            1
+        };
         let bytes_max = step_bytes(&trees);
         drop(trees);
         while iter.valid() {
             let batch = Batch::take(&mut iter, keys_max, bytes_max);
-            let last = batch.newest.last().map(|(key, ..)| batch.keys[key.clone()].to_vec());
+            let last = batch
+                .newest
+                .last()
+                .map(|(key, ..)| batch.keys[key.clone()].to_vec());
             match self.flush_step(part, batch) {
-                Err(error) if error.kind() == ErrorKind::NoSpace && self.may_come_by_room(part)? => return Ok(false),
+                Err(error)
+                    if error.kind() == ErrorKind::NoSpace && self.may_come_by_room(part)? =>
+                {
+                    return Ok(false);
+                }
                 done => done?,
             }
-            self.jobs.releases.set_flushed_to(last.map(|last| (buffer.clone(), last)));
+            self.jobs
+                .releases
+                .set_flushed_to(last.map(|last| (buffer.clone(), last)));
             self.release_trees(part);
             if !self.trees(part)?.has_room() && iter.valid() {
                 return Ok(false);
@@ -193,7 +241,9 @@ impl Engine {
     pub(crate) fn may_come_by_room(&self, part: usize) -> Result<bool> {
         let _changing = self.jobs.releases.changing.lock();
         let trees = self.trees(part)?;
-        let is_empty = trees.mutable.leaves() == 0 && trees.immutable.is_none() && self.jobs.releases.is_empty();
+        let is_empty = trees.mutable.leaves() == 0
+            && trees.immutable.is_none()
+            && self.jobs.releases.is_empty();
         // Checked last, because leaves that were released meanwhile have left the queue and made it
         // untrue.
         if !is_empty || !trees.store.is_short() {
@@ -217,7 +267,10 @@ impl Engine {
             Some(pm_buffer) => pm_buffer.drain_full().map(drop)?,
             None => self.logs.sealed.sync_below(next)?,
         }
-        self.logs.values.iter().for_each(|values| values.leave_cache(buffer.log_id));
+        self.logs
+            .values
+            .iter()
+            .for_each(|values| values.leave_cache(buffer.log_id));
         Ok(())
     }
 
@@ -231,33 +284,61 @@ impl Engine {
         // Counted before any state has them.
         pointers().for_each(|at| trees.values.add(at));
         // A version whose slot in the hot buffer was released is not seen by any snapshot.
-        older.retain(|version| version.address.is_none_or(|at| trees.values.add_if_there(at, version.tag.seqno())));
+        older.retain(|version| {
+            version
+                .address
+                .is_none_or(|at| trees.values.add_if_there(at, version.tag.seqno()))
+        });
         let counted = older.len();
         let mut again = Vec::new();
-        let inserted = trees.store.insert(trees.store.trees().mutable, &trees.mutable, &entries, &mut |loser| {
-            let newer = entries.binary_search_by(|entry| entry.key.cmp(loser.key)).map(|at| entries[at].tag);
-            match newer {
-                // A replayed log brings an entry again that the tree has.
-                Ok(newer) if newer == loser.tag => again.extend(loser.address),
-                newer => {
-                    let until = newer.map_or(SeqNo::MAX, |newer| newer.seqno().max(loser.tag.seqno()));
-                    let (key, tag, address) = (loser.key.into(), loser.tag, loser.address);
-                    older.push(Version { key, tag, address, until });
+        let inserted = trees.store.insert(
+            trees.store.trees().mutable,
+            &trees.mutable,
+            &entries,
+            &mut |loser| {
+                let newer = entries
+                    .binary_search_by(|entry| entry.key.cmp(loser.key))
+                    .map(|at| entries[at].tag);
+                match newer {
+                    // A replayed log brings an entry again that the tree has.
+                    Ok(newer) if newer == loser.tag => again.extend(loser.address),
+                    newer => {
+                        let until =
+                            newer.map_or(SeqNo::MAX, |newer| newer.seqno().max(loser.tag.seqno()));
+                        let (key, tag, address) = (loser.key.into(), loser.tag, loser.address);
+                        older.push(Version {
+                            key,
+                            tag,
+                            address,
+                            until,
+                        });
+                    }
                 }
-            }
-        });
+            },
+        );
         let inserted = match inserted {
             Ok(inserted) => inserted,
             Err(error) => {
                 // The entries that it would have replaced stay in the tree.
                 pointers().for_each(|at| trees.values.remove(at));
-                older[..counted].iter().filter_map(|version| version.address).for_each(|at| trees.values.remove(at));
+                older[..counted]
+                    .iter()
+                    .filter_map(|version| version.address)
+                    .for_each(|at| trees.values.remove(at));
                 return Err(error);
             }
         };
         let (side, gone) = trees.side.with(older, &snapshots);
-        let next = Trees { mutable: Arc::new(inserted.view), side: Arc::new(side), ..trees };
-        let pointers = gone.into_iter().filter_map(|version| version.address).chain(again).collect();
+        let next = Trees {
+            mutable: Arc::new(inserted.view),
+            side: Arc::new(side),
+            ..trees
+        };
+        let pointers = gone
+            .into_iter()
+            .filter_map(|version| version.address)
+            .chain(again)
+            .collect();
         self.swap_trees(part, next, inserted.replaced, pointers);
         Ok(())
     }
@@ -265,28 +346,60 @@ impl Engine {
     /// Releases retained versions whose snapshots have ended.
     pub(crate) fn prune_side(&self, part: usize) {
         // A thread that is changing level 0 now prunes as well.
-        let Some(_changing) = self.jobs.releases.changing.try_lock() else { return };
+        let Some(_changing) = self.jobs.releases.changing.try_lock() else {
+            return;
+        };
         let Ok(trees) = self.trees(part) else { return };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        if trees.side.versions().iter().all(|version| version.is_seen(&snapshots)) {
+        if trees
+            .side
+            .versions()
+            .iter()
+            .all(|version| version.is_seen(&snapshots))
+        {
             return;
         }
         let (side, gone) = trees.side.with(Vec::new(), &snapshots);
-        let pointers = gone.into_iter().filter_map(|version| version.address).collect();
-        self.swap_trees(part, Trees { side: Arc::new(side), ..trees }, Vec::new(), pointers);
+        let pointers = gone
+            .into_iter()
+            .filter_map(|version| version.address)
+            .collect();
+        self.swap_trees(
+            part,
+            Trees {
+                side: Arc::new(side),
+                ..trees
+            },
+            Vec::new(),
+            pointers,
+        );
     }
 
     /// The current level 0.
     pub(super) fn trees(&self, part: usize) -> Result<Trees> {
-        self.state.load().parts[part].trees.clone().ok_or_else(|| Error::invalid("this profile has no trees"))
+        self.state.load().parts[part]
+            .trees
+            .clone()
+            .ok_or_else(|| Error::invalid("this profile has no trees"))
     }
 
     /// Makes `next` level 0 and ends the current generation. `places` and `pointers` are the ones
     /// that `next` no longer has. REQUIRES: `changing` has been held since `next` was derived from
     /// the current level 0.
-    pub(super) fn swap_trees(&self, part: usize, next: Trees, places: Vec<Place>, pointers: Vec<ValueAddress>) {
-        let Some(before) = self.state.load().parts[part].trees.clone() else { return };
-        let next = Trees { generation: Arc::default(), ..next };
+    pub(super) fn swap_trees(
+        &self,
+        part: usize,
+        next: Trees,
+        places: Vec<Place>,
+        pointers: Vec<ValueAddress>,
+    ) {
+        let Some(before) = self.state.load().parts[part].trees.clone() else {
+            return;
+        };
+        let next = Trees {
+            generation: Arc::default(),
+            ..next
+        };
         // The retained versions of older generations are not counted.
         match (before.side.bytes(), next.side.bytes()) {
             (before, now) if now > before => self.tables.add_buffer(now - before),
@@ -305,7 +418,9 @@ impl Engine {
     /// Releases leaves and pointers that no reader can reach, and then the logs that nothing points
     /// into.
     pub(crate) fn release_trees(&self, part: usize) -> bool {
-        let Some(trees) = self.state.load().parts[part].trees.clone() else { return false };
+        let Some(trees) = self.state.load().parts[part].trees.clone() else {
+            return false;
+        };
         let mut any = self.jobs.releases.run(&trees);
         if !trees.has_room() && !self.jobs.releases.is_empty() {
             // Otherwise a cursor that keeps moving would hold everything that was replaced since it
@@ -325,7 +440,10 @@ impl Engine {
         self.follow(part, buffer);
         let mut manifest = self.manifest.lock();
         for (&id, log) in manifest.version().logs.range(..floor) {
-            let (bytes, last) = (log.end.map_or(0, |end| end.end), buffer.frozen_at().unwrap_or_default());
+            let (bytes, last) = (
+                log.end.map_or(0, |end| end.end),
+                buffer.frozen_at().unwrap_or_default(),
+            );
             trees.values.end(id, bytes, last);
         }
         let edit = Edit {
@@ -342,10 +460,19 @@ impl Engine {
         drop(manifest);
         self.logs.sealed.raise_floor(floor);
         if !trees.need_logs() {
-            trees.values.hot().iter().for_each(|hot| hot.let_go_below(floor));
+            trees
+                .values
+                .hot()
+                .iter()
+                .for_each(|hot| hot.let_go_below(floor));
         }
         let unused = trees.values.take_unused(floor);
-        self.retire(unused.into_iter().map(Obsolete::Log).chain([Obsolete::Memtable(buffer.clone())]));
+        self.retire(
+            unused
+                .into_iter()
+                .map(Obsolete::Log)
+                .chain([Obsolete::Memtable(buffer.clone())]),
+        );
         Ok(())
     }
 }

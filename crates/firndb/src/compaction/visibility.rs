@@ -20,7 +20,11 @@ pub(super) struct Versions<'a> {
 
 impl<'a> Versions<'a> {
     pub(super) fn new(snapshots: &'a [SeqNo]) -> Self {
-        Self { snapshots, key: Vec::new(), served: None }
+        Self {
+            snapshots,
+            key: Vec::new(),
+            served: None,
+        }
     }
 
     /// The lowest read point that sees an entry with `seqno`.
@@ -42,7 +46,10 @@ impl<'a> Versions<'a> {
             return false;
         }
         self.served = Some(reader);
-        let seen_by_all = self.snapshots.first().is_none_or(|&oldest| tag.seqno() <= oldest);
+        let seen_by_all = self
+            .snapshots
+            .first()
+            .is_none_or(|&oldest| tag.seqno() <= oldest);
         !(tag.kind() == Some(Kind::Delete) && seen_by_all && is_bottom())
     }
 }
@@ -56,7 +63,9 @@ mod tests {
         let mut versions = Versions::new(&snapshots);
         entries
             .iter()
-            .filter(|(key, seqno, kind)| versions.keep(key.as_bytes(), Tag::new(SeqNo(*seqno), *kind), || bottom))
+            .filter(|(key, seqno, kind)| {
+                versions.keep(key.as_bytes(), Tag::new(SeqNo(*seqno), *kind), || bottom)
+            })
             .map(|e| e.1)
             .collect()
     }
@@ -64,7 +73,14 @@ mod tests {
     #[test]
     fn keeps_what_some_reader_sees() {
         use Kind::{Delete, Put};
-        let entries = [("a", 9, Put), ("a", 7, Put), ("a", 5, Delete), ("a", 2, Put), ("b", 8, Delete), ("b", 1, Put)];
+        let entries = [
+            ("a", 9, Put),
+            ("a", 7, Put),
+            ("a", 5, Delete),
+            ("a", 2, Put),
+            ("b", 8, Delete),
+            ("b", 1, Put),
+        ];
         assert_eq!(kept(&[], &entries, false), [9, 8]);
         assert_eq!(kept(&[], &entries, true), [9]);
         assert_eq!(kept(&[6], &entries, false), [9, 5, 8, 1]);

@@ -23,6 +23,8 @@ fn nobody_is_inside_a_closed_gate() {
         gate.close();
         open.store(0, Ordering::SeqCst);
         assert!(gate.enter().is_err());
-        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        callers
+            .into_iter()
+            .for_each(|caller| caller.join().unwrap());
     });
 }

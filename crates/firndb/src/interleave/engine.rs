@@ -21,14 +21,20 @@ struct Story {
 
 impl Story {
     fn new(db: Db) -> Arc<Story> {
-        let story = Arc::new(Story { db, acknowledged: Default::default() });
+        let story = Arc::new(Story {
+            db,
+            acknowledged: Default::default(),
+        });
         (0..2).for_each(|writer| story.write(writer, 1, &PROCESS));
         story
     }
 
     /// Each key in a table of its own, or in a log of its own in profile `lab`.
     fn with_tables(db: Db) -> Arc<Story> {
-        let story = Arc::new(Story { db, acknowledged: Default::default() });
+        let story = Arc::new(Story {
+            db,
+            acknowledged: Default::default(),
+        });
         for writer in 0..2 {
             story.write(writer, 1, &PROCESS);
             story.db.flush().unwrap();
@@ -62,8 +68,17 @@ impl Story {
 
     fn get(&self, writer: usize) -> u64 {
         let least = self.acknowledged[writer].load(Ordering::SeqCst);
-        let found = Self::version(&self.db.get(Self::key(writer)).unwrap().expect("a key that was written is there"));
-        assert!(found >= least, "read version {found} after {least} was acknowledged");
+        let found = Self::version(
+            &self
+                .db
+                .get(Self::key(writer))
+                .unwrap()
+                .expect("a key that was written is there"),
+        );
+        assert!(
+            found >= least,
+            "read version {found} after {least} was acknowledged"
+        );
         found
     }
 
@@ -76,10 +91,19 @@ impl Story {
     fn snapshot(&self) {
         let least = self.least();
         let snapshot = self.db.snapshot();
-        let read = || [0, 1].map(|writer| Self::version(&snapshot.get(Self::key(writer)).unwrap().expect("is there")));
+        let read = || {
+            [0, 1].map(|writer| {
+                Self::version(&snapshot.get(Self::key(writer)).unwrap().expect("is there"))
+            })
+        };
         let first = read();
-        assert!(first[0] >= least[0] && first[1] >= least[1], "{first:?} {least:?}");
-        let entries = snapshot.iter().map(|entry| Self::version(&entry.unwrap().1));
+        assert!(
+            first[0] >= least[0] && first[1] >= least[1],
+            "{first:?} {least:?}"
+        );
+        let entries = snapshot
+            .iter()
+            .map(|entry| Self::version(&entry.unwrap().1));
         assert_eq!(entries.collect::<Vec<_>>(), first);
         assert_eq!(read(), first);
     }
@@ -93,7 +117,10 @@ impl Story {
         assert_eq!(iter.key(), Self::key(1));
         let second = Self::version(iter.value());
         iter.prev().unwrap();
-        assert_eq!((iter.key(), Self::version(iter.value())), (&Self::key(0)[..], first));
+        assert_eq!(
+            (iter.key(), Self::version(iter.value())),
+            (&Self::key(0)[..], first)
+        );
         iter.last().unwrap();
         assert_eq!(Self::version(iter.value()), second);
         iter.next().unwrap();
@@ -150,7 +177,8 @@ fn a_flush_keeps_what_is_read() {
             spawn(|story| {
                 let least = story.acknowledged[0].load(Ordering::SeqCst);
                 let snapshot = story.db.snapshot();
-                let read = || Story::version(&snapshot.get(Story::key(0)).unwrap().expect("is there"));
+                let read =
+                    || Story::version(&snapshot.get(Story::key(0)).unwrap().expect("is there"));
                 let first = read();
                 assert!(first >= least);
                 assert_eq!(read(), first);
@@ -256,7 +284,9 @@ fn rows_follow_flushes() {
             spawn(|story| {
                 for version in 2_u64..4 {
                     let mut batch = WriteBatch::new();
-                    (0..2).for_each(|writer| _ = batch.put(Story::key(writer), version.to_be_bytes()));
+                    (0..2).for_each(|writer| {
+                        _ = batch.put(Story::key(writer), version.to_be_bytes())
+                    });
                     story.db.write(&batch, &PROCESS).unwrap();
                     story.acknowledged[0].store(version, Ordering::SeqCst);
                     story.db.flush().unwrap();
@@ -266,7 +296,9 @@ fn rows_follow_flushes() {
             spawn(|story| {
                 let versions = || -> Vec<u64> {
                     let both = story.db.multi_get(&[Story::key(0), Story::key(1)]).unwrap();
-                    both.iter().map(|value| Story::version(value.as_ref().unwrap())).collect()
+                    both.iter()
+                        .map(|value| Story::version(value.as_ref().unwrap()))
+                        .collect()
                 };
                 for _ in 0..3 {
                     let versions = versions();
@@ -317,8 +349,15 @@ fn a_read_only_open_beside_a_flush() {
         let reads = thread::spawn(move || {
             let least = reader.least();
             let db = beside.open_read_only();
-            let found = [0, 1].map(|writer| db.get(Story::key(writer)).unwrap().map(|value| Story::version(&value)));
-            assert!((0..2).all(|writer| found[writer] >= Some(least[writer])), "{found:?} {least:?}");
+            let found = [0, 1].map(|writer| {
+                db.get(Story::key(writer))
+                    .unwrap()
+                    .map(|value| Story::version(&value))
+            });
+            assert!(
+                (0..2).all(|writer| found[writer] >= Some(least[writer])),
+                "{found:?} {least:?}"
+            );
         });
         let writes = spawn(|story| {
             story.db.flush().unwrap();
@@ -398,7 +437,10 @@ fn beside_a_change_of_trees(db: Db) {
     let spawn = spawner(&story);
     let cursors = thread::spawn(move || {
         let is_at = |iter: &Cursor, writer: usize, version| {
-            assert_eq!((iter.key(), Story::version(iter.value())), (&Story::key(writer)[..], version));
+            assert_eq!(
+                (iter.key(), Story::version(iter.value())),
+                (&Story::key(writer)[..], version)
+            );
         };
         down.prev().unwrap();
         is_at(&down, 0, 2);
@@ -429,13 +471,17 @@ fn beside_a_change_of_trees(db: Db) {
 /// The version is alone in its log, which is removed.
 #[test]
 fn readers_beside_a_change_of_trees() {
-    explore::random(|| beside_a_change_of_trees(World::new().open_lab(&SimRegion::new(256 << 10, Mode::Adr))));
+    explore::random(|| {
+        beside_a_change_of_trees(World::new().open_lab(&SimRegion::new(256 << 10, Mode::Adr)))
+    });
 }
 
 /// The version is in a slot of the hot buffer, which receives another value.
 #[test]
 fn readers_beside_slots_that_are_used_again() {
-    explore::random(|| beside_a_change_of_trees(World::new().open_lab_hot(&SimRegion::new(256 << 10, Mode::Adr))));
+    explore::random(|| {
+        beside_a_change_of_trees(World::new().open_lab_hot(&SimRegion::new(256 << 10, Mode::Adr)))
+    });
 }
 
 /// Cursors that are told to release their state while they move, when leaves lack room: they do,
@@ -481,13 +527,20 @@ fn a_close_beside_everything_else() {
             spawn(|story| {
                 let mut cursor = story.db.cursor().map_err(|error| told_closed(&error)).ok();
                 for _ in 0..2 {
-                    story.db.get(Story::key(1)).map_or_else(|error| told_closed(&error), drop);
+                    story
+                        .db
+                        .get(Story::key(1))
+                        .map_or_else(|error| told_closed(&error), drop);
                     let moved = cursor.as_mut().map_or(Ok(()), Cursor::first);
                     moved.unwrap_or_else(|error| told_closed(&error));
                 }
             }),
             spawn(|story| {
-                story.db.flush().and_then(|()| story.db.compact()).unwrap_or_else(|e| told_closed(&e));
+                story
+                    .db
+                    .flush()
+                    .and_then(|()| story.db.compact())
+                    .unwrap_or_else(|e| told_closed(&e));
             }),
         ];
         story.db.clone().close().unwrap();
@@ -496,7 +549,10 @@ fn a_close_beside_everything_else() {
         join(threads);
         told_closed(&story.db.get(Story::key(0)).unwrap_err());
         let found = Story::version(&again.get(Story::key(0)).unwrap().unwrap());
-        assert!(found >= story.acknowledged[0].load(Ordering::SeqCst), "an acknowledged write is gone");
+        assert!(
+            found >= story.acknowledged[0].load(Ordering::SeqCst),
+            "an acknowledged write is gone"
+        );
         assert_eq!(again.get(b"again").unwrap().unwrap(), b"new");
         again.verify().unwrap();
     });

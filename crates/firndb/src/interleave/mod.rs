@@ -20,7 +20,11 @@ pub(crate) const UUID: [u8; 16] = [7; 16];
 
 /// A directory in which every write and sync is a step of the scheduler.
 pub(crate) fn files() -> Arc<Files> {
-    Arc::new(Files::of_test(&Watched(SimFs::new(1)), Path::new("db"), UUID))
+    Arc::new(Files::of_test(
+        &Watched(SimFs::new(1)),
+        Path::new("db"),
+        UUID,
+    ))
 }
 
 /// A small database in memory.
@@ -32,7 +36,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> World {
-        World { sim: SimFs::new(1), clock: Clock::manual(), background: Arc::new(Inline::new()) }
+        World {
+            sim: SimFs::new(1),
+            clock: Clock::manual(),
+            background: Arc::new(Inline::new()),
+        }
     }
 
     /// Opens the database, on the same files each time. Background work runs on the threads that
@@ -45,7 +53,14 @@ impl World {
     pub(crate) fn open_read_only(&self) -> Db {
         let options = self.options(self.clock.clone(), Arc::new(Inline::new()));
         // It holds the tables that it may keep open; a concurrent writer removes the others.
-        Db::open_read_only("db", Options { max_open_files: 100, ..options }).unwrap()
+        Db::open_read_only(
+            "db",
+            Options {
+                max_open_files: 100,
+                ..options
+            },
+        )
+        .unwrap()
     }
 
     /// As [`World::open`], in profile `lab`, with trees in `memory`.
@@ -90,11 +105,25 @@ impl World {
         options.profile = Profile::Block;
         options.max_open_files = 10;
         let limits = &mut options.limits;
-        (limits.levels, limits.level0_trigger, limits.level_base_bytes, limits.table_bytes) = (3, 1, 1, 512);
+        (
+            limits.levels,
+            limits.level0_trigger,
+            limits.level_base_bytes,
+            limits.table_bytes,
+        ) = (3, 1, 1, 512);
         let block = &mut options.tuning.block;
-        block.live_tables_max = ByLevel { middle: 100.0, last: 100.0 };
-        block.live_share_min = ByLevel { middle: 0.0, last: 0.0 };
-        block.dirty_share_max = ByLevel { middle: 1.0, last: 1.0 };
+        block.live_tables_max = ByLevel {
+            middle: 100.0,
+            last: 100.0,
+        };
+        block.live_share_min = ByLevel {
+            middle: 0.0,
+            last: 0.0,
+        };
+        block.dirty_share_max = ByLevel {
+            middle: 1.0,
+            last: 1.0,
+        };
         Db::open("db", options).unwrap()
     }
 
@@ -122,11 +151,16 @@ impl World {
 }
 
 pub(crate) fn join<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
-    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect()
 }
 
 /// Returns a function that starts threads which share `what`.
-pub(crate) fn spawner<T: Send + Sync + 'static>(what: &Arc<T>) -> impl Fn(fn(&T)) -> JoinHandle<()> + use<T> {
+pub(crate) fn spawner<T: Send + Sync + 'static>(
+    what: &Arc<T>,
+) -> impl Fn(fn(&T)) -> JoinHandle<()> + use<T> {
     let what = what.clone();
     move |body| {
         let what = what.clone();

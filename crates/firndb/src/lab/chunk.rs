@@ -49,7 +49,9 @@ impl Chunk {
     /// moves to where that table begins, if that leaves at least a quarter of the intended entries,
     /// or else to where the next table begins, if that adds at most a quarter.
     pub(crate) fn aligned(self, tree: &View, level1: &[Arc<TableMeta>]) -> Chunk {
-        let KeyRange { from, to: Some(to) } = &self.within else { return self };
+        let KeyRange { from, to: Some(to) } = &self.within else {
+            return self;
+        };
         let at = level1.partition_point(|table| table.largest < *to);
         let is_cut = level1.get(at).is_some_and(|table| table.smallest < *to);
         if !is_cut || self.is_by_log() {
@@ -57,17 +59,28 @@ impl Chunk {
         }
         // Bounds of leaves. `None`, after all leaves, is the rightmost.
         let end_of = |entries: u64| tree.first_leaves(entries).and_then(|(_, to)| to);
-        let (least, most) =
-            (end_of(self.entries_max / 4), end_of(self.entries_max.saturating_add(self.entries_max / 4)));
+        let (least, most) = (
+            end_of(self.entries_max / 4),
+            end_of(self.entries_max.saturating_add(self.entries_max / 4)),
+        );
         let cut = &level1[at];
-        let behind = level1.get(at + 1).map_or_else(|| [&cut.largest[..], &[0]].concat(), |next| next.smallest.clone());
+        let behind = level1.get(at + 1).map_or_else(
+            || [&cut.largest[..], &[0]].concat(),
+            |next| next.smallest.clone(),
+        );
         let is_near = |edge: &Vec<u8>| {
             edge > from
                 && least.as_ref().is_some_and(|least| edge >= least)
                 && most.as_ref().is_none_or(|most| edge <= most)
         };
         match [cut.smallest.clone(), behind].into_iter().find(is_near) {
-            Some(edge) => Chunk { within: KeyRange { from: from.clone(), to: Some(edge) }, ..self },
+            Some(edge) => Chunk {
+                within: KeyRange {
+                    from: from.clone(),
+                    to: Some(edge),
+                },
+                ..self
+            },
             None => self,
         }
     }
@@ -104,11 +117,17 @@ impl Chunk {
         let chosen = leaves.into_iter().take_while(|leaf| {
             let is_first = entries == 0;
             bytes += leaf.entry_bytes;
-            let takes = is_first || ((!self.by_log || entries < self.entries_max) && bytes <= self.bytes_max);
+            let takes = is_first
+                || ((!self.by_log || entries < self.entries_max) && bytes <= self.bytes_max);
             entries += leaf.entries;
             takes
         });
-        let mut leaves: Vec<_> = chosen.map(|leaf| KeyRange { from: leaf.from, to: leaf.to }).collect();
+        let mut leaves: Vec<_> = chosen
+            .map(|leaf| KeyRange {
+                from: leaf.from,
+                to: leaf.to,
+            })
+            .collect();
         let within = |leaf: &KeyRange| leaf.within(&self.within);
         let keys = KeyRange::union(leaves.iter().filter_map(within).collect());
         let last_goes_on = match (end, leaves.last()) {
@@ -120,7 +139,11 @@ impl Chunk {
             _ => false,
         };
         let edge = leaves.pop_if(|_| last_goes_on).and(end.cloned());
-        Ok(Taken { keys, leaves: KeyRange::union(leaves), edge })
+        Ok(Taken {
+            keys,
+            leaves: KeyRange::union(leaves),
+            edge,
+        })
     }
 }
 
@@ -160,7 +183,8 @@ impl Trees {
     /// True if cursors read so many values from logs that moving a chunk of `entries_max` entries
     /// to level 1, where neighbours are stored together, would have cost no more.
     fn is_scanned(&self, entries_max: impl Fn() -> u64) -> bool {
-        let entries = || self.mutable.entries() + self.immutable.as_ref().map_or(0, |view| view.entries());
+        let entries =
+            || self.mutable.entries() + self.immutable.as_ref().map_or(0, |view| view.entries());
         let asked = self.values.asked();
         asked > ASKED_MIN && asked > entries().min(entries_max())
     }
@@ -169,8 +193,15 @@ impl Trees {
     /// replaced versions, logs hold more than `log_bytes_max` bytes, or cursors read much from
     /// logs. Its values are about `bytes` in total. It is by log once no more than `by_log_share`
     /// of the leaves are left.
-    pub(crate) fn chunk_if_due(&self, share: f64, by_log_share: f64, log_bytes_max: u64, bytes: u64) -> Option<Chunk> {
-        let logs_are_full = mechanisms::LAB_LOGS.is_on() && self.values.held_bytes() > log_bytes_max;
+    pub(crate) fn chunk_if_due(
+        &self,
+        share: f64,
+        by_log_share: f64,
+        log_bytes_max: u64,
+        bytes: u64,
+    ) -> Option<Chunk> {
+        let logs_are_full =
+            mechanisms::LAB_LOGS.is_on() && self.values.held_bytes() > log_bytes_max;
         let entries_max = || match mechanisms::LAB_CHUNKS.is_on() {
             true => (bytes / (self.values.mean_bytes() + ENTRY_BYTES)).max(1),
             false => u64::MAX,
@@ -187,10 +218,24 @@ impl Trees {
         let view = self.immutable.as_ref().unwrap_or(&self.mutable);
         let few_left = view.leaves() as f64 <= self.leaves as f64 * by_log_share;
         let by_log = !rotates && few_left && mechanisms::LAB_BY_LOG.is_on();
-        let bytes_max = if mechanisms::LAB_CHUNKS.is_on() { bytes + bytes / 4 } else { u64::MAX };
+        let bytes_max = if mechanisms::LAB_CHUNKS.is_on() {
+            bytes + bytes / 4
+        } else {
+            u64::MAX
+        };
         let (from, to) = view.first_leaves(if by_log { u64::MAX } else { entries_max })?;
         // Entries flushed before the trees rotate may come before the first leaf.
-        let from = if rotates { Vec::new() } else { from.max(self.immutable_from.to_vec()) };
-        Some(Chunk { rotates, within: KeyRange { from, to }, by_log, entries_max, bytes_max })
+        let from = if rotates {
+            Vec::new()
+        } else {
+            from.max(self.immutable_from.to_vec())
+        };
+        Some(Chunk {
+            rotates,
+            within: KeyRange { from, to },
+            by_log,
+            entries_max,
+            bytes_max,
+        })
     }
 }

@@ -33,16 +33,25 @@ const AHEAD_BYTES_MAX: usize = 512 << 10;
 
 enum Source {
     Tree(TreeIter),
-    RetainedVersions { side: Arc<RetainedVersions>, at: usize },
+    RetainedVersions {
+        side: Arc<RetainedVersions>,
+        at: usize,
+    },
 }
 
 impl TreesIter {
     /// One cursor for each part of `trees`.
     pub(crate) fn all(trees: &Trees) -> impl Iterator<Item = TreesIter> {
-        let tree = |view: &Arc<View>| Source::Tree(TreeIter::new(trees.store.clone(), (**view).clone()));
-        let side = Source::RetainedVersions { side: trees.side.clone(), at: usize::MAX };
+        let tree =
+            |view: &Arc<View>| Source::Tree(TreeIter::new(trees.store.clone(), (**view).clone()));
+        let side = Source::RetainedVersions {
+            side: trees.side.clone(),
+            at: usize::MAX,
+        };
         let beside = (!trees.side.versions().is_empty()).then_some(side);
-        let sources = std::iter::once(tree(&trees.mutable)).chain(beside).chain(trees.immutable.as_ref().map(tree));
+        let sources = std::iter::once(tree(&trees.mutable))
+            .chain(beside)
+            .chain(trees.immutable.as_ref().map(tree));
         sources.map(|source| TreesIter {
             source,
             values: trees.values.clone(),
@@ -55,10 +64,13 @@ impl TreesIter {
 
     fn entry(&self) -> Option<(&[u8], Tag, Option<ValueAddress>)> {
         match &self.source {
-            Source::Tree(iter) => iter.entry().map(|entry| (entry.key, as_put(entry.tag), entry.address)),
-            Source::RetainedVersions { side, at } => {
-                side.versions().get(*at).map(|version| (&*version.key, as_put(version.tag), version.address))
-            }
+            Source::Tree(iter) => iter
+                .entry()
+                .map(|entry| (entry.key, as_put(entry.tag), entry.address)),
+            Source::RetainedVersions { side, at } => side
+                .versions()
+                .get(*at)
+                .map(|version| (&*version.key, as_put(version.tag), version.address)),
         }
     }
 
@@ -88,7 +100,9 @@ impl TreesIter {
 
     /// Reads the value under the cursor.
     pub(crate) fn load(&mut self) -> Result<()> {
-        let (None, Some((_, tag, Some(address)))) = (&self.value, self.entry()) else { return Ok(()) };
+        let (None, Some((_, tag, Some(address)))) = (&self.value, self.entry()) else {
+            return Ok(());
+        };
         let asked = self.take_asked(address);
         self.ask_ahead()?;
         self.value = Some(match asked {
@@ -101,7 +115,9 @@ impl TreesIter {
     /// Starts reading the values of the next entries, which are scattered over the logs and cost a
     /// read each.
     fn ask_ahead(&mut self) -> Result<()> {
-        let Source::Tree(tree) = &self.source else { return Ok(()) };
+        let Source::Tree(tree) = &self.source else {
+            return Ok(());
+        };
         let mut behind = tree.addresses_behind().take(self.reach);
         if let Some(last) = self.ahead.back() {
             let _asked = behind.find(|(_, address)| *address == last.at);
@@ -114,7 +130,9 @@ impl TreesIter {
             }
             // A guess: the value may never be needed. If it is, `load` meets the error again and
             // reports it.
-            let Ok(asked) = self.values.submit(address, tag.seqno()) else { break };
+            let Ok(asked) = self.values.submit(address, tag.seqno()) else {
+                break;
+            };
             asked.iter().for_each(|_| self.values.ask());
             self.ahead.extend(asked);
         }
@@ -145,7 +163,8 @@ impl TreesIter {
 
     /// Reads the value under the cursor from its log, bypassing the cache.
     pub(crate) fn check_value(&self) -> Result<()> {
-        self.values.for_each(&[self.place()], || Ok(FLYING_MAX), |_, _| {})
+        self.values
+            .for_each(&[self.place()], || Ok(FLYING_MAX), |_, _| {})
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {
@@ -204,7 +223,10 @@ impl TreesIter {
             Source::Tree(iter) => {
                 iter.seek(key)?;
                 // A tree has one entry per key. If it is newer than `tag`, it is before the target.
-                match iter.entry().is_some_and(|entry| entry.key == key && as_put(entry.tag) > tag) {
+                match iter
+                    .entry()
+                    .is_some_and(|entry| entry.key == key && as_put(entry.tag) > tag)
+                {
                     true => iter.next(),
                     false => Ok(()),
                 }
@@ -222,7 +244,10 @@ impl TreesIter {
         match &mut self.source {
             Source::Tree(iter) => {
                 iter.seek_for_prev(key)?;
-                match iter.entry().is_some_and(|entry| entry.key == key && as_put(entry.tag) <= tag) {
+                match iter
+                    .entry()
+                    .is_some_and(|entry| entry.key == key && as_put(entry.tag) <= tag)
+                {
                     true => iter.prev(),
                     false => Ok(()),
                 }

@@ -52,8 +52,17 @@ struct Release {
 impl Releases {
     /// Queues the leaves and pointers removed by the change that ended `generation`. REQUIRES:
     /// every change calls this, in the order of the changes.
-    pub(crate) fn push(&self, generation: Arc<Generation>, places: Vec<Place>, pointers: Vec<ValueAddress>) {
-        self.queue.lock().push_back(Release { generation, places, pointers });
+    pub(crate) fn push(
+        &self,
+        generation: Arc<Generation>,
+        places: Vec<Place>,
+        pointers: Vec<ValueAddress>,
+    ) {
+        self.queue.lock().push_back(Release {
+            generation,
+            places,
+            pointers,
+        });
     }
 
     /// True if everything was freed.
@@ -64,7 +73,10 @@ impl Releases {
     /// The last flushed key of `buffer`, if its flush was interrupted.
     pub(crate) fn flushed_to(&self, buffer: &Arc<Memtable>) -> Option<Vec<u8>> {
         let partly = self.partly.lock();
-        partly.as_ref().filter(|(of, _)| Arc::ptr_eq(of, buffer)).map(|(_, last)| last.clone())
+        partly
+            .as_ref()
+            .filter(|(of, _)| Arc::ptr_eq(of, buffer))
+            .map(|(_, last)| last.clone())
     }
 
     pub(crate) fn set_flushed_to(&self, partly: Option<(Arc<Memtable>, Vec<u8>)>) {
@@ -77,10 +89,18 @@ impl Releases {
         let mut queue = self.queue.lock();
         // `get_mut` rather than `strong_count`, which orders nothing: the last reader's loads must
         // come before the next store to the same place.
-        while queue.front_mut().is_some_and(|release| Arc::get_mut(&mut release.generation).is_some()) {
-            let Some(release) = queue.pop_front() else { break };
+        while queue
+            .front_mut()
+            .is_some_and(|release| Arc::get_mut(&mut release.generation).is_some())
+        {
+            let Some(release) = queue.pop_front() else {
+                break;
+            };
             trees.store.release(&release.places);
-            release.pointers.into_iter().for_each(|at| trees.values.remove(at));
+            release
+                .pointers
+                .into_iter()
+                .for_each(|at| trees.values.remove(at));
             any = true;
         }
         any

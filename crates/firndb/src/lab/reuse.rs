@@ -56,7 +56,11 @@ impl Reuse {
     /// The share of the keys of `buffer` that were in the memtables before it, looking back by the
     /// number of keys that `window` returns for a key like these. Keys are gathered over several
     /// memtables if `buffer` has too few. `None` while too little is known.
-    pub(crate) fn share(&self, buffer: &Arc<Memtable>, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
+    pub(crate) fn share(
+        &self,
+        buffer: &Arc<Memtable>,
+        window: impl Fn(&[u8]) -> u64,
+    ) -> Option<f64> {
         let (known, last) = (*self.newest.lock(), buffer.frozen_at().unwrap_or_default());
         if let Some((_, share)) = known.filter(|(newest, _)| *newest == last) {
             return share;
@@ -68,10 +72,19 @@ impl Reuse {
 }
 
 impl Sample {
-    fn share(&mut self, buffer: &Arc<Memtable>, last: SeqNo, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
+    fn share(
+        &mut self,
+        buffer: &Arc<Memtable>,
+        last: SeqNo,
+        window: impl Fn(&[u8]) -> u64,
+    ) -> Option<f64> {
         let mut iter = buffer.iter();
         iter.first();
-        let window = if iter.valid() { window(iter.key()) } else { return self.share };
+        let window = if iter.valid() {
+            window(iter.key())
+        } else {
+            return self.share;
+        };
         let one_in = *self.one_in.get_or_insert((window / SAMPLE_KEYS).max(1));
         let (is_first, mut before) = (self.order.is_empty(), None);
         while iter.valid() {
@@ -104,7 +117,9 @@ impl Sample {
     /// Keeps the newest `most` records.
     fn forget(&mut self, most: usize) {
         while self.order.len() > most.max(1) {
-            let Some((key, buffer)) = self.order.pop_front() else { return };
+            let Some((key, buffer)) = self.order.pop_front() else {
+                return;
+            };
             if self.seen.get(&key) == Some(&buffer) {
                 self.seen.remove(&key);
             }
@@ -123,8 +138,16 @@ mod tests {
         let buffer = Arc::new(Memtable::new(1 << 20, 1));
         for (i, key) in keys.flat_map(|key| [key, key]).enumerate() {
             let key = key.to_be_bytes();
-            let entry = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: b"" });
-            let ticket = buffer.reserve(entry(), Memtable::bytes_for(entry(), 0), 0).expect("room");
+            let entry = || {
+                std::iter::once(Entry {
+                    kind: Kind::Put,
+                    key: &key,
+                    value: b"",
+                })
+            };
+            let ticket = buffer
+                .reserve(entry(), Memtable::bytes_for(entry(), 0), 0)
+                .expect("room");
             ticket.link(SeqNo(i as u64 + 1));
         }
         buffer.freeze(SeqNo(last));
@@ -135,15 +158,33 @@ mod tests {
     fn tells_what_is_written_again_from_what_is_new() {
         let reuse = Reuse::default();
         let window = |_: &[u8]| 2 * SAMPLE_KEYS;
-        assert_eq!(reuse.share(&buffer(1, 0..4000), window), None, "nothing to compare it with");
+        assert_eq!(
+            reuse.share(&buffer(1, 0..4000), window),
+            None,
+            "nothing to compare it with"
+        );
         assert_eq!(reuse.newest(), None);
         let second = buffer(2, 2000..6000);
         let half = reuse.share(&second, window).expect("a share");
-        assert!((0.45..0.55).contains(&half) && reuse.newest() == Some(half), "{half}");
-        assert_eq!(reuse.share(&second, window), Some(half), "a flush that is tried again");
+        assert!(
+            (0.45..0.55).contains(&half) && reuse.newest() == Some(half),
+            "{half}"
+        );
+        assert_eq!(
+            reuse.share(&second, window),
+            Some(half),
+            "a flush that is tried again"
+        );
         assert_eq!(reuse.share(&buffer(3, 2000..6000), window), Some(1.0));
-        assert_eq!(reuse.share(&buffer(4, 0..2000), window), Some(0.0), "as long ago as trees do not reach");
-        assert!(reuse.sample.lock().order.len() <= SAMPLE_KEYS as usize, "half of the keys are sampled");
+        assert_eq!(
+            reuse.share(&buffer(4, 0..2000), window),
+            Some(0.0),
+            "as long ago as trees do not reach"
+        );
+        assert!(
+            reuse.sample.lock().order.len() <= SAMPLE_KEYS as usize,
+            "half of the keys are sampled"
+        );
     }
 
     #[test]
@@ -152,7 +193,15 @@ mod tests {
         let window = |_: &[u8]| SAMPLE_KEYS;
         reuse.share(&buffer(1, 0..100), window);
         assert_eq!(reuse.share(&buffer(2, 0..40), window), None);
-        assert_eq!(reuse.share(&buffer(3, 1000..1040), window), Some(0.5), "of both");
-        assert_eq!(reuse.share(&buffer(4, 2000..2010), window), Some(0.5), "as before");
+        assert_eq!(
+            reuse.share(&buffer(3, 1000..1040), window),
+            Some(0.5),
+            "of both"
+        );
+        assert_eq!(
+            reuse.share(&buffer(4, 2000..2010), window),
+            Some(0.5),
+            "as before"
+        );
     }
 }

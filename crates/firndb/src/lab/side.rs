@@ -34,7 +34,10 @@ pub(crate) struct RetainedVersions {
 
 impl RetainedVersions {
     fn of(versions: Vec<Version>) -> RetainedVersions {
-        let bytes = versions.iter().map(|version| (size_of::<Version>() + version.key.len()) as u64).sum();
+        let bytes = versions
+            .iter()
+            .map(|version| (size_of::<Version>() + version.key.len()) as u64)
+            .sum();
         RetainedVersions { versions, bytes }
     }
 
@@ -49,7 +52,8 @@ impl RetainedVersions {
 
     /// The index of the first version at or after (key, tag).
     pub(crate) fn seek(&self, key: &[u8], tag: Tag) -> usize {
-        self.versions.partition_point(|version| (&*version.key, tag) < (key, version.tag))
+        self.versions
+            .partition_point(|version| (&*version.key, tag) < (key, version.tag))
     }
 
     /// The newest version of `key` that is not above `seqno`.
@@ -60,10 +64,18 @@ impl RetainedVersions {
 
     /// The versions of `key` that are older than `tag`.
     pub(crate) fn older(&self, key: &[u8], tag: Tag) -> &[Version] {
-        let from = self.versions.partition_point(|v| (&*v.key, tag.seqno()) < (key, v.tag.seqno().max(tag.seqno())));
-        let from =
-            from + self.versions[from..].iter().take_while(|v| *v.key == *key && v.tag.seqno() >= tag.seqno()).count();
-        let len = self.versions[from..].iter().take_while(|v| *v.key == *key).count();
+        let from = self
+            .versions
+            .partition_point(|v| (&*v.key, tag.seqno()) < (key, v.tag.seqno().max(tag.seqno())));
+        let from = from
+            + self.versions[from..]
+                .iter()
+                .take_while(|v| *v.key == *key && v.tag.seqno() >= tag.seqno())
+                .count();
+        let len = self.versions[from..]
+            .iter()
+            .take_while(|v| *v.key == *key)
+            .count();
         &self.versions[from..from + len]
     }
 
@@ -80,10 +92,14 @@ impl RetainedVersions {
 
     /// These versions with `added`, without those that none of `snapshots` sees. Also returns the
     /// latter.
-    pub(crate) fn with(&self, added: Vec<Version>, snapshots: &[SeqNo]) -> (RetainedVersions, Vec<Version>) {
+    pub(crate) fn with(
+        &self,
+        added: Vec<Version>,
+        snapshots: &[SeqNo],
+    ) -> (RetainedVersions, Vec<Version>) {
         let all = self.versions.iter().cloned().chain(added);
-        let (mut versions, gone): (Vec<Version>, Vec<Version>) =
-            all.partition(|version| version.is_seen(snapshots) || !mechanisms::LAB_IN_PLACE.is_on());
+        let (mut versions, gone): (Vec<Version>, Vec<Version>) = all
+            .partition(|version| version.is_seen(snapshots) || !mechanisms::LAB_IN_PLACE.is_on());
         versions.sort_by(|a, b| compare(&a.key, a.tag, &b.key, b.tag));
         (RetainedVersions::of(versions), gone)
     }
@@ -95,33 +111,70 @@ mod tests {
     use firn_base::key::Kind;
 
     fn version(key: &[u8], seqno: u64, until: u64) -> Version {
-        Version { key: key.into(), tag: Tag::new(SeqNo(seqno), Kind::Delete), address: None, until: SeqNo(until) }
+        Version {
+            key: key.into(),
+            tag: Tag::new(SeqNo(seqno), Kind::Delete),
+            address: None,
+            until: SeqNo(until),
+        }
     }
 
     #[test]
     fn keeps_what_a_snapshot_sees_and_finds_the_newest() {
-        let added = vec![version(b"b", 3, 9), version(b"a", 5, 7), version(b"b", 9, 12), version(b"b", 1, 3)];
-        let (side, gone) = RetainedVersions::default().with(added, &[SeqNo(4), SeqNo(10), SeqNo(20)]);
+        let added = vec![
+            version(b"b", 3, 9),
+            version(b"a", 5, 7),
+            version(b"b", 9, 12),
+            version(b"b", 1, 3),
+        ];
+        let (side, gone) =
+            RetainedVersions::default().with(added, &[SeqNo(4), SeqNo(10), SeqNo(20)]);
         assert_eq!(gone, [version(b"a", 5, 7), version(b"b", 1, 3)]);
         let newest = |key: &[u8], at| side.newest(key, SeqNo(at)).map(|(tag, _)| tag.seqno().0);
         assert_eq!(
-            [newest(b"b", 4), newest(b"b", 8), newest(b"b", 9), newest(b"b", 99)],
+            [
+                newest(b"b", 4),
+                newest(b"b", 8),
+                newest(b"b", 9),
+                newest(b"b", 99)
+            ],
             [Some(3), Some(3), Some(9), Some(9)]
         );
-        assert_eq!([newest(b"b", 2), newest(b"a", 6), newest(b"c", 9)], [None; 3]);
+        assert_eq!(
+            [newest(b"b", 2), newest(b"a", 6), newest(b"c", 9)],
+            [None; 3]
+        );
         let (later, gone) = side.with(Vec::new(), &[SeqNo(10)]);
-        assert_eq!((later.versions(), gone.len()), (&[version(b"b", 9, 12)][..], 1));
+        assert_eq!(
+            (later.versions(), gone.len()),
+            (&[version(b"b", 9, 12)][..], 1)
+        );
     }
 
     #[test]
     fn gives_out_what_is_gone_and_was_there() {
-        let all = vec![version(b"a", 5, 7), version(b"b", 9, 12), version(b"b", 3, 9), version(b"d", 1, 3)];
-        let (side, _) = RetainedVersions::default().with(all.clone(), &[SeqNo(2), SeqNo(5), SeqNo(10)]);
-        let gone = [version(b"a", 2, 3), all[1].clone(), version(b"c", 1, 9), all[3].clone(), version(b"e", 1, 2)];
+        let all = vec![
+            version(b"a", 5, 7),
+            version(b"b", 9, 12),
+            version(b"b", 3, 9),
+            version(b"d", 1, 3),
+        ];
+        let (side, _) =
+            RetainedVersions::default().with(all.clone(), &[SeqNo(2), SeqNo(5), SeqNo(10)]);
+        let gone = [
+            version(b"a", 2, 3),
+            all[1].clone(),
+            version(b"c", 1, 9),
+            all[3].clone(),
+            version(b"e", 1, 2),
+        ];
         let (left, removed) = side.without(&gone);
         assert_eq!(
             (left.versions(), &removed[..]),
-            (&[all[0].clone(), all[2].clone()][..], &[all[1].clone(), all[3].clone()][..])
+            (
+                &[all[0].clone(), all[2].clone()][..],
+                &[all[1].clone(), all[3].clone()][..]
+            )
         );
         assert_eq!(side.without(&[]).0.versions(), side.versions());
     }

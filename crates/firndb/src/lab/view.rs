@@ -75,11 +75,19 @@ impl Trees {
     pub(crate) fn get(&self, query: &Query<'_>) -> Result<Got> {
         match self.find(query.key, query.seqno)? {
             None => Ok(Got::Missed { read: false }),
-            Some((tag, None)) => Ok(Got::Found { tag, value: Value::owned(Vec::new()), row: None }),
+            Some((tag, None)) => Ok(Got::Found {
+                tag,
+                value: Value::owned(Vec::new()),
+                row: None,
+            }),
             Some((tag, Some(address))) => {
                 let (tag, seqno) = (as_put(tag), tag.seqno());
                 if !query.rows {
-                    return Ok(Got::Found { tag, value: self.values.get(address, seqno)?, row: None });
+                    return Ok(Got::Found {
+                        tag,
+                        value: self.values.get(address, seqno)?,
+                        row: None,
+                    });
                 }
                 let (value, keep) = self.values.get_once(address, seqno)?;
                 let row = keep.then(|| Row::new(query.key, tag, &value));
@@ -90,7 +98,9 @@ impl Trees {
 
     /// Like [`Trees::get`], but only starts the read of a value that is not cached.
     pub(crate) fn begin_get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Begun)>> {
-        let Some((tag, address)) = self.find(key, seqno)? else { return Ok(None) };
+        let Some((tag, address)) = self.find(key, seqno)? else {
+            return Ok(None);
+        };
         let begun = match address {
             None => Begun::Here(Value::owned(Vec::new())),
             Some(address) => match self.values.submit(address, tag.seqno())? {
@@ -112,12 +122,15 @@ impl Trees {
             Some(view) => self.store.get(view, key)?.filter(visible),
             None => None,
         };
-        let tag_of = |found: &Option<(Tag, Option<ValueAddress>)>| found.as_ref().map(|(tag, _)| *tag);
+        let tag_of =
+            |found: &Option<(Tag, Option<ValueAddress>)>| found.as_ref().map(|(tag, _)| *tag);
         let (found, counter) = match tag_of(&beside) > tag_of(&below) {
             true => (beside, &self.counters.side),
             false => (below, &self.counters.immutable),
         };
-        found.iter().for_each(|found| self.count_hit(found, counter));
+        found
+            .iter()
+            .for_each(|found| self.count_hit(found, counter));
         Ok(found)
     }
 
@@ -139,14 +152,20 @@ impl std::fmt::Debug for Trees {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let entries = |view: &Arc<View>| view.entries();
         let (mutable, immutable) = (entries(&self.mutable), self.immutable.as_ref().map(entries));
-        f.debug_struct("Trees").field("mutable", &mutable).field("immutable", &immutable).finish_non_exhaustive()
+        f.debug_struct("Trees")
+            .field("mutable", &mutable)
+            .field("immutable", &immutable)
+            .finish_non_exhaustive()
     }
 }
 
 impl Trees {
     /// The entries of both trees.
     pub(crate) fn entries(&self) -> u64 {
-        std::iter::once(&self.mutable).chain(&self.immutable).map(|view| view.entries()).sum()
+        std::iter::once(&self.mutable)
+            .chain(&self.immutable)
+            .map(|view| view.entries())
+            .sum()
     }
 
     /// Reads every leaf and every value that one points to, and calls `checked` with the entries

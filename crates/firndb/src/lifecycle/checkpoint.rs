@@ -41,7 +41,11 @@ impl Engine {
     }
 
     /// Copies a state returned by `shared`, whose tables it has shared ([`Engine::share_tables`]).
-    pub(crate) fn checkpoint_of(&self, dir: &Path, shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<()> {
+    pub(crate) fn checkpoint_of(
+        &self,
+        dir: &Path,
+        shared: impl FnMut() -> Result<Arc<ReadState>>,
+    ) -> Result<()> {
         let _entered = self.calls.enter()?;
         let mut uuid = [0; 16];
         self.fresh_uuid(&mut uuid);
@@ -58,14 +62,23 @@ impl Engine {
         copied
     }
 
-    fn copy_into(&self, files: &Arc<Files>, shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<()> {
+    fn copy_into(
+        &self,
+        files: &Arc<Files>,
+        shared: impl FnMut() -> Result<Arc<ReadState>>,
+    ) -> Result<()> {
         let (point, state) = self.fix_point(shared)?;
         for (_, run) in state.parts.iter().flat_map(|part| part.tables()) {
             self.calls.check()?;
             let name = FileName::Table(run.meta.id);
             if self.read_only {
                 // A concurrent writer does not know of a second name, and may append to the file.
-                copy(&sites::CHECKPOINT_COPY_SYNC, &**run.table()?.file(), run.meta.bytes(), &*files.create(name)?)?;
+                copy(
+                    &sites::CHECKPOINT_COPY_SYNC,
+                    &**run.table()?.file(),
+                    run.meta.bytes(),
+                    &*files.create(name)?,
+                )?;
             } else {
                 link_or_copy(&sites::CHECKPOINT_COPY_SYNC, &self.files, files, name)?;
             }
@@ -78,18 +91,30 @@ impl Engine {
     /// A read point, and a state that has everything it sees. Tables are linked as a whole, so none
     /// may hold entries above the point. A table with such entries was compacted without regard for
     /// the point, so older versions that the point sees may have been dropped elsewhere.
-    fn fix_point(&self, mut shared: impl FnMut() -> Result<Arc<ReadState>>) -> Result<(Arc<Point>, Arc<ReadState>)> {
+    fn fix_point(
+        &self,
+        mut shared: impl FnMut() -> Result<Arc<ReadState>>,
+    ) -> Result<(Arc<Point>, Arc<ReadState>)> {
         let mut before = None;
         loop {
             let point = self.readers.snapshots.register(&self.commit.visible);
             let state = shared()?;
-            let flushed = state.parts.iter().flat_map(|part| part.tables()).map(|(_, run)| run.meta.seqno_max).max();
+            let flushed = state
+                .parts
+                .iter()
+                .flat_map(|part| part.tables())
+                .map(|(_, run)| run.meta.seqno_max)
+                .max();
             if flushed.is_none_or(|flushed| flushed <= point.seqno) {
                 return Ok((point, state));
             }
             // Flushed entries are visible, so a newer point sees more.
             if before.replace(point.seqno) == Some(point.seqno) {
-                return Err(Error::corruption(self.files.path().display(), 0, "tables of what was written"));
+                return Err(Error::corruption(
+                    self.files.path().display(),
+                    0,
+                    "tables of what was written",
+                ));
             }
         }
     }
@@ -99,7 +124,11 @@ impl Engine {
     pub(crate) fn share_tables(&self) -> Result<Arc<ReadState>> {
         self.wait_for(|| {
             let state = self.state.load_full();
-            let is_shared = state.parts.iter().flat_map(|part| part.tables()).all(|(_, run)| run.share());
+            let is_shared = state
+                .parts
+                .iter()
+                .flat_map(|part| part.tables())
+                .all(|(_, run)| run.share());
             is_shared.then_some(state)
         })
     }
@@ -112,23 +141,46 @@ impl Engine {
     }
 
     fn fresh_uuid(&self, uuid: &mut [u8; 16]) {
-        let mut seed = if self.clock.is_manual() { Seed::new(self.next_file_id()) } else { Seed::from_entropy() };
+        let mut seed = if self.clock.is_manual() {
+            Seed::new(self.next_file_id())
+        } else {
+            Seed::from_entropy()
+        };
         seed.fill(uuid);
     }
 
     /// Writes the entries of the memtables and trees as tables of the copy.
-    fn write_buffers(&self, state: &ReadState, seqno: SeqNo, files: &Arc<Files>) -> Result<Vec<TableMeta>> {
+    fn write_buffers(
+        &self,
+        state: &ReadState,
+        seqno: SeqNo,
+        files: &Arc<Files>,
+    ) -> Result<Vec<TableMeta>> {
         let mut children = Vec::new();
         for part in state.parts.iter() {
-            children.extend(part.buffers.iter().map(|buffer| RunIter::Memtable(buffer.iter())));
+            children.extend(
+                part.buffers
+                    .iter()
+                    .map(|buffer| RunIter::Memtable(buffer.iter())),
+            );
             let trees = part.trees.iter().flat_map(TreesIter::all);
             children.extend(trees.map(|iter| RunIter::Trees(Box::new(iter))));
         }
         let id = self.next_file_id();
-        let context = CompactionContext::new(files, &self.counts.io, &self.options, &self.budget, id);
-        let output = Output { seqno_max: seqno, ..Output::new(Cause::Maintenance, false) };
+        let context =
+            CompactionContext::new(files, &self.counts.io, &self.options, &self.budget, id);
+        let output = Output {
+            seqno_max: seqno,
+            ..Output::new(Cause::Maintenance, false)
+        };
         let below = OverlapTracker::new(0, state.parts[0].metas_below(0));
-        block_on(write_tables(MergeIter::at_first(children)?, &[seqno], below, output, &context))
+        block_on(write_tables(
+            MergeIter::at_first(children)?,
+            &[seqno],
+            below,
+            output,
+            &context,
+        ))
     }
 
     /// Records in the source's manifest that the linked tables have a second name.
@@ -141,7 +193,13 @@ impl Engine {
             for table in tables.iter().filter(|table| !table.shared) {
                 if linked.contains(&table.id) {
                     edit.drop.push((level, table.id));
-                    edit.add.push((level, TableMeta { shared: true, ..TableMeta::clone(table) }));
+                    edit.add.push((
+                        level,
+                        TableMeta {
+                            shared: true,
+                            ..TableMeta::clone(table)
+                        },
+                    ));
                 }
             }
         }
@@ -168,14 +226,26 @@ impl Engine {
             next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(seqno),
             add: linked
-                .map(|(level, run)| (level, TableMeta { shared: true, ..TableMeta::clone(&run.meta) }))
+                .map(|(level, run)| {
+                    (
+                        level,
+                        TableMeta {
+                            shared: true,
+                            ..TableMeta::clone(&run.meta)
+                        },
+                    )
+                })
                 .chain(buffered.into_iter().map(|table| (0, table)))
                 .collect(),
             ..Edit::default()
         };
         let mut version = Version::default();
         version.apply(&edit).map_err(|broken| {
-            Error::corruption(files.path().display(), 0, format_args!("the checkpoint broke the invariant {broken}"))
+            Error::corruption(
+                files.path().display(),
+                0,
+                format_args!("the checkpoint broke the invariant {broken}"),
+            )
         })?;
         // Makes the names of the tables durable together with the manifest's own, before CURRENT's.
         manifest::start(files, &self.counts.io, manifest_id, &version).map(drop)
@@ -205,7 +275,10 @@ impl Target {
             Err(error) => return Err(error),
         };
         let dir = fs.open_dir(path)?;
-        let refuse = |names: &[String]| match names.iter().find(|name| FileName::parse(name) != FileName::Lock) {
+        let refuse = |names: &[String]| match names
+            .iter()
+            .find(|name| FileName::parse(name) != FileName::Lock)
+        {
             Some(name) => Err(Error::invalid(format!(
                 "{} is not empty (it holds {name}); a checkpoint needs a new directory",
                 path.display()
@@ -217,15 +290,25 @@ impl Target {
         if !owner::may_be_lock(&*dir)? {
             return Err(owner::not_ours(&*dir, &names));
         }
-        let lock = dir.lock(&FileName::Lock.to_string()).map_err(|error| match error.kind() {
-            ErrorKind::Locked => Error::invalid(format!("another checkpoint is being written to {}", path.display())),
-            _ => error,
-        })?;
+        let lock = dir
+            .lock(&FileName::Lock.to_string())
+            .map_err(|error| match error.kind() {
+                ErrorKind::Locked => Error::invalid(format!(
+                    "another checkpoint is being written to {}",
+                    path.display()
+                )),
+                _ => error,
+            })?;
         // Another checkpoint may have run between the check and the lock.
         refuse(&dir.list()?)?;
         let signed = owner::sign(&*dir, &uuid);
         let files = Arc::new(Files::new(dir, uuid, Some(lock.into())));
-        let target = Target { fs: fs.clone(), files, made_directory, made_lock: names.is_empty() };
+        let target = Target {
+            fs: fs.clone(),
+            files,
+            made_directory,
+            made_lock: names.is_empty(),
+        };
         match signed {
             Ok(()) => Ok(target),
             Err(error) => {
@@ -240,7 +323,9 @@ impl Target {
         // Removed first: without CURRENT it is not a database, whatever fails after that.
         let _stays = self.files.remove(FileName::Current);
         for name in self.files.list().unwrap_or_default() {
-            if FileName::parse(&name).number().is_some() || FileName::parse(&name) == FileName::CurrentNew {
+            if FileName::parse(&name).number().is_some()
+                || FileName::parse(&name) == FileName::CurrentNew
+            {
                 let _stays = self.files.remove(FileName::parse(&name));
             }
         }
@@ -267,7 +352,12 @@ fn link_or_copy(site: &'static Site, from: &Files, to: &Files, name: FileName) -
 }
 
 /// Copies the first `len` bytes of a file into a new one, durably.
-pub(crate) fn copy(site: &'static Site, source: &dyn File, len: u64, target: &dyn File) -> Result<()> {
+pub(crate) fn copy(
+    site: &'static Site,
+    source: &dyn File,
+    len: u64,
+    target: &dyn File,
+) -> Result<()> {
     let mut at = 0;
     let mut buf = IoBuf::default();
     while at < len {

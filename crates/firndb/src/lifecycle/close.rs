@@ -31,7 +31,11 @@ impl Engine {
         // 4. Nothing is read.
         self.await_readers();
         // 5. The log ends, and its space in the pool is released.
-        let result = if self.read_only { Ok(()) } else { self.close_log() };
+        let result = if self.read_only {
+            Ok(())
+        } else {
+            self.close_log()
+        };
         self.remove_obsolete(true);
         let result = result.and_then(|()| self.pm.as_ref().map_or(Ok(()), |pool| pool.close()));
         // 6. The directory and the pool are free for the next open.
@@ -43,7 +47,13 @@ impl Engine {
     /// Revokes the pins of all cursors and waits for running reads. REQUIRES: `calls` is closed, so
     /// that later reads are rejected.
     fn await_readers(&self) {
-        let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(Weak::upgrade).collect();
+        let iters: Vec<_> = self
+            .readers
+            .iters
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         // A cursor holds the lock on its pins while it is being moved.
         iters.iter().for_each(|pins| drop(pins.lock().take()));
         // A read holds the state that it loaded. A read that loads the new one finds the gate
@@ -60,11 +70,19 @@ impl Engine {
     fn close_log(&self) -> Result<()> {
         self.commit.with_log(|log| {
             if let Some(edit) = self.logs.unrecorded_end.lock().take() {
-                self.manifest.lock().append(edit, false, || self.next_file_id())?;
+                self.manifest
+                    .lock()
+                    .append(edit, false, || self.next_file_id())?;
             }
             let end = log.close()?;
-            let edit = Edit { logs_sealed: vec![end], last_seqno: Some(self.commit.visible()), ..Edit::default() };
-            self.manifest.lock().append(edit, true, || self.next_file_id())
+            let edit = Edit {
+                logs_sealed: vec![end],
+                last_seqno: Some(self.commit.visible()),
+                ..Edit::default()
+            };
+            self.manifest
+                .lock()
+                .append(edit, true, || self.next_file_id())
         })
     }
 }

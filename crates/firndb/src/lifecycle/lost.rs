@@ -26,7 +26,11 @@ pub(crate) fn keep(files: &Files, names: &[FileName]) -> Result<()> {
 fn keep_one(files: &Files, lost: &dyn Dir, name: FileName) -> Result<()> {
     let text = name.to_string();
     for number in 0_u32.. {
-        let to = if number == 0 { text.clone() } else { format!("{text}.{number}") };
+        let to = if number == 0 {
+            text.clone()
+        } else {
+            format!("{text}.{number}")
+        };
         match lost.len(&to) {
             Ok(_) if is_same(files, lost, name, &to)? => return Ok(()),
             Ok(_) => {}
@@ -34,7 +38,12 @@ fn keep_one(files: &Files, lost: &dyn Dir, name: FileName) -> Result<()> {
                 return match lost.link(&to, files.dir(), &text) {
                     Err(error) if cannot_link(&error) => {
                         let source = files.open(name, OpenMode::Read)?;
-                        copy(&sites::REPAIR_COPY_SYNC, &*source, source.len()?, &*lost.open(&to, OpenMode::Create)?)
+                        copy(
+                            &sites::REPAIR_COPY_SYNC,
+                            &*source,
+                            source.len()?,
+                            &*lost.open(&to, OpenMode::Create)?,
+                        )
                     }
                     linked => linked,
                 };
@@ -49,7 +58,10 @@ fn keep_one(files: &Files, lost: &dyn Dir, name: FileName) -> Result<()> {
 /// interrupted repair put them there.
 fn is_same(files: &Files, lost: &dyn Dir, name: FileName, to: &str) -> Result<bool> {
     const BYTES: usize = 1 << 20;
-    let (a, b) = (files.open(name, OpenMode::Read)?, lost.open(to, OpenMode::Read)?);
+    let (a, b) = (
+        files.open(name, OpenMode::Read)?,
+        lost.open(to, OpenMode::Read)?,
+    );
     let len = a.len()?;
     if b.len()? != len {
         return Ok(false);

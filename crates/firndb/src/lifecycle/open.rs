@@ -103,14 +103,18 @@ pub(crate) fn open(dir: &Path, options: Options, read_only: bool) -> Result<Arc<
     for _ in 0..READ_ONLY_TRIES {
         match open_once(dir, options.clone(), true) {
             Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Changed) => {
-                is_same &= met.as_ref().is_none_or(|met| met.to_string() == error.to_string());
+                is_same &= met
+                    .as_ref()
+                    .is_none_or(|met| met.to_string() == error.to_string());
                 met = Some(error);
             }
             other => return other,
         }
     }
     // Damage gives the same error each time.
-    Err(met.filter(|_| is_same).unwrap_or_else(|| Error::changed(dir.display())))
+    Err(met
+        .filter(|_| is_same)
+        .unwrap_or_else(|| Error::changed(dir.display())))
 }
 
 fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<Engine>> {
@@ -118,11 +122,22 @@ fn open_once(dir: &Path, mut options: Options, read_only: bool) -> Result<Arc<En
     options.tuning.lab.check()?;
     let budget = Budget::new(&options)?;
     options.compression.check()?;
-    let clock = options.environment.clock.clone().unwrap_or_else(Clock::system);
-    let fs = options.environment.fs.get_or_insert_with(|| Arc::new(OsFs::new())).clone();
+    let clock = options
+        .environment
+        .clock
+        .clone()
+        .unwrap_or_else(Clock::system);
+    let fs = options
+        .environment
+        .fs
+        .get_or_insert_with(|| Arc::new(OsFs::new()))
+        .clone();
     let since_ns = clock.now_ns();
-    let directory =
-        if read_only { directory::open_read_only(&fs, dir)? } else { directory::prepare(&fs, dir, &options)? };
+    let directory = if read_only {
+        directory::open_read_only(&fs, dir)?
+    } else {
+        directory::prepare(&fs, dir, &options)?
+    };
     let creation = directory.creation.clone();
     let opened = open_directory(directory, options, budget, clock, since_ns);
     opened.inspect_err(|_| creation.undo())
@@ -137,21 +152,42 @@ fn open_directory(
 ) -> Result<Arc<Engine>> {
     let counters = Arc::new(IoCounters::default());
     let version = directory::read_or_create(&directory, &counters, &options, &clock)?;
-    let Directory { dir, lock, creation } = directory;
+    let Directory {
+        dir,
+        lock,
+        creation,
+    } = directory;
     let read_only = lock.is_none();
     let files = Arc::new(Files::new(dir, version.uuid, lock));
     if creation.is_fresh && options.pm.is_some() {
         // The uuid must be durable before the pool that carries it is created: no later open would
         // generate the same one.
-        let last = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
+        let last = files
+            .list()?
+            .iter()
+            .filter_map(|name| FileName::parse(name).number())
+            .max();
         manifest::start(&files, &counters, last.map_or(1, |last| last + 1), &version)?;
     }
-    let compaction = CompactionContext::new(&files, &counters, &options, &budget, version.next_file_id.max(1));
-    let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
+    let compaction = CompactionContext::new(
+        &files,
+        &counters,
+        &options,
+        &budget,
+        version.next_file_id.max(1),
+    );
+    let cache = Arc::new(BlockCache::new(
+        budget.block_cache_bytes,
+        options.limits.block_bytes,
+    ));
     // A read-only open keeps tables open regardless of memory, because a concurrent writer may
     // remove the files at any time.
     let tables_max = tables_max(&options);
-    let bytes_max = if read_only { u64::MAX } else { budget.open_tables_bytes };
+    let bytes_max = if read_only {
+        u64::MAX
+    } else {
+        budget.open_tables_bytes
+    };
     let bounds = TableCacheBounds {
         tables_max,
         bytes_max,
@@ -208,7 +244,9 @@ fn tables_max(options: &Options) -> usize {
 impl Recovery {
     fn step(&mut self, name: &'static str) {
         let now = self.clock.now_ns();
-        self.report.steps.push((name, Duration::from_nanos(now - self.since_ns)));
+        self.report
+            .steps
+            .push((name, Duration::from_nanos(now - self.since_ns)));
         self.since_ns = now;
     }
 
@@ -217,21 +255,35 @@ impl Recovery {
         let paired = self.version.pm.map_or(0, |pm| pm.generation);
         let has_trees = self.options.profile == Profile::Lab;
         let is_needed = paired > 0 && (has_trees || self.version.log_ends_in_pool());
-        let part = if has_trees { "level 0 of this database" } else { "the end of this database's log" };
+        let part = if has_trees {
+            "level 0 of this database"
+        } else {
+            "the end of this database's log"
+        };
         let Some(config) = &self.options.pm else {
             if is_needed {
-                let otherwise =
-                    if has_trees { "if it is lost, run `firn repair`" } else { "after a clean close it opens without" };
-                let message =
-                    format!("{part} is in a persistent-memory pool; open it with `pm` set to that pool ({otherwise})");
+                let otherwise = if has_trees {
+                    "if it is lost, run `firn repair`"
+                } else {
+                    "after a clean close it opens without"
+                };
+                let message = format!(
+                    "{part} is in a persistent-memory pool; open it with `pm` set to that pool ({otherwise})"
+                );
                 return Err(Error::new(ErrorKind::Incompatible, message));
             }
             return Ok(());
         };
         let is_simulated = self.options.environment.memory.is_some();
-        if let Some(path) = config.path.as_ref().filter(|path| is_needed && !is_simulated && !path.exists()) {
+        if let Some(path) = config
+            .path
+            .as_ref()
+            .filter(|path| is_needed && !is_simulated && !path.exists())
+        {
             // Fails here, to avoid creating an empty pool in its place.
-            let expected = format!("the pool that {part} is in; put it back or, if it is lost, run `firn repair`");
+            let expected = format!(
+                "the pool that {part} is in; put it back or, if it is lost, run `firn repair`"
+            );
             return Err(Error::corruption(path.display(), 0, expected));
         }
         let uuid = self.files.uuid;
@@ -247,13 +299,21 @@ impl Recovery {
             pool.finish_recovery()?;
         }
         let root = pool.root();
-        let place = config.path.as_ref().map_or_else(|| "the pool".to_owned(), |path| path.display().to_string());
+        let place = config
+            .path
+            .as_ref()
+            .map_or_else(|| "the pool".to_owned(), |path| path.display().to_string());
         if root.generation < paired {
-            let expected = format!("root generation {paired} or later, as the manifest says; this is an older pool");
+            let expected = format!(
+                "root generation {paired} or later, as the manifest says; this is an older pool"
+            );
             return Err(Error::corruption(place, 0, expected));
         }
         if root.applied_edit > self.version.edit_id {
-            let expected = format!("a pool that knows no edit after {}; the manifest is older", self.version.edit_id);
+            let expected = format!(
+                "a pool that knows no edit after {}; the manifest is older",
+                self.version.edit_id
+            );
             return Err(Error::corruption(place, 0, expected));
         }
         self.pm = Some(pool);
@@ -265,12 +325,17 @@ impl Recovery {
         let mut ids = self.version.next_file_id;
         for table in self.version.tables() {
             let path = self.files.path_of(FileName::Table(table.id));
-            let len = self.files.len(FileName::Table(table.id)).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => {
-                    Error::corruption(path.display(), 0, "the manifest names this table, but the file is missing")
-                }
-                _ => error,
-            })?;
+            let len =
+                self.files
+                    .len(FileName::Table(table.id))
+                    .map_err(|error| match error.kind() {
+                        ErrorKind::NotFound => Error::corruption(
+                            path.display(),
+                            0,
+                            "the manifest names this table, but the file is missing",
+                        ),
+                        _ => error,
+                    })?;
             if len < table.extent.valid_len {
                 let expected = format!("{} bytes, as the manifest says", table.extent.valid_len);
                 return Err(Error::corruption(path.display(), len, expected));
@@ -278,16 +343,31 @@ impl Recovery {
         }
         // An id is never reused, not even that of a file that a crash left, or of a log that a
         // crash removed.
-        ids = ids.max(self.version.logs.keys().next_back().map_or(0, |last| last + 1));
+        ids = ids.max(
+            self.version
+                .logs
+                .keys()
+                .next_back()
+                .map_or(0, |last| last + 1),
+        );
         // Nor that of a log whose half in the pool outlived its file, because the half would
         // overlay another log of that id.
         if let Some(pool) = &self.pm {
             let named = PmLogBuffer::logs_named(pool, &self.files.uuid)?;
-            ids = named.into_iter().fold(ids, |ids, id| ids.max(id.saturating_add(1)));
+            ids = named
+                .into_iter()
+                .fold(ids, |ids, id| ids.max(id.saturating_add(1)));
         }
-        let numbers = self.files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
+        let numbers = self
+            .files
+            .list()?
+            .iter()
+            .filter_map(|name| FileName::parse(name).number())
+            .max();
         ids = ids.max(numbers.map_or(0, |last| last + 1));
-        self.compaction.next_file_id.store(ids.max(1), Ordering::Relaxed);
+        self.compaction
+            .next_file_id
+            .store(ids.max(1), Ordering::Relaxed);
         Ok(())
     }
 

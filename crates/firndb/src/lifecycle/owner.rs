@@ -57,7 +57,10 @@ pub(crate) fn head(dir: &dyn Dir, name: FileName, len: usize) -> Result<Vec<u8>>
 pub(crate) fn find(dir: &dyn Dir, names: &[String]) -> Result<Option<Owner>> {
     // The files by which a database is opened come first, because one read of them suffices.
     let is_first = |name: &FileName| matches!(name, FileName::Lock | FileName::Manifest(_));
-    let known = names.iter().map(|name| FileName::parse(name)).filter(|name| *name != FileName::Unknown);
+    let known = names
+        .iter()
+        .map(|name| FileName::parse(name))
+        .filter(|name| *name != FileName::Unknown);
     let (first, rest): (Vec<_>, Vec<_>) = known.partition(is_first);
     for name in first.into_iter().chain(rest) {
         match owner_of(dir, name) {
@@ -103,14 +106,19 @@ impl Signature {
     fn new(uuid: &[u8; 16], origins: &[[u8; 16]]) -> Signature {
         // The newest origins are kept, because their tables are the most likely to be there.
         let from = origins.len().saturating_sub(ORIGINS_MAX);
-        Signature { uuid: *uuid, origins: origins[from..].to_vec() }
+        Signature {
+            uuid: *uuid,
+            origins: origins[from..].to_vec(),
+        }
     }
 
     fn encode(&self) -> Vec<u8> {
         let mut out = LOCK_MAGIC.to_le_bytes().to_vec();
         out.extend_from_slice(&self.uuid);
         out.extend_from_slice(&(self.origins.len() as u32).to_le_bytes());
-        self.origins.iter().for_each(|origin| out.extend_from_slice(origin));
+        self.origins
+            .iter()
+            .for_each(|origin| out.extend_from_slice(origin));
         let crc = crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -119,8 +127,12 @@ impl Signature {
     fn decode(bytes: &[u8]) -> Option<Signature> {
         let mut reader = Reader::new(bytes.get(8..)?);
         let uuid = reader.take(16)?.try_into().ok()?;
-        let count = reader.u32().filter(|&count| count as usize <= ORIGINS_MAX)?;
-        let origins = (0..count).map(|_| reader.take(16)?.try_into().ok()).collect::<Option<_>>()?;
+        let count = reader
+            .u32()
+            .filter(|&count| count as usize <= ORIGINS_MAX)?;
+        let origins = (0..count)
+            .map(|_| reader.take(16)?.try_into().ok())
+            .collect::<Option<_>>()?;
         let signature = Signature { uuid, origins };
         let encoded = signature.encode();
         (bytes.get(..encoded.len())? == encoded).then_some(signature)
@@ -177,5 +189,9 @@ fn write_signature(dir: &dyn Dir, signature: &Signature) -> Result<()> {
 /// The error of reading or writing.
 pub(crate) fn sign_again(dir: &dyn Dir, uuid: &[u8; 16], origins: &[[u8; 16]]) -> Result<()> {
     let wanted = Signature::new(uuid, origins);
-    if signature(dir)?.as_ref() == Some(&wanted) { Ok(()) } else { write_signature(dir, &wanted) }
+    if signature(dir)?.as_ref() == Some(&wanted) {
+        Ok(())
+    } else {
+        write_signature(dir, &wanted)
+    }
 }

@@ -149,12 +149,19 @@ pub fn repair_dry_run(path: impl AsRef<Path>, options: &Options) -> Result<Repai
 
 fn run(path: &Path, options: &Options, dry_run: bool) -> Result<RepairReport> {
     let budget = Budget::new(options)?;
-    let fs = options.environment.fs.clone().unwrap_or_else(|| Arc::new(OsFs::new()));
+    let fs = options
+        .environment
+        .fs
+        .clone()
+        .unwrap_or_else(|| Arc::new(OsFs::new()));
     let dir = fs.open_dir(path)?;
     let names = dir.list()?;
     let Some(owner) = owner::find(&*dir, &names)? else {
         return Err(if names.is_empty() {
-            Error::new(ErrorKind::NotFound, format!("there is no database at {}", path.display()))
+            Error::new(
+                ErrorKind::NotFound,
+                format!("there is no database at {}", path.display()),
+            )
         } else {
             owner::not_ours(&*dir, &names)
         });
@@ -167,13 +174,31 @@ fn run(path: &Path, options: &Options, dry_run: bool) -> Result<RepairReport> {
         return Err(Error::new(ErrorKind::Incompatible, message));
     }
     // A dry run creates no file, not even the lock file.
-    let is_there = names.iter().any(|name| FileName::parse(name) == FileName::Lock);
-    let lock: Option<Arc<dyn Lock>> =
-        if is_there || !dry_run { Some(dir.lock(&FileName::Lock.to_string())?.into()) } else { None };
+    let is_there = names
+        .iter()
+        .any(|name| FileName::parse(name) == FileName::Lock);
+    let lock: Option<Arc<dyn Lock>> = if is_there || !dry_run {
+        Some(dir.lock(&FileName::Lock.to_string())?.into())
+    } else {
+        None
+    };
     let counters = Arc::new(IoCounters::default());
-    let mut repair = Repair::new(&dir, lock, owner.uuid().unwrap_or_default(), options, &budget, counters)?;
+    let mut repair = Repair::new(
+        &dir,
+        lock,
+        owner.uuid().unwrap_or_default(),
+        options,
+        &budget,
+        counters,
+    )?;
     repair.report.dry_run = dry_run;
-    let done = repair.read().and_then(|()| if dry_run { repair.tell() } else { repair.write() });
+    let done = repair.read().and_then(|()| {
+        if dry_run {
+            repair.tell()
+        } else {
+            repair.write()
+        }
+    });
     if done.is_err() {
         repair.drop_temporary();
     }
@@ -182,7 +207,9 @@ fn run(path: &Path, options: &Options, dry_run: bool) -> Result<RepairReport> {
 
 /// Adds to an error that is not damage that nothing was changed because of it.
 fn not_given(error: Error) -> Error {
-    error.context("nothing was changed, because what cannot be read is not lost; repair again once it can be")
+    error.context(
+        "nothing was changed, because what cannot be read is not lost; repair again once it can be",
+    )
 }
 
 /// The pool that the options name, if it can be read and ever existed.
@@ -234,31 +261,59 @@ impl Repair {
         let uuid = known.as_ref().map_or(uuid, |known| known.uuid);
         let files = Arc::new(Files::new(dir.clone(), uuid, lock));
         let signed = owner::signature(&**dir)?.filter(|signature| signature.uuid == uuid);
-        let origins = known.as_ref().map(|known| known.origins.clone()).or(signed.map(|signature| signature.origins));
+        let origins = known
+            .as_ref()
+            .map(|known| known.origins.clone())
+            .or(signed.map(|signature| signature.origins));
         let origins = origins.unwrap_or_default();
-        let mut report = RepairReport { manifest_read: known.is_some(), ..RepairReport::default() };
+        let mut report = RepairReport {
+            manifest_read: known.is_some(),
+            ..RepairReport::default()
+        };
         let own = own_files(&files, &origins, &mut report)?;
-        let next = own.iter().filter_map(|name| name.number()).max().unwrap_or(0) + 1;
+        let next = own
+            .iter()
+            .filter_map(|name| name.number())
+            .max()
+            .unwrap_or(0)
+            + 1;
         // The number of a file that is not ours must not be reused either.
-        let others = files.list()?.iter().filter_map(|name| FileName::parse(name).number()).max();
+        let others = files
+            .list()?
+            .iter()
+            .filter_map(|name| FileName::parse(name).number())
+            .max();
         let next = next.max(others.map_or(0, |last| last + 1));
-        let Inputs { tables, logs, all_logs } = own::inputs(&files, known.as_ref(), &own, &counters)?;
+        let Inputs {
+            tables,
+            logs,
+            all_logs,
+        } = own::inputs(&files, known.as_ref(), &own, &counters)?;
         let last_log = all_logs.last().copied().unwrap_or(0);
         let pool = open_pool(options, uuid, known.as_ref(), &mut report)?;
         // Nor a number that only the manifest or the pool still has.
-        let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| PmLogBuffer::logs_named(pool, &files.uuid))?;
-        let next = named.into_iter().fold(next, |next, id| next.max(id.saturating_add(1)));
+        let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| {
+            PmLogBuffer::logs_named(pool, &files.uuid)
+        })?;
+        let next = named
+            .into_iter()
+            .fold(next, |next, id| next.max(id.saturating_add(1)));
         let next = next.max(known.as_ref().map_or(0, |known| known.next_file_id));
         let mut compaction = CompactionContext::new(&files, &counters, options, budget, next);
         compaction.sst.owner.log_id = last_log;
-        let cache = Arc::new(BlockCache::new(budget.block_cache_bytes, options.limits.block_bytes));
+        let cache = Arc::new(BlockCache::new(
+            budget.block_cache_bytes,
+            options.limits.block_bytes,
+        ));
         Ok(Repair {
             files,
             options: options.clone(),
             write_buffer_bytes: budget.write_buffer_bytes,
             compaction,
             context: TableContext::new(cache, counters),
-            last_seqno: known.as_ref().map_or(SeqNo(0), |version| version.last_seqno),
+            last_seqno: known
+                .as_ref()
+                .map_or(SeqNo(0), |version| version.last_seqno),
             known,
             pool,
             origins,
@@ -334,11 +389,20 @@ impl Repair {
         let file = self.files.create(FileName::Table(id))?;
         self.temporary.push(id);
         let counters = self.context.counters.clone();
-        let mut writer = SstWriter::new(file, id, self.compaction.sst.clone(), counters, Cause::Maintenance);
-        self.report.blocks_lost += table.salvage(|key, tag, value| writer.add(key, tag, value)).map_err(not_given)?;
+        let mut writer = SstWriter::new(
+            file,
+            id,
+            self.compaction.sst.clone(),
+            counters,
+            Cause::Maintenance,
+        );
+        self.report.blocks_lost += table
+            .salvage(|key, tag, value| writer.add(key, tag, value))
+            .map_err(not_given)?;
         if writer.entries() > 0 {
             let extent = writer.finish()?.extent;
-            self.inputs.push(Arc::new(self.open_table(id, Some(extent))?));
+            self.inputs
+                .push(Arc::new(self.open_table(id, Some(extent))?));
         }
         Ok(())
     }
@@ -347,7 +411,10 @@ impl Repair {
     /// older files, too, and a repeated repair must not take the new tables for ones that a lost
     /// record named. So they record that a log holds their entries.
     fn output(&self) -> Output {
-        Output { log_id: self.compaction.sst.owner.log_id, ..Output::new(Cause::Maintenance, true) }
+        Output {
+            log_id: self.compaction.sst.owner.log_id,
+            ..Output::new(Cause::Maintenance, true)
+        }
     }
 
     /// Lists the files that are replaced and those that are set aside.
@@ -356,7 +423,8 @@ impl Repair {
             let fate = match FileName::parse(&name) {
                 // The old manifest is removed, and kept in `lost/` if it could not be read.
                 manifest @ FileName::Manifest(_) => {
-                    let is_ours = owner::owner_of(self.files.dir(), manifest)?.uuid() == Some(self.files.uuid);
+                    let is_ours = owner::owner_of(self.files.dir(), manifest)?.uuid()
+                        == Some(self.files.uuid);
                     is_ours.then_some(self.known.is_some())
                 }
                 _ => self.fate(&name),
@@ -381,26 +449,51 @@ impl Repair {
 
     /// Merges everything into new tables, names them in a new manifest, and removes the old files.
     fn write(&mut self) -> Result<()> {
-        let access = Access::Streaming { bytes: self.compaction.stretch_bytes, cause: Cause::Maintenance };
-        let children = self.inputs.iter().map(|table| RunIter::Sst(Box::new(table.iter(access)))).collect();
+        let access = Access::Streaming {
+            bytes: self.compaction.stretch_bytes,
+            cause: Cause::Maintenance,
+        };
+        let children = self
+            .inputs
+            .iter()
+            .map(|table| RunIter::Sst(Box::new(table.iter(access))))
+            .collect();
         let level = self.options.limits.levels - 1;
         let merge = MergeIter::at_first(children)?;
-        let metas =
-            block_on(write_tables(merge, &[SeqNo::MAX], OverlapTracker::nothing(), self.output(), &self.compaction))?;
+        let metas = block_on(write_tables(
+            merge,
+            &[SeqNo::MAX],
+            OverlapTracker::nothing(),
+            self.output(),
+            &self.compaction,
+        ))?;
         // Temporary until the manifest names them, so that they are removed if anything fails.
         let made = metas.iter().map(|meta| meta.id);
         self.temporary.extend(made.clone());
         let made: BTreeSet<u64> = made.collect();
         self.report.entries = metas.iter().map(|meta| meta.entries).sum();
-        let newest = metas.iter().map(|meta| meta.seqno_max).max().unwrap_or_default();
+        let newest = metas
+            .iter()
+            .map(|meta| meta.seqno_max)
+            .max()
+            .unwrap_or_default();
         let version = self.version(metas, level, self.last_seqno.max(newest))?;
         let manifest_id = self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed);
         self.tell()?;
-        let aside: Vec<FileName> = self.report.set_aside.iter().map(|name| FileName::parse(name)).collect();
+        let aside: Vec<FileName> = self
+            .report
+            .set_aside
+            .iter()
+            .map(|name| FileName::parse(name))
+            .collect();
         // Before the new manifest, after which nothing else keeps these files.
         lost::keep(&self.files, &aside)?;
         let started = manifest::start(&self.files, &self.context.counters, manifest_id, &version);
-        if started.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Poisoned) {
+        if started
+            .as_ref()
+            .err()
+            .is_none_or(|error| error.kind() == ErrorKind::Poisoned)
+        {
             // CURRENT names them, or may name them.
             self.temporary.retain(|id| !made.contains(id));
         }
@@ -414,23 +507,37 @@ impl Repair {
 
     fn version(&self, metas: Vec<TableMeta>, level: usize, last_seqno: SeqNo) -> Result<Version> {
         let mut uuid = self.files.uuid;
-        let paired = self.known.as_ref().map(|known| known.pm.map_or(0, |pm| pm.generation));
+        let paired = self
+            .known
+            .as_ref()
+            .map(|known| known.pm.map_or(0, |pm| pm.generation));
         let mut origins = self.origins.clone();
         if self.pool.is_none() && (paired != Some(0) || self.report.pool_lost.is_some()) {
             // A pool that was left out no longer belongs to this database. Its tables still do.
             origins.push(uuid);
             Seed::from_entropy().fill(&mut uuid);
         }
-        let has_trees = self.pool.as_ref().is_some_and(|pool| TreeStore::named(pool).is_some());
+        let has_trees = self
+            .pool
+            .as_ref()
+            .is_some_and(|pool| TreeStore::named(pool).is_some());
         let profile = match &self.known {
             Some(known) => known.profile,
             None if has_trees => Profile::Lab.number(),
             None => self.options.profile.number(),
         };
-        let applied = self.pool.as_ref().map_or(0, |pool| pool.root().applied_edit);
+        let applied = self
+            .pool
+            .as_ref()
+            .map_or(0, |pool| pool.root().applied_edit);
         let edit = Edit {
             // No pool may know a later edit.
-            id: self.known.as_ref().map_or(0, |known| known.edit_id).max(applied) + 1,
+            id: self
+                .known
+                .as_ref()
+                .map_or(0, |known| known.edit_id)
+                .max(applied)
+                + 1,
             uuid: Some(uuid),
             origins,
             profile: Some(profile),
@@ -447,7 +554,11 @@ impl Repair {
         };
         let mut version = Version::default();
         version.apply(&edit).map_err(|broken| {
-            firn_base::Error::corruption(self.files.path().display(), 0, format_args!("the repair broke {broken}"))
+            firn_base::Error::corruption(
+                self.files.path().display(),
+                0,
+                format_args!("the repair broke {broken}"),
+            )
         })?;
         Ok(version)
     }
@@ -466,7 +577,8 @@ impl Repair {
             let is_replaced = match name {
                 FileName::Table(id) if self.temporary.contains(&id) => true,
                 FileName::Manifest(id) => {
-                    id != manifest_id && owner::owner_of(self.files.dir(), name)?.uuid() == Some(self.files.uuid)
+                    id != manifest_id
+                        && owner::owner_of(self.files.dir(), name)?.uuid() == Some(self.files.uuid)
                 }
                 _ => self.fate(&text).is_some(),
             };
@@ -506,13 +618,31 @@ mod tests {
         db.put(b"k", b"v").unwrap();
         db.close().unwrap();
         let names = fs.list(Path::new("/db")).unwrap();
-        let manifest = names.iter().find(|name| name.starts_with("MANIFEST")).unwrap();
-        fs.inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Read).at(manifest.as_str()));
+        let manifest = names
+            .iter()
+            .find(|name| name.starts_with("MANIFEST"))
+            .unwrap();
+        fs.inject(
+            Fault::for_ever(FaultKind::Eio)
+                .on(OpKind::Read)
+                .at(manifest.as_str()),
+        );
         let error = repair("/db", &options()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("CURRENT"), "{error}");
-        assert_eq!(fs.list(Path::new("/db")).unwrap(), names, "nothing was touched");
+        assert_eq!(
+            fs.list(Path::new("/db")).unwrap(),
+            names,
+            "nothing was touched"
+        );
         fs.heal();
-        assert_eq!(Db::open("/db", options()).unwrap().get(b"k").unwrap().unwrap(), b"v");
+        assert_eq!(
+            Db::open("/db", options())
+                .unwrap()
+                .get(b"k")
+                .unwrap()
+                .unwrap(),
+            b"v"
+        );
     }
 }

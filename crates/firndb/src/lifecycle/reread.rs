@@ -22,7 +22,11 @@ impl Engine {
     /// The error that a read which met `error` must return. `again` repeats the read through
     /// another handle.
     #[cold]
-    pub(crate) fn told_apart(&self, error: Error, again: impl Fn(&Arc<Engine>) -> Result<()>) -> Error {
+    pub(crate) fn told_apart(
+        &self,
+        error: Error,
+        again: impl Fn(&Arc<Engine>) -> Result<()>,
+    ) -> Error {
         if !self.read_only || self.pm.is_none() || error.kind() != ErrorKind::Corruption {
             return error;
         }

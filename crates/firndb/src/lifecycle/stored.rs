@@ -20,7 +20,11 @@ use std::sync::Arc;
 /// # Errors
 /// `Corruption` if the manifest is damaged; `Io`.
 pub fn profile_at(path: impl AsRef<Path>, options: &Options) -> Result<Option<Profile>> {
-    let fs: Arc<dyn Fs> = options.environment.fs.clone().unwrap_or_else(|| Arc::new(OsFs::new()));
+    let fs: Arc<dyn Fs> = options
+        .environment
+        .fs
+        .clone()
+        .unwrap_or_else(|| Arc::new(OsFs::new()));
     let dir = match fs.open_dir(path.as_ref()) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened?,
@@ -34,14 +38,23 @@ pub fn profile_at(path: impl AsRef<Path>, options: &Options) -> Result<Option<Pr
 
 /// The contents of `OPTIONS` for the database in `dir`.
 pub(crate) fn options_text(options: &Options, dir: &Path) -> String {
-    let mut text = format!("# FirnDB {}: options at the last open\n", env!("CARGO_PKG_VERSION"));
+    let mut text = format!(
+        "# FirnDB {}: options at the last open\n",
+        env!("CARGO_PKG_VERSION")
+    );
     for line in format!("{options:#?}").lines() {
         text += &format!("# {line}\n");
     }
-    text +=
-        &format!("\n# The firn command takes these if it is not told otherwise.\nprofile = \"{}\"\n", options.profile);
+    text += &format!(
+        "\n# The firn command takes these if it is not told otherwise.\nprofile = \"{}\"\n",
+        options.profile
+    );
     let Some(pm) = &options.pm else { return text };
-    let absolute = |path: &Path| std::path::absolute(path).ok().and_then(|path| path.to_str().map(quoted));
+    let absolute = |path: &Path| {
+        std::path::absolute(path)
+            .ok()
+            .and_then(|path| path.to_str().map(quoted))
+    };
     let lines = match pm.path.as_deref().map(absolute) {
         None => Some(String::new()),
         Some(path) => path.map(|path| format!("pm_path = {path}\n")),
@@ -49,7 +62,9 @@ pub(crate) fn options_text(options: &Options, dir: &Path) -> String {
     // A path that is not valid UTF-8 cannot be stored here.
     if let Some((lines, directory)) = lines.zip(absolute(dir)) {
         let (backend, size) = (pm.backend.name(), pm.size_bytes);
-        text += &format!("directory = {directory}\npm_backend = \"{backend}\"\n{lines}pm_size = {size}\n");
+        text += &format!(
+            "directory = {directory}\npm_backend = \"{backend}\"\n{lines}pm_size = {size}\n"
+        );
     }
     text
 }
@@ -78,19 +93,46 @@ mod tests {
     fn the_profile_is_known_before_an_open() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(profile_at(dir.path(), &Options::default()).unwrap(), None);
-        Db::open(dir.path(), Options { profile: Profile::Block, ..Options::tiny() }).unwrap().close().unwrap();
-        assert_eq!(profile_at(dir.path(), &Options::default()).unwrap(), Some(Profile::Block));
+        Db::open(
+            dir.path(),
+            Options {
+                profile: Profile::Block,
+                ..Options::tiny()
+            },
+        )
+        .unwrap()
+        .close()
+        .unwrap();
+        assert_eq!(
+            profile_at(dir.path(), &Options::default()).unwrap(),
+            Some(Profile::Block)
+        );
     }
 
     #[test]
     fn the_pool_is_in_the_text() {
         let pm = PmConfig::at("/pm/a \"pool\"\n", Backend::File, 4096);
-        let text = options_text(&Options { pm: Some(pm), ..Options::default() }, Path::new("/db"));
-        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+        let text = options_text(
+            &Options {
+                pm: Some(pm),
+                ..Options::default()
+            },
+            Path::new("/db"),
+        );
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+            .collect();
         let path = "pm_path = \"/pm/a \\\"pool\\\"\\u000A\"";
         assert_eq!(
             lines,
-            ["profile = \"classic\"", "directory = \"/db\"", "pm_backend = \"file\"", path, "pm_size = 4096"]
+            [
+                "profile = \"classic\"",
+                "directory = \"/db\"",
+                "pm_backend = \"file\"",
+                path,
+                "pm_size = 4096"
+            ]
         );
         assert!(!options_text(&Options::default(), Path::new("/db")).contains("pm_"));
     }

@@ -50,7 +50,10 @@ impl Engine {
     fn examine(&self, found: &mut dyn FnMut(Damage) -> Result<()>) -> Result<VerifyReport> {
         let _entered = self.calls.enter()?;
         let state = self.state.load_full();
-        let mut report = VerifyReport { log_entries: self.recovery.replayed_entries, ..VerifyReport::default() };
+        let mut report = VerifyReport {
+            log_entries: self.recovery.replayed_entries,
+            ..VerifyReport::default()
+        };
         for (level, run) in state.parts.iter().flat_map(|part| part.tables()) {
             self.calls.check()?;
             let keys = || Some((run.meta.smallest.clone(), run.meta.largest.clone()));
@@ -59,7 +62,10 @@ impl Engine {
             let table = match run.table().and_then(|table| table.reopen()) {
                 Ok(table) => Arc::new(table),
                 Err(error) if error.kind() == ErrorKind::Corruption => {
-                    found(Damage { error, keys: keys() })?;
+                    found(Damage {
+                        error,
+                        keys: keys(),
+                    })?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -67,8 +73,12 @@ impl Engine {
             if let Some(what) = differs(&table, &run.meta) {
                 let place = self.files.path_of(FileName::Table(run.meta.id));
                 let expected = format!("the {what} that the manifest names for level {level}");
-                let error = Error::corruption(place.display(), table.extent().footer_offset, expected);
-                found(Damage { error, keys: keys() })?;
+                let error =
+                    Error::corruption(place.display(), table.extent().footer_offset, expected);
+                found(Damage {
+                    error,
+                    keys: keys(),
+                })?;
             }
             match table.verify() {
                 Ok(checked) => {
@@ -80,10 +90,21 @@ impl Engine {
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     let blocks = table.damaged_blocks()?;
                     if blocks.is_empty() {
-                        found(Damage { error, keys: keys() })?;
+                        found(Damage {
+                            error,
+                            keys: keys(),
+                        })?;
                     }
-                    for DamagedBlock { error, smallest, largest } in blocks {
-                        found(Damage { error, keys: Some((smallest, largest)) })?;
+                    for DamagedBlock {
+                        error,
+                        smallest,
+                        largest,
+                    } in blocks
+                    {
+                        found(Damage {
+                            error,
+                            keys: Some((smallest, largest)),
+                        })?;
                     }
                 }
                 Err(error) => return Err(error),
@@ -91,12 +112,18 @@ impl Engine {
         }
         for result in self.examine_pool(&mut report) {
             let told = result.map_err(|error| {
-                let again =
-                    |fresh: &Arc<Engine>| fresh.examine_pool(&mut VerifyReport::default()).into_iter().collect();
+                let again = |fresh: &Arc<Engine>| {
+                    fresh
+                        .examine_pool(&mut VerifyReport::default())
+                        .into_iter()
+                        .collect()
+                };
                 self.told_apart(error, again)
             });
             match told {
-                Err(error) if error.kind() == ErrorKind::Corruption => found(Damage { error, keys: None })?,
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    found(Damage { error, keys: None })?
+                }
                 other => other?,
             }
         }
@@ -110,8 +137,14 @@ impl Engine {
             report.entries += entries;
             report.bytes += bytes;
         };
-        let trees = state.parts.iter().filter_map(|part| part.trees.as_ref()).map(|trees| trees.verify(&mut count));
-        trees.chain(self.pm.iter().map(|pool| pool.check().map(drop))).collect()
+        let trees = state
+            .parts
+            .iter()
+            .filter_map(|part| part.trees.as_ref())
+            .map(|trees| trees.verify(&mut count));
+        trees
+            .chain(self.pm.iter().map(|pool| pool.check().map(drop)))
+            .collect()
     }
 }
 
@@ -124,13 +157,22 @@ fn differs(table: &Sst, meta: &TableMeta) -> Option<&'static str> {
         ("tombstones", properties.deletes == meta.deletes),
         ("smallest key", properties.smallest == meta.smallest),
         ("largest key", properties.largest == meta.largest),
-        ("sequence numbers", (properties.seqno_min, properties.seqno_max) == (meta.seqno_min, meta.seqno_max)),
+        (
+            "sequence numbers",
+            (properties.seqno_min, properties.seqno_max) == (meta.seqno_min, meta.seqno_max),
+        ),
         ("dead bytes", table.dead_bytes() == meta.dead_bytes),
         ("live bytes", table.data_bytes() == meta.data_bytes),
-        ("room in the filter", properties.filter_left() == meta.filter_left),
+        (
+            "room in the filter",
+            properties.filter_left() == meta.filter_left,
+        ),
         ("number of appends", properties.appends == meta.appends),
     ];
-    claims.iter().find(|(_, holds)| !holds).map(|(what, _)| *what)
+    claims
+        .iter()
+        .find(|(_, holds)| !holds)
+        .map(|(what, _)| *what)
 }
 
 #[cfg(test)]
@@ -159,7 +201,13 @@ mod tests {
                 let mut levels = part.levels.clone();
                 let run = SstRun::new(Arc::new(meta.clone()), engine.tables.clone());
                 levels[0] = Arc::new(Level::new(false, vec![Arc::new(run)]));
-                state.with_part(0, Part { levels, ..Part::clone(part) })
+                state.with_part(
+                    0,
+                    Part {
+                        levels,
+                        ..Part::clone(part)
+                    },
+                )
             });
             db.verify().err().map(|error| {
                 assert_eq!(error.kind(), ErrorKind::Corruption);
@@ -172,19 +220,88 @@ mod tests {
             assert!(error.contains(what), "{error}, without: {what}");
         };
         let truth = || true_meta.clone();
-        says(TableMeta { dead_bytes: truth().dead_bytes + 1, ..truth() }, "dead bytes");
-        says(TableMeta { data_bytes: truth().data_bytes - 1, ..truth() }, "live bytes");
-        says(TableMeta { entries: 2, ..truth() }, "entries");
-        says(TableMeta { deletes: 1, ..truth() }, "tombstones");
-        says(TableMeta { smallest: b"A".to_vec(), ..truth() }, "smallest key");
-        says(TableMeta { seqno_min: SeqNo(0), ..truth() }, "sequence numbers");
-        says(TableMeta { filter_left: truth().filter_left + 1, ..truth() }, "room in the filter");
-        says(TableMeta { appends: 1, ..truth() }, "number of appends");
-        let Extent { valid_len, footer_offset } = truth().extent;
-        let beyond = Extent { valid_len, footer_offset: footer_offset + 1 };
-        says(TableMeta { extent: beyond, ..truth() }, "footer at the end of its valid length");
-        let longer = Extent { valid_len: valid_len + (1 << 20), footer_offset: footer_offset + (1 << 20) };
-        says(TableMeta { extent: longer, ..truth() }, "of which the file has");
+        says(
+            TableMeta {
+                dead_bytes: truth().dead_bytes + 1,
+                ..truth()
+            },
+            "dead bytes",
+        );
+        says(
+            TableMeta {
+                data_bytes: truth().data_bytes - 1,
+                ..truth()
+            },
+            "live bytes",
+        );
+        says(
+            TableMeta {
+                entries: 2,
+                ..truth()
+            },
+            "entries",
+        );
+        says(
+            TableMeta {
+                deletes: 1,
+                ..truth()
+            },
+            "tombstones",
+        );
+        says(
+            TableMeta {
+                smallest: b"A".to_vec(),
+                ..truth()
+            },
+            "smallest key",
+        );
+        says(
+            TableMeta {
+                seqno_min: SeqNo(0),
+                ..truth()
+            },
+            "sequence numbers",
+        );
+        says(
+            TableMeta {
+                filter_left: truth().filter_left + 1,
+                ..truth()
+            },
+            "room in the filter",
+        );
+        says(
+            TableMeta {
+                appends: 1,
+                ..truth()
+            },
+            "number of appends",
+        );
+        let Extent {
+            valid_len,
+            footer_offset,
+        } = truth().extent;
+        let beyond = Extent {
+            valid_len,
+            footer_offset: footer_offset + 1,
+        };
+        says(
+            TableMeta {
+                extent: beyond,
+                ..truth()
+            },
+            "footer at the end of its valid length",
+        );
+        let longer = Extent {
+            valid_len: valid_len + (1 << 20),
+            footer_offset: footer_offset + (1 << 20),
+        };
+        says(
+            TableMeta {
+                extent: longer,
+                ..truth()
+            },
+            "of which the file has",
+        );
         found(true_meta.clone());
     }
 }

@@ -64,7 +64,11 @@ pub(crate) struct LogHeader {
 
 impl LogHeader {
     pub(super) fn encode(&self, log_id: u64) -> Vec<u8> {
-        let previous = self.previous.unwrap_or(LogEnd { log_id: 0, end: 0, synced_through: 0 });
+        let previous = self.previous.unwrap_or(LogEnd {
+            log_id: 0,
+            end: 0,
+            synced_through: 0,
+        });
         let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
         out.extend_from_slice(&FILE_MAGIC.to_le_bytes());
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -83,15 +87,23 @@ impl LogHeader {
         let bytes = bytes.get(..FILE_HEADER_BYTES)?;
         let mut reader = Reader::new(bytes.get(20..)?);
         let uuid = reader.take(16)?.try_into().ok()?;
-        let previous = LogEnd { log_id: reader.u64()?, end: reader.u64()?, synced_through: reader.u64()? };
-        let header = LogHeader { uuid, previous: Some(previous).filter(|previous| previous.log_id > 0) };
+        let previous = LogEnd {
+            log_id: reader.u64()?,
+            end: reader.u64()?,
+            synced_through: reader.u64()?,
+        };
+        let header = LogHeader {
+            uuid,
+            previous: Some(previous).filter(|previous| previous.log_id > 0),
+        };
         (header.encode(log_id) == bytes).then_some(header)
     }
 }
 
 /// True if `bytes` begin with the header of log `log_id` of this database.
 pub(super) fn is_file_header(bytes: &[u8], log_id: u64, uuid: &[u8; 16]) -> bool {
-    !sites::LOG_HEADER_CHECK.is_on() || LogHeader::decode(bytes, log_id).is_some_and(|header| header.uuid == *uuid)
+    !sites::LOG_HEADER_CHECK.is_on()
+        || LogHeader::decode(bytes, log_id).is_some_and(|header| header.uuid == *uuid)
 }
 
 /// The header of a frame.
@@ -130,7 +142,9 @@ impl FrameHeader {
     pub(super) fn decode(bytes: &[u8], log_id: u64, offset: u64) -> Option<FrameHeader> {
         let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
         let crc = || crc32c_salted(log_id, offset, &[&bytes[8..]]);
-        if get_u32(bytes, 0)? != FRAME_MAGIC || !matches(&sites::LOG_FRAME_CHECK, get_u32(bytes, 4)?, crc) {
+        if get_u32(bytes, 0)? != FRAME_MAGIC
+            || !matches(&sites::LOG_FRAME_CHECK, get_u32(bytes, 4)?, crc)
+        {
             return None;
         }
         let mut reader = Reader::new(&bytes[8..]);
@@ -159,7 +173,10 @@ pub(super) fn put_key_record(out: &mut Vec<u8>, record: &KeyRecord<'_>) {
     put_varint(out, KEYSPACE);
     put_bytes(out, record.key);
     put_varint(out, u64::from(record.value_len));
-    record.slot.into_iter().for_each(|slot| put_varint(out, slot));
+    record
+        .slot
+        .into_iter()
+        .for_each(|slot| put_varint(out, slot));
 }
 
 /// An entry's record in a key section.
@@ -180,8 +197,17 @@ pub(super) fn key_record<'a>(reader: &mut Reader<'a>) -> Option<KeyRecord<'a>> {
     }
     let key = reader.bytes()?;
     let value_len = u32::try_from(reader.varint()?).ok()?;
-    let slot = if kind == Kind::Pointer as u8 { Some(reader.varint()?) } else { None };
-    (!key.is_empty() && key.len() <= KEY_BYTES_MAX).then_some(KeyRecord { kind, key, value_len, slot })
+    let slot = if kind == Kind::Pointer as u8 {
+        Some(reader.varint()?)
+    } else {
+        None
+    };
+    (!key.is_empty() && key.len() <= KEY_BYTES_MAX).then_some(KeyRecord {
+        kind,
+        key,
+        value_len,
+        slot,
+    })
 }
 
 /// Splits the header of entry `seqno`'s value from its bytes and checks them; `None` if they do not
@@ -203,11 +229,19 @@ pub(super) fn read_value<'a>(
     seqno: SeqNo,
     buf: &'a mut IoBuf,
 ) -> Result<&'a [u8]> {
-    file.read(address.offset, VALUE_HEADER_BYTES + address.len as usize, buf)?;
+    file.read(
+        address.offset,
+        VALUE_HEADER_BYTES + address.len as usize,
+        buf,
+    )?;
     check_value(buf.bytes(), address.len, seqno).ok_or_else(|| damaged(file, address))
 }
 
 /// The error for bytes at `address` that are not the expected value.
 pub(super) fn damaged(file: &dyn File, address: ValueAddress) -> Error {
-    Error::corruption(file.path().display(), address.offset, "expected a value with its checksum")
+    Error::corruption(
+        file.path().display(),
+        address.offset,
+        "expected a value with its checksum",
+    )
 }

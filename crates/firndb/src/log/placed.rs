@@ -33,11 +33,27 @@ pub(crate) struct PlacedLogs {
 impl PlacedLogs {
     /// The logs that the root of `pool` names. New logs get extents of `bytes`, as `placement`
     /// says.
-    pub(crate) fn open(pool: Arc<Pool>, placement: LogPlacement, bytes: u64, read_only: bool) -> PlacedLogs {
+    pub(crate) fn open(
+        pool: Arc<Pool>,
+        placement: LogPlacement,
+        bytes: u64,
+        read_only: bool,
+    ) -> PlacedLogs {
         let entry = |entry: &RootEntry| Some((entry.word, (entry.kind, entry.extent?)));
         let root = pool.root();
-        let logs = root.entries.iter().filter(|entry| entry.owner == Owner::Log).filter_map(entry).collect();
-        PlacedLogs { pool, placement, bytes, read_only, logs: Mutex::new(logs) }
+        let logs = root
+            .entries
+            .iter()
+            .filter(|entry| entry.owner == Owner::Log)
+            .filter_map(entry)
+            .collect();
+        PlacedLogs {
+            pool,
+            placement,
+            bytes,
+            read_only,
+            logs: Mutex::new(logs),
+        }
     }
 
     /// Allocates an extent for log `log_id`, if the placement calls for one. DURABLE AFTER: the
@@ -56,17 +72,35 @@ impl PlacedLogs {
         }
         let taken: Vec<u16> = logs.values().map(|(kind, _)| *kind).collect();
         let kind = (0..LOGS_MAX as u16).find(|kind| !taken.contains(kind));
-        let none = || firn_base::Error::new(ErrorKind::NoSpace, "the pool's root has no room for another log");
-        let found = kind.ok_or_else(none).and_then(|kind| Ok((kind, self.pool.alloc(self.bytes, Owner::Log)?)));
+        let none = || {
+            firn_base::Error::new(
+                ErrorKind::NoSpace,
+                "the pool's root has no room for another log",
+            )
+        };
+        let found = kind
+            .ok_or_else(none)
+            .and_then(|kind| Ok((kind, self.pool.alloc(self.bytes, Owner::Log)?)));
         let (kind, extent) = match found {
-            Err(error) if error.kind() == ErrorKind::NoSpace && self.placement == LogPlacement::Rest => {
+            Err(error)
+                if error.kind() == ErrorKind::NoSpace && self.placement == LogPlacement::Rest =>
+            {
                 return Ok(None);
             }
-            Err(error) => return Err(error.context("a log in persistent memory; raise pm.size or set `rest`")),
+            Err(error) => {
+                return Err(
+                    error.context("a log in persistent memory; raise pm.size or set `rest`")
+                );
+            }
             Ok(found) => found,
         };
         let named = self.pool.commit_with(Fenced::nothing(), |root| {
-            root.set(RootEntry { owner: Owner::Log, kind, word: log_id, extent: Some(extent) });
+            root.set(RootEntry {
+                owner: Owner::Log,
+                kind,
+                word: log_id,
+                extent: Some(extent),
+            });
             Ok(())
         });
         if let Err(error) = named {
@@ -98,9 +132,12 @@ impl PlacedLogs {
     /// The errors of the commit.
     pub(crate) fn remove(&self, log_id: u64) -> Result<()> {
         let mut logs = self.logs.lock();
-        let Some((kind, extent)) = logs.get(&log_id).copied() else { return Ok(()) };
+        let Some((kind, extent)) = logs.get(&log_id).copied() else {
+            return Ok(());
+        };
         self.pool.commit_with(Fenced::nothing(), |root| {
-            root.entries.retain(|entry| (entry.owner, entry.kind) != (Owner::Log, kind));
+            root.entries
+                .retain(|entry| (entry.owner, entry.kind) != (Owner::Log, kind));
             Ok(())
         })?;
         logs.remove(&log_id);
@@ -133,6 +170,8 @@ pub(super) fn end(extent: Extent) -> u64 {
 
 /// The place in `extent` of offset `offset` of its log.
 pub(super) fn place(extent: Extent, offset: u64) -> Result<PmOffset> {
-    let within = offset.checked_sub(FILE_HEADER_BYTES as u64).and_then(|within| extent.at(within));
+    let within = offset
+        .checked_sub(FILE_HEADER_BYTES as u64)
+        .and_then(|within| extent.at(within));
     within.ok_or_else(|| firn_base::Error::invalid("a place outside the log's extent"))
 }

@@ -17,8 +17,13 @@ use std::sync::Arc;
 /// # Panics
 /// If the decoded parts would not be encoded the same way.
 pub fn frame(bytes: &[u8], log_id: u64, offset: u64) {
-    let Some(header) = FrameHeader::decode(bytes, log_id, offset) else { return };
-    assert_eq!(header.encode(log_id, offset)[..], bytes[..FRAME_HEADER_BYTES]);
+    let Some(header) = FrameHeader::decode(bytes, log_id, offset) else {
+        return;
+    };
+    assert_eq!(
+        header.encode(log_id, offset)[..],
+        bytes[..FRAME_HEADER_BYTES]
+    );
     let mut reader = Reader::new(&bytes[FRAME_HEADER_BYTES..]);
     let mut again = Vec::new();
     while let Some(record) = key_record(&mut reader) {
@@ -36,15 +41,28 @@ pub fn frame(bytes: &[u8], log_id: u64, offset: u64) {
 ///
 /// # Panics
 /// If the log ends after its bytes.
-pub fn replay_log(file: &[u8], pool: Option<&Pool>, log_id: u64, uuid: &[u8; 16], any: bool) -> Result<u64> {
+pub fn replay_log(
+    file: &[u8],
+    pool: Option<&Pool>,
+    log_id: u64,
+    uuid: &[u8; 16],
+    any: bool,
+) -> Result<u64> {
     let (fs, path) = (SimFs::new(1), Path::new("/log"));
     fs.write_file(path, file);
-    let mut source = LogSource::new(fs.open(path, OpenMode::Read)?, Arc::new(IoCounters::default()))?;
+    let mut source = LogSource::new(
+        fs.open(path, OpenMode::Read)?,
+        Arc::new(IoCounters::default()),
+    )?;
     if let Some(pool) = pool {
         source.lay_over(PmLogBuffer::overlay(pool, uuid, log_id)?, None)?;
     }
     let len = source.len();
-    let mut replay = if any { Replay::open_any(source, log_id, uuid)? } else { Replay::open(source, log_id, uuid)? };
+    let mut replay = if any {
+        Replay::open_any(source, log_id, uuid)?
+    } else {
+        Replay::open(source, log_id, uuid)?
+    };
     let mut entries = 0;
     while replay.next(|entry| {
         assert!(entry.value.len() as u64 <= len && entry.key.len() as u64 <= len);
@@ -52,7 +70,11 @@ pub fn replay_log(file: &[u8], pool: Option<&Pool>, log_id: u64, uuid: &[u8; 16]
         Ok(())
     })? {}
     let end = replay.end(0)?;
-    assert!(end.at <= len || entries == 0, "a log of {len} bytes ends at {}", end.at);
+    assert!(
+        end.at <= len || entries == 0,
+        "a log of {len} bytes ends at {}",
+        end.at
+    );
     Ok(entries)
 }
 
@@ -62,6 +84,12 @@ pub fn replay_log(file: &[u8], pool: Option<&Pool>, log_id: u64, uuid: &[u8; 16]
 /// # Errors
 /// `Invalid` if the keys exceed 4 GiB.
 pub fn frame_head(head: &mut Vec<u8>, group: &Group) -> Result<u64> {
-    let place = Place { log_id: 1, offset: 4096, first_seqno: SeqNo(1), synced_through: 0, named: true };
+    let place = Place {
+        log_id: 1,
+        offset: 4096,
+        first_seqno: SeqNo(1),
+        synced_through: 0,
+        named: true,
+    };
     Ok(encode_head(head, &group.0, &[], &place, |_| ())?.frame_bytes())
 }

@@ -8,8 +8,8 @@
 
 use super::ValueAddress;
 use super::layout::{
-    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, VALUE_HEADER_BYTES, check_value, is_file_header,
-    key_record,
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, VALUE_HEADER_BYTES,
+    check_value, is_file_header, key_record,
 };
 use super::write::ValueHeaders;
 use crate::sites;
@@ -44,7 +44,12 @@ impl LogSource {
     /// # Errors
     /// The error of reading the file's length.
     pub(crate) fn new(file: Arc<dyn File>, counters: Arc<IoCounters>) -> Result<LogSource> {
-        Ok(LogSource { file_len: file.len()?, file, overlay: Vec::new(), counters })
+        Ok(LogSource {
+            file_len: file.len()?,
+            file,
+            overlay: Vec::new(),
+            counters,
+        })
     }
 
     /// Overlays the file with the contents of a persistent-memory buffer. Bytes after the `end` of
@@ -53,13 +58,24 @@ impl LogSource {
     /// # Errors
     /// `Corruption` if an overlay begins after the end of the bytes so far. A half begins only
     /// where everything before it is in the file or in the other half.
-    pub(crate) fn lay_over(&mut self, overlay: Vec<(u64, Vec<u8>)>, end: Option<u64>) -> Result<()> {
+    pub(crate) fn lay_over(
+        &mut self,
+        overlay: Vec<(u64, Vec<u8>)>,
+        end: Option<u64>,
+    ) -> Result<()> {
         self.file_len = self.file_len.min(end.unwrap_or(u64::MAX));
-        for (at, mut bytes) in overlay.into_iter().filter(|(at, _)| end.is_none_or(|end| *at < end)) {
+        for (at, mut bytes) in overlay
+            .into_iter()
+            .filter(|(at, _)| end.is_none_or(|end| *at < end))
+        {
             let so_far = self.len();
             if at > so_far {
                 let expected = format!("the bytes up to {at}, where the log's buffer goes on");
-                return Err(Error::corruption(self.file.path().display(), so_far, expected));
+                return Err(Error::corruption(
+                    self.file.path().display(),
+                    so_far,
+                    expected,
+                ));
             }
             let room = end.map_or(u64::MAX, |end| end - at);
             bytes.truncate(room.min(bytes.len() as u64) as usize);
@@ -70,7 +86,10 @@ impl LogSource {
 
     /// The offset at which the bytes end.
     pub(crate) fn len(&self) -> u64 {
-        self.overlay.iter().map(|(at, bytes)| at + bytes.len() as u64).fold(self.file_len, u64::max)
+        self.overlay
+            .iter()
+            .map(|(at, bytes)| at + bytes.len() as u64)
+            .fold(self.file_len, u64::max)
     }
 
     /// Reads up to `len` bytes at `offset` into `out`.
@@ -83,13 +102,21 @@ impl LogSource {
             // In pieces, so that a frame of a large value is not in memory twice.
             let mut left = from_file;
             while left > 0 {
-                self.file.read(offset + out.len() as u64, left.min(READ_BYTES), buf)?;
+                self.file
+                    .read(offset + out.len() as u64, left.min(READ_BYTES), buf)?;
                 out.extend_from_slice(buf.bytes());
-                left = if buf.len() < left.min(READ_BYTES) { 0 } else { left - buf.len() };
+                left = if buf.len() < left.min(READ_BYTES) {
+                    0
+                } else {
+                    left - buf.len()
+                };
             }
         }
         for (at, bytes) in &self.overlay {
-            let (from, to) = ((*at).max(offset), (at + bytes.len() as u64).min(offset + len as u64));
+            let (from, to) = (
+                (*at).max(offset),
+                (at + bytes.len() as u64).min(offset + len as u64),
+            );
             if from < to {
                 let place = (from - offset) as usize;
                 let part = &bytes[(from - at) as usize..(to - at) as usize];
@@ -157,7 +184,9 @@ impl Replay {
             keys: Vec::new(),
             values: Vec::new(),
         };
-        replay.source.read(0, FILE_HEADER_BYTES, &mut replay.buf, &mut replay.keys)?;
+        replay
+            .source
+            .read(0, FILE_HEADER_BYTES, &mut replay.buf, &mut replay.keys)?;
         if is_file_header(&replay.keys, log_id, uuid) {
             replay.position = FILE_HEADER_BYTES as u64;
         }
@@ -194,23 +223,52 @@ impl Replay {
     ///
     /// # Errors
     /// The error of a read, and of `visit`.
-    pub(crate) fn next(&mut self, mut visit: impl FnMut(Replayed<'_>) -> Result<()>) -> Result<bool> {
-        let Some(header) = self.read_frame()? else { return Ok(false) };
+    pub(crate) fn next(
+        &mut self,
+        mut visit: impl FnMut(Replayed<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        let Some(header) = self.read_frame()? else {
+            return Ok(false);
+        };
         let values_at = self.position + FRAME_HEADER_BYTES as u64 + u64::from(header.key_bytes);
         let mut reader = Reader::new(&self.keys);
         let mut at = 0usize;
         for i in 0..u64::from(header.entries) {
-            let record = key_record(&mut reader).ok_or_else(|| self.corruption("a known record in a whole frame"))?;
-            let kind = Kind::from_byte(record.kind).ok_or_else(|| self.corruption("a known kind in a whole frame"))?;
-            let (tag, key, len) = (Tag::new(SeqNo(header.first_seqno.0 + i), kind), record.key, record.value_len);
+            let record = key_record(&mut reader)
+                .ok_or_else(|| self.corruption("a known record in a whole frame"))?;
+            let kind = Kind::from_byte(record.kind)
+                .ok_or_else(|| self.corruption("a known kind in a whole frame"))?;
+            let (tag, key, len) = (
+                Tag::new(SeqNo(header.first_seqno.0 + i), kind),
+                record.key,
+                record.value_len,
+            );
             if let Some(offset) = record.slot {
-                visit(Replayed { tag, key, value: &[], address: ValueAddress { log_id: HOT_LOG, offset, len } })?;
+                visit(Replayed {
+                    tag,
+                    key,
+                    value: &[],
+                    address: ValueAddress {
+                        log_id: HOT_LOG,
+                        offset,
+                        len,
+                    },
+                })?;
                 continue;
             }
-            let address = ValueAddress { log_id: self.log_id, offset: values_at + at as u64, len };
+            let address = ValueAddress {
+                log_id: self.log_id,
+                offset: values_at + at as u64,
+                len,
+            };
             let value_at = at + VALUE_HEADER_BYTES;
             at = value_at + len as usize;
-            visit(Replayed { tag, key, value: &self.values[value_at..at], address })?;
+            visit(Replayed {
+                tag,
+                key,
+                value: &self.values[value_at..at],
+                address,
+            })?;
         }
         self.position += header.frame_bytes();
         self.synced_through = self.synced_through.max(header.synced_through);
@@ -224,22 +282,43 @@ impl Replay {
         if self.position == 0 {
             return Ok(None);
         }
-        self.source.read(self.position, FRAME_HEADER_BYTES, &mut self.buf, &mut self.keys)?;
-        let Some(header) = FrameHeader::decode(&self.keys, self.log_id, self.position) else { return Ok(None) };
+        self.source.read(
+            self.position,
+            FRAME_HEADER_BYTES,
+            &mut self.buf,
+            &mut self.keys,
+        )?;
+        let Some(header) = FrameHeader::decode(&self.keys, self.log_id, self.position) else {
+            return Ok(None);
+        };
         let end = self.position.checked_add(header.frame_bytes());
         if end.is_none_or(|end| end > self.source.len()) || !seqnos_fit(&header) {
             return Ok(None);
         }
         let keys_at = self.position + FRAME_HEADER_BYTES as u64;
-        self.source.read(keys_at, header.key_bytes as usize, &mut self.buf, &mut self.keys)?;
+        self.source.read(
+            keys_at,
+            header.key_bytes as usize,
+            &mut self.buf,
+            &mut self.keys,
+        )?;
         let values_at = keys_at + u64::from(header.key_bytes);
-        self.source.read(values_at, header.value_bytes as usize, &mut self.buf, &mut self.values)?;
+        self.source.read(
+            values_at,
+            header.value_bytes as usize,
+            &mut self.buf,
+            &mut self.values,
+        )?;
         Ok(self.is_whole(&header).then_some(header))
     }
 
     /// True if `keys` and `values` match `header`.
     fn is_whole(&self, header: &FrameHeader) -> bool {
-        let keys_match = || matches(&sites::LOG_KEYS_CHECK, header.key_crc, || crc32c(&self.keys));
+        let keys_match = || {
+            matches(&sites::LOG_KEYS_CHECK, header.key_crc, || {
+                crc32c(&self.keys)
+            })
+        };
         if self.keys.len() != header.key_bytes as usize || !keys_match() {
             return false;
         }
@@ -247,13 +326,17 @@ impl Replay {
         let mut values = Reader::new(&self.values);
         let mut headers = ValueHeaders::default();
         for i in 0..u64::from(header.entries) {
-            let Some(record) = key_record(&mut reader) else { return false };
+            let Some(record) = key_record(&mut reader) else {
+                return false;
+            };
             if record.slot.is_some() {
                 continue;
             }
             let framed = values.take(VALUE_HEADER_BYTES + record.value_len as usize);
             let seqno = SeqNo(header.first_seqno.0 + i);
-            let Some(framed) = framed.filter(|framed| check_value(framed, record.value_len, seqno).is_some()) else {
+            let Some(framed) =
+                framed.filter(|framed| check_value(framed, record.value_len, seqno).is_some())
+            else {
                 return false;
             };
             headers.add(&framed[..VALUE_HEADER_BYTES]);
@@ -284,7 +367,10 @@ impl Replay {
             let expected = format!("a frame; the log had been synced through byte {synced}");
             return Err(self.corruption(&expected));
         }
-        Ok(End { at: self.position, torn })
+        Ok(End {
+            at: self.position,
+            torn,
+        })
     }
 
     /// The largest `synced through` of the frame headers after `position`.
@@ -293,10 +379,13 @@ impl Replay {
         let mut at = self.position;
         let magic = FRAME_MAGIC.to_le_bytes();
         while at < self.source.len() {
-            self.source.read(at, SEARCH_BYTES, &mut self.buf, &mut self.keys)?;
+            self.source
+                .read(at, SEARCH_BYTES, &mut self.buf, &mut self.keys)?;
             for i in 0..self.keys.len() {
                 let here = Some(&self.keys[i..]).filter(|here| here.starts_with(&magic));
-                if let Some(header) = here.and_then(|here| FrameHeader::decode(here, self.log_id, at + i as u64)) {
+                if let Some(header) =
+                    here.and_then(|here| FrameHeader::decode(here, self.log_id, at + i as u64))
+                {
                     synced = synced.max(header.synced_through);
                 }
             }
@@ -311,5 +400,9 @@ impl Replay {
 }
 
 fn seqnos_fit(header: &FrameHeader) -> bool {
-    header.first_seqno.0.checked_add(u64::from(header.entries)).is_some_and(|end| end <= SeqNo::MAX.0)
+    header
+        .first_seqno
+        .0
+        .checked_add(u64::from(header.entries))
+        .is_some_and(|end| end <= SeqNo::MAX.0)
 }

@@ -22,7 +22,10 @@ pub(crate) struct SealedLogs {
 impl SealedLogs {
     /// Begins with the logs from `floor` on as needed.
     pub(crate) fn new(floor: u64) -> SealedLogs {
-        SealedLogs { floor: AtomicU64::new(floor), unsynced: Mutex::default() }
+        SealedLogs {
+            floor: AtomicU64::new(floor),
+            unsynced: Mutex::default(),
+        }
     }
 
     /// The floor: logs below this id are obsolete.
@@ -33,7 +36,11 @@ impl SealedLogs {
     /// Marks logs below `floor` as obsolete. Their files may be removed after this.
     pub(crate) fn raise_floor(&self, floor: u64) {
         self.floor.fetch_max(floor, Ordering::AcqRel);
-        let gone: Vec<_> = self.unsynced.lock().extract_if(.., |(id, _)| *id < floor).collect();
+        let gone: Vec<_> = self
+            .unsynced
+            .lock()
+            .extract_if(.., |(id, _)| *id < floor)
+            .collect();
         drop(gone);
     }
 
@@ -57,20 +64,33 @@ impl SealedLogs {
     /// `Poisoned` if a sync fails, because nothing is known about the file then.
     pub(crate) fn sync_below(&self, id: u64) -> Result<()> {
         let poison = |error: Error| {
-            let message = format!("an ended log could not be synced ({error}); reopen the database to recover");
+            let message = format!(
+                "an ended log could not be synced ({error}); reopen the database to recover"
+            );
             Error::new(ErrorKind::Poisoned, message)
         };
         let below = |(other, file): &(u64, Arc<dyn File>)| (*other < id).then(|| file.clone());
         let files: Vec<Arc<dyn File>> = self.unsynced.lock().iter().filter_map(below).collect();
-        files.iter().try_for_each(|file| file.sync(&sites::LOG_FLUSH_SYNC)).map_err(poison)?;
+        files
+            .iter()
+            .try_for_each(|file| file.sync(&sites::LOG_FLUSH_SYNC))
+            .map_err(poison)?;
         self.unsynced.lock().retain(|(other, _)| *other >= id);
         Ok(())
     }
 
     /// Passes each log that has to be synced to `sync`, oldest first. Forgets them if all calls
     /// succeed.
-    pub(super) fn sync<E>(&self, sync: impl FnMut(&Arc<dyn File>) -> Result<(), E>) -> Result<(), E> {
-        let files: Vec<Arc<dyn File>> = self.unsynced.lock().iter().map(|(_, file)| file.clone()).collect();
+    pub(super) fn sync<E>(
+        &self,
+        sync: impl FnMut(&Arc<dyn File>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let files: Vec<Arc<dyn File>> = self
+            .unsynced
+            .lock()
+            .iter()
+            .map(|(_, file)| file.clone())
+            .collect();
         files.iter().try_for_each(sync)?;
         self.unsynced.lock().clear();
         Ok(())
@@ -86,7 +106,8 @@ mod tests {
     fn who_raises_the_floor_lets_go_of_the_files() {
         let dir = tempfile::tempdir().unwrap();
         let fs = firn_fs::OsFs::with(firn_fs::IoBackend::Pool, false);
-        let file = |id: u64| open_file(&fs, &dir.path().join(id.to_string()), OpenMode::Create).unwrap();
+        let file =
+            |id: u64| open_file(&fs, &dir.path().join(id.to_string()), OpenMode::Create).unwrap();
         let sealed = SealedLogs::new(1);
         let files = [1, 2, 3].map(file);
         for (id, file) in (1..).zip(&files) {

@@ -71,30 +71,52 @@ impl PmLogBuffer {
     ///
     /// # Errors
     /// `NoSpace` if the pool is too small.
-    pub(crate) fn open(pool: &Arc<Pool>, uuid: [u8; 16], half_bytes: usize) -> Result<Option<PmLogBuffer>> {
+    pub(crate) fn open(
+        pool: &Arc<Pool>,
+        uuid: [u8; 16],
+        half_bytes: usize,
+    ) -> Result<Option<PmLogBuffer>> {
         if pool.durable_at() != DurableAt::Fence {
             return Ok(None);
         }
         let mut halves = Vec::new();
         for kind in 0..2 {
-            if let Some(extent) = pool.root().find(Owner::LogBuffer, kind).and_then(|entry| entry.extent) {
+            if let Some(extent) = pool
+                .root()
+                .find(Owner::LogBuffer, kind)
+                .and_then(|entry| entry.extent)
+            {
                 halves.push(extent);
                 continue;
             }
             let extent = pool
                 .alloc((HALF_HEADER_BYTES + half_bytes) as u64, Owner::LogBuffer)
-                .map_err(|error| error.context("the pool has no room for the log's two buffers; raise pm.size"))?;
+                .map_err(|error| {
+                    error.context("the pool has no room for the log's two buffers; raise pm.size")
+                })?;
             // The half's current contents are not a header of this database, because halves are
             // never freed.
-            let entry = RootEntry { owner: Owner::LogBuffer, kind, word: 0, extent: Some(extent) };
+            let entry = RootEntry {
+                owner: Owner::LogBuffer,
+                kind,
+                word: 0,
+                extent: Some(extent),
+            };
             pool.commit_with(Fenced::nothing(), |root| {
                 root.set(entry);
                 Ok(())
             })?;
             halves.push(extent);
         }
-        let halves = halves.try_into().map_err(|_| Error::invalid("a log buffer has two halves"))?;
-        Ok(Some(PmLogBuffer { pool: pool.clone(), halves, uuid, full: Arc::default() }))
+        let halves = halves
+            .try_into()
+            .map_err(|_| Error::invalid("a log buffer has two halves"))?;
+        Ok(Some(PmLogBuffer {
+            pool: pool.clone(),
+            halves,
+            uuid,
+            full: Arc::default(),
+        }))
     }
 
     fn capacity(&self, half: usize) -> usize {
@@ -106,16 +128,30 @@ impl PmLogBuffer {
     ///
     /// # Errors
     /// The error of reading the pool.
-    pub(crate) fn overlay(pool: &Pool, uuid: &[u8; 16], log_id: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+    pub(crate) fn overlay(
+        pool: &Pool,
+        uuid: &[u8; 16],
+        log_id: u64,
+    ) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut overlay = Vec::new();
         let is_its = |entry: &&RootEntry| entry.owner == Owner::Log && entry.word == log_id;
-        for extent in pool.root().entries.iter().filter(is_its).filter_map(|entry| entry.extent) {
+        for extent in pool
+            .root()
+            .entries
+            .iter()
+            .filter(is_its)
+            .filter_map(|entry| entry.extent)
+        {
             let mut bytes = vec![0; extent.len as usize];
             pool.read(extent.offset, &mut bytes)?;
             overlay.push((FILE_HEADER_BYTES as u64, bytes));
         }
         for kind in 0..2 {
-            let Some(extent) = pool.root().find(Owner::LogBuffer, kind).and_then(|entry| entry.extent) else {
+            let Some(extent) = pool
+                .root()
+                .find(Owner::LogBuffer, kind)
+                .and_then(|entry| entry.extent)
+            else {
                 continue;
             };
             let mut bytes = vec![0; extent.len as usize];
@@ -146,7 +182,13 @@ impl PmLogBuffer {
     /// The error of reading the pool.
     pub(crate) fn logs_named(pool: &Pool, uuid: &[u8; 16]) -> Result<Vec<u64>> {
         let is_log = |entry: &&RootEntry| entry.owner == Owner::Log;
-        let mut named: Vec<u64> = pool.root().entries.iter().filter(is_log).map(|entry| entry.word).collect();
+        let mut named: Vec<u64> = pool
+            .root()
+            .entries
+            .iter()
+            .filter(is_log)
+            .map(|entry| entry.word)
+            .collect();
         for extent in (0..2).filter_map(|kind| pool.root().find(Owner::LogBuffer, kind)?.extent) {
             let mut header = vec![0; HALF_HEADER_BYTES];
             pool.read(extent.offset, &mut header)?;
@@ -178,7 +220,9 @@ impl PmLogBuffer {
 
     fn data(&self, half: usize, at: usize) -> Result<PmOffset> {
         let within = (HALF_HEADER_BYTES + at) as u64;
-        self.halves[half].at(within).ok_or_else(|| Error::invalid("a place outside the log buffer"))
+        self.halves[half]
+            .at(within)
+            .ok_or_else(|| Error::invalid("a place outside the log buffer"))
     }
 }
 
@@ -228,16 +272,31 @@ struct PmStream {
 
 impl Sink {
     pub(super) fn new(file: Arc<dyn File>, log_id: u64, counters: Arc<IoCounters>) -> Sink {
-        Sink { file, log_id, counters, pm: None, placed: None }
+        Sink {
+            file,
+            log_id,
+            counters,
+            pm: None,
+            placed: None,
+        }
     }
 
     /// Sends the log through persistent memory: bytes that fit into an extent from `logs` stay
     /// there, and the rest is streamed through `buffer`. Earlier contents of `buffer` are lost.
-    pub(super) fn go_through(&mut self, buffer: PmLogBuffer, logs: Option<&PlacedLogs>) -> Result<()> {
+    pub(super) fn go_through(
+        &mut self,
+        buffer: PmLogBuffer,
+        logs: Option<&PlacedLogs>,
+    ) -> Result<()> {
         self.file.sync(&sites::LOG_BUFFERED_HEADER_SYNC)?;
         let placed = logs.map_or(Ok(None), |logs| logs.begin(self.log_id))?;
         let start = start(placed);
-        let mut stream = PmStream { buffer, active: 0, base: start, used: 0 };
+        let mut stream = PmStream {
+            buffer,
+            active: 0,
+            base: start,
+            used: 0,
+        };
         stream.begin_half(self.log_id, start)?;
         self.pm = Some(stream);
         self.placed = placed;
@@ -253,29 +312,47 @@ impl Sink {
         match (&mut self.pm, self.placed) {
             (Some(stream), Some(placed)) if position < start(Some(placed)) => {
                 let (here, rest) = split(parts, start(Some(placed)) - position);
-                let _durable =
-                    stream.buffer.pool.write_durable(&sites::LOG_PLACED_FENCE, place(placed, position)?, &here)?;
+                let _durable = stream.buffer.pool.write_durable(
+                    &sites::LOG_PLACED_FENCE,
+                    place(placed, position)?,
+                    &here,
+                )?;
                 if rest.is_empty() {
                     return Ok(());
                 }
-                stream.write(&self.file, &self.counters, self.log_id, start(Some(placed)), &rest)
+                stream.write(
+                    &self.file,
+                    &self.counters,
+                    self.log_id,
+                    start(Some(placed)),
+                    &rest,
+                )
             }
-            (Some(stream), _) => stream.write(&self.file, &self.counters, self.log_id, position, parts),
+            (Some(stream), _) => {
+                stream.write(&self.file, &self.counters, self.log_id, position, parts)
+            }
             (None, _) => {
                 self.file.write(position, parts)?;
-                self.counters.wrote(Cause::Log, parts.iter().map(|part| part.len()).sum());
+                self.counters
+                    .wrote(Cause::Log, parts.iter().map(|part| part.len()).sum());
                 Ok(())
             }
         }
     }
 
     pub(super) fn sync(&mut self) -> Result<()> {
-        if self.pm.is_some() { Ok(()) } else { self.file.sync(&sites::LOG_SYNC) }
+        if self.pm.is_some() {
+            Ok(())
+        } else {
+            self.file.sync(&sites::LOG_SYNC)
+        }
     }
 
     /// Writes the contents of the halves to the file, durably.
     pub(super) fn drain(&mut self) -> Result<()> {
-        let Some(stream) = &mut self.pm else { return Ok(()) };
+        let Some(stream) = &mut self.pm else {
+            return Ok(());
+        };
         stream.retire(&self.file, &self.counters)?;
         stream.buffer.drain_full()?;
         Ok(())
@@ -342,7 +419,10 @@ impl PmStream {
     fn give_up_half(&self, half: usize) -> Result<()> {
         let nothing = [0; HALF_HEADER_BYTES];
         let place = self.buffer.halves[half].offset;
-        let _durable = self.buffer.pool.write_durable(&sites::LOG_HALF_FENCE, place, &[&nothing])?;
+        let _durable =
+            self.buffer
+                .pool
+                .write_durable(&sites::LOG_HALF_FENCE, place, &[&nothing])?;
         Ok(())
     }
 
@@ -384,7 +464,10 @@ impl PmStream {
         let total: usize = parts.iter().map(|part| part.len()).sum();
         if self.used + total <= self.buffer.capacity(self.active) {
             let place = self.buffer.data(self.active, self.used)?;
-            let _durable = self.buffer.pool.write_durable(&sites::LOG_FRAME_FENCE, place, parts)?;
+            let _durable = self
+                .buffer
+                .pool
+                .write_durable(&sites::LOG_FRAME_FENCE, place, parts)?;
             self.used += total;
             return Ok(());
         }
@@ -412,7 +495,10 @@ impl PmStream {
             }
             let (now, rest) = part.split_at(room.min(part.len()));
             let place = self.buffer.data(self.active, self.used)?;
-            let _durable = self.buffer.pool.write_durable(&sites::LOG_FRAME_PART_FENCE, place, &[now])?;
+            let _durable =
+                self.buffer
+                    .pool
+                    .write_durable(&sites::LOG_FRAME_PART_FENCE, place, &[now])?;
             self.used += now.len();
             part = rest;
         }

@@ -19,7 +19,11 @@ const LOG: u64 = 5;
 type Issued = (u64, Vec<u8>, Vec<u8>);
 
 fn files(dir: &Path) -> Arc<Files> {
-    Arc::new(Files::of_test(&OsFs::with(IoBackend::Pool, false), dir, UUID))
+    Arc::new(Files::of_test(
+        &OsFs::with(IoBackend::Pool, false),
+        dir,
+        UUID,
+    ))
 }
 
 /// In-memory files, because each byte of a log needs a new file.
@@ -30,15 +34,33 @@ fn in_memory() -> (SimFs, Arc<Files>) {
 }
 
 fn writer(files: &Arc<Files>) -> LogWriter {
-    LogWriter::create(files.clone(), Arc::new(IoCounters::default()), LOG, Arc::new(SealedLogs::new(0))).unwrap()
+    LogWriter::create(
+        files.clone(),
+        Arc::new(IoCounters::default()),
+        LOG,
+        Arc::new(SealedLogs::new(0)),
+    )
+    .unwrap()
 }
 
 /// Appends groups of random entries, with or without a sync per group.
 fn append(log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Vec<Issued> {
-    append_to(&Arc::new(Memtable::new(4 << 20, LOG)), log, seed, groups, synced)
+    append_to(
+        &Arc::new(Memtable::new(4 << 20, LOG)),
+        log,
+        seed,
+        groups,
+        synced,
+    )
 }
 
-fn append_to(buffer: &Arc<Memtable>, log: &mut LogWriter, seed: &mut Seed, groups: u64, synced: bool) -> Vec<Issued> {
+fn append_to(
+    buffer: &Arc<Memtable>,
+    log: &mut LogWriter,
+    seed: &mut Seed,
+    groups: u64,
+    synced: bool,
+) -> Vec<Issued> {
     let mut issued = Vec::new();
     let mut seqno = 1u64;
     for _ in 0..groups {
@@ -52,7 +74,11 @@ fn append_to(buffer: &Arc<Memtable>, log: &mut LogWriter, seed: &mut Seed, group
                 batch.push((seqno, seqno.to_be_bytes().to_vec(), value));
                 seqno += 1;
             }
-            let entries = batch.iter().map(|(_, key, value)| Entry { kind: Kind::Put, key, value });
+            let entries = batch.iter().map(|(_, key, value)| Entry {
+                kind: Kind::Put,
+                key,
+                value,
+            });
             let bytes = Memtable::bytes_for(entries.clone(), first);
             tickets.push(buffer.reserve(entries, bytes, first).unwrap());
             issued.extend(batch);
@@ -68,7 +94,11 @@ fn append_to(buffer: &Arc<Memtable>, log: &mut LogWriter, seed: &mut Seed, group
     issued
 }
 
-fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Result<(Vec<Issued>, End)> {
+fn replay(
+    files: &Files,
+    overlay: Vec<(u64, Vec<u8>)>,
+    known_synced: u64,
+) -> Result<(Vec<Issued>, End)> {
     let file = files.open(FileName::Log(LOG), OpenMode::Read)?;
     let mut source = LogSource::new(file.clone(), Arc::new(IoCounters::default()))?;
     let in_file = overlay.is_empty();
@@ -78,9 +108,16 @@ fn replay(files: &Files, overlay: Vec<(u64, Vec<u8>)>, known_synced: u64) -> Res
     let mut buf = IoBuf::default();
     while replay.next(|entry| {
         if in_file {
-            assert_eq!(read_value(&*file, entry.address, entry.tag.seqno(), &mut buf)?, entry.value);
+            assert_eq!(
+                read_value(&*file, entry.address, entry.tag.seqno(), &mut buf)?,
+                entry.value
+            );
         }
-        found.push((entry.tag.seqno().0, entry.key.to_vec(), entry.value.to_vec()));
+        found.push((
+            entry.tag.seqno().0,
+            entry.key.to_vec(),
+            entry.value.to_vec(),
+        ));
         Ok(())
     })? {}
     let end = replay.end(known_synced)?;
@@ -106,25 +143,43 @@ fn lab_06_entries_know_where_the_log_has_their_values() {
         for (_, key, value) in &issued {
             iter.seek(key, Tag::seek(SeqNo::MAX));
             assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
-            assert_eq!(values.get(iter.address(), iter.tag().seqno()).unwrap(), value);
+            assert_eq!(
+                values.get(iter.address(), iter.tag().seqno()).unwrap(),
+                value
+            );
             values.add(iter.address());
         }
         assert_eq!(counters.get(Cause::UserRead).0 > before, round == 0);
     }
     let bytes: usize = issued.iter().map(|(.., value)| value.len()).sum();
-    let all = values::LogUse { log_id: LOG, entries: 2 * issued.len() as u64, bytes: 2 * bytes as u64, file_bytes: 0 };
+    let all = values::LogUse {
+        log_id: LOG,
+        entries: 2 * issued.len() as u64,
+        bytes: 2 * bytes as u64,
+        file_bytes: 0,
+    };
     assert_eq!(values.uses(), [all]);
     assert_eq!(values.take_unused(LOG + 1), [0; 0]);
     for (_, key, _) in &issued {
         iter.seek(key, Tag::seek(SeqNo::MAX));
         (0..2).for_each(|_| values.remove(iter.address()));
     }
-    assert_eq!(values.take_unused(LOG), [0; 0], "not those that are still to be replayed");
+    assert_eq!(
+        values.take_unused(LOG),
+        [0; 0],
+        "not those that are still to be replayed"
+    );
     assert_eq!(values.take_unused(LOG + 1), [LOG]);
     // The value at an address is checked.
     iter.first();
-    let moved = ValueAddress { offset: iter.address().offset + 1, ..iter.address() };
-    assert_eq!(values.get(moved, iter.tag().seqno()).unwrap_err().kind(), ErrorKind::Corruption);
+    let moved = ValueAddress {
+        offset: iter.address().offset + 1,
+        ..iter.address()
+    };
+    assert_eq!(
+        values.get(moved, iter.tag().seqno()).unwrap_err().kind(),
+        ErrorKind::Corruption
+    );
 }
 
 /// Two values of one length in each other's place are not mistaken for each other by any reader.
@@ -134,11 +189,22 @@ fn a_value_is_its_entrys_alone() {
     let files = files(dir.path());
     let mut log = writer(&files);
     let buffer = Arc::new(Memtable::new(1 << 20, LOG));
-    let entry = |key: &'static [u8], value: &'static [u8]| Entry { kind: Kind::Put, key, value };
-    for (seqno, entry) in [(1, entry(b"a", b"first value")), (2, entry(b"b", b"other value"))] {
+    let entry = |key: &'static [u8], value: &'static [u8]| Entry {
+        kind: Kind::Put,
+        key,
+        value,
+    };
+    for (seqno, entry) in [
+        (1, entry(b"a", b"first value")),
+        (2, entry(b"b", b"other value")),
+    ] {
         let entries = || std::iter::once(entry);
-        let ticket = buffer.reserve(entries(), Memtable::bytes_for(entries(), 1), 1).unwrap();
-        let mut mark = log.append(std::slice::from_ref(&ticket), SeqNo(seqno), false, true).unwrap();
+        let ticket = buffer
+            .reserve(entries(), Memtable::bytes_for(entries(), 1), 1)
+            .unwrap();
+        let mut mark = log
+            .append(std::slice::from_ref(&ticket), SeqNo(seqno), false, true)
+            .unwrap();
         ticket.note_addresses(|len| mark.next(len));
         ticket.link(SeqNo(seqno));
     }
@@ -150,7 +216,9 @@ fn a_value_is_its_entrys_alone() {
     let (a, b) = (found(b"a"), found(b"b"));
     let path = files.path_of(FileName::Log(LOG));
     let mut bytes = std::fs::read(&path).unwrap();
-    let framed = |at: ValueAddress| at.offset as usize..at.offset as usize + VALUE_HEADER_BYTES + at.len as usize;
+    let framed = |at: ValueAddress| {
+        at.offset as usize..at.offset as usize + VALUE_HEADER_BYTES + at.len as usize
+    };
     let (of_a, of_b) = (bytes[framed(a.0)].to_vec(), bytes[framed(b.0)].to_vec());
     let values = || {
         let cache = Arc::new(firn_table::BlockCache::new(1 << 20, 512));
@@ -161,13 +229,27 @@ fn a_value_is_its_entrys_alone() {
     bytes[framed(b.0)].copy_from_slice(&of_a);
     std::fs::write(&path, bytes).unwrap();
     for (at, seqno) in [a, b] {
-        assert_eq!(values().get(at, seqno).unwrap_err().kind(), ErrorKind::Corruption);
+        assert_eq!(
+            values().get(at, seqno).unwrap_err().kind(),
+            ErrorKind::Corruption
+        );
         let ahead = values().submit(at, seqno).unwrap().unwrap();
-        assert_eq!(values().finish(ahead).unwrap_err().kind(), ErrorKind::Corruption);
-        let all = values().for_each(&[Some((at, seqno))], || Ok(1), |_, _| panic!("it is not that value"));
+        assert_eq!(
+            values().finish(ahead).unwrap_err().kind(),
+            ErrorKind::Corruption
+        );
+        let all = values().for_each(
+            &[Some((at, seqno))],
+            || Ok(1),
+            |_, _| panic!("it is not that value"),
+        );
         assert_eq!(all.unwrap_err().kind(), ErrorKind::Corruption);
     }
-    assert_eq!(replay(&files, Vec::new(), 0).unwrap().0, [], "nor does a replay take them");
+    assert_eq!(
+        replay(&files, Vec::new(), 0).unwrap().0,
+        [],
+        "nor does a replay take them"
+    );
 }
 
 #[test]
@@ -179,7 +261,13 @@ fn what_was_written_comes_back() {
     let end = log.end();
     let (found, replayed) = replay(&files, Vec::new(), 0).unwrap();
     assert_eq!(found, issued);
-    assert_eq!(replayed, End { at: end.end, torn: false });
+    assert_eq!(
+        replayed,
+        End {
+            at: end.end,
+            torn: false
+        }
+    );
 }
 
 /// Cuts the log at every byte: a prefix of the groups comes back, and nothing else.
@@ -197,7 +285,10 @@ fn cut_anywhere_gives_a_prefix() {
         assert_eq!(found, issued[..found.len()]);
         assert!(found.len() < issued.len());
         let sealed = replay(&files, Vec::new(), bytes.len() as u64);
-        assert_eq!(sealed.map_err(|error| error.kind()).unwrap_err(), ErrorKind::Corruption);
+        assert_eq!(
+            sealed.map_err(|error| error.kind()).unwrap_err(),
+            ErrorKind::Corruption
+        );
     }
 }
 
@@ -240,8 +331,16 @@ fn a_value_that_looks_like_the_log() {
     append(&mut log, &mut Seed::new(4), 3, true);
     let copy = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
     let buffer = Arc::new(Memtable::new(1 << 20, LOG));
-    let entry = || std::iter::once(Entry { kind: Kind::Put, key: b"copy", value: &copy });
-    let ticket = buffer.reserve(entry(), Memtable::bytes_for(entry(), 0), 0).unwrap();
+    let entry = || {
+        std::iter::once(Entry {
+            kind: Kind::Put,
+            key: b"copy",
+            value: &copy,
+        })
+    };
+    let ticket = buffer
+        .reserve(entry(), Memtable::bytes_for(entry(), 0), 0)
+        .unwrap();
     log.append(&[ticket], SeqNo(1000), false, true).unwrap();
     let whole = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
     // Tear the frame that holds the copy. The frames inside its value must neither be replayed nor
@@ -273,15 +372,25 @@ fn lab_04_log_buffer() {
     assert!(end.end > 3 * HALF as u64);
     let (_, _, bytes, writes) = counters.get(firn_base::count::Cause::Log);
     // The header of the file, then whole halves. The last two are still in the pool.
-    assert!(writes - 1 <= end.end / HALF as u64, "{writes} writes for {} bytes", end.end);
+    assert!(
+        writes - 1 <= end.end / HALF as u64,
+        "{writes} writes for {} bytes",
+        end.end
+    );
     assert!(bytes < end.end);
     // The part that the file lacks is in the halves.
     let overlay = PmLogBuffer::overlay(&pool, &UUID, LOG).unwrap();
-    assert_eq!(replay(&files, overlay, end.synced_through).unwrap().0, issued);
+    assert_eq!(
+        replay(&files, overlay, end.synced_through).unwrap().0,
+        issued
+    );
     assert!(replay(&files, vec![(0, Vec::new())], end.synced_through).is_err());
     // A clean close writes everything to the file.
     log.close().unwrap();
-    assert_eq!(replay(&files, Vec::new(), end.synced_through).unwrap().0, issued);
+    assert_eq!(
+        replay(&files, Vec::new(), end.synced_through).unwrap().0,
+        issued
+    );
 }
 
 /// A frame of several halves that fails because the file does leaves nothing that masks later bytes
@@ -293,13 +402,24 @@ fn lab_04_what_a_failed_frame_left_masks_nothing() {
     let put = |log: &mut LogWriter, seqno: u64, len: usize| {
         let buffer = Arc::new(Memtable::new(1 << 20, LOG));
         let (key, value) = (seqno.to_be_bytes(), vec![seqno as u8; len]);
-        let entry = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: &value });
-        let ticket = buffer.reserve(entry(), Memtable::bytes_for(entry(), 0), 0).unwrap();
-        log.append(&[ticket], SeqNo(seqno), false, true).map(|_mark| (seqno, key.to_vec(), value.clone()))
+        let entry = || {
+            std::iter::once(Entry {
+                kind: Kind::Put,
+                key: &key,
+                value: &value,
+            })
+        };
+        let ticket = buffer
+            .reserve(entry(), Memtable::bytes_for(entry(), 0), 0)
+            .unwrap();
+        log.append(&[ticket], SeqNo(seqno), false, true)
+            .map(|_mark| (seqno, key.to_vec(), value.clone()))
     };
     let mut failures = 0;
     // The first frame of a half, or one in the middle of it, with two to five halves.
-    for (before, len, write) in (0..3).flat_map(|b| (1..5).flat_map(move |l| (0..6).map(move |w| (b, l, w)))) {
+    for (before, len, write) in
+        (0..3).flat_map(|b| (1..5).flat_map(move |l| (0..6).map(move |w| (b, l, w))))
+    {
         let dir = tempfile::tempdir().unwrap();
         let config = PmConfig::at(dir.path().join("pool"), Backend::Emulated, 256 << 10);
         let pool = Arc::new(Pool::open_or_create(&config, UUID).unwrap());
@@ -307,8 +427,11 @@ fn lab_04_what_a_failed_frame_left_masks_nothing() {
         let fs = SimFs::new(1);
         let files = Arc::new(Files::of_test(&fs, Path::new("/db"), UUID));
         let mut log = writer(&files);
-        log.go_through(PmLogBuffer::open(&pool, UUID, HALF).unwrap().unwrap(), None).unwrap();
-        let mut issued: Vec<Issued> = (0..before).map(|i| put(&mut log, 1 + i, 2000).unwrap()).collect();
+        log.go_through(PmLogBuffer::open(&pool, UUID, HALF).unwrap().unwrap(), None)
+            .unwrap();
+        let mut issued: Vec<Issued> = (0..before)
+            .map(|i| put(&mut log, 1 + i, 2000).unwrap())
+            .collect();
         fs.inject(Fault::once(FaultKind::Eio).on(OpKind::Write).after(write));
         match put(&mut log, 10, len * HALF) {
             Ok(whole) => issued.push(whole),
@@ -319,7 +442,10 @@ fn lab_04_what_a_failed_frame_left_masks_nothing() {
             issued.extend(put(&mut log, seqno, 900).or_else(|_| put(&mut log, seqno, 900)));
             let overlay = PmLogBuffer::overlay(&pool, &UUID, LOG).unwrap();
             let (found, _) = replay(&files, overlay, log.end().synced_through).unwrap();
-            assert!(found == issued, "{before} frames, then {len} halves, write {write}: lost at entry {seqno}");
+            assert!(
+                found == issued,
+                "{before} frames, then {len} halves, write {write}: lost at entry {seqno}"
+            );
         }
     }
     assert!(failures > 5, "{failures} frames failed");
@@ -338,7 +464,10 @@ fn a_half_behind_a_hole_is_damage() {
         let refused = replay(&files, vec![(base, vec![0; 64])], 0).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Corruption, "a half at {base}");
     }
-    assert_eq!(replay(&files, vec![(end, vec![0; 64])], 0).unwrap().0, issued);
+    assert_eq!(
+        replay(&files, vec![(end, vec![0; 64])], 0).unwrap().0,
+        issued
+    );
 }
 
 /// A pool that is not durable at the fence provides no log buffer.
@@ -358,7 +487,16 @@ fn rotation_seals() {
     let issued = append(&mut log, &mut Seed::new(6), 5, false);
     let end = log.rotate(LOG + 1).unwrap();
     assert_eq!((end.log_id, end.synced_through), (LOG, 0));
-    assert_eq!(replay(&files, Vec::new(), 0).unwrap(), (issued, End { at: end.end, torn: false }));
+    assert_eq!(
+        replay(&files, Vec::new(), 0).unwrap(),
+        (
+            issued,
+            End {
+                at: end.end,
+                torn: false
+            }
+        )
+    );
     // A sync of the new log covers the old one.
     log.append(&[], SeqNo(99), true, true).unwrap();
     assert_eq!(log.end().synced_through, log.end().end);

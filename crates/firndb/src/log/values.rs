@@ -114,28 +114,59 @@ fn end_of(at: ValueAddress) -> u64 {
 
 /// Splits off `rest`, which is in the logs' order, the values of the next read: those with at most
 /// `gap_max` bytes between them.
-fn next_run<'a>(rest: &mut &'a [(ValueAddress, usize)], gap_max: u64) -> Option<&'a [(ValueAddress, usize)]> {
+fn next_run<'a>(
+    rest: &mut &'a [(ValueAddress, usize)],
+    gap_max: u64,
+) -> Option<&'a [(ValueAddress, usize)]> {
     let &(first, _) = rest.first()?;
     let goes_on = |pair: &&[(ValueAddress, usize)]| {
         is_near(pair[0].0, pair[1].0, gap_max) && end_of(pair[1].0) - first.offset <= RUN_BYTES_MAX
     };
-    let (run, behind) = rest.split_at(1 + rest.windows(2).take(RUN_MAX - 1).take_while(goes_on).count());
+    let (run, behind) = rest.split_at(
+        1 + rest
+            .windows(2)
+            .take(RUN_MAX - 1)
+            .take_while(goes_on)
+            .count(),
+    );
     *rest = behind;
     Some(run)
 }
 
 /// The offset at which a run of values begins, and its bytes.
 fn span(run: &[(ValueAddress, usize)]) -> (u64, usize) {
-    let (first, last) = (run[0].0.offset, run.iter().map(|(at, _)| end_of(*at)).max().unwrap_or(0));
+    let (first, last) = (
+        run[0].0.offset,
+        run.iter().map(|(at, _)| end_of(*at)).max().unwrap_or(0),
+    );
     (first, (last - first) as usize)
 }
 
 impl ValueLogs {
-    pub(crate) fn new(files: Arc<Files>, counters: Arc<IoCounters>, cache: Arc<BlockCache>, direct: bool) -> ValueLogs {
-        let mode = if direct { OpenMode::ReadDirect } else { OpenMode::Read };
+    pub(crate) fn new(
+        files: Arc<Files>,
+        counters: Arc<IoCounters>,
+        cache: Arc<BlockCache>,
+        direct: bool,
+    ) -> ValueLogs {
+        let mode = if direct {
+            OpenMode::ReadDirect
+        } else {
+            OpenMode::Read
+        };
         let rebuilt_from = AtomicU64::new(u64::MAX);
         let (logs, asked) = (Mutex::default(), AtomicU64::new(0));
-        ValueLogs { files, counters, cache, mode, hot: None, placed: None, logs, rebuilt_from, asked }
+        ValueLogs {
+            files,
+            counters,
+            cache,
+            mode,
+            hot: None,
+            placed: None,
+            logs,
+            rebuilt_from,
+            asked,
+        }
     }
 
     /// Adds the values in `hot`.
@@ -163,7 +194,13 @@ impl ValueLogs {
     /// # Errors
     /// `Corruption` if there is none.
     pub(crate) fn hot_named(&self) -> Result<&HotSlots> {
-        let none = || Error::corruption(self.files.path().display(), 0, "a pool with a hot buffer, where values are");
+        let none = || {
+            Error::corruption(
+                self.files.path().display(),
+                0,
+                "a pool with a hot buffer, where values are",
+            )
+        };
         self.hot.as_deref().ok_or_else(none)
     }
 
@@ -186,18 +223,33 @@ impl ValueLogs {
 
     /// Bytes of all logs that are held.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.logs.lock().values().map(|log| log.file_bytes.load(Ordering::Acquire)).sum()
+        self.logs
+            .lock()
+            .values()
+            .map(|log| log.file_bytes.load(Ordering::Acquire))
+            .sum()
     }
 
     /// The first ended log with an entry above `seqno`.
     pub(crate) fn first_behind(&self, seqno: SeqNo) -> Option<u64> {
         let logs = self.logs.lock();
-        logs.iter().find(|(_, log)| log.last_seqno.load(Ordering::Acquire) > seqno.0).map(|(id, _)| *id)
+        logs.iter()
+            .find(|(_, log)| log.last_seqno.load(Ordering::Acquire) > seqno.0)
+            .map(|(id, _)| *id)
     }
 
     fn log(&self, log_id: u64) -> Arc<ValueLog> {
-        let placed = || self.placed.as_ref().and_then(|placed| placed.extent(log_id));
-        let log = || Arc::new(ValueLog { placed: placed(), ..ValueLog::default() });
+        let placed = || {
+            self.placed
+                .as_ref()
+                .and_then(|placed| placed.extent(log_id))
+        };
+        let log = || {
+            Arc::new(ValueLog {
+                placed: placed(),
+                ..ValueLog::default()
+            })
+        };
         self.logs.lock().entry(log_id).or_insert_with(log).clone()
     }
 
@@ -217,7 +269,10 @@ impl ValueLogs {
     /// if it is counted.
     pub(crate) fn add_if_there(&self, at: ValueAddress, seqno: SeqNo) -> bool {
         if at.log_id == HOT_LOG {
-            return self.hot.as_ref().is_some_and(|hot| hot.add_if_its(at, seqno));
+            return self
+                .hot
+                .as_ref()
+                .is_some_and(|hot| hot.add_if_its(at, seqno));
         }
         self.add(at);
         true
@@ -260,7 +315,9 @@ impl ValueLogs {
     pub(crate) fn take_unused(&self, floor: u64) -> Vec<u64> {
         let mut logs = self.logs.lock();
         let below = floor.min(self.rebuilt_from.load(Ordering::Acquire));
-        let unused = |(id, log): (&u64, &Arc<ValueLog>)| (log.entries.load(Ordering::Acquire) == 0).then_some(*id);
+        let unused = |(id, log): (&u64, &Arc<ValueLog>)| {
+            (log.entries.load(Ordering::Acquire) == 0).then_some(*id)
+        };
         let ids: Vec<u64> = logs.range(..below).filter_map(unused).collect();
         ids.iter().for_each(|id| drop(logs.remove(id)));
         ids
@@ -272,7 +329,8 @@ impl ValueLogs {
     /// `Corruption` and `Io`, naming the log.
     pub(crate) fn get(&self, at: ValueAddress, seqno: SeqNo) -> Result<Value> {
         let leave = |value: &[u8]| self.cache.insert_value(at.log_id, at.offset, value);
-        self.find(at, seqno, Cause::UserRead, leave).map(|(value, _)| value)
+        self.find(at, seqno, Cause::UserRead, leave)
+            .map(|(value, _)| value)
     }
 
     /// Returns entry `seqno`'s value for an eviction, without leaving it in the cache.
@@ -280,7 +338,10 @@ impl ValueLogs {
     /// # Errors
     /// As `get`.
     pub(crate) fn get_for_eviction(&self, at: ValueAddress, seqno: SeqNo) -> Result<Value> {
-        self.find(at, seqno, Cause::Evict, |value| Value::owned(value.to_vec())).map(|(value, _)| value)
+        self.find(at, seqno, Cause::Evict, |value| {
+            Value::owned(value.to_vec())
+        })
+        .map(|(value, _)| value)
     }
 
     /// Like [`ValueLogs::get`], but does not cache a value that it reads. True if the value was
@@ -289,7 +350,9 @@ impl ValueLogs {
     /// # Errors
     /// As `get`.
     pub(crate) fn get_once(&self, at: ValueAddress, seqno: SeqNo) -> Result<(Value, bool)> {
-        let (value, was_read) = self.find(at, seqno, Cause::UserRead, |value| Value::owned(value.to_vec()))?;
+        let (value, was_read) = self.find(at, seqno, Cause::UserRead, |value| {
+            Value::owned(value.to_vec())
+        })?;
         Ok((value, was_read && mechanisms::LAB_CACHED.is_on()))
     }
 
@@ -310,16 +373,25 @@ impl ValueLogs {
         }
         let log = self.log(at.log_id);
         if let Some(extent) = log.placed.filter(|extent| at.offset < end(*extent)) {
-            return Ok((Value::owned(self.read_placed(&log, extent, at, seqno)?), false));
+            return Ok((
+                Value::owned(self.read_placed(&log, extent, at, seqno)?),
+                false,
+            ));
         }
         let file = self.open(&log, at.log_id)?;
         if at.len as usize >= LARGE_BYTES {
-            // In memory once: neither in a buffer that the thread keeps, nor in the cache, which would hold few such.
+            // In memory once: neither in a buffer that the thread keeps, nor in the cache, which
+            // would hold few such.
             let mut buf = IoBuf::default();
-            self.counters.read(cause, read_value(&**file, at, seqno, &mut buf)?.len());
-            return Ok((Value::owned(buf.into_tail(at.len as usize).into_vec()), true));
+            self.counters
+                .read(cause, read_value(&**file, at, seqno, &mut buf)?.len());
+            return Ok((
+                Value::owned(buf.into_tail(at.len as usize).into_vec()),
+                true,
+            ));
         }
-        // Taken, not borrowed: what `make` does with the cache may let another thread of a model run on this one.
+        // Taken, not borrowed: what `make` does with the cache may let another thread of a model
+        // run on this one.
         let mut scratch = SCRATCH.take();
         let made = read_value(&**file, at, seqno, &mut scratch).map(|value| {
             self.counters.read(cause, value.len());
@@ -330,9 +402,18 @@ impl ValueLogs {
     }
 
     /// Reads entry `seqno`'s value at `at`, which begins in `extent`.
-    fn read_placed(&self, log: &ValueLog, extent: Extent, at: ValueAddress, seqno: SeqNo) -> Result<Vec<u8>> {
+    fn read_placed(
+        &self,
+        log: &ValueLog,
+        extent: Extent,
+        at: ValueAddress,
+        seqno: SeqNo,
+    ) -> Result<Vec<u8>> {
         let file = self.open(log, at.log_id)?;
-        let mut framed = self.placed.as_ref().map_or(Ok(Vec::new()), |placed| placed.read(extent, at))?;
+        let mut framed = self
+            .placed
+            .as_ref()
+            .map_or(Ok(Vec::new()), |placed| placed.read(extent, at))?;
         let left = VALUE_HEADER_BYTES + at.len as usize - framed.len();
         if left > 0 {
             // The rest of it is in the file.
@@ -341,9 +422,15 @@ impl ValueLogs {
             self.counters.read(Cause::UserRead, left);
             framed.extend_from_slice(buf.bytes());
         }
-        if self.placed.as_ref().is_some_and(|placed| placed.is_read_only()) {
+        if self
+            .placed
+            .as_ref()
+            .is_some_and(|placed| placed.is_read_only())
+        {
             // A writer beside this gives the extent to another log once the file is gone.
-            self.files.len(FileName::Log(at.log_id)).map_err(|_| damaged(&**file, at))?;
+            self.files
+                .len(FileName::Log(at.log_id))
+                .map_err(|_| damaged(&**file, at))?;
         }
         check_value(&framed, at.len, seqno).ok_or_else(|| damaged(&**file, at))?;
         framed.drain(..VALUE_HEADER_BYTES);
@@ -358,22 +445,34 @@ impl ValueLogs {
 
     /// True if logs must be placed in persistent memory, which has no room for `more` logs.
     pub(crate) fn lacks_room_for(&self, more: u64) -> bool {
-        self.placed.as_ref().is_some_and(|placed| placed.lacks_room_for(more))
+        self.placed
+            .as_ref()
+            .is_some_and(|placed| placed.lacks_room_for(more))
     }
 
     /// True if log `log_id` is in persistent memory, at least in part.
     pub(crate) fn is_placed(&self, log_id: u64) -> bool {
-        self.placed.as_ref().is_some_and(|placed| placed.extent(log_id).is_some())
+        self.placed
+            .as_ref()
+            .is_some_and(|placed| placed.extent(log_id).is_some())
     }
 
     /// True if the value at `at` is in persistent memory, at least in part.
     fn is_in_memory(&self, at: ValueAddress) -> bool {
-        let is_placed = || self.log(at.log_id).placed.is_some_and(|extent| at.offset < end(extent));
+        let is_placed = || {
+            self.log(at.log_id)
+                .placed
+                .is_some_and(|extent| at.offset < end(extent))
+        };
         at.log_id == HOT_LOG || (self.placed.is_some() && is_placed())
     }
 
     fn cached(&self, at: ValueAddress) -> Option<Value> {
-        if mechanisms::LAB_CACHED.is_on() { self.cache.get_value(at.log_id, at.offset) } else { None }
+        if mechanisms::LAB_CACHED.is_on() {
+            self.cache.get_value(at.log_id, at.offset)
+        } else {
+            None
+        }
     }
 
     /// Starts reading entry `seqno`'s value at `at`, for [`ValueLogs::finish`]; `None` if it is in
@@ -387,8 +486,17 @@ impl ValueLogs {
         }
         let log = self.log(at.log_id);
         let file = self.open(&log, at.log_id)?.clone();
-        let pending = file.submit_read(at.offset, VALUE_HEADER_BYTES + at.len as usize, IoBuf::default());
-        Ok(Some(PendingValue { at, seqno, pending, file }))
+        let pending = file.submit_read(
+            at.offset,
+            VALUE_HEADER_BYTES + at.len as usize,
+            IoBuf::default(),
+        );
+        Ok(Some(PendingValue {
+            at,
+            seqno,
+            pending,
+            file,
+        }))
     }
 
     /// Records that a cursor had a value read.
@@ -406,7 +514,9 @@ impl ValueLogs {
     /// count at one read of each, because more has no meaning.
     pub(crate) fn evicted(&self, entries: u64, left: u64) {
         let less = |asked: u64| Some(asked.saturating_sub(entries).min(2 * left));
-        let _before = self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _before = self
+            .asked
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// Waits for a submitted read and caches the value.
@@ -414,7 +524,12 @@ impl ValueLogs {
     /// # Errors
     /// As [`ValueLogs::get`].
     pub(crate) fn finish(&self, asked: PendingValue) -> Result<Value> {
-        let PendingValue { at, seqno, pending, file } = asked;
+        let PendingValue {
+            at,
+            seqno,
+            pending,
+            file,
+        } = asked;
         let buf = pending.wait()?;
         let value = check_value(buf.bytes(), at.len, seqno).ok_or_else(|| damaged(&*file, at))?;
         self.counters.read(Cause::UserRead, value.len());
@@ -451,10 +566,11 @@ impl ValueLogs {
         let (mut flying, mut flying_bytes) = (VecDeque::new(), 0);
         loop {
             let most = flying_max()?;
-            let has_room = |flying: usize, bytes: usize| flying < most && bytes <= most * FLYING_MEAN_BYTES;
-            while let Some(run) =
-                runs.next_if(|run| flying_bytes == 0 || has_room(flying.len(), flying_bytes + span(run).1))
-            {
+            let has_room =
+                |flying: usize, bytes: usize| flying < most && bytes <= most * FLYING_MEAN_BYTES;
+            while let Some(run) = runs.next_if(|run| {
+                flying_bytes == 0 || has_room(flying.len(), flying_bytes + span(run).1)
+            }) {
                 let (offset, len) = span(run);
                 let log_id = run[0].0.log_id;
                 let log = self.log(log_id);
@@ -463,13 +579,17 @@ impl ValueLogs {
                 flying_bytes += len;
                 flying.push_back((run, file.submit_read(offset, len, IoBuf::default()), file));
             }
-            let Some((run, pending, file)) = flying.pop_front() else { return Ok(()) };
+            let Some((run, pending, file)) = flying.pop_front() else {
+                return Ok(());
+            };
             let (offset, len) = span(run);
             let buf = pending.wait()?;
             flying_bytes -= len;
             for &(at, i) in run {
                 let start = (at.offset - offset) as usize;
-                let framed = buf.bytes().get(start..start + VALUE_HEADER_BYTES + at.len as usize);
+                let framed = buf
+                    .bytes()
+                    .get(start..start + VALUE_HEADER_BYTES + at.len as usize);
                 let value = places[i].and_then(|(_, seqno)| check_value(framed?, at.len, seqno));
                 see(i, value.ok_or_else(|| damaged(&*file, at))?);
             }
@@ -478,7 +598,9 @@ impl ValueLogs {
 
     /// The average bytes of a value.
     pub(crate) fn mean_bytes(&self) -> u64 {
-        let (entries, bytes) = self.uses().iter().fold((0, 0), |sum, used| (sum.0 + used.entries, sum.1 + used.bytes));
+        let (entries, bytes) = self.uses().iter().fold((0, 0), |sum, used| {
+            (sum.0 + used.entries, sum.1 + used.bytes)
+        });
         bytes / entries.max(1)
     }
 
@@ -500,7 +622,9 @@ impl ValueLogs {
         }
         let file = self.files.open(FileName::Log(log_id), self.mode).ok();
         // Not every file system supports reading past the cache.
-        file.iter().filter(|file| file.alignment() > 1).for_each(|file| file.leave_cache());
+        file.iter()
+            .filter(|file| file.alignment() > 1)
+            .for_each(|file| file.leave_cache());
     }
 
     fn open<'a>(&self, log: &'a ValueLog, log_id: u64) -> Result<&'a Arc<dyn File>> {
@@ -518,7 +642,16 @@ mod tests {
 
     #[test]
     fn a_read_brings_what_is_near_and_not_too_much() {
-        let at = |log_id, offset, len| (ValueAddress { log_id, offset, len }, 0);
+        let at = |log_id, offset, len| {
+            (
+                ValueAddress {
+                    log_id,
+                    offset,
+                    len,
+                },
+                0,
+            )
+        };
         let wanted = [
             at(1, 0, 100),
             at(1, 4000, 100),
@@ -528,11 +661,15 @@ mod tests {
             at(2, 420_400, 10),
         ];
         let mut rest = &wanted[..];
-        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest, GAP_BYTES_MIN)).map(<[_]>::len).collect();
+        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest, GAP_BYTES_MIN))
+            .map(<[_]>::len)
+            .collect();
         assert_eq!(lens, [2, 1, 1, 2]);
         let many: Vec<_> = (0..200).map(|i| at(1, i * 1000, 900)).collect();
         let mut rest = &many[..];
-        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest, GAP_BYTES_MIN)).map(<[_]>::len).collect();
+        let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest, GAP_BYTES_MIN))
+            .map(<[_]>::len)
+            .collect();
         assert_eq!(lens, [64, 64, 64, 8]);
     }
 }

@@ -14,8 +14,8 @@
 
 use super::hot::{HotPlace, HotWriter};
 use super::layout::{
-    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, KeyRecord, LogHeader, VALUE_HEADER_BYTES, ValueAddress,
-    put_key_record,
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, KeyRecord, LogHeader, VALUE_HEADER_BYTES,
+    ValueAddress, put_key_record,
 };
 use super::placed::PlacedLogs;
 use super::sealed::SealedLogs;
@@ -54,7 +54,12 @@ pub(crate) struct LogMark {
 
 impl LogMark {
     fn new(log_id: u64, values_at: u64, hot: Vec<HotPlace>) -> LogMark {
-        LogMark { log_id, next_at: values_at, entry: 0, hot: hot.into_iter().peekable() }
+        LogMark {
+            log_id,
+            next_at: values_at,
+            entry: 0,
+            hot: hot.into_iter().peekable(),
+        }
     }
 
     /// The location of the next entry's value, which has `len` bytes.
@@ -65,7 +70,11 @@ impl LogMark {
             return place.address(len);
         }
         self.next_at += VALUE_HEADER_BYTES as u64 + u64::from(len);
-        ValueAddress { log_id, offset, len }
+        ValueAddress {
+            log_id,
+            offset,
+            len,
+        }
     }
 }
 
@@ -114,15 +123,36 @@ pub(super) fn encode_head<'a>(
     let mut value_bytes = 0;
     let mut headers = ValueHeaders::default();
     let mut hot = hot.iter().peekable();
-    for LogEntry { kind, key, framed_value } in group.iter().flat_map(Reservation::entries) {
+    for LogEntry {
+        kind,
+        key,
+        framed_value,
+    } in group.iter().flat_map(Reservation::entries)
+    {
         let value_len = (framed_value.len() - VALUE_HEADER_BYTES) as u32;
         match hot.next_if(|place| place.entry == entries) {
             Some(place) => {
                 let slot = Some(place.address(value_len).offset);
-                put_key_record(head, &KeyRecord { kind: Kind::Pointer as u8, key, value_len, slot });
+                put_key_record(
+                    head,
+                    &KeyRecord {
+                        kind: Kind::Pointer as u8,
+                        key,
+                        value_len,
+                        slot,
+                    },
+                );
             }
             None => {
-                put_key_record(head, &KeyRecord { kind, key, value_len, slot: None });
+                put_key_record(
+                    head,
+                    &KeyRecord {
+                        kind,
+                        key,
+                        value_len,
+                        slot: None,
+                    },
+                );
                 value_bytes += framed_value.len() as u64;
                 headers.add(&framed_value[..VALUE_HEADER_BYTES]);
                 each_value(framed_value);
@@ -132,7 +162,8 @@ pub(super) fn encode_head<'a>(
     }
     let key_bytes = head.len() - FRAME_HEADER_BYTES;
     let header = FrameHeader {
-        key_bytes: u32::try_from(key_bytes).map_err(|_| Error::invalid("a commit group's keys exceed 4 GiB"))?,
+        key_bytes: u32::try_from(key_bytes)
+            .map_err(|_| Error::invalid("a commit group's keys exceed 4 GiB"))?,
         entries,
         named: place.named,
         value_bytes,
@@ -184,7 +215,11 @@ impl LogWriter {
     ///
     /// # Errors
     /// The error of writing to the pool.
-    pub(crate) fn go_through(&mut self, buffer: PmLogBuffer, placed: Option<Arc<PlacedLogs>>) -> Result<()> {
+    pub(crate) fn go_through(
+        &mut self,
+        buffer: PmLogBuffer,
+        placed: Option<Arc<PlacedLogs>>,
+    ) -> Result<()> {
         debug_assert_eq!(self.position, FILE_HEADER_BYTES as u64);
         self.placed = placed;
         self.sink.go_through(buffer, self.placed.as_deref())
@@ -235,7 +270,8 @@ impl LogWriter {
         self.check_poison()?;
         // If the manifest loses its end, acknowledged data must be distinguishable from
         // unacknowledged data, so a sync without a new entry may still need a frame.
-        let must_say = power && named && !self.says_named && self.position > FILE_HEADER_BYTES as u64;
+        let must_say =
+            power && named && !self.says_named && self.position > FILE_HEADER_BYTES as u64;
         let mark = if must_say || group.iter().any(|ticket| ticket.count > 0) {
             self.write_frame(group, first_seqno, named)?
         } else {
@@ -247,7 +283,12 @@ impl LogWriter {
         Ok(mark)
     }
 
-    fn write_frame(&mut self, group: &[Reservation], first_seqno: SeqNo, named: bool) -> Result<LogMark> {
+    fn write_frame(
+        &mut self,
+        group: &[Reservation],
+        first_seqno: SeqNo,
+        named: bool,
+    ) -> Result<LogMark> {
         let mut first = first_seqno;
         for ticket in group {
             ticket.tie_checksums(first);
@@ -267,22 +308,32 @@ impl LogWriter {
         let entries: usize = group.iter().map(|ticket| ticket.count as usize).sum();
         let mut parts: Vec<&[u8]> = Vec::with_capacity(1 + entries);
         parts.push(&[]);
-        let written = match encode_head(&mut self.head, group, hot, &place, |value| parts.push(value)) {
+        let written = match encode_head(&mut self.head, group, hot, &place, |value| {
+            parts.push(value)
+        }) {
             Ok(header) => {
                 parts[0] = &self.head;
                 self.sink.write(self.position, &parts).map(|()| header)
             }
             Err(error) => Err(error),
         };
-        let header = written.inspect_err(|_| self.hot.iter_mut().for_each(|hot| hot.give_up(self.log_id)))?;
-        let hot = self.hot.as_mut().map(|hot| hot.wrote(self.log_id, group, first_seqno));
+        let header = written
+            .inspect_err(|_| self.hot.iter_mut().for_each(|hot| hot.give_up(self.log_id)))?;
+        let hot = self
+            .hot
+            .as_mut()
+            .map(|hot| hot.wrote(self.log_id, group, first_seqno));
         let values_at = self.position + self.head.len() as u64;
         self.position += header.frame_bytes();
         self.says_named |= named;
         if self.sink.durable_at_write() {
             self.synced_through = self.position;
         }
-        Ok(LogMark::new(self.log_id, values_at, hot.unwrap_or_default()))
+        Ok(LogMark::new(
+            self.log_id,
+            values_at,
+            hot.unwrap_or_default(),
+        ))
     }
 
     /// Makes everything that was appended durable, in this log and those before it.
@@ -290,9 +341,14 @@ impl LogWriter {
         if self.synced_through == self.position && self.sealed.is_synced() {
             return Ok(());
         }
-        let synced = self.sealed.sync(|file| file.sync(&sites::LOG_SEALED_SYNC)).and_then(|()| self.sink.sync());
+        let synced = self
+            .sealed
+            .sync(|file| file.sync(&sites::LOG_SEALED_SYNC))
+            .and_then(|()| self.sink.sync());
         if let Err(error) = synced {
-            let message = format!("the log could not be synced ({error}); reads go on, reopen the database to recover");
+            let message = format!(
+                "the log could not be synced ({error}); reads go on, reopen the database to recover"
+            );
             self.poison = Some(Error::new(ErrorKind::Poisoned, message));
             return self.check_poison();
         }
@@ -332,7 +388,11 @@ impl LogWriter {
     fn begin_file(&mut self, log_id: u64, end: LogEnd) -> Result<Arc<dyn File>> {
         let file = match self.begun.get(&log_id) {
             Some(file) => file.clone(),
-            None => self.begun.entry(log_id).or_insert(self.files.create(FileName::Log(log_id))?).clone(),
+            None => self
+                .begun
+                .entry(log_id)
+                .or_insert(self.files.create(FileName::Log(log_id))?)
+                .clone(),
         };
         write_header(&*file, &self.files, &self.counters, log_id, Some(end))?;
         Ok(file)
@@ -340,7 +400,11 @@ impl LogWriter {
 
     /// The current end of the log.
     pub(crate) fn end(&self) -> LogEnd {
-        LogEnd { log_id: self.log_id, end: self.position, synced_through: self.synced_through }
+        LogEnd {
+            log_id: self.log_id,
+            end: self.position,
+            synced_through: self.synced_through,
+        }
     }
 
     /// Writes buffered bytes to the file, syncs it and returns its end, for a clean close.
@@ -362,7 +426,11 @@ fn write_header(
     log_id: u64,
     previous: Option<LogEnd>,
 ) -> Result<()> {
-    let header = LogHeader { uuid: files.uuid, previous }.encode(log_id);
+    let header = LogHeader {
+        uuid: files.uuid,
+        previous,
+    }
+    .encode(log_id);
     file.write(0, &[&header])?;
     counters.wrote(Cause::Log, header.len());
     Ok(())

@@ -49,7 +49,8 @@ impl TableMeta {
     pub(crate) fn new(id: u64, meta: SstMeta) -> TableMeta {
         let properties = &meta.properties;
         let raw_bytes = (properties.key_bytes + properties.value_bytes).max(1);
-        let stored = u128::from(properties.superseded_bytes) * u128::from(meta.data_bytes) / u128::from(raw_bytes);
+        let stored = u128::from(properties.superseded_bytes) * u128::from(meta.data_bytes)
+            / u128::from(raw_bytes);
         TableMeta {
             id,
             superseded_bytes: (stored as u64).min(meta.data_bytes),
@@ -81,8 +82,8 @@ impl TableMeta {
     /// of its entries.
     pub(crate) fn holds_much_that_may_go(&self, oldest: SeqNo, below: bool) -> bool {
         const SHARE: u64 = 11;
-        let has_much =
-            self.superseded_bytes * SHARE > self.live_bytes() || (!below && self.deletes * SHARE > self.entries);
+        let has_much = self.superseded_bytes * SHARE > self.live_bytes()
+            || (!below && self.deletes * SHARE > self.entries);
         self.seqno_max <= oldest && has_much
     }
 
@@ -228,7 +229,10 @@ impl Edit {
         while !reader.is_empty() {
             edit.decode_field(&mut reader)?;
             if let Some(format) = edit.format.filter(|&format| format != FORMAT_VERSION) {
-                return Some(Edit { format: Some(format), ..Edit::default() });
+                return Some(Edit {
+                    format: Some(format),
+                    ..Edit::default()
+                });
             }
         }
         Some(edit)
@@ -255,8 +259,14 @@ impl Edit {
                 let level = reader.varint_max(LEVELS_MAX)?;
                 self.add.push((level, table(reader)?));
             }
-            DROP => self.drop.push((reader.varint_max(LEVELS_MAX)?, number(reader)?)),
-            PM => self.pm = Some(PmPairing { generation: number(reader)? }),
+            DROP => self
+                .drop
+                .push((reader.varint_max(LEVELS_MAX)?, number(reader)?)),
+            PM => {
+                self.pm = Some(PmPairing {
+                    generation: number(reader)?,
+                })
+            }
             EVICTED => self.evicted = Some(Evicted::take(reader)?),
             EVICTED_THROUGH => self.evicted_through = Some(seqno(reader)?),
             _ => return None,
@@ -301,7 +311,10 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
 fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
     let table = TableMeta {
         id: number(reader)?,
-        extent: Extent { valid_len: number(reader)?, footer_offset: number(reader)? },
+        extent: Extent {
+            valid_len: number(reader)?,
+            footer_offset: number(reader)?,
+        },
         data_bytes: number(reader)?,
         entries: number(reader)?,
         deletes: number(reader)?,
@@ -322,6 +335,8 @@ fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
         largest: reader.bytes()?.to_vec(),
     };
     let keys = [&table.smallest, &table.largest];
-    let fits = keys.iter().all(|key| (1..=KEY_BYTES_MAX).contains(&key.len()));
+    let fits = keys
+        .iter()
+        .all(|key| (1..=KEY_BYTES_MAX).contains(&key.len()));
     (fits && table.smallest <= table.largest).then_some(table)
 }

@@ -13,7 +13,10 @@ pub(crate) struct KeyRange {
 
 impl KeyRange {
     pub(crate) fn all() -> KeyRange {
-        KeyRange { from: Vec::new(), to: None }
+        KeyRange {
+            from: Vec::new(),
+            to: None,
+        }
     }
 
     pub(crate) fn contains(&self, key: &[u8]) -> bool {
@@ -24,7 +27,9 @@ impl KeyRange {
     pub(crate) fn within(&self, other: &KeyRange) -> Option<KeyRange> {
         let from = self.from.as_slice().max(&other.from).to_vec();
         let to = self.to.iter().chain(&other.to).min().cloned();
-        to.as_ref().is_none_or(|to| from < *to).then_some(KeyRange { from, to })
+        to.as_ref()
+            .is_none_or(|to| from < *to)
+            .then_some(KeyRange { from, to })
     }
 
     /// The union of `ranges`, in order.
@@ -32,9 +37,14 @@ impl KeyRange {
         ranges.sort_by(|a, b| a.from.cmp(&b.from));
         let mut all: Vec<KeyRange> = Vec::with_capacity(ranges.len());
         for range in ranges {
-            match all.last_mut().filter(|last| last.to.as_ref().is_none_or(|to| range.from <= *to)) {
+            match all
+                .last_mut()
+                .filter(|last| last.to.as_ref().is_none_or(|to| range.from <= *to))
+            {
                 // `None` is after every key.
-                Some(last) if last.to.is_some() && (range.to.is_none() || range.to > last.to) => last.to = range.to,
+                Some(last) if last.to.is_some() && (range.to.is_none() || range.to > last.to) => {
+                    last.to = range.to
+                }
                 Some(_) => {}
                 None => all.push(range),
             }
@@ -57,8 +67,11 @@ pub(crate) struct Evicted {
 
 impl Evicted {
     pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        let at = self.ranges.partition_point(|range| range.from.as_slice() <= key);
-        at.checked_sub(1).is_some_and(|at| self.ranges[at].contains(key))
+        let at = self
+            .ranges
+            .partition_point(|range| range.from.as_slice() <= key);
+        at.checked_sub(1)
+            .is_some_and(|at| self.ranges[at].contains(key))
     }
 
     /// True if the whole tree is evicted.
@@ -82,7 +95,14 @@ impl Evicted {
         let through = Some(SeqNo(reader.varint()?)).filter(|&seqno| seqno <= SeqNo::MAX)?;
         let mut ranges: Vec<KeyRange> = Vec::new();
         for _ in 0..reader.varint()? {
-            let key = |reader: &mut Reader<'_>| Some(reader.bytes().filter(|key| key.len() <= KEY_BYTES_MAX)?.to_vec());
+            let key = |reader: &mut Reader<'_>| {
+                Some(
+                    reader
+                        .bytes()
+                        .filter(|key| key.len() <= KEY_BYTES_MAX)?
+                        .to_vec(),
+                )
+            };
             let from = key(reader)?;
             let to = match reader.varint()? {
                 0 => None,
@@ -96,7 +116,11 @@ impl Evicted {
             }
             ranges.push(KeyRange { from, to });
         }
-        Some(Evicted { tree, through, ranges })
+        Some(Evicted {
+            tree,
+            through,
+            ranges,
+        })
     }
 }
 
@@ -105,7 +129,10 @@ mod tests {
     use super::*;
 
     fn range(from: &str, to: &str) -> KeyRange {
-        KeyRange { from: from.into(), to: (to != "*").then(|| to.into()) }
+        KeyRange {
+            from: from.into(),
+            to: (to != "*").then(|| to.into()),
+        }
     }
 
     #[test]
@@ -120,15 +147,36 @@ mod tests {
 
     #[test]
     fn a_union_has_each_key_once() {
-        let union = |ranges: &[(&str, &str)]| KeyRange::union(ranges.iter().map(|(a, b)| range(a, b)).collect());
-        assert_eq!(union(&[("d", "f"), ("a", "b"), ("b", "c")]), [range("a", "c"), range("d", "f")]);
-        assert_eq!(union(&[("a", "z"), ("b", "c"), ("y", "*"), ("zz", "zzz")]), [range("a", "*")]);
-        let evicted = Evicted { tree: 1, through: SeqNo(4), ranges: union(&[("", "c"), ("e", "g"), ("x", "*")]) };
+        let union = |ranges: &[(&str, &str)]| {
+            KeyRange::union(ranges.iter().map(|(a, b)| range(a, b)).collect())
+        };
+        assert_eq!(
+            union(&[("d", "f"), ("a", "b"), ("b", "c")]),
+            [range("a", "c"), range("d", "f")]
+        );
+        assert_eq!(
+            union(&[("a", "z"), ("b", "c"), ("y", "*"), ("zz", "zzz")]),
+            [range("a", "*")]
+        );
+        let evicted = Evicted {
+            tree: 1,
+            through: SeqNo(4),
+            ranges: union(&[("", "c"), ("e", "g"), ("x", "*")]),
+        };
         let found = |key: &str| evicted.contains(key.as_bytes());
         assert_eq!(
             ["", "b", "c", "d", "e", "f", "g", "w", "x", "zz"].map(found),
-            [true, true, false, false, true, true, false, false, true, true]
+            [
+                true, true, false, false, true, true, false, false, true, true
+            ]
         );
-        assert!(!evicted.is_all() && Evicted { ranges: union(&[("x", "*"), ("", "x")]), ..evicted }.is_all());
+        assert!(
+            !evicted.is_all()
+                && Evicted {
+                    ranges: union(&[("x", "*"), ("", "x")]),
+                    ..evicted
+                }
+                .is_all()
+        );
     }
 }

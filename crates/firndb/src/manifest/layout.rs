@@ -41,7 +41,10 @@ pub(super) fn claimed_record(bytes: &[u8], offset: usize) -> Option<Record<'_>> 
     let start = offset.checked_add(RECORD_HEADER_BYTES)?;
     let payload = bytes.get(start..start.checked_add(len)?)?;
     let fits = (1..=RECORD_BYTES_MAX).contains(&len) && synced_through <= offset as u64;
-    fits.then_some(Record { payload, synced_through })
+    fits.then_some(Record {
+        payload,
+        synced_through,
+    })
 }
 
 /// The whole record at `offset` of the manifest's `bytes`, if there is one.

@@ -14,7 +14,9 @@ use std::path::Path;
 /// If a decoded edit does not survive another round trip, or the resulting state differs from that
 /// of its snapshot.
 pub fn edit(bytes: &[u8]) {
-    let Some(edit) = Edit::decode(bytes) else { return };
+    let Some(edit) = Edit::decode(bytes) else {
+        return;
+    };
     let again = Edit::decode(&edit.encode());
     assert_eq!(again.as_ref(), Some(&edit));
     let mut version = Version::default();
@@ -46,8 +48,16 @@ pub fn read_manifest(named: &[u8], id: u64, bytes: &[u8]) -> Result<Option<u64>>
 fn check_snapshot(version: &Version) {
     let snapshot = version.snapshot();
     let read = Edit::decode(&snapshot.encode());
-    assert_eq!(read.as_ref(), Some(&snapshot), "a snapshot is read as it was written");
+    assert_eq!(
+        read.as_ref(),
+        Some(&snapshot),
+        "a snapshot is read as it was written"
+    );
     let mut again = Version::default();
-    assert_eq!(again.apply(&snapshot), Ok(()), "a snapshot of a sound state is sound");
+    assert_eq!(
+        again.apply(&snapshot),
+        Ok(()),
+        "a snapshot of a sound state is sound"
+    );
     assert_eq!(again.snapshot(), snapshot);
 }

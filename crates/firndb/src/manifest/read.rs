@@ -28,13 +28,21 @@ pub(crate) fn read(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<(u64, 
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
-    let id = parse_current(&named)
-        .ok_or_else(|| Error::corruption(path.display(), 0, "expected the name of a manifest and its checksum"))?;
-    let path = dir.path().join(FileName::Manifest(id).to_string());
-    let bytes = read_file(dir, FileName::Manifest(id), counters).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Error::corruption(path.display(), 0, "CURRENT names it, but it is missing"),
-        _ => error,
+    let id = parse_current(&named).ok_or_else(|| {
+        Error::corruption(
+            path.display(),
+            0,
+            "expected the name of a manifest and its checksum",
+        )
     })?;
+    let path = dir.path().join(FileName::Manifest(id).to_string());
+    let bytes =
+        read_file(dir, FileName::Manifest(id), counters).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                Error::corruption(path.display(), 0, "CURRENT names it, but it is missing")
+            }
+            _ => error,
+        })?;
     let version = replay(&bytes, id, &path)?;
     Ok(Some((id, version)))
 }
@@ -47,7 +55,9 @@ pub(crate) fn owner(dir: &dyn Dir, id: u64, counters: &IoCounters) -> Result<Own
     let bytes = read_file(dir, FileName::Manifest(id), counters)?;
     let first = whole_record(&bytes, id, 0).map(|record| Edit::decode(record.payload));
     Ok(match first {
-        Some(Some(Edit { uuid: Some(uuid), .. })) => Owner::Database(uuid),
+        Some(Some(Edit {
+            uuid: Some(uuid), ..
+        })) => Owner::Database(uuid),
         // Its checksum is that of a manifest, so a FirnDB wrote it.
         Some(_) => Owner::OtherVersion,
         None => Owner::Unknown,
@@ -85,13 +95,19 @@ fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
         if at == 0 && edit.uuid.is_none() {
             return Err(damaged("expected a snapshot record first"));
         }
-        version
-            .apply(&edit)
-            .map_err(|broken| damaged(&format!("expected a record that keeps the invariant {broken}")))?;
+        version.apply(&edit).map_err(|broken| {
+            damaged(&format!(
+                "expected a record that keeps the invariant {broken}"
+            ))
+        })?;
         at += RECORD_HEADER_BYTES + record.payload.len();
     }
     if at == 0 || is_relied_on(bytes, id, at) {
-        return Err(Error::corruption(path.display(), at as u64, "expected a whole record"));
+        return Err(Error::corruption(
+            path.display(),
+            at as u64,
+            "expected a whole record",
+        ));
     }
     Ok(version)
 }
@@ -105,7 +121,9 @@ fn is_relied_on(bytes: &[u8], id: u64, end: usize) -> bool {
     const TIMES_MAX: usize = 64;
     let mut left = (bytes.len() - end).saturating_mul(TIMES_MAX);
     (end + 1..bytes.len()).any(|later| {
-        let Some(record) = claimed_record(bytes, later).filter(|record| record.synced_through > end as u64) else {
+        let Some(record) =
+            claimed_record(bytes, later).filter(|record| record.synced_through > end as u64)
+        else {
             return false;
         };
         let checked = left.checked_sub(record.payload.len());

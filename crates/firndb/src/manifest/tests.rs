@@ -15,7 +15,10 @@ use std::sync::Arc;
 fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
     TableMeta {
         id,
-        extent: Extent { valid_len: 1000 + id, footer_offset: 920 + id },
+        extent: Extent {
+            valid_len: 1000 + id,
+            footer_offset: 920 + id,
+        },
         data_bytes: 500,
         entries: 10,
         deletes: 1,
@@ -45,16 +48,30 @@ fn edit(id: u64) -> Edit {
         log_floor: Some(4),
         logs_added: vec![4, 5],
         logs_named: vec![5],
-        logs_sealed: vec![LogEnd { log_id: 4, end: 300, synced_through: 200 }],
-        add: vec![(0, table(8, "a", "z")), (1, table(9, "a", "c")), (1, table(10, "d", "f"))],
+        logs_sealed: vec![LogEnd {
+            log_id: 4,
+            end: 300,
+            synced_through: 200,
+        }],
+        add: vec![
+            (0, table(8, "a", "z")),
+            (1, table(9, "a", "c")),
+            (1, table(10, "d", "f")),
+        ],
         drop: vec![],
         pm: Some(PmPairing { generation: 6 }),
         evicted: Some(Evicted {
             tree: 7,
             through: SeqNo(5),
             ranges: vec![
-                KeyRange { from: vec![], to: Some(b"bound".to_vec()) },
-                KeyRange { from: b"c".to_vec(), to: None },
+                KeyRange {
+                    from: vec![],
+                    to: Some(b"bound".to_vec()),
+                },
+                KeyRange {
+                    from: b"c".to_vec(),
+                    to: None,
+                },
             ],
         }),
         evicted_through: Some(SeqNo(3)),
@@ -64,8 +81,15 @@ fn edit(id: u64) -> Edit {
 /// Trees in DRAM are numbered from one at each open, and so is the first tree of a pool.
 #[test]
 fn leaves_of_a_pool_are_not_those_of_a_tree_in_dram() {
-    let evicted = |through| Evicted { tree: 1, through: SeqNo(through), ranges: vec![KeyRange::all()] };
-    let version = |through| Version { evicted: Some(evicted(through)), ..Version::default() };
+    let evicted = |through| Evicted {
+        tree: 1,
+        through: SeqNo(through),
+        ranges: vec![KeyRange::all()],
+    };
+    let version = |through| Version {
+        evicted: Some(evicted(through)),
+        ..Version::default()
+    };
     assert!(version(0).leaf_is_evicted(Some(1), b"k"));
     assert!(!version(0).leaf_is_evicted(Some(2), b"k") && !version(0).leaf_is_evicted(None, b"k"));
     assert!(!version(7).leaf_is_evicted(Some(1), b"k"));
@@ -76,7 +100,10 @@ fn edits_round_trip() {
     let mut edit = edit(1);
     edit.drop = vec![(1, 9)];
     assert_eq!(Edit::decode(&edit.encode()), Some(edit.clone()));
-    assert_eq!(Edit::decode(&Edit::default().encode()), Some(Edit::default()));
+    assert_eq!(
+        Edit::decode(&Edit::default().encode()),
+        Some(Edit::default())
+    );
     let bytes = edit.encode();
     for cut in 1..bytes.len() {
         assert_ne!(Edit::decode(&bytes[..cut]), Some(edit.clone()));
@@ -91,19 +118,77 @@ fn invariants_are_named() {
         let error = version.clone().apply(&edit).unwrap_err();
         assert!(error.starts_with(name), "{error}");
     };
-    refuse(Edit { id: 2, drop: vec![(1, 99)], ..Edit::default() }, "known");
-    refuse(Edit { id: 2, drop: vec![(5, 9)], ..Edit::default() }, "known");
-    refuse(Edit { id: 2, add: vec![(2, table(9, "x", "y"))], ..Edit::default() }, "fresh");
-    refuse(Edit { id: 2, drop: vec![(1, 9), (1, 9)], ..Edit::default() }, "known");
+    refuse(
+        Edit {
+            id: 2,
+            drop: vec![(1, 99)],
+            ..Edit::default()
+        },
+        "known",
+    );
+    refuse(
+        Edit {
+            id: 2,
+            drop: vec![(5, 9)],
+            ..Edit::default()
+        },
+        "known",
+    );
+    refuse(
+        Edit {
+            id: 2,
+            add: vec![(2, table(9, "x", "y"))],
+            ..Edit::default()
+        },
+        "fresh",
+    );
+    refuse(
+        Edit {
+            id: 2,
+            drop: vec![(1, 9), (1, 9)],
+            ..Edit::default()
+        },
+        "known",
+    );
     let twice = vec![(2, table(200, "a", "b")), (2, table(200, "c", "d"))];
-    refuse(Edit { id: 2, add: twice, ..Edit::default() }, "fresh");
+    refuse(
+        Edit {
+            id: 2,
+            add: twice,
+            ..Edit::default()
+        },
+        "fresh",
+    );
     // Its id is above the recorded next file id.
     let mut above = version.clone();
-    above.apply(&Edit { id: 2, add: vec![(2, table(200, "a", "b"))], ..Edit::default() }).unwrap();
-    let again = Edit { id: 3, add: vec![(2, table(200, "c", "d"))], ..Edit::default() };
+    above
+        .apply(&Edit {
+            id: 2,
+            add: vec![(2, table(200, "a", "b"))],
+            ..Edit::default()
+        })
+        .unwrap();
+    let again = Edit {
+        id: 3,
+        add: vec![(2, table(200, "c", "d"))],
+        ..Edit::default()
+    };
     assert!(above.apply(&again).unwrap_err().starts_with("fresh"));
-    refuse(Edit { id: 2, add: vec![(1, table(11, "c", "d"))], ..Edit::default() }, "disjoint");
-    refuse(Edit { id: 0, ..Edit::default() }, "rising");
+    refuse(
+        Edit {
+            id: 2,
+            add: vec![(1, table(11, "c", "d"))],
+            ..Edit::default()
+        },
+        "disjoint",
+    );
+    refuse(
+        Edit {
+            id: 0,
+            ..Edit::default()
+        },
+        "rising",
+    );
     let snapshot = version.snapshot();
     let mut again = Version::default();
     again.apply(&snapshot).unwrap();
@@ -114,9 +199,16 @@ fn invariants_are_named() {
 fn a_table_that_was_linked_meanwhile_stays_shared() {
     let mut version = Version::default();
     version.apply(&edit(1)).unwrap();
-    let as_read = |id| TableMeta { shared: false, ..table(id, "a", "c") };
+    let as_read = |id| TableMeta {
+        shared: false,
+        ..table(id, "a", "c")
+    };
     let shared = |drop: Vec<(usize, u64)>, id| {
-        let mut edit = Edit { drop, add: vec![(2, as_read(id))], ..Edit::default() };
+        let mut edit = Edit {
+            drop,
+            add: vec![(2, as_read(id))],
+            ..Edit::default()
+        };
         version.keep_shared(&mut edit);
         edit.add[0].1.shared
     };
@@ -126,14 +218,28 @@ fn a_table_that_was_linked_meanwhile_stays_shared() {
 }
 
 fn written(dir: &Path, bytes_max: u64) -> ManifestWriter {
-    let files = Arc::new(Files::of_test(&OsFs::with(IoBackend::Pool, false), dir, [3; 16]));
+    let files = Arc::new(Files::of_test(
+        &OsFs::with(IoBackend::Pool, false),
+        dir,
+        [3; 16],
+    ));
     let mut version = Version::default();
     version.apply(&edit(1)).unwrap();
-    let mut writer = ManifestWriter::create(files, Arc::new(IoCounters::default()), 1, version, bytes_max).unwrap();
+    let mut writer = ManifestWriter::create(
+        files,
+        Arc::new(IoCounters::default()),
+        1,
+        version,
+        bytes_max,
+    )
+    .unwrap();
     let mut next_id = 100;
     for i in 0..20 {
         let key = format!("k{i:02}");
-        let edit = Edit { add: vec![(2, table(20 + i, &key, &key))], ..Edit::default() };
+        let edit = Edit {
+            add: vec![(2, table(20 + i, &key, &key))],
+            ..Edit::default()
+        };
         let id = || {
             next_id += 1;
             next_id
@@ -149,12 +255,20 @@ fn a_manifest_replays_also_after_it_was_renewed() {
         let dir = tempfile::tempdir().unwrap();
         let writer = written(dir.path(), bytes_max);
         let fs = OsFs::with(IoBackend::Pool, false);
-        let (id, version) = read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap().unwrap();
+        let (id, version) = read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default())
+            .unwrap()
+            .unwrap();
         assert_eq!(id, writer.id());
         assert_eq!(id > 1, bytes_max == 200);
         assert_eq!(version.snapshot(), writer.version().snapshot());
-        let manifests =
-            fs.open_dir(dir.path()).unwrap().list().unwrap().iter().filter(|name| name.starts_with("MANIFEST")).count();
+        let manifests = fs
+            .open_dir(dir.path())
+            .unwrap()
+            .list()
+            .unwrap()
+            .iter()
+            .filter(|name| name.starts_with("MANIFEST"))
+            .count();
         assert_eq!(manifests, 1);
     }
 }
@@ -170,14 +284,24 @@ fn every_byte_cut_or_flipped() {
     let text = std::fs::read(dir.path().join("CURRENT")).unwrap();
     // In memory, because the files are rewritten for each byte.
     let (fs, dir) = (SimFs::new(1), Path::new("/db"));
-    let (path, current) = (dir.join(FileName::Manifest(1).to_string()), dir.join("CURRENT"));
+    let (path, current) = (
+        dir.join(FileName::Manifest(1).to_string()),
+        dir.join("CURRENT"),
+    );
     fs.write_file(&current, &text);
     let open = |bytes: &[u8]| {
         fs.write_file(&path, bytes);
-        read(&*fs.open_dir(dir).unwrap(), &IoCounters::default()).map(|found| found.unwrap().1.edit_id)
+        read(&*fs.open_dir(dir).unwrap(), &IoCounters::default())
+            .map(|found| found.unwrap().1.edit_id)
     };
     let last_record = RECORD_HEADER_BYTES
-        + Edit { id: last, add: vec![(2, table(39, "k19", "k19"))], ..Edit::default() }.encode().len();
+        + Edit {
+            id: last,
+            add: vec![(2, table(39, "k19", "k19"))],
+            ..Edit::default()
+        }
+        .encode()
+        .len();
     for at in 0..bytes.len() {
         match open(&bytes[..at]) {
             Ok(edit_id) => assert!(edit_id < last),
@@ -186,7 +310,10 @@ fn every_byte_cut_or_flipped() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1 << (at % 8);
         match open(&flipped) {
-            Ok(edit_id) => assert!(edit_id == last - 1 && at >= bytes.len() - last_record, "byte {at}"),
+            Ok(edit_id) => assert!(
+                edit_id == last - 1 && at >= bytes.len() - last_record,
+                "byte {at}"
+            ),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption),
         }
     }
@@ -205,7 +332,10 @@ fn another_format_version_is_incompatible() {
     let dir = tempfile::tempdir().unwrap();
     let writer = written(dir.path(), 1 << 20);
     let path = dir.path().join(FileName::Manifest(1).to_string());
-    let snapshot = Edit { format: Some(FORMAT_VERSION - 1), ..edit(1) };
+    let snapshot = Edit {
+        format: Some(FORMAT_VERSION - 1),
+        ..edit(1)
+    };
     std::fs::write(&path, record(1, 0, 0, &snapshot.encode())).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
     let error = read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err();
@@ -231,7 +361,9 @@ fn a_record_of_a_later_version_is_incompatible() {
     std::fs::write(&path, &bytes).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
     assert_eq!(
-        read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err().kind(),
+        read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default())
+            .unwrap_err()
+            .kind(),
         ErrorKind::Incompatible
     );
 }
@@ -241,15 +373,54 @@ fn a_record_of_a_later_version_is_incompatible() {
 fn numbers_that_cannot_be_counted_on_are_refused() {
     let too_large = files::NUMBER_MAX + 1;
     let edits = [
-        Edit { id: too_large, ..Edit::default() },
-        Edit { next_file_id: Some(u64::MAX), ..Edit::default() },
-        Edit { log_floor: Some(too_large), ..Edit::default() },
-        Edit { logs_added: vec![u64::MAX], ..Edit::default() },
-        Edit { logs_named: vec![u64::MAX], ..Edit::default() },
-        Edit { logs_sealed: vec![LogEnd { log_id: 1, end: u64::MAX, synced_through: 0 }], ..Edit::default() },
-        Edit { add: vec![(0, TableMeta { id: u64::MAX, ..table(1, "a", "b") })], ..Edit::default() },
-        Edit { drop: vec![(0, u64::MAX)], ..Edit::default() },
-        Edit { pm: Some(PmPairing { generation: u64::MAX }), ..Edit::default() },
+        Edit {
+            id: too_large,
+            ..Edit::default()
+        },
+        Edit {
+            next_file_id: Some(u64::MAX),
+            ..Edit::default()
+        },
+        Edit {
+            log_floor: Some(too_large),
+            ..Edit::default()
+        },
+        Edit {
+            logs_added: vec![u64::MAX],
+            ..Edit::default()
+        },
+        Edit {
+            logs_named: vec![u64::MAX],
+            ..Edit::default()
+        },
+        Edit {
+            logs_sealed: vec![LogEnd {
+                log_id: 1,
+                end: u64::MAX,
+                synced_through: 0,
+            }],
+            ..Edit::default()
+        },
+        Edit {
+            add: vec![(
+                0,
+                TableMeta {
+                    id: u64::MAX,
+                    ..table(1, "a", "b")
+                },
+            )],
+            ..Edit::default()
+        },
+        Edit {
+            drop: vec![(0, u64::MAX)],
+            ..Edit::default()
+        },
+        Edit {
+            pm: Some(PmPairing {
+                generation: u64::MAX,
+            }),
+            ..Edit::default()
+        },
     ];
     for edit in edits {
         assert_eq!(Edit::decode(&edit.encode()), None, "{edit:?}");
@@ -275,7 +446,9 @@ fn a_torn_end_is_searched_in_linear_time() {
     std::fs::write(&path, &bytes).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
     assert_eq!(
-        read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err().kind(),
+        read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default())
+            .unwrap_err()
+            .kind(),
         ErrorKind::Corruption
     );
 }

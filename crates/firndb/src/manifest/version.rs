@@ -65,12 +65,20 @@ impl Version {
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or_default());
         self.pm = edit.pm.or(self.pm);
         self.evicted = edit.evicted.clone().or(self.evicted.take());
-        let whole = edit.evicted.as_ref().filter(|evicted| evicted.is_all()).map(|evicted| evicted.through);
-        self.evicted_through = self.evicted_through.max(whole.or(edit.evicted_through).unwrap_or_default());
+        let whole = edit
+            .evicted
+            .as_ref()
+            .filter(|evicted| evicted.is_all())
+            .map(|evicted| evicted.through);
+        self.evicted_through = self
+            .evicted_through
+            .max(whole.or(edit.evicted_through).unwrap_or_default());
         self.apply_logs(edit)?;
         self.drop_tables(&edit.drop)?;
         self.check_fresh(&edit.add, id_bound)?;
-        edit.add.iter().try_for_each(|(level, table)| self.add(*level, table))
+        edit.add
+            .iter()
+            .try_for_each(|(level, table)| self.add(*level, table))
     }
 
     /// Drops tables. Each level is scanned once, however many of its tables are dropped.
@@ -82,7 +90,10 @@ impl Version {
             }
         }
         for (level, mut ids) in by_level {
-            let tables = self.levels.get_mut(level).ok_or("known: a level that is not there")?;
+            let tables = self
+                .levels
+                .get_mut(level)
+                .ok_or("known: a level that is not there")?;
             Arc::make_mut(tables).retain(|table| !ids.remove(&table.id));
             if !ids.is_empty() {
                 return Err("known: a table that is not there");
@@ -96,7 +107,9 @@ impl Version {
     fn check_fresh(&self, add: &[(usize, TableMeta)], id_bound: u64) -> Result<(), &'static str> {
         let ids: HashSet<u64> = add.iter().map(|(_, table)| table.id).collect();
         let may_be_there = ids.iter().any(|&id| id < id_bound);
-        if ids.len() < add.len() || (may_be_there && self.tables().any(|table| ids.contains(&table.id))) {
+        if ids.len() < add.len()
+            || (may_be_there && self.tables().any(|table| ids.contains(&table.id)))
+        {
             return Err("fresh: a table that is there already");
         }
         Ok(())
@@ -112,12 +125,16 @@ impl Version {
     /// `None`, and for a tree that was in DRAM, because its number means nothing in a pool.
     pub(crate) fn leaf_is_evicted(&self, tree: Option<u32>, bound: &[u8]) -> bool {
         let is_of = |evicted: &Evicted| Some(evicted.tree) == tree && evicted.through == SeqNo(0);
-        self.evicted.as_ref().is_some_and(|evicted| is_of(evicted) && evicted.contains(bound))
+        self.evicted
+            .as_ref()
+            .is_some_and(|evicted| is_of(evicted) && evicted.contains(bound))
     }
 
     /// True if the end of a log may exist only in a pool.
     pub(crate) fn log_ends_in_pool(&self) -> bool {
-        self.logs.values().any(|log| log.end.is_none_or(|end| end.synced_through < end.end))
+        self.logs
+            .values()
+            .any(|log| log.end.is_none_or(|end| end.synced_through < end.end))
     }
 
     /// Records that the names of these logs are durable.
@@ -159,14 +176,17 @@ impl Version {
         }
         let tables = Arc::make_mut(&mut self.levels[level]);
         let at = if level == 0 {
-            tables.partition_point(|other| (other.seqno_max, other.id) > (table.seqno_max, table.id))
+            tables
+                .partition_point(|other| (other.seqno_max, other.id) > (table.seqno_max, table.id))
         } else {
             tables.partition_point(|other| other.smallest < table.smallest)
         };
         if level > 0 {
             let before = at.checked_sub(1).and_then(|i| tables.get(i));
             if before.is_some_and(|before| before.largest >= table.smallest)
-                || tables.get(at).is_some_and(|behind| behind.smallest <= table.largest)
+                || tables
+                    .get(at)
+                    .is_some_and(|behind| behind.smallest <= table.largest)
             {
                 return Err("disjoint: tables of a level that overlap");
             }
@@ -180,13 +200,23 @@ impl Version {
     /// since the edit's author read them.
     pub(crate) fn keep_shared(&self, edit: &mut Edit) {
         let dropped: HashSet<u64> = edit.drop.iter().map(|(_, id)| *id).collect();
-        let kept: HashSet<u64> = edit.add.iter().map(|(_, table)| table.id).filter(|id| dropped.contains(id)).collect();
+        let kept: HashSet<u64> = edit
+            .add
+            .iter()
+            .map(|(_, table)| table.id)
+            .filter(|id| dropped.contains(id))
+            .collect();
         if kept.is_empty() {
             return;
         }
-        let shared: HashSet<u64> =
-            self.tables().filter(|table| table.shared && kept.contains(&table.id)).map(|table| table.id).collect();
-        edit.add.iter_mut().for_each(|(_, table)| table.shared |= shared.contains(&table.id));
+        let shared: HashSet<u64> = self
+            .tables()
+            .filter(|table| table.shared && kept.contains(&table.id))
+            .map(|table| table.id)
+            .collect();
+        edit.add
+            .iter_mut()
+            .for_each(|(_, table)| table.shared |= shared.contains(&table.id));
     }
 
     /// All tables.
@@ -197,7 +227,10 @@ impl Version {
     /// One edit that replaces all edits so far.
     pub(crate) fn snapshot(&self) -> Edit {
         let tables = |(level, tables): (usize, &Tables)| {
-            tables.iter().map(move |table| (level, TableMeta::clone(table))).collect::<Vec<_>>()
+            tables
+                .iter()
+                .map(move |table| (level, TableMeta::clone(table)))
+                .collect::<Vec<_>>()
         };
         Edit {
             id: self.edit_id,
@@ -210,7 +243,12 @@ impl Version {
             log_floor: Some(self.log_floor),
             logs_added: self.logs.keys().copied().collect(),
             logs_sealed: self.logs.values().filter_map(|log| log.end).collect(),
-            logs_named: self.logs.iter().filter(|(_, log)| log.named).map(|(&id, _)| id).collect(),
+            logs_named: self
+                .logs
+                .iter()
+                .filter(|(_, log)| log.named)
+                .map(|(&id, _)| id)
+                .collect(),
             add: self.levels.iter().enumerate().flat_map(tables).collect(),
             drop: Vec::new(),
             pm: self.pm,

@@ -67,9 +67,24 @@ impl ManifestWriter {
     }
 
     /// The manifest of a read-only database, which accepts no records.
-    pub(crate) fn read_only(files: Arc<Files>, counters: Arc<IoCounters>, id: u64, version: Version) -> Self {
+    pub(crate) fn read_only(
+        files: Arc<Files>,
+        counters: Arc<IoCounters>,
+        id: u64,
+        version: Version,
+    ) -> Self {
         let (file, bytes_max) = (None, u64::MAX);
-        ManifestWriter { files, counters, id, file, position: 0, synced_through: 0, bytes_max, version, poison: None }
+        ManifestWriter {
+            files,
+            counters,
+            id,
+            file,
+            position: 0,
+            synced_through: 0,
+            bytes_max,
+            version,
+            poison: None,
+        }
     }
 
     /// The state described by the records so far.
@@ -88,15 +103,32 @@ impl ManifestWriter {
     /// # Errors
     /// `NoSpace`, `Io`: nothing changed. `Poisoned`: a sync failed, and nothing more can be
     /// recorded.
-    pub(crate) fn append(&mut self, mut edit: Edit, durable: bool, new_id: impl FnOnce() -> u64) -> Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        mut edit: Edit,
+        durable: bool,
+        new_id: impl FnOnce() -> u64,
+    ) -> Result<()> {
         self.check_poison()?;
         edit.id = self.version.edit_id + 1;
         let mut next = self.version.clone();
-        let file = self.file.clone().ok_or_else(|| Error::invalid("the database was opened read-only"))?;
+        let file = self
+            .file
+            .clone()
+            .ok_or_else(|| Error::invalid("the database was opened read-only"))?;
         next.apply(&edit).map_err(|broken| {
-            Error::corruption(file.path().display(), self.position, format_args!("an edit broke {broken}"))
+            Error::corruption(
+                file.path().display(),
+                self.position,
+                format_args!("an edit broke {broken}"),
+            )
         })?;
-        let unnamed: Vec<u64> = next.logs.iter().filter(|(_, log)| !log.named).map(|(&id, _)| id).collect();
+        let unnamed: Vec<u64> = next
+            .logs
+            .iter()
+            .filter(|(_, log)| !log.named)
+            .map(|(&id, _)| id)
+            .collect();
         if durable && !unnamed.is_empty() {
             self.files.sync_dir(&sites::LOG_NAMES_SYNC)?;
             next.name_logs(&unnamed);
@@ -131,9 +163,13 @@ impl ManifestWriter {
     }
 
     fn sync(&mut self) -> Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
         if let Err(error) = file.sync(&sites::MANIFEST_SYNC) {
-            let message = format!("the manifest could not be synced ({error}); reads go on, reopen to recover");
+            let message = format!(
+                "the manifest could not be synced ({error}); reads go on, reopen to recover"
+            );
             self.poison = Some(Error::new(ErrorKind::Poisoned, message));
             return self.check_poison();
         }
@@ -153,7 +189,8 @@ impl ManifestWriter {
         match start(&self.files, &self.counters, id, &self.version) {
             Ok((file, position)) => {
                 let old = FileName::Manifest(self.id);
-                (self.id, self.file, self.position, self.synced_through) = (id, Some(file), position, position);
+                (self.id, self.file, self.position, self.synced_through) =
+                    (id, Some(file), position, position);
                 if let Err(error) = self.files.remove(old) {
                     tracing::warn!(%error, "an old manifest stays");
                 }
@@ -177,7 +214,12 @@ impl ManifestWriter {
 /// Writes a manifest that holds a snapshot, and makes CURRENT name it. A failure before the rename
 /// leaves no trace. After that it is unknown which manifest a crash would find, so a failure is
 /// `Poisoned`.
-pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Version) -> Result<(Arc<dyn File>, u64)> {
+pub(crate) fn start(
+    files: &Files,
+    counters: &IoCounters,
+    id: u64,
+    version: &Version,
+) -> Result<(Arc<dyn File>, u64)> {
     // Remains of a crash. Nothing ever used it.
     match files.remove(FileName::CurrentNew) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -185,26 +227,45 @@ pub(crate) fn start(files: &Files, counters: &IoCounters, id: u64, version: &Ver
     }
     let written = write_snapshot(files, counters, id, version)?;
     let renamed = files
-        .rename(&sites::CURRENT_RENAME, FileName::CurrentNew, FileName::Current)
+        .rename(
+            &sites::CURRENT_RENAME,
+            FileName::CurrentNew,
+            FileName::Current,
+        )
         .and_then(|()| files.sync_dir(&sites::CURRENT_NAME_SYNC));
     match renamed {
         Ok(()) => Ok(written),
-        Err(error) => Err(Error::new(ErrorKind::Poisoned, format!("CURRENT could not be replaced ({error})"))),
+        Err(error) => Err(Error::new(
+            ErrorKind::Poisoned,
+            format!("CURRENT could not be replaced ({error})"),
+        )),
     }
 }
 
 /// Writes a manifest and the CURRENT that is to name it, under names that are durable when this
 /// returns. On failure removes them again, but never a file that was there before.
-fn write_snapshot(files: &Files, counters: &IoCounters, id: u64, version: &Version) -> Result<(Arc<dyn File>, u64)> {
+fn write_snapshot(
+    files: &Files,
+    counters: &IoCounters,
+    id: u64,
+    version: &Version,
+) -> Result<(Arc<dyn File>, u64)> {
     let bytes = record(id, 0, 0, &version.snapshot().encode());
     let contents = current(id);
     let write = |name: FileName, bytes: &[u8], site: &'static Site| -> Result<Arc<dyn File>> {
         let file = files.create(name)?;
         let written = file.write(0, &[bytes]).and_then(|()| file.sync(site));
-        written.map(|()| file).inspect_err(|_| drop(files.remove(name)))
+        written
+            .map(|()| file)
+            .inspect_err(|_| drop(files.remove(name)))
     };
     let file = write(FileName::Manifest(id), &bytes, &sites::SNAPSHOT_SYNC)?;
-    let named = write(FileName::CurrentNew, contents.as_bytes(), &sites::CURRENT_SYNC).and_then(|_| {
+    let named = write(
+        FileName::CurrentNew,
+        contents.as_bytes(),
+        &sites::CURRENT_SYNC,
+    )
+    .and_then(|_| {
         let synced = files.sync_dir(&sites::SNAPSHOT_NAME_SYNC);
         synced.inspect_err(|_| drop(files.remove(FileName::CurrentNew)))
     });

@@ -9,7 +9,10 @@
 //! Thread safety: `Sync`. A writer writes only through the `Space` it owns. A reader reads only
 //! bytes that were published to it by a release store that it loaded with acquire (the skiplist's
 //! links, or the queue's lock).
-#![expect(unsafe_code, reason = "shared memory for a lock-free structure; listed in UNSAFE.md")]
+#![expect(
+    unsafe_code,
+    reason = "shared memory for a lock-free structure; listed in UNSAFE.md"
+)]
 
 use firn_base::exec::give_way;
 use firn_base::sync::{AtomicUsize, Ordering, point};
@@ -54,16 +57,26 @@ impl Arena {
     /// A region of `capacity` bytes (at most 4 GiB minus one line). The system provides pages as
     /// they are touched.
     pub(super) fn new(capacity: usize) -> Arena {
-        assert!(capacity < u32::MAX as usize - ALIGN, "an arena is addressed by 32 bits");
+        assert!(
+            capacity < u32::MAX as usize - ALIGN,
+            "an arena is addressed by 32 bits"
+        );
         let layout = Self::layout(capacity);
         // SAFETY: the layout's size is not zero.
         let memory = unsafe { alloc_zeroed(layout) };
-        let Some(allocated) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        let Some(allocated) = NonNull::new(memory) else {
+            handle_alloc_error(layout)
+        };
         let skip = allocated.align_offset(ALIGN).min(ALIGN);
         // SAFETY: the layout has a line more than the region.
         let base = unsafe { allocated.add(skip) };
         // Offset 0 means "none" in links, so the first line is not handed out.
-        Arena { allocated, base, capacity: layout.size() - ALIGN, used: AtomicUsize::new(Self::RESERVED_BYTES) }
+        Arena {
+            allocated,
+            base,
+            capacity: layout.size() - ALIGN,
+            used: AtomicUsize::new(Self::RESERVED_BYTES),
+        }
     }
 
     /// Touches every page, so that no writer has to wait for the system to provide it.
@@ -85,7 +98,11 @@ impl Arena {
     pub(super) fn zero(&self, space: &Space) {
         const ZEROS: [u8; ALIGN] = [0; ALIGN];
         for at in (space.start..space.end).step_by(ALIGN) {
-            self.write(space, at as usize, &ZEROS[..ALIGN.min((space.end - at) as usize)]);
+            self.write(
+                space,
+                at as usize,
+                &ZEROS[..ALIGN.min((space.end - at) as usize)],
+            );
         }
     }
 
@@ -99,9 +116,19 @@ impl Arena {
         debug_assert_eq!(bytes % 8, 0);
         let mut used = self.used.load(Ordering::Relaxed);
         loop {
-            let end = used.checked_add(bytes).filter(|&end| end <= self.capacity)?;
-            match self.used.compare_exchange_weak(used, end, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(Space { start: used as u32, end: end as u32 }),
+            let end = used
+                .checked_add(bytes)
+                .filter(|&end| end <= self.capacity)?;
+            match self
+                .used
+                .compare_exchange_weak(used, end, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => {
+                    return Some(Space {
+                        start: used as u32,
+                        end: end as u32,
+                    });
+                }
                 Err(now) => used = now,
             }
         }
@@ -119,17 +146,25 @@ impl Arena {
 
     #[inline]
     fn check(&self, at: usize, len: usize) {
-        assert!(at.checked_add(len).is_some_and(|end| end <= self.capacity), "offset outside the arena");
+        assert!(
+            at.checked_add(len).is_some_and(|end| end <= self.capacity),
+            "offset outside the arena"
+        );
     }
 
     /// Writes `bytes` at `at`, within `space`.
     #[inline]
     pub(super) fn write(&self, space: &Space, at: usize, bytes: &[u8]) {
-        assert!(at >= space.start as usize && at + bytes.len() <= space.end as usize, "a write outside its space");
+        assert!(
+            at >= space.start as usize && at + bytes.len() <= space.end as usize,
+            "a write outside its space"
+        );
         self.check(at, bytes.len());
         // SAFETY: in bounds (above), and invariant 1: no other thread reads or writes these bytes
         // before they are published.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len()) }
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len())
+        }
     }
 
     /// The `len` bytes at `at`. REQUIRES: they were published to this thread (invariant 2).
@@ -165,7 +200,10 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: the region is initialized, and `&mut self` is the only remaining access to it.
-        give_back(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.capacity) }, give_way);
+        give_back(
+            unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.capacity) },
+            give_way,
+        );
         // SAFETY: `allocated` came from `alloc_zeroed` with this layout, which is the layout of the
         // resulting capacity.
         unsafe { dealloc(self.allocated.as_ptr(), Self::layout(self.capacity)) }

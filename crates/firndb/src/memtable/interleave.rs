@@ -15,14 +15,25 @@ fn reserve_complete() {
     explore::all(|| {
         let arena = Arc::new(Arena::new(256));
         let other = arena.clone();
-        let take =
-            |arena: &Arena| -> Vec<_> { [64, 72].map(|bytes| arena.reserve(bytes)).into_iter().flatten().collect() };
+        let take = |arena: &Arena| -> Vec<_> {
+            [64, 72]
+                .map(|bytes| arena.reserve(bytes))
+                .into_iter()
+                .flatten()
+                .collect()
+        };
         let thread = thread::spawn(move || take(&other));
         let mut spaces = take(&arena);
         spaces.extend(thread.join().unwrap());
         spaces.sort_by_key(|space| space.start);
-        assert!(spaces[0].start as usize >= Arena::RESERVED_BYTES && spaces.iter().all(|space| space.end <= 256));
-        assert!(spaces.windows(2).all(|pair| pair[0].end <= pair[1].start), "{spaces:?}");
+        assert!(
+            spaces[0].start as usize >= Arena::RESERVED_BYTES
+                && spaces.iter().all(|space| space.end <= 256)
+        );
+        assert!(
+            spaces.windows(2).all(|pair| pair[0].end <= pair[1].start),
+            "{spaces:?}"
+        );
         // Two of 64 bytes and none or one of 72 fit after the first line, or the reverse.
         assert_eq!(spaces.len(), 2, "{spaces:?}");
     });
@@ -43,26 +54,47 @@ fn key(seqno: u64) -> [u8; 1] {
 impl World {
     fn new(entries: u64) -> World {
         let linked = (0..=entries).map(|_| AtomicBool::new(false)).collect();
-        World { buffer: Arc::new(Memtable::new(4 << 10, 1)), linked }
+        World {
+            buffer: Arc::new(Memtable::new(4 << 10, 1)),
+            linked,
+        }
     }
 
     /// Writes a batch with numbers from `first` on, with heights drawn from `seed`.
     fn write(&self, first: u64, count: u64, seed: u64) {
-        let batch: Vec<_> = (first..first + count).map(|seqno| (key(seqno), seqno.to_be_bytes())).collect();
-        let entries = || batch.iter().map(|(key, value)| Entry { kind: Kind::Put, key, value });
+        let batch: Vec<_> = (first..first + count)
+            .map(|seqno| (key(seqno), seqno.to_be_bytes()))
+            .collect();
+        let entries = || {
+            batch.iter().map(|(key, value)| Entry {
+                kind: Kind::Put,
+                key,
+                value,
+            })
+        };
         let bytes = Memtable::bytes_for(entries(), seed);
-        self.buffer.reserve(entries(), bytes, seed).unwrap().link(SeqNo(first));
-        (first..first + count).for_each(|seqno| self.linked[seqno as usize].store(true, Ordering::SeqCst));
+        self.buffer
+            .reserve(entries(), bytes, seed)
+            .unwrap()
+            .link(SeqNo(first));
+        (first..first + count)
+            .for_each(|seqno| self.linked[seqno as usize].store(true, Ordering::SeqCst));
     }
 
     /// The entries that a reader must find.
     fn promised(&self) -> Vec<u64> {
-        (1..self.linked.len() as u64).filter(|&seqno| self.linked[seqno as usize].load(Ordering::SeqCst)).collect()
+        (1..self.linked.len() as u64)
+            .filter(|&seqno| self.linked[seqno as usize].load(Ordering::SeqCst))
+            .collect()
     }
 
     fn check_entry(iter: &MemtableIter) -> (Vec<u8>, Tag) {
         let seqno = iter.tag().seqno().0;
-        assert_eq!((iter.key(), iter.value()), (&key(seqno)[..], &seqno.to_be_bytes()[..]), "an entry is whole");
+        assert_eq!(
+            (iter.key(), iter.value()),
+            (&key(seqno)[..], &seqno.to_be_bytes()[..]),
+            "an entry is whole"
+        );
         (iter.key().to_vec(), iter.tag())
     }
 
@@ -93,7 +125,9 @@ impl World {
 
     fn check_list(found: &[(Vec<u8>, Tag)], promised: &[u64]) {
         assert!(
-            found.windows(2).all(|pair| compare(&pair[0].0, pair[0].1, &pair[1].0, pair[1].1).is_lt()),
+            found
+                .windows(2)
+                .all(|pair| compare(&pair[0].0, pair[0].1, &pair[1].0, pair[1].1).is_lt()),
             "{found:?}"
         );
         let has = |seqno: &u64| found.iter().any(|(_, tag)| tag.seqno().0 == *seqno);
@@ -103,7 +137,10 @@ impl World {
     fn seek(&self) {
         for seqno in self.promised() {
             let (tag, value) = self.buffer.get(&key(seqno), SeqNo(seqno)).unwrap();
-            assert_eq!((tag.seqno().0, &value[..]), (seqno, &seqno.to_be_bytes()[..]));
+            assert_eq!(
+                (tag.seqno().0, &value[..]),
+                (seqno, &seqno.to_be_bytes()[..])
+            );
             let mut iter = self.buffer.iter();
             iter.seek(&key(seqno), tag);
             assert_eq!(iter.tag(), tag);
@@ -120,7 +157,10 @@ fn seed_of(levels: usize) -> u64 {
 /// levels would have twelve million orders; `writers_and_readers` samples those.
 #[test]
 fn two_inserts_complete() {
-    for heights in [(1, 1), (1, 2)].into_iter().take(if explore::is_ci() { 2 } else { 1 }) {
+    for heights in [(1, 1), (1, 2)]
+        .into_iter()
+        .take(if explore::is_ci() { 2 } else { 1 })
+    {
         explore::all(move || {
             let world = Arc::new(World::new(2));
             let other = world.clone();

@@ -19,12 +19,18 @@ impl BareMemtable {
 
     /// Puts `key` with sequence number `seqno`. False if it does not fit.
     pub fn put(&self, seqno: u64, key: &[u8], value: &[u8]) -> bool {
-        self.reserve(seqno, key, value).map(|ticket| ticket.link(SeqNo(seqno))).is_some()
+        self.reserve(seqno, key, value)
+            .map(|ticket| ticket.link(SeqNo(seqno)))
+            .is_some()
     }
 
     /// A group of puts of these keys and values; `None` if they do not fit.
     pub fn group<'a>(&self, entries: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Group> {
-        entries.zip(0..).map(|((key, value), i)| self.reserve(i, key, value)).collect::<Option<_>>().map(Group)
+        entries
+            .zip(0..)
+            .map(|((key, value), i)| self.reserve(i, key, value))
+            .collect::<Option<_>>()
+            .map(Group)
     }
 
     /// The length of the newest value of `key`.
@@ -45,7 +51,14 @@ impl BareMemtable {
     }
 
     fn reserve(&self, seed: u64, key: &[u8], value: &[u8]) -> Option<Reservation> {
-        let entries = || std::iter::once(Entry { kind: Kind::Put, key, value });
-        self.0.reserve(entries(), Memtable::bytes_for(entries(), seed), seed)
+        let entries = || {
+            std::iter::once(Entry {
+                kind: Kind::Put,
+                key,
+                value,
+            })
+        };
+        self.0
+            .reserve(entries(), Memtable::bytes_for(entries(), seed), seed)
     }
 }

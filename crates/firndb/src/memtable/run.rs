@@ -1,8 +1,8 @@
 //! The memtable as used by the engine: reserve, fill, link, freeze, read.
 //!
-//! 1. A [`Reservation`] is a batch's place in one memtable. Its entries are stored there one after the
-//!    other, filled but not linked, and not visible. If it is dropped unlinked, only its space is
-//!    lost.
+//! 1. A [`Reservation`] is a batch's place in one memtable. Its entries are stored there one after
+//!    the other, filled but not linked, and not visible. If it is dropped unlinked, only its space
+//!    is lost.
 //! 2. After `link` the entries are in the list under consecutive sequence numbers. They are visible
 //!    to readers whose read point has reached those; the commit queue raises it.
 
@@ -67,7 +67,12 @@ impl Memtable {
 
     /// An empty memtable of `capacity` bytes, whose entries are in log `log_id`.
     pub(crate) fn new(capacity: usize, log_id: u64) -> Memtable {
-        Memtable { list: Skiplist::new(capacity), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
+        Memtable {
+            list: Skiplist::new(capacity),
+            log_id,
+            first_log: log_id,
+            last_seqno: AtomicU64::new(u64::MAX),
+        }
     }
 
     /// This memtable, with its next entries going to log `log_id`.
@@ -77,7 +82,12 @@ impl Memtable {
 
     /// Empties this memtable for the entries of log `log_id`, reusing its memory.
     pub(crate) fn recycle(self, log_id: u64) -> Memtable {
-        Memtable { list: self.list.recycle(), log_id, first_log: log_id, last_seqno: AtomicU64::new(u64::MAX) }
+        Memtable {
+            list: self.list.recycle(),
+            log_id,
+            first_log: log_id,
+            last_seqno: AtomicU64::new(u64::MAX),
+        }
     }
 
     /// Makes the system provide all memory now, and not during a write.
@@ -87,7 +97,10 @@ impl Memtable {
 
     /// Bytes that `entries` take, at the heights that `seed` gives them.
     pub(crate) fn bytes_for<'a>(entries: impl Iterator<Item = Entry<'a>>, seed: u64) -> usize {
-        entries.zip(0u64..).map(|(e, i)| node_bytes(height(seed, i), e.key.len(), e.value.len())).sum()
+        entries
+            .zip(0u64..)
+            .map(|(e, i)| node_bytes(height(seed, i), e.key.len(), e.value.len()))
+            .sum()
     }
 
     /// Copies `entries` in without making them visible. `bytes` and `seed` as for
@@ -108,7 +121,11 @@ impl Memtable {
             count += 1;
         }
         debug_assert_eq!(at, space.end);
-        Some(Reservation { buffer: self.clone(), space, count })
+        Some(Reservation {
+            buffer: self.clone(),
+            space,
+            count,
+        })
     }
 
     /// Bytes used.
@@ -128,7 +145,9 @@ impl Memtable {
 
     /// The highest sequence number here, if frozen.
     pub(crate) fn frozen_at(&self) -> Option<SeqNo> {
-        Some(self.last_seqno.load(Ordering::Acquire)).filter(|&last| last != u64::MAX).map(SeqNo)
+        Some(self.last_seqno.load(Ordering::Acquire))
+            .filter(|&last| last != u64::MAX)
+            .map(SeqNo)
     }
 
     /// The lowest and the highest sequence number here, found by a full scan.
@@ -138,7 +157,9 @@ impl Memtable {
         iter.first();
         while iter.valid() {
             let seqno = iter.tag().seqno();
-            found = Some(found.map_or((seqno, seqno), |(low, high)| (low.min(seqno), high.max(seqno))));
+            found = Some(found.map_or((seqno, seqno), |(low, high)| {
+                (low.min(seqno), high.max(seqno))
+            }));
             iter.next();
         }
         found
@@ -146,7 +167,10 @@ impl Memtable {
 
     /// The newest entry of `key` at or below `seqno`.
     pub(crate) fn get(self: &Arc<Self>, key: &[u8], seqno: SeqNo) -> Option<(Tag, Value)> {
-        let node = self.list.seek(key, Tag::seek(seqno)).filter(|&node| self.list.key(node) == key)?;
+        let node = self
+            .list
+            .seek(key, Tag::seek(seqno))
+            .filter(|&node| self.list.key(node) == key)?;
         Some((self.list.note_read(node), self.value_of(node)))
     }
 
@@ -156,7 +180,10 @@ impl Memtable {
 
     /// A cursor over the linked entries.
     pub(crate) fn iter(self: &Arc<Self>) -> MemtableIter {
-        MemtableIter { buffer: self.clone(), node: None }
+        MemtableIter {
+            buffer: self.clone(),
+            node: None,
+        }
     }
 }
 
@@ -196,7 +223,10 @@ impl Reservation {
         self.nodes().map(move |node| LogEntry {
             kind: list.tag(node).kind_byte(),
             key: list.key(node),
-            framed_value: list.arena.bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES + node.value_len),
+            framed_value: list.arena.bytes(
+                node.value_at() - VALUE_HEADER_BYTES,
+                VALUE_HEADER_BYTES + node.value_len,
+            ),
         })
     }
 
@@ -216,7 +246,9 @@ impl Reservation {
         for node in self.nodes() {
             let ValueAddress { log_id, offset, .. } = place(node.value_len as u32);
             let is_hot = if log_id == HOT_LOG { HOT_BIT } else { 0 };
-            self.buffer.list.set_log_offset(&self.space, node, offset | is_hot);
+            self.buffer
+                .list
+                .set_log_offset(&self.space, node, offset | is_hot);
         }
     }
 
@@ -224,7 +256,9 @@ impl Reservation {
     pub(crate) fn link(&self, first: SeqNo) {
         for (node, i) in self.nodes().zip(0u64..) {
             let kind = self.buffer.list.tag(node).0 & 0xff;
-            self.buffer.list.link(node.at, Tag((first.0 + i) << 8 | kind));
+            self.buffer
+                .list
+                .link(node.at, Tag((first.0 + i) << 8 | kind));
         }
     }
 }
@@ -259,21 +293,33 @@ impl MemtableIter {
 
     /// True if a get found the entry under the cursor.
     pub(crate) fn was_read(&self) -> bool {
-        self.node.is_some_and(|node| self.buffer.list.was_read(node))
+        self.node
+            .is_some_and(|node| self.buffer.list.was_read(node))
     }
 
     /// True if the value under the cursor is in the hot buffer too. If no offset was noted, the
     /// length is stored there, and no length has that bit.
     pub(crate) fn is_hot(&self) -> bool {
-        self.node.is_some_and(|node| self.buffer.list.log_offset(node) & HOT_BIT != 0)
+        self.node
+            .is_some_and(|node| self.buffer.list.log_offset(node) & HOT_BIT != 0)
     }
 
     /// The location of the value under the cursor in the log. REQUIRES: `valid`, and that the
     /// location was noted.
     pub(crate) fn address(&self) -> ValueAddress {
-        let (offset, len) = self.node.map_or((0, 0), |node| (self.buffer.list.log_offset(node), node.value_len as u32));
-        let log_id = if offset & HOT_BIT == 0 { self.buffer.log_id } else { HOT_LOG };
-        ValueAddress { log_id, offset: offset & !HOT_BIT, len }
+        let (offset, len) = self.node.map_or((0, 0), |node| {
+            (self.buffer.list.log_offset(node), node.value_len as u32)
+        });
+        let log_id = if offset & HOT_BIT == 0 {
+            self.buffer.log_id
+        } else {
+            HOT_LOG
+        };
+        ValueAddress {
+            log_id,
+            offset: offset & !HOT_BIT,
+            len,
+        }
     }
 
     pub(crate) fn first(&mut self) {
@@ -289,7 +335,11 @@ impl MemtableIter {
     }
 
     pub(crate) fn prev(&mut self) {
-        self.node = self.node.and_then(|node| self.buffer.list.seek_before(self.buffer.list.key(node), self.tag()));
+        self.node = self.node.and_then(|node| {
+            self.buffer
+                .list
+                .seek_before(self.buffer.list.key(node), self.tag())
+        });
     }
 
     pub(crate) fn seek(&mut self, key: &[u8], tag: Tag) {

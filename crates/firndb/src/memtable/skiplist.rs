@@ -78,8 +78,8 @@ pub(super) fn height(seed: u64, i: u64) -> usize {
 
 impl Skiplist {
     /// Arena bytes that an empty list uses.
-    pub(super) const EMPTY_BYTES: usize =
-        Arena::RESERVED_BYTES + (TOWER_AT + 4 * HEIGHT_MAX + VALUE_HEADER_BYTES).next_multiple_of(8);
+    pub(super) const EMPTY_BYTES: usize = Arena::RESERVED_BYTES
+        + (TOWER_AT + 4 * HEIGHT_MAX + VALUE_HEADER_BYTES).next_multiple_of(8);
 
     /// An empty list over `capacity` bytes.
     pub(super) fn new(capacity: usize) -> Skiplist {
@@ -115,7 +115,12 @@ impl Skiplist {
         height: usize,
         (kind, key, value, crc): (u8, &[u8], &[u8], u32),
     ) -> u32 {
-        let node = Node { at, height, key_len: key.len(), value_len: value.len() };
+        let node = Node {
+            at,
+            height,
+            key_len: key.len(),
+            value_len: value.len(),
+        };
         let mut head = [0u8; TOWER_AT];
         head[..8].copy_from_slice(&u64::from(kind).to_le_bytes());
         head[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
@@ -126,7 +131,8 @@ impl Skiplist {
         let mut header = [0u8; VALUE_HEADER_BYTES];
         header[..4].copy_from_slice(&crc.to_le_bytes());
         header[4..].copy_from_slice(&(value.len() as u32).to_le_bytes());
-        self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &header);
+        self.arena
+            .write(space, node.value_at() - VALUE_HEADER_BYTES, &header);
         self.arena.write(space, node.value_at(), value);
         node.end()
     }
@@ -138,18 +144,31 @@ impl Skiplist {
 
     /// Changes the checksum before the value. REQUIRES: the node is not linked.
     pub(super) fn set_crc(&self, space: &Space, node: Node, crc: u32) {
-        self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &crc.to_le_bytes());
+        self.arena.write(
+            space,
+            node.value_at() - VALUE_HEADER_BYTES,
+            &crc.to_le_bytes(),
+        );
     }
 
     /// Notes the location of the value in the log. REQUIRES: the log has it, and the node is not
     /// linked.
     pub(super) fn set_log_offset(&self, space: &Space, node: Node, offset: u64) {
-        self.arena.write(space, node.value_at() - VALUE_HEADER_BYTES, &offset.to_le_bytes());
+        self.arena.write(
+            space,
+            node.value_at() - VALUE_HEADER_BYTES,
+            &offset.to_le_bytes(),
+        );
     }
 
     /// The location noted by [`Skiplist::set_log_offset`].
     pub(super) fn log_offset(&self, node: Node) -> u64 {
-        get_u64(self.arena.bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES), 0).unwrap_or(0)
+        get_u64(
+            self.arena
+                .bytes(node.value_at() - VALUE_HEADER_BYTES, VALUE_HEADER_BYTES),
+            0,
+        )
+        .unwrap_or(0)
     }
 
     /// The node at `at`. REQUIRES: it was filled, and published to this thread.
@@ -199,7 +218,9 @@ impl Skiplist {
 
     #[inline]
     fn next(&self, at: u32, level: usize) -> u32 {
-        self.arena.word32(at as usize + TOWER_AT + 4 * level).load(Ordering::Acquire)
+        self.arena
+            .word32(at as usize + TOWER_AT + 4 * level)
+            .load(Ordering::Acquire)
     }
 
     #[inline]
@@ -211,18 +232,27 @@ impl Skiplist {
     /// Links the filled node at `at` under `tag`.
     pub(super) fn link(&self, at: u32, tag: Tag) {
         // Published by the release stores below.
-        self.arena.word64(at as usize).store(tag.0, Ordering::Relaxed);
+        self.arena
+            .word64(at as usize)
+            .store(tag.0, Ordering::Relaxed);
         let node = self.node(at);
         let key = self.key(node);
         let mut before = [self.head; HEIGHT_MAX];
         let mut after = [END; HEIGHT_MAX];
-        self.descend(key, tag, |level, at, next| (before[level], after[level]) = (at, next));
+        self.descend(key, tag, |level, at, next| {
+            (before[level], after[level]) = (at, next)
+        });
         for level in 0..node.height {
             loop {
                 let own = self.arena.word32(at as usize + TOWER_AT + 4 * level);
                 own.store(after[level], Ordering::Relaxed);
-                let link = self.arena.word32(before[level] as usize + TOWER_AT + 4 * level);
-                if link.compare_exchange(after[level], at, Ordering::Release, Ordering::Relaxed).is_ok() {
+                let link = self
+                    .arena
+                    .word32(before[level] as usize + TOWER_AT + 4 * level);
+                if link
+                    .compare_exchange(after[level], at, Ordering::Release, Ordering::Relaxed)
+                    .is_ok()
+                {
                     break;
                 }
                 // Another insert came between. Continue from the last known neighbour.

@@ -27,14 +27,29 @@ fn agrees_with_a_map_both_ways() {
     for seqno in 1..2000 {
         let key = seed.below(300).to_be_bytes();
         let value = vec![seqno as u8; seed.below(50) as usize];
-        let kind = if seed.one_in(5) { Kind::Delete } else { Kind::Put };
-        assert!(put(&buffer, seqno, &[Entry { kind, key: &key, value: &value }]));
+        let kind = if seed.one_in(5) {
+            Kind::Delete
+        } else {
+            Kind::Put
+        };
+        assert!(put(
+            &buffer,
+            seqno,
+            &[Entry {
+                kind,
+                key: &key,
+                value: &value
+            }]
+        ));
         model.insert((key, u64::MAX - seqno), (kind, value));
     }
     let mut iter = buffer.iter();
     iter.first();
     for ((key, seqno), (kind, value)) in &model {
-        assert_eq!((iter.key(), iter.tag()), (&key[..], Tag::new(SeqNo(u64::MAX - seqno), *kind)));
+        assert_eq!(
+            (iter.key(), iter.tag()),
+            (&key[..], Tag::new(SeqNo(u64::MAX - seqno), *kind))
+        );
         assert_eq!(iter.value(), value);
         iter.next();
     }
@@ -49,7 +64,10 @@ fn agrees_with_a_map_both_ways() {
         let (key, at) = (seed.below(310).to_be_bytes(), seed.below(2100));
         let want = model.range((key, u64::MAX - at)..=(key, u64::MAX)).next();
         let got = buffer.get(&key, SeqNo(at));
-        assert_eq!(got.map(|(_, value)| value.to_vec()), want.map(|(_, (_, value))| value.clone()));
+        assert_eq!(
+            got.map(|(_, value)| value.to_vec()),
+            want.map(|(_, (_, value))| value.clone())
+        );
     }
 }
 
@@ -58,7 +76,15 @@ fn a_full_buffer_refuses_and_stays_whole() {
     let buffer = Arc::new(Memtable::new(1 << 10, 1));
     let mut count = 0;
     let value = [9; 100];
-    while put(&buffer, count + 1, &[Entry { kind: Kind::Put, key: &count.to_be_bytes(), value: &value }]) {
+    while put(
+        &buffer,
+        count + 1,
+        &[Entry {
+            kind: Kind::Put,
+            key: &count.to_be_bytes(),
+            value: &value,
+        }],
+    ) {
         count += 1;
     }
     assert!((7..11).contains(&count), "{count}");
@@ -85,8 +111,19 @@ fn concurrent() {
                     let seqno = 1 + thread * EACH + i;
                     let key = seed.below(500).to_be_bytes();
                     let value = seqno.to_be_bytes();
-                    assert!(put(buffer, seqno, &[Entry { kind: Kind::Put, key: &key, value: &value }]));
-                    assert_eq!(buffer.get(&key, SeqNo(seqno)).unwrap().0.seqno(), SeqNo(seqno));
+                    assert!(put(
+                        buffer,
+                        seqno,
+                        &[Entry {
+                            kind: Kind::Put,
+                            key: &key,
+                            value: &value
+                        }]
+                    ));
+                    assert_eq!(
+                        buffer.get(&key, SeqNo(seqno)).unwrap().0.seqno(),
+                        SeqNo(seqno)
+                    );
                 }
             });
         }

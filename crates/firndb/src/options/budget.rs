@@ -51,25 +51,63 @@ const INPUTS: u64 = 64;
 
 /// Rejects limits that do not work together.
 fn check_limits(limits: &Limits) -> Result<()> {
-    let within = |name: &str, value: u64, least: u64, most: u64| match (least..=most).contains(&value) {
-        true => Ok(()),
-        false => Err(Error::invalid(format!("limits.{name} is {value}; it must be from {least} to {most}"))),
-    };
+    let within =
+        |name: &str, value: u64, least: u64, most: u64| match (least..=most).contains(&value) {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "limits.{name} is {value}; it must be from {least} to {most}"
+            ))),
+        };
     let (levels, most) = (limits.levels as u64, u64::MAX >> 8);
-    within("block_bytes", limits.block_bytes as u64, 64, STRETCH_BYTES_MAX / 4)?;
-    within("io_bytes", limits.io_bytes as u64, 4 * limits.block_bytes as u64, 1 << 30)?;
-    within("restart_interval", limits.restart_interval as u64, 1, 1 << 16)?;
-    within("table_bytes", limits.table_bytes, limits.block_bytes as u64, 1 << 40)?;
+    within(
+        "block_bytes",
+        limits.block_bytes as u64,
+        64,
+        STRETCH_BYTES_MAX / 4,
+    )?;
+    within(
+        "io_bytes",
+        limits.io_bytes as u64,
+        4 * limits.block_bytes as u64,
+        1 << 30,
+    )?;
+    within(
+        "restart_interval",
+        limits.restart_interval as u64,
+        1,
+        1 << 16,
+    )?;
+    within(
+        "table_bytes",
+        limits.table_bytes,
+        limits.block_bytes as u64,
+        1 << 40,
+    )?;
     within("level_base_bytes", limits.level_base_bytes, 1, most)?;
     within("level_fan_out", limits.level_fan_out, 2, 1 << 20)?;
     within("levels", levels, 2, 64)?;
     within("level0_rest", limits.level0_rest as u64, 1, most)?;
     within("level0_trigger", limits.level0_trigger as u64, 1, most)?;
-    within("level0_slow", limits.level0_slow as u64, limits.level0_trigger as u64, most)?;
-    within("level0_stop", limits.level0_stop as u64, limits.level0_slow as u64 + 1, most)?;
+    within(
+        "level0_slow",
+        limits.level0_slow as u64,
+        limits.level0_trigger as u64,
+        most,
+    )?;
+    within(
+        "level0_stop",
+        limits.level0_stop as u64,
+        limits.level0_slow as u64 + 1,
+        most,
+    )?;
     within("write_buffers", limits.write_buffers as u64, 2, 1 << 10)?;
     within("group_bytes", limits.group_bytes as u64, 1, 1 << 30)?;
-    within("pm_log_buffer_bytes", limits.pm_log_buffer_bytes as u64, 0, 1 << 32)?;
+    within(
+        "pm_log_buffer_bytes",
+        limits.pm_log_buffer_bytes as u64,
+        0,
+        1 << 32,
+    )?;
     within("manifest_bytes", limits.manifest_bytes, 1, most)?;
     within("seek_charge_bytes", limits.seek_charge_bytes, 1, most)
 }
@@ -90,7 +128,9 @@ impl Budget {
             ))
         })?;
         let buffers = options.limits.write_buffers as u64;
-        let write_buffer = options.write_buffer_bytes.unwrap_or((limit / 8).min(WRITE_BUFFER_BYTES_MAX));
+        let write_buffer = options
+            .write_buffer_bytes
+            .unwrap_or((limit / 8).min(WRITE_BUFFER_BYTES_MAX));
         let block = options.limits.block_bytes as u64;
         if options.write_buffer_bytes.is_none() && write_buffer < 8 * block {
             return Err(Error::invalid(format!(
@@ -120,7 +160,10 @@ impl Budget {
             ))
         })?;
         let shared = limit - io - limit / 16;
-        let stretch = (io / 2 / INPUTS).clamp(4 * block, (options.limits.io_bytes as u64).min(STRETCH_BYTES_MAX));
+        let stretch = (io / 2 / INPUTS).clamp(
+            4 * block,
+            (options.limits.io_bytes as u64).min(STRETCH_BYTES_MAX),
+        );
         Ok(Budget {
             write_buffer_bytes: write_buffer as usize,
             block_cache_bytes: block_cache,
@@ -143,9 +186,16 @@ mod tests {
     #[test]
     fn the_inputs_of_a_merge_fit_its_share_of_io() {
         for memory_limit in [16 << 20, 64 << 20, 512 << 20, 16 << 30] {
-            let budget = Budget::new(&Options { memory_limit, ..Options::default() }).unwrap();
+            let budget = Budget::new(&Options {
+                memory_limit,
+                ..Options::default()
+            })
+            .unwrap();
             let io = memory_limit as usize / 8;
-            assert!(budget.level0_inputs_max * 3 * budget.stretch_bytes <= io, "{memory_limit}");
+            assert!(
+                budget.level0_inputs_max * 3 * budget.stretch_bytes <= io,
+                "{memory_limit}"
+            );
             assert!(
                 budget.level0_inputs_max >= Limits::default().level0_stop,
                 "no merge is cut as long as writers wait"

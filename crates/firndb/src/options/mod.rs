@@ -56,7 +56,9 @@ impl Profile {
     }
 
     pub(crate) fn from_number(number: u8) -> Option<Profile> {
-        Profile::ALL.into_iter().find(|profile| profile.number() == number)
+        Profile::ALL
+            .into_iter()
+            .find(|profile| profile.number() == number)
     }
 }
 
@@ -69,9 +71,14 @@ impl fmt::Display for Profile {
 impl FromStr for Profile {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        Profile::ALL.into_iter().find(|profile| profile.name() == text).ok_or_else(|| {
-            Error::invalid(format!("unknown profile `{text}`: this version has `classic`, `block` and `lab`"))
-        })
+        Profile::ALL
+            .into_iter()
+            .find(|profile| profile.name() == text)
+            .ok_or_else(|| {
+                Error::invalid(format!(
+                    "unknown profile `{text}`: this version has `classic`, `block` and `lab`"
+                ))
+            })
     }
 }
 
@@ -101,7 +108,9 @@ impl FromStr for Durability {
         match text {
             "power" => Ok(Durability::Power),
             "process" => Ok(Durability::Process),
-            _ => Err(Error::invalid(format!("unknown durability `{text}`: choose `power` or `process`"))),
+            _ => Err(Error::invalid(format!(
+                "unknown durability `{text}`: choose `power` or `process`"
+            ))),
         }
     }
 }
@@ -130,7 +139,9 @@ impl WriteOptions {
     /// Sets the failures that the write survives once it is acknowledged.
     #[must_use]
     pub const fn durability(self, durability: Durability) -> WriteOptions {
-        WriteOptions { durability: Some(durability) }
+        WriteOptions {
+            durability: Some(durability),
+        }
     }
 }
 
@@ -245,10 +256,16 @@ impl Options {
     /// Bytes of the memory limit that level 0's trees take if they are not in persistent memory,
     /// else 0.
     pub(crate) fn tree_memory_bytes(&self) -> u64 {
-        let is_durable =
-            |pm: &PmConfig| self.environment.memory.is_some() || matches!(pm.backend, Backend::Dax | Backend::Emulated);
+        let is_durable = |pm: &PmConfig| {
+            self.environment.memory.is_some()
+                || matches!(pm.backend, Backend::Dax | Backend::Emulated)
+        };
         let in_dram = self.profile == Profile::Lab && !self.pm.as_ref().is_some_and(is_durable);
-        if in_dram { self.tuning.lab.pool_bytes(self.tree_bytes_in_dram()) } else { 0 }
+        if in_dram {
+            self.tuning.lab.pool_bytes(self.tree_bytes_in_dram())
+        } else {
+            0
+        }
     }
 
     /// Bytes for leaves if they are not in persistent memory.
@@ -318,13 +335,21 @@ impl ReadOptions {
             Bound::Excluded(key) => Some(key.as_ref().to_vec()),
             Bound::Unbounded => None,
         };
-        ReadOptions { lower, upper, snapshot: None }
+        ReadOptions {
+            lower,
+            upper,
+            snapshot: None,
+        }
     }
 
     /// The keys that begin with `prefix`, in the current state.
     pub fn prefix(prefix: impl AsRef<[u8]>) -> ReadOptions {
         let prefix = prefix.as_ref();
-        ReadOptions { lower: Some(prefix.to_vec()), upper: prefix_end(prefix), snapshot: None }
+        ReadOptions {
+            lower: Some(prefix.to_vec()),
+            upper: prefix_end(prefix),
+            snapshot: None,
+        }
     }
 }
 

@@ -120,13 +120,15 @@ impl LabTuning {
 
     /// Bytes for leaves in a pool of `pool_bytes` of which the log takes `log_buffer_bytes`.
     pub(crate) fn tree_bytes_in(&self, pool_bytes: u64, log_buffer_bytes: u64) -> u64 {
-        self.tree_bytes.unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 4 * 3)
+        self.tree_bytes
+            .unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 4 * 3)
     }
 
     /// Bytes for the hot buffer in a pool of `pool_bytes` of which the log takes
     /// `log_buffer_bytes`.
     pub(crate) fn hot_bytes_in(&self, pool_bytes: u64, log_buffer_bytes: u64) -> u64 {
-        self.hot_bytes.unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 8)
+        self.hot_bytes
+            .unwrap_or(pool_bytes.saturating_sub(log_buffer_bytes) / 8)
     }
 }
 
@@ -198,12 +200,24 @@ impl Default for BlockTuning {
     fn default() -> Self {
         Self {
             grain_limits: GrainLimits::default(),
-            live_tables_max: ByLevel { middle: 4.0, last: 1.5 },
-            live_share_min: ByLevel { middle: 0.4, last: 0.8 },
-            dirty_share_max: ByLevel { middle: 0.8, last: 0.4 },
+            live_tables_max: ByLevel {
+                middle: 4.0,
+                last: 1.5,
+            },
+            live_share_min: ByLevel {
+                middle: 0.4,
+                last: 0.8,
+            },
+            dirty_share_max: ByLevel {
+                middle: 0.8,
+                last: 0.4,
+            },
             saving_min: 0.3,
             scan_bytes: 16 << 10,
-            filter_reserve_percent: ByLevel { middle: 300, last: 20 },
+            filter_reserve_percent: ByLevel {
+                middle: 300,
+                last: 20,
+            },
             filter_reserve_share_max: 1.0 / 128.0,
             dead_share_max: 0.18,
             lazy_delete_bytes: 200_000_000,
@@ -224,8 +238,21 @@ impl BlockTuning {
         both("dirty_share_max", self.dirty_share_max, 0.0, 1.0)?;
         within("block.saving_min", self.saving_min, 0.0, 1.0)?;
         let ByLevel { middle, last } = self.filter_reserve_percent;
-        both("filter_reserve_percent", ByLevel { middle: f64::from(middle), last: f64::from(last) }, 0.0, 1000.0)?;
-        within("block.filter_reserve_share_max", self.filter_reserve_share_max, 0.0, 1.0)?;
+        both(
+            "filter_reserve_percent",
+            ByLevel {
+                middle: f64::from(middle),
+                last: f64::from(last),
+            },
+            0.0,
+            1000.0,
+        )?;
+        within(
+            "block.filter_reserve_share_max",
+            self.filter_reserve_share_max,
+            0.0,
+            1.0,
+        )?;
         within("block.dead_share_max", self.dead_share_max, 0.0, 10.0)
     }
 }
@@ -234,7 +261,9 @@ fn within(name: &str, value: f64, least: f64, most: f64) -> Result<()> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(Error::invalid(format!("tuning.{name} is {value}; it must be from {least} to {most}")))
+    Err(Error::invalid(format!(
+        "tuning.{name} is {value}; it must be from {least} to {most}"
+    )))
 }
 
 #[cfg(test)]
@@ -244,17 +273,53 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_named() {
         assert!(BlockTuning::default().check().is_ok());
-        let wrong = BlockTuning { live_share_min: ByLevel { middle: 0.4, last: 1.5 }, ..BlockTuning::default() };
+        let wrong = BlockTuning {
+            live_share_min: ByLevel {
+                middle: 0.4,
+                last: 1.5,
+            },
+            ..BlockTuning::default()
+        };
         let message = wrong.check().unwrap_err().to_string();
-        assert!(message.contains("live_share_min.last") && message.contains("1.5"), "{message}");
-        let wrong = BlockTuning { dead_share_max: f64::NAN, ..BlockTuning::default() };
-        assert!(wrong.check().unwrap_err().to_string().contains("dead_share_max"));
+        assert!(
+            message.contains("live_share_min.last") && message.contains("1.5"),
+            "{message}"
+        );
+        let wrong = BlockTuning {
+            dead_share_max: f64::NAN,
+            ..BlockTuning::default()
+        };
+        assert!(
+            wrong
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("dead_share_max")
+        );
         assert!(LabTuning::default().check().is_ok());
         for share in [-0.1, 1.1, f64::NAN] {
-            let wrong = LabTuning { by_log_share: share, ..LabTuning::default() };
-            assert!(wrong.check().unwrap_err().to_string().contains("tuning.lab.by_log_share"));
-            let wrong = LabTuning { reuse_min: share, ..LabTuning::default() };
-            assert!(wrong.check().unwrap_err().to_string().contains("tuning.lab.reuse_min"));
+            let wrong = LabTuning {
+                by_log_share: share,
+                ..LabTuning::default()
+            };
+            assert!(
+                wrong
+                    .check()
+                    .unwrap_err()
+                    .to_string()
+                    .contains("tuning.lab.by_log_share")
+            );
+            let wrong = LabTuning {
+                reuse_min: share,
+                ..LabTuning::default()
+            };
+            assert!(
+                wrong
+                    .check()
+                    .unwrap_err()
+                    .to_string()
+                    .contains("tuning.lab.reuse_min")
+            );
         }
     }
 }

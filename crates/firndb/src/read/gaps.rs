@@ -66,7 +66,9 @@ impl Gap {
     }
 
     fn is_empty(&self) -> bool {
-        self.to.as_deref().is_some_and(|to| to <= self.from.as_slice())
+        self.to
+            .as_deref()
+            .is_some_and(|to| to <= self.from.as_slice())
     }
 
     /// The range in both, dead since the later of their read points.
@@ -76,7 +78,12 @@ impl Gap {
             (Some(a), Some(b)) => Some(a.min(b).clone()),
             (a, b) => a.as_ref().or(b.as_ref()).cloned(),
         };
-        let both = Gap { from, to, since: self.since.max(other.since), dead: self.dead.min(other.dead) };
+        let both = Gap {
+            from,
+            to,
+            since: self.since.max(other.since),
+            dead: self.dead.min(other.dead),
+        };
         (!both.is_empty()).then_some(both)
     }
 
@@ -86,14 +93,35 @@ impl Gap {
             (Some(a), Some(b)) => Some(if a < *b { b.clone() } else { a }),
             _ => None,
         };
-        let from = if other.from < self.from { other.from.clone() } else { self.from };
-        Gap { from, to, since: self.since.max(other.since), dead: self.dead.max(other.dead) }
+        let from = if other.from < self.from {
+            other.from.clone()
+        } else {
+            self.from
+        };
+        Gap {
+            from,
+            to,
+            since: self.since.max(other.since),
+            dead: self.dead.max(other.dead),
+        }
     }
 
     /// The ranges on both sides of `key`, without it.
     fn split(&self, key: &[u8]) -> [Gap; 2] {
-        let half = Gap { dead: self.dead / 2, ..self.clone() };
-        [Gap { to: Some(key.to_vec()), ..half.clone() }, Gap { from: behind(key), ..half }]
+        let half = Gap {
+            dead: self.dead / 2,
+            ..self.clone()
+        };
+        [
+            Gap {
+                to: Some(key.to_vec()),
+                ..half.clone()
+            },
+            Gap {
+                from: behind(key),
+                ..half
+            },
+        ]
     }
 }
 
@@ -118,8 +146,12 @@ impl Gaps {
     pub(crate) fn at(&self, key: &[u8], seqno: SeqNo) -> Option<Gap> {
         let list = self.list.load();
         let list = list.as_ref()?;
-        let at = list.partition_point(|gap| gap.from.as_slice() <= key).checked_sub(1)?;
-        list.get(at).filter(|gap| gap.contains(key) && gap.since <= seqno).cloned()
+        let at = list
+            .partition_point(|gap| gap.from.as_slice() <= key)
+            .checked_sub(1)?;
+        list.get(at)
+            .filter(|gap| gap.contains(key) && gap.since <= seqno)
+            .cloned()
     }
 
     /// The gap that begins before `border` and reaches it, or the end of all keys if there is no
@@ -128,7 +160,9 @@ impl Gaps {
     pub(crate) fn before(&self, border: Option<&[u8]>, seqno: SeqNo) -> Option<Gap> {
         let list = self.list.load();
         let list = list.as_ref()?;
-        let at = border.map_or(list.len(), |border| list.partition_point(|gap| gap.from.as_slice() < border));
+        let at = border.map_or(list.len(), |border| {
+            list.partition_point(|gap| gap.from.as_slice() < border)
+        });
         let gap = list.get(at.checked_sub(1)?)?;
         let reaches = match (&gap.to, border) {
             (Some(to), Some(border)) => border <= to.as_slice(),
@@ -157,7 +191,10 @@ impl Gaps {
                 self.add(watch, confirmed);
             }
         }
-        watch.watched = Some(Gap { since: visible, ..walked });
+        watch.watched = Some(Gap {
+            since: visible,
+            ..walked
+        });
     }
 
     fn add(&self, watch: &mut Watch, mut gap: Gap) {
@@ -175,10 +212,16 @@ impl Gaps {
 
     fn publish(&self, watch: &mut Watch) {
         while watch.gaps.len() > GAPS_MAX {
-            let least = watch.gaps.iter().enumerate().min_by_key(|(_, gap)| gap.dead).map_or(0, |(i, _)| i);
+            let least = watch
+                .gaps
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, gap)| gap.dead)
+                .map_or(0, |(i, _)| i);
             watch.gaps.remove(least);
         }
-        self.list.store((!watch.gaps.is_empty()).then(|| Arc::new(watch.gaps.clone())));
+        self.list
+            .store((!watch.gaps.is_empty()).then(|| Arc::new(watch.gaps.clone())));
     }
 
     /// Splits the gap around `key`, whose put is about to be published. REQUIRES: the lock on
@@ -189,8 +232,13 @@ impl Gaps {
             watch.watched = Some(if front.is_empty() { behind } else { front });
         }
         let at = watch.gaps.partition_point(|gap| gap.from.as_slice() <= key);
-        let Some(at) = at.checked_sub(1).filter(|&at| watch.gaps[at].contains(key)) else { return };
-        let halves = watch.gaps[at].split(key).into_iter().filter(|half| !half.is_empty() && half.dead > 0);
+        let Some(at) = at.checked_sub(1).filter(|&at| watch.gaps[at].contains(key)) else {
+            return;
+        };
+        let halves = watch.gaps[at]
+            .split(key)
+            .into_iter()
+            .filter(|half| !half.is_empty() && half.dead > 0);
         let halves: Vec<Gap> = halves.collect();
         watch.gaps.splice(at..=at, halves);
         self.publish(watch);
@@ -211,17 +259,27 @@ mod tests {
 
     fn gap(from: &str, to: &str, since: u64, dead: u64) -> Gap {
         let to = (!to.is_empty()).then(|| to.as_bytes().to_vec());
-        Gap { from: from.as_bytes().to_vec(), to, since: SeqNo(since), dead }
+        Gap {
+            from: from.as_bytes().to_vec(),
+            to,
+            since: SeqNo(since),
+            dead,
+        }
     }
 
     fn borders(gaps: &Gaps) -> Vec<(String, String)> {
         let text = |key: &[u8]| key.escape_ascii().to_string();
         let list = gaps.list.load_full().unwrap_or_default();
-        list.iter().map(|gap| (text(&gap.from), text(gap.to.as_deref().unwrap_or_default()))).collect()
+        list.iter()
+            .map(|gap| (text(&gap.from), text(gap.to.as_deref().unwrap_or_default())))
+            .collect()
     }
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-        expected.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect()
+        expected
+            .iter()
+            .map(|(from, to)| ((*from).to_owned(), (*to).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -240,7 +298,10 @@ mod tests {
         assert_eq!(gaps.before(None, SeqNo(9)).unwrap().from, b"x");
         gaps.put(&mut watch, b"d");
         gaps.put(&mut watch, b"w");
-        assert_eq!(borders(&gaps), pairs(&[("b", "d"), ("d\\x00", "f"), ("x", "")]));
+        assert_eq!(
+            borders(&gaps),
+            pairs(&[("b", "d"), ("d\\x00", "f"), ("x", "")])
+        );
     }
 
     #[test]
@@ -261,12 +322,19 @@ mod tests {
     fn the_gaps_that_save_most_stay() {
         let (gaps, mut watch) = <(Gaps, Watch)>::default();
         for i in 0..100_u64 {
-            gaps.report(&mut watch, gap(&format!("{i:03}"), &format!("{i:03}x"), 1, 10 + i), SeqNo(1));
+            gaps.report(
+                &mut watch,
+                gap(&format!("{i:03}"), &format!("{i:03}x"), 1, 10 + i),
+                SeqNo(1),
+            );
         }
         assert_eq!(borders(&gaps).len(), GAPS_MAX);
         assert!(gaps.at(b"099", SeqNo(1)).is_some() && gaps.at(b"000", SeqNo(1)).is_none());
         let long = "k".repeat(BORDER_BYTES_MAX);
         gaps.report(&mut watch, gap(&long, "z", 1, 1000), SeqNo(1));
-        assert!(gaps.at(long.as_bytes(), SeqNo(1)).is_none(), "borders take little memory");
+        assert!(
+            gaps.at(long.as_bytes(), SeqNo(1)).is_none(),
+            "borders take little memory"
+        );
     }
 }

@@ -36,16 +36,25 @@ impl Engine {
     fn find(&self, part: &Part, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
         for buffer in &part.buffers {
             if let Some((tag, value)) = buffer.get(key, seqno) {
-                part.trees.iter().for_each(|trees| trees.counters.buffers.add(1));
+                part.trees
+                    .iter()
+                    .for_each(|trees| trees.counters.buffers.add(1));
                 return visible_value(tag, value);
             }
         }
         let hash = hash(key);
         if let Some((tag, value)) = part.row(key, hash, seqno) {
-            part.trees.iter().for_each(|trees| trees.counters.rows.add(1));
+            part.trees
+                .iter()
+                .for_each(|trees| trees.counters.rows.add(1));
             return visible_value(tag, value);
         }
-        let query = Query { key, hash, seqno, rows: part.takes_rows(seqno) };
+        let query = Query {
+            key,
+            hash,
+            seqno,
+            rows: part.takes_rows(seqno),
+        };
         if let Some(trees) = &part.trees
             && let Got::Found { tag, value, row } = trees.get(&query)?
         {
@@ -63,7 +72,9 @@ impl Engine {
                     Got::Found { tag, value, row } => {
                         self.settle(charged);
                         part.keep_row(&query, row);
-                        part.trees.iter().for_each(|trees| trees.counters.levels.add(1));
+                        part.trees
+                            .iter()
+                            .for_each(|trees| trees.counters.levels.add(1));
                         return visible_value(tag, value);
                     }
                 }
@@ -78,7 +89,12 @@ impl Engine {
 
     /// Notes the first table that was searched without finding the key, because compacting it would
     /// have saved that search (LevelDB's rule).
-    fn charge<'a>(&self, charged: &mut Option<(usize, &'a Arc<SstRun>)>, depth: usize, run: &'a Arc<SstRun>) {
+    fn charge<'a>(
+        &self,
+        charged: &mut Option<(usize, &'a Arc<SstRun>)>,
+        depth: usize,
+        run: &'a Arc<SstRun>,
+    ) {
         charged.get_or_insert((depth, run));
     }
 
@@ -90,11 +106,17 @@ impl Engine {
 
     /// The values of several keys at one read point. Reads are issued together: each round issues
     /// the next read of every unfinished key, then completes them.
-    pub(crate) fn multi_get(&self, keys: &[&[u8]], at: Option<SeqNo>) -> Result<Vec<Option<Value>>> {
+    pub(crate) fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        at: Option<SeqNo>,
+    ) -> Result<Vec<Option<Value>>> {
         let state = self.read_state()?;
         let seqno = at.unwrap_or_else(|| self.commit.visible());
-        let mut searches: Vec<Search<'_>> =
-            keys.iter().map(|key| Search::new(&state.parts[state.part_of(key)], key, seqno)).collect::<Result<_>>()?;
+        let mut searches: Vec<Search<'_>> = keys
+            .iter()
+            .map(|key| Search::new(&state.parts[state.part_of(key)], key, seqno))
+            .collect::<Result<_>>()?;
         loop {
             let mut waiting = false;
             for search in &mut searches {
@@ -110,16 +132,30 @@ impl Engine {
         }
         searches
             .into_iter()
-            .map(|search| search.found.map_or(Ok(None), |(tag, value)| visible_value(tag, value)))
+            .map(|search| {
+                search
+                    .found
+                    .map_or(Ok(None), |(tag, value)| visible_value(tag, value))
+            })
             .collect()
     }
 }
 
 /// The runs of a level that may hold `key`, newest first.
 fn candidates<'a>(level: &'a Level, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<SstRun>> {
-    let one = if level.sorted { level.run_for(key) } else { None };
-    let all = if level.sorted { [].iter() } else { level.runs.iter() };
-    let holds = move |run: &&Arc<SstRun>| run.meta.smallest.as_slice() <= key && key <= run.meta.largest.as_slice();
+    let one = if level.sorted {
+        level.run_for(key)
+    } else {
+        None
+    };
+    let all = if level.sorted {
+        [].iter()
+    } else {
+        level.runs.iter()
+    };
+    let holds = move |run: &&Arc<SstRun>| {
+        run.meta.smallest.as_slice() <= key && key <= run.meta.largest.as_slice()
+    };
     one.into_iter().chain(all.filter(holds))
 }
 
@@ -130,7 +166,11 @@ fn visible_value(tag: Tag, value: Value) -> Result<Option<Value>> {
         Some(Kind::Delete) => Ok(None),
         Some(Kind::Pointer) | None => {
             let kind = tag.kind_byte();
-            Err(Error::corruption("an entry", tag.seqno().0, format_args!("expected a put or delete, not kind {kind}")))
+            Err(Error::corruption(
+                "an entry",
+                tag.seqno().0,
+                format_args!("expected a put or delete, not kind {kind}"),
+            ))
         }
     }
 }
@@ -156,19 +196,41 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(part: &'a Part, key: &'a [u8], seqno: SeqNo) -> Result<Self> {
         let hash = hash(key);
-        let buffered = part.buffers.iter().find_map(|buffer| buffer.get(key, seqno));
+        let buffered = part
+            .buffers
+            .iter()
+            .find_map(|buffer| buffer.get(key, seqno));
         let mut found = buffered.or_else(|| part.row(key, hash, seqno));
         let mut pending = None;
         if let (None, Some(trees)) = (&found, &part.trees) {
             match trees.begin_get(key, seqno)? {
                 Some((tag, Begun::Here(value))) => found = Some((tag, value)),
-                Some((tag, Begun::Asked(asked))) => pending = Some(Pending::Value(&trees.values, tag, asked)),
+                Some((tag, Begun::Asked(asked))) => {
+                    pending = Some(Pending::Value(&trees.values, tag, asked))
+                }
                 None => {}
             }
         }
-        let runs = Box::new(part.levels.iter().flat_map(move |level| candidates(level, key)));
-        let query = Query { key, hash, seqno, rows: part.takes_rows(seqno) };
-        Ok(Search { part, query, runs, pending, over: found.is_some(), found, read_in_vain: false })
+        let runs = Box::new(
+            part.levels
+                .iter()
+                .flat_map(move |level| candidates(level, key)),
+        );
+        let query = Query {
+            key,
+            hash,
+            seqno,
+            rows: part.takes_rows(seqno),
+        };
+        Ok(Search {
+            part,
+            query,
+            runs,
+            pending,
+            over: found.is_some(),
+            found,
+            read_in_vain: false,
+        })
     }
 
     /// Continues until the key is found, its runs are exhausted, or a read is in flight.

@@ -41,7 +41,11 @@ pub(crate) enum Direction {
 pub(crate) fn children(state: &ReadState) -> Result<Vec<RunIter>> {
     let mut children = Vec::new();
     for part in state.parts.iter() {
-        children.extend(part.buffers.iter().map(|buffer| RunIter::Memtable(buffer.iter())));
+        children.extend(
+            part.buffers
+                .iter()
+                .map(|buffer| RunIter::Memtable(buffer.iter())),
+        );
         if let Some(trees) = &part.trees {
             children.extend(TreesIter::all(trees).map(|iter| RunIter::Trees(Box::new(iter))));
         }
@@ -65,12 +69,20 @@ impl Engine {
     /// Revokes the pins of cursors on older states that were not moved since tick `since`. Returns
     /// false if a cursor was being moved.
     pub(crate) fn revoke_cursors(&self, since: u64) -> bool {
-        let iters: Vec<_> = self.readers.iters.lock().iter().filter_map(Weak::upgrade).collect();
+        let iters: Vec<_> = self
+            .readers
+            .iters
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         let current = self.state.load_full();
         let mut all = true;
         for pins in iters {
             match pins.try_lock() {
-                Some(mut slot) => drop(slot.take_if(|held| held.last_tick < since && !held.are_of(&current))),
+                Some(mut slot) => {
+                    drop(slot.take_if(|held| held.last_tick < since && !held.are_of(&current)))
+                }
                 None => all = false,
             }
         }

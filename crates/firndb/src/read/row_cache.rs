@@ -53,8 +53,17 @@ pub(crate) struct RowCache {
 
 impl RowCache {
     /// A cache for states in which everything up to `flushed_through` is below the memtables.
-    pub(crate) fn new(cache: Arc<BlockCache>, flushed_through: SeqNo, keeps_found: bool) -> RowCache {
-        RowCache { cache, through: AtomicU64::new(flushed_through.0), keeping: Default::default(), keeps_found }
+    pub(crate) fn new(
+        cache: Arc<BlockCache>,
+        flushed_through: SeqNo,
+        keeps_found: bool,
+    ) -> RowCache {
+        RowCache {
+            cache,
+            through: AtomicU64::new(flushed_through.0),
+            keeping: Default::default(),
+            keeps_found,
+        }
     }
 
     /// The newest entry of `key` below the memtables, if there is a row for it that is not above
@@ -84,7 +93,10 @@ impl RowCache {
     pub(crate) fn follow(&self, buffer: &Arc<Memtable>) {
         // A flushed memtable was frozen. If it were not, this would stop readers from inserting
         // rows.
-        self.through.store(buffer.frozen_at().unwrap_or(SeqNo::MAX).0, Ordering::Release);
+        self.through.store(
+            buffer.frozen_at().unwrap_or(SeqNo::MAX).0,
+            Ordering::Release,
+        );
         // A reader that checked earlier has kept its row once its lock is free. A reader that
         // checks from now on knows that its key is not in the memtable.
         self.keeping.iter().for_each(|lock| drop(lock.lock()));
@@ -109,7 +121,11 @@ impl RowCache {
             }
             let hash = hash(newest.key());
             let row = || {
-                let value = if newest.tag().kind() == Some(Kind::Put) { newest.value() } else { &[] };
+                let value = if newest.tag().kind() == Some(Kind::Put) {
+                    newest.value()
+                } else {
+                    &[]
+                };
                 Row::new(newest.key(), newest.tag(), value)
             };
             if self.cache.has_row(hash) {
@@ -124,7 +140,11 @@ impl RowCache {
 
 impl std::fmt::Debug for RowCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RowCache(through {})", self.through.load(Ordering::Acquire))
+        write!(
+            f,
+            "RowCache(through {})",
+            self.through.load(Ordering::Acquire)
+        )
     }
 }
 
@@ -135,7 +155,15 @@ mod tests {
     use crate::{Db, Options, Profile};
 
     fn open(dir: &std::path::Path, profile: Profile) -> Db {
-        Db::open(dir, Options { profile, block_cache_bytes: Some(64 << 10), ..Options::tiny() }).unwrap()
+        Db::open(
+            dir,
+            Options {
+                profile,
+                block_cache_bytes: Some(64 << 10),
+                ..Options::tiny()
+            },
+        )
+        .unwrap()
     }
 
     fn misses(db: &Db) -> u64 {
@@ -154,14 +182,24 @@ mod tests {
         for profile in Profile::ALL {
             let dir = tempfile::tempdir().unwrap();
             let db = open(dir.path(), profile);
-            let keys: Vec<Vec<u8>> = (0..200_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
+            let keys: Vec<Vec<u8>> = (0..200_u32)
+                .map(|i| format!("key{i:05}").into_bytes())
+                .collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
             db.compact().unwrap();
             // Three times, because a sample of blocks is cached whole (`locality.rs`).
-            (0..3).for_each(|_| keys.iter().for_each(|key| assert_eq!(get(&db, key).unwrap(), [1; 50])));
+            (0..3).for_each(|_| {
+                keys.iter()
+                    .for_each(|key| assert_eq!(get(&db, key).unwrap(), [1; 50]))
+            });
             let snapshot = db.snapshot();
-            keys.iter().step_by(10).for_each(|key| db.put(key, [2; 50]).unwrap());
-            keys.iter().skip(5).step_by(10).for_each(|key| db.delete(key).unwrap());
+            keys.iter()
+                .step_by(10)
+                .for_each(|key| db.put(key, [2; 50]).unwrap());
+            keys.iter()
+                .skip(5)
+                .step_by(10)
+                .for_each(|key| db.delete(key).unwrap());
             db.compact().unwrap();
             let before = misses(&db);
             for (i, key) in keys.iter().enumerate() {
@@ -173,8 +211,16 @@ mod tests {
                 assert_eq!(get(&db, key), expected, "{profile:?} key {i}");
             }
             assert_eq!(misses(&db), before, "{profile:?}: all of them are rows");
-            keys.iter().for_each(|key| assert_eq!(snapshot.get(key).unwrap().unwrap(), [1; 50], "older than rows"));
-            keys.iter().step_by(10).for_each(|key| assert_eq!(get(&db, key).unwrap(), [2; 50]));
+            keys.iter().for_each(|key| {
+                assert_eq!(
+                    snapshot.get(key).unwrap().unwrap(),
+                    [1; 50],
+                    "older than rows"
+                )
+            });
+            keys.iter()
+                .step_by(10)
+                .for_each(|key| assert_eq!(get(&db, key).unwrap(), [2; 50]));
         }
     }
 
@@ -187,21 +233,38 @@ mod tests {
             db.compact().unwrap();
             // Makes the first row, because a cache without rows looks for none.
             (0..3).for_each(|_| assert_eq!(get(&db, b"a").unwrap(), [0; 50]));
-            let keys: Vec<Vec<u8>> = (0..20_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
+            let keys: Vec<Vec<u8>> = (0..20_u32)
+                .map(|i| format!("key{i:05}").into_bytes())
+                .collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
-            keys.iter().step_by(2).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
+            keys.iter()
+                .step_by(2)
+                .for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
             // A key found in its previous version is as likely to be read again.
-            keys.iter().step_by(4).for_each(|key| db.put(key, [2; 50]).unwrap());
+            keys.iter()
+                .step_by(4)
+                .for_each(|key| db.put(key, [2; 50]).unwrap());
             db.delete(&keys[2]).unwrap();
             db.compact().unwrap();
             let before = misses(&db);
             for (i, key) in keys.iter().enumerate().step_by(2) {
-                let expected = if i == 2 { None } else { Some(vec![if i % 4 == 0 { 2 } else { 1 }; 50]) };
-                assert_eq!(db.get(key).unwrap().map(|value| value.to_vec()), expected, "{profile:?} key {i}");
+                let expected = if i == 2 {
+                    None
+                } else {
+                    Some(vec![if i % 4 == 0 { 2 } else { 1 }; 50])
+                };
+                assert_eq!(
+                    db.get(key).unwrap().map(|value| value.to_vec()),
+                    expected,
+                    "{profile:?} key {i}"
+                );
             }
             assert_eq!(misses(&db), before, "{profile:?}");
             assert_eq!(db.get(&keys[1]).unwrap().unwrap(), [1; 50]);
-            assert!(misses(&db) > before, "{profile:?}: nobody had found that one");
+            assert!(
+                misses(&db) > before,
+                "{profile:?}: nobody had found that one"
+            );
         }
     }
 
@@ -209,13 +272,23 @@ mod tests {
     fn rows_can_be_done_without() {
         let misses_of_gets = |row_cache| {
             let dir = tempfile::tempdir().unwrap();
-            let options = Options { row_cache, block_cache_bytes: Some(64 << 10), ..Options::tiny() };
+            let options = Options {
+                row_cache,
+                block_cache_bytes: Some(64 << 10),
+                ..Options::tiny()
+            };
             let db = Db::open(dir.path(), options).unwrap();
-            let keys: Vec<Vec<u8>> = (0..4000_u32).map(|i| format!("key{i:05}").into_bytes()).collect();
+            let keys: Vec<Vec<u8>> = (0..4000_u32)
+                .map(|i| format!("key{i:05}").into_bytes())
+                .collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
             db.compact().unwrap();
             // The entries fit into the cache, but their blocks do not.
-            let gets = || keys.iter().step_by(20).for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]));
+            let gets = || {
+                keys.iter()
+                    .step_by(20)
+                    .for_each(|key| assert_eq!(db.get(key).unwrap().unwrap(), [1; 50]))
+            };
             (0..4).for_each(|_| gets());
             let before = misses(&db);
             gets();
@@ -231,7 +304,10 @@ mod tests {
         let cache = Arc::new(BlockCache::new(1 << 20, 4096));
         let rows = RowCache::new(cache, SeqNo(5), true);
         let (key, hash, tag) = (b"k", hash(b"k"), Tag::new(SeqNo(3), Kind::Put));
-        let get = |seqno| rows.get(key, hash, SeqNo(seqno)).map(|(_, value)| value.to_vec());
+        let get = |seqno| {
+            rows.get(key, hash, SeqNo(seqno))
+                .map(|(_, value)| value.to_vec())
+        };
         let row = Row::new(key, tag, b"v");
         let keep = |from, through| rows.keep(&(SeqNo(from)..=SeqNo(through)), hash, row.clone());
         keep(5, 4);
@@ -241,17 +317,33 @@ mod tests {
         keep(5, 9);
         assert_eq!(get(9), Some(b"v".to_vec()));
         assert_eq!(get(2), None, "above the read point");
-        assert_eq!(rows.get(b"other", hash, SeqNo(9)).map(|(tag, _)| tag), None, "of the same hash");
+        assert_eq!(
+            rows.get(b"other", hash, SeqNo(9)).map(|(tag, _)| tag),
+            None,
+            "of the same hash"
+        );
         let flushed = Arc::new(Memtable::new(4096, 1));
         flushed.freeze(SeqNo(8));
         rows.follow(&flushed);
         assert_eq!(get(9), Some(b"v".to_vec()), "is not in that buffer");
         let bring = |from, through| {
-            rows.keep(&(SeqNo(from)..=SeqNo(through)), hash, Row::new(key, tag, b"other"));
+            rows.keep(
+                &(SeqNo(from)..=SeqNo(through)),
+                hash,
+                Row::new(key, tag, b"other"),
+            );
             get(9)
         };
-        assert_eq!(bring(5, 7), Some(b"v".to_vec()), "it took writes when he looked");
-        assert_eq!(bring(5, 8), Some(b"other".to_vec()), "he knows that it is not there, before the state changes");
+        assert_eq!(
+            bring(5, 7),
+            Some(b"v".to_vec()),
+            "it took writes when he looked"
+        );
+        assert_eq!(
+            bring(5, 8),
+            Some(b"other".to_vec()),
+            "he knows that it is not there, before the state changes"
+        );
         assert_eq!(bring(8, 9), Some(b"other".to_vec()));
     }
 }

@@ -21,7 +21,9 @@ mod tests;
 
 use crate::files::{FileName, Files};
 use crate::manifest::TableMeta;
-use firn_base::sync::{ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering};
+use firn_base::sync::{
+    ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering,
+};
 use firn_base::{Result, count::Counter};
 use firn_fs::OpenMode;
 use firn_table::sst::{Sst, TableContext};
@@ -120,7 +122,9 @@ impl SstRun {
     /// Acquires the right to append to the file. Returns false if an append is running or the file
     /// is shared.
     pub(crate) fn begin_append(&self) -> bool {
-        self.growth.compare_exchange(FREE, APPENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.growth
+            .compare_exchange(FREE, APPENDING, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Releases the right to append after an append that was abandoned.
@@ -130,13 +134,17 @@ impl SstRun {
 
     /// Forbids appends to the file from now on. Returns false if an append is running.
     pub(crate) fn share(&self) -> bool {
-        let shared = self.growth.compare_exchange(FREE, SHARED, Ordering::AcqRel, Ordering::Acquire);
+        let shared =
+            self.growth
+                .compare_exchange(FREE, SHARED, Ordering::AcqRel, Ordering::Acquire);
         shared.is_ok() || shared == Err(SHARED)
     }
 
     /// The table, if it is open or a reader holds it.
     pub(crate) fn held(&self) -> Option<Arc<Sst>> {
-        self.table.load_full().or_else(|| self.opened.lock().upgrade())
+        self.table
+            .load_full()
+            .or_else(|| self.opened.lock().upgrade())
     }
 
     fn close(&self) {
@@ -219,7 +227,11 @@ impl Drop for MemoryReservation<'_> {
 }
 
 impl TableCache {
-    pub(crate) fn new(files: Arc<Files>, context: TableContext, bounds: &TableCacheBounds) -> TableCache {
+    pub(crate) fn new(
+        files: Arc<Files>,
+        context: TableContext,
+        bounds: &TableCacheBounds,
+    ) -> TableCache {
         TableCache {
             files,
             context,
@@ -240,19 +252,28 @@ impl TableCache {
 
     /// Opens a table that is not yet, or no longer, in a state.
     pub(crate) fn open(&self, meta: &TableMeta) -> Result<Sst> {
-        let mode = if self.direct { OpenMode::ReadDirect } else { OpenMode::Read };
+        let mode = if self.direct {
+            OpenMode::ReadDirect
+        } else {
+            OpenMode::Read
+        };
         self.opens.add(1);
-        let file = self.files.open(FileName::Table(meta.id), mode).map_err(|error| match error.kind() {
-            firn_base::ErrorKind::NotFound if self.files.is_read_only() => {
-                firn_base::Error::changed(self.files.path_of(FileName::Table(meta.id)).display())
-            }
-            firn_base::ErrorKind::NotFound => firn_base::Error::corruption(
-                self.files.path_of(FileName::Table(meta.id)).display(),
-                0,
-                "the manifest names this table, but the file is missing",
-            ),
-            _ => error,
-        })?;
+        let file = self
+            .files
+            .open(FileName::Table(meta.id), mode)
+            .map_err(|error| match error.kind() {
+                firn_base::ErrorKind::NotFound if self.files.is_read_only() => {
+                    firn_base::Error::changed(
+                        self.files.path_of(FileName::Table(meta.id)).display(),
+                    )
+                }
+                firn_base::ErrorKind::NotFound => firn_base::Error::corruption(
+                    self.files.path_of(FileName::Table(meta.id)).display(),
+                    0,
+                    "the manifest names this table, but the file is missing",
+                ),
+                _ => error,
+            })?;
         Sst::open(file, meta.id, meta.extent, self.context.clone())
     }
 
@@ -273,9 +294,14 @@ impl TableCache {
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut looks = kept.len().min(1 << 20) * 2;
-        while looks > 0 && (kept.len() >= self.tables_max || self.bytes.load(Ordering::Relaxed) > self.bytes_max) {
+        while looks > 0
+            && (kept.len() >= self.tables_max
+                || self.bytes.load(Ordering::Relaxed) > self.bytes_max)
+        {
             looks -= 1;
-            let Some(oldest) = kept.pop_front() else { break };
+            let Some(oldest) = kept.pop_front() else {
+                break;
+            };
             match oldest.run.upgrade() {
                 Some(alive) if alive.used.swap(false, Ordering::Relaxed) && looks > kept.len() => {
                     kept.push_back(oldest);
@@ -286,7 +312,10 @@ impl TableCache {
             }
             self.bytes.fetch_sub(oldest.bytes, Ordering::Relaxed);
         }
-        kept.push_back(Kept { run: Arc::downgrade(run), bytes });
+        kept.push_back(Kept {
+            run: Arc::downgrade(run),
+            bytes,
+        });
         run.table.store(Some(table.clone()));
         drop(kept);
         self.leave_the_rest();
@@ -317,23 +346,33 @@ impl TableCache {
     pub(crate) fn lendable(&self, buffer_bytes: u64) -> u64 {
         let buffers = self.buffer_bytes.load(Ordering::Relaxed).max(buffer_bytes);
         let taken = buffers + self.context.open_bytes() + self.cache_bytes_min;
-        self.shared_bytes.map_or(0, |shared| shared.saturating_sub(taken))
+        self.shared_bytes
+            .map_or(0, |shared| shared.saturating_sub(taken))
     }
 
     /// Borrows `bytes` from the block cache until the reservation is dropped.
     pub(crate) fn lend(&self, bytes: u64) -> MemoryReservation<'_> {
         self.add_buffer(bytes);
-        MemoryReservation { tables: self, bytes }
+        MemoryReservation {
+            tables: self,
+            bytes,
+        }
     }
 
     /// Gives the block cache all memory that is left.
     pub(crate) fn leave_the_rest(&self) {
-        let Some(shared) = self.shared_bytes else { return };
+        let Some(shared) = self.shared_bytes else {
+            return;
+        };
         let _one_by_one = self.resizing.lock();
         let buffers = self.buffer_bytes.load(Ordering::Relaxed);
-        let least = self.cache_bytes_min.saturating_sub(buffers.saturating_sub(self.buffer_bytes_usual));
+        let least = self
+            .cache_bytes_min
+            .saturating_sub(buffers.saturating_sub(self.buffer_bytes_usual));
         let left = shared.saturating_sub(buffers + self.context.open_bytes());
-        self.context.cache.resize(left.max(least).max(CACHE_BYTES_LEAST));
+        self.context
+            .cache
+            .resize(left.max(least).max(CACHE_BYTES_LEAST));
     }
 
     /// Removes tables whose run is gone.
@@ -352,6 +391,10 @@ impl TableCache {
 
     /// (tables kept open, their bytes, opens so far).
     pub(crate) fn usage(&self) -> (usize, u64, u64) {
-        (self.kept.lock().len(), self.bytes.load(Ordering::Relaxed), self.opens.get())
+        (
+            self.kept.lock().len(),
+            self.bytes.load(Ordering::Relaxed),
+            self.opens.get(),
+        )
     }
 }

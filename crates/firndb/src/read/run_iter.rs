@@ -158,7 +158,11 @@ impl RunIter {
     /// The address of the value and the sequence number of its entry, if the value is not in
     /// memory.
     fn place(&self) -> Option<(ValueAddress, SeqNo)> {
-        if let RunIter::Trees(iter) = self { iter.place() } else { None }
+        if let RunIter::Trees(iter) = self {
+            iter.place()
+        } else {
+            None
+        }
     }
 
     pub(crate) fn first(&mut self) -> Result<()> {
@@ -200,7 +204,14 @@ pub(crate) struct LevelIter {
 impl LevelIter {
     /// REQUIRES: the level is sorted.
     pub(crate) fn new(level: Arc<Level>, access: Access) -> LevelIter {
-        LevelIter { at: level.runs.len(), level, access, end: None, iter: None, lazy: false }
+        LevelIter {
+            at: level.runs.len(),
+            level,
+            access,
+            end: None,
+            iter: None,
+            lazy: false,
+        }
     }
 
     /// An iterator over these tables only.
@@ -274,7 +285,11 @@ impl LevelIter {
 
     fn seek_before(&mut self, key: &[u8], tag: Tag) -> Result<()> {
         self.seek(key, tag)?;
-        if self.valid() { self.prev() } else { self.last() }
+        if self.valid() {
+            self.prev()
+        } else {
+            self.last()
+        }
     }
 
     fn next(&mut self) -> Result<()> {
@@ -321,7 +336,11 @@ pub(crate) struct MergeIter {
 impl MergeIter {
     pub(crate) fn new(mut children: Vec<RunIter>) -> MergeIter {
         children.iter_mut().for_each(RunIter::be_lazy);
-        MergeIter { heap: Vec::with_capacity(children.len()), children, direction: Direction::Forward }
+        MergeIter {
+            heap: Vec::with_capacity(children.len()),
+            children,
+            direction: Direction::Forward,
+        }
     }
 
     /// A merge positioned on the first entry of all.
@@ -394,7 +413,11 @@ impl MergeIter {
         self.advance(RunIter::prev)
     }
 
-    fn reposition(&mut self, direction: Direction, mut step: impl FnMut(&mut RunIter) -> Result<()>) -> Result<()> {
+    fn reposition(
+        &mut self,
+        direction: Direction,
+        mut step: impl FnMut(&mut RunIter) -> Result<()>,
+    ) -> Result<()> {
         self.direction = direction;
         self.heap.clear();
         for i in 0..self.children.len() {
@@ -414,17 +437,30 @@ impl MergeIter {
     /// known comes before all others with that key.
     #[inline]
     fn settle(&mut self) -> Result<()> {
-        if self.knows_top() { Ok(()) } else { self.look_at_top() }
+        if self.knows_top() {
+            Ok(())
+        } else {
+            self.look_at_top()
+        }
     }
 
     #[inline]
     fn knows_top(&self) -> bool {
-        self.heap.first().is_none_or(|&top| self.children[top as usize].sst().is_none_or(SstIter::knows_tag))
+        self.heap.first().is_none_or(|&top| {
+            self.children[top as usize]
+                .sst()
+                .is_none_or(SstIter::knows_tag)
+        })
     }
 
     #[cold]
     fn look_at_top(&mut self) -> Result<()> {
-        while let Some(top) = self.heap.first().map(|&top| top as usize).filter(|_| !self.knows_top()) {
+        while let Some(top) = self
+            .heap
+            .first()
+            .map(|&top| top as usize)
+            .filter(|_| !self.knows_top())
+        {
             if let Err(error) = self.children[top].load() {
                 self.heap.clear();
                 return Err(error);
@@ -456,7 +492,9 @@ impl MergeIter {
     }
 
     fn advance(&mut self, step: impl FnOnce(&mut RunIter) -> Result<()>) -> Result<()> {
-        let Some(&top) = self.heap.first() else { return Ok(()) };
+        let Some(&top) = self.heap.first() else {
+            return Ok(());
+        };
         let child = &mut self.children[top as usize];
         if let Err(error) = step(child) {
             self.heap.clear();
@@ -471,7 +509,10 @@ impl MergeIter {
 
     /// True if the child at heap position `a` comes before the one at `b`.
     fn goes_before(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (&self.children[self.heap[a] as usize], &self.children[self.heap[b] as usize]);
+        let (x, y) = (
+            &self.children[self.heap[a] as usize],
+            &self.children[self.heap[b] as usize],
+        );
         let order = compare(x.key(), x.tag(), y.key(), y.tag());
         match self.direction {
             Direction::Forward => order == Ordering::Less,
@@ -486,7 +527,11 @@ impl MergeIter {
                 return;
             }
             let right = left + 1;
-            let child = if right < self.heap.len() && self.goes_before(right, left) { right } else { left };
+            let child = if right < self.heap.len() && self.goes_before(right, left) {
+                right
+            } else {
+                left
+            };
             if !self.goes_before(child, at) {
                 return;
             }

@@ -92,7 +92,11 @@ impl Bytes {
 impl ReadState {
     /// The state of one partition.
     pub(crate) fn single(part: Part) -> ReadState {
-        ReadState { layout: Layout::default(), parts: Arc::new([Arc::new(part)]), life: Arc::new(()) }
+        ReadState {
+            layout: Layout::default(),
+            parts: Arc::new([Arc::new(part)]),
+            life: Arc::new(()),
+        }
     }
 
     /// The number of the part that holds `key`.
@@ -104,8 +108,15 @@ impl ReadState {
     pub(crate) fn with_part(&self, i: usize, part: Part) -> ReadState {
         let mut parts = self.parts.to_vec();
         parts[i] = Arc::new(part);
-        let layout = Layout { epoch: self.layout.epoch + 1, ..self.layout.clone() };
-        ReadState { layout, parts: parts.into(), life: self.life.clone() }
+        let layout = Layout {
+            epoch: self.layout.epoch + 1,
+            ..self.layout.clone()
+        };
+        ReadState {
+            layout,
+            parts: parts.into(),
+            life: self.life.clone(),
+        }
     }
 
     /// The same state as a new value, to distinguish readers of this one from later ones.
@@ -121,7 +132,12 @@ impl ReadState {
 
 impl Part {
     /// The part with the tables of `version`. Runs that this part already has are shared.
-    pub(crate) fn with_tables(&self, version: &Version, tables: &Arc<TableCache>, levels: usize) -> Part {
+    pub(crate) fn with_tables(
+        &self,
+        version: &Version,
+        tables: &Arc<TableCache>,
+        levels: usize,
+    ) -> Part {
         let count = levels.max(version.levels.len());
         let (no_level, no_tables) = <(Arc<Level>, Tables)>::default();
         let old = |i: usize| self.levels.get(i).unwrap_or(&no_level);
@@ -135,11 +151,15 @@ impl Part {
             Some(run) if run.meta.extent == meta.extent => Arc::clone(run),
             _ => Arc::new(SstRun::new(meta.clone(), tables.clone())),
         };
-        let level = |(i, change): (usize, &Change<'_>)| match change.is_none() && i < self.levels.len() {
-            true => self.levels[i].clone(),
-            false => Arc::new(change.made(i > 0, run)),
-        };
-        Part { levels: changes.iter().enumerate().map(level).collect(), ..self.clone() }
+        let level =
+            |(i, change): (usize, &Change<'_>)| match change.is_none() && i < self.levels.len() {
+                true => self.levels[i].clone(),
+                false => Arc::new(change.made(i > 0, run)),
+            };
+        Part {
+            levels: changes.iter().enumerate().map(level).collect(),
+            ..self.clone()
+        }
     }
 
     /// The newest entry of `key` below the memtables, if it is kept as a row and not above `seqno`.
@@ -150,14 +170,18 @@ impl Part {
         // Loaded after the row: an entry that is in none of these memtables is in one that was
         // created after this one was full.
         let newest = self.buffers.first().and_then(|active| active.frozen_at());
-        newest.is_none_or(|newest| row.0.seqno() <= newest).then_some(row)
+        newest
+            .is_none_or(|newest| row.0.seqno() <= newest)
+            .then_some(row)
     }
 
     /// True if an entry that a reader at `seqno` finds below the memtables, none of which has its
     /// key, may be kept as a row.
     #[inline]
     pub(crate) fn takes_rows(&self, seqno: SeqNo) -> bool {
-        self.rows.as_ref().is_some_and(|rows| rows.may_bring(&self.searched(seqno)))
+        self.rows
+            .as_ref()
+            .is_some_and(|rows| rows.may_bring(&self.searched(seqno)))
     }
 
     /// The sequence numbers that a reader at `seqno` covers by searching these memtables: those
@@ -202,35 +226,51 @@ impl Part {
 
     /// The last level that holds any table; 0 if none does.
     pub(crate) fn last_level(&self) -> usize {
-        self.levels.iter().rposition(|level| !level.runs.is_empty()).unwrap_or(0)
+        self.levels
+            .iter()
+            .rposition(|level| !level.runs.is_empty())
+            .unwrap_or(0)
     }
 
     /// (dead bytes, live bytes) of all tables.
     pub(crate) fn dead_and_live(&self) -> (u64, u64) {
-        self.levels.iter().fold((0, 0), |(dead, live), level| (dead + level.bytes.dead, live + level.bytes.live))
+        self.levels.iter().fold((0, 0), |(dead, live), level| {
+            (dead + level.bytes.dead, live + level.bytes.live)
+        })
     }
 
     /// All tables, from level 0 down.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<SstRun>)> {
-        self.levels.iter().enumerate().flat_map(|(i, level)| level.runs.iter().map(move |run| (i, run)))
+        self.levels
+            .iter()
+            .enumerate()
+            .flat_map(|(i, level)| level.runs.iter().map(move |run| (i, run)))
     }
 
     /// The tables of each level below `level`, without their runs, so that a long job holds nothing
     /// of the state except the tables it reads.
     pub(crate) fn metas_below(&self, level: usize) -> Vec<Tables> {
-        self.levels.iter().skip(level + 1).map(|level| level.tables.clone()).collect()
+        self.levels
+            .iter()
+            .skip(level + 1)
+            .map(|level| level.tables.clone())
+            .collect()
     }
 
     /// As [`Part::metas_below`], for `level` itself.
     pub(crate) fn metas_of(&self, level: usize) -> Tables {
-        self.levels.get(level).map(|level| level.tables.clone()).unwrap_or_default()
+        self.levels
+            .get(level)
+            .map(|level| level.tables.clone())
+            .unwrap_or_default()
     }
 
     /// The oldest memtable, if it is frozen and all its entries are visible, so that it can be
     /// flushed.
     pub(crate) fn flushable(&self, visible: SeqNo) -> Option<&Arc<Memtable>> {
         let oldest = self.buffers.last()?;
-        (self.buffers.len() > 1 && oldest.frozen_at().is_some_and(|last| last <= visible)).then_some(oldest)
+        (self.buffers.len() > 1 && oldest.frozen_at().is_some_and(|last| last <= visible))
+            .then_some(oldest)
     }
 }
 
@@ -264,8 +304,12 @@ impl Level {
     /// The runs with keys between `smallest` and `largest`, both inclusive.
     pub(crate) fn overlapping(&self, smallest: &[u8], largest: &[u8]) -> &[Arc<SstRun>] {
         debug_assert!(self.sorted);
-        let from = self.runs.partition_point(|run| run.meta.largest.as_slice() < smallest);
-        let to = self.runs.partition_point(|run| run.meta.smallest.as_slice() <= largest);
+        let from = self
+            .runs
+            .partition_point(|run| run.meta.largest.as_slice() < smallest);
+        let to = self
+            .runs
+            .partition_point(|run| run.meta.smallest.as_slice() <= largest);
         self.runs.get(from..to).unwrap_or(&[])
     }
 
@@ -275,13 +319,16 @@ impl Level {
         if self.runs.is_empty() {
             return None;
         }
-        self.runs.get(self.first_not_below(key)).filter(|run| run.meta.smallest.as_slice() <= key)
+        self.runs
+            .get(self.first_not_below(key))
+            .filter(|run| run.meta.smallest.as_slice() <= key)
     }
 
     /// The index of the first run of a sorted level that does not end below `key`.
     #[inline]
     pub(crate) fn first_not_below(&self, key: &[u8]) -> usize {
-        self.heads.first_not_below(key, |i| &self.runs[i].meta.largest)
+        self.heads
+            .first_not_below(key, |i| &self.runs[i].meta.largest)
     }
 
     /// The run of the table with the metadata `meta`, if it is in this level.
@@ -307,12 +354,27 @@ impl<'a> Change<'a> {
     fn new(old: &'a Level, tables: &'a Tables) -> Change<'a> {
         let (before, after) = (&old.tables, tables);
         if Arc::ptr_eq(before, after) {
-            return Change { old, tables, front: before.len(), back: 0 };
+            return Change {
+                old,
+                tables,
+                front: before.len(),
+                back: 0,
+            };
         }
         let same = |(a, b): &(&Arc<TableMeta>, &Arc<TableMeta>)| Arc::ptr_eq(a, b);
         let front = before.iter().zip(after.iter()).take_while(same).count();
-        let back = before[front..].iter().rev().zip(after[front..].iter().rev()).take_while(same).count();
-        Change { old, tables, front, back }
+        let back = before[front..]
+            .iter()
+            .rev()
+            .zip(after[front..].iter().rev())
+            .take_while(same)
+            .count();
+        Change {
+            old,
+            tables,
+            front,
+            back,
+        }
     }
 
     fn is_none(&self) -> bool {
@@ -329,7 +391,11 @@ impl<'a> Change<'a> {
         let old = &self.old.runs;
         let mut runs = Vec::with_capacity(self.tables.len());
         runs.extend_from_slice(&old[..self.front]);
-        runs.extend(self.tables[self.front..self.tables.len() - self.back].iter().map(run));
+        runs.extend(
+            self.tables[self.front..self.tables.len() - self.back]
+                .iter()
+                .map(run),
+        );
         runs.extend_from_slice(&old[old.len() - self.back..]);
         self.with_runs(sorted, runs)
     }
@@ -338,7 +404,10 @@ impl<'a> Change<'a> {
     fn with_runs(&self, sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
         let (front, back) = (self.front, runs.len() - self.back);
         let heads = match sorted {
-            true => self.old.heads.spliced(runs.len(), front..back, |i| &runs[i].meta.largest),
+            true => self
+                .old
+                .heads
+                .spliced(runs.len(), front..back, |i| &runs[i].meta.largest),
             false => KeyHeads::default(),
         };
         let (gone, new) = (Bytes::of(self.gone()), Bytes::of(&runs[front..back]));
@@ -348,9 +417,19 @@ impl<'a> Change<'a> {
             all: of(old.all, gone.all, new.all),
             live: of(old.live, gone.live, new.live),
             dead: of(old.dead, gone.dead, new.dead),
-            tombstone_tables: of(old.tombstone_tables, gone.tombstone_tables, new.tombstone_tables),
+            tombstone_tables: of(
+                old.tombstone_tables,
+                gone.tombstone_tables,
+                new.tombstone_tables,
+            ),
         };
         debug_assert_eq!(bytes, Bytes::of(&runs));
-        Level { sorted, runs, tables: self.tables.clone(), heads, bytes }
+        Level {
+            sorted,
+            runs,
+            tables: self.tables.clone(),
+            heads,
+            bytes,
+        }
     }
 }

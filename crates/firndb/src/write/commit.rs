@@ -97,7 +97,11 @@ struct Turnstile<T> {
 
 impl<T> Turnstile<T> {
     fn new(value: T) -> Self {
-        Self { state: Mutex::new((0, value)), turn: AtomicU64::new(0), moved: Condvar::new() }
+        Self {
+            state: Mutex::new((0, value)),
+            turn: AtomicU64::new(0),
+            moved: Condvar::new(),
+        }
     }
 
     fn wait(&self, number: u64) -> MutexGuard<'_, (u64, T)> {
@@ -123,9 +127,20 @@ impl<T> Turnstile<T> {
 }
 
 impl Commit {
-    pub(crate) fn new(log: Option<LogWriter>, active: Arc<Memtable>, last: SeqNo, group_bytes_max: usize) -> Commit {
+    pub(crate) fn new(
+        log: Option<LogWriter>,
+        active: Arc<Memtable>,
+        last: SeqNo,
+        group_bytes_max: usize,
+    ) -> Commit {
         Commit {
-            queue: Mutex::new(Queue { next_seqno: last.0 + 1, active, open: None, groups: 0, is_closed: false }),
+            queue: Mutex::new(Queue {
+                next_seqno: last.0 + 1,
+                active,
+                open: None,
+                groups: 0,
+                is_closed: false,
+            }),
             log: Turnstile::new(log),
             publish: Turnstile::new(Watch::default()),
             gaps: Gaps::default(),
@@ -200,7 +215,11 @@ impl Commit {
             queue.open = None;
         }
         drop(members);
-        Ok(Some(if leads { GroupRole::Leader(group) } else { GroupRole::Follower(group) }))
+        Ok(Some(if leads {
+            GroupRole::Leader(group)
+        } else {
+            GroupRole::Follower(group)
+        }))
     }
 
     /// Leads `group` to its end. `write` writes it to the log, and returns the address of its
@@ -220,17 +239,23 @@ impl Commit {
         let mut seqno = group.first_seqno;
         let result = result.map(|mut mark| {
             for ticket in &members.tickets {
-                mark.iter_mut().for_each(|mark| ticket.note_addresses(|len| mark.next(len)));
+                mark.iter_mut()
+                    .for_each(|mark| ticket.note_addresses(|len| mark.next(len)));
                 ticket.link(seqno);
                 seqno.0 += ticket.count;
             }
         });
         let mut turn = self.publish.wait(group.number);
         if !turn.1.is_empty() {
-            let puts = members.tickets.iter().flat_map(|ticket| ticket.entries()).filter(|entry| !entry.is_delete());
+            let puts = members
+                .tickets
+                .iter()
+                .flat_map(|ticket| ticket.entries())
+                .filter(|entry| !entry.is_delete());
             puts.for_each(|entry| self.gaps.put(&mut turn.1, entry.key));
         }
-        self.visible.store(group.first_seqno.0 + members.entries - 1, Ordering::Release);
+        self.visible
+            .store(group.first_seqno.0 + members.entries - 1, Ordering::Release);
         self.publish.leave(turn);
         group.finish(result.clone());
         result
@@ -239,7 +264,11 @@ impl Commit {
     /// Closes the group to new members and returns its members.
     fn close_group(&self, group: &Group) -> Members {
         let mut queue = self.queue.lock();
-        if queue.open.as_ref().is_some_and(|open| open.number == group.number) {
+        if queue
+            .open
+            .as_ref()
+            .is_some_and(|open| open.number == group.number)
+        {
             queue.open = None;
         }
         std::mem::take(&mut *group.members.lock())

@@ -35,7 +35,8 @@ impl Engine {
     ) -> Result<GroupRole> {
         let seed = self.commit.heights.fetch_add(1, Ordering::Relaxed);
         let bytes = self.check(entries.clone(), seed)?;
-        self.write_stall.pace(bytes, || self.active_fill(), || !self.calls.is_closed());
+        self.write_stall
+            .pace(bytes, || self.active_fill(), || !self.calls.is_closed());
         loop {
             let ticket = self.reserve(entries.clone(), bytes, seed)?;
             if let Some(joined) = self.commit.join(ticket, durability == Durability::Power)? {
@@ -48,7 +49,9 @@ impl Engine {
     pub(crate) fn complete(&self, joined: GroupRole) -> Result<()> {
         match joined {
             GroupRole::Leader(group) => {
-                let result = self.commit.lead(&group, |log, group, members| self.write_group(log, group, members));
+                let result = self.commit.lead(&group, |log, group, members| {
+                    self.write_group(log, group, members)
+                });
                 if matches!(&result, Err(error) if error.kind() == ErrorKind::NoSpace) {
                     // Removes obsolete files, so that a retry finds room.
                     self.remove_obsolete(true);
@@ -66,7 +69,11 @@ impl Engine {
 
     /// Rejects entries that cannot be written, before anything is written. Returns the bytes of
     /// memtable that they take.
-    fn check<'a>(&self, entries: impl Iterator<Item = Entry<'a>> + Clone, seed: u64) -> Result<usize> {
+    fn check<'a>(
+        &self,
+        entries: impl Iterator<Item = Entry<'a>> + Clone,
+        seed: u64,
+    ) -> Result<usize> {
         self.check_writable()?;
         for entry in entries.clone() {
             if entry.key.is_empty() {
@@ -74,11 +81,15 @@ impl Engine {
             }
             if entry.key.len() > KEY_BYTES_MAX {
                 let len = entry.key.len();
-                return Err(Error::invalid(format!("a key of {len} bytes exceeds the limit of {KEY_BYTES_MAX}")));
+                return Err(Error::invalid(format!(
+                    "a key of {len} bytes exceeds the limit of {KEY_BYTES_MAX}"
+                )));
             }
             if entry.value.len() > VALUE_BYTES_MAX {
                 let len = entry.value.len();
-                return Err(Error::invalid(format!("a value of {len} bytes exceeds the limit of {VALUE_BYTES_MAX}")));
+                return Err(Error::invalid(format!(
+                    "a value of {len} bytes exceeds the limit of {VALUE_BYTES_MAX}"
+                )));
             }
         }
         let bytes = Memtable::bytes_for(entries, seed);
@@ -129,7 +140,8 @@ impl Engine {
             (switched || may_switch).then_some(())
         })?;
         if looks > 1 {
-            self.write_stall.stalled(StallReason::Buffers, self.clock.now_ns() - start_ns);
+            self.write_stall
+                .stalled(StallReason::Buffers, self.clock.now_ns() - start_ns);
         }
         self.update_stall();
         self.executor.wake();
@@ -139,7 +151,10 @@ impl Engine {
     /// True if there may be one more memtable with room for `bytes`. Allowed are `write_buffers` of
     /// the usual size, or two of any size, or more if their total is no larger.
     pub(crate) fn may_add_buffer(&self, bytes: usize) -> bool {
-        let (most, usual) = (self.options.limits.write_buffers, self.budget.write_buffer_bytes);
+        let (most, usual) = (
+            self.options.limits.write_buffers,
+            self.budget.write_buffer_bytes,
+        );
         let state = self.state.load();
         let buffers = &state.parts[0].buffers;
         let held: usize = buffers.iter().map(|buffer| buffer.capacity_bytes()).sum();
@@ -152,7 +167,11 @@ impl Engine {
     /// that may make room there are running or due. After that, the log itself reports that the
     /// pool is too small.
     pub(crate) fn next_log_may_begin(&self) -> bool {
-        let lacks_room = self.logs.values.as_ref().is_some_and(|values| values.lacks_room_for(1));
+        let lacks_room = self
+            .logs
+            .values
+            .as_ref()
+            .is_some_and(|values| values.lacks_room_for(1));
         if lacks_room {
             self.ask_for_merges();
             if !self.is_idle() {
@@ -178,7 +197,12 @@ impl Engine {
     }
 
     /// Writes a group's frame to the log, after starting the log that belongs to its memtable.
-    fn write_group(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<Option<LogMark>> {
+    fn write_group(
+        &self,
+        log: &mut LogWriter,
+        group: &Group,
+        members: &Members,
+    ) -> Result<Option<LogMark>> {
         if log.log_id() != group.log_id {
             self.rotate_log(log, group.log_id)?;
         }
@@ -193,7 +217,12 @@ impl Engine {
         }
         let named = self.logs.ends_synced.load(Ordering::Acquire);
         let mark = log.append(&members.tickets, group.first_seqno(), members.power, named)?;
-        if self.logs.pm_buffer.as_ref().is_some_and(|buffer| buffer.has_full()) {
+        if self
+            .logs
+            .pm_buffer
+            .as_ref()
+            .is_some_and(|buffer| buffer.has_full())
+        {
             self.executor.wake();
         }
         Ok(self.logs.values.is_some().then_some(mark))
@@ -245,11 +274,17 @@ impl Engine {
 
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.read_only {
-            return Err(Error::invalid("the database was opened read-only; open it with `Db::open` to write"));
+            return Err(Error::invalid(
+                "the database was opened read-only; open it with `Db::open` to write",
+            ));
         }
         self.calls.check()?;
         match self.background_error() {
-            Some(error) if error.kind() == ErrorKind::Corruption || error.kind() == ErrorKind::Poisoned => Err(error),
+            Some(error)
+                if error.kind() == ErrorKind::Corruption || error.kind() == ErrorKind::Poisoned =>
+            {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }

@@ -70,7 +70,8 @@ impl Ewma {
     fn add(&self, bytes: u64, elapsed_ns: u64) {
         let rate = (u128::from(bytes) * 1_000_000_000 / u128::from(elapsed_ns.max(1))) as u64;
         let old = self.get();
-        self.0.store((old / 4 * 3 + rate / 4).max(DRAIN_MIN), Ordering::Relaxed);
+        self.0
+            .store((old / 4 * 3 + rate / 4).max(DRAIN_MIN), Ordering::Relaxed);
     }
 
     fn get(&self) -> u64 {
@@ -105,7 +106,11 @@ impl WriteStall {
     /// Sets the rate according to the debt. Returns the reason if a stall began, `Some(None)` if it
     /// ended, and `None` if neither.
     pub(crate) fn update(&self, debt: Debt, limits: &Limits) -> Option<Option<StallReason>> {
-        let tables = ramp(debt.level0_tables as f64, limits.level0_slow as f64, limits.level0_stop as f64);
+        let tables = ramp(
+            debt.level0_tables as f64,
+            limits.level0_slow as f64,
+            limits.level0_stop as f64,
+        );
         let base = limits.level_base_bytes as f64;
         let bytes = ramp(debt.bytes as f64, 8.0 * base, 32.0 * base);
         let logs = ramp(debt.logs, 1.5, 4.0);
@@ -116,10 +121,18 @@ impl WriteStall {
             (logs, StallReason::Logs),
             (trees, StallReason::Trees),
         ];
-        let (behind, reason) =
-            debts.into_iter().fold((0.0, StallReason::Level0), |worst, one| if one.0 > worst.0 { one } else { worst });
-        self.last_buffer.store(debt.buffers + 1 >= limits.write_buffers, Ordering::Relaxed);
-        let rate = if behind > 0.0 { (self.drain.get() as f64 * (1.3 - 1.2 * behind)) as u64 } else { 0 };
+        let (behind, reason) = debts
+            .into_iter()
+            .fold((0.0, StallReason::Level0), |worst, one| {
+                if one.0 > worst.0 { one } else { worst }
+            });
+        self.last_buffer
+            .store(debt.buffers + 1 >= limits.write_buffers, Ordering::Relaxed);
+        let rate = if behind > 0.0 {
+            (self.drain.get() as f64 * (1.3 - 1.2 * behind)) as u64
+        } else {
+            0
+        };
         self.reason.store(reason as u64, Ordering::Relaxed);
         let before = self.rate.swap(rate, Ordering::Relaxed);
         match (before > 0, rate > 0) {
@@ -132,9 +145,15 @@ impl WriteStall {
     /// Delays a write of `bytes` to keep to the rate, while `is_open` returns true. `fill` is the
     /// used fraction of the active memtable, 0 to 1.
     #[inline]
-    pub(crate) fn pace(&self, bytes: usize, fill: impl FnOnce() -> f64, is_open: impl Fn() -> bool) {
+    pub(crate) fn pace(
+        &self,
+        bytes: usize,
+        fill: impl FnOnce() -> f64,
+        is_open: impl Fn() -> bool,
+    ) {
         let mut rate = self.rate.load(Ordering::Relaxed);
-        let mut reason = StallReason::ALL[self.reason.load(Ordering::Relaxed) as usize % StallReason::ALL.len()];
+        let mut reason =
+            StallReason::ALL[self.reason.load(Ordering::Relaxed) as usize % StallReason::ALL.len()];
         if self.last_buffer.load(Ordering::Relaxed) {
             // Twice the flush rate while the last memtable is empty, half of it when it is nearly
             // full.
@@ -204,9 +223,19 @@ mod tests {
         let stall = WriteStall::new(Clock::manual());
         let mut last = u64::MAX;
         for level0_tables in 0..40 {
-            let change = stall.update(Debt { level0_tables, ..Debt::default() }, &limits);
+            let change = stall.update(
+                Debt {
+                    level0_tables,
+                    ..Debt::default()
+                },
+                &limits,
+            );
             assert_eq!(change.is_some(), level0_tables == limits.level0_slow + 1);
-            let rate = if stall.rate() == 0 { u64::MAX } else { stall.rate() };
+            let rate = if stall.rate() == 0 {
+                u64::MAX
+            } else {
+                stall.rate()
+            };
             assert!(rate <= last && rate > 0);
             last = rate;
         }
@@ -221,30 +250,56 @@ mod tests {
         stall.drained(100 << 20, 1_000_000_000);
         let rates: Vec<f64> = (0..50)
             .map(|step| {
-                stall.update(Debt { logs: f64::from(step) / 10.0, ..Debt::default() }, &Limits::default());
+                stall.update(
+                    Debt {
+                        logs: f64::from(step) / 10.0,
+                        ..Debt::default()
+                    },
+                    &Limits::default(),
+                );
                 stall.rate() as f64
             })
             .collect();
         let paced = &rates[16..];
-        assert!(rates[..16].iter().all(|&rate| rate == 0.0) && paced.iter().all(|&rate| rate > 0.0), "{rates:?}");
+        assert!(
+            rates[..16].iter().all(|&rate| rate == 0.0) && paced.iter().all(|&rate| rate > 0.0),
+            "{rates:?}"
+        );
         let full = paced[0];
-        assert!(paced.windows(2).all(|pair| pair[1] <= pair[0] && pair[0] - pair[1] < full / 20.0), "{rates:?}");
+        assert!(
+            paced
+                .windows(2)
+                .all(|pair| pair[1] <= pair[0] && pair[0] - pair[1] < full / 20.0),
+            "{rates:?}"
+        );
         assert!((full / 15.0..full / 8.0).contains(&paced[33]), "{rates:?}");
-        assert_eq!(stall.update(Debt::default(), &Limits::default()), Some(None));
+        assert_eq!(
+            stall.update(Debt::default(), &Limits::default()),
+            Some(None)
+        );
     }
 
     #[test]
     fn a_paced_writer_takes_the_time_that_the_rate_says() {
         let clock = Clock::manual();
         let stall = WriteStall::new(clock.clone());
-        stall.update(Debt { level0_tables: 24, ..Debt::default() }, &Limits::default());
+        stall.update(
+            Debt {
+                level0_tables: 24,
+                ..Debt::default()
+            },
+            &Limits::default(),
+        );
         let rate = stall.rate();
         for _ in 0..1000 {
             stall.pace(10_000, || 0.0, || true);
         }
         let want_ns = 10_000_000 * 1_000_000_000 / rate;
         let took = clock.now_ns();
-        assert!(took > want_ns * 9 / 10 && took < want_ns * 11 / 10, "{took} of {want_ns}");
+        assert!(
+            took > want_ns * 9 / 10 && took < want_ns * 11 / 10,
+            "{took} of {want_ns}"
+        );
         assert!(stall.stalled_ns(StallReason::Level0) > 0);
     }
 
@@ -255,13 +310,22 @@ mod tests {
         const BYTES: usize = 8 << 20;
         let clock = Clock::manual();
         let stall = WriteStall::new(clock.clone());
-        stall.update(Debt { level0_tables: 34, ..Debt::default() }, &Limits::default());
+        stall.update(
+            Debt {
+                level0_tables: 34,
+                ..Debt::default()
+            },
+            &Limits::default(),
+        );
         for _ in 0..20 {
             stall.pace(BYTES, || 0.0, || true);
         }
         let want_ns = 20 * BYTES as u64 * 1_000_000_000 / stall.rate();
         let took = clock.now_ns();
-        assert!(took > want_ns * 9 / 10 && took < want_ns * 11 / 10, "{took} of {want_ns}");
+        assert!(
+            took > want_ns * 9 / 10 && took < want_ns * 11 / 10,
+            "{took} of {want_ns}"
+        );
         stall.pace(BYTES, || 0.0, || false);
         assert_eq!(clock.now_ns(), took);
     }

@@ -14,7 +14,10 @@ pub(super) fn dax_directory() -> Option<PathBuf> {
 /// The backends over a file, including `dax` if it is available.
 fn kinds() -> Vec<Backend> {
     let dax = dax_directory().map(|_there| Backend::Dax);
-    [Backend::Emulated, Backend::File].into_iter().chain(dax).collect()
+    [Backend::Emulated, Backend::File]
+        .into_iter()
+        .chain(dax)
+        .collect()
 }
 
 /// A directory for a pool of `backend`.
@@ -65,8 +68,21 @@ fn a_pool_survives_reopen_growth_and_another_address() {
         pool.grow(1 << 18).unwrap();
         let second = keep(&pool, 2, &[5; 100_000]);
         pool.close().unwrap();
-        assert!(pool.commit_with(crate::Fenced::nothing(), |_| Ok(())).is_err(), "closed");
-        let address = pool.borrow(&Frozen { extent: first, pool: pool.id }, 0..1).unwrap().as_ptr();
+        assert!(
+            pool.commit_with(crate::Fenced::nothing(), |_| Ok(()))
+                .is_err(),
+            "closed"
+        );
+        let address = pool
+            .borrow(
+                &Frozen {
+                    extent: first,
+                    pool: pool.id,
+                },
+                0..1,
+            )
+            .unwrap()
+            .as_ptr();
         let (pool, old) = open_again_elsewhere(pool, &config);
         assert!(pool.was_clean());
         assert_eq!((pool.unsafe_shutdowns(), pool.size_bytes()), (0, 1 << 18));
@@ -75,7 +91,12 @@ fn a_pool_survives_reopen_growth_and_another_address() {
         assert_eq!(pool.borrow(&frozen, 0..5).unwrap(), b"first");
         assert_ne!(pool.borrow(&frozen, 0..1).unwrap().as_ptr(), address);
         let frozen = pool.adopt(second).unwrap();
-        assert!(pool.borrow(&frozen, 0..100_000).unwrap().iter().all(|&byte| byte == 5));
+        assert!(
+            pool.borrow(&frozen, 0..100_000)
+                .unwrap()
+                .iter()
+                .all(|&byte| byte == 5)
+        );
         assert!(pool.adopt(garbage).is_err(), "what no root reaches is free");
         assert_eq!(pool.usage().live_total(), first.len + second.len);
         pool.check().unwrap();
@@ -89,7 +110,10 @@ fn open_again_elsewhere(old: Pool, config: &PmConfig) -> (Pool, Pool) {
     let moved = path.with_extension("moved");
     // A copy is another file with another lock. Both are mapped at once, so the addresses differ.
     std::fs::copy(path, &moved).unwrap();
-    let elsewhere = PmConfig { path: Some(moved), ..config.clone() };
+    let elsewhere = PmConfig {
+        path: Some(moved),
+        ..config.clone()
+    };
     (open(&elsewhere), old)
 }
 
@@ -101,7 +125,10 @@ fn a_session_without_close_is_counted() {
         let extent = keep(&open(&config), 1, b"kept");
         for shutdowns in 1..4 {
             let pool = open(&config);
-            assert_eq!((pool.was_clean(), pool.unsafe_shutdowns()), (false, shutdowns));
+            assert_eq!(
+                (pool.was_clean(), pool.unsafe_shutdowns()),
+                (false, shutdowns)
+            );
             let frozen = pool.adopt(extent).unwrap();
             assert_eq!(pool.borrow(&frozen, 0..4).unwrap(), b"kept");
         }
@@ -123,11 +150,21 @@ fn a_second_opener_is_locked_out_and_a_reader_is_not() {
         reader.read(extent.offset, &mut bytes).unwrap();
         assert_eq!(&bytes, b"seen");
         let scratch = reader.alloc(G, Owner::Test).unwrap();
-        assert_eq!(reader.store(scratch.offset, b"x").unwrap_err().kind(), ErrorKind::Invalid);
-        assert!(reader.commit_with(crate::Fenced::nothing(), |_| Ok(())).is_err());
+        assert_eq!(
+            reader.store(scratch.offset, b"x").unwrap_err().kind(),
+            ErrorKind::Invalid
+        );
+        assert!(
+            reader
+                .commit_with(crate::Fenced::nothing(), |_| Ok(()))
+                .is_err()
+        );
         reader.close().unwrap();
         drop(reader);
-        assert_eq!(std::fs::read(config.path.as_deref().unwrap()).unwrap(), before);
+        assert_eq!(
+            std::fs::read(config.path.as_deref().unwrap()).unwrap(),
+            before
+        );
         drop(pool);
         open(&config);
     }
@@ -154,8 +191,14 @@ fn dax_is_refused_in(dir: &Path) {
     let error = refused(&config);
     assert_eq!(error.kind(), ErrorKind::Incompatible);
     let message = error.to_string();
-    assert!(message.contains("backend = \"file\"") && message.contains("\"emulated\""), "{message}");
-    assert!(!config.path.unwrap().exists(), "a refused creation leaves no file");
+    assert!(
+        message.contains("backend = \"file\"") && message.contains("\"emulated\""),
+        "{message}"
+    );
+    assert!(
+        !config.path.unwrap().exists(),
+        "a refused creation leaves no file"
+    );
 }
 
 #[test]
@@ -171,10 +214,16 @@ fn map_sync_is_refused_where_there_is_no_dax() {
 fn an_emulated_pool_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let pool = open(&config(&dir, Backend::Emulated));
-    assert_eq!((pool.backend_name(), pool.durable_at()), ("EMULATED", DurableAt::Fence));
+    assert_eq!(
+        (pool.backend_name(), pool.durable_at()),
+        ("EMULATED", DurableAt::Fence)
+    );
     let dir = tempfile::tempdir().unwrap();
     let pool = open(&config(&dir, Backend::File));
-    assert_eq!((pool.backend_name(), pool.durable_at()), ("file", DurableAt::Sync));
+    assert_eq!(
+        (pool.backend_name(), pool.durable_at()),
+        ("file", DurableAt::Sync)
+    );
     assert_eq!(volatile(1).durable_at(), DurableAt::Never);
 }
 
@@ -183,7 +232,9 @@ fn the_file_backend_names_only_what_is_in_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let pool = open(&config(&dir, Backend::File));
     let extent = pool.alloc(G, Owner::Test).unwrap();
-    let fenced = pool.write_durable(&TEST, extent.offset, &[b"not yet"]).unwrap();
+    let fenced = pool
+        .write_durable(&TEST, extent.offset, &[b"not yet"])
+        .unwrap();
     let error = pool.commit_with(fenced, naming(1, extent)).unwrap_err();
     assert!(error.to_string().contains("freeze and persist"), "{error}");
 }
@@ -196,9 +247,22 @@ fn after_a_failed_sync_nothing_is_acknowledged_until_a_reopen() {
     let extent = keep(&pool, 1, b"before");
     pool.region.poison();
     let lost = pool.alloc(G, Owner::Test).unwrap();
-    let frozen = pool.freeze(lost, &pool.write_durable(&TEST, lost.offset, &[b"after"]).unwrap()).unwrap();
-    assert_eq!(pool.persist(&[&frozen]).unwrap_err().kind(), ErrorKind::Poisoned);
-    assert_eq!(pool.commit_with(crate::Fenced::nothing(), |_| Ok(())).unwrap_err().kind(), ErrorKind::Poisoned);
+    let frozen = pool
+        .freeze(
+            lost,
+            &pool.write_durable(&TEST, lost.offset, &[b"after"]).unwrap(),
+        )
+        .unwrap();
+    assert_eq!(
+        pool.persist(&[&frozen]).unwrap_err().kind(),
+        ErrorKind::Poisoned
+    );
+    assert_eq!(
+        pool.commit_with(crate::Fenced::nothing(), |_| Ok(()))
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Poisoned
+    );
     let mut bytes = [0; 6];
     pool.read(extent.offset, &mut bytes).unwrap();
     assert_eq!(&bytes, b"before");
@@ -232,38 +296,71 @@ fn each_refusal_is_its_own() {
         let dir = directory(backend);
         let config = config(&dir, backend);
         let path = config.path.clone().unwrap();
-        assert_eq!(Pool::open_read_only(&config, UUID).unwrap_err().kind(), ErrorKind::NotFound);
-        let small = refused(&PmConfig { size_bytes: 8192, ..config.clone() });
-        assert!(small.kind() == ErrorKind::Invalid && small.to_string().contains("too small"), "{small}");
+        assert_eq!(
+            Pool::open_read_only(&config, UUID).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        let small = refused(&PmConfig {
+            size_bytes: 8192,
+            ..config.clone()
+        });
+        assert!(
+            small.kind() == ErrorKind::Invalid && small.to_string().contains("too small"),
+            "{small}"
+        );
         assert!(!path.exists());
 
         keep(&open(&config), 1, b"kept");
         let whole = std::fs::read(&path).unwrap();
         let error = Pool::open_or_create(&config, [9; 16]).unwrap_err();
-        assert!(error.kind() == ErrorKind::Incompatible && error.to_string().contains("its own pool path"), "{error}");
+        assert!(
+            error.kind() == ErrorKind::Incompatible
+                && error.to_string().contains("its own pool path"),
+            "{error}"
+        );
 
         // On DAX the file is longer than the pool.
         std::fs::write(&path, &whole[..config.size_bytes as usize - 4096]).unwrap();
         let error = refused(&config);
-        assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("was cut to"), "{error}");
+        assert!(
+            error.kind() == ErrorKind::Corruption && error.to_string().contains("was cut to"),
+            "{error}"
+        );
         std::fs::write(&path, &whole[..100]).unwrap();
         let error = refused(&config);
-        assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("cut short"), "{error}");
+        assert!(
+            error.kind() == ErrorKind::Corruption && error.to_string().contains("cut short"),
+            "{error}"
+        );
 
         let text = vec![b'#'; 1 << 16];
         std::fs::write(&path, &text).unwrap();
         let error = refused(&config);
-        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("not a FirnDB pool"), "{error}");
-        assert_eq!(std::fs::read(&path).unwrap(), text, "what is no pool is left alone");
+        assert!(
+            error.kind() == ErrorKind::Invalid && error.to_string().contains("not a FirnDB pool"),
+            "{error}"
+        );
+        assert_eq!(
+            std::fs::read(&path).unwrap(),
+            text,
+            "what is no pool is left alone"
+        );
 
         let mut other = whole.clone();
         other[8] = 9;
         std::fs::write(&path, &other).unwrap();
         assert!(refused(&config).to_string().contains("pool format 9"));
     }
-    let pathless = refused(&PmConfig { path: None, ..PmConfig::at("x", Backend::Dax, 1 << 20) });
+    let pathless = refused(&PmConfig {
+        path: None,
+        ..PmConfig::at("x", Backend::Dax, 1 << 20)
+    });
     assert!(pathless.to_string().contains("needs a pm.path"));
-    assert!(refused(&PmConfig::at("x", Backend::Volatile, 1 << 20)).to_string().contains("no path"));
+    assert!(
+        refused(&PmConfig::at("x", Backend::Volatile, 1 << 20))
+            .to_string()
+            .contains("no path")
+    );
 }
 
 #[test]
@@ -298,7 +395,10 @@ fn a_clean_pool_that_lost_its_root_is_damage() {
     bytes[crate::root::slot_offset(newest) as usize + 20] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let error = refused(&config);
-    assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("was closed"), "{error}");
+    assert!(
+        error.kind() == ErrorKind::Corruption && error.to_string().contains("was closed"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -318,7 +418,10 @@ fn another_size_than_the_one_it_was_made_with_opens_the_pool_as_it_is() {
         let config = config(&dir, backend);
         let extent = keep(&open(&config), 1, b"kept");
         for size_bytes in [0, 4096, 1 << 14, 1 << 30] {
-            let pool = open(&PmConfig { size_bytes, ..config.clone() });
+            let pool = open(&PmConfig {
+                size_bytes,
+                ..config.clone()
+            });
             assert_eq!(pool.size_bytes(), 1 << 16);
             let frozen = pool.adopt(extent).unwrap();
             assert_eq!(pool.borrow(&frozen, 0..4).unwrap(), b"kept");

@@ -11,7 +11,9 @@ use std::cell::Cell;
 const BYTES: u64 = 64 << 10;
 
 fn pattern(edit: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|at| (firn_base::seed::mix((edit << 32) | (at / 8)) >> (at % 8 * 8)) as u8).collect()
+    (0..len as u64)
+        .map(|at| (firn_base::seed::mix((edit << 32) | (at / 8)) >> (at % 8 * 8)) as u8)
+        .collect()
 }
 
 /// Opens the pool, then runs edits 1 to `edits`. Each edit is one operation: it writes a new extent
@@ -39,8 +41,15 @@ fn script(sim: &SimRegion, edits: u64, step: u64) -> Result<()> {
         let mut dropped = None;
         pool.commit_with(fenced, |root| {
             root.applied_edit = edit;
-            root.set(RootEntry { owner: Owner::Test, kind: edit as u16, word: len, extent: Some(extent) });
-            dropped = edit.checked_sub(3).and_then(|old| root.remove(Owner::Test, old as u16));
+            root.set(RootEntry {
+                owner: Owner::Test,
+                kind: edit as u16,
+                word: len,
+                extent: Some(extent),
+            });
+            dropped = edit
+                .checked_sub(3)
+                .and_then(|old| root.remove(Owner::Test, old as u16));
             Ok(())
         })?;
         if let Some(extent) = dropped.and_then(|entry| entry.extent) {
@@ -84,14 +93,23 @@ fn check(image: &CrashImage<'_>) -> Result<(), String> {
     let (root, usage) = recover(image.sim).map_err(|error| error.to_string())?;
     let acknowledged = last_edit(image.operations);
     if !(acknowledged..=last_edit(image.operations + 1)).contains(&root.applied_edit) {
-        return Err(format!("edit {} came back, of {acknowledged} acknowledged", root.applied_edit));
+        return Err(format!(
+            "edit {} came back, of {acknowledged} acknowledged",
+            root.applied_edit
+        ));
     }
-    let kinds: Vec<u64> = root.entries.iter().map(|entry| u64::from(entry.kind)).collect();
-    let expected: Vec<u64> = (root.applied_edit.saturating_sub(2).max(1)..=root.applied_edit).collect();
+    let kinds: Vec<u64> = root
+        .entries
+        .iter()
+        .map(|entry| u64::from(entry.kind))
+        .collect();
+    let expected: Vec<u64> =
+        (root.applied_edit.saturating_sub(2).max(1)..=root.applied_edit).collect();
     if kinds != expected {
         return Err(format!("root {} names {kinds:?}", root.applied_edit));
     }
-    let again = recover(&SimRegion::from_image(image.sim.durable(), Mode::Adr)).map_err(|error| error.to_string())?;
+    let again = recover(&SimRegion::from_image(image.sim.durable(), Mode::Adr))
+        .map_err(|error| error.to_string())?;
     if again != (root, usage) {
         return Err("recovering twice is not recovering once".to_owned());
     }
@@ -101,13 +119,22 @@ fn check(image: &CrashImage<'_>) -> Result<(), String> {
 /// Edits of the long script and the extra length per edit: enough to free something, and more in
 /// CI.
 fn long_script() -> (u64, u64) {
-    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") { (6, 900) } else { (4, 250) }
+    if std::env::var("FIRN_TESTS").is_ok_and(|tier| tier == "ci") {
+        (6, 900)
+    } else {
+        (4, 250)
+    }
 }
 
 #[test]
 fn commits_frees_and_growth_come_back_whole() {
     for (mode, seed) in [(Mode::Adr, 1), (Mode::TornAdr, 2), (Mode::Eadr, 3)] {
-        let explorer = Explorer { mode, seed, at_every_store: mode == Mode::Eadr, ..Explorer::new(BYTES) };
+        let explorer = Explorer {
+            mode,
+            seed,
+            at_every_store: mode == Mode::Eadr,
+            ..Explorer::new(BYTES)
+        };
         let report = explorer
             .run(|sim| script(sim, long_script().0, long_script().1), check)
             .unwrap_or_else(|failure| panic!("{failure}"));
@@ -120,14 +147,21 @@ fn commits_frees_and_growth_come_back_whole() {
 #[test]
 fn create_open_and_grow_are_cut_at_every_store() {
     for mode in [Mode::Adr, Mode::TornAdr, Mode::Eadr] {
-        let explorer = Explorer { mode, at_every_store: true, lint: false, ..Explorer::new(32 << 10) };
+        let explorer = Explorer {
+            mode,
+            at_every_store: true,
+            lint: false,
+            ..Explorer::new(32 << 10)
+        };
         let create = |sim: &SimRegion| {
             recover(sim)?;
             let pool = Pool::open_simulated(sim, UUID)?;
             pool.grow(48 << 10)?;
             pool.close()
         };
-        let report = explorer.run(create, check).unwrap_or_else(|failure| panic!("{failure}"));
+        let report = explorer
+            .run(create, check)
+            .unwrap_or_else(|failure| panic!("{failure}"));
         println!("pm_init, {mode:?}: {report:?}");
         assert!(report.is_exhaustive);
     }
@@ -138,16 +172,30 @@ fn create_open_and_grow_are_cut_at_every_store() {
 #[test]
 fn recovery_is_cut_and_recovered_again() {
     let inner = Cell::new(0);
-    let outer = Explorer { mode: Mode::Adr, ..Explorer::new(32 << 10) };
+    let outer = Explorer {
+        mode: Mode::Adr,
+        ..Explorer::new(32 << 10)
+    };
     let double = |image: &CrashImage<'_>| {
         let start = Some(image.sim.durable());
         let first = recover(image.sim).map_err(|e| e.to_string())?;
-        let explorer = Explorer { mode: Mode::TornAdr, at_every_store: true, start, ..Explorer::new(32 << 10) };
+        let explorer = Explorer {
+            mode: Mode::TornAdr,
+            at_every_store: true,
+            start,
+            ..Explorer::new(32 << 10)
+        };
         let same = |cut: &CrashImage<'_>| {
             let second = recover(cut.sim).map_err(|e| e.to_string())?;
-            if second == first { Ok(()) } else { Err(format!("{second:?} is not {first:?}")) }
+            if second == first {
+                Ok(())
+            } else {
+                Err(format!("{second:?} is not {first:?}"))
+            }
         };
-        let report = explorer.run(|sim| recover(sim).map(|_| ()), same).map_err(|failure| failure.to_string())?;
+        let report = explorer
+            .run(|sim| recover(sim).map(|_| ()), same)
+            .map_err(|failure| failure.to_string())?;
         inner.set(inner.get() + report.images);
         Ok(())
     };
@@ -159,14 +207,24 @@ fn recovery_is_cut_and_recovered_again() {
             let extent = pool.alloc(G, Owner::Test)?;
             let fenced = pool.write_durable(&TEST, extent.offset, &[&pattern(edit, 200)])?;
             pool.commit_with(fenced, |root| {
-                root.set(RootEntry { owner: Owner::Test, kind: edit as u16, word: 200, extent: Some(extent) });
+                root.set(RootEntry {
+                    owner: Owner::Test,
+                    kind: edit as u16,
+                    word: 200,
+                    extent: Some(extent),
+                });
                 Ok(())
             })?;
             sim.end_operation();
         }
         Ok(())
     };
-    let report = outer.run(run, double).unwrap_or_else(|failure| panic!("{failure}"));
-    println!("pm_double: {report:?}, {} images of the second cut", inner.get());
+    let report = outer
+        .run(run, double)
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    println!(
+        "pm_double: {report:?}, {} images of the second cut",
+        inner.get()
+    );
     assert!(inner.get() > report.images);
 }

@@ -12,7 +12,8 @@ fn golden() -> Vec<u8> {
     pool.finish_recovery().unwrap();
     for kind in 1..4 {
         let extent = pool.alloc(G, Owner::Test).unwrap();
-        pool.commit_with(crate::Fenced::nothing(), naming(kind, extent)).unwrap();
+        pool.commit_with(crate::Fenced::nothing(), naming(kind, extent))
+            .unwrap();
     }
     sim.durable()
 }
@@ -29,7 +30,10 @@ fn open(bytes: Vec<u8>) -> Option<Pool> {
     for entry in &pool.root().entries {
         if let Some(extent) = entry.extent {
             let frozen = pool.adopt(extent).unwrap();
-            assert_eq!(pool.borrow(&frozen, 0..extent.len).unwrap().len() as u64, extent.len);
+            assert_eq!(
+                pool.borrow(&frozen, 0..extent.len).unwrap().len() as u64,
+                extent.len
+            );
         }
     }
     Some(pool)

@@ -45,14 +45,34 @@ fn a_missing_fence_is_found_and_named() {
     let report = run(&explorer, true).unwrap();
     // Before the first fence: nothing, or the value. Before the second: the value, or the value and
     // the flag. At the end: both.
-    assert_eq!(report, Report { points: 3, images: 4, is_exhaustive: true });
+    assert_eq!(
+        report,
+        Report {
+            points: 3,
+            images: 4,
+            is_exhaustive: true
+        }
+    );
     let failure = run(&explorer, false).unwrap_err();
-    assert_eq!((failure.point, failure.lines.as_slice()), ((0, Some(Instruction::BeforeFence(0))), [64].as_slice()));
+    assert_eq!(
+        (failure.point, failure.lines.as_slice()),
+        ((0, Some(Instruction::BeforeFence(0))), [64].as_slice())
+    );
     let told = failure.to_string();
     assert!(told.contains("seed 1, crash point 0"), "{told}");
-    assert!(told.contains("line 0x0: store 0 (operation 0, 8 bytes at 0x0) lost"), "{told}");
-    assert!(told.contains("line 0x40: store 1 (operation 0, 8 bytes at 0x40) persisted"), "{told}");
-    let eadr = Explorer { mode: Mode::Eadr, at_every_store: true, ..explorer };
+    assert!(
+        told.contains("line 0x0: store 0 (operation 0, 8 bytes at 0x0) lost"),
+        "{told}"
+    );
+    assert!(
+        told.contains("line 0x40: store 1 (operation 0, 8 bytes at 0x40) persisted"),
+        "{told}"
+    );
+    let eadr = Explorer {
+        mode: Mode::Eadr,
+        at_every_store: true,
+        ..explorer
+    };
     assert!(run(&eadr, false).is_ok(), "stores are durable in order");
 }
 
@@ -81,7 +101,11 @@ fn a_trap_is_sprung_at_its_store_or_fence_and_once() {
     let other_medium = Arc::new(AtomicU64::new(0));
     let cuts = Arc::new(Mutex::new(Vec::new()));
     let (other, into) = (other_medium.clone(), cuts.clone());
-    sim.cut_after(3, move |cut| into.lock().unwrap().push((cut, other.load(Ordering::Relaxed))));
+    sim.cut_after(3, move |cut| {
+        into.lock()
+            .unwrap()
+            .push((cut, other.load(Ordering::Relaxed)))
+    });
     let region = sim.region().unwrap();
     region.store(0, &[9; 8]).unwrap();
     region.fence(&TEST);
@@ -89,8 +113,18 @@ fn a_trap_is_sprung_at_its_store_or_fence_and_once() {
     region.store(64, &[9; 8]).unwrap();
     region.store(128, &[9; 8]).unwrap();
     let cuts = cuts.lock().unwrap();
-    let [(cut, 5)] = &cuts[..] else { panic!("{cuts:?}") };
-    assert_eq!((cut.pending(), cut.image(0)[0], cut.image(1)[0], cut.image(1)[64]), (1, 0, 9, 0));
+    let [(cut, 5)] = &cuts[..] else {
+        panic!("{cuts:?}")
+    };
+    assert_eq!(
+        (
+            cut.pending(),
+            cut.image(0)[0],
+            cut.image(1)[0],
+            cut.image(1)[64]
+        ),
+        (1, 0, 9, 0)
+    );
 }
 
 /// Images are shown one after the other in one memory. A check does not see the changes of the
@@ -102,7 +136,11 @@ fn a_check_may_write() {
         let mut now = [0; 16];
         region.read(256, &mut now).unwrap();
         region.store(256, &[1; 16]).unwrap();
-        if now == [0; 16] { flag_means_value(image) } else { Err("what another check wrote".to_owned()) }
+        if now == [0; 16] {
+            flag_means_value(image)
+        } else {
+            Err("what another check wrote".to_owned())
+        }
     };
     let script = |sim: &SimRegion| flag_after_value(&*sim.region()?, true);
     assert_eq!(explore(BYTES, script, check).unwrap().images, 3);

@@ -12,7 +12,9 @@ fn images(tracker: &Tracker) -> BTreeSet<Vec<u8>> {
     let mut found = BTreeSet::new();
     assert!(crash_images(&durable, &point, tracker.mode, 1, |delta| {
         let mut image = durable.clone();
-        delta.iter().for_each(|(at, bytes)| image[*at as usize..][..64].copy_from_slice(bytes));
+        delta
+            .iter()
+            .for_each(|(at, bytes)| image[*at as usize..][..64].copy_from_slice(bytes));
         found.insert(image);
         true
     }));
@@ -46,9 +48,16 @@ fn a_fence_keeps_what_was_flushed_and_not_what_came_after() {
     assert_eq!(images(&tracker).len(), 3);
     tracker.fence();
     let left = images(&tracker);
-    assert_eq!(left.iter().map(|image| image[0]).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(
+        left.iter().map(|image| image[0]).collect::<Vec<_>>(),
+        [1, 2]
+    );
     tracker.fence();
-    assert_eq!(images(&tracker).len(), 2, "a fence without a flush keeps nothing");
+    assert_eq!(
+        images(&tracker).len(),
+        2,
+        "a fence without a flush keeps nothing"
+    );
 }
 
 #[test]
@@ -88,5 +97,8 @@ fn eadr_keeps_every_store_in_order() {
     store(&tracker, 64, 2);
     let left = images(&tracker);
     assert_eq!(left.len(), 1);
-    assert_eq!(left.first().map(|image| (image[0], image[64])), Some((1, 2)));
+    assert_eq!(
+        left.first().map(|image| (image[0], image[64])),
+        Some((1, 2))
+    );
 }

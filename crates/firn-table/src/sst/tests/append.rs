@@ -5,7 +5,10 @@ use super::*;
 const SMALL: usize = 256;
 
 fn options(reserve: u32) -> SstOptions {
-    SstOptions { filter_reserve_percent: reserve, ..SstOptions::new(&Limits::tiny()) }
+    SstOptions {
+        filter_reserve_percent: reserve,
+        ..SstOptions::new(&Limits::tiny())
+    }
 }
 
 fn find(table: &Arc<Sst>, incoming: &[Entry]) -> Dirty {
@@ -23,8 +26,23 @@ fn grow(path: &Path, table: &Arc<Sst>, incoming: &[Entry]) -> (SstMeta, Arc<Sst>
     let counters = Arc::new(IoCounters::default());
     let file = open_file(&fs, path, OpenMode::AppendDirect).unwrap();
     let start = SstAppender::start(table, file.len().unwrap());
-    let mut appender = SstAppender::new(table.clone(), &dirty, file, start, &options(0), counters, Cause::Compaction);
-    let mut old = BlocksIter::new(table.clone(), dirty.blocks.clone(), 2048, Cause::Compaction, false).unwrap();
+    let mut appender = SstAppender::new(
+        table.clone(),
+        &dirty,
+        file,
+        start,
+        &options(0),
+        counters,
+        Cause::Compaction,
+    );
+    let mut old = BlocksIter::new(
+        table.clone(),
+        dirty.blocks.clone(),
+        2048,
+        Cause::Compaction,
+        false,
+    )
+    .unwrap();
     let mut incoming = incoming.iter().peekable();
     let mut last = None;
     loop {
@@ -57,8 +75,17 @@ fn incoming(seed: &mut Seed, seqno: &mut u64, count: u64) -> Vec<Entry> {
     let mut all = Vec::new();
     for _ in 0..count {
         *seqno += 1;
-        let key = format!("key{:05}{}", seed.below(1600), "x".repeat(seed.below(3) as usize)).into_bytes();
-        let kind = if seed.one_in(10) { Kind::Delete } else { Kind::Put };
+        let key = format!(
+            "key{:05}{}",
+            seed.below(1600),
+            "x".repeat(seed.below(3) as usize)
+        )
+        .into_bytes();
+        let kind = if seed.one_in(10) {
+            Kind::Delete
+        } else {
+            Kind::Put
+        };
         let mut value = vec![0; seed.below(200) as usize];
         seed.fill(&mut value);
         all.push((key, Tag::new(SeqNo(*seqno), kind), value));
@@ -93,7 +120,14 @@ fn a_table_that_grew_reads_like_one_written_at_once() {
             assert_eq!(meta.properties.appends, round + 1);
             assert_eq!(meta.dead_bytes, table.dead_bytes());
             check(&model, &table, Access::Cached);
-            check(&model, &table, Access::Streaming { bytes: 4096, cause: Cause::Compaction });
+            check(
+                &model,
+                &table,
+                Access::Streaming {
+                    bytes: 4096,
+                    cause: Cause::Compaction,
+                },
+            );
             for (key, tag, value) in &model {
                 let got = found(table.get(&Query::new(key, SeqNo::MAX)).unwrap());
                 assert_eq!(got, Some((*tag, value.clone())));
@@ -119,7 +153,11 @@ fn few_blocks_stay_small() {
         table = grow(&path, &table, &above).1;
     }
     let small = table.blocks_below(SMALL);
-    assert!(small * 2 <= table.blocks(), "{small} of {} blocks are small", table.blocks());
+    assert!(
+        small * 2 <= table.blocks(),
+        "{small} of {} blocks are small",
+        table.blocks()
+    );
 }
 
 #[test]
@@ -128,15 +166,27 @@ fn versions_of_one_key_are_taken_together() {
     let path = dir.path().join("t");
     // Versions of `b` fill several blocks; `a` is in the first and `c` in the last of them.
     let mut all = vec![(b"a".to_vec(), Tag::new(SeqNo(1), Kind::Put), vec![1; 100])];
-    all.extend((2..40).rev().map(|seqno| (b"b".to_vec(), Tag::new(SeqNo(seqno), Kind::Put), vec![2; 100])));
+    all.extend((2..40).rev().map(|seqno| {
+        (
+            b"b".to_vec(),
+            Tag::new(SeqNo(seqno), Kind::Put),
+            vec![2; 100],
+        )
+    }));
     all.push((b"c".to_vec(), Tag::new(SeqNo(1), Kind::Put), vec![3; 100]));
     let (_, table) = build(&path, &all, Codec::None);
     assert!(table.blocks() > 3);
     for key in [b"a", b"b", b"c"] {
-        let dirty = find(&table, &[(key.to_vec(), Tag::new(SeqNo(50), Kind::Put), Vec::new())]);
+        let dirty = find(
+            &table,
+            &[(key.to_vec(), Tag::new(SeqNo(50), Kind::Put), Vec::new())],
+        );
         assert_eq!(dirty.blocks.len(), table.blocks(), "of {key:?}");
     }
-    let behind = find(&table, &[(b"d".to_vec(), Tag::new(SeqNo(50), Kind::Put), Vec::new())]);
+    let behind = find(
+        &table,
+        &[(b"d".to_vec(), Tag::new(SeqNo(50), Kind::Put), Vec::new())],
+    );
     assert!(behind.blocks.len() <= 1, "only a small last block");
 }
 
@@ -152,10 +202,22 @@ fn an_append_that_did_not_end_is_passed_over() {
     let torn = meta.extent.valid_len.next_multiple_of(4096);
     file.write(torn, &[&[0xAB; 5000]]).unwrap();
     drop(file);
-    let above = vec![(b"key00100".to_vec(), Tag::new(SeqNo(9_999), Kind::Put), vec![7; 10])];
+    let above = vec![(
+        b"key00100".to_vec(),
+        Tag::new(SeqNo(9_999), Kind::Put),
+        vec![7; 10],
+    )];
     let (grown_meta, grown, _) = grow(&path, &table, &above);
-    assert!(grown_meta.dead_bytes >= 5000, "what was torn is counted as dead");
-    assert_eq!(found(grown.get(&Query::new(b"key00100", SeqNo::MAX)).unwrap()).unwrap().1, [7; 10]);
+    assert!(
+        grown_meta.dead_bytes >= 5000,
+        "what was torn is counted as dead"
+    );
+    assert_eq!(
+        found(grown.get(&Query::new(b"key00100", SeqNo::MAX)).unwrap())
+            .unwrap()
+            .1,
+        [7; 10]
+    );
     // Without a manifest, the last whole footer is found although bytes of a torn append follow it.
     let file = open_file(&fs, &path, OpenMode::Append).unwrap();
     let end = file.len().unwrap();
@@ -169,39 +231,88 @@ fn reserved_bits_are_used_up_and_counted() {
     let path = dir.path().join("t");
     let fs = OsFs::new();
     let file = open_file(&fs, &path, OpenMode::CreateDirect).unwrap();
-    let mut writer = SstWriter::new(file, 7, options(40), Arc::new(IoCounters::default()), Cause::Compaction);
+    let mut writer = SstWriter::new(
+        file,
+        7,
+        options(40),
+        Arc::new(IoCounters::default()),
+        Cause::Compaction,
+    );
     for i in 0..1000u64 {
-        writer.add(format!("key{:05}", i * 10).as_bytes(), Tag::new(SeqNo(i + 1), Kind::Put), b"v").unwrap();
+        writer
+            .add(
+                format!("key{:05}", i * 10).as_bytes(),
+                Tag::new(SeqNo(i + 1), Kind::Put),
+                b"v",
+            )
+            .unwrap();
     }
     let meta = writer.finish().unwrap();
-    assert_eq!((meta.properties.filter_keys, meta.properties.filter_left()), (1000, 400));
-    let table = Sst::open(open_file(&fs, &path, OpenMode::ReadDirect).unwrap(), 7, meta.extent, context()).unwrap();
+    assert_eq!(
+        (meta.properties.filter_keys, meta.properties.filter_left()),
+        (1000, 400)
+    );
+    let table = Sst::open(
+        open_file(&fs, &path, OpenMode::ReadDirect).unwrap(),
+        7,
+        meta.extent,
+        context(),
+    )
+    .unwrap();
     let above: Vec<Entry> = (0..300u64)
-        .map(|i| (format!("key{:05}", i * 10 + i % 2).into_bytes(), Tag::new(SeqNo(2000 + i), Kind::Put), vec![1]))
+        .map(|i| {
+            (
+                format!("key{:05}", i * 10 + i % 2).into_bytes(),
+                Tag::new(SeqNo(2000 + i), Kind::Put),
+                vec![1],
+            )
+        })
         .collect();
     let (meta, _, dirty) = grow(&path, &Arc::new(table), &above);
     assert!(dirty.new_keys <= 150, "keys that are there need no bits");
     // A key whose bits are all set already, by chance, uses none.
     let used = 400 - meta.properties.filter_left();
-    assert!((dirty.new_keys - 10..=dirty.new_keys).contains(&used), "{used} of {}", dirty.new_keys);
+    assert!(
+        (dirty.new_keys - 10..=dirty.new_keys).contains(&used),
+        "{used} of {}",
+        dirty.new_keys
+    );
 }
 
 #[test]
 fn a_hostile_index_is_refused() {
-    let handle = |offset| index::BlockHandle { offset, stored_len: 100, raw_len: 100, crc: 0, codec: Codec::None };
+    let handle = |offset| index::BlockHandle {
+        offset,
+        stored_len: 100,
+        raw_len: 100,
+        crc: 0,
+        codec: Codec::None,
+    };
     let decode = |offsets: [u64; 3]| {
         let mut builder = index::IndexBuilder::default();
         for (i, offset) in offsets.into_iter().enumerate() {
-            builder.add(format!("{i}a").as_bytes(), format!("{i}z").as_bytes(), handle(offset));
+            builder.add(
+                format!("{i}a").as_bytes(),
+                format!("{i}z").as_bytes(),
+                handle(offset),
+            );
         }
         Index::decode(&builder.finish(), 1000).err()
     };
     let overlap = Some("blocks that do not overlap in the file");
     assert_eq!(decode([0, 100, 200]), None);
-    assert_eq!(decode([300, 0, 100]), None, "blocks behind an append lie in any order");
+    assert_eq!(
+        decode([300, 0, 100]),
+        None,
+        "blocks behind an append lie in any order"
+    );
     assert_eq!(decode([0, 100, 50]), overlap, "two blocks share bytes");
     assert_eq!(decode([0, 0, 100]), overlap, "two blocks are one");
-    assert_eq!(decode([0, 100, 950]), Some("index entries within the file"), "a block goes past the data");
+    assert_eq!(
+        decode([0, 100, 950]),
+        Some("index entries within the file"),
+        "a block goes past the data"
+    );
 }
 
 /// `verify` detects a flipped bit in a table that grew if the byte is live, and only then.
@@ -219,7 +330,9 @@ fn every_live_byte_of_a_grown_table_counts() {
     let is_found = |at: usize| {
         let mut bytes = clean.clone();
         bytes[at] ^= 1 << (at % 8);
-        verify_bytes(&bytes, meta.extent).map_err(|error| assert_eq!(error.kind(), ErrorKind::Corruption)).is_err()
+        verify_bytes(&bytes, meta.extent)
+            .map_err(|error| assert_eq!(error.kind(), ErrorKind::Corruption))
+            .is_err()
     };
     let found = (0..clean.len()).filter(|&at| is_found(at)).count() as u64;
     assert_eq!(found, meta.extent.valid_len - meta.dead_bytes);

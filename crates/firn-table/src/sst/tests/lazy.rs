@@ -15,7 +15,11 @@ fn check_lazy(all: &[Entry], table: &Arc<Sst>, access: Access) {
             true => all[seed.below(all.len() as u64) as usize].0.clone(),
             false => format!("key{:05}", seed.below(1600)).into_bytes(),
         };
-        let tag = [Tag::seek(SeqNo::MAX), Tag(0), Tag::seek(SeqNo(seed.below(900)))][seed.below(3) as usize];
+        let tag = [
+            Tag::seek(SeqNo::MAX),
+            Tag(0),
+            Tag::seek(SeqNo(seed.below(900))),
+        ][seed.below(3) as usize];
         let sought = all.partition_point(|e| compare(&e.0, e.1, &key, tag).is_lt());
         at = match (seed.below(12), at) {
             (0, _) => iter.first().map(|()| Some(0)),
@@ -44,7 +48,10 @@ fn check_lazy(all: &[Entry], table: &Arc<Sst>, access: Access) {
         assert_eq!((iter.tag(), iter.value()), (*tag, &value[..]));
         if seed.one_in(2) {
             iter.shed();
-            assert_eq!((iter.valid(), iter.key(), iter.tag(), iter.knows_tag()), (true, &key[..], *tag, true));
+            assert_eq!(
+                (iter.valid(), iter.key(), iter.tag(), iter.knows_tag()),
+                (true, &key[..], *tag, true)
+            );
         }
     }
     assert!(bare > 300, "{bare} times without its block");
@@ -57,7 +64,14 @@ fn a_lazy_cursor_is_where_another_would_be() {
         let all = entries(3, 500);
         let (_, table) = build(&dir.path().join("t"), &all, codec);
         // Blocks of many entries that count as large for this cursor.
-        check_lazy(&all, &table, Access::Streaming { bytes: 128, cause: Cause::Compaction });
+        check_lazy(
+            &all,
+            &table,
+            Access::Streaming {
+                bytes: 128,
+                cause: Cause::Compaction,
+            },
+        );
     }
 }
 
@@ -79,7 +93,21 @@ fn large_values_have_blocks_of_their_own() {
         assert_eq!(meta.block_bytes_max, table.block_bytes_max());
         assert!(meta.block_bytes_max > 30_000);
         check(&all, &table, Access::Cached);
-        check(&all, &table, Access::Streaming { bytes: 4096, cause: Cause::Compaction });
-        check_lazy(&all, &table, Access::Streaming { bytes: 512, cause: Cause::Compaction });
+        check(
+            &all,
+            &table,
+            Access::Streaming {
+                bytes: 4096,
+                cause: Cause::Compaction,
+            },
+        );
+        check_lazy(
+            &all,
+            &table,
+            Access::Streaming {
+                bytes: 512,
+                cause: Cause::Compaction,
+            },
+        );
     }
 }

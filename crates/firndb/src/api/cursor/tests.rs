@@ -27,14 +27,21 @@ fn a_cursor_that_goes_on_lets_go_of_an_older_state_alone() {
     db.flush().unwrap();
     assert!(first.upgrade().is_some());
     revoke_and_move(&db, &mut iter);
-    assert!(!first.ptr_eq(&held(&iter)), "somebody waits for what it held");
+    assert!(
+        !first.ptr_eq(&held(&iter)),
+        "somebody waits for what it held"
+    );
     let rest: Vec<u8> = std::iter::from_fn(|| {
         let value = iter.valid().then(|| iter.value()[0])?;
         iter.next().unwrap();
         Some(value)
     })
     .collect();
-    assert_eq!(rest, [2, 3, 4, 5, 6, 7, 8], "as of the time that it was made");
+    assert_eq!(
+        rest,
+        [2, 3, 4, 5, 6, 7, 8],
+        "as of the time that it was made"
+    );
 }
 
 /// A key with many versions costs a cursor one seek, not a step for each version: in both
@@ -42,7 +49,14 @@ fn a_cursor_that_goes_on_lets_go_of_an_older_state_alone() {
 #[test]
 fn versions_of_a_key_are_passed_by_a_search() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { write_buffer_bytes: Some(128 << 10), ..Options::tiny() }).unwrap();
+    let db = Db::open(
+        dir.path(),
+        Options {
+            write_buffer_bytes: Some(128 << 10),
+            ..Options::tiny()
+        },
+    )
+    .unwrap();
     let process = crate::WriteOptions::new().durability(crate::Durability::Process);
     let raise = |from: u32, to: u32| {
         for round in from..to {
@@ -64,9 +78,18 @@ fn versions_of_a_key_are_passed_by_a_search() {
         let raised = round.to_be_bytes();
         let entry = |key| entry(key, &raised);
         let once = |key| (key_of(key), b"once".to_vec());
-        vec![once("a"), entry("b"), entry("d"), once("e"), entry("f"), once("g")]
+        vec![
+            once("a"),
+            entry("b"),
+            entry("d"),
+            once("e"),
+            entry("f"),
+            once("g"),
+        ]
     };
-    let first = ["a", "c", "e", "g"].map(|key| (key_of(key), b"once".to_vec())).to_vec();
+    let first = ["a", "c", "e", "g"]
+        .map(|key| (key_of(key), b"once".to_vec()))
+        .to_vec();
     let check = || {
         for (iter, want) in [
             (before.cursor().unwrap(), first.clone()),

@@ -20,14 +20,26 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// A walk forward from `start`, or from the first deleted key that it meets.
     pub(super) fn forward(seqno: SeqNo, start: Option<&'a [u8]>) -> Walk<'a> {
-        Walk { seqno, from: start.map(Cow::Borrowed), to: None, steps: 0, passed: 0 }
+        Walk {
+            seqno,
+            from: start.map(Cow::Borrowed),
+            to: None,
+            steps: 0,
+            passed: 0,
+        }
     }
 
     /// A walk backward from `start`, which may be the end of all keys, or from the first deleted
     /// key that it meets.
     pub(super) fn backward(seqno: SeqNo, start: Option<Option<&'a [u8]>>) -> Walk<'a> {
         let to = start.map(|border| border.map(Cow::Borrowed));
-        Walk { seqno, from: None, to, steps: 0, passed: 0 }
+        Walk {
+            seqno,
+            from: None,
+            to,
+            steps: 0,
+            passed: 0,
+        }
     }
 
     /// Counts a deleted key. The first one is the walk's border if it had none.
@@ -45,8 +57,10 @@ impl<'a> Walk<'a> {
     /// Skips a gap.
     pub(super) fn pass(&mut self, gap: &Gap) {
         self.passed += gap.dead;
-        self.from.get_or_insert_with(|| Cow::Owned(gap.from.clone()));
-        self.to.get_or_insert_with(|| gap.to.clone().map(Cow::Owned));
+        self.from
+            .get_or_insert_with(|| Cow::Owned(gap.from.clone()));
+        self.to
+            .get_or_insert_with(|| gap.to.clone().map(Cow::Owned));
     }
 
     /// Ends a walk forward at `key`, or at the end of all keys, and reports it.
@@ -59,7 +73,11 @@ impl<'a> Walk<'a> {
 
     /// Ends a walk backward, whose range begins at `from`, and reports it.
     #[inline]
-    pub(super) fn begin_at(walk: Option<Walk<'a>>, from: impl FnOnce() -> Vec<u8>, commit: &Commit) {
+    pub(super) fn begin_at(
+        walk: Option<Walk<'a>>,
+        from: impl FnOnce() -> Vec<u8>,
+        commit: &Commit,
+    ) {
         if let Some(walk) = walk {
             let to = walk.to.as_ref().map(|to| to.as_deref());
             walk.report(Some(&from()), to, commit);
@@ -72,7 +90,12 @@ impl<'a> Walk<'a> {
             && self.steps >= REPORT_MIN
         {
             let (from, to) = (from.to_vec(), to.map(<[u8]>::to_vec));
-            commit.report(Gap { from, to, since: self.seqno, dead: self.steps + self.passed });
+            commit.report(Gap {
+                from,
+                to,
+                since: self.seqno,
+                dead: self.steps + self.passed,
+            });
         }
     }
 }

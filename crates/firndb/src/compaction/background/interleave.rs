@@ -12,7 +12,9 @@ fn a_lasting_error_lasts() {
         let db = world.open();
         let spawn = spawner(&db.engine);
         let threads = vec![
-            spawn(|engine: &Engine| engine.note(Some(Error::corruption("a table", 0, "a checksum")))),
+            spawn(|engine: &Engine| {
+                engine.note(Some(Error::corruption("a table", 0, "a checksum")))
+            }),
             spawn(|engine| engine.note(Some(Error::new(ErrorKind::NoSpace, "full")))),
             spawn(|engine| engine.note(None)),
             spawn(|engine| assert!(engine.start(true).is_none())),
@@ -23,7 +25,10 @@ fn a_lasting_error_lasts() {
             }),
         ];
         join(threads);
-        assert_eq!(db.engine.background_error().unwrap().kind(), ErrorKind::Corruption);
+        assert_eq!(
+            db.engine.background_error().unwrap().kind(),
+            ErrorKind::Corruption
+        );
         assert!(db.put(b"a", b"b").is_err());
     });
 }

@@ -30,9 +30,24 @@ fn open_in(dir: &Path, tree_bytes: u64, environment: Environment) -> Db {
         rest_share: 1.0,
         ..LabTuning::default()
     };
-    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..environment };
-    let tuning = Tuning { lab, ..Tuning::default() };
-    Db::open(dir, Options { profile: Profile::Lab, tuning, environment, ..Options::tiny() }).unwrap()
+    let environment = Environment {
+        executor: Some(Arc::new(Inline::new())),
+        ..environment
+    };
+    let tuning = Tuning {
+        lab,
+        ..Tuning::default()
+    };
+    Db::open(
+        dir,
+        Options {
+            profile: Profile::Lab,
+            tuning,
+            environment,
+            ..Options::tiny()
+        },
+    )
+    .unwrap()
 }
 
 /// A database with trees in a pool that is durable at the fence, and a hot buffer of `hot_bytes`
@@ -54,9 +69,22 @@ fn open_in_pool(fs: &SimFs, hot_bytes: u64) -> Db {
         memory: Some(SimRegion::new(1 << 20, Mode::Adr)),
         ..Environment::default()
     };
-    let tuning = Tuning { lab, ..Tuning::default() };
+    let tuning = Tuning {
+        lab,
+        ..Tuning::default()
+    };
     let pm = Some(PmConfig::volatile(0));
-    Db::open("/db", Options { profile: Profile::Lab, pm, tuning, environment, ..Options::tiny() }).unwrap()
+    Db::open(
+        "/db",
+        Options {
+            profile: Profile::Lab,
+            pm,
+            tuning,
+            environment,
+            ..Options::tiny()
+        },
+    )
+    .unwrap()
 }
 
 fn freeze_active_buffer(db: &Db) {
@@ -81,8 +109,16 @@ fn mark_chunk(db: &Db, chunk_bytes: u64) -> Option<Arc<Job>> {
     let engine = &db.engine;
     let mut jobs = engine.jobs.state.lock();
     let state = engine.state.load_full();
-    let lab = LabTuning { by_log_share: 0.0, ..LabTuning::default() };
-    let facts = Facts { chunk_bytes, lab: &lab, evicting: false, ..engine.manual_facts(&jobs) };
+    let lab = LabTuning {
+        by_log_share: 0.0,
+        ..LabTuning::default()
+    };
+    let facts = Facts {
+        chunk_bytes,
+        lab: &lab,
+        evicting: false,
+        ..engine.manual_facts(&jobs)
+    };
     let plan = picker::pick_manual_eviction(&state, true, &facts)?;
     Some(engine.mark(&mut jobs, plan, &state))
 }
@@ -114,16 +150,24 @@ fn a_buffer_without_a_log_is_flushed() {
 fn what_is_flushed_while_an_eviction_begins_is_evicted_too() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path(), 64 << 10);
-    (0..100).step_by(2).for_each(|i| db.put(key(i), b"first").unwrap());
+    (0..100)
+        .step_by(2)
+        .for_each(|i| db.put(key(i), b"first").unwrap());
     db.flush().unwrap();
     let job = mark_chunk(&db, 1 << 20).expect("an eviction");
     assert!(job.plan.chunk.as_ref().is_some_and(|chunk| chunk.rotates));
-    (0..100).step_by(3).for_each(|i| db.put(key(i), b"second").unwrap());
+    (0..100)
+        .step_by(3)
+        .for_each(|i| db.put(key(i), b"second").unwrap());
     db.flush().unwrap();
     db.engine.perform(job);
     let check = |db: &Db| {
         for i in 0..100 {
-            let expected = if i % 3 == 0 { Some(&b"second"[..]) } else { (i % 2 == 0).then_some(&b"first"[..]) };
+            let expected = if i % 3 == 0 {
+                Some(&b"second"[..])
+            } else {
+                (i % 2 == 0).then_some(&b"first"[..])
+            };
             assert_eq!(db.get(key(i)).unwrap().as_deref(), expected, "{i}");
         }
     };
@@ -150,13 +194,25 @@ fn lab_14_a_due_eviction_comes_before_other_compactions() {
     let mut limits = engine.options.limits.clone();
     limits.level_base_bytes = 1;
     let picked = |evict_share| {
-        let lab = LabTuning { evict_share, ..LabTuning::default() };
+        let lab = LabTuning {
+            evict_share,
+            ..LabTuning::default()
+        };
         let jobs = engine.jobs.state.lock();
-        let facts =
-            Facts { evicting: false, chunk_bytes: 1 << 20, limits: &limits, lab: &lab, ..engine.manual_facts(&jobs) };
+        let facts = Facts {
+            evicting: false,
+            chunk_bytes: 1 << 20,
+            limits: &limits,
+            lab: &lab,
+            ..engine.manual_facts(&jobs)
+        };
         picker::pick(&state, &facts).map(|plan| plan.reason)
     };
-    assert_eq!(picked(0.8), Some(Reason::Size), "level 1 is over its target");
+    assert_eq!(
+        picked(0.8),
+        Some(Reason::Size),
+        "level 1 is over its target"
+    );
     assert_eq!(picked(0.0), Some(Reason::Evict));
 }
 
@@ -176,7 +232,10 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     let mut queue = db.engine.commit.lock();
     db.engine.switch_buffer(&mut queue, 0);
     drop(queue);
-    assert!(!db.engine.flush_to_trees(0, &buffer).unwrap(), "it waits for an eviction");
+    assert!(
+        !db.engine.flush_to_trees(0, &buffer).unwrap(),
+        "it waits for an eviction"
+    );
     let trees = db.engine.state.load().parts[0].trees.clone().unwrap();
     let is_left = |i: &u32| {
         let key = key(*i);
@@ -198,15 +257,22 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
 #[test]
 fn an_eviction_takes_no_more_than_a_buffer_from_a_full_cache() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { profile: Profile::Lab, memory_limit: 16 << 20, block_cache_bytes: None, ..Options::tiny() };
+    let options = Options {
+        profile: Profile::Lab,
+        memory_limit: 16 << 20,
+        block_cache_bytes: None,
+        ..Options::tiny()
+    };
     let db = Db::open(dir.path(), options).unwrap();
     let (engine, buffer) = (&db.engine, db.engine.budget.write_buffer_bytes as u64);
     assert_eq!(engine.chunk_bytes(), 3 * buffer, "it is empty");
     let cache = &engine.tables.context().cache;
     let lendable = engine.tables.lendable(3 * buffer);
-    (0..u64::MAX).take_while(|_| cache.bytes() + buffer < lendable).for_each(|at| {
-        cache.insert_value(1, at, &[0; 1000]);
-    });
+    (0..u64::MAX)
+        .take_while(|_| cache.bytes() + buffer < lendable)
+        .for_each(|at| {
+            cache.insert_value(1, at, &[0; 1000]);
+        });
     assert_eq!(engine.chunk_bytes(), buffer, "it is nearly full");
 }
 
@@ -237,13 +303,20 @@ fn room_that_came_meanwhile_is_tried() {
 fn a_leaf_that_is_larger_than_all_is_an_error_each_time() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::manual();
-    let environment = Environment { clock: Some(clock.clone()), ..Environment::default() };
+    let environment = Environment {
+        clock: Some(clock.clone()),
+        ..Environment::default()
+    };
     let db = open_in(dir.path(), 8 << 10, environment);
     db.put(key(1), b"value").unwrap();
     db.flush().unwrap();
     db.put([7; 20_000], b"").unwrap();
     for time in 0..3 {
-        assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::NoSpace, "time {time}");
+        assert_eq!(
+            db.flush().unwrap_err().kind(),
+            ErrorKind::NoSpace,
+            "time {time}"
+        );
         clock.advance(Duration::from_secs(1));
         db.engine.step();
         assert!(db.engine.background_error().is_some(), "it was tried again");
@@ -255,16 +328,23 @@ fn a_leaf_that_is_larger_than_all_is_an_error_each_time() {
 /// A chunk by log is made of leaves of the oldest log, wherever they are.
 #[test]
 fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
-    let environment = Environment { fs: Some(Arc::new(SimFs::new(1))), ..Environment::default() };
+    let environment = Environment {
+        fs: Some(Arc::new(SimFs::new(1))),
+        ..Environment::default()
+    };
     let db = open_in(Path::new("/db"), 512 << 10, environment);
     let by_log = || db.stats().tier.unwrap().chunks_by_log;
     let entries = |id: u64| {
         let uses = db.engine.logs.values.as_ref().unwrap().uses();
-        uses.iter().find(|used| used.log_id == id).map_or(0, |used| used.entries)
+        uses.iter()
+            .find(|used| used.log_id == id)
+            .map_or(0, |used| used.entries)
     };
     let oldest = || {
         let uses = db.engine.logs.values.as_ref().unwrap().uses();
-        uses.iter().find(|used| used.entries > 0).map_or(0, |used| used.log_id)
+        uses.iter()
+            .find(|used| used.entries > 0)
+            .map_or(0, |used| used.log_id)
     };
     let (mut chunks, mut taken) = (0, 0);
     for i in 0..60_000 {
@@ -292,32 +372,74 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
 /// rewritten by the next, and the leaf across the edge is seen by all readers that should see it.
 #[test]
 fn a_chunk_ends_where_a_table_of_level_1_does() {
-    let environment = Environment { fs: Some(Arc::new(SimFs::new(1))), ..Environment::default() };
+    let environment = Environment {
+        fs: Some(Arc::new(SimFs::new(1))),
+        ..Environment::default()
+    };
     let db = open_in(Path::new("/db"), 512 << 10, environment);
     let value = |round: u32, i: u32| [&round.to_be_bytes()[..], &[i as u8; 100]].concat();
     let engine = &db.engine;
-    let level1 = || -> Vec<u64> { engine.state.load().parts[0].levels[1].runs.iter().map(|run| run.meta.id).collect() };
+    let level1 = || -> Vec<u64> {
+        engine.state.load().parts[0].levels[1]
+            .runs
+            .iter()
+            .map(|run| run.meta.id)
+            .collect()
+    };
     let (mut edges, mut replaced) = (0, 0);
     for round in 0..3 {
         // Keys between existing ones, so that leaves are cut at keys where tables are not.
         let of_round = |i: &u32| !(i + round).is_multiple_of(3);
-        (0..2000).filter(of_round).for_each(|i| db.put(key(i), value(round, i)).unwrap());
+        (0..2000)
+            .filter(of_round)
+            .for_each(|i| db.put(key(i), value(round, i)).unwrap());
         let snapshot = db.snapshot();
         db.flush().unwrap();
-        (0..2000).filter(of_round).for_each(|i| db.put(key(i), value(round + 10, i)).unwrap());
+        (0..2000)
+            .filter(of_round)
+            .for_each(|i| db.put(key(i), value(round + 10, i)).unwrap());
         db.flush().unwrap();
-        let newest = |i: u32, round: u32| (0..=round).rev().find(|round| !(i + round).is_multiple_of(3));
+        let newest = |i: u32, round: u32| {
+            (0..=round)
+                .rev()
+                .find(|round| !(i + round).is_multiple_of(3))
+        };
         let before = level1();
         while let Some(ids) = evict_chunk(&db, 24_000) {
-            let again: Vec<u64> = ids.iter().copied().filter(|id| !before.contains(id)).collect();
+            let again: Vec<u64> = ids
+                .iter()
+                .copied()
+                .filter(|id| !before.contains(id))
+                .collect();
             assert_eq!(again, [0; 0], "round {round}: written by the chunk before");
             replaced += ids.len();
-            edges += usize::from(!engine.state.load().parts[0].trees.as_ref().unwrap().immutable_from.is_empty());
+            edges += usize::from(
+                !engine.state.load().parts[0]
+                    .trees
+                    .as_ref()
+                    .unwrap()
+                    .immutable_from
+                    .is_empty(),
+            );
             for i in (0..2000).filter(|i| newest(*i, round).is_some()) {
                 let of = newest(i, round).unwrap();
-                let at = |of: u32| if of == round { value(of, i) } else { value(of + 10, i) };
-                assert_eq!(db.get(key(i)).unwrap().unwrap(), value(of + 10, i), "round {round}, {i}");
-                assert_eq!(snapshot.get(key(i)).unwrap().unwrap(), at(of), "round {round}, {i}, as it was");
+                let at = |of: u32| {
+                    if of == round {
+                        value(of, i)
+                    } else {
+                        value(of + 10, i)
+                    }
+                };
+                assert_eq!(
+                    db.get(key(i)).unwrap().unwrap(),
+                    value(of + 10, i),
+                    "round {round}, {i}"
+                );
+                assert_eq!(
+                    snapshot.get(key(i)).unwrap().unwrap(),
+                    at(of),
+                    "round {round}, {i}, as it was"
+                );
             }
             let mut iter = db.cursor().unwrap();
             iter.first().unwrap();
@@ -326,11 +448,23 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
                 seen += 1;
                 iter.next().unwrap();
             }
-            assert_eq!(seen, (0..2000).filter(|i| newest(*i, round).is_some()).count());
+            assert_eq!(
+                seen,
+                (0..2000).filter(|i| newest(*i, round).is_some()).count()
+            );
         }
-        assert!(engine.state.load().parts[0].trees.as_ref().unwrap().are_empty());
+        assert!(
+            engine.state.load().parts[0]
+                .trees
+                .as_ref()
+                .unwrap()
+                .are_empty()
+        );
     }
-    assert!(edges > 10 && replaced > 20, "{edges} edges, {replaced} tables");
+    assert!(
+        edges > 10 && replaced > 20,
+        "{edges} edges, {replaced} tables"
+    );
 }
 
 /// An entry that was overwritten after the trees rotated is in the newer tree. The older version in
@@ -338,7 +472,10 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
 #[test]
 fn a_chunk_leaves_out_what_was_written_again() {
     let open = |fs: &SimFs| {
-        let environment = Environment { fs: Some(Arc::new(fs.clone())), ..Environment::default() };
+        let environment = Environment {
+            fs: Some(Arc::new(fs.clone())),
+            ..Environment::default()
+        };
         open_in(Path::new("/db"), 512 << 10, environment)
     };
     let value = |round: Option<u8>| round.map(|round| vec![round; 100]);
@@ -358,17 +495,32 @@ fn a_chunk_leaves_out_what_was_written_again() {
         db.flush().unwrap();
         (0..chunks).for_each(|_| assert!(evict_chunk(&db, 24_000).is_some(), "there is more"));
         for i in 0..3000 {
-            assert_eq!(db.get(key(i)).unwrap().map(|found| found.to_vec()), value(now(i)), "{i}");
-            assert_eq!(snapshot.get(key(i)).unwrap().map(|found| found.to_vec()), value(then(i)), "{i}, as it was");
+            assert_eq!(
+                db.get(key(i)).unwrap().map(|found| found.to_vec()),
+                value(now(i)),
+                "{i}"
+            );
+            assert_eq!(
+                snapshot.get(key(i)).unwrap().map(|found| found.to_vec()),
+                value(then(i)),
+                "{i}, as it was"
+            );
         }
         let tier = db.stats().tier.unwrap();
         let after = open(&fs.power_cut(chunks));
         for i in 0..3000 {
             let found = after.get(key(i)).unwrap().map(|found| found.to_vec());
-            assert_eq!(found, value(now(i)), "{i}, after {chunks} chunks and a power cut");
+            assert_eq!(
+                found,
+                value(now(i)),
+                "{i}, after {chunks} chunks and a power cut"
+            );
         }
         if tier.immutable_entries == 0 {
-            assert_eq!((tier.chunk_entries, tier.chunk_entries_replaced), (3000, 1000));
+            assert_eq!(
+                (tier.chunk_entries, tier.chunk_entries_replaced),
+                (3000, 1000)
+            );
             assert!(chunks > 5);
             break;
         }
@@ -379,24 +531,45 @@ fn a_chunk_leaves_out_what_was_written_again() {
 /// only ones.
 #[test]
 fn a_chunk_replaces_no_table_that_it_has_nothing_for() {
-    let environment = Environment { fs: Some(Arc::new(SimFs::new(1))), ..Environment::default() };
+    let environment = Environment {
+        fs: Some(Arc::new(SimFs::new(1))),
+        ..Environment::default()
+    };
     let db = open_in(Path::new("/db"), 512 << 10, environment);
     (0..3000).for_each(|i| db.put(key(i), [1; 100]).unwrap());
     db.flush().unwrap();
     while evict_chunk(&db, 1 << 20).is_some() {}
     let level1 = || -> Vec<_> {
         let state = db.engine.state.load();
-        state.parts[0].levels[1].runs.iter().map(|run| run.meta.clone()).collect()
+        state.parts[0].levels[1]
+            .runs
+            .iter()
+            .map(|run| run.meta.clone())
+            .collect()
     };
     let (first, last) = (key(1400), key(1499));
     (1400..1500).for_each(|i| db.put(key(i), [2; 100]).unwrap());
     db.flush().unwrap();
     let before = level1();
-    assert_eq!(evict_chunk(&db, 1 << 20).unwrap().len(), before.len(), "the leaves have no other bounds");
+    assert_eq!(
+        evict_chunk(&db, 1 << 20).unwrap().len(),
+        before.len(),
+        "the leaves have no other bounds"
+    );
     let after: Vec<u64> = level1().iter().map(|table| table.id).collect();
-    let met = before.iter().filter(|table| *table.largest >= *first && *table.smallest <= *last).count();
-    let gone = before.iter().filter(|table| !after.contains(&table.id)).count();
-    assert!(gone == met && met < before.len() / 2, "{gone} of {} tables replaced, {met} met", before.len());
+    let met = before
+        .iter()
+        .filter(|table| *table.largest >= *first && *table.smallest <= *last)
+        .count();
+    let gone = before
+        .iter()
+        .filter(|table| !after.contains(&table.id))
+        .count();
+    assert!(
+        gone == met && met < before.len() / 2,
+        "{gone} of {} tables replaced, {met} met",
+        before.len()
+    );
     (0..3000).for_each(|i| {
         let round = 1 + u8::from((1400..1500).contains(&i));
         assert_eq!(db.get(key(i)).unwrap().unwrap(), [round; 100], "{i}");
@@ -408,7 +581,10 @@ fn a_chunk_replaces_no_table_that_it_has_nothing_for() {
 #[test]
 fn a_checkpoint_has_what_was_replaced_behind_its_read_point() {
     let fs = SimFs::new(1);
-    let environment = || Environment { fs: Some(Arc::new(fs.clone())), ..Environment::default() };
+    let environment = || Environment {
+        fs: Some(Arc::new(fs.clone())),
+        ..Environment::default()
+    };
     let db = open_in(Path::new("/db"), 512 << 10, environment());
     let mut states = 0;
     let shared = || {
@@ -430,7 +606,11 @@ fn a_checkpoint_has_what_was_replaced_behind_its_read_point() {
     let copy = open_in(Path::new("/copy"), 512 << 10, environment());
     for i in 0..3000 {
         let round = 1 + u8::from((1000..2000).contains(&i));
-        assert_eq!(copy.get(key(i)).unwrap().map(|value| value.to_vec()), Some(vec![round; 100]), "{i}");
+        assert_eq!(
+            copy.get(key(i)).unwrap().map(|value| value.to_vec()),
+            Some(vec![round; 100]),
+            "{i}"
+        );
     }
     assert_eq!(states, 2);
 }
@@ -444,8 +624,12 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
         let fs = SimFs::new(1);
         let db = open_in_pool(&fs, hot_bytes);
         let engine = &db.engine;
-        let write = |keys: std::ops::Range<u32>, round| keys.for_each(|i| db.put(key(i), [round; 100]).unwrap());
-        let log = engine.files.path_of(FileName::Log(engine.commit.active().log_id));
+        let write = |keys: std::ops::Range<u32>, round| {
+            keys.for_each(|i| db.put(key(i), [round; 100]).unwrap())
+        };
+        let log = engine
+            .files
+            .path_of(FileName::Log(engine.commit.active().log_id));
         write(50..51, 1);
         db.flush().unwrap();
         let snapshot = db.snapshot();
@@ -456,9 +640,14 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
         drop(snapshot);
         write(0..100, 3);
         freeze_active_buffer(&db);
-        evict_chunk(&db, 1 << 20).expect("the trees change places, and the buffer is flushed beside that");
+        evict_chunk(&db, 1 << 20)
+            .expect("the trees change places, and the buffer is flushed beside that");
         let (tier, buffers) = (db.stats().tier.unwrap(), db.stats().memory.buffers);
-        assert_eq!((tier.mutable_entries, tier.side_versions, buffers), (100, 0, 1), "nobody sees the first version");
+        assert_eq!(
+            (tier.mutable_entries, tier.side_versions, buffers),
+            (100, 0, 1),
+            "nobody sees the first version"
+        );
         for round in 4..6 {
             write(0..100, round);
             db.flush().unwrap();
@@ -468,10 +657,17 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
         let values = || db.stats().tier.unwrap().hot.map_or(0, |hot| hot.values);
         let (is_held, held) = (fs.len(&log).is_ok(), values());
         before.verify(|_, _| ()).unwrap();
-        assert!(is_held != (hot_bytes > 0), "the log has the version, or a slot does");
+        assert!(
+            is_held != (hot_bytes > 0),
+            "the log has the version, or a slot does"
+        );
         drop(before);
         engine.remove_obsolete(true);
-        assert!(fs.len(&log).is_err() && (hot_bytes == 0 || values() < held), "{held} values, then {}", values());
+        assert!(
+            fs.len(&log).is_err() && (hot_bytes == 0 || values() < held),
+            "{held} values, then {}",
+            values()
+        );
         (0..100).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), [5; 100]));
         db.verify().unwrap();
     }
@@ -482,7 +678,9 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
 fn a_cursor_steps_back_from_before_a_change_of_trees() {
     for hot_bytes in [0, 256 << 10] {
         let db = open_in_pool(&SimFs::new(1), hot_bytes);
-        let write = |keys: std::ops::Range<u32>, round| keys.for_each(|i| db.put(key(i), [round; 100]).unwrap());
+        let write = |keys: std::ops::Range<u32>, round| {
+            keys.for_each(|i| db.put(key(i), [round; 100]).unwrap())
+        };
         write(50..51, 1);
         db.flush().unwrap();
         let snapshot = db.snapshot();
@@ -493,7 +691,8 @@ fn a_cursor_steps_back_from_before_a_change_of_trees() {
         drop(snapshot);
         write(0..100, 3);
         freeze_active_buffer(&db);
-        evict_chunk(&db, 1 << 20).expect("the trees change places, and the buffer is flushed beside that");
+        evict_chunk(&db, 1 << 20)
+            .expect("the trees change places, and the buffer is flushed beside that");
         db.engine.remove_obsolete(true);
         write(0..100, 4);
         for i in (0..100).rev() {
@@ -521,7 +720,10 @@ fn what_was_evicted_in_another_session_is_not_taken_along() {
     let mut queue = engine.commit.lock();
     engine.switch_buffer(&mut queue, 0);
     drop(queue);
-    assert!(!engine.flush_to_trees(0, &buffer).unwrap(), "it waits for an eviction");
+    assert!(
+        !engine.flush_to_trees(0, &buffer).unwrap(),
+        "it waits for an eviction"
+    );
     evict_chunk(&db, 2000).expect("an eviction");
     let left = db.stats().tier.unwrap().immutable_entries;
     assert!(left > 0, "a part of the tree was evicted");

@@ -39,7 +39,11 @@ const LARGE_BLOCKS: u64 = 3;
 /// Bytes that a compaction needs in addition to its share of I/O if its largest block has
 /// `block_bytes_max`.
 fn bytes_for(block_bytes_max: u64, stretch_bytes: u64) -> u64 {
-    if block_bytes_max > stretch_bytes { LARGE_BLOCKS * block_bytes_max } else { 0 }
+    if block_bytes_max > stretch_bytes {
+        LARGE_BLOCKS * block_bytes_max
+    } else {
+        0
+    }
 }
 
 impl Engine {
@@ -54,7 +58,9 @@ impl Engine {
         let stretch = self.compaction.stretch_bytes as u64;
         let bytes = match (plan.reason, &plan.buffer) {
             // The memtable was created for one large value, or a few.
-            (Reason::Flush, Some(buffer)) if buffer.capacity_bytes() > 2 * self.budget.write_buffer_bytes => {
+            (Reason::Flush, Some(buffer))
+                if buffer.capacity_bytes() > 2 * self.budget.write_buffer_bytes =>
+            {
                 buffer.capacity_bytes() as u64
             }
             _ => bytes_for(plan.block_bytes_max().max(value_bytes_max), stretch),
@@ -62,15 +68,20 @@ impl Engine {
         if bytes == 0 {
             return Ok(None);
         }
-        let buffers = self.budget.write_buffer_bytes as u64 * self.options.limits.write_buffers as u64;
+        let buffers =
+            self.budget.write_buffer_bytes as u64 * self.options.limits.write_buffers as u64;
         loop {
             let seen = self.progress();
             let mut loans = self.jobs.loans.0.lock();
-            if *loans == 0 || plan.reason == Reason::Flush || self.tables.lendable(buffers) >= bytes {
+            if *loans == 0 || plan.reason == Reason::Flush || self.tables.lendable(buffers) >= bytes
+            {
                 *loans += 1;
                 // Lent under the lock, so that the next borrower sees the remainder.
                 let lent = self.tables.lend(bytes);
-                return Ok(Some(Loan { _lent: lent, loans: &self.jobs.loans }));
+                return Ok(Some(Loan {
+                    _lent: lent,
+                    loans: &self.jobs.loans,
+                }));
             }
             drop(loans);
             self.compaction.check_open()?;
@@ -87,7 +98,11 @@ mod tests {
     #[test]
     fn only_large_blocks_are_borrowed_for() {
         assert_eq!(bytes_for(0, 64 << 10), 0);
-        assert_eq!(bytes_for(64 << 10, 64 << 10), 0, "it has its place in a stretch");
+        assert_eq!(
+            bytes_for(64 << 10, 64 << 10),
+            0,
+            "it has its place in a stretch"
+        );
         assert_eq!(bytes_for(1 << 20, 64 << 10), 3 << 20);
     }
 }

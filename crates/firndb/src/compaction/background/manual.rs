@@ -22,7 +22,9 @@ impl Engine {
         }
         let _hurry = self.jobs.rate_limiter.hurry(self.commit.visible());
         self.flush()?;
-        self.wait_for(|| (!std::mem::replace(&mut self.jobs.state.lock().manual, true)).then_some(()))?;
+        self.wait_for(|| {
+            (!std::mem::replace(&mut self.jobs.state.lock().manual, true)).then_some(())
+        })?;
         let result = self.compact_levels(from, to);
         self.jobs.state.lock().manual = false;
         self.executor.wake();
@@ -38,12 +40,22 @@ impl Engine {
             let mut after: Option<Vec<u8>> = None;
             // From level 0, all current tables are compacted, however many steps that takes. Tables
             // that are flushed meanwhile stay.
-            let mut left = self.state.load().parts[0].levels.first().map_or(0, |level| level.runs.len());
+            let mut left = self.state.load().parts[0]
+                .levels
+                .first()
+                .map_or(0, |level| level.runs.len());
             loop {
                 self.make_way()?;
-                let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else { break };
-                after = job.plan.tables.first().map(|(_, run)| run.meta.smallest.clone());
-                left = left.saturating_sub(job.plan.tables.iter().filter(|(of, _)| *of == 0).count());
+                let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else {
+                    break;
+                };
+                after = job
+                    .plan
+                    .tables
+                    .first()
+                    .map(|(_, run)| run.meta.smallest.clone());
+                left =
+                    left.saturating_sub(job.plan.tables.iter().filter(|(of, _)| *of == 0).count());
                 let result = self.run_and_install(&job);
                 self.unmark(job);
                 result?;
@@ -67,9 +79,13 @@ impl Engine {
             let mut jobs = self.jobs.state.lock();
             let state = self.state.load_full();
             let place = after.as_ref().map(|(level, key)| (*level, key.as_slice()));
-            let plan = picker::pick_manual_rewrite(&state, (from, to), place, &self.manual_facts(&jobs));
+            let plan =
+                picker::pick_manual_rewrite(&state, (from, to), place, &self.manual_facts(&jobs));
             let Some(plan) = plan else { return Ok(()) };
-            after = plan.tables.first().map(|(level, run)| (*level, run.meta.smallest.clone()));
+            after = plan
+                .tables
+                .first()
+                .map(|(level, run)| (*level, run.meta.smallest.clone()));
             let job = self.mark(&mut jobs, plan, &state);
             drop(jobs);
             let result = self.run_and_install(&job);
@@ -82,11 +98,16 @@ impl Engine {
     /// writes must not keep this compaction from finishing.
     fn make_way(&self) -> Result<()> {
         self.evict_now(picker::pick_eviction)?;
-        let level0 = self.state.load().parts[0].levels.first().map_or(0, |level| level.runs.len());
+        let level0 = self.state.load().parts[0]
+            .levels
+            .first()
+            .map_or(0, |level| level.runs.len());
         if level0 < self.options.limits.level0_trigger {
             return Ok(());
         }
-        let Some(job) = self.start_manual(0, (&[], None), None) else { return Ok(()) };
+        let Some(job) = self.start_manual(0, (&[], None), None) else {
+            return Ok(());
+        };
         let result = self.run_and_install(&job);
         self.unmark(job);
         self.update_stall();
@@ -111,8 +132,14 @@ impl Engine {
     fn evict_now(&self, pick: impl Fn(&ReadState, &Facts<'_>) -> Option<Plan>) -> Result<bool> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
-        let facts = Facts { chunk_bytes: self.chunk_bytes(), evicting: false, ..self.manual_facts(&jobs) };
-        let Some(plan) = pick(&state, &facts) else { return Ok(false) };
+        let facts = Facts {
+            chunk_bytes: self.chunk_bytes(),
+            evicting: false,
+            ..self.manual_facts(&jobs)
+        };
+        let Some(plan) = pick(&state, &facts) else {
+            return Ok(false);
+        };
         let job = self.mark(&mut jobs, plan, &state);
         drop(jobs);
         let result = self.run_and_install(&job);
@@ -122,9 +149,16 @@ impl Engine {
 
     fn deepest_level(&self, from: &[u8], to: Option<&[u8]>) -> usize {
         let state = self.state.load();
-        let meets =
-            |run: &SstRun| run.meta.largest.as_slice() >= from && to.is_none_or(|to| run.meta.smallest.as_slice() < to);
-        state.parts[0].tables().filter(|(_, run)| meets(run)).map(|(level, _)| level).max().unwrap_or(0)
+        let meets = |run: &SstRun| {
+            run.meta.largest.as_slice() >= from
+                && to.is_none_or(|to| run.meta.smallest.as_slice() < to)
+        };
+        state.parts[0]
+            .tables()
+            .filter(|(_, run)| meets(run))
+            .map(|(level, _)| level)
+            .max()
+            .unwrap_or(0)
     }
 
     pub(super) fn start_manual(

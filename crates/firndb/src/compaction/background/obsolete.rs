@@ -67,7 +67,10 @@ impl Obsolete {
 
 impl ObsoleteFiles {
     fn has_buffer(&self) -> bool {
-        self.dead.lock().iter().any(|dead| matches!(dead, Obsolete::Memtable(_)))
+        self.dead
+            .lock()
+            .iter()
+            .any(|dead| matches!(dead, Obsolete::Memtable(_)))
     }
 
     /// Removes and returns the items that no reader holds.
@@ -79,7 +82,8 @@ impl ObsoleteFiles {
         };
         let read_shorter: HashSet<u64> = dead.iter().filter_map(shorter).collect();
         let (ready, kept) = dead.drain(..).partition(|dead| {
-            let is_read = matches!(dead, Obsolete::Table(run) if read_shorter.contains(&run.meta.id));
+            let is_read =
+                matches!(dead, Obsolete::Table(run) if read_shorter.contains(&run.meta.id));
             dead.is_free() && !is_read
         });
         *dead = kept;
@@ -92,7 +96,8 @@ impl Engine {
     pub(crate) fn retire(&self, dead: impl IntoIterator<Item = Obsolete>) {
         let mut has_large_buffer = false;
         let dead = dead.into_iter().inspect(|dead| {
-            has_large_buffer |= matches!(dead, Obsolete::Memtable(buffer) if !self.is_usual(buffer));
+            has_large_buffer |=
+                matches!(dead, Obsolete::Memtable(buffer) if !self.is_usual(buffer));
         });
         self.jobs.obsolete.dead.lock().extend(dead);
         if has_large_buffer {
@@ -130,7 +135,9 @@ impl Engine {
                     let tick = self.clock.now_ns() / TICK_NS;
                     let freed = Arc::into_inner(buffer).map(|buffer| Spare { buffer, tick });
                     let unwanted = match freed {
-                        Some(freed) if self.is_usual(&freed.buffer) => self.jobs.obsolete.spare.lock().replace(freed),
+                        Some(freed) if self.is_usual(&freed.buffer) => {
+                            self.jobs.obsolete.spare.lock().replace(freed)
+                        }
                         other => other,
                     };
                     self.drop_spare(unwanted);
@@ -149,7 +156,11 @@ impl Engine {
         let tables = {
             let mut obsolete = self.jobs.obsolete.obsolete.lock();
             let bytes: u64 = obsolete.iter().map(|meta| meta.bytes()).sum();
-            let lazy = self.compaction.appends.as_ref().filter(|_| mechanisms::BLOCK_LAZY.is_on());
+            let lazy = self
+                .compaction
+                .appends
+                .as_ref()
+                .filter(|_| mechanisms::BLOCK_LAZY.is_on());
             if !all && lazy.is_some_and(|tuning| bytes < tuning.lazy_delete_bytes) {
                 return false;
             }
@@ -217,7 +228,8 @@ impl Engine {
         // The block cache makes room first: for the requested size, and then for the actual one.
         self.tables.add_buffer(capacity as u64);
         let buffer = Memtable::new(capacity, log_id);
-        self.tables.add_buffer((buffer.capacity_bytes() - capacity) as u64);
+        self.tables
+            .add_buffer((buffer.capacity_bytes() - capacity) as u64);
         buffer
     }
 
@@ -227,16 +239,26 @@ impl Engine {
         let state = self.state.load();
         let buffers = &state.parts[0].buffers;
         let (active, used) = (&buffers[0], buffers[0].used_bytes());
-        let (log_id, before) = std::mem::replace(&mut *self.jobs.obsolete.seen.lock(), (active.log_id, used));
+        let (log_id, before) =
+            std::mem::replace(&mut *self.jobs.obsolete.seen.lock(), (active.log_id, used));
         let grown = used - if log_id == active.log_id { before } else { 0 };
         let comes_back = buffers.len() > 1 || self.jobs.obsolete.has_buffer();
-        let ticks = if comes_back { FULL_TICKS_FLUSHING } else { FULL_TICKS };
+        let ticks = if comes_back {
+            FULL_TICKS_FLUSHING
+        } else {
+            FULL_TICKS
+        };
         // After a memtable that was created for a huge batch, the next need not be of the usual
         // size.
         let is_near = self.is_usual(active) && used + ticks * grown >= active.capacity_bytes();
         let let_go = match is_near {
             true => self.make_spare(tick),
-            false => self.jobs.obsolete.spare.lock().take_if(|spare| tick > spare.tick + SPARE_TICKS),
+            false => self
+                .jobs
+                .obsolete
+                .spare
+                .lock()
+                .take_if(|spare| tick > spare.tick + SPARE_TICKS),
         };
         self.drop_spare(let_go);
     }
@@ -249,7 +271,11 @@ impl Engine {
         }
         let mut buffer = self.new_buffer(self.budget.write_buffer_bytes, 0);
         buffer.touch();
-        self.jobs.obsolete.spare.lock().replace(Spare { buffer, tick })
+        self.jobs
+            .obsolete
+            .spare
+            .lock()
+            .replace(Spare { buffer, tick })
     }
 
     /// Drops an unneeded memtable and returns its memory to the block cache.

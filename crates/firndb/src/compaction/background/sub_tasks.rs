@@ -36,8 +36,18 @@ impl SubTasks {
     fn new(job: Arc<Job>, snapshots: Vec<SeqNo>) -> SubTasks {
         let tasks = compaction::sub_tasks(&job.plan);
         let pieces = tasks.iter().map(|_| None).collect();
-        let progress = Mutex::new(Progress { job: Some(job), next: 0, running: 0, pieces, error: None });
-        SubTasks { tasks, snapshots, progress }
+        let progress = Mutex::new(Progress {
+            job: Some(job),
+            next: 0,
+            running: 0,
+            pieces,
+            error: None,
+        });
+        SubTasks {
+            tasks,
+            snapshots,
+            progress,
+        }
     }
 
     /// True if a sub-task can be started.
@@ -77,7 +87,10 @@ impl SubTasks {
     fn take(&self) -> Result<Vec<Piece>, (Error, Vec<Piece>)> {
         let mut progress = self.progress.lock();
         progress.job = None;
-        let pieces = std::mem::take(&mut progress.pieces).into_iter().flatten().collect();
+        let pieces = std::mem::take(&mut progress.pieces)
+            .into_iter()
+            .flatten()
+            .collect();
         match progress.error.take() {
             Some(error) => Err((error, pieces)),
             None => Ok(pieces),
@@ -88,7 +101,11 @@ impl SubTasks {
 impl Engine {
     /// Runs the sub-tasks of `job`, together with other workers. Returns the combined output, and
     /// the nanoseconds that this worker slept.
-    pub(super) fn run_sub_tasks(&self, job: &Arc<Job>, snapshots: Vec<SeqNo>) -> Result<(CompactionOutput, u64)> {
+    pub(super) fn run_sub_tasks(
+        &self,
+        job: &Arc<Job>,
+        snapshots: Vec<SeqNo>,
+    ) -> Result<(CompactionOutput, u64)> {
         const WAIT: Duration = Duration::from_millis(20);
         let shared = Arc::new(SubTasks::new(job.clone(), snapshots));
         let parallel = shared.tasks.len() > 1 && mechanisms::BLOCK_PARALLEL.is_on();
@@ -101,7 +118,10 @@ impl Engine {
             slept_ns += slept;
         }
         if parallel {
-            self.jobs.shared.lock().retain(|other| !Arc::ptr_eq(other, &shared));
+            self.jobs
+                .shared
+                .lock()
+                .retain(|other| !Arc::ptr_eq(other, &shared));
         }
         loop {
             let seen = self.progress();
@@ -122,7 +142,13 @@ impl Engine {
 
     /// Runs a sub-task of a compaction that another worker started. Returns false if there is none.
     pub(super) fn help_compaction(&self) -> bool {
-        let found = self.jobs.shared.lock().iter().find(|shared| shared.has_next()).cloned();
+        let found = self
+            .jobs
+            .shared
+            .lock()
+            .iter()
+            .find(|shared| shared.has_next())
+            .cloned();
         let Some(shared) = found else { return false };
         self.flush_if_due();
         let ran = self.run_one(&shared).is_some();
@@ -134,10 +160,16 @@ impl Engine {
     fn run_one(&self, shared: &SubTasks) -> Option<u64> {
         let (place, job) = shared.begin()?;
         let mut slept_ns = 0;
-        let work =
-            compaction::run_sub_task(&shared.tasks[place], &job.plan, &job.around, &shared.snapshots, &self.compaction);
-        let result =
-            self.borrow_for(&job.plan, 0).and_then(|_loan| block_on_with(work, || slept_ns += self.yield_point()));
+        let work = compaction::run_sub_task(
+            &shared.tasks[place],
+            &job.plan,
+            &job.around,
+            &shared.snapshots,
+            &self.compaction,
+        );
+        let result = self
+            .borrow_for(&job.plan, 0)
+            .and_then(|_loan| block_on_with(work, || slept_ns += self.yield_point()));
         drop(job);
         self.counts.jobs.sub_tasks.add(1);
         shared.end(place, result);
@@ -155,8 +187,18 @@ mod tests {
     /// Sub-tasks of a compaction without tables, all of them running.
     fn running(count: usize) -> SubTasks {
         let pieces = (0..count).map(|_| None).collect();
-        let progress = Mutex::new(Progress { job: None, next: count, running: count, pieces, error: None });
-        SubTasks { tasks: Vec::new(), snapshots: Vec::new(), progress }
+        let progress = Mutex::new(Progress {
+            job: None,
+            next: count,
+            running: count,
+            pieces,
+            error: None,
+        });
+        SubTasks {
+            tasks: Vec::new(),
+            snapshots: Vec::new(),
+            progress,
+        }
     }
 
     fn piece(bytes_in: u64) -> Result<Piece> {
@@ -173,7 +215,12 @@ mod tests {
             shared.end(place, piece(place as u64));
         }
         assert!(shared.is_over());
-        let places: Vec<u64> = shared.take().unwrap().iter().map(|piece| piece.bytes_in).collect();
+        let places: Vec<u64> = shared
+            .take()
+            .unwrap()
+            .iter()
+            .map(|piece| piece.bytes_in)
+            .collect();
         assert_eq!(places, [0, 1, 2]);
     }
 
@@ -186,6 +233,9 @@ mod tests {
         shared.end(2, Err(Error::new(ErrorKind::Io, "second")));
         let (error, made) = shared.take().unwrap_err();
         assert!(error.to_string().contains("first"));
-        assert_eq!(made.iter().map(|piece| piece.bytes_in).collect::<Vec<_>>(), [7]);
+        assert_eq!(
+            made.iter().map(|piece| piece.bytes_in).collect::<Vec<_>>(),
+            [7]
+        );
     }
 }

@@ -15,8 +15,18 @@ use std::sync::Arc;
 #[test]
 fn a_merge_holds_nothing_but_what_it_reads() {
     let dir = tempfile::tempdir().unwrap();
-    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
-    let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
+    let environment = Environment {
+        executor: Some(Arc::new(Inline::new())),
+        ..Environment::default()
+    };
+    let db = Db::open(
+        dir.path(),
+        Options {
+            environment,
+            ..Options::tiny()
+        },
+    )
+    .unwrap();
     db.put(b"z", b"0").unwrap();
     db.compact().unwrap();
     db.put(b"a", b"1").unwrap();
@@ -25,8 +35,14 @@ fn a_merge_holds_nothing_but_what_it_reads() {
     let engine = &db.engine;
     let beside = engine.state.load().parts[0].levels[1].runs[0].clone();
     let held = Arc::strong_count(&beside);
-    let merge = engine.start_manual(0, (b"", None), None).expect("a table in level 0");
-    assert_eq!(Arc::strong_count(&beside), held, "a table that it does not read");
+    let merge = engine
+        .start_manual(0, (b"", None), None)
+        .expect("a table in level 0");
+    assert_eq!(
+        Arc::strong_count(&beside),
+        held,
+        "a table that it does not read"
+    );
     let buffer = Arc::downgrade(&engine.state.load().parts[0].buffers[0]);
     db.flush().unwrap();
     engine.remove_obsolete(true);
@@ -40,8 +56,18 @@ fn a_merge_holds_nothing_but_what_it_reads() {
 #[test]
 fn a_spare_buffer_is_ready_before_it_is_needed() {
     let dir = tempfile::tempdir().unwrap();
-    let environment = Environment { executor: Some(Arc::new(Inline::new())), ..Environment::default() };
-    let db = Db::open(dir.path(), Options { environment, ..Options::tiny() }).unwrap();
+    let environment = Environment {
+        executor: Some(Arc::new(Inline::new())),
+        ..Environment::default()
+    };
+    let db = Db::open(
+        dir.path(),
+        Options {
+            environment,
+            ..Options::tiny()
+        },
+    )
+    .unwrap();
     let engine = &db.engine;
     let has_spare = || engine.jobs.obsolete.spare.lock().is_some();
     db.put(b"a", b"1").unwrap();
@@ -50,7 +76,9 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     let fill = |share: f64| {
         let active = engine.commit.active();
         let is_short = || (active.used_bytes() as f64) < active.capacity_bytes() as f64 * share;
-        (0_u32..).take_while(|_| is_short()).for_each(|i| db.put(i.to_be_bytes(), [0; 100]).unwrap());
+        (0_u32..)
+            .take_while(|_| is_short())
+            .for_each(|i| db.put(i.to_be_bytes(), [0; 100]).unwrap());
     };
     fill(0.33);
     engine.tend_spare(2);
@@ -58,7 +86,10 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     engine.tend_spare(3);
     assert!(has_spare(), "not at the first pause");
     engine.tend_spare(4);
-    assert!(!has_spare(), "nobody writes any more: it is the block cache's");
+    assert!(
+        !has_spare(),
+        "nobody writes any more: it is the block cache's"
+    );
     // A memtable that is being flushed becomes the spare one soon.
     engine.switch_buffer(&mut engine.commit.lock(), 0);
     fill(0.35);
@@ -66,7 +97,10 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     assert!(!has_spare(), "it will not be full in the next tick");
     fill(0.8);
     engine.tend_spare(6);
-    assert!(has_spare(), "it will, and the other may not be flushed by then");
+    assert!(
+        has_spare(),
+        "it will, and the other may not be flushed by then"
+    );
     // It was flushed and is still being read: the next tick comes first.
     drop(engine.jobs.obsolete.spare.lock().take());
     let read = db.get(b"a").unwrap();
@@ -90,7 +124,10 @@ fn short_lives_do_not_pile_up_tables() {
             executor: Some(Arc::new(Inline::new())),
             ..Environment::default()
         };
-        Options { environment, ..Options::tiny() }
+        Options {
+            environment,
+            ..Options::tiny()
+        }
     };
     let lives = 4 * options().limits.level0_stop as u32;
     for life in 0..lives {
@@ -113,9 +150,17 @@ fn a_disk_that_has_room_again_is_noticed_at_once() {
         clock: Some(Clock::manual()),
         ..Environment::default()
     };
-    let db = Db::open(Path::new("/db"), Options { environment, ..Options::tiny() }).unwrap();
+    let db = Db::open(
+        Path::new("/db"),
+        Options {
+            environment,
+            ..Options::tiny()
+        },
+    )
+    .unwrap();
     let fill = |count: u32| (0..count).try_for_each(|i| db.put(i.to_be_bytes(), [0; 100]));
-    let no_space = |result: crate::Result<()>| assert_eq!(result.unwrap_err().kind(), ErrorKind::NoSpace);
+    let no_space =
+        |result: crate::Result<()>| assert_eq!(result.unwrap_err().kind(), ErrorKind::NoSpace);
     fill(20).unwrap();
     fs.set_cap(Some(fs.used()));
     no_space(db.flush());

@@ -58,7 +58,9 @@ pub(crate) struct Facts<'a> {
 
 /// The target size of a level below 0, in bytes.
 pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
-    (1..level).fold(limits.level_base_bytes, |target, _| target.saturating_mul(limits.level_fan_out))
+    (1..level).fold(limits.level_base_bytes, |target, _| {
+        target.saturating_mul(limits.level_fan_out)
+    })
 }
 
 /// The next action, if one is due.
@@ -81,10 +83,16 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
 /// The amount of outstanding compaction work.
 pub(crate) fn debt(state: &ReadState, limits: &Limits, lab: &LabTuning, buffer_bytes: u64) -> Debt {
     let logs = |part: &Part| {
-        let share = |trees: &Trees| trees.values.held_bytes() as f64 / log_bytes_max(part, lab, buffer_bytes) as f64;
+        let share = |trees: &Trees| {
+            trees.values.held_bytes() as f64 / log_bytes_max(part, lab, buffer_bytes) as f64
+        };
         part.trees.as_ref().map_or(0.0, share)
     };
-    let trees = |part: &Part| part.trees.as_ref().map_or(0.0, |trees| trees.fullness(lab.evict_share));
+    let trees = |part: &Part| {
+        part.trees
+            .as_ref()
+            .map_or(0.0, |trees| trees.fullness(lab.evict_share))
+    };
     state.parts.iter().fold(Debt::default(), |sum, part| Debt {
         buffers: sum.buffers + part.buffers.len().saturating_sub(1),
         level0_tables: sum.level0_tables + part.levels.first().map_or(0, |level| level.runs.len()),
@@ -95,7 +103,10 @@ pub(crate) fn debt(state: &ReadState, limits: &Limits, lab: &LabTuning, buffer_b
 }
 
 fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
-    let level0 = part.levels.first().filter(|level| level.runs.len() >= limits.level0_trigger);
+    let level0 = part
+        .levels
+        .first()
+        .filter(|level| level.runs.len() >= limits.level0_trigger);
     let below = part.levels.iter().enumerate().skip(1);
     let last = part.levels.len().saturating_sub(1);
     level0.map_or(0, |level| level.bytes())
@@ -115,7 +126,12 @@ pub(crate) fn pick_eviction(state: &ReadState, facts: &Facts<'_>) -> Option<Plan
 fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
     let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
     let log_bytes_max = log_bytes_max(part, facts.lab, facts.buffer_bytes);
-    trees.chunk_if_due(facts.lab.evict_share, facts.lab.by_log_share, log_bytes_max, facts.chunk_bytes)
+    trees.chunk_if_due(
+        facts.lab.evict_share,
+        facts.lab.by_log_share,
+        log_bytes_max,
+        facts.chunk_bytes,
+    )
 }
 
 /// A job that is not urgent, if there is time for it: a compaction of level 0 with fewer tables,
@@ -126,7 +142,11 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     }
     let mut parts = state.parts.iter().enumerate();
     parts.find_map(|(i, part)| {
-        if part.levels.first().is_some_and(|level| level.runs.len() >= facts.limits.level0_rest.max(1)) {
+        if part
+            .levels
+            .first()
+            .is_some_and(|level| level.runs.len() >= facts.limits.level0_rest.max(1))
+        {
             return pick_level0(i, part, facts);
         }
         if let Some(plan) = pick_by_versions(i, part, facts) {
@@ -147,36 +167,73 @@ fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
             None => lab.evict_share,
         };
         let log_bytes = log_bytes_max(part, lab, facts.buffer_bytes) as f64 * lab.rest_share;
-        let chunk = trees.chunk_if_due(evict_share, lab.by_log_share, log_bytes as u64, facts.chunk_bytes)?;
+        let chunk = trees.chunk_if_due(
+            evict_share,
+            lab.by_log_share,
+            log_bytes as u64,
+            facts.chunk_bytes,
+        )?;
         plan_eviction(i, part, chunk, facts)
     })
 }
 
 /// The next leaves for a user's compaction, due or not. If there is no immutable tree, the mutable
 /// one becomes it, provided that `may_rotate` is true.
-pub(crate) fn pick_manual_eviction(state: &ReadState, may_rotate: bool, facts: &Facts<'_>) -> Option<Plan> {
+pub(crate) fn pick_manual_eviction(
+    state: &ReadState,
+    may_rotate: bool,
+    facts: &Facts<'_>,
+) -> Option<Plan> {
     let part = state.parts.first()?;
-    let chunk = part.trees.as_ref()?.chunk_if_due(0.0, facts.lab.by_log_share, u64::MAX, facts.chunk_bytes)?;
-    (may_rotate || !chunk.rotates).then(|| plan_eviction(0, part, chunk, facts)).flatten()
+    let chunk = part.trees.as_ref()?.chunk_if_due(
+        0.0,
+        facts.lab.by_log_share,
+        u64::MAX,
+        facts.chunk_bytes,
+    )?;
+    (may_rotate || !chunk.rotates)
+        .then(|| plan_eviction(0, part, chunk, facts))
+        .flatten()
 }
 
 /// The eviction of `chunk` with the tables of level 1 that it overlaps. If there is no immutable
 /// tree, the mutable one becomes it.
 fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Option<Plan> {
     // Tables of level 0 are older than the trees, and are searched before level 1.
-    if part.levels.first().is_some_and(|level| !level.runs.is_empty()) {
+    if part
+        .levels
+        .first()
+        .is_some_and(|level| !level.runs.is_empty())
+    {
         return pick_level0(i, part, facts);
     }
     let trees = part.trees.as_ref()?;
     let below = &part.levels.get(1)?.runs;
-    let chunk = chunk.aligned(trees.immutable.as_ref().unwrap_or(&trees.mutable), &part.metas_of(1));
+    let chunk = chunk.aligned(
+        trees.immutable.as_ref().unwrap_or(&trees.mutable),
+        &part.metas_of(1),
+    );
     let KeyRange { from, to } = chunk.within();
-    let meets = |run: &&Arc<SstRun>| run.meta.largest >= *from && to.as_ref().is_none_or(|to| run.meta.smallest < *to);
-    let tables: Vec<(usize, Arc<SstRun>)> = below.iter().filter(meets).map(|run| (1, run.clone())).collect();
+    let meets = |run: &&Arc<SstRun>| {
+        run.meta.largest >= *from && to.as_ref().is_none_or(|to| run.meta.smallest < *to)
+    };
+    let tables: Vec<(usize, Arc<SstRun>)> = below
+        .iter()
+        .filter(meets)
+        .map(|run| (1, run.clone()))
+        .collect();
     if tables.iter().any(|(_, run)| facts.busy.has(run)) {
         return None;
     }
-    Some(Plan { part: i, buffer: None, chunk: Some(chunk), tables, level: 1, how: How::Copy, reason: Reason::Evict })
+    Some(Plan {
+        part: i,
+        buffer: None,
+        chunk: Some(chunk),
+        tables,
+        level: 1,
+        how: How::Copy,
+        reason: Reason::Evict,
+    })
 }
 
 /// The size of the logs at which level 0 is evicted to free them, in bytes: a fraction of the data,
@@ -185,17 +242,26 @@ fn log_bytes_max(part: &Part, tuning: &LabTuning, buffer_bytes: u64) -> u64 {
     const BUFFERS_LEAST: u64 = 8;
     let data: u64 = part.levels.iter().map(|level| level.live_bytes()).sum();
     let share = (data as f64 * tuning.log_share_max) as u64;
-    share.clamp(BUFFERS_LEAST * buffer_bytes, tuning.log_bytes_max.max(BUFFERS_LEAST * buffer_bytes))
+    share.clamp(
+        BUFFERS_LEAST * buffer_bytes,
+        tuning.log_bytes_max.max(BUFFERS_LEAST * buffer_bytes),
+    )
 }
 
 /// The next flush, if one is due.
 pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    state.parts.iter().enumerate().find_map(|(i, part)| plan_flush(i, part, facts))
+    state
+        .parts
+        .iter()
+        .enumerate()
+        .find_map(|(i, part)| plan_flush(i, part, facts))
 }
 
 fn plan_flush(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let has_room = part.trees.as_ref().is_none_or(Trees::has_room);
-    let buffer = part.flushable(facts.visible).filter(|_| !facts.flushing && has_room)?;
+    let buffer = part
+        .flushable(facts.visible)
+        .filter(|_| !facts.flushing && has_room)?;
     Some(Plan {
         part: i,
         buffer: Some(buffer.clone()),
@@ -212,11 +278,16 @@ fn pick_by_size(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let score = |level: usize| match level {
         0 => part.levels[0].runs.len() as f64 / facts.limits.level0_trigger as f64,
         _ => {
-            let idle = part.levels[level].live_bytes().saturating_sub(facts.busy.live_bytes(level));
+            let idle = part.levels[level]
+                .live_bytes()
+                .saturating_sub(facts.busy.live_bytes(level));
             idle as f64 / level_target(facts.limits, level) as f64
         }
     };
-    let mut levels: Vec<(f64, usize)> = (0..last).map(|level| (score(level), level)).filter(|s| s.0 >= 1.0).collect();
+    let mut levels: Vec<(f64, usize)> = (0..last)
+        .map(|level| (score(level), level))
+        .filter(|s| s.0 >= 1.0)
+        .collect();
     levels.sort_by(|a, b| b.0.total_cmp(&a.0));
     levels.iter().find_map(|&(_, level)| match level {
         0 => pick_level0(i, part, facts),
@@ -227,7 +298,14 @@ fn pick_by_size(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
 /// All of level 0, or as much of it as one compaction may take, with the tables of level 1 that it
 /// overlaps.
 fn pick_level0(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    plan_for(i, part, 0, oldest_of_level0(part, facts), facts, Reason::Size)
+    plan_for(
+        i,
+        part,
+        0,
+        oldest_of_level0(part, facts),
+        facts,
+        Reason::Size,
+    )
 }
 
 /// The oldest tables of level 0, which one compaction may take. The tables that stay must be newer,
@@ -246,19 +324,39 @@ fn pick_table(i: usize, part: &Part, level: usize, facts: &Facts<'_>) -> Option<
         .filter(|run| !facts.busy.has(run))
         .map(|run| {
             let overlapping = below.overlapping(&run.meta.smallest, &run.meta.largest);
-            let bytes: u64 = overlapping.iter().map(|other| other.meta.live_bytes()).sum();
+            let bytes: u64 = overlapping
+                .iter()
+                .map(|other| other.meta.live_bytes())
+                .sum();
             (bytes as f64 / run.meta.live_bytes().max(1) as f64, run)
         })
         .collect();
     choices.sort_by(|a, b| a.0.total_cmp(&b.0));
-    choices.iter().find_map(|(_, run)| plan_for(i, part, level, std::slice::from_ref(*run), facts, Reason::Size))
+    choices.iter().find_map(|(_, run)| {
+        plan_for(
+            i,
+            part,
+            level,
+            std::slice::from_ref(*run),
+            facts,
+            Reason::Size,
+        )
+    })
 }
 
 fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let (level, id) = facts.seek?;
-    let runs = &part.levels.get(level).filter(|_| level + 1 < part.levels.len())?.runs;
+    let runs = &part
+        .levels
+        .get(level)
+        .filter(|_| level + 1 < part.levels.len())?
+        .runs;
     let run = runs.iter().find(|run| run.meta.id == id)?;
-    let inputs = if level == 0 { oldest_of_level0(part, facts) } else { std::slice::from_ref(run) };
+    let inputs = if level == 0 {
+        oldest_of_level0(part, facts)
+    } else {
+        std::slice::from_ref(run)
+    };
     plan_for(i, part, level, inputs, facts, Reason::Seeks)
 }
 
@@ -266,14 +364,27 @@ fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
 /// hide, which are below and are removed with them. Tables of level 0 wait until it is full.
 fn pick_by_tombstones(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let inner = 1..part.levels.len().saturating_sub(1);
-    inner.filter(|&level| part.levels[level].has_tombstone_tables()).find_map(|level| {
-        let is_due = |run: &&Arc<SstRun>| {
-            let is_free = run.meta.is_mostly_tombstones() && !facts.busy.has(run) && run.meta.seqno_max <= facts.oldest;
-            is_free && has_below(part, level, run)
-        };
-        let mut due = part.levels[level].runs.iter().filter(is_due);
-        due.find_map(|run| plan_for(i, part, level, std::slice::from_ref(run), facts, Reason::Space))
-    })
+    inner
+        .filter(|&level| part.levels[level].has_tombstone_tables())
+        .find_map(|level| {
+            let is_due = |run: &&Arc<SstRun>| {
+                let is_free = run.meta.is_mostly_tombstones()
+                    && !facts.busy.has(run)
+                    && run.meta.seqno_max <= facts.oldest;
+                is_free && has_below(part, level, run)
+            };
+            let mut due = part.levels[level].runs.iter().filter(is_due);
+            due.find_map(|run| {
+                plan_for(
+                    i,
+                    part,
+                    level,
+                    std::slice::from_ref(run),
+                    facts,
+                    Reason::Space,
+                )
+            })
+        })
 }
 
 /// Rewrites one table in its place to remove its dead bytes (BlockDB, V-E, bounds them only per
@@ -299,7 +410,10 @@ fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
         // While tables grow they may have twice as many dead bytes.
         let dead_max = run.meta.live_bytes() as f64 * facts.dead_share_max / 2.0;
         let is_free = *level > 0 && !facts.busy.has(run);
-        let has_much = || run.meta.holds_much_that_may_go(facts.oldest, has_below(part, *level, run));
+        let has_much = || {
+            run.meta
+                .holds_much_that_may_go(facts.oldest, has_below(part, *level, run))
+        };
         is_free && ((facts.idle && run.meta.dead_bytes as f64 > dead_max) || has_much())
     };
     if let Some((level, run)) = part.tables().find(is_due) {
@@ -307,24 +421,40 @@ fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     }
     // The entries that a table's tombstones hide are below, and are removed with them.
     let hides_much = |(level, run): &(usize, &Arc<SstRun>)| {
-        let is_inner = level + 1 < part.levels.len() && has_below(part, *level, run) && !facts.busy.has(run);
+        let is_inner =
+            level + 1 < part.levels.len() && has_below(part, *level, run) && !facts.busy.has(run);
         is_inner && run.meta.seqno_max <= facts.oldest && run.meta.deletes * 4 > run.meta.entries
     };
     let (level, run) = part.tables().find(hides_much)?;
-    let inputs = if level == 0 { oldest_of_level0(part, facts) } else { std::slice::from_ref(run) };
+    let inputs = if level == 0 {
+        oldest_of_level0(part, facts)
+    } else {
+        std::slice::from_ref(run)
+    };
     plan_for(i, part, level, inputs, facts, Reason::Space)
 }
 
 /// True if a level below `level` has keys in the range of `run`.
 fn has_below(part: &Part, level: usize, run: &SstRun) -> bool {
-    let meets =
-        |deeper: &Arc<crate::read::state::Level>| !deeper.overlapping(&run.meta.smallest, &run.meta.largest).is_empty();
+    let meets = |deeper: &Arc<crate::read::state::Level>| {
+        !deeper
+            .overlapping(&run.meta.smallest, &run.meta.largest)
+            .is_empty()
+    };
     part.levels.iter().skip(level + 1).any(meets)
 }
 
 fn rewrite(i: usize, level: usize, run: &Arc<SstRun>) -> Plan {
     let tables = vec![(level, run.clone())];
-    Plan { part: i, buffer: None, chunk: None, tables, level, how: How::Copy, reason: Reason::Space }
+    Plan {
+        part: i,
+        buffer: None,
+        chunk: None,
+        tables,
+        level,
+        how: How::Copy,
+        reason: Reason::Space,
+    }
 }
 
 /// The last step of a user's compaction: the next table in the range, after `after` by (level,
@@ -337,14 +467,20 @@ pub(crate) fn pick_manual_rewrite(
 ) -> Option<Plan> {
     let part = state.parts.first()?;
     let meets = |run: &SstRun| {
-        run.meta.largest.as_slice() >= range.0 && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
+        run.meta.largest.as_slice() >= range.0
+            && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
     };
     let is_next = |(level, run): &(usize, &Arc<SstRun>)| {
         let is_behind = after.is_none_or(|after| (*level, run.meta.smallest.as_slice()) > after);
-        let holds = || run.meta.holds_what_may_go(facts.oldest, has_below(part, *level, run));
+        let holds = || {
+            run.meta
+                .holds_what_may_go(facts.oldest, has_below(part, *level, run))
+        };
         *level > 0 && is_behind && meets(run) && !facts.busy.has(run) && holds()
     };
-    part.tables().find(is_next).map(|(level, run)| rewrite(0, level, run))
+    part.tables()
+        .find(is_next)
+        .map(|(level, run)| rewrite(0, level, run))
 }
 
 /// Compacts the tables of `level` that overlap `range`: one at a time after `after`, or the oldest
@@ -358,16 +494,37 @@ pub(crate) fn pick_manual(
 ) -> Option<Plan> {
     let part = state.parts.first()?;
     let in_range = |run: &&Arc<SstRun>| {
-        run.meta.largest.as_slice() >= range.0 && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
+        run.meta.largest.as_slice() >= range.0
+            && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
     };
     let runs = &part.levels.get(level)?.runs;
     if level == 0 {
         let meets = runs.iter().any(|run| in_range(&run));
-        return meets.then(|| plan_for(0, part, 0, oldest_of_level0(part, facts), facts, Reason::Manual)).flatten();
+        return meets
+            .then(|| {
+                plan_for(
+                    0,
+                    part,
+                    0,
+                    oldest_of_level0(part, facts),
+                    facts,
+                    Reason::Manual,
+                )
+            })
+            .flatten();
     }
-    let run =
-        runs.iter().filter(in_range).find(|run| after.is_none_or(|after| run.meta.smallest.as_slice() > after))?;
-    plan_for(0, part, level, std::slice::from_ref(run), facts, Reason::Manual)
+    let run = runs
+        .iter()
+        .filter(in_range)
+        .find(|run| after.is_none_or(|after| run.meta.smallest.as_slice() > after))?;
+    plan_for(
+        0,
+        part,
+        level,
+        std::slice::from_ref(run),
+        facts,
+        Reason::Manual,
+    )
 }
 
 /// A plan that moves `inputs` down one level and merges them with the tables that they overlap
@@ -380,16 +537,26 @@ fn plan_for(
     facts: &Facts<'_>,
     reason: Reason,
 ) -> Option<Plan> {
-    let smallest = inputs.iter().map(|run| run.meta.smallest.as_slice()).min()?;
+    let smallest = inputs
+        .iter()
+        .map(|run| run.meta.smallest.as_slice())
+        .min()?;
     let largest = inputs.iter().map(|run| run.meta.largest.as_slice()).max()?;
     let overlapping = part.levels.get(level + 1)?.overlapping(smallest, largest);
-    if inputs.iter().chain(overlapping).any(|run| facts.busy.has(run)) {
+    if inputs
+        .iter()
+        .chain(overlapping)
+        .any(|run| facts.busy.has(run))
+    {
         return None;
     }
-    let grandparents = part
-        .levels
-        .get(level + 2)
-        .map_or(0, |below| below.overlapping(smallest, largest).iter().map(|run| run.meta.bytes()).sum());
+    let grandparents = part.levels.get(level + 2).map_or(0, |below| {
+        below
+            .overlapping(smallest, largest)
+            .iter()
+            .map(|run| run.meta.bytes())
+            .sum()
+    });
     let movable = inputs.len() == 1 && overlapping.is_empty();
     let cheap_later = grandparents <= GRANDPARENT_TABLES * facts.limits.table_bytes;
     // A user's compaction must drop entries, and neither a move nor an append drops all of them.
@@ -405,5 +572,13 @@ fn plan_for(
         .map(|run| (level, run.clone()))
         .chain(overlapping.iter().map(|run| (level + 1, run.clone())))
         .collect();
-    Some(Plan { part: i, buffer: None, chunk: None, tables, level: level + 1, how, reason })
+    Some(Plan {
+        part: i,
+        buffer: None,
+        chunk: None,
+        tables,
+        level: level + 1,
+        how,
+        reason,
+    })
 }

@@ -5,5 +5,6 @@ mod leveled;
 mod tests;
 
 pub(crate) use leveled::{
-    Facts, debt, pick, pick_eviction, pick_flush, pick_manual, pick_manual_eviction, pick_manual_rewrite,
+    Facts, debt, pick, pick_eviction, pick_flush, pick_manual, pick_manual_eviction,
+    pick_manual_rewrite,
 };

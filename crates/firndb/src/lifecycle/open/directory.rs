@@ -60,22 +60,35 @@ impl Creation {
     /// pool may carry it.
     fn take_back(&self) -> Result<()> {
         let mut made = self.dir.list()?;
-        made.retain(|name| !self.before.contains(name) && FileName::parse(name) != FileName::Unknown);
+        made.retain(|name| {
+            !self.before.contains(name) && FileName::parse(name) != FileName::Unknown
+        });
         let rank = |name: &String| match FileName::parse(name) {
             FileName::Current => 0,
             FileName::Lock => 2,
             _ => 1,
         };
         made.sort_by_key(rank);
-        let locks = made.iter().position(|name| rank(name) == 2).unwrap_or(made.len());
-        made[..locks].iter().try_for_each(|name| self.dir.remove(name))?;
+        let locks = made
+            .iter()
+            .position(|name| rank(name) == 2)
+            .unwrap_or(made.len());
+        made[..locks]
+            .iter()
+            .try_for_each(|name| self.dir.remove(name))?;
         if let Some(pool) = self.pool.get() {
             self.dir.sync(&sites::CURRENT_NAME_SYNC)?;
             pool.undo_creation()?;
             pool.release();
         }
-        made[locks..].iter().try_for_each(|name| self.dir.remove(name))?;
-        if self.made_directory { self.fs.remove_dir(self.dir.path()) } else { Ok(()) }
+        made[locks..]
+            .iter()
+            .try_for_each(|name| self.dir.remove(name))?;
+        if self.made_directory {
+            self.fs.remove_dir(self.dir.path())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -115,10 +128,14 @@ pub(super) fn prepare(fs: &Arc<dyn Fs>, path: &Path, options: &Options) -> Resul
     };
     // Listed with the lock held, because another process may have created the database meanwhile.
     // Only the lock file itself may be new.
-    let had_lock = names.iter().any(|name| FileName::parse(name) == FileName::Lock);
+    let had_lock = names
+        .iter()
+        .any(|name| FileName::parse(name) == FileName::Lock);
     let mut before = dir.list()?;
     before.retain(|name| had_lock || FileName::parse(name) != FileName::Lock);
-    let is_fresh = !before.iter().any(|name| FileName::parse(name) == FileName::Current);
+    let is_fresh = !before
+        .iter()
+        .any(|name| FileName::parse(name) == FileName::Current);
     let creation = Creation {
         fs: fs.clone(),
         dir: dir.clone(),
@@ -128,7 +145,11 @@ pub(super) fn prepare(fs: &Arc<dyn Fs>, path: &Path, options: &Options) -> Resul
         is_fresh,
         pool: Arc::default(),
     };
-    Ok(Directory { creation, dir, lock: Some(lock) })
+    Ok(Directory {
+        creation,
+        dir,
+        lock: Some(lock),
+    })
 }
 
 /// Opens the directory at `path` for reading.
@@ -140,7 +161,11 @@ pub(super) fn open_read_only(fs: &Arc<dyn Fs>, path: &Path) -> Result<Directory>
     })?;
     let names = dir.list()?;
     if owner::find(&*dir, &names)?.is_none() {
-        return Err(if names.is_empty() { missing(path) } else { owner::not_ours(&*dir, &names) });
+        return Err(if names.is_empty() {
+            missing(path)
+        } else {
+            owner::not_ours(&*dir, &names)
+        });
     }
     let creation = Creation {
         fs: fs.clone(),
@@ -151,7 +176,11 @@ pub(super) fn open_read_only(fs: &Arc<dyn Fs>, path: &Path) -> Result<Directory>
         is_fresh: false,
         pool: Arc::default(),
     };
-    Ok(Directory { dir, lock: None, creation })
+    Ok(Directory {
+        dir,
+        lock: None,
+        creation,
+    })
 }
 
 fn create(fs: &dyn Fs, path: &Path, options: &Options) -> Result<()> {
@@ -169,18 +198,25 @@ fn create(fs: &dyn Fs, path: &Path, options: &Options) -> Result<()> {
 }
 
 fn no_directory(path: &Path, error: &Error) -> Error {
-    Error::invalid(format!("{} cannot be a database's directory: {error}", path.display()))
+    Error::invalid(format!(
+        "{} cannot be a database's directory: {error}",
+        path.display()
+    ))
 }
 
 /// True if the error is that a file exists in the place of a directory.
 fn is_in_the_way(error: &Error) -> bool {
     use std::io::ErrorKind::{AlreadyExists, NotADirectory};
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    let source =
+        std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
     source.is_some_and(|source| matches!(source.kind(), AlreadyExists | NotADirectory))
 }
 
 fn missing(path: &Path) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no database at {}", path.display()))
+    Error::new(
+        ErrorKind::NotFound,
+        format!("there is no database at {}", path.display()),
+    )
 }
 
 /// The state that the manifest describes, or that of a new database. From then on the directory
@@ -205,7 +241,10 @@ pub(super) fn read_or_create(
         }
         let profile = Profile::from_number(version.profile);
         if profile != Some(options.profile) {
-            let has = profile.map_or_else(|| format!("number {}", version.profile), |profile| profile.to_string());
+            let has = profile.map_or_else(
+                || format!("number {}", version.profile),
+                |profile| profile.to_string(),
+            );
             let message = format!(
                 "the database at {} has profile {has}, not {}; open it with its own, or copy it by `firn export` and \
                  `firn load`",
@@ -226,7 +265,11 @@ pub(super) fn read_or_create(
     if !options.create_if_missing {
         return Err(missing(path));
     }
-    let version = Version { profile: options.profile.number(), next_file_id: 1, ..Version::default() };
+    let version = Version {
+        profile: options.profile.number(),
+        next_file_id: 1,
+        ..Version::default()
+    };
     let uuid = match owner::owner_of(&**dir, FileName::Lock)? {
         // A pool may carry it already.
         Owner::Database(uuid) => uuid,
@@ -237,7 +280,11 @@ pub(super) fn read_or_create(
 }
 
 fn fresh_uuid(clock: &Clock) -> [u8; 16] {
-    let mut seed = if clock.is_manual() { Seed::new(1) } else { Seed::from_entropy() };
+    let mut seed = if clock.is_manual() {
+        Seed::new(1)
+    } else {
+        Seed::from_entropy()
+    };
     let mut uuid = [0; 16];
     seed.fill(&mut uuid);
     uuid
@@ -253,7 +300,9 @@ fn refuse_data(dir: &dyn Dir, options: &Options) -> Result<()> {
             // The log's contents may be in an existing pool; in that case CURRENT existed before
             // it.
             FileName::Log(_) if options.profile == Profile::Lab && has_pool(options) => true,
-            name @ FileName::Log(_) => dir.len(&name.to_string())? > crate::log::FILE_HEADER_BYTES as u64,
+            name @ FileName::Log(_) => {
+                dir.len(&name.to_string())? > crate::log::FILE_HEADER_BYTES as u64
+            }
             _ => false,
         };
         if is_data {
@@ -274,7 +323,11 @@ fn has_pool(options: &Options) -> bool {
 
 /// Removes the database's own files that nothing names. `is_needed` returns true for the ones that
 /// must stay.
-pub(super) fn sweep(files: &Files, origins: &[[u8; 16]], is_needed: impl Fn(FileName) -> bool) -> Result<()> {
+pub(super) fn sweep(
+    files: &Files,
+    origins: &[[u8; 16]],
+    is_needed: impl Fn(FileName) -> bool,
+) -> Result<()> {
     for text in files.list()? {
         let name = FileName::parse(&text);
         if name.number().is_none() && name != FileName::OptionsNew || is_needed(name) {
@@ -291,7 +344,10 @@ pub(super) fn sweep(files: &Files, origins: &[[u8; 16]], is_needed: impl Fn(File
                 }
             };
         if !is_ours {
-            tracing::warn!(file = text, "this file has a name of ours but is not of this database: it stays");
+            tracing::warn!(
+                file = text,
+                "this file has a name of ours but is not of this database: it stays"
+            );
         } else if let Err(error) = files.remove(name) {
             tracing::warn!(%error, "a file that nothing names stays");
         }

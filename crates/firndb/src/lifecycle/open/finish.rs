@@ -32,33 +32,56 @@ impl Recovery {
     pub(super) fn finish(mut self) -> Result<Arc<Engine>> {
         let log_id = self.next_file_id();
         let replayed = self.buffer.take().and_then(Arc::into_inner);
-        let oldest = self.kept.first().map(|buffer| buffer.log_id).filter(|_| !self.read_only);
+        let oldest = self
+            .kept
+            .first()
+            .map(|buffer| buffer.log_id)
+            .filter(|_| !self.read_only);
         let kept = oldest.or(replayed.as_ref().map(|buffer| buffer.first_log));
         let sealed = Arc::new(SealedLogs::new(kept.unwrap_or(log_id)));
         let (log, log_name, manifest) = if self.read_only {
             let version = self.version.clone();
-            let manifest = ManifestWriter::read_only(self.files.clone(), self.counters.clone(), 0, version);
+            let manifest =
+                ManifestWriter::read_only(self.files.clone(), self.counters.clone(), 0, version);
             (None, "none: read-only".to_owned(), manifest)
         } else {
             let (pm, log_name) = self.pm_log_buffer()?;
-            let mut log = LogWriter::create(self.files.clone(), self.counters.clone(), log_id, sealed.clone())?;
+            let mut log = LogWriter::create(
+                self.files.clone(),
+                self.counters.clone(),
+                log_id,
+                sealed.clone(),
+            )?;
             let manifest = self.record(log_id, kept)?;
-            if let Some(trees) = self.trees.as_ref().filter(|trees| !trees.store.is_durable()) {
+            if let Some(trees) = self
+                .trees
+                .as_ref()
+                .filter(|trees| !trees.store.is_durable())
+            {
                 trees.values.rebuild_from(manifest.version().log_floor);
             }
             // Only after the new manifest is durable: before that, the buffer held the only copy of
             // the old log's end. The sweep comes first, because a new log may need the room.
             self.sweep(&manifest);
-            let placed = self.trees.as_ref().and_then(|trees| trees.values.placed().cloned());
-            pm.clone().map_or(Ok(()), |buffer| log.go_through(buffer, placed))?;
+            let placed = self
+                .trees
+                .as_ref()
+                .and_then(|trees| trees.values.placed().cloned());
+            pm.clone()
+                .map_or(Ok(()), |buffer| log.go_through(buffer, placed))?;
             self.begin_hot(&mut log, kept.unwrap_or(log_id));
             self.write_options();
             ((Some((log, pm))), log_name, manifest)
         };
         self.step("record");
-        let active = replayed.unwrap_or_else(|| Memtable::new(self.budget.write_buffer_bytes, log_id));
+        let active =
+            replayed.unwrap_or_else(|| Memtable::new(self.budget.write_buffer_bytes, log_id));
         let active = Arc::new(active.continued_in(log_id));
-        let mut part = Part::default().with_tables(manifest.version(), &self.tables, self.options.limits.levels);
+        let mut part = Part::default().with_tables(
+            manifest.version(),
+            &self.tables,
+            self.options.limits.levels,
+        );
         if self.read_only {
             // Opens as many tables as permitted, so that a concurrent writer cannot remove them.
             for (_, run) in part.tables().take(super::tables_max(&self.options)) {
@@ -71,14 +94,22 @@ impl Recovery {
         }
         // The entries of kept memtables are not in trees or tables yet.
         let first_kept = self.kept.first().unwrap_or(&active).seqnos();
-        part.flushed_through = first_kept.map_or(self.last_seqno, |(first, _)| SeqNo(first.0.saturating_sub(1)));
-        let cache = self.options.row_cache.then(|| self.tables.context().cache.clone());
+        part.flushed_through = first_kept.map_or(self.last_seqno, |(first, _)| {
+            SeqNo(first.0.saturating_sub(1))
+        });
+        let cache = self
+            .options
+            .row_cache
+            .then(|| self.tables.context().cache.clone());
         let keeps_found = self.options.profile != Profile::Lab || mechanisms::LAB_CACHED.is_on();
-        part.rows = cache.map(|cache| Arc::new(RowCache::new(cache, part.flushed_through, keeps_found)));
+        part.rows =
+            cache.map(|cache| Arc::new(RowCache::new(cache, part.flushed_through, keeps_found)));
         part.trees = self.trees.clone();
         part.buffers.push(active.clone());
         part.buffers.extend(self.kept.drain(..).rev());
-        part.buffers.iter().for_each(|buffer| self.tables.add_buffer(buffer.capacity_bytes() as u64));
+        part.buffers
+            .iter()
+            .for_each(|buffer| self.tables.add_buffer(buffer.capacity_bytes() as u64));
         let (log, pm_buffer) = log.map_or((None, None), |(log, pm)| (Some(log), pm));
         let logs = Logs {
             unrecorded_end: Mutex::new(None),
@@ -88,31 +119,50 @@ impl Recovery {
             pm_buffer,
             values: self.trees.as_ref().map(|trees| trees.values.clone()),
         };
-        let commit = Commit::new(log, active, self.last_seqno, self.options.limits.group_bytes);
+        let commit = Commit::new(
+            log,
+            active,
+            self.last_seqno,
+            self.options.limits.group_bytes,
+        );
         Ok(self.assemble(commit, manifest, part, logs))
     }
 
     /// Releases the slots of the hot buffer that no log from `floor` on needs, and makes `log`
     /// write values there.
     fn begin_hot(&self, log: &mut LogWriter, floor: u64) {
-        let Some(hot) = self.trees.as_ref().and_then(|trees| trees.values.hot()) else { return };
+        let Some(hot) = self.trees.as_ref().and_then(|trees| trees.values.hot()) else {
+            return;
+        };
         hot.let_go_below(floor);
-        if log.durable_at_write() && mechanisms::LAB_HOT.is_on() && mechanisms::LAB_ADDRESSES.is_on() {
-            log.go_through_hot(HotWriter::new(hot.clone(), self.options.tuning.lab.hot_writes));
+        if log.durable_at_write()
+            && mechanisms::LAB_HOT.is_on()
+            && mechanisms::LAB_ADDRESSES.is_on()
+        {
+            log.go_through_hot(HotWriter::new(
+                hot.clone(),
+                self.options.tuning.lab.hot_writes,
+            ));
         }
     }
 
     /// The log's buffer in the pool, and the name of the log in statistics.
     fn pm_log_buffer(&self) -> Result<(Option<PmLogBuffer>, String)> {
         let half_bytes = self.options.limits.pm_log_buffer_bytes;
-        let Some(pool) = self.pm.as_ref().filter(|_| mechanisms::LAB_LOG_BUFFER.is_on() && half_bytes > 0) else {
+        let Some(pool) = self
+            .pm
+            .as_ref()
+            .filter(|_| mechanisms::LAB_LOG_BUFFER.is_on() && half_bytes > 0)
+        else {
             return Ok((None, "file".to_owned()));
         };
         let buffer = PmLogBuffer::open(pool, self.files.uuid, half_bytes)?;
         let name = pool.backend_name();
         let log_name = match buffer {
             Some(_) => format!("pm buffer ({name})"),
-            None => format!("file (pm backend {name} is not durable at the fence, so the log is not buffered there)"),
+            None => format!(
+                "file (pm backend {name} is not durable at the fence, so the log is not buffered there)"
+            ),
         };
         Ok((buffer, log_name))
     }
@@ -128,7 +178,9 @@ impl Recovery {
                     root.applied_edit = edit_id;
                     Ok(())
                 })?;
-                PmPairing { generation: root.generation }
+                PmPairing {
+                    generation: root.generation,
+                }
             }
             None => PmPairing::default(),
         };
@@ -138,20 +190,35 @@ impl Recovery {
             next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),
             last_seqno: Some(self.last_seqno),
             // Rebuilt trees need the logs from their floor on.
-            log_floor: (!is_rebuilt).then_some(kept.unwrap_or(log_id)).or(self.spilled.map(|(_, log)| log)),
+            log_floor: (!is_rebuilt)
+                .then_some(kept.unwrap_or(log_id))
+                .or(self.spilled.map(|(_, log)| log)),
             evicted_through: self.spilled.map(|(through, _)| through),
             logs_added: vec![log_id],
             logs_sealed: std::mem::take(&mut self.replaying.settled),
-            add: std::mem::take(&mut self.recovered).into_iter().map(|table| (0, table)).collect(),
+            add: std::mem::take(&mut self.recovered)
+                .into_iter()
+                .map(|table| (0, table))
+                .collect(),
             pm: Some(pm),
             ..Edit::default()
         };
         let mut version = self.version.clone();
         version.apply(&edit).map_err(|broken| {
-            Error::corruption(self.files.path().display(), 0, format_args!("recovery broke the invariant {broken}"))
+            Error::corruption(
+                self.files.path().display(),
+                0,
+                format_args!("recovery broke the invariant {broken}"),
+            )
         })?;
         let bytes_max = self.options.limits.manifest_bytes;
-        ManifestWriter::create(self.files.clone(), self.counters.clone(), manifest_id, version, bytes_max)
+        ManifestWriter::create(
+            self.files.clone(),
+            self.counters.clone(),
+            manifest_id,
+            version,
+            bytes_max,
+        )
     }
 
     /// Removes files that the manifest does not name. A failure does not fail the open.
@@ -162,7 +229,11 @@ impl Recovery {
             let _unused = trees.values.take_unused(version.log_floor);
             trees.values.uses()
         });
-        let pointed_to = |id| uses.iter().flatten().any(|used| used.log_id == id && used.entries > 0);
+        let pointed_to = |id| {
+            uses.iter()
+                .flatten()
+                .any(|used| used.log_id == id && used.entries > 0)
+        };
         let is_needed = |name: FileName| match name {
             FileName::Table(id) => version.tables().any(|table| table.id == id),
             FileName::Log(id) => version.logs.contains_key(&id) || pointed_to(id),
@@ -173,7 +244,10 @@ impl Recovery {
             return tracing::warn!(%error, "cannot look for files to remove");
         }
         let placed = self.trees.as_ref().and_then(|trees| trees.values.placed());
-        for (placed, id) in placed.iter().flat_map(|placed| placed.ids().into_iter().map(move |id| (placed, id))) {
+        for (placed, id) in placed
+            .iter()
+            .flat_map(|placed| placed.ids().into_iter().map(move |id| (placed, id)))
+        {
             if version.logs.contains_key(&id) || pointed_to(id) {
                 continue;
             }
@@ -196,7 +270,9 @@ impl Recovery {
         match owner::head(self.files.dir(), FileName::Options, SIGN.len()) {
             // A power cut may leave zeros.
             Ok(head) if head.iter().any(|&byte| byte != 0) && head != SIGN.as_bytes() => {
-                return Err(Error::invalid("there is an OPTIONS that FirnDB did not write; it stays"));
+                return Err(Error::invalid(
+                    "there is an OPTIONS that FirnDB did not write; it stays",
+                ));
             }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -206,18 +282,34 @@ impl Recovery {
         let file = self.files.create(FileName::OptionsNew)?;
         file.write(0, &[text.as_bytes()])?;
         file.sync(&sites::OPTIONS_RENAME)?;
-        self.files.rename(&sites::OPTIONS_RENAME, FileName::OptionsNew, FileName::Options)
+        self.files.rename(
+            &sites::OPTIONS_RENAME,
+            FileName::OptionsNew,
+            FileName::Options,
+        )
     }
 
-    fn assemble(self, commit: Commit, manifest: ManifestWriter, part: Part, logs: Logs) -> Arc<Engine> {
+    fn assemble(
+        self,
+        commit: Commit,
+        manifest: ManifestWriter,
+        part: Part,
+        logs: Logs,
+    ) -> Arc<Engine> {
         let workers = match self.options.background_workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
             n => n,
         };
-        let executor: Arc<dyn Executor> =
-            self.options.environment.executor.clone().unwrap_or_else(|| Arc::new(Threads::new(workers)));
-        let event =
-            Event::Recovered { steps: self.report.steps.clone(), replayed_entries: self.report.replayed_entries };
+        let executor: Arc<dyn Executor> = self
+            .options
+            .environment
+            .executor
+            .clone()
+            .unwrap_or_else(|| Arc::new(Threads::new(workers)));
+        let event = Event::Recovered {
+            steps: self.report.steps.clone(),
+            replayed_entries: self.report.replayed_entries,
+        };
         emit(self.options.listener.as_ref(), &event);
         tracing::info!(
             fresh = self.creation.is_fresh,
@@ -225,7 +317,10 @@ impl Recovery {
             log = logs.name,
             "opened"
         );
-        let jobs = Jobs::new(RateLimiter::new(self.clock.clone(), self.compaction.counters.clone()));
+        let jobs = Jobs::new(RateLimiter::new(
+            self.clock.clone(),
+            self.compaction.counters.clone(),
+        ));
         let engine = Arc::new(Engine {
             counts: Counts {
                 io: self.counters,

@@ -54,7 +54,8 @@ impl Recovery {
                 // the torn one.
                 if replay.synced_through() > 0 || (replay.named() && !named) {
                     let place = self.files.path_of(FileName::Log(torn));
-                    let expected = format!("more frames: the later log {log_id} was acknowledged as durable");
+                    let expected =
+                        format!("more frames: the later log {log_id} was acknowledged as durable");
                     return Err(Error::corruption(place.display(), 0, expected));
                 }
                 continue;
@@ -64,10 +65,13 @@ impl Recovery {
                 replay = self.catch_up(replay, log_id, sealed, named)?;
             }
             self.check_superseded(log_id)?;
-            let End { at, torn: is_torn } = replay.end(sealed.map_or(0, |end| end.synced_through))?;
+            let End { at, torn: is_torn } =
+                replay.end(sealed.map_or(0, |end| end.synced_through))?;
             self.settle_log(log_id, &replay, at)?;
-            let cut =
-                sealed.map_or(is_torn && self.version.logs.range(log_id + 1..).next().is_some(), |end| at < end.end);
+            let cut = sealed.map_or(
+                is_torn && self.version.logs.range(log_id + 1..).next().is_some(),
+                |end| at < end.end,
+            );
             if cut {
                 tracing::warn!(log_id, at, "the log is torn; later logs are not replayed");
                 torn = Some(log_id);
@@ -79,7 +83,8 @@ impl Recovery {
             self.end_buffer()?;
         }
         self.check_unnamed_tables()?;
-        let needs_logs = self.buffer.is_some() || (self.trees.is_some() && !self.replayed_goes_past());
+        let needs_logs =
+            self.buffer.is_some() || (self.trees.is_some() && !self.replayed_goes_past());
         if !needs_logs {
             self.replaying.settled.clear();
         }
@@ -100,7 +105,8 @@ impl Recovery {
             };
         }
         let bytes_max = KEPT_BYTES_MAX.min(self.budget.write_buffer_bytes as u64 / 4);
-        self.replaying.stays = !self.read_only && logs.len() <= KEPT_LOGS_MAX && self.replaying.bytes <= bytes_max;
+        self.replaying.stays =
+            !self.read_only && logs.len() <= KEPT_LOGS_MAX && self.replaying.bytes <= bytes_max;
         Ok(())
     }
 
@@ -119,11 +125,25 @@ impl Recovery {
         let mut stays = false;
         if let Some(trees) = &self.trees {
             trees.values.end(log_id, end, self.last_seqno);
-            stays = trees.values.placed().and_then(|placed| placed.extent(log_id)).is_some();
+            stays = trees
+                .values
+                .placed()
+                .and_then(|placed| placed.extent(log_id))
+                .is_some();
         }
-        let settled = LogEnd { log_id, end, synced_through: end };
+        let settled = LogEnd {
+            log_id,
+            end,
+            synced_through: end,
+        };
         self.replaying.settled.push(settled);
-        if self.version.logs.get(&log_id).is_some_and(|log| log.end == Some(settled)) && replay.overlay().is_empty() {
+        if self
+            .version
+            .logs
+            .get(&log_id)
+            .is_some_and(|log| log.end == Some(settled))
+            && replay.overlay().is_empty()
+        {
             return Ok(());
         }
         let file = self.files.open(FileName::Log(log_id), OpenMode::Append)?;
@@ -138,7 +158,12 @@ impl Recovery {
     }
 
     /// The replay of a log; `None` if a power cut lost the log before its name was durable.
-    pub(super) fn open_log(&self, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Option<Replay>> {
+    pub(super) fn open_log(
+        &self,
+        log_id: u64,
+        sealed: Option<LogEnd>,
+        named: bool,
+    ) -> Result<Option<Replay>> {
         let path = self.files.path_of(FileName::Log(log_id));
         let file = match self.files.open(FileName::Log(log_id), OpenMode::Read) {
             Ok(file) => file,
@@ -160,7 +185,9 @@ impl Recovery {
         };
         if self.read_only && !overlay.is_empty() {
             // A concurrent writer gives the extent to another log after the file is removed.
-            self.files.len(FileName::Log(log_id)).map_err(|_| Error::changed(path.display()))?;
+            self.files
+                .len(FileName::Log(log_id))
+                .map_err(|_| Error::changed(path.display()))?;
         }
         let mut source = LogSource::new(file, self.counters.clone())?;
         source.lay_over(overlay, sealed.map(|end| end.end))?;
@@ -177,13 +204,17 @@ impl Recovery {
         }
         match manifest::read(self.files.dir(), &self.counters)? {
             Some((_, now)) if now.logs.get(&log_id).is_some_and(|log| !log.named) => Ok(()),
-            _ => Err(Error::changed(self.files.path_of(FileName::Log(log_id)).display())),
+            _ => Err(Error::changed(
+                self.files.path_of(FileName::Log(log_id)).display(),
+            )),
         }
     }
 
     fn replay_entry(&mut self, replayed: &Replayed<'_>) -> Result<()> {
         let (seqno, key) = (replayed.tag.seqno(), replayed.key);
-        let Some(kind) = replayed.tag.kind() else { return Ok(()) };
+        let Some(kind) = replayed.tag.kind() else {
+            return Ok(());
+        };
         if !self.replaying.superseded.is_empty() {
             self.replaying.superseded.remove(key);
         }
@@ -192,10 +223,26 @@ impl Recovery {
             return Ok(());
         }
         if kind != Kind::Pointer {
-            return self.keep_entry(Entry { kind, key, value: replayed.value }, seqno, replayed.address);
+            return self.keep_entry(
+                Entry {
+                    kind,
+                    key,
+                    value: replayed.value,
+                },
+                seqno,
+                replayed.address,
+            );
         }
         match self.replay_hot(replayed.address, seqno)? {
-            Some(value) => self.keep_entry(Entry { kind: Kind::Put, key, value: &value }, seqno, replayed.address),
+            Some(value) => self.keep_entry(
+                Entry {
+                    kind: Kind::Put,
+                    key,
+                    value: &value,
+                },
+                seqno,
+                replayed.address,
+            ),
             None => {
                 self.replaying.superseded.insert(key.into(), seqno);
                 self.last_seqno = self.last_seqno.max(seqno);
@@ -220,10 +267,18 @@ impl Recovery {
 
     /// Replays the frames that a concurrent writer appended meanwhile, until they include the newer
     /// versions of keys whose slots were reused.
-    fn catch_up(&mut self, mut replay: Replay, log_id: u64, sealed: Option<LogEnd>, named: bool) -> Result<Replay> {
+    fn catch_up(
+        &mut self,
+        mut replay: Replay,
+        log_id: u64,
+        sealed: Option<LogEnd>,
+        named: bool,
+    ) -> Result<Replay> {
         for _ in 0..CATCH_UPS_MAX {
             let through = self.last_seqno;
-            let Some(longer) = self.open_log(log_id, sealed, named)? else { break };
+            let Some(longer) = self.open_log(log_id, sealed, named)? else {
+                break;
+            };
             replay = longer;
             while replay.next(|entry| match entry.tag.seqno() > through {
                 true => self.replay_entry(&entry),
@@ -242,9 +297,15 @@ impl Recovery {
         match self.replaying.superseded.drain().next() {
             None => Ok(()),
             Some((_, seqno)) => {
-                let expected =
-                    format!("the value of entry {} in the hot buffer, or a newer version of its key", seqno.0);
-                Err(Error::corruption(self.files.path_of(FileName::Log(log_id)).display(), 0, expected))
+                let expected = format!(
+                    "the value of entry {} in the hot buffer, or a newer version of its key",
+                    seqno.0
+                );
+                Err(Error::corruption(
+                    self.files.path_of(FileName::Log(log_id)).display(),
+                    0,
+                    expected,
+                ))
             }
         }
     }
@@ -253,7 +314,9 @@ impl Recovery {
         let bytes = Memtable::bytes_for(std::iter::once(entry), seqno.0);
         loop {
             let capacity = self.budget.write_buffer_bytes.max(bytes);
-            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Memtable::new(capacity, self.replaying.log_id)));
+            let buffer = self
+                .buffer
+                .get_or_insert_with(|| Arc::new(Memtable::new(capacity, self.replaying.log_id)));
             if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
                 if self.trees.is_some() {
                     ticket.note_addresses(|_| address);
@@ -269,7 +332,9 @@ impl Recovery {
 
     /// Writes the memtable to a table. A read-only open keeps the memtable.
     pub(super) fn end_buffer(&mut self) -> Result<()> {
-        let Some(buffer) = self.buffer.take() else { return Ok(()) };
+        let Some(buffer) = self.buffer.take() else {
+            return Ok(());
+        };
         if self.read_only {
             self.kept.push(buffer);
             return Ok(());
@@ -282,10 +347,20 @@ impl Recovery {
 
     /// Writes `entries` to tables of level 0.
     pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
-        let output = Output { log_id: self.replaying.log_id, ..Output::new(Cause::Flush, false) };
-        let part = Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
+        let output = Output {
+            log_id: self.replaying.log_id,
+            ..Output::new(Cause::Flush, false)
+        };
+        let part =
+            Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
         let below = OverlapTracker::new(0, part.metas_below(0));
-        self.recovered.extend(block_on(write_tables(entries, &[SeqNo::MAX], below, output, &self.compaction))?);
+        self.recovered.extend(block_on(write_tables(
+            entries,
+            &[SeqNo::MAX],
+            below,
+            output,
+            &self.compaction,
+        ))?);
         Ok(())
     }
 }

@@ -30,11 +30,15 @@ impl Recovery {
         if self.options.profile != Profile::Lab {
             return Ok(());
         }
-        let Some((pool, tree_bytes)) = self.tree_pool()? else { return Ok(()) };
+        let Some((pool, tree_bytes)) = self.tree_pool()? else {
+            return Ok(());
+        };
         let cache = self.tables.context().cache.clone();
         let direct = self.options.direct_io;
         let values = ValueLogs::new(self.files.clone(), self.counters.clone(), cache, direct);
-        let values = values.with_hot(HotSlots::find(&pool).map(Arc::new)).with_placed(self.placed_logs(&pool));
+        let values = values
+            .with_hot(HotSlots::find(&pool).map(Arc::new))
+            .with_placed(self.placed_logs(&pool));
         let leaf_bytes = self.options.tuning.lab.leaf_bytes;
         let version = self.version.clone();
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
@@ -49,28 +53,47 @@ impl Recovery {
         };
         let bytes_max = self.options.memory_limit / HELD_SHARE;
         let mut copied = || values.hot().map_or(Ok(()), |hot| hot.take_along(bytes_max));
-        let hold = self.read_only.then_some(Hold { bytes_max, copied: &mut copied });
-        let seen = Seen { evicted: &is_evicted, entry: &mut count, damage: &mut Err, hold };
+        let hold = self.read_only.then_some(Hold {
+            bytes_max,
+            copied: &mut copied,
+        });
+        let seen = Seen {
+            evicted: &is_evicted,
+            entry: &mut count,
+            damage: &mut Err,
+            hold,
+        };
         let recovered = match TreeStore::recover(pool.clone(), leaf_bytes, seen)? {
             Some(recovered) => recovered,
             None if self.read_only => return Ok(()),
             None => {
                 let store = TreeStore::create(pool.clone(), tree_bytes, leaf_bytes);
                 let store = store.map_err(|error| error.context(NO_ROOM))?;
-                Recovered { store, mutable: View::default(), immutable: None, swept: 0 }
+                Recovered {
+                    store,
+                    mutable: View::default(),
+                    immutable: None,
+                    swept: 0,
+                }
             }
         };
         self.check_none_evicted_since()?;
         counted?;
         let values = Arc::new(self.with_hot(values, &pool)?);
         self.last_seqno = last;
-        let Recovered { store, mutable, mut immutable, .. } = recovered;
+        let Recovered {
+            store,
+            mutable,
+            mut immutable,
+            ..
+        } = recovered;
         if !self.read_only && immutable.as_ref().is_some_and(|view| view.leaves() == 0) {
             store.end_immutable()?;
             immutable = None;
         }
         self.check_value_logs(&values)?;
-        let (store, mutable, immutable) = (Arc::new(store), Arc::new(mutable), immutable.map(Arc::new));
+        let (store, mutable, immutable) =
+            (Arc::new(store), Arc::new(mutable), immutable.map(Arc::new));
         let side = Arc::default();
         let (complete_through, counters, reuse) = (SeqNo(0), Arc::default(), Arc::default());
         let leaves = immutable.as_ref().map_or(0, |view| view.leaves());
@@ -101,10 +124,19 @@ impl Recovery {
             return None;
         }
         let lab = &self.options.tuning.lab;
-        let placement = if mechanisms::LAB_PLACEMENT.is_on() { lab.log_placement } else { LogPlacement::Ssd };
+        let placement = if mechanisms::LAB_PLACEMENT.is_on() {
+            lab.log_placement
+        } else {
+            LogPlacement::Ssd
+        };
         // A frame takes some 30 bytes more in the log than in the memtable.
         let bytes = self.budget.write_buffer_bytes as u64 / 8 * 9;
-        Some(Arc::new(PlacedLogs::open(pool.clone(), placement, bytes, self.read_only)))
+        Some(Arc::new(PlacedLogs::open(
+            pool.clone(),
+            placement,
+            bytes,
+            self.read_only,
+        )))
     }
 
     /// Adds a hot buffer in `pool`, which holds the trees, to `values` if there is none yet and one
@@ -128,9 +160,13 @@ impl Recovery {
     /// the trees would have to be rebuilt in a read-only open.
     fn tree_pool(&self) -> Result<Option<(Arc<Pool>, u64)>> {
         let durable = |pool: &Arc<Pool>| pool.durable_at() == DurableAt::Fence;
-        if self.pm.as_ref().is_some_and(|pool| !durable(pool) && TreeStore::named(pool).is_some()) {
-            let message =
-                "level 0 is in this pool, on a medium that is durable at the fence: open it as `dax` or `emulated`";
+        if self
+            .pm
+            .as_ref()
+            .is_some_and(|pool| !durable(pool) && TreeStore::named(pool).is_some())
+        {
+            let message = "level 0 is in this pool, on a medium that is durable at the fence: open it as \
+                           `dax` or `emulated`";
             return Err(Error::new(ErrorKind::Incompatible, message));
         }
         let lab = &self.options.tuning.lab;
@@ -144,7 +180,10 @@ impl Recovery {
             None if self.read_only => return Ok(None),
             None => {
                 let tree_bytes = self.options.tree_bytes_in_dram();
-                let pool = Pool::open_or_create(&PmConfig::volatile(lab.pool_bytes(tree_bytes)), self.files.uuid)?;
+                let pool = Pool::open_or_create(
+                    &PmConfig::volatile(lab.pool_bytes(tree_bytes)),
+                    self.files.uuid,
+                )?;
                 pool.finish_recovery()?;
                 (Arc::new(pool), tree_bytes)
             }
@@ -162,7 +201,10 @@ impl Recovery {
         let evicted = |version: &Version| (version.evicted.clone(), version.evicted_through);
         match manifest::read(self.files.dir(), &self.counters)? {
             Some((_, now)) if evicted(&now) == evicted(&self.version) => Ok(()),
-            _ => Err(Error::changed(format_args!("level 0 of {}", self.files.path().display()))),
+            _ => Err(Error::changed(format_args!(
+                "level 0 of {}",
+                self.files.path().display()
+            ))),
         }
     }
 
@@ -173,7 +215,10 @@ impl Recovery {
             let path = self.files.path_of(FileName::Log(used.log_id));
             let missing = |error: Error| match error.kind() {
                 ErrorKind::NotFound => {
-                    let expected = format!("{} values that leaves point to, but the file is missing", used.entries);
+                    let expected = format!(
+                        "{} values that leaves point to, but the file is missing",
+                        used.entries
+                    );
                     Error::corruption(path.display(), 0, expected)
                 }
                 _ => error,
@@ -181,14 +226,24 @@ impl Recovery {
             if self.read_only {
                 values.hold(used.log_id).map_err(missing)?;
             }
-            values.end(used.log_id, self.files.len(FileName::Log(used.log_id)).map_err(missing)?, SeqNo(0));
+            values.end(
+                used.log_id,
+                self.files
+                    .len(FileName::Log(used.log_id))
+                    .map_err(missing)?,
+                SeqNo(0),
+            );
         }
         Ok(())
     }
 
     /// True if the trees were rebuilt from logs.
     pub(super) fn is_rebuilt(&self) -> bool {
-        !self.replaying.settled.is_empty() && self.trees.as_ref().is_some_and(|trees| !trees.store.is_durable())
+        !self.replaying.settled.is_empty()
+            && self
+                .trees
+                .as_ref()
+                .is_some_and(|trees| !trees.store.is_durable())
     }
 
     /// True if replayed entries go to tables because nothing shows that their keys are written
@@ -196,7 +251,8 @@ impl Recovery {
     /// they would be rebuilt from logs that hold no more than the memtables can, but more than
     /// stays in logs.
     pub(super) fn replayed_goes_past(&self) -> bool {
-        let buffers_bytes = (self.budget.write_buffer_bytes * self.options.limits.write_buffers) as u64;
+        let buffers_bytes =
+            (self.budget.write_buffer_bytes * self.options.limits.write_buffers) as u64;
         let fits_in_buffers = self.replaying.bytes <= buffers_bytes;
         let may = |trees: &Trees| {
             trees.are_empty()
@@ -204,19 +260,30 @@ impl Recovery {
                 && !trees.values.is_placed(self.replaying.log_id)
         };
         let is_asked = self.options.tuning.lab.reuse_min > 0.0;
-        is_asked && self.kept.is_empty() && self.spilled.is_none() && self.trees.as_ref().is_some_and(may)
+        is_asked
+            && self.kept.is_empty()
+            && self.spilled.is_none()
+            && self.trees.as_ref().is_some_and(may)
     }
 
     /// Writes the rebuilt trees to tables of level 0, and starts with empty trees.
     pub(super) fn trees_into_tables(&mut self) -> Result<()> {
-        let Some(trees) = self.trees.take() else { return Ok(()) };
+        let Some(trees) = self.trees.take() else {
+            return Ok(());
+        };
         if trees.store.is_durable() {
             let message = "a log is torn, and the trees in persistent memory have no room for what is in front of \
                            that: run `firn repair`";
             return Err(Error::new(ErrorKind::NoSpace, message));
         }
-        let kept = self.kept.drain(..).map(|buffer| RunIter::Memtable(buffer.iter()));
-        let children = TreesIter::all(&trees).map(|iter| RunIter::Trees(Box::new(iter))).chain(kept).collect();
+        let kept = self
+            .kept
+            .drain(..)
+            .map(|buffer| RunIter::Memtable(buffer.iter()));
+        let children = TreesIter::all(&trees)
+            .map(|iter| RunIter::Trees(Box::new(iter)))
+            .chain(kept)
+            .collect();
         self.write_recovered(MergeIter::at_first(children)?)?;
         self.replaying.settled.clear();
         drop(trees);
@@ -228,7 +295,9 @@ impl Recovery {
     /// ones, which were not flushed before either; they are flushed once something was evicted. No
     /// snapshot has outlived the earlier process.
     pub(super) fn insert_replayed(&mut self, buffer: Arc<Memtable>) -> Result<()> {
-        let Some(trees) = &mut self.trees else { return Ok(()) };
+        let Some(trees) = &mut self.trees else {
+            return Ok(());
+        };
         if self.kept.is_empty() {
             match trees.insert_replayed(&buffer) {
                 // The memtable is kept, and its flush is tried again.

@@ -37,11 +37,18 @@ impl Recovery {
     /// Treats logs that belong to the database although no record names them as named ones. Rejects
     /// a manifest that lost the name of a log in between.
     pub(super) fn adopt_logs(&mut self) -> Result<()> {
-        let mut names: Vec<FileName> = self.files.list()?.iter().map(|name| FileName::parse(name)).collect();
+        let mut names: Vec<FileName> = self
+            .files
+            .list()?
+            .iter()
+            .map(|name| FileName::parse(name))
+            .collect();
         // By number, because each log follows the previous one.
         names.sort();
         for name in names {
-            let FileName::Log(log_id) = name else { continue };
+            let FileName::Log(log_id) = name else {
+                continue;
+            };
             if log_id < self.version.log_floor || self.version.logs.contains_key(&log_id) {
                 continue;
             }
@@ -53,10 +60,17 @@ impl Recovery {
                 Err(error) if error.kind() == ErrorKind::Invalid => continue,
                 Err(error) => return Err(error),
             };
-            let Some(header) = header.filter(|header| header.uuid == self.files.uuid) else { continue };
-            let Some(found) = self.look_through(log_id)?.filter(|found| found.entries > 0) else { continue };
+            let Some(header) = header.filter(|header| header.uuid == self.files.uuid) else {
+                continue;
+            };
+            let Some(found) = self.look_through(log_id)?.filter(|found| found.entries > 0) else {
+                continue;
+            };
             let floor = self.version.log_floor;
-            let follows = match (header.previous, self.version.logs.range_mut(..log_id).next_back()) {
+            let follows = match (
+                header.previous,
+                self.version.logs.range_mut(..log_id).next_back(),
+            ) {
                 (Some(previous), Some((&id, before))) if previous.log_id == id => {
                     before.end = before.end.or(Some(previous));
                     true
@@ -66,7 +80,13 @@ impl Recovery {
                 _ => false,
             };
             if follows {
-                self.version.logs.insert(log_id, LogState { end: None, named: false });
+                self.version.logs.insert(
+                    log_id,
+                    LogState {
+                        end: None,
+                        named: false,
+                    },
+                );
             } else {
                 self.check_left_over(log_id, header.previous, found)?;
             }
@@ -76,20 +96,33 @@ impl Recovery {
 
     /// The contents of log `log_id`; `None` if it is gone.
     fn look_through(&self, log_id: u64) -> Result<Option<Found>> {
-        let Some(mut replay) = self.open_log(log_id, None, false)? else { return Ok(None) };
+        let Some(mut replay) = self.open_log(log_id, None, false)? else {
+            return Ok(None);
+        };
         let mut entries = 0_u64;
         while replay.next(|_| {
             entries += 1;
             Ok(())
         })? {}
         let is_promised = replay.named() || replay.synced_through() > FILE_HEADER_BYTES as u64;
-        Ok(Some(Found { entries, is_promised }))
+        Ok(Some(Found {
+            entries,
+            is_promised,
+        }))
     }
 
     /// Rejects log `log_id`, which follows no known log, if it holds promised entries. Otherwise
     /// moves it to `lost/`.
-    fn check_left_over(&mut self, log_id: u64, previous: Option<LogEnd>, found: Found) -> Result<()> {
-        let Found { entries, is_promised } = found;
+    fn check_left_over(
+        &mut self,
+        log_id: u64,
+        previous: Option<LogEnd>,
+        found: Found,
+    ) -> Result<()> {
+        let Found {
+            entries,
+            is_promised,
+        } = found;
         let log = self.files.path_of(FileName::Log(log_id));
         if is_promised {
             let after = previous.map_or_else(
@@ -114,12 +147,18 @@ impl Recovery {
     /// Rejects a manifest that lost the record of a table whose entries are nowhere else.
     pub(super) fn check_unnamed_tables(&self) -> Result<()> {
         for name in self.files.list()? {
-            let FileName::Table(id) = FileName::parse(&name) else { continue };
+            let FileName::Table(id) = FileName::parse(&name) else {
+                continue;
+            };
             let is_named = |table: &crate::manifest::TableMeta| table.id == id;
-            if self.version.tables().any(|table| is_named(table)) || self.recovered.iter().any(is_named) {
+            if self.version.tables().any(|table| is_named(table))
+                || self.recovered.iter().any(is_named)
+            {
                 continue;
             }
-            let Some((newest, owner)) = self.read_unnamed(id)? else { continue };
+            let Some((newest, owner)) = self.read_unnamed(id)? else {
+                continue;
+            };
             let log_is_known = owner.log_id > 0 && self.knows_log(owner.log_id)?;
             if newest > self.last_seqno && !log_is_known {
                 let expected = format!(
@@ -143,7 +182,11 @@ impl Recovery {
         if self.read_only && now != self.version.edit_id {
             return Ok(Error::changed(self.files.path().display()));
         }
-        Ok(Error::corruption(self.files.path_of(FileName::Manifest(id)).display(), 0, expected))
+        Ok(Error::corruption(
+            self.files.path_of(FileName::Manifest(id)).display(),
+            0,
+            expected,
+        ))
     }
 
     /// True if the entries of a table may still be in log `log_id`. Whatever the manifest says, a
@@ -166,7 +209,8 @@ impl Recovery {
         use ErrorKind::{Corruption, Invalid, NotFound};
         let name = FileName::Table(id);
         let read = owner::head(self.files.dir(), name, HEADER_BYTES).and_then(|bytes| {
-            let owner = TableOwner::decode(&bytes, id).filter(|owner| owner.uuid == self.files.uuid);
+            let owner =
+                TableOwner::decode(&bytes, id).filter(|owner| owner.uuid == self.files.uuid);
             let Some(owner) = owner else { return Ok(None) };
             let file = self.files.open(name, OpenMode::Read)?;
             let extent = Sst::find_extent(&*file, id)?;
@@ -199,12 +243,20 @@ mod tests {
             executor: Some(Arc::new(Inline::new())),
             memory: None,
         };
-        Options { environment, ..Options::tiny() }
+        Options {
+            environment,
+            ..Options::tiny()
+        }
     }
 
     fn manifest(fs: &SimFs) -> PathBuf {
         let names = fs.list(Path::new("/db")).unwrap();
-        Path::new("/db").join(names.iter().find(|name| name.starts_with("MANIFEST")).unwrap())
+        Path::new("/db").join(
+            names
+                .iter()
+                .find(|name| name.starts_with("MANIFEST"))
+                .unwrap(),
+        )
     }
 
     /// A database was killed after its second log began, whose name was in the manifest's last
@@ -230,9 +282,17 @@ mod tests {
             flipped[at] ^= 1 << (at % 8);
             fs.write_file(&manifest(&fs), &flipped);
             for read_only in [true, false] {
-                let open = if read_only { Db::open_read_only } else { Db::open };
-                let Ok(db) = open(Path::new("/db"), options(&fs)) else { continue };
-                let found = (0..keys).filter(|key| db.get(key.to_be_bytes()).unwrap().is_some()).count();
+                let open = if read_only {
+                    Db::open_read_only
+                } else {
+                    Db::open
+                };
+                let Ok(db) = open(Path::new("/db"), options(&fs)) else {
+                    continue;
+                };
+                let found = (0..keys)
+                    .filter(|key| db.get(key.to_be_bytes()).unwrap().is_some())
+                    .count();
                 assert_eq!(found, keys as usize, "byte {at}");
                 opened += 1;
             }

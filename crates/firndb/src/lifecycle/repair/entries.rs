@@ -6,7 +6,8 @@ use super::{Repair, not_given};
 use crate::compaction::{OverlapTracker, write_tables};
 use crate::files::FileName;
 use crate::log::{
-    FLYING_MAX, HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress, ValueLogs, Wanted,
+    FLYING_MAX, HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress,
+    ValueLogs, Wanted,
 };
 use crate::memtable::{Entry, Memtable};
 use crate::options::tuning::LogPlacement;
@@ -29,7 +30,9 @@ type InTree = (Vec<u8>, Tag, Option<ValueAddress>);
 impl Repair {
     /// Copies the entries of the trees. The report records whether all of them could be read.
     pub(super) fn read_trees(&mut self) -> Result<()> {
-        let Some(pool) = self.pool.clone() else { return Ok(()) };
+        let Some(pool) = self.pool.clone() else {
+            return Ok(());
+        };
         match pool::age(&pool.root(), self.known.as_ref()) {
             Age::Same => {}
             // Everything in it is in tables.
@@ -43,13 +46,22 @@ impl Repair {
         }
         let immutable = TreeStore::named(&pool).and_then(|trees| trees.immutable);
         let known = self.known.take();
-        let is_evicted = |bound: &[u8]| known.as_ref().is_some_and(|known| known.leaf_is_evicted(immutable, bound));
+        let is_evicted = |bound: &[u8]| {
+            known
+                .as_ref()
+                .is_some_and(|known| known.leaf_is_evicted(immutable, bound))
+        };
         let mut leaves_lost = 0;
         let mut damage = |_lost| {
             leaves_lost += 1;
             Ok(())
         };
-        let seen = Seen { evicted: &is_evicted, entry: &mut |_, _| {}, damage: &mut damage, hold: None };
+        let seen = Seen {
+            evicted: &is_evicted,
+            entry: &mut |_, _| {},
+            damage: &mut damage,
+            hold: None,
+        };
         self.hot = HotSlots::find(&pool).map(Arc::new);
         let recovered = TreeStore::recover(pool, self.options.tuning.lab.leaf_bytes, seen);
         self.known = known;
@@ -61,11 +73,22 @@ impl Repair {
             }
             recovered => recovered?,
         };
-        let Some(recovered) = recovered else { return Ok(()) };
+        let Some(recovered) = recovered else {
+            return Ok(());
+        };
         let counters = self.context.counters.clone();
-        let values = ValueLogs::new(self.files.clone(), counters, self.context.cache.clone(), self.options.direct_io)
-            .with_hot(self.hot.clone())
-            .with_placed(self.pool.clone().map(|pool| Arc::new(PlacedLogs::open(pool, LogPlacement::Ssd, 0, false))));
+        let values = ValueLogs::new(
+            self.files.clone(),
+            counters,
+            self.context.cache.clone(),
+            self.options.direct_io,
+        )
+        .with_hot(self.hot.clone())
+        .with_placed(
+            self.pool
+                .clone()
+                .map(|pool| Arc::new(PlacedLogs::open(pool, LogPlacement::Ssd, 0, false))),
+        );
         let store = Arc::new(recovered.store);
         for view in recovered.immutable.into_iter().chain([recovered.mutable]) {
             self.copy_tree(TreeIter::new(store.clone(), View::clone(&view)), &values)?;
@@ -81,21 +104,41 @@ impl Repair {
         while iter.entry().is_some() {
             let mut batch: Vec<InTree> = Vec::with_capacity(BATCH);
             let mut bytes = 0;
-            while let Some(entry) = iter.entry().filter(|_| batch.len() < BATCH && bytes < self.write_buffer_bytes) {
+            while let Some(entry) = iter
+                .entry()
+                .filter(|_| batch.len() < BATCH && bytes < self.write_buffer_bytes)
+            {
                 bytes += entry.address.map_or(0, |at| at.len as usize);
                 batch.push((entry.key.to_vec(), entry.tag, entry.address));
                 iter.next()?;
             }
             let wanted = |(_, tag, address): &InTree| Some(((*address)?, tag.seqno()));
             let places: Vec<Wanted> = batch.iter().map(wanted).collect();
-            logs.extend(places.iter().flatten().map(|(at, _)| at.log_id).filter(|&id| id != HOT_LOG));
+            logs.extend(
+                places
+                    .iter()
+                    .flatten()
+                    .map(|(at, _)| at.log_id)
+                    .filter(|&id| id != HOT_LOG),
+            );
             let mut read = vec![Vec::new(); batch.len()];
-            let is_whole = values.for_each(&places, || Ok(FLYING_MAX), |i, value| read[i] = value.to_vec()).is_ok();
+            let is_whole = values
+                .for_each(
+                    &places,
+                    || Ok(FLYING_MAX),
+                    |i, value| read[i] = value.to_vec(),
+                )
+                .is_ok();
             for ((key, tag, address), mut value) in batch.into_iter().zip(read) {
                 if let (false, Some(at)) = (is_whole, address) {
                     // At least one value of the batch is damaged.
                     value = match values.get(at, tag.seqno()) {
-                        Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+                        Err(error)
+                            if matches!(
+                                error.kind(),
+                                ErrorKind::Corruption | ErrorKind::NotFound
+                            ) =>
+                        {
                             self.report.values_lost += 1;
                             if at.log_id != HOT_LOG {
                                 self.replaced.insert(FileName::Log(at.log_id), false);
@@ -105,8 +148,19 @@ impl Repair {
                         found => found.map_err(not_given)?.to_vec(),
                     };
                 }
-                let kind = if address.is_some() { Kind::Put } else { Kind::Delete };
-                self.keep(Entry { kind, key: &key, value: &value }, tag.seqno())?;
+                let kind = if address.is_some() {
+                    Kind::Put
+                } else {
+                    Kind::Delete
+                };
+                self.keep(
+                    Entry {
+                        kind,
+                        key: &key,
+                        value: &value,
+                    },
+                    tag.seqno(),
+                )?;
                 self.report.tree_entries += 1;
             }
         }
@@ -119,7 +173,11 @@ impl Repair {
     /// Replays the readable part of the logs.
     pub(super) fn read_logs(&mut self) -> Result<()> {
         let is_pool_whole = self.report.pool_lost.is_none() && self.report.leaves_lost == 0;
-        let logs = std::mem::take(if is_pool_whole { &mut self.logs } else { &mut self.all_logs });
+        let logs = std::mem::take(if is_pool_whole {
+            &mut self.logs
+        } else {
+            &mut self.all_logs
+        });
         for log_id in logs {
             let whole = self.read_log(log_id)?;
             let Some(whole) = whole else { continue };
@@ -139,7 +197,8 @@ impl Repair {
             let query = Query::new(&key, SeqNo::MAX);
             let mut is_there = false;
             for table in &self.inputs {
-                is_there |= matches!(table.get(&query)?, Got::Found { tag, .. } if tag.seqno() >= seqno);
+                is_there |=
+                    matches!(table.get(&query)?, Got::Found { tag, .. } if tag.seqno() >= seqno);
             }
             self.report.values_lost += u64::from(!is_there);
         }
@@ -148,16 +207,41 @@ impl Repair {
 
     /// Keeps an entry of a log, if its value can be read.
     fn keep_logged(&mut self, replayed: &Replayed<'_>) -> Result<()> {
-        let (Some(kind), seqno, key) = (replayed.tag.kind(), replayed.tag.seqno(), replayed.key) else { return Ok(()) };
-        if self.known.as_ref().is_some_and(|known| known.is_evicted(key, seqno)) {
+        let (Some(kind), seqno, key) = (replayed.tag.kind(), replayed.tag.seqno(), replayed.key)
+        else {
+            return Ok(());
+        };
+        if self
+            .known
+            .as_ref()
+            .is_some_and(|known| known.is_evicted(key, seqno))
+        {
             return Ok(());
         }
         self.report.log_entries += 1;
         if kind != Kind::Pointer {
-            return self.keep(Entry { kind, key, value: replayed.value }, seqno);
+            return self.keep(
+                Entry {
+                    kind,
+                    key,
+                    value: replayed.value,
+                },
+                seqno,
+            );
         }
-        match self.hot.as_ref().and_then(|hot| hot.replayed(replayed.address, seqno).ok().flatten()) {
-            Some(value) => self.keep(Entry { kind: Kind::Put, key, value: &value }, seqno),
+        match self
+            .hot
+            .as_ref()
+            .and_then(|hot| hot.replayed(replayed.address, seqno).ok().flatten())
+        {
+            Some(value) => self.keep(
+                Entry {
+                    kind: Kind::Put,
+                    key,
+                    value: &value,
+                },
+                seqno,
+            ),
             None => {
                 let newest = self.superseded.entry(key.into()).or_default();
                 *newest = seqno.max(*newest);
@@ -176,7 +260,10 @@ impl Repair {
             opened => opened.map_err(not_given)?,
         };
         let mut source = LogSource::new(file, self.context.counters.clone())?;
-        let sealed = self.known.as_ref().and_then(|known| known.logs.get(&log_id)?.end);
+        let sealed = self
+            .known
+            .as_ref()
+            .and_then(|known| known.logs.get(&log_id)?.end);
         let overlay = match &self.pool {
             Some(pool) => PmLogBuffer::overlay(pool, &self.files.uuid, log_id)?,
             None => Vec::new(),
@@ -223,7 +310,9 @@ impl Repair {
         let bytes = Memtable::bytes_for(std::iter::once(entry), seqno.0);
         loop {
             let capacity = self.write_buffer_bytes.max(bytes);
-            let buffer = self.buffer.get_or_insert_with(|| Arc::new(Memtable::new(capacity, 0)));
+            let buffer = self
+                .buffer
+                .get_or_insert_with(|| Arc::new(Memtable::new(capacity, 0)));
             if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
                 ticket.link(seqno);
                 self.last_seqno = self.last_seqno.max(seqno);
@@ -235,14 +324,22 @@ impl Repair {
 
     /// Writes the entries kept so far into temporary tables.
     fn end_buffer(&mut self) -> Result<()> {
-        let Some(buffer) = self.buffer.take() else { return Ok(()) };
+        let Some(buffer) = self.buffer.take() else {
+            return Ok(());
+        };
         let merge = MergeIter::at_first(vec![RunIter::Memtable(buffer.iter())])?;
         // Tombstones are kept, because older entries may lie below.
-        let metas =
-            block_on(write_tables(merge, &[SeqNo(0)], OverlapTracker::nothing(), self.output(), &self.compaction))?;
+        let metas = block_on(write_tables(
+            merge,
+            &[SeqNo(0)],
+            OverlapTracker::nothing(),
+            self.output(),
+            &self.compaction,
+        ))?;
         for meta in metas {
             self.temporary.push(meta.id);
-            self.inputs.push(Arc::new(self.open_table(meta.id, Some(meta.extent))?));
+            self.inputs
+                .push(Arc::new(self.open_table(meta.id, Some(meta.extent))?));
         }
         Ok(())
     }

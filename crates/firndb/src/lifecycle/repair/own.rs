@@ -32,15 +32,33 @@ pub(super) fn inputs(
     own: &[FileName],
     counters: &Arc<IoCounters>,
 ) -> Result<Inputs> {
-    let log_ids = own.iter().filter_map(|name| if let FileName::Log(id) = name { Some(*id) } else { None });
-    let table_ids = own.iter().filter_map(|name| if let FileName::Table(id) = name { Some(*id) } else { None });
+    let log_ids = own.iter().filter_map(|name| {
+        if let FileName::Log(id) = name {
+            Some(*id)
+        } else {
+            None
+        }
+    });
+    let table_ids = own.iter().filter_map(|name| {
+        if let FileName::Table(id) = name {
+            Some(*id)
+        } else {
+            None
+        }
+    });
     let all_logs: BTreeSet<u64> = log_ids.collect();
     let (mut tables, logs): (BTreeMap<u64, Option<Extent>>, BTreeSet<u64>) = match known {
         Some(version) => {
-            let named = version.tables().map(|table| (table.id, Some(table.extent))).collect();
+            let named = version
+                .tables()
+                .map(|table| (table.id, Some(table.extent)))
+                .collect();
             // Also unnamed logs that are not obsolete, because a manifest that lost its end does
             // not know them.
-            let known = version.logs.keys().chain(all_logs.range(version.log_floor..));
+            let known = version
+                .logs
+                .keys()
+                .chain(all_logs.range(version.log_floor..));
             (named, known.copied().collect())
         }
         None => (BTreeMap::new(), all_logs.clone()),
@@ -54,12 +72,20 @@ pub(super) fn inputs(
             tables.entry(id).or_insert(None);
         }
     }
-    Ok(Inputs { tables: tables.into_iter().collect(), logs, all_logs })
+    Ok(Inputs {
+        tables: tables.into_iter().collect(),
+        logs,
+        all_logs,
+    })
 }
 
 /// The files in the directory that belong to the database, or to one that its tables may come from,
 /// judged by their contents. A file with damaged first bytes is ours if its shape fits its name.
-pub(super) fn own_files(files: &Files, origins: &[[u8; 16]], report: &mut RepairReport) -> Result<Vec<FileName>> {
+pub(super) fn own_files(
+    files: &Files,
+    origins: &[[u8; 16]],
+    report: &mut RepairReport,
+) -> Result<Vec<FileName>> {
     let mut own = Vec::new();
     for name in files.list()? {
         let name = FileName::parse(&name);
@@ -85,7 +111,9 @@ pub(super) fn own_files(files: &Files, origins: &[[u8; 16]], report: &mut Repair
 fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
     let counters = Arc::new(IoCounters::default());
     let shaped = match name {
-        FileName::Table(id) => Sst::find_extent(&*files.open(name, OpenMode::Read)?, id).map(|_| true),
+        FileName::Table(id) => {
+            Sst::find_extent(&*files.open(name, OpenMode::Read)?, id).map(|_| true)
+        }
         FileName::Log(id) => LogSource::new(files.open(name, OpenMode::Read)?, counters)
             .and_then(|source| Replay::open_any(source, id, &files.uuid))
             .and_then(|mut replay| replay.next(|_| Ok(()))),
@@ -99,7 +127,12 @@ fn has_our_shape(files: &Files, name: FileName) -> Result<bool> {
 
 /// True if `known` lacks records: a table that it names is missing, or one that it does not name
 /// has newer entries which cannot be in a log (`lifecycle/open/unnamed.rs`).
-fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc<IoCounters>) -> Result<bool> {
+fn lost_records(
+    files: &Files,
+    known: &Version,
+    own: &[FileName],
+    counters: &Arc<IoCounters>,
+) -> Result<bool> {
     let named: BTreeSet<u64> = known.tables().map(|table| table.id).collect();
     let is_there = |name: FileName| match files.len(name) {
         Ok(_) => Ok(true),
@@ -116,10 +149,13 @@ fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc
         if named.contains(&id) {
             continue;
         }
-        let Some(newest) = newest_of(files, id, counters)? else { continue };
+        let Some(newest) = newest_of(files, id, counters)? else {
+            continue;
+        };
         let head = owner::head(files.dir(), *name, HEADER_BYTES).map_err(not_given)?;
         let log_id = TableOwner::decode(&head, id).map_or(0, |owner| owner.log_id);
-        let may_be_in_log = log_id > 0 && (log_id < known.log_floor || is_there(FileName::Log(log_id))?);
+        let may_be_in_log =
+            log_id > 0 && (log_id < known.log_floor || is_there(FileName::Log(log_id))?);
         if newest > known.last_seqno && !may_be_in_log {
             return Ok(true);
         }
@@ -130,10 +166,12 @@ fn lost_records(files: &Files, known: &Version, own: &[FileName], counters: &Arc
 /// The highest sequence number in table `id`; `None` if the table is not whole.
 fn newest_of(files: &Files, id: u64, counters: &Arc<IoCounters>) -> Result<Option<SeqNo>> {
     let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), counters.clone());
-    let read = files.open(FileName::Table(id), OpenMode::Read).and_then(|file| {
-        let extent = Sst::find_extent(&*file, id)?;
-        Ok(Sst::open(file, id, extent, context)?.properties().seqno_max)
-    });
+    let read = files
+        .open(FileName::Table(id), OpenMode::Read)
+        .and_then(|file| {
+            let extent = Sst::find_extent(&*file, id)?;
+            Ok(Sst::open(file, id, extent, context)?.properties().seqno_max)
+        });
     match read {
         Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
         read => read.map(Some).map_err(not_given),

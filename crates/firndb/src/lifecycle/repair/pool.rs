@@ -17,14 +17,18 @@ use firn_pm::{Backend, Fenced, Owner, Pool, Root};
 /// # Errors
 /// The errors of a pool that is sound, but is not this database's or does not match `options`.
 pub(super) fn read(options: &Options, uuid: [u8; 16]) -> Result<Option<Result<Pool>>> {
-    let Some(config) = &options.pm else { return Ok(None) };
+    let Some(config) = &options.pm else {
+        return Ok(None);
+    };
     let opened = match &options.environment.memory {
         Some(memory) => Pool::open_simulated_read_only(memory, uuid),
         None if config.backend == Backend::Volatile => return Ok(None),
         None => Pool::open_read_only(config, uuid),
     };
     match opened {
-        Err(error) if !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => Err(error),
+        Err(error) if !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+            Err(error)
+        }
         opened => Ok(Some(opened)),
     }
 }
@@ -32,7 +36,9 @@ pub(super) fn read(options: &Options, uuid: [u8; 16]) -> Result<Option<Result<Po
 /// Rejects a repair without the pool if a part of the database is in it.
 pub(super) fn refuse_without(known: &Version) -> Result<()> {
     let paired = known.pm.map_or(0, |pm| pm.generation);
-    if paired > 0 && (known.log_ends_in_pool() || Profile::from_number(known.profile) == Some(Profile::Lab)) {
+    if paired > 0
+        && (known.log_ends_in_pool() || Profile::from_number(known.profile) == Some(Profile::Lab))
+    {
         let message = "a part of this database is in a persistent-memory pool: set `pm` to it; if that pool is lost, \
                        move CURRENT away and repair again, which makes the best of the logs (deleted keys may come \
                        back)";
@@ -59,30 +65,41 @@ pub(super) fn age(root: &Root, known: Option<&Version>) -> Age {
         return Age::CutRepair;
     }
     if root.generation < paired {
-        return Age::Other(format!("its root is of generation {}, older than {paired}", root.generation));
+        return Age::Other(format!(
+            "its root is of generation {}, older than {paired}",
+            root.generation
+        ));
     }
     match root.applied_edit > known.edit_id {
-        true => Age::Other(format!("it knows edit {}, the manifest is older", root.applied_edit)),
+        true => Age::Other(format!(
+            "it knows edit {}, the manifest is older",
+            root.applied_edit
+        )),
         false => Age::Same,
     }
 }
 
 /// The pairing with `pool` for the new manifest.
 pub(super) fn pairing(pool: Option<&Pool>) -> Option<PmPairing> {
-    pool.map(|pool| PmPairing { generation: pool.root().generation + 1 })
+    pool.map(|pool| PmPairing {
+        generation: pool.root().generation + 1,
+    })
 }
 
 /// Commits the root that [`pairing`] announced. Space that it does not name is free from the next
 /// open on.
 pub(super) fn leave_without_trees(options: &Options, uuid: [u8; 16]) -> Result<()> {
-    let Some(config) = &options.pm else { return Ok(()) };
+    let Some(config) = &options.pm else {
+        return Ok(());
+    };
     let pool = match &options.environment.memory {
         Some(memory) => Pool::open_simulated(memory, uuid)?,
         None => Pool::open_or_create(config, uuid)?,
     };
     pool.finish_recovery()?;
     pool.commit_with(Fenced::nothing(), |root| {
-        root.entries.retain(|entry| !matches!(entry.owner, Owner::Btree | Owner::Hot | Owner::Log));
+        root.entries
+            .retain(|entry| !matches!(entry.owner, Owner::Btree | Owner::Hot | Owner::Log));
         Ok(())
     })?;
     pool.close()

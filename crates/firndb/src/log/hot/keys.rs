@@ -27,16 +27,24 @@ pub(super) struct HotKeys {
 impl HotKeys {
     /// A table for about `keys` keys.
     pub(super) fn new(keys: usize) -> HotKeys {
-        HotKeys { buckets: vec![Bucket::default(); keys.div_ceil(WAYS).max(1)], writes: 0 }
+        HotKeys {
+            buckets: vec![Bucket::default(); keys.div_ceil(WAYS).max(1)],
+            writes: 0,
+        }
     }
 
     /// Counts a write of the key with `hash`. Returns the number of its recent writes, and true if
     /// all counts were halved.
     pub(super) fn count(&mut self, hash: u64) -> (u8, bool) {
         self.writes += 1;
-        let halves = self.writes.is_multiple_of(HALVED_AFTER * (self.buckets.len() * WAYS) as u64);
+        let halves = self
+            .writes
+            .is_multiple_of(HALVED_AFTER * (self.buckets.len() * WAYS) as u64);
         if halves {
-            self.buckets.iter_mut().flat_map(|bucket| &mut bucket.counts).for_each(|count| *count /= 2);
+            self.buckets
+                .iter_mut()
+                .flat_map(|bucket| &mut bucket.counts)
+                .for_each(|count| *count /= 2);
         }
         let at = ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize;
         let Bucket { tags, counts } = &mut self.buckets[at];

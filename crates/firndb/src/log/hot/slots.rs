@@ -86,7 +86,15 @@ impl State {
         match self.slots.get_mut(&unit) {
             Some(slot) if (slot.seqno, slot.len) == (seqno, len) => slot.users += 1,
             None if self.space.claim(unit, units(len)) => {
-                self.slots.insert(unit, Slot { seqno, len, users: 1, is_written: true });
+                self.slots.insert(
+                    unit,
+                    Slot {
+                        seqno,
+                        len,
+                        users: 1,
+                        is_written: true,
+                    },
+                );
             }
             _ => return false,
         }
@@ -94,7 +102,9 @@ impl State {
     }
 
     fn use_once_less(&mut self, unit: u32) {
-        let Some(slot) = self.slots.get_mut(&unit) else { return debug_assert!(false, "a free slot is let go of") };
+        let Some(slot) = self.slots.get_mut(&unit) else {
+            return debug_assert!(false, "a free slot is let go of");
+        };
         slot.users -= 1;
         if slot.users == 0 {
             self.space.free(unit, units(slot.len));
@@ -107,7 +117,10 @@ impl HotSlots {
     /// The hot buffer that the root of `pool` names. The slots needed by leaves and logs must be
     /// [used](HotSlots::use_again) and [held](HotSlots::hold) before anything is written.
     pub(crate) fn find(pool: &Arc<Pool>) -> Option<HotSlots> {
-        let extent = pool.root().find(Owner::Hot, KIND).and_then(|entry| entry.extent)?;
+        let extent = pool
+            .root()
+            .find(Owner::Hot, KIND)
+            .and_then(|entry| entry.extent)?;
         Some(HotSlots::over(pool.clone(), extent))
     }
 
@@ -122,10 +135,19 @@ impl HotSlots {
         }
         let extent = match pool.alloc(bytes, Owner::Hot) {
             Err(error) if error.kind() == ErrorKind::NoSpace && !is_asked => return Ok(None),
-            Err(error) => return Err(error.context("the hot buffer; raise pm.size or lower tuning.lab.hot_bytes")),
+            Err(error) => {
+                return Err(
+                    error.context("the hot buffer; raise pm.size or lower tuning.lab.hot_bytes")
+                );
+            }
             Ok(extent) => extent,
         };
-        let entry = RootEntry { owner: Owner::Hot, kind: KIND, word: 0, extent: Some(extent) };
+        let entry = RootEntry {
+            owner: Owner::Hot,
+            kind: KIND,
+            word: 0,
+            extent: Some(extent),
+        };
         pool.commit_with(Fenced::nothing(), |root| {
             root.set(entry);
             Ok(())
@@ -135,10 +157,22 @@ impl HotSlots {
 
     fn over(pool: Arc<Pool>, extent: Extent) -> HotSlots {
         let units = u32::try_from(extent.len / UNIT_BYTES).unwrap_or(u32::MAX);
-        let state = State { space: Space::new(units), slots: HashMap::new(), held: BTreeMap::new() };
+        let state = State {
+            space: Space::new(units),
+            slots: HashMap::new(),
+            held: BTreeMap::new(),
+        };
         let (written, written_bytes, turned_away) = Default::default();
         let copy = ArcSwapOption::empty();
-        HotSlots { pool, extent, state: Mutex::new(state), copy, written, written_bytes, turned_away }
+        HotSlots {
+            pool,
+            extent,
+            state: Mutex::new(state),
+            copy,
+            written,
+            written_bytes,
+            turned_away,
+        }
     }
 
     /// Copies the current contents, if they are at most `bytes_max`, because a writer beside this
@@ -168,7 +202,11 @@ impl HotSlots {
 
     fn wrong(&self, unit: u32, expected: &str) -> Error {
         let at = self.extent.offset.get() + u64::from(unit) * UNIT_BYTES;
-        Error::corruption(format!("the hot buffer of the {} pool", self.pool.backend_name()), at, expected)
+        Error::corruption(
+            format!("the hot buffer of the {} pool", self.pool.backend_name()),
+            at,
+            expected,
+        )
     }
 
     /// The place of the slot at `unit` with a value of `len` bytes.
@@ -180,7 +218,9 @@ impl HotSlots {
     }
 
     fn unit(&self, at: ValueAddress) -> Result<u32> {
-        let unit = u32::try_from(at.offset / UNIT_BYTES).ok().filter(|_| at.offset.is_multiple_of(UNIT_BYTES));
+        let unit = u32::try_from(at.offset / UNIT_BYTES)
+            .ok()
+            .filter(|_| at.offset.is_multiple_of(UNIT_BYTES));
         unit.ok_or_else(|| self.wrong(u32::MAX, "a slot at a multiple of 64 bytes"))
     }
 
@@ -189,7 +229,15 @@ impl HotSlots {
     pub(super) fn reserve(&self, log_id: u64, seqno: SeqNo, len: u32) -> Option<u32> {
         let mut state = self.state.lock();
         let unit = state.space.alloc(units(len))?;
-        state.slots.insert(unit, Slot { seqno, len, users: 1, is_written: false });
+        state.slots.insert(
+            unit,
+            Slot {
+                seqno,
+                len,
+                users: 1,
+                is_written: false,
+            },
+        );
         state.held.entry(log_id).or_default().insert(unit);
         Some(unit)
     }
@@ -203,7 +251,10 @@ impl HotSlots {
         // Whole cache lines, which bypass the cache. The zeros prove that no other slot has reused
         // a part of the last line.
         let zeros = &[0; UNIT_BYTES as usize][..slot_bytes(len) - SEQNO_BYTES - framed.len()];
-        self.pool.copy_all_nt(self.offset(unit, len)?, &[&seqno.0.to_le_bytes(), framed, zeros])
+        self.pool.copy_all_nt(
+            self.offset(unit, len)?,
+            &[&seqno.0.to_le_bytes(), framed, zeros],
+        )
     }
 
     /// DURABLE AFTER: the values written to the slots at `units`.
@@ -211,7 +262,10 @@ impl HotSlots {
         let _durable = self.pool.fence(&sites::HOT_VALUE_FENCE, written);
         let mut state = self.state.lock();
         for unit in units {
-            state.slots.entry(unit).and_modify(|slot| slot.is_written = true);
+            state
+                .slots
+                .entry(unit)
+                .and_modify(|slot| slot.is_written = true);
         }
     }
 
@@ -227,8 +281,13 @@ impl HotSlots {
     fn read_its(&self, unit: u32, len: u32, seqno: SeqNo) -> Result<Option<(SeqNo, Vec<u8>)>> {
         let copy = self.copy.load_full();
         let at = unit as usize * UNIT_BYTES as usize;
-        let slot = copy.as_ref().and_then(|copy| copy.get(at..at + slot_bytes(len)));
-        match slot.and_then(|slot| Self::decode_slot(slot.to_vec(), len)).filter(|(its, _)| *its == seqno) {
+        let slot = copy
+            .as_ref()
+            .and_then(|copy| copy.get(at..at + slot_bytes(len)));
+        match slot
+            .and_then(|slot| Self::decode_slot(slot.to_vec(), len))
+            .filter(|(its, _)| *its == seqno)
+        {
             Some(found) => Ok(Some(found)),
             None => self.read_slot(unit, len),
         }
@@ -237,7 +296,9 @@ impl HotSlots {
     fn decode_slot(mut bytes: Vec<u8>, len: u32) -> Option<(SeqNo, Vec<u8>)> {
         let seqno = SeqNo(get_u64(&bytes, 0).unwrap_or(0));
         let (slot, zeros) = bytes.split_at(HEADER_BYTES + len as usize);
-        if check_value(&slot[SEQNO_BYTES..], len, seqno).is_none() || zeros.iter().any(|&byte| byte != 0) {
+        if check_value(&slot[SEQNO_BYTES..], len, seqno).is_none()
+            || zeros.iter().any(|&byte| byte != 0)
+        {
             return None;
         }
         bytes.truncate(HEADER_BYTES + len as usize);
@@ -252,9 +313,13 @@ impl HotSlots {
     /// beside it reused the slot.
     pub(crate) fn read(&self, at: ValueAddress, seqno: SeqNo) -> Result<Vec<u8>> {
         let unit = self.unit(at)?;
-        let found = self.read_its(unit, at.len, seqno)?.filter(|(its, _)| *its == seqno);
+        let found = self
+            .read_its(unit, at.len, seqno)?
+            .filter(|(its, _)| *its == seqno);
         let expected = || format!("the value of entry {} with its checksum", seqno.0);
-        found.map(|(_, value)| value).ok_or_else(|| self.wrong(unit, &expected()))
+        found
+            .map(|(_, value)| value)
+            .ok_or_else(|| self.wrong(unit, &expected()))
     }
 
     /// Reads the value of entry `seqno` that a log says is at `at`. `None` if it is not there
@@ -308,19 +373,28 @@ impl HotSlots {
     pub(crate) fn add_if_its(&self, at: ValueAddress, seqno: SeqNo) -> bool {
         let slot = (at.offset / UNIT_BYTES) as u32;
         let mut state = self.state.lock();
-        let its = state.slots.get_mut(&slot).filter(|slot| slot.seqno == seqno);
+        let its = state
+            .slots
+            .get_mut(&slot)
+            .filter(|slot| slot.seqno == seqno);
         its.map(|slot| slot.users += 1).is_some()
     }
 
     /// Removes one pointer to the value at `at` from the count.
     pub(crate) fn remove(&self, at: ValueAddress) {
-        self.state.lock().use_once_less((at.offset / UNIT_BYTES) as u32);
+        self.state
+            .lock()
+            .use_once_less((at.offset / UNIT_BYTES) as u32);
     }
 
     /// Releases log `log_id`'s use of the slot at `unit`.
     pub(super) fn let_go(&self, log_id: u64, unit: u32) {
         let mut state = self.state.lock();
-        if state.held.get_mut(&log_id).is_some_and(|held| held.remove(&unit)) {
+        if state
+            .held
+            .get_mut(&log_id)
+            .is_some_and(|held| held.remove(&unit))
+        {
             state.use_once_less(unit);
         }
     }
@@ -330,7 +404,10 @@ impl HotSlots {
         let mut state = self.state.lock();
         let from_floor = state.held.split_off(&floor);
         let below = std::mem::replace(&mut state.held, from_floor);
-        below.into_values().flatten().for_each(|unit| state.use_once_less(unit));
+        below
+            .into_values()
+            .flatten()
+            .for_each(|unit| state.use_once_less(unit));
     }
 
     /// Reads every value in the buffer.
@@ -342,9 +419,17 @@ impl HotSlots {
         for unit in units {
             // Under the lock, so that the slot is not reused meanwhile.
             let state = self.state.lock();
-            let Some(slot) = state.slots.get(&unit).filter(|slot| slot.is_written) else { continue };
-            if self.read_its(unit, slot.len, slot.seqno)?.is_none_or(|(seqno, _)| seqno != slot.seqno) {
-                return Err(self.wrong(unit, &format!("the value of entry {} with its checksum", slot.seqno.0)));
+            let Some(slot) = state.slots.get(&unit).filter(|slot| slot.is_written) else {
+                continue;
+            };
+            if self
+                .read_its(unit, slot.len, slot.seqno)?
+                .is_none_or(|(seqno, _)| seqno != slot.seqno)
+            {
+                return Err(self.wrong(
+                    unit,
+                    &format!("the value of entry {} with its checksum", slot.seqno.0),
+                ));
             }
         }
         Ok(())
@@ -365,5 +450,9 @@ impl HotSlots {
 
 /// The address of the slot that begins at `unit`.
 pub(super) fn address(unit: u32, len: u32) -> ValueAddress {
-    ValueAddress { log_id: HOT_LOG, offset: u64::from(unit) * UNIT_BYTES, len }
+    ValueAddress {
+        log_id: HOT_LOG,
+        offset: u64::from(unit) * UNIT_BYTES,
+        len,
+    }
 }

@@ -81,10 +81,23 @@ impl HotWriter {
 
     /// Writes the values of hot keys among the entries of `group`, numbered from `first` on, to the
     /// hot buffer, for a frame of log `log_id`. DURABLE AFTER: those values. Returns their places.
-    pub(in crate::log) fn place(&mut self, log_id: u64, group: &[Reservation], first: SeqNo) -> Result<&[HotPlace]> {
+    pub(in crate::log) fn place(
+        &mut self,
+        log_id: u64,
+        group: &[Reservation],
+        first: SeqNo,
+    ) -> Result<&[HotPlace]> {
         self.placed.clear();
         let mut written = Vec::new();
-        for (entry, LogEntry { kind, key, framed_value }) in entries(group) {
+        for (
+            entry,
+            LogEntry {
+                kind,
+                key,
+                framed_value,
+            },
+        ) in entries(group)
+        {
             let len = framed_value.len() - VALUE_HEADER_BYTES;
             let fits = len >= VALUE_BYTES_MIN && len as u64 * VALUES_MIN <= self.slots.bytes();
             if kind != Kind::Put as u8 || !fits || !self.is_hot(key) {
@@ -106,7 +119,8 @@ impl HotWriter {
             }
         }
         if !written.is_empty() {
-            self.slots.fence(written, self.placed.iter().map(|place| place.unit));
+            self.slots
+                .fence(written, self.placed.iter().map(|place| place.unit));
         }
         Ok(&self.placed)
     }
@@ -122,12 +136,19 @@ impl HotWriter {
 
     /// Releases the slots of a frame that was not written.
     pub(in crate::log) fn give_up(&mut self, log_id: u64) {
-        self.placed.drain(..).for_each(|place| self.slots.let_go(log_id, place.unit));
+        self.placed
+            .drain(..)
+            .for_each(|place| self.slots.let_go(log_id, place.unit));
     }
 
     /// Records that the frame with the entries of `group` is in log `log_id`. Returns the entries
     /// whose values are in the hot buffer.
-    pub(in crate::log) fn wrote(&mut self, log_id: u64, group: &[Reservation], first: SeqNo) -> Vec<HotPlace> {
+    pub(in crate::log) fn wrote(
+        &mut self,
+        log_id: u64,
+        group: &[Reservation],
+        first: SeqNo,
+    ) -> Vec<HotPlace> {
         let placed = std::mem::take(&mut self.placed);
         if placed.is_empty() && self.newest.is_empty() {
             return placed;
@@ -142,7 +163,12 @@ impl HotWriter {
                     None => self.newest.insert(key.into(), (place.unit, until)),
                 },
             };
-            let superseded = before.map(|(unit, seqno)| Superseded { log_id, unit, seqno, until });
+            let superseded = before.map(|(unit, seqno)| Superseded {
+                log_id,
+                unit,
+                seqno,
+                until,
+            });
             self.superseded.extend(superseded);
         }
         placed
@@ -162,8 +188,14 @@ impl HotWriter {
     /// the present. Everything visible now was acknowledged, and no later read point is before it.
     pub(in crate::log) fn let_go(&mut self, snapshots: &[SeqNo]) {
         let visible = snapshots.last().copied().unwrap_or_default();
-        while self.superseded.front().is_some_and(|version| version.until <= visible) {
-            let Some(version) = self.superseded.pop_front() else { break };
+        while self
+            .superseded
+            .front()
+            .is_some_and(|version| version.until <= visible)
+        {
+            let Some(version) = self.superseded.pop_front() else {
+                break;
+            };
             // A version that a snapshot sees stays until its log is flushed.
             if !is_seen(snapshots, version.seqno, version.until) {
                 self.slots.let_go(version.log_id, version.unit);

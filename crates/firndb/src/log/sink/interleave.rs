@@ -23,8 +23,16 @@ fn write(log: &mut LogWriter, acknowledged: &AtomicU64) {
     let buffer = Arc::new(Memtable::new(16 << 10, LOG));
     for seqno in 1..=GROUPS {
         let value = vec![seqno as u8; 1500];
-        let entry = || std::iter::once(Entry { kind: Kind::Put, key: b"key", value: &value });
-        let ticket = buffer.reserve(entry(), Memtable::bytes_for(entry(), seqno), seqno).unwrap();
+        let entry = || {
+            std::iter::once(Entry {
+                kind: Kind::Put,
+                key: b"key",
+                value: &value,
+            })
+        };
+        let ticket = buffer
+            .reserve(entry(), Memtable::bytes_for(entry(), seqno), seqno)
+            .unwrap();
         log.append(&[ticket], SeqNo(seqno), true, true).unwrap();
         acknowledged.store(seqno, Ordering::SeqCst);
     }
@@ -56,7 +64,8 @@ fn halves_are_handed_over() {
         let pool = Arc::new(Pool::open_simulated(&memory, UUID).unwrap());
         pool.finish_recovery().unwrap();
         let halves = PmLogBuffer::open(&pool, UUID, HALF_BYTES).unwrap().unwrap();
-        let mut log = LogWriter::create(files.clone(), Arc::default(), LOG, Arc::default()).unwrap();
+        let mut log =
+            LogWriter::create(files.clone(), Arc::default(), LOG, Arc::default()).unwrap();
         log.go_through(halves.clone(), None).unwrap();
         let acknowledged = Arc::new(AtomicU64::new(0));
         let drain = |_| {
@@ -74,7 +83,10 @@ fn halves_are_handed_over() {
         threads.push(thread::spawn(move || {
             for _ in 0..3 {
                 let least = least.load(Ordering::SeqCst);
-                assert!(recovered(&other_files, &other_pool) >= least, "an acknowledged frame is in no place");
+                assert!(
+                    recovered(&other_files, &other_pool) >= least,
+                    "an acknowledged frame is in no place"
+                );
             }
         }));
         write(&mut log, &acknowledged);

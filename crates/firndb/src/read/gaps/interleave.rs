@@ -51,7 +51,10 @@ fn put_beside_walks() {
         })
     };
     join(vec![walker, writer]);
-    assert_eq!((first(&db), last_before_end(&db)), (vec![MIDDLE], vec![MIDDLE]));
+    assert_eq!(
+        (first(&db), last_before_end(&db)),
+        (vec![MIDDLE], vec![MIDDLE])
+    );
 }
 
 #[test]

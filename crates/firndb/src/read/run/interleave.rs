@@ -16,12 +16,22 @@ fn open_tables_are_counted() {
         }
         let engine = &db.engine;
         let state = engine.state.load_full();
-        let metas: Vec<_> = state.parts[0].tables().map(|(_, run)| run.meta.clone()).collect();
+        let metas: Vec<_> = state.parts[0]
+            .tables()
+            .map(|(_, run)| run.meta.clone())
+            .collect();
         assert_eq!(metas.len(), 2);
         let shared = engine.tables.context();
         let context = TableContext::new(shared.cache.clone(), shared.counters.clone());
-        let cache = Arc::new(TableCache::new(engine.files.clone(), context.clone(), &TableCacheBounds::ONE));
-        let runs: Vec<_> = metas.into_iter().map(|meta| Arc::new(SstRun::new(meta, cache.clone()))).collect();
+        let cache = Arc::new(TableCache::new(
+            engine.files.clone(),
+            context.clone(),
+            &TableCacheBounds::ONE,
+        ));
+        let runs: Vec<_> = metas
+            .into_iter()
+            .map(|meta| Arc::new(SstRun::new(meta, cache.clone())))
+            .collect();
         let reader = |i: usize| {
             let run = runs[i].clone();
             thread::spawn(move || {
@@ -30,10 +40,16 @@ fn open_tables_are_counted() {
             })
         };
         join([0, 1, 0].map(reader).into());
-        let open: Vec<u64> =
-            runs.iter().filter_map(|run| run.table.load().as_ref().map(|t| t.memory_bytes() as u64)).collect();
+        let open: Vec<u64> = runs
+            .iter()
+            .filter_map(|run| run.table.load().as_ref().map(|t| t.memory_bytes() as u64))
+            .collect();
         let (kept, bytes, _) = cache.usage();
-        assert_eq!((open.len(), open.iter().sum()), (kept, bytes), "open, and counted as open");
+        assert_eq!(
+            (open.len(), open.iter().sum()),
+            (kept, bytes),
+            "open, and counted as open"
+        );
         assert!(kept <= 1);
         assert_eq!(context.open_bytes(), bytes, "nobody holds a closed one");
         drop(runs);

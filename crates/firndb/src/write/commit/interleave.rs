@@ -29,7 +29,8 @@ struct World {
 impl World {
     fn new() -> World {
         let first = Arc::new(Memtable::new(4 << 10, 1));
-        let log = LogWriter::create(files(), Arc::new(IoCounters::default()), 1, Arc::default()).unwrap();
+        let log =
+            LogWriter::create(files(), Arc::new(IoCounters::default()), 1, Arc::default()).unwrap();
         World {
             commit: Commit::new(Some(log), first.clone(), SeqNo(0), 100),
             ledger: Mutex::default(),
@@ -39,7 +40,13 @@ impl World {
 
     /// The write path without limits: reserve, join, lead or follow.
     fn write(&self, key: [u8; 2]) -> Result<()> {
-        let entries = || std::iter::once(Entry { kind: Kind::Put, key: &key, value: b"value" });
+        let entries = || {
+            std::iter::once(Entry {
+                kind: Kind::Put,
+                key: &key,
+                value: b"value",
+            })
+        };
         let seed = u64::from(key[0]);
         loop {
             let buffer = self.commit.active();
@@ -49,13 +56,20 @@ impl World {
                 None => {}
                 Some(GroupRole::Follower(group)) => return group.wait(),
                 Some(GroupRole::Leader(group)) => {
-                    return self.commit.lead(&group, |log, group, members| self.log(log, group, members));
+                    return self
+                        .commit
+                        .lead(&group, |log, group, members| self.log(log, group, members));
                 }
             }
         }
     }
 
-    fn log(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<Option<LogMark>> {
+    fn log(
+        &self,
+        log: &mut LogWriter,
+        group: &Group,
+        members: &Members,
+    ) -> Result<Option<LogMark>> {
         if log.log_id() != group.log_id {
             log.rotate(group.log_id)?;
         }
@@ -63,14 +77,25 @@ impl World {
         let written = if fails {
             Err(Error::invalid("on purpose"))
         } else {
-            log.append(&members.tickets, group.first_seqno, false, true).map(Some)
+            log.append(&members.tickets, group.first_seqno, false, true)
+                .map(Some)
         };
         let mut ledger = self.ledger.lock();
-        assert_eq!(group.first_seqno.0, ledger.through + 1, "numbers follow each other in the log");
-        let keys: Vec<[u8; 2]> =
-            members.tickets.iter().flat_map(Reservation::entries).map(|e| [e.key[0], e.key[1]]).collect();
+        assert_eq!(
+            group.first_seqno.0,
+            ledger.through + 1,
+            "numbers follow each other in the log"
+        );
+        let keys: Vec<[u8; 2]> = members
+            .tickets
+            .iter()
+            .flat_map(Reservation::entries)
+            .map(|e| [e.key[0], e.key[1]])
+            .collect();
         ledger.through += keys.len() as u64;
-        ledger.groups.push((group.first_seqno.0, keys, written.is_ok()));
+        ledger
+            .groups
+            .push((group.first_seqno.0, keys, written.is_ok()));
         written
     }
 
@@ -79,10 +104,18 @@ impl World {
     fn check(&self, last: u64) -> u64 {
         let visible = self.commit.visible();
         let ledger = self.ledger.lock();
-        assert!(last <= visible.0 && visible.0 <= ledger.through, "{last} {visible:?} {}", ledger.through);
+        assert!(
+            last <= visible.0 && visible.0 <= ledger.through,
+            "{last} {visible:?} {}",
+            ledger.through
+        );
         for (first, keys, ok) in &ledger.groups {
             for (seqno, key) in (*first..).zip(keys) {
-                let found = self.buffers.lock().iter().find_map(|buffer| buffer.get(key, SeqNo::MAX));
+                let found = self
+                    .buffers
+                    .lock()
+                    .iter()
+                    .find_map(|buffer| buffer.get(key, SeqNo::MAX));
                 assert!(*ok || found.is_none(), "a failed write is linked");
                 if *ok && seqno <= visible.0 {
                     assert_eq!(found.unwrap().0.seqno().0, seqno);
@@ -104,7 +137,10 @@ impl World {
 }
 
 fn writer(world: &World, name: u8) -> Vec<([u8; 2], bool)> {
-    (0..2).map(|i| [name, i]).map(|key| (key, world.write(key).is_ok())).collect()
+    (0..2)
+        .map(|i| [name, i])
+        .map(|key| (key, world.write(key).is_ok()))
+        .collect()
 }
 
 #[test]
@@ -125,7 +161,11 @@ fn group_commit() {
         let results: Vec<_> = join(writers).into_iter().flatten().collect();
         reader.join().unwrap();
         let last = world.check(0);
-        assert_eq!(last, world.commit.lock().next_seqno - 1, "all is visible in the end");
+        assert_eq!(
+            last,
+            world.commit.lock().next_seqno - 1,
+            "all is visible in the end"
+        );
         assert_eq!(last, u64::from(WRITERS) * 2);
         for (_, keys, ok) in &world.ledger.lock().groups {
             // All members of a group, its leader and its followers, got the same result.
