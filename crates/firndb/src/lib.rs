@@ -11,12 +11,22 @@
 //! batch.put(b"firn", b"grey").delete(b"snow");
 //! db.write(&batch, &WriteOptions::default())?;
 //! assert!(db.get(b"snow")?.is_none());
-//! let mut iter = db.cursor()?;
-//! iter.first()?;
-//! assert_eq!((iter.key(), iter.value()), (&b"firn"[..], &b"grey"[..]));
+//! for entry in db.prefix(b"f") {
+//!     let (key, value) = entry?;
+//!     assert_eq!((&key[..], &value[..]), (&b"firn"[..], &b"grey"[..]));
+//! }
 //! db.close()
 //! # }
 //! ```
+//!
+//! # Blocking calls
+//!
+//! Every call may block the thread. Gets, cursors and iterators wait for the device. Writes with
+//! [`Durability::Power`] wait for a sync, and all writes may be delayed while flushes or
+//! compactions are late. [`Db::open`] replays logs. [`Db::compact`], [`Db::wait_idle`] and
+//! [`Db::verify`] may take minutes, and dropping the last handle closes the database. Async code
+//! calls them on a thread that may block, such as one of `tokio::task::spawn_blocking`; a [`Db`]
+//! is cheap to clone and can be moved there.
 #![deny(unsafe_code)]
 
 mod api;
@@ -58,7 +68,10 @@ pub use api::stats::{
     StallStats, Stats, UserStats,
 };
 pub use event::{Event, EventListener, StallReason};
+pub use firn_base::clock::Clock;
+pub use firn_base::exec::Executor;
 pub use firn_base::{Error, ErrorKind, Limits, Result};
+pub use firn_fs::{Dir, File, Fs};
 pub use firn_pm::{Backend, Latency, PmConfig};
 pub use firn_table::Value;
 pub use firn_table::sst::Codec;
