@@ -226,7 +226,7 @@ fn lab_03_a_flush_leaves_one_entry_of_a_key() {
             flush(rig);
             let found = tier(rig);
             assert_eq!((found.mutable_entries, found.chunks), (100, 0));
-            found.side_versions
+            found.retained_versions
         };
         assert_eq!(
             (0..5).map(|_| overwrite(&mut rig)).sum::<usize>(),
@@ -258,7 +258,7 @@ fn lab_03_what_snapshots_see_is_bounded() {
         (0..100).for_each(|i| rig.put_one(format!("key{i}").into_bytes()));
         flush(&rig);
         rig.settle();
-        most = most.max(tier(&rig).side_versions);
+        most = most.max(tier(&rig).retained_versions);
         seen.push((rig.db.snapshot(), rig.model.clone()));
     }
     let found = tier(&rig);
@@ -454,7 +454,7 @@ fn lab_12_what_is_passed_over_is_not_read() {
     }
     let found = tier(&rig);
     assert_eq!(
-        (found.mutable_entries, found.side_versions, found.chunks),
+        (found.mutable_entries, found.retained_versions, found.chunks),
         (100, 300, 0)
     );
     let reads = |rig: &Rig| {
@@ -981,7 +981,7 @@ fn lab_13_what_finds_no_room_waits_for_an_eviction() {
         // Twice, because entries that wait in memory are still in their log.
         for _ in 0..2 {
             let db = Db::open(rig::DIR, options.clone()).unwrap();
-            let (found, level0) = (db.stats().tier.unwrap(), db.stats().levels[0].tables);
+            let (found, level0) = (db.stats().lab.unwrap(), db.stats().levels[0].tables);
             assert!(
                 found.mutable_entries + found.immutable_entries < 200,
                 "{found:?}: all of it found room"

@@ -29,7 +29,7 @@ fn lab_11_values_of_hot_keys_are_not_in_the_log() {
         let stats = rig.stats();
         let cause = |name| stats.ssd.iter().find(|cause| cause.cause == name).unwrap();
         let (found, log) = (
-            stats.tier.clone().unwrap().hot.unwrap(),
+            stats.lab.clone().unwrap().hot.unwrap(),
             cause("log").written_bytes,
         );
         assert!(
@@ -55,7 +55,7 @@ fn lab_11_values_of_hot_keys_are_not_in_the_log() {
                 .reads,
             reads
         );
-        assert_eq!(hits(&rig)[5], 20, "{:?}", after.tier);
+        assert_eq!(hits(&rig)[5], 20, "{:?}", after.lab);
         rig.check();
     });
 }

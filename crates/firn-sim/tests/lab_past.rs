@@ -18,7 +18,7 @@ fn selective(with_memory: bool) -> impl FnOnce(&mut Options) {
 
 fn entries(rig: &Rig) -> u64 {
     let found = tier(rig);
-    found.mutable_entries + found.immutable_entries + found.side_versions as u64
+    found.mutable_entries + found.immutable_entries + found.retained_versions as u64
 }
 
 /// The number of logs: the active one, and those still needed.

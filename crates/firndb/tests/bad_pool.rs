@@ -38,7 +38,7 @@ impl Case {
             }
             db.flush().unwrap();
         }
-        let tier = db.stats().tier.unwrap();
+        let tier = db.stats().lab.unwrap();
         assert!(
             tier.mutable_entries == 400 && db.stats().logs > 3,
             "{tier:?}"

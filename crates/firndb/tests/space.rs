@@ -187,7 +187,7 @@ fn replaced_versions_beside_the_trees_go_with_their_snapshot() {
     let snapshot = db.snapshot();
     put(2);
     db.flush().unwrap();
-    let versions = || db.stats().tier.unwrap().side_versions;
+    let versions = || db.stats().lab.unwrap().retained_versions;
     assert_eq!(versions(), 50);
     drop(snapshot);
     let waited = std::time::Instant::now();

@@ -37,7 +37,7 @@ impl Summary {
         // Trees without durable memory are rebuilt from the logs, so their entries are the logs'
         // entries.
         let in_trees = stats
-            .tier
+            .lab
             .as_ref()
             .map_or(0, |tier| tier.mutable_entries + tier.immutable_entries);
         let above = stats.recovery.replayed_entries.max(in_trees);
@@ -165,7 +165,7 @@ fn advice(summary: &Summary, stats: &Stats) -> String {
             .to_owned();
     }
     // In profile `lab`, the values of level 0 are in logs.
-    let is_in_logs = stats.tier.is_none() && summary.log_bytes > stats.table_bytes;
+    let is_in_logs = stats.lab.is_none() && summary.log_bytes > stats.table_bytes;
     if is_in_logs && summary.log_bytes > LOG_BYTES_WORTH_A_MERGE {
         return "Run `firn compact`: most of the data is in logs, which each open reads again."
             .to_owned();

@@ -156,7 +156,7 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
     }
     match session.run(operations, random) {
         Ok(()) => {
-            if let Some(tier) = session.db().stats().tier {
+            if let Some(tier) = session.db().stats().lab {
                 tally.past_trees += tier.buffers_past;
                 tally.chunks += tier.chunks;
                 tally.edges += tier.chunk_edges;

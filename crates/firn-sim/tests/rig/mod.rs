@@ -282,7 +282,7 @@ pub(crate) fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
 }
 
 pub(crate) fn tier(rig: &Rig) -> LabStats {
-    rig.stats().tier.unwrap()
+    rig.stats().lab.unwrap()
 }
 
 pub(crate) fn flush(rig: &Rig) {

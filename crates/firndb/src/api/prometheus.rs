@@ -59,7 +59,7 @@ impl Stats {
         self.traffic(&mut text);
         self.levels(&mut text);
         self.running(&mut text);
-        if let Some(tier) = &self.tier {
+        if let Some(tier) = &self.lab {
             tier.write_to(&mut text);
         }
         text.0
@@ -274,7 +274,7 @@ impl LabStats {
         text.gauge(
             "tree_side_versions",
             "Replaced versions that snapshots see.",
-            self.side_versions as f64,
+            self.retained_versions as f64,
         );
         let hits = self
             .hits

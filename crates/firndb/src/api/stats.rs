@@ -210,7 +210,7 @@ pub struct Stats {
     /// The number of logs that hold entries or values which are in no table yet.
     pub logs: usize,
     /// Level 0 in persistent memory, in profile `lab`.
-    pub tier: Option<LabStats>,
+    pub lab: Option<LabStats>,
     /// The levels, from level 0 on.
     pub levels: Vec<LevelStats>,
     /// Flushes and compactions.
@@ -286,7 +286,7 @@ impl Engine {
             write_amplification: ssd_written_bytes as f64 / user_written_bytes.max(1) as f64,
             table_bytes: part.tables().map(|(_, run)| run.meta.bytes()).sum(),
             logs: self.count_logs(),
-            tier: part.trees.as_ref().map(Trees::stats),
+            lab: part.trees.as_ref().map(Trees::stats),
             levels: self.level_stats(&state),
             background: BackgroundStats {
                 flushes: self.counts.jobs.flushes.get(),

@@ -414,7 +414,7 @@ impl Engine {
             return;
         }
         self.tend_spare(tick);
-        (0..self.state.load().parts.len()).for_each(|part| self.prune_side(part));
+        (0..self.state.load().parts.len()).for_each(|part| self.prune_retained(part));
         // Cursors that ended have released tables that were already closed.
         self.tables.leave_the_rest();
         self.revoke_cursors(tick.saturating_sub(1));

@@ -16,7 +16,7 @@ use crate::compaction::plan::Plan;
 use crate::compaction::{self, BufferedEntries, CompactionOutput, LevelContext};
 use crate::engine::Engine;
 use crate::lab::chunk::{Chunk, Taken};
-use crate::lab::side::Version;
+use crate::lab::retained::Version;
 use crate::lab::view::{Trees, as_put};
 use crate::log::Wanted;
 use crate::manifest::{Edit, Evicted, KeyRange};
@@ -105,7 +105,7 @@ fn for_each_entry(
                 is_of_tree: true,
                 is_replaced,
             });
-            let older = trees.side.older(entry.key, entry.tag);
+            let older = trees.retained.older(entry.key, entry.tag);
             older.iter().for_each(|version| {
                 // True if the snapshot for which this version was retained has ended.
                 let is_replaced = !version.is_seen(snapshots);
@@ -408,7 +408,7 @@ impl Engine {
         if trees.immutable.is_none() {
             return Ok(());
         }
-        let (side, removed) = trees.side.without(moved);
+        let (retained, removed) = trees.retained.without(moved);
         let mut pointers: Vec<_> = removed
             .into_iter()
             .filter_map(|version| version.address)
@@ -426,7 +426,7 @@ impl Engine {
         let next = Trees {
             immutable: left,
             immutable_from,
-            side: Arc::new(side),
+            retained: Arc::new(retained),
             ..trees
         };
         self.swap_trees(part, next, gone, pointers);

@@ -15,7 +15,7 @@
 
 use crate::compaction::background::Obsolete;
 use crate::engine::Engine;
-use crate::lab::side::Version;
+use crate::lab::retained::Version;
 use crate::lab::view::Trees;
 use crate::manifest::Edit;
 use crate::mechanisms;
@@ -328,10 +328,10 @@ impl Engine {
                 return Err(error);
             }
         };
-        let (side, gone) = trees.side.with(older, &snapshots);
+        let (retained, gone) = trees.retained.with(older, &snapshots);
         let next = Trees {
             mutable: Arc::new(inserted.view),
-            side: Arc::new(side),
+            retained: Arc::new(retained),
             ..trees
         };
         let pointers = gone
@@ -344,7 +344,7 @@ impl Engine {
     }
 
     /// Releases retained versions whose snapshots have ended.
-    pub(crate) fn prune_side(&self, part: usize) {
+    pub(crate) fn prune_retained(&self, part: usize) {
         // A thread that is changing level 0 now prunes as well.
         let Some(_changing) = self.jobs.releases.changing.try_lock() else {
             return;
@@ -352,14 +352,14 @@ impl Engine {
         let Ok(trees) = self.trees(part) else { return };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         if trees
-            .side
+            .retained
             .versions()
             .iter()
             .all(|version| version.is_seen(&snapshots))
         {
             return;
         }
-        let (side, gone) = trees.side.with(Vec::new(), &snapshots);
+        let (retained, gone) = trees.retained.with(Vec::new(), &snapshots);
         let pointers = gone
             .into_iter()
             .filter_map(|version| version.address)
@@ -367,7 +367,7 @@ impl Engine {
         self.swap_trees(
             part,
             Trees {
-                side: Arc::new(side),
+                retained: Arc::new(retained),
                 ..trees
             },
             Vec::new(),
@@ -401,7 +401,7 @@ impl Engine {
             ..next
         };
         // The retained versions of older generations are not counted.
-        match (before.side.bytes(), next.side.bytes()) {
+        match (before.retained.bytes(), next.retained.bytes()) {
             (before, now) if now > before => self.tables.add_buffer(now - before),
             (before, now) if now < before => self.tables.drop_buffer(before - now),
             _ => {}

@@ -177,7 +177,7 @@ impl Trees {
     }
 
     fn side_share(&self, usage: &Usage) -> f64 {
-        self.side.bytes() as f64 / usage.region_bytes.max(1) as f64
+        self.retained.bytes() as f64 / usage.region_bytes.max(1) as f64
     }
 
     /// True if cursors read so many values from logs that moving a chunk of `entries_max` entries

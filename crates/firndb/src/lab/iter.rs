@@ -2,7 +2,7 @@
 //! demand.
 
 use super::release::Generation;
-use super::side::RetainedVersions;
+use super::retained::RetainedVersions;
 use super::view::{Trees, as_put};
 use crate::log::{FLYING_MAX, PendingValue, ValueLogs};
 use firn_base::{Result, SeqNo, Tag};
@@ -34,7 +34,7 @@ const AHEAD_BYTES_MAX: usize = 512 << 10;
 enum Source {
     Tree(TreeIter),
     RetainedVersions {
-        side: Arc<RetainedVersions>,
+        retained: Arc<RetainedVersions>,
         at: usize,
     },
 }
@@ -44,11 +44,11 @@ impl TreesIter {
     pub(crate) fn all(trees: &Trees) -> impl Iterator<Item = TreesIter> {
         let tree =
             |view: &Arc<View>| Source::Tree(TreeIter::new(trees.store.clone(), (**view).clone()));
-        let side = Source::RetainedVersions {
-            side: trees.side.clone(),
+        let retained = Source::RetainedVersions {
+            retained: trees.retained.clone(),
             at: usize::MAX,
         };
-        let beside = (!trees.side.versions().is_empty()).then_some(side);
+        let beside = (!trees.retained.versions().is_empty()).then_some(retained);
         let sources = std::iter::once(tree(&trees.mutable))
             .chain(beside)
             .chain(trees.immutable.as_ref().map(tree));
@@ -67,7 +67,7 @@ impl TreesIter {
             Source::Tree(iter) => iter
                 .entry()
                 .map(|entry| (entry.key, as_put(entry.tag), entry.address)),
-            Source::RetainedVersions { side, at } => side
+            Source::RetainedVersions { retained, at } => retained
                 .versions()
                 .get(*at)
                 .map(|version| (&*version.key, as_put(version.tag), version.address)),
@@ -182,8 +182,8 @@ impl TreesIter {
         self.turn();
         match &mut self.source {
             Source::Tree(iter) => iter.last(),
-            Source::RetainedVersions { side, at } => {
-                *at = side.versions().len().wrapping_sub(1);
+            Source::RetainedVersions { retained, at } => {
+                *at = retained.versions().len().wrapping_sub(1);
                 Ok(())
             }
         }
@@ -231,8 +231,8 @@ impl TreesIter {
                     false => Ok(()),
                 }
             }
-            Source::RetainedVersions { side, at } => {
-                *at = side.seek(key, tag);
+            Source::RetainedVersions { retained, at } => {
+                *at = retained.seek(key, tag);
                 Ok(())
             }
         }
@@ -252,8 +252,8 @@ impl TreesIter {
                     false => Ok(()),
                 }
             }
-            Source::RetainedVersions { side, at } => {
-                *at = side.seek(key, tag).wrapping_sub(1);
+            Source::RetainedVersions { retained, at } => {
+                *at = retained.seek(key, tag).wrapping_sub(1);
                 Ok(())
             }
         }

@@ -5,8 +5,8 @@
 pub(crate) mod chunk;
 mod iter;
 pub(crate) mod release;
+pub(crate) mod retained;
 mod reuse;
-pub(crate) mod side;
 mod stats;
 pub(crate) mod view;
 

@@ -11,7 +11,7 @@ pub(crate) struct LabCounters {
     pub(crate) buffers: Counter,
     pub(crate) rows: Counter,
     pub(crate) mutable: Counter,
-    pub(crate) side: Counter,
+    pub(crate) retained: Counter,
     pub(crate) immutable: Counter,
     pub(crate) hot: Counter,
     pub(crate) levels: Counter,
@@ -32,7 +32,7 @@ pub struct LabStats {
     /// Entries of the tree that is being evicted into level 1.
     pub immutable_entries: u64,
     /// Replaced versions that snapshots see.
-    pub side_versions: usize,
+    pub retained_versions: usize,
     /// The used share of the trees' memory, 0 to 1.
     pub occupancy: f64,
     /// Bytes of leaves, including those that only readers hold.
@@ -78,7 +78,7 @@ impl Trees {
         LabStats {
             mutable_entries: self.mutable.entries(),
             immutable_entries: self.immutable.as_ref().map_or(0, |view| view.entries()),
-            side_versions: self.side.versions().len(),
+            retained_versions: self.retained.versions().len(),
             occupancy: usage.share(),
             leaf_bytes: usage.used_bytes,
             index_bytes: views().map(|view| view.memory_bytes()).sum(),
@@ -86,7 +86,7 @@ impl Trees {
                 ("write_buffers", counters.buffers.get()),
                 ("rows", counters.rows.get()),
                 ("mutable_tree", counters.mutable.get()),
-                ("side_table", counters.side.get()),
+                ("retained_versions", counters.retained.get()),
                 ("immutable_tree", counters.immutable.get()),
                 ("hot_buffer", counters.hot.get()),
                 ("levels", counters.levels.get()),

@@ -8,8 +8,8 @@
 
 use super::iter::TreesIter;
 use super::release::Generation;
+use super::retained::RetainedVersions;
 use super::reuse::Reuse;
-use super::side::RetainedVersions;
 use super::stats::LabCounters;
 use crate::log::{PendingValue, ValueLogs};
 use crate::mechanisms;
@@ -38,7 +38,7 @@ pub(crate) struct Trees {
     /// The number of leaves of the immutable tree when it became immutable, or when it was
     /// recovered.
     pub(crate) leaves: usize,
-    pub(crate) side: Arc<RetainedVersions>,
+    pub(crate) retained: Arc<RetainedVersions>,
     /// All entries up to this sequence number were in the immutable tree when it became immutable,
     /// or had been evicted before.
     pub(crate) complete_through: SeqNo,
@@ -63,12 +63,14 @@ impl Trees {
     /// of the leaves they replace.
     pub(crate) fn stop_reading(&mut self) {
         self.generation = Arc::default();
-        (self.mutable, self.immutable, self.side) = Default::default();
+        (self.mutable, self.immutable, self.retained) = Default::default();
     }
 
     /// True if level 0 has nothing but tables.
     pub(crate) fn are_empty(&self) -> bool {
-        self.mutable.leaves() == 0 && self.immutable.is_none() && self.side.versions().is_empty()
+        self.mutable.leaves() == 0
+            && self.immutable.is_none()
+            && self.retained.versions().is_empty()
     }
 
     /// The newest entry of a key, in the form that other runs return.
@@ -117,7 +119,7 @@ impl Trees {
             self.count_hit(&found, &self.counters.mutable);
             return Ok(Some(found));
         }
-        let beside = self.side.newest(key, seqno);
+        let beside = self.retained.newest(key, seqno);
         let below = match &self.immutable {
             Some(view) => self.store.get(view, key)?.filter(visible),
             None => None,
@@ -125,7 +127,7 @@ impl Trees {
         let tag_of =
             |found: &Option<(Tag, Option<ValueAddress>)>| found.as_ref().map(|(tag, _)| *tag);
         let (found, counter) = match tag_of(&beside) > tag_of(&below) {
-            true => (beside, &self.counters.side),
+            true => (beside, &self.counters.retained),
             false => (below, &self.counters.immutable),
         };
         found

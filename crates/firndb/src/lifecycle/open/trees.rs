@@ -94,7 +94,7 @@ impl Recovery {
         self.check_value_logs(&values)?;
         let (store, mutable, immutable) =
             (Arc::new(store), Arc::new(mutable), immutable.map(Arc::new));
-        let side = Arc::default();
+        let retained = Arc::default();
         let (complete_through, counters, reuse) = (SeqNo(0), Arc::default(), Arc::default());
         let leaves = immutable.as_ref().map_or(0, |view| view.leaves());
         let immutable_from = Arc::default();
@@ -106,7 +106,7 @@ impl Recovery {
             immutable,
             immutable_from,
             leaves,
-            side,
+            retained,
             complete_through,
             counters,
             reuse,

@@ -127,10 +127,14 @@ mod tests {
             version(b"b", 9, 12),
             version(b"b", 1, 3),
         ];
-        let (side, gone) =
+        let (retained, gone) =
             RetainedVersions::default().with(added, &[SeqNo(4), SeqNo(10), SeqNo(20)]);
         assert_eq!(gone, [version(b"a", 5, 7), version(b"b", 1, 3)]);
-        let newest = |key: &[u8], at| side.newest(key, SeqNo(at)).map(|(tag, _)| tag.seqno().0);
+        let newest = |key: &[u8], at| {
+            retained
+                .newest(key, SeqNo(at))
+                .map(|(tag, _)| tag.seqno().0)
+        };
         assert_eq!(
             [
                 newest(b"b", 4),
@@ -144,7 +148,7 @@ mod tests {
             [newest(b"b", 2), newest(b"a", 6), newest(b"c", 9)],
             [None; 3]
         );
-        let (later, gone) = side.with(Vec::new(), &[SeqNo(10)]);
+        let (later, gone) = retained.with(Vec::new(), &[SeqNo(10)]);
         assert_eq!(
             (later.versions(), gone.len()),
             (&[version(b"b", 9, 12)][..], 1)
@@ -159,7 +163,7 @@ mod tests {
             version(b"b", 3, 9),
             version(b"d", 1, 3),
         ];
-        let (side, _) =
+        let (retained, _) =
             RetainedVersions::default().with(all.clone(), &[SeqNo(2), SeqNo(5), SeqNo(10)]);
         let gone = [
             version(b"a", 2, 3),
@@ -168,7 +172,7 @@ mod tests {
             all[3].clone(),
             version(b"e", 1, 2),
         ];
-        let (left, removed) = side.without(&gone);
+        let (left, removed) = retained.without(&gone);
         assert_eq!(
             (left.versions(), &removed[..]),
             (
@@ -176,6 +180,6 @@ mod tests {
                 &[all[1].clone(), all[3].clone()][..]
             )
         );
-        assert_eq!(side.without(&[]).0.versions(), side.versions());
+        assert_eq!(retained.without(&[]).0.versions(), retained.versions());
     }
 }
