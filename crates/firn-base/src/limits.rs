@@ -41,6 +41,11 @@ pub struct Limits {
     /// compacted. Compacting a byte moves some 25 bytes (LevelDB's estimate). Reading a block costs
     /// an SSD of 95,000 reads or 530 MB a second as much as moving 6 KiB.
     pub seek_charge_bytes: u64,
+    /// Largest number of partitions. With 1, the keys are never divided.
+    pub partitions_max: usize,
+    /// Size of a partition past which it is divided in two, in bytes. Two neighbours that have less
+    /// than half of it together become one.
+    pub partition_bytes: u64,
 }
 
 impl Default for Limits {
@@ -62,6 +67,8 @@ impl Default for Limits {
             io_bytes: 1 << 20,
             manifest_bytes: 4 << 20,
             seek_charge_bytes: 256,
+            partitions_max: 1,
+            partition_bytes: u64::MAX,
         }
     }
 }
@@ -86,6 +93,8 @@ impl Limits {
             io_bytes: 8 << 10,
             manifest_bytes: 4 << 10,
             seek_charge_bytes: 256,
+            partitions_max: 1,
+            partition_bytes: u64::MAX,
         }
     }
 }

@@ -58,6 +58,8 @@ pub struct Setup {
     pub log_placement: LogPlacement,
     /// True if tables grow in profile `lab`.
     pub grows_below_trees: bool,
+    /// The largest number of partitions, except in profile `lab`, which has one.
+    pub partitions: u64,
     /// In profile `lab`: the minimum fraction of rewritten keys for a memtable to go into empty
     /// trees.
     pub reuse_min: f64,
@@ -97,6 +99,7 @@ impl Setup {
             },
             grows_below_trees: aside.one_in(2),
             reuse_min: one_of(&mut aside, &[0, 25, 60]) as f64 / 100.0,
+            partitions: one_of(&mut aside, &[1, 4, 32]),
         }
     }
 
@@ -119,6 +122,7 @@ impl Setup {
             log_placement: LogPlacement::Ssd,
             grows_below_trees: false,
             reuse_min: 0.0,
+            partitions: 1,
         }
     }
 
@@ -189,6 +193,12 @@ impl Setup {
                 limits.level_base_bytes,
                 limits.level_fan_out,
             ) = (1, 1 << 10, 100);
+        }
+        if self.partitions > 1 {
+            // So small that partitions are divided and joined many times in a run.
+            limits.partitions_max = self.partitions as usize;
+            limits.partition_bytes = (64 << 10) / self.partitions;
+            limits.table_bytes = 2 << 10;
         }
         let options = Options::tiny()
             .limits(limits)

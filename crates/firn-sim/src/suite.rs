@@ -29,6 +29,12 @@ pub static SUITES: &[Suite] = &[
         run: joint::joint,
     },
     Suite {
+        name: "partitions",
+        about: "one cut of a database that is divided into partitions, and again in its recovery",
+        seeds: |tier| if tier == Tier::Ci { 600 } else { 60 },
+        run: joint::partitions,
+    },
+    Suite {
         name: "block_append",
         about: "one cut of a database with several levels whose tables grow, and again in its recovery",
         seeds: |tier| if tier == Tier::Ci { 500 } else { 24 },

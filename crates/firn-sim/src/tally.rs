@@ -22,6 +22,12 @@ pub struct Tally {
     pub edges: u64,
     /// Entries of chunks that were replaced meanwhile, if the suite counts them.
     pub replaced: u64,
+    /// Partitions that were divided, if the suite counts them.
+    pub divided: u64,
+    /// Pairs of partitions that were joined, if the suite counts them.
+    pub joined: u64,
+    /// The largest number of partitions at the end of a life, if the suite counts them.
+    pub partitions_most: usize,
 }
 
 impl Tally {
@@ -34,6 +40,9 @@ impl Tally {
         self.chunks += other.chunks;
         self.edges += other.edges;
         self.replaced += other.replaced;
+        self.divided += other.divided;
+        self.joined += other.joined;
+        self.partitions_most = self.partitions_most.max(other.partitions_most);
         self.images.extend(other.images);
     }
 
@@ -75,6 +84,13 @@ impl fmt::Display for Tally {
                 f,
                 ", {} of these within a leaf, {} entries replaced",
                 self.edges, self.replaced
+            )?;
+        }
+        if self.divided > 0 {
+            write!(
+                f,
+                ", {} partitions divided, {} pairs joined, {} at most",
+                self.divided, self.joined, self.partitions_most
             )?;
         }
         Ok(())

@@ -20,6 +20,16 @@ fn joint() {
 }
 
 #[test]
+fn partitions() {
+    let tally = suite("partitions");
+    let all = tally.divided > 0 && tally.joined > 0 && tally.partitions_most == 32;
+    assert!(
+        all || std::env::var("FIRN_SEED").is_ok(),
+        "some borders did not change: {tally}"
+    );
+}
+
+#[test]
 fn block_append() {
     suite("block_append");
 }

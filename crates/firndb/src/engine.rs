@@ -13,8 +13,9 @@ use crate::log::{PmLogBuffer, SealedLogs, ValueLogs};
 use crate::manifest::{Edit, ManifestWriter};
 use crate::options::Options;
 use crate::options::budget::Budget;
+use crate::read::Hits;
 use crate::read::pins::SharedPins;
-use crate::read::run::TableCache;
+use crate::read::sst_run::TableCache;
 use crate::read::state::ReadState;
 use crate::read_points::Snapshots;
 use crate::write::commit::Commit;
@@ -98,7 +99,8 @@ pub(crate) struct UserCounters {
     pub(crate) writes: Counter,
     pub(crate) written_bytes: Counter,
     pub(crate) gets: Counter,
-    pub(crate) found: Counter,
+    /// Values found, by the layer that had them.
+    pub(crate) hits: Hits,
 }
 
 impl Engine {

@@ -105,6 +105,11 @@ pub enum Event {
         /// All blocks of the table.
         blocks: usize,
     },
+    /// A partition was divided in two, or two became one.
+    Partitioned {
+        /// The number of partitions now.
+        partitions: usize,
+    },
     /// A log ended and a new one began.
     LogRotated {
         /// The new log's id.

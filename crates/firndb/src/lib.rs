@@ -56,6 +56,7 @@ mod read_points;
 mod sites;
 #[cfg(feature = "proof")]
 pub mod sites;
+mod upper;
 mod write;
 
 pub use api::batch::WriteBatch;
@@ -64,8 +65,8 @@ pub use api::db::Db;
 pub use api::iter::Iter;
 pub use api::snapshot::Snapshot;
 pub use api::stats::{
-    BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PmStats, RecoveryStats,
-    StallStats, Stats, UserStats,
+    BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PartitionStats, PmStats,
+    RecoveryStats, StallStats, Stats, UserStats,
 };
 pub use event::{Event, EventListener, StallReason};
 pub use firn_base::clock::Clock;

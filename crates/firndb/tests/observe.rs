@@ -149,7 +149,8 @@ fn prometheus_has_the_tier() {
     check_prometheus(&text);
     for sample in [
         "firn_tree_entries{tree=\"mutable\"} 100",
-        "firn_hits_total{layer=\"mutable_tree\"} 100",
+        "firn_lab_hits_total{structure=\"mutable_tree\"} 100",
+        "firn_hits_total{layer=\"upper\"} 100",
         "firn_value_log_bytes{bytes=\"live\"} 10000",
         "firn_hot_values 0",
     ] {

@@ -13,7 +13,7 @@ const PACKAGE: &str = "crates/firndb";
 const HUB: &str = "engine";
 
 /// All rooms, from the bottom up.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "mechanisms",
     "sites",
     "gate",
@@ -25,6 +25,7 @@ const ROOMS: [&str; 18] = [
     "log",
     "manifest",
     "lab",
+    "upper",
     "read",
     "write",
     "compaction",

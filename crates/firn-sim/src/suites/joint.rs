@@ -8,7 +8,7 @@ use crate::session::{Session, orphans};
 use crate::setup::Setup;
 use crate::tally::Tally;
 use firn_base::seed::{Seed, mix};
-use firndb::Profile;
+use firndb::{Durability, Profile};
 
 /// The state after a death.
 struct Remains {
@@ -31,6 +31,53 @@ pub(crate) fn joint(seed: u64) -> Tally {
         },
         &mut random,
     )
+}
+
+/// The same for a database whose keys are divided into up to 4 or 32 partitions, so that cuts hit
+/// changes of their borders.
+pub(crate) fn partitions(seed: u64) -> Tally {
+    let mut random = Seed::new(mix(seed));
+    let setup = Setup {
+        profile: if random.one_in(4) {
+            Profile::Block
+        } else {
+            Profile::Classic
+        },
+        keys: 4000,
+        value_bytes_max: 150,
+        write_buffer_bytes: 6 << 10,
+        partitions: if random.one_in(2) { 4 } else { 32 },
+        ..Setup::random(&mut random)
+    };
+    let machine = Machine::new(&setup, seed);
+    let mut session = Session::open(&setup, &machine, History::default()).expect("a new database");
+    session
+        .run(300 + random.below(500), &mut random)
+        .expect("no fault");
+    session.settle().expect("no fault");
+    if random.one_in(2) {
+        // Partitions that become small are joined, now or in one of the lives.
+        let keys: Vec<Vec<u8>> = session.history.now().keys().cloned().collect();
+        let from = random.below(keys.len().max(1) as u64) as usize;
+        for keys in keys[from..].chunks(40) {
+            let changes = keys.iter().map(|key| (key.clone(), None)).collect();
+            session
+                .write(changes, Durability::Process)
+                .expect("no fault");
+        }
+    }
+    let (mut tally, stats) = (Tally::default(), session.db().stats());
+    tally.divided = stats.background.divided_partitions;
+    tally.partitions_most = stats.partitions.len();
+    let after = machine.die(Death::Kill, &mut random);
+    let history = std::mem::take(&mut session.history);
+    drop(session);
+    let remains = Remains {
+        machine: after,
+        history,
+        death: Death::Kill,
+    };
+    tally.and(lives(&setup, remains, &mut random))
 }
 
 /// The same for a database with several levels whose tables grow, so that cuts hit appends.
@@ -156,7 +203,11 @@ fn live_and_die(setup: &Setup, remains: Remains, random: &mut Seed, tally: &mut 
     }
     match session.run(operations, random) {
         Ok(()) => {
-            if let Some(tier) = session.db().stats().lab {
+            let stats = session.db().stats();
+            tally.divided += stats.background.divided_partitions;
+            tally.joined += stats.background.joined_partitions;
+            tally.partitions_most = tally.partitions_most.max(stats.partitions.len());
+            if let Some(tier) = stats.lab {
                 tally.past_trees += tier.buffers_past;
                 tally.chunks += tier.chunks;
                 tally.edges += tier.chunk_edges;

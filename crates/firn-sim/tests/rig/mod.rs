@@ -290,6 +290,27 @@ pub(crate) fn flush(rig: &Rig) {
     rig.settle();
 }
 
+/// Gets by where they found their key: memtables, rows, the mutable tree, retained versions, the
+/// immutable tree, the hot buffer, tables.
 pub(crate) fn hits(rig: &Rig) -> Vec<u64> {
-    tier(rig).hits.iter().map(|(_, hits)| *hits).collect()
+    let stats = rig.stats();
+    let of = |name: &str| {
+        let named = stats
+            .user
+            .hits
+            .iter()
+            .filter(|(layer, _)| layer.starts_with(name));
+        named.map(|(_, hits)| hits).sum()
+    };
+    let trees = stats
+        .lab
+        .iter()
+        .flat_map(|lab| &lab.hits)
+        .map(|(_, hits)| *hits);
+    let above = [of("memtables"), of("rows")];
+    above
+        .into_iter()
+        .chain(trees)
+        .chain([of("level")])
+        .collect()
 }

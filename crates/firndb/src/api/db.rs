@@ -170,32 +170,20 @@ impl Db {
     /// `Corruption` and `Io`, naming the file; `Invalid` if the database was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
-        self.count_get(
-            self.engine
-                .get(key)
-                .map_err(|error| self.reread(error, key)),
-        )
+        self.engine
+            .get(key)
+            .map_err(|error| self.reread(error, key))
     }
 
     pub(crate) fn get_at(&self, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
-        self.count_get(
-            self.engine
-                .get_at(key, seqno)
-                .map_err(|error| self.reread(error, key)),
-        )
+        self.engine
+            .get_at(key, seqno)
+            .map_err(|error| self.reread(error, key))
     }
 
     fn reread(&self, error: Error, key: &[u8]) -> Error {
         self.engine
             .told_apart(error, |fresh| fresh.get(key).map(drop))
-    }
-
-    fn count_get(&self, got: Result<Option<Value>>) -> Result<Option<Value>> {
-        self.engine.counts.user.gets.add(1);
-        if matches!(got, Ok(Some(_))) {
-            self.engine.counts.user.found.add(1);
-        }
-        got
     }
 
     /// The values of several keys at one read point. The reads are issued together.
@@ -212,7 +200,6 @@ impl Db {
         at: Option<SeqNo>,
     ) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        self.engine.counts.user.gets.add(keys.len() as u64);
         let got = self.engine.multi_get(&keys, at);
         got.map_err(|error| {
             self.engine
@@ -387,13 +374,7 @@ impl Db {
     /// until its versions are compacted.
     pub fn approximate_len(&self) -> u64 {
         let visible = self.engine.commit.visible();
-        self.engine
-            .state
-            .load()
-            .parts
-            .iter()
-            .map(|part| part.approximate_len(visible))
-            .sum()
+        self.engine.state.load().approximate_len(visible)
     }
 
     /// Counters and sizes.

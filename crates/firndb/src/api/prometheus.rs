@@ -88,6 +88,12 @@ impl Stats {
             self.user.written_bytes as f64,
         );
         text.counter("gets_total", "Keys looked up.", self.user.gets as f64);
+        let hits = self.user.hits.iter();
+        text.counters(
+            "hits_total",
+            "Keys found by gets, by the layer that had the value.",
+            hits.map(|(layer, count)| (label("layer", layer), *count as f64)),
+        );
         text.counters(
             "ssd_read_bytes_total",
             "Bytes read from the SSD.",
@@ -125,6 +131,11 @@ impl Stats {
     }
 
     fn levels(&self, text: &mut Text) {
+        text.gauge(
+            "partitions",
+            "Key ranges whose tables are compacted on their own.",
+            self.partitions.len() as f64,
+        );
         let levels = |pick: fn(&LevelStats) -> f64| {
             self.levels
                 .iter()
@@ -279,10 +290,10 @@ impl LabStats {
         let hits = self
             .hits
             .iter()
-            .map(|(layer, count)| (label("layer", layer), *count as f64));
+            .map(|(structure, count)| (label("structure", structure), *count as f64));
         text.counters(
-            "hits_total",
-            "Gets that found their key, by the layer that had it.",
+            "lab_hits_total",
+            "Gets that found their key in level 0, by the structure that had it.",
             hits,
         );
         let help = "Write buffers that became tables of level 0 instead of going into the trees.";

@@ -4,13 +4,15 @@
 use crate::compaction::LevelCounters;
 use crate::engine::Engine;
 use crate::event::StallReason;
-use crate::lab::{LabStats, Trees};
-use crate::read::state::{Level, ReadState};
+use crate::lab::LabStats;
+use crate::manifest::{PartId, TableMeta};
+use crate::read::Layer;
+use crate::read::state::{Part, ReadState};
+use crate::upper::Upper;
 use firn_base::count::{Cause, Counter};
 use firn_base::sync::Ordering;
 use serde::Serialize;
 use std::fmt;
-use std::sync::Arc;
 
 /// The I/O of one cause on the SSD.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,6 +86,23 @@ pub struct UserStats {
     pub gets: u64,
     /// Keys found by gets.
     pub found: u64,
+    /// Keys found by gets, by the layer that had the value, from the newest to the oldest:
+    /// `memtables`, `rows` (entries kept one by one in the block cache), `upper` (what a profile
+    /// has above its tables), and each level.
+    pub hits: Vec<(String, u64)>,
+}
+
+/// One partition: a range of keys whose tables are compacted on their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PartitionStats {
+    /// Its number, which stays the same while its borders change.
+    pub id: u32,
+    /// Its tables.
+    pub tables: usize,
+    /// Its tables in level 0.
+    pub level0_tables: usize,
+    /// Bytes of its tables.
+    pub bytes: u64,
 }
 
 /// Flushes and compactions. Counters start when the database is opened.
@@ -117,6 +136,10 @@ pub struct BackgroundStats {
     pub helped_sub_tasks: u64,
     /// The largest number of concurrent reads of an append's old blocks.
     pub append_reads_most: u64,
+    /// Partitions that were divided in two.
+    pub divided_partitions: u64,
+    /// Pairs of neighbouring partitions that were joined.
+    pub joined_partitions: u64,
     /// The choices between an append and a rewrite, by the rule that decided. Only in profiles
     /// whose tables may grow.
     pub grains: Vec<GrainStats>,
@@ -211,8 +234,10 @@ pub struct Stats {
     pub logs: usize,
     /// Level 0 in persistent memory, in profile `lab`.
     pub lab: Option<LabStats>,
-    /// The levels, from level 0 on.
+    /// The levels, from level 0 on, over all partitions.
     pub levels: Vec<LevelStats>,
+    /// The partitions, in key order.
+    pub partitions: Vec<PartitionStats>,
     /// Flushes and compactions.
     pub background: BackgroundStats,
     /// Write stalls.
@@ -259,7 +284,6 @@ impl Engine {
 
     pub(crate) fn stats(&self) -> Stats {
         let state = self.state.load_full();
-        let part = &state.parts[0];
         let ssd: Vec<CauseStats> = Cause::ALL
             .iter()
             .map(|&cause| self.cause_stats(cause))
@@ -278,16 +302,18 @@ impl Engine {
                 writes: self.counts.user.writes.get(),
                 written_bytes: user_written_bytes,
                 gets: self.counts.user.gets.get(),
-                found: self.counts.user.found.get(),
+                found: self.counts.user.hits.sum(),
+                hits: self.hits(&state),
             },
             ssd,
             pm: self.pm_stats(),
             ssd_written_bytes,
             write_amplification: ssd_written_bytes as f64 / user_written_bytes.max(1) as f64,
-            table_bytes: part.tables().map(|(_, run)| run.meta.bytes()).sum(),
+            table_bytes: state.tables().map(|(_, run)| run.meta.bytes()).sum(),
             logs: self.count_logs(),
-            lab: part.trees.as_ref().map(Trees::stats),
+            lab: state.upper().and_then(Upper::lab_stats),
             levels: self.level_stats(&state),
+            partitions: partition_stats(&state),
             background: BackgroundStats {
                 flushes: self.counts.jobs.flushes.get(),
                 seek_compactions: self.counts.jobs.seeks.get(),
@@ -303,6 +329,8 @@ impl Engine {
                 sub_tasks: self.counts.jobs.sub_tasks.get(),
                 helped_sub_tasks: self.counts.jobs.helped.get(),
                 append_reads_most: self.counts.jobs.reads_most.load(Ordering::Relaxed),
+                divided_partitions: self.counts.jobs.divided.get(),
+                joined_partitions: self.counts.jobs.joined.get(),
                 grains: self.grain_stats(),
             },
             stalls: StallStats {
@@ -312,11 +340,11 @@ impl Engine {
                 rate: self.write_stall.rate(),
             },
             memory: MemoryStats {
-                buffers: part.buffers.len(),
-                buffer_bytes: part
-                    .buffers
+                buffers: state.memtables.len(),
+                buffer_bytes: state
+                    .memtables
                     .iter()
-                    .map(|buffer| buffer.used_bytes() as u64)
+                    .map(|memtable| memtable.used_bytes() as u64)
                     .sum(),
                 cache_hits,
                 cache_misses,
@@ -366,46 +394,61 @@ impl Engine {
         }
     }
 
+    /// Values found by gets, by layer.
+    fn hits(&self, state: &ReadState) -> Vec<(String, u64)> {
+        let hits = &self.counts.user.hits;
+        let named = |name: &str, layer| (name.to_owned(), hits.get(layer));
+        let mut all = vec![
+            named("memtables", Layer::Memtables),
+            named("rows", Layer::Rows),
+        ];
+        if state.upper().is_some() {
+            all.push(named("upper", Layer::Upper));
+        }
+        let levels = 0..self.options.limits.levels;
+        all.extend(levels.map(|level| named(&format!("level{level}"), Layer::Level(level))));
+        all
+    }
+
     fn level_stats(&self, state: &ReadState) -> Vec<LevelStats> {
-        let level = |(i, level): (usize, &Arc<Level>)| {
-            let done = self.counts.jobs.levels.get(i);
-            let count =
-                |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
-            let appends: u64 = level.runs.iter().map(|run| run.meta.appends).sum();
-            LevelStats {
-                level: i,
-                tables: level.runs.len(),
-                bytes: level.bytes(),
-                entries: level.runs.iter().map(|run| run.meta.entries).sum(),
-                compactions: count(|done| &done.compactions),
-                moves: count(|done| &done.moves),
-                compaction_read_bytes: count(|done| &done.read_bytes),
-                compaction_written_bytes: count(|done| &done.written_bytes),
-                compaction_seconds: count(|done| &done.ns) as f64 / 1e9,
-                live_bytes: level.live_bytes(),
-                dead_bytes: level.dead_bytes(),
-                small_blocks: level.runs.iter().map(|run| run.meta.small_blocks).sum(),
-                index_bytes: level
-                    .runs
-                    .iter()
-                    .filter_map(|run| run.held())
-                    .map(|table| table.index_bytes() as u64)
-                    .sum(),
-                filter_left: level.runs.iter().map(|run| run.meta.filter_left).sum(),
-                grown_tables: level.runs.iter().filter(|run| run.meta.appends > 0).count() as u64,
-                appends,
-                append_share: appends as f64 / (appends + level.runs.len() as u64).max(1) as f64,
-                block_grained: count(|done| &done.block_grained),
-                table_grained: count(|done| &done.table_grained),
-                kept_blocks: count(|done| &done.kept_blocks),
-            }
-        };
-        state.parts[0]
-            .levels
-            .iter()
-            .enumerate()
-            .map(level)
+        let levels = state.parts.iter().map(|part| part.levels.len()).max();
+        (0..levels.unwrap_or(0))
+            .map(|level| self.stats_of_level(state, level))
             .collect()
+    }
+
+    fn stats_of_level(&self, state: &ReadState, i: usize) -> LevelStats {
+        let levels = || state.parts.iter().filter_map(|part| part.levels.get(i));
+        let runs = || levels().flat_map(|level| level.runs.iter());
+        let sum = |of: fn(&TableMeta) -> u64| runs().map(|run| of(&run.meta)).sum::<u64>();
+        let done = self.counts.jobs.levels.get(i);
+        let count = |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
+        let (tables, appends) = (runs().count(), sum(|table| table.appends));
+        LevelStats {
+            level: i,
+            tables,
+            bytes: levels().map(|level| level.bytes()).sum(),
+            entries: sum(|table| table.entries),
+            compactions: count(|done| &done.compactions),
+            moves: count(|done| &done.moves),
+            compaction_read_bytes: count(|done| &done.read_bytes),
+            compaction_written_bytes: count(|done| &done.written_bytes),
+            compaction_seconds: count(|done| &done.ns) as f64 / 1e9,
+            live_bytes: levels().map(|level| level.live_bytes()).sum(),
+            dead_bytes: levels().map(|level| level.dead_bytes()).sum(),
+            small_blocks: sum(|table| table.small_blocks),
+            index_bytes: runs()
+                .filter_map(|run| run.held())
+                .map(|table| table.index_bytes() as u64)
+                .sum(),
+            filter_left: sum(|table| table.filter_left),
+            grown_tables: runs().filter(|run| run.meta.appends > 0).count() as u64,
+            appends,
+            append_share: appends as f64 / (appends + tables as u64).max(1) as f64,
+            block_grained: count(|done| &done.block_grained),
+            table_grained: count(|done| &done.table_grained),
+            kept_blocks: count(|done| &done.kept_blocks),
+        }
     }
 
     fn pm_stats(&self) -> Vec<PmStats> {
@@ -431,4 +474,14 @@ impl Engine {
             .filter(|pm| pm.live_bytes + pm.written_bytes > 0)
             .collect()
     }
+}
+
+fn partition_stats(state: &ReadState) -> Vec<PartitionStats> {
+    let stats = |(id, part): (PartId, &Part)| PartitionStats {
+        id: id.0,
+        tables: part.tables().count(),
+        level0_tables: part.level0_tables(),
+        bytes: part.tables().map(|(_, run)| run.meta.bytes()).sum(),
+    };
+    state.parts().map(stats).collect()
 }

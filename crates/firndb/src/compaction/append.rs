@@ -28,8 +28,9 @@ use crate::compaction::plan::Plan;
 use crate::files::FileName;
 use crate::manifest::{Edit, TableMeta};
 use crate::mechanisms;
-use crate::read::run::SstRun;
-use crate::read::run_iter::{Entries, LevelIter, MergeIter, RunIter};
+use crate::read::merge_iter::{Entries, MergeIter};
+use crate::read::run_iter::{LevelIter, RunIter};
+use crate::read::sst_run::SstRun;
 use firn_base::count::Cause;
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::OpenMode;
@@ -355,6 +356,7 @@ impl Merging<'_> {
         let output = Output {
             reserve_percent,
             table_bytes,
+            cuts: self.around.cuts.clone(),
             ..Output::new(Cause::Compaction, true)
         };
         let deeper = self.around.below(self.level);

@@ -25,18 +25,17 @@ use self::loans::Loans;
 pub(crate) use self::obsolete::Obsolete;
 use self::obsolete::ObsoleteFiles;
 use self::sub_tasks::SubTasks;
-use crate::compaction::picker::{self, Facts};
+use crate::compaction::picker::{self, Facts, Wanted};
 use crate::compaction::plan::{BusyTables, How, Plan, Reason};
-use crate::compaction::rate_limiter::RateLimiter;
+use crate::compaction::rate_limiter::{Debt, RateLimiter};
 use crate::compaction::{self, LevelContext};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::lab::Releases;
 use crate::mechanisms;
 use crate::memtable::Memtable;
-use crate::read::run::SstRun;
+use crate::read::sst_run::SstRun;
 use crate::read::state::ReadState;
-use crate::write::write_stall::Debt;
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
@@ -76,6 +75,8 @@ struct JobState {
     compacting: usize,
     /// True while a user's compaction is running, when no other may start.
     manual: bool,
+    /// The key at which a partition is to be divided.
+    wanted: Option<Wanted>,
     /// The time of the next retry after a failure; 0 for an immediate one.
     retry_at_ns: u64,
 }
@@ -99,6 +100,25 @@ impl Jobs {
             shared: Mutex::default(),
             rate_limiter,
             progress: Default::default(),
+        }
+    }
+}
+
+/// The borders at which the output of `plan` ends: those of the partitions, and the one that is
+/// wanted.
+fn cuts_for(plan: &Plan, state: &ReadState, wanted: Option<&Wanted>) -> Arc<[Box<[u8]>]> {
+    let wanted = wanted.filter(|wanted| plan.part.is_none_or(|id| id == wanted.part));
+    let borders = state.layout.cuts();
+    match (plan.part, wanted) {
+        (None, None) => borders.clone(),
+        // The inputs lie within a partition.
+        (Some(_), None) => Arc::default(),
+        (Some(_), Some(wanted)) => Arc::new([wanted.cut.as_slice().into()]),
+        (None, Some(wanted)) => {
+            let mut cuts = borders.to_vec();
+            let at = cuts.partition_point(|cut| **cut < *wanted.cut);
+            cuts.insert(at, wanted.cut.as_slice().into());
+            cuts.into()
         }
     }
 }
@@ -161,6 +181,7 @@ impl Engine {
             return None;
         }
         let state = self.state.load_full();
+        jobs.wanted = picker::wanted(&state, &self.options.limits, jobs.wanted.take());
         let plan = self.pick(&state, &jobs, compactions);
         if plan.is_none() && compactions && !jobs.manual {
             // The failed job is no longer wanted (a compaction for reads, or a user's), so nothing
@@ -181,8 +202,9 @@ impl Engine {
             appends: self.compaction.appends.is_some(),
             dead_share_max: self.options.tuning.block.dead_share_max,
             evicting: jobs.evicting,
-            lab: &self.options.tuning.lab,
+            tuning: &self.options.tuning,
             chunk_bytes: self.chunk_bytes(),
+            wanted: jobs.wanted.as_ref(),
             buffer_bytes: self.budget.write_buffer_bytes as u64,
             level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: self.jobs.rate_limiter.is_at_rest(self.commit.visible()),
@@ -215,37 +237,31 @@ impl Engine {
     }
 
     fn mark(&self, jobs: &mut JobState, plan: Plan, state: &ReadState) -> Arc<Job> {
-        match plan.reason {
-            Reason::Flush => jobs.flushing = true,
-            reason => {
-                jobs.compacting += 1;
-                jobs.evicting |= reason == Reason::Evict;
-            }
-        }
+        // No flush may begin while borders change, because its output ends at those that it knows.
+        jobs.flushing |= plan.reason == Reason::Flush || plan.how == How::Border;
+        jobs.compacting += usize::from(plan.reason != Reason::Flush);
+        jobs.evicting |= plan.reason == Reason::Evict;
         if plan.reason == Reason::Seeks {
             *self.jobs.seek.lock() = None;
         }
         plan.tables
             .iter()
             .for_each(|(level, run)| jobs.busy.take(*level, run));
-        let around = LevelContext::new(&state.parts[plan.part], plan.level);
+        let cuts = cuts_for(&plan, state, jobs.wanted.as_ref());
+        let around = LevelContext::new(state, &plan, cuts);
         Arc::new(Job { plan, around })
     }
 
     /// Releases the tables of `job`. Its own pins on tables are dropped first, so that a thread
     /// that sees it ended can clean up after it.
     fn unmark(&self, job: Arc<Job>) {
-        let reason = job.plan.reason;
+        let (reason, how) = (job.plan.reason, job.plan.how);
         let ids: Vec<u64> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
         drop(job);
         let mut jobs = self.jobs.state.lock();
-        match reason {
-            Reason::Flush => jobs.flushing = false,
-            reason => {
-                jobs.compacting -= 1;
-                jobs.evicting &= reason != Reason::Evict;
-            }
-        }
+        jobs.flushing &= reason != Reason::Flush && how != How::Border;
+        jobs.compacting -= usize::from(reason != Reason::Flush);
+        jobs.evicting &= reason != Reason::Evict;
         for id in ids {
             jobs.busy.give_back(id);
         }
@@ -271,15 +287,19 @@ impl Engine {
             .buffer
             .as_ref()
             .filter(|_| self.logs.values.is_some())
-            && !self.goes_past_trees(job.plan.part, buffer)?
+            && !self.goes_past_trees(buffer)?
         {
-            if self.flush_to_trees(job.plan.part, buffer)? {
+            if self.flush_to_trees(buffer)? {
                 self.report(&job.plan, 0, (0, 0), start_ns);
             }
             return Ok(Vec::new());
         }
         if let Some(chunk) = &job.plan.chunk {
-            return self.evict(job.plan.part, chunk, &job.plan, &job.around, start_ns);
+            return self.evict(chunk, &job.plan, &job.around, start_ns);
+        }
+        if let Some(border) = &job.plan.border {
+            self.install_border(&job.plan, border)?;
+            return Ok(Vec::new());
         }
         if job.plan.buffer.is_some() {
             // With this, a whole table proves that the manifest knew its log
@@ -320,12 +340,7 @@ impl Engine {
 
     fn flush_if_due(&self) {
         self.drain_log();
-        let due = self
-            .state
-            .load()
-            .parts
-            .iter()
-            .any(|part| part.flushable(self.commit.visible()).is_some());
+        let due = self.state.load().flushable(self.commit.visible()).is_some();
         if let Some(job) = due.then(|| self.start(false)).flatten() {
             self.perform(job);
             // The surrounding compaction may go on for long.
@@ -387,11 +402,10 @@ impl Engine {
 
     /// The amount of outstanding compaction and flush work.
     pub(crate) fn debt(&self) -> Debt {
-        let (limits, lab) = (&self.options.limits, &self.options.tuning.lab);
         picker::debt(
             &self.state.load(),
-            limits,
-            lab,
+            &self.options.limits,
+            &self.options.tuning,
             self.budget.write_buffer_bytes as u64,
         )
     }
@@ -399,8 +413,8 @@ impl Engine {
     /// Sets the rates of writers and of compactions according to the debt.
     pub(crate) fn update_stall(&self) {
         let debt = self.debt();
-        self.jobs.rate_limiter.update(&debt, &self.options.limits);
-        if let Some(change) = self.write_stall.update(debt, &self.options.limits) {
+        self.jobs.rate_limiter.update(&debt);
+        if let Some(change) = self.write_stall.update(&debt, &self.options.limits) {
             self.emit(&Event::Stall { reason: change });
         }
     }
@@ -414,7 +428,7 @@ impl Engine {
             return;
         }
         self.tend_spare(tick);
-        (0..self.state.load().parts.len()).for_each(|part| self.prune_retained(part));
+        self.prune_retained();
         // Cursors that ended have released tables that were already closed.
         self.tables.leave_the_rest();
         self.revoke_cursors(tick.saturating_sub(1));
@@ -437,10 +451,10 @@ impl Engine {
         })?;
         let newest = self.commit.active().log_id;
         let waits = |state: &ReadState| {
-            state.parts[0]
-                .buffers
+            state
+                .memtables
                 .iter()
-                .any(|buffer| buffer.log_id < newest)
+                .any(|memtable| memtable.log_id < newest)
         };
         self.wait_for(|| (!waits(&self.state.load())).then_some(()))
     }
@@ -513,11 +527,12 @@ impl Engine {
     /// without bound.
     pub(crate) fn lower_level0(&self) {
         let is_low = || {
-            let state = self.state.load();
-            state.parts[0]
-                .levels
-                .first()
-                .is_none_or(|level| level.runs.len() < self.options.limits.level0_stop)
+            let stop = self.options.limits.level0_stop;
+            self.state
+                .load()
+                .parts
+                .iter()
+                .all(|part| part.level0_tables() < stop)
         };
         if is_low() {
             return;
@@ -530,9 +545,13 @@ impl Engine {
 
     /// True if no job is running and none is due, and no user's compaction is running.
     pub(crate) fn is_idle(&self) -> bool {
-        let jobs = self.jobs.state.lock();
-        let still = !jobs.flushing && jobs.compacting == 0 && !jobs.manual;
-        still && self.pick(&self.state.load(), &jobs, true).is_none()
+        let mut jobs = self.jobs.state.lock();
+        if jobs.flushing || jobs.compacting > 0 || jobs.manual {
+            return false;
+        }
+        let state = self.state.load();
+        jobs.wanted = picker::wanted(&state, &self.options.limits, jobs.wanted.take());
+        self.pick(&state, &jobs, true).is_none()
     }
 
     /// (flushes running, compactions running)

@@ -20,6 +20,9 @@ pub(crate) struct JobCounters {
     pub(crate) sub_tasks: Counter,
     pub(crate) helped: Counter,
     pub(crate) reads_most: AtomicU64,
+    /// Partitions that were divided, and pairs that were joined.
+    pub(crate) divided: Counter,
+    pub(crate) joined: Counter,
     /// The number of choices by (block-grained, rule).
     pub(crate) grains: Mutex<BTreeMap<(bool, &'static str), u64>>,
     pub(crate) levels: Vec<LevelCounters>,

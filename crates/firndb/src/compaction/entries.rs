@@ -2,7 +2,7 @@
 //! the next sub-task begins, and its merge with a table.
 
 use crate::log::{ValueAddress, ValueLogs};
-use crate::read::run_iter::{Entries, MergeIter};
+use crate::read::merge_iter::{Entries, MergeIter};
 use firn_base::exec::give_way;
 use firn_base::key::compare;
 use firn_base::{Result, Tag};

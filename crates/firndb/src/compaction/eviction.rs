@@ -20,7 +20,7 @@ use crate::lab::retained::Version;
 use crate::lab::view::{Trees, as_put};
 use crate::log::Wanted;
 use crate::manifest::{Edit, Evicted, KeyRange};
-use crate::read::run::{MemoryReservation, SstRun};
+use crate::read::sst_run::{MemoryReservation, SstRun};
 use crate::read_points::is_seen;
 use firn_base::exec::{block_on_with, give_way};
 use firn_base::sync::Ordering;
@@ -130,16 +130,15 @@ impl Engine {
     /// Runs and installs the eviction of `chunk`.
     pub(crate) fn evict(
         &self,
-        part: usize,
         chunk: &Chunk,
         plan: &Plan,
         around: &LevelContext,
         start_ns: u64,
     ) -> Result<Vec<Arc<SstRun>>> {
         if chunk.rotates {
-            self.rotate_trees(part)?;
+            self.rotate_trees()?;
         }
-        let mut trees = self.trees(part)?;
+        let mut trees = self.trees()?;
         let Some(immutable) = trees.immutable.clone() else {
             return Ok(Vec::new());
         };
@@ -198,7 +197,6 @@ impl Engine {
         } = made;
         let added = edit.add.clone();
         self.install_eviction(
-            part,
             Edit {
                 evicted: Some(evicted),
                 log_floor,
@@ -214,13 +212,7 @@ impl Engine {
         let left_entries = left.entries();
         let is_edge = edge.is_some();
         let immutable_from = edge.map_or_else(|| trees.immutable_from.clone(), Arc::from);
-        self.leave(
-            part,
-            &moved,
-            (!all).then(|| Arc::new(left)),
-            immutable_from,
-            gone,
-        )?;
+        self.leave(&moved, (!all).then(|| Arc::new(left)), immutable_from, gone)?;
         self.report(
             plan,
             added.len(),
@@ -239,8 +231,8 @@ impl Engine {
             .add(u64::from(chunk.is_by_log()));
         trees.counters.chunk_entries.add(entries);
         trees.counters.chunk_entries_replaced.add(replaced);
-        self.release_trees(part);
-        Ok(self.runs_of(part, &added))
+        self.release_trees();
+        Ok(self.runs_of(&added))
     }
 
     /// The evicted part of the immutable tree, including the leaves that begin in `ranges`.
@@ -263,14 +255,14 @@ impl Engine {
         }
     }
 
-    fn rotate_trees(&self, part: usize) -> Result<()> {
+    fn rotate_trees(&self) -> Result<()> {
         let _changing = self.jobs.releases.changing.lock();
-        let trees = self.trees(part)?;
+        let trees = self.trees()?;
         if trees.immutable.is_some() {
             return Ok(());
         }
         // Some entries of a memtable that is being flushed go into the new tree.
-        let flushed_through = self.state.load().parts[part].flushed_through;
+        let flushed_through = self.state.load().flushed_through;
         let complete_through = if trees.store.is_durable() {
             SeqNo(0)
         } else {
@@ -293,7 +285,7 @@ impl Engine {
         };
         // This removes nothing, but it ends a generation, so that later removals wait for its
         // readers, too.
-        self.swap_trees(part, next, Vec::new(), Vec::new());
+        self.swap_trees(next, Vec::new(), Vec::new());
         Ok(())
     }
 
@@ -363,27 +355,17 @@ impl Engine {
         })
     }
 
-    fn install_eviction(
-        &self,
-        part: usize,
-        mut edit: Edit,
-        created: &[u64],
-        plan: &Plan,
-    ) -> Result<()> {
+    fn install_eviction(&self, mut edit: Edit, created: &[u64], plan: &Plan) -> Result<()> {
         let mut manifest = self.manifest.lock();
         manifest.version().keep_shared(&mut edit);
         edit.next_file_id = Some(self.compaction.next_file_id.load(Ordering::Relaxed));
+        let added = edit.add.clone();
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
             self.undo_tables(&error, created);
             return Err(error);
         }
-        let version = manifest.version();
-        self.state.rcu(|state| {
-            let part_now =
-                state.parts[part].with_tables(version, &self.tables, self.options.limits.levels);
-            state.with_part(part, part_now)
-        });
+        self.swap_tables(manifest.version(), plan, &added);
         drop(manifest);
         self.retire(
             plan.tables
@@ -397,14 +379,13 @@ impl Engine {
     /// tree `left` has yet to be evicted from `immutable_from` on.
     fn leave(
         &self,
-        part: usize,
         moved: &[Version],
         left: Option<Arc<View>>,
         immutable_from: Arc<[u8]>,
         gone: Vec<Place>,
     ) -> Result<()> {
         let _changing = self.jobs.releases.changing.lock();
-        let trees = self.trees(part)?;
+        let trees = self.trees()?;
         if trees.immutable.is_none() {
             return Ok(());
         }
@@ -429,7 +410,7 @@ impl Engine {
             retained: Arc::new(retained),
             ..trees
         };
-        self.swap_trees(part, next, gone, pointers);
+        self.swap_trees(next, gone, pointers);
         Ok(())
     }
 }

@@ -9,15 +9,15 @@
 //! either.
 
 use crate::compaction::background::Obsolete;
-use crate::compaction::plan::{How, Plan, Reason};
+use crate::compaction::plan::{Border, How, Plan, Reason};
 use crate::compaction::{CompactionOutput, Grain};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::files::FileName;
-use crate::manifest::TableMeta;
+use crate::manifest::{Edit, TableMeta, Version};
 use crate::memtable::Memtable;
-use crate::read::run::SstRun;
-use crate::read::state::Part;
+use crate::read::sst_run::SstRun;
+use crate::read::state::Touched;
 use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -42,12 +42,12 @@ impl Engine {
         } = made;
         let added = edit.add.clone();
         let is_added = |run: &SstRun| added.iter().any(|(_, table)| table.id == run.meta.id);
-        plan.buffer
-            .iter()
-            .for_each(|flushed| self.follow(plan.part, flushed));
+        if let Some(flushed) = &plan.buffer {
+            self.follow(flushed);
+        }
         let mut manifest = self.manifest.lock();
         if let Some(buffer) = &plan.buffer {
-            edit.log_floor = self.log_behind(plan.part, buffer);
+            edit.log_floor = self.log_behind(buffer);
             edit.last_seqno = buffer.frozen_at();
         }
         manifest.version().keep_shared(&mut edit);
@@ -62,25 +62,13 @@ impl Engine {
             return Err(error);
         }
         let version = manifest.version();
-        let with_tables =
-            |part: &Part| part.with_tables(version, &self.tables, self.options.limits.levels);
-        match &plan.buffer {
-            Some(flushed) => self.without_buffer(plan.part, flushed, with_tables),
-            None => drop(
-                self.state
-                    .rcu(|state| state.with_part(plan.part, with_tables(&state.parts[plan.part]))),
-            ),
-        }
+        self.swap_tables(version, plan, &added);
         let floor = version.log_floor;
         drop(manifest);
         self.logs.sealed.raise_floor(floor);
-        let trees = self.state.load().parts[plan.part]
-            .trees
-            .clone()
-            .filter(|_| plan.buffer.is_some());
-        let logs = match trees {
-            Some(trees) => self.pass_by(&trees, &logs_before, floor),
-            None => logs_before.into_iter().filter(|&id| id < floor).collect(),
+        let logs = match &plan.buffer {
+            Some(_) => self.logs_behind(logs_before, floor),
+            None => Vec::new(),
         };
         let logs = logs.into_iter().map(Obsolete::Log);
         // A table that was moved or grew keeps its file.
@@ -106,40 +94,68 @@ impl Engine {
             });
         }
         self.report(plan, added.len(), (bytes_in, bytes_out), start_ns);
-        Ok(self.runs_of(plan.part, &added))
+        Ok(self.runs_of(&added))
     }
 
-    /// The runs of these tables, if part `i` still has them.
-    pub(crate) fn runs_of(&self, i: usize, tables: &[(usize, TableMeta)]) -> Vec<Arc<SstRun>> {
+    /// Swaps in a state with the tables of `version`, which `plan` made by adding `added`.
+    pub(crate) fn swap_tables(&self, version: &Version, plan: &Plan, added: &[(usize, TableMeta)]) {
+        self.state.rcu(|state| {
+            let inputs = plan
+                .tables
+                .iter()
+                .map(|(_, run)| run.meta.smallest.as_slice());
+            let outputs = added.iter().map(|(_, table)| table.smallest.as_slice());
+            let touched = Touched::Keys(&mut inputs.chain(outputs));
+            let levels = self.options.limits.levels;
+            let next = state.with_tables(version, touched, &self.tables, levels);
+            match &plan.buffer {
+                Some(flushed) => next.without_memtable(flushed),
+                None => next,
+            }
+        });
+    }
+
+    /// Records a change of partition borders and swaps in a state with it. REQUIRES: no flush and
+    /// no compaction of the partitions of `plan` is running, and no table crosses a new border.
+    pub(crate) fn install_border(&self, plan: &Plan, border: &Border) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let mut edit = Edit::default();
+        match border {
+            Border::Add(cut) => {
+                let id = manifest.version().next_part();
+                edit.cuts_added.push((cut.clone(), id));
+            }
+            Border::Drop(cut) => edit.cuts_dropped.push(cut.clone()),
+        }
+        manifest.append(edit, true, || self.next_file_id())?;
+        self.swap_tables(manifest.version(), plan, &[]);
+        let partitions = manifest.version().layout.ids().len();
+        drop(manifest);
+        let jobs = &self.counts.jobs;
+        match border {
+            Border::Add(_) => jobs.divided.add(1),
+            Border::Drop(_) => jobs.joined.add(1),
+        }
+        self.emit(&Event::Partitioned { partitions });
+        Ok(())
+    }
+
+    /// The runs of these tables, if the state still has them.
+    pub(crate) fn runs_of(&self, tables: &[(usize, TableMeta)]) -> Vec<Arc<SstRun>> {
         let state = self.state.load();
         let run = |(level, table): &(usize, TableMeta)| {
-            state.parts[i].levels.get(*level)?.run_of(table).cloned()
+            let part = state.part(&table.smallest);
+            part.levels.get(*level)?.run_of(table).cloned()
         };
         tables.iter().filter_map(run).collect()
     }
 
-    /// Replaces rows of part `i` with the entries of `flushed`. REQUIRES: no state without
-    /// `flushed` exists yet.
-    pub(crate) fn follow(&self, i: usize, flushed: &Arc<Memtable>) {
-        self.state.load().parts[i]
-            .rows
-            .iter()
-            .for_each(|rows| rows.follow(flushed));
-    }
-
-    /// Swaps in a state without `flushed`, whose entries are below the memtables in the part that
-    /// `change` returns for part `i`.
-    pub(crate) fn without_buffer(
-        &self,
-        i: usize,
-        flushed: &Arc<Memtable>,
-        change: impl Fn(&Part) -> Part,
-    ) {
-        self.state.rcu(|state| {
-            let mut part = change(&state.parts[i]);
-            part.let_go(flushed);
-            state.with_part(i, part)
-        });
+    /// Replaces rows with the entries of `flushed`. REQUIRES: no state without `flushed` exists
+    /// yet.
+    pub(crate) fn follow(&self, flushed: &Arc<Memtable>) {
+        if let Some(rows) = &self.state.load().rows {
+            rows.follow(flushed);
+        }
     }
 
     /// Removes tables that could not be recorded because of `error`.
@@ -167,9 +183,9 @@ impl Engine {
 
     /// The first log of the next newer memtable after `flushed`. Logs below it are not needed once
     /// `flushed` is a table.
-    pub(crate) fn log_behind(&self, part: usize, flushed: &Arc<Memtable>) -> Option<u64> {
+    pub(crate) fn log_behind(&self, flushed: &Arc<Memtable>) -> Option<u64> {
         let state = self.state.load();
-        let buffers = &state.parts[part].buffers;
+        let buffers = &state.memtables;
         let at = buffers
             .iter()
             .position(|buffer| Arc::ptr_eq(buffer, flushed))?;

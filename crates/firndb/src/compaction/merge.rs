@@ -16,16 +16,17 @@ use super::visibility::Versions;
 use crate::compaction::plan::{How, Plan, Reason};
 use crate::files::{FileName, Files};
 use crate::gate::was_closed;
-use crate::lab::Trees;
 use crate::manifest::{Edit, TableMeta, Tables};
 use crate::mechanisms;
 use crate::options::Options;
 use crate::options::budget::Budget;
 use crate::options::tuning::BlockTuning;
-use crate::read::run::SstRun;
-use crate::read::run_iter::{Entries, LevelIter, MergeIter, RunIter};
-use crate::read::state::Part;
+use crate::read::merge_iter::{Entries, MergeIter};
+use crate::read::run_iter::{LevelIter, RunIter};
+use crate::read::sst_run::SstRun;
+use crate::read::state::{Part, ReadState};
 use crate::sites;
+use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
@@ -123,11 +124,13 @@ fn check_open(stop: &AtomicBool) -> Result<()> {
 /// state itself, whose memtables and tables would stay for as long as the compaction runs.
 #[derive(Debug)]
 pub(crate) struct LevelContext {
-    /// The tables of level 0. `None` if the trees may hold entries that are older than a memtable
-    /// and newer than level 1.
+    /// The tables of level 0 if the output is newer than these and older than nothing else, so that
+    /// its tombstones need to hide only them and what is deeper.
     level0: Option<Tables>,
     /// The tables of each level below the output's.
     deeper: Vec<Tables>,
+    /// The borders of partitions that no output crosses.
+    pub(super) cuts: Arc<[Box<[u8]>]>,
     /// True if no level below the output's has tables.
     pub(super) is_last: bool,
     /// Live bytes of the output's level divided by those of the last level, at most 1.
@@ -137,8 +140,26 @@ pub(crate) struct LevelContext {
 }
 
 impl LevelContext {
-    /// The context of a plan with its output on `level`.
-    pub(crate) fn new(part: &Part, level: usize) -> LevelContext {
+    /// The context of `plan`. Its output ends at the borders in `cuts`.
+    pub(crate) fn new(state: &ReadState, plan: &Plan, cuts: Arc<[Box<[u8]>]>) -> LevelContext {
+        let level = plan.level;
+        match plan.part.and_then(|id| state.part_by_id(id)) {
+            Some(part) => LevelContext::of_part(part, level, cuts),
+            None => LevelContext {
+                level0: state
+                    .upper()
+                    .is_none_or(Upper::is_empty)
+                    .then(|| state.metas_of(0)),
+                deeper: state.metas_below(level),
+                cuts,
+                is_last: false,
+                level_share: 0.0,
+                dead_share: 0.0,
+            },
+        }
+    }
+
+    fn of_part(part: &Part, level: usize, cuts: Arc<[Box<[u8]>]>) -> LevelContext {
         let (dead, live) = part.dead_and_live();
         let last = part.last_level();
         let bytes = |level: usize| {
@@ -148,12 +169,9 @@ impl LevelContext {
                 .max(1) as f64
         };
         LevelContext {
-            level0: part
-                .trees
-                .as_ref()
-                .is_none_or(Trees::are_empty)
-                .then(|| part.metas_of(0)),
+            level0: None,
             deeper: part.metas_below(level),
+            cuts,
             is_last: level >= last,
             level_share: (bytes(level) / bytes(last)).min(1.0),
             dead_share: dead as f64 / live.max(1) as f64,
@@ -227,6 +245,7 @@ pub(crate) async fn run(
     let output = Output {
         reserve_percent,
         log_id,
+        cuts: around.cuts.clone(),
         ..Output::new(cause, plan.reason != Reason::Flush)
     };
     let metas = write_tables(merge, snapshots, around.below(plan.level), output, context).await?;
@@ -310,7 +329,7 @@ fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
 }
 
 /// The settings for the output tables.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub(crate) cause: Cause,
     /// True if tables are cut at the target size. A flush writes one table.
@@ -323,6 +342,8 @@ pub(crate) struct Output {
     pub(crate) table_bytes: Option<u64>,
     /// The log of the memtable that is flushed; 0 for other jobs.
     pub(crate) log_id: u64,
+    /// Keys, in order, before which a table always ends: the borders of partitions.
+    pub(crate) cuts: Arc<[Box<[u8]>]>,
 }
 
 impl Output {
@@ -335,6 +356,7 @@ impl Output {
             reserve_percent: 0,
             table_bytes: None,
             log_id: 0,
+            cuts: Arc::default(),
         }
     }
 }
@@ -439,6 +461,7 @@ pub(crate) async fn write_tables(
         metas: Vec::new(),
         created: Vec::new(),
         open: None,
+        cuts_passed: 0,
     };
     let written = writer.write(merge, snapshots, below).await.and_then(|()| {
         if writer.created.is_empty() {
@@ -491,6 +514,8 @@ struct TablesWriter<'a> {
     metas: Vec<TableMeta>,
     created: Vec<u64>,
     open: Option<(u64, SstWriter)>,
+    /// The number of cuts at or before the last key.
+    cuts_passed: usize,
 }
 
 impl TablesWriter<'_> {
@@ -512,7 +537,7 @@ impl TablesWriter<'_> {
             if tag.seqno() <= self.output.seqno_max
                 && versions.keep(key, tag, || below.is_bottom(key))
             {
-                if self.is_due(key, &below) {
+                if self.pass_cuts(key) || self.is_due(key, &below) {
                     self.end_table()?;
                     below.begin_at(key);
                 }
@@ -524,6 +549,16 @@ impl TablesWriter<'_> {
             steps.step().await?;
         }
         self.end_table()
+    }
+
+    /// True if a cut lies between the last key and `key`.
+    fn pass_cuts(&mut self, key: &[u8]) -> bool {
+        let left = &self.output.cuts[self.cuts_passed..];
+        if left.first().is_none_or(|cut| key < &**cut) {
+            return false;
+        }
+        self.cuts_passed += left.partition_point(|cut| **cut <= *key);
+        true
     }
 
     /// True if the open table must end before `key`. Never between two versions of one key.

@@ -1,8 +1,9 @@
 //! The plan of a background job: the picker's only output.
 
 use crate::lab::Chunk;
+use crate::manifest::PartId;
 use crate::memtable::Memtable;
-use crate::read::run::SstRun;
+use crate::read::sst_run::SstRun;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub(crate) enum How {
     Append,
     /// The one input table moves down a level as it is. No entry is read.
     Move,
+    /// The borders of partitions change. No table does.
+    Border,
 }
 
 /// The reason why a job was picked.
@@ -32,13 +35,26 @@ pub(crate) enum Reason {
     Evict,
     /// A user asked for it.
     Manual,
+    /// A partition is to be divided, or joined with its neighbour.
+    Partition,
+}
+
+/// A change of the borders of partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Border {
+    /// The partition of the plan is divided at this key.
+    Add(Vec<u8>),
+    /// The partition of the plan is joined with the one that begins at this key.
+    Drop(Vec<u8>),
 }
 
 /// One job: its inputs, the level of its output, and how it is made.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    pub(crate) part: usize,
+    /// The partition; `None` for a flush, whose memtable has keys of all.
+    pub(crate) part: Option<PartId>,
     pub(crate) buffer: Option<Arc<Memtable>>,
+    pub(crate) border: Option<Border>,
     /// Leaves of the immutable tree.
     pub(crate) chunk: Option<Chunk>,
     /// (level, table), with the tables of the upper level first.
@@ -79,6 +95,40 @@ impl BusyTables {
 }
 
 impl Plan {
+    /// A plan that makes output on `level` of partition `part` from `tables`.
+    pub(crate) fn new(
+        part: PartId,
+        tables: Vec<(usize, Arc<SstRun>)>,
+        level: usize,
+        how: How,
+        reason: Reason,
+    ) -> Plan {
+        Plan {
+            part: Some(part),
+            buffer: None,
+            border: None,
+            chunk: None,
+            tables,
+            level,
+            how,
+            reason,
+        }
+    }
+
+    /// The flush of `buffer`.
+    pub(crate) fn flush(buffer: Arc<Memtable>) -> Plan {
+        Plan {
+            part: None,
+            buffer: Some(buffer),
+            border: None,
+            chunk: None,
+            tables: Vec::new(),
+            level: 0,
+            how: How::Copy,
+            reason: Reason::Flush,
+        }
+    }
+
     /// The plan without the tables that have no key between the first and the last of `keys`.
     pub(crate) fn narrowed(&self, keys: Option<(&[u8], &[u8])>) -> Plan {
         let meets = |run: &SstRun| {

@@ -8,9 +8,8 @@
 //! rate = max(32 MiB, 8 x intake x 2^pressure)
 //! ```
 //! where `intake` is the recent rate of flushes, in bytes per second, which decays while there is
-//! no flush, and `pressure` is the largest of three: the number of tables that level 0 has beyond
-//! its trigger, the number of level-1 targets by which levels are too large, and how close level
-//! 0's trees and logs are to their limits. So growing debt is worked off faster and faster, long
+//! no flush, and `pressure` is the largest that the pickers report: the number of tables that level 0
+//! has beyond its trigger, or the number of level-1 targets by which levels are too large. So growing debt is worked off faster and faster, long
 //! before writers are slowed down. At [`URGENT`] there is no limit, and neither while a caller
 //! waits for the work to end.
 //!
@@ -18,16 +17,16 @@
 //! how fast compactions can be.
 
 use crate::log::FLYING_MAX;
-use crate::write::write_stall::Debt;
+pub(crate) use crate::write::write_stall::{Debt, Pressure};
+use firn_base::SeqNo;
 use firn_base::clock::Clock;
 use firn_base::count::{Cause, Counter, IoCounters};
 use firn_base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use firn_base::{Limits, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The pressure from which on compactions are not limited.
-const URGENT: u32 = 4;
+pub(crate) const URGENT: u32 = 4;
 const RATE_MIN: u64 = 32 << 20;
 /// Bytes that compactions may write per byte of intake without pressure.
 const SHARE: u64 = 8;
@@ -132,18 +131,8 @@ impl RateLimiter {
     }
 
     /// Sets the pressure according to the debt.
-    pub(crate) fn update(&self, debt: &Debt, limits: &Limits) {
-        let tables = debt.level0_tables.saturating_sub(limits.level0_trigger) as u64;
-        // The due part of level 0 is about one target of level 1, and no sign that compactions are
-        // too slow.
-        let levels = (debt.bytes / limits.level_base_bytes.max(1)).saturating_sub(1);
-        // If level 0 is trees, the limit is lifted long before a flush finds no room, or when the
-        // logs are twice as large as the size at which an eviction is due.
-        let trees = f64::from(URGENT) * (2.0 * debt.trees).max(debt.logs - 1.0);
-        self.pressure.store(
-            tables.max(levels).max(trees.max(0.0) as u64),
-            Ordering::Relaxed,
-        );
+    pub(crate) fn update(&self, debt: &Debt) {
+        self.pressure.store(debt.haste() as u64, Ordering::Relaxed);
     }
 
     /// Lifts the rate limit for a caller that waits for compactions to end, and that sees
@@ -257,6 +246,8 @@ impl RateLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::picker::{debt_pressure, level0_pressure};
+    use firn_base::Limits;
 
     const MIB: u64 = 1 << 20;
 
@@ -267,11 +258,12 @@ mod tests {
     }
 
     fn debt(level0_tables: usize, bytes: u64) -> Debt {
-        Debt {
-            level0_tables,
-            bytes,
-            ..Debt::default()
-        }
+        let (mut debt, limits) = (Debt::default(), Limits::default());
+        debt.add(&[
+            level0_pressure(level0_tables, &limits),
+            debt_pressure(bytes, &limits),
+        ]);
+        debt
     }
 
     #[test]
@@ -279,7 +271,7 @@ mod tests {
         let (clock, _, rate_limiter) = limiter();
         let limits = Limits::default();
         let rate = |tables, bytes| {
-            rate_limiter.update(&debt(tables, bytes), &limits);
+            rate_limiter.update(&debt(tables, bytes));
             rate_limiter.rate()
         };
         assert_eq!(
@@ -325,7 +317,7 @@ mod tests {
     #[test]
     fn merges_take_the_time_that_the_rate_says() {
         let (clock, counters, rate_limiter) = limiter();
-        rate_limiter.update(&debt(8, 0), &Limits::default());
+        rate_limiter.update(&debt(8, 0));
         let mut slept = 0;
         for _ in 0..64 {
             counters.wrote(Cause::Compaction, MIB as usize);
@@ -360,7 +352,7 @@ mod tests {
     #[test]
     fn who_waits_for_the_end_is_not_made_to_wait_longer() {
         let (clock, counters, rate_limiter) = limiter();
-        rate_limiter.update(&debt(8, 0), &Limits::default());
+        rate_limiter.update(&debt(8, 0));
         let hurry = rate_limiter.hurry(SeqNo(0));
         counters.wrote(Cause::Compaction, 1 << 30);
         assert_eq!((rate_limiter.wait(|| true), clock.now_ns()), (0, 0));

@@ -14,13 +14,15 @@
 //! with the same sequence numbers.
 
 use crate::compaction::background::Obsolete;
+use crate::compaction::picker;
 use crate::engine::Engine;
 use crate::lab::retained::Version;
 use crate::lab::view::Trees;
 use crate::manifest::Edit;
 use crate::mechanisms;
 use crate::memtable::{Memtable, MemtableIter};
-use crate::read::state::Part;
+use crate::read::state::ReadState;
+use crate::upper::Upper;
 use firn_base::exec::give_way;
 use firn_base::key::Kind;
 use firn_base::sync::Ordering;
@@ -133,62 +135,40 @@ impl Trees {
 }
 
 impl Engine {
-    /// True if `buffer` must become a table of level 0: few of its keys are expected to be written
-    /// again, and the trees are empty. The trees are searched first, so they must have nothing
-    /// older.
-    pub(crate) fn goes_past_trees(&self, part: usize, buffer: &Arc<Memtable>) -> Result<bool> {
-        let (trees, lab) = (self.trees(part)?, &self.options.tuning.lab);
-        let needed = [
-            &mechanisms::LAB_TREES,
-            &mechanisms::LAB_VALUES,
-            &mechanisms::LAB_ADDRESSES,
-        ];
-        if !needed.iter().all(|row| row.is_on()) && trees.are_empty() {
-            return Ok(true);
-        }
-        if lab.reuse_min == 0.0 || trees.values.is_placed(buffer.log_id) {
-            return Ok(false);
-        }
-        let (reuse, tree_bytes, are_empty) = (
-            trees.reuse.clone(),
-            trees.store.usage().region_bytes,
-            trees.are_empty(),
-        );
-        // Dropped, so that the contents of this view can be released meanwhile.
-        drop(trees);
-        let share = reuse.share(buffer, |key| lab.entries_max(tree_bytes, key.len() as u64));
-        // Some of it may be in the trees, or already in level 1.
+    /// True if `buffer` becomes a table of level 0 instead.
+    pub(crate) fn goes_past_trees(&self, buffer: &Arc<Memtable>) -> Result<bool> {
         let is_begun = self.jobs.releases.flushed_to(buffer).is_some();
-        Ok(are_empty && !is_begun && share.is_none_or(|share| share < lab.reuse_min))
+        let lab = &self.options.tuning.lab;
+        Ok(picker::goes_past(self.trees()?, buffer, lab, is_begun))
     }
 
-    /// Releases the parts of logs below `floor` that were held for the trees, because the entries
-    /// are in tables now. Returns the logs of `logs` that are no longer needed. REQUIRES: the
-    /// manifest has that floor.
-    pub(crate) fn pass_by(&self, trees: &Trees, logs: &[u64], floor: u64) -> Vec<u64> {
+    /// The logs of `logs` that are obsolete once a flush has made tables and raised the floor. If
+    /// the flush went past trees, releases the parts of logs below `floor` that were held for them,
+    /// because the entries are in tables now. REQUIRES: the manifest has that floor.
+    pub(crate) fn logs_behind(&self, logs: Vec<u64>, floor: u64) -> Vec<u64> {
+        let passed = logs.into_iter().filter(|&log| log < floor);
+        let Ok(trees) = self.trees() else {
+            return passed.collect();
+        };
         trees.counters.buffers_past.add(1);
         // The values that readers of older trees need of these logs stay. The logs must be known,
         // so that they are released like the others.
-        logs.iter()
-            .filter(|&&log| log < floor)
-            .for_each(|&log| trees.values.end(log, 0, SeqNo(0)));
+        passed.for_each(|log| trees.values.end(log, 0, SeqNo(0)));
         if trees.need_logs() {
             trees.values.rebuild_from(floor);
         }
-        trees
-            .values
-            .hot()
-            .iter()
-            .for_each(|hot| hot.let_go_below(floor));
+        if let Some(hot) = trees.values.hot() {
+            hot.let_go_below(floor);
+        }
         trees.values.take_unused(floor)
     }
 
-    /// Flushes the part's oldest memtable, which is `buffer`. Returns false if it stopped for want
+    /// Flushes the oldest memtable, which is `buffer`. Returns false if it stopped for want
     /// of room: an eviction makes some, and the next call continues from there. The entries
     /// inserted so far are in the trees, or already in level 1.
-    pub(crate) fn flush_to_trees(&self, part: usize, buffer: &Arc<Memtable>) -> Result<bool> {
+    pub(crate) fn flush_to_trees(&self, buffer: &Arc<Memtable>) -> Result<bool> {
         let floor = self
-            .log_behind(part, buffer)
+            .log_behind(buffer)
             .ok_or_else(|| Error::invalid("the active buffer is not flushed"))?;
         self.drain_log_of(buffer, floor)?;
         let mut iter = buffer.iter();
@@ -201,7 +181,7 @@ impl Engine {
                 }
             }
         }
-        let trees = self.trees(part)?;
+        let trees = self.trees()?;
         let keys_max = if mechanisms::LAB_BULK.is_on() {
             step_entries(&trees)
         } else {
@@ -215,10 +195,8 @@ impl Engine {
                 .newest
                 .last()
                 .map(|(key, ..)| batch.keys[key.clone()].to_vec());
-            match self.flush_step(part, batch) {
-                Err(error)
-                    if error.kind() == ErrorKind::NoSpace && self.may_come_by_room(part)? =>
-                {
+            match self.flush_step(batch) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && self.may_come_by_room()? => {
                     return Ok(false);
                 }
                 done => done?,
@@ -226,21 +204,21 @@ impl Engine {
             self.jobs
                 .releases
                 .set_flushed_to(last.map(|last| (buffer.clone(), last)));
-            self.release_trees(part);
-            if !self.trees(part)?.has_room() && iter.valid() {
+            self.release_trees();
+            if !self.trees()?.has_room() && iter.valid() {
                 return Ok(false);
             }
         }
-        self.end_flush(part, buffer, floor)?;
+        self.end_flush(buffer, floor)?;
         self.jobs.releases.set_flushed_to(None);
         Ok(true)
     }
 
     /// True if leaves that found no room may find some once others are evicted or released.
     /// Otherwise no event will tell when to retry, so the caller must return its error.
-    pub(crate) fn may_come_by_room(&self, part: usize) -> Result<bool> {
+    pub(crate) fn may_come_by_room(&self) -> Result<bool> {
         let _changing = self.jobs.releases.changing.lock();
-        let trees = self.trees(part)?;
+        let trees = self.trees()?;
         let is_empty = trees.mutable.leaves() == 0
             && trees.immutable.is_none()
             && self.jobs.releases.is_empty();
@@ -274,9 +252,9 @@ impl Engine {
         Ok(())
     }
 
-    fn flush_step(&self, part: usize, mut batch: Batch) -> Result<()> {
+    fn flush_step(&self, mut batch: Batch) -> Result<()> {
         let _changing = self.jobs.releases.changing.lock();
-        let trees = self.trees(part)?;
+        let trees = self.trees()?;
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let mut older = std::mem::take(&mut batch.older);
         let entries = batch.entries();
@@ -339,17 +317,17 @@ impl Engine {
             .filter_map(|version| version.address)
             .chain(again)
             .collect();
-        self.swap_trees(part, next, inserted.replaced, pointers);
+        self.swap_trees(next, inserted.replaced, pointers);
         Ok(())
     }
 
     /// Releases retained versions whose snapshots have ended.
-    pub(crate) fn prune_retained(&self, part: usize) {
+    pub(crate) fn prune_retained(&self) {
         // A thread that is changing level 0 now prunes as well.
         let Some(_changing) = self.jobs.releases.changing.try_lock() else {
             return;
         };
-        let Ok(trees) = self.trees(part) else { return };
+        let Ok(trees) = self.trees() else { return };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         if trees
             .retained
@@ -365,7 +343,6 @@ impl Engine {
             .filter_map(|version| version.address)
             .collect();
         self.swap_trees(
-            part,
             Trees {
                 retained: Arc::new(retained),
                 ..trees
@@ -376,24 +353,19 @@ impl Engine {
     }
 
     /// The current level 0.
-    pub(super) fn trees(&self, part: usize) -> Result<Trees> {
-        self.state.load().parts[part]
-            .trees
-            .clone()
+    pub(super) fn trees(&self) -> Result<Trees> {
+        let state = self.state.load();
+        let trees = state.upper().and_then(Upper::trees);
+        trees
+            .cloned()
             .ok_or_else(|| Error::invalid("this profile has no trees"))
     }
 
     /// Makes `next` level 0 and ends the current generation. `places` and `pointers` are the ones
     /// that `next` no longer has. REQUIRES: `changing` has been held since `next` was derived from
     /// the current level 0.
-    pub(super) fn swap_trees(
-        &self,
-        part: usize,
-        next: Trees,
-        places: Vec<Place>,
-        pointers: Vec<ValueAddress>,
-    ) {
-        let Some(before) = self.state.load().parts[part].trees.clone() else {
+    pub(super) fn swap_trees(&self, next: Trees, places: Vec<Place>, pointers: Vec<ValueAddress>) {
+        let Ok(before) = self.trees() else {
             return;
         };
         let next = Trees {
@@ -406,19 +378,16 @@ impl Engine {
             (before, now) if now < before => self.tables.drop_buffer(before - now),
             _ => {}
         }
-        self.state.rcu(|state| {
-            let mut changed = (*state.parts[part]).clone();
-            changed.trees = Some(next.clone());
-            state.with_part(part, changed)
-        });
+        self.state
+            .rcu(|state| state.with_upper(Upper::Trees(next.clone())));
         // Pushed after the swap, when no new reader can hold that generation.
         self.jobs.releases.push(before.generation, places, pointers);
     }
 
     /// Releases leaves and pointers that no reader can reach, and then the logs that nothing points
     /// into.
-    pub(crate) fn release_trees(&self, part: usize) -> bool {
-        let Some(trees) = self.state.load().parts[part].trees.clone() else {
+    pub(crate) fn release_trees(&self) -> bool {
+        let Ok(trees) = self.trees() else {
             return false;
         };
         let mut any = self.jobs.releases.run(&trees);
@@ -435,9 +404,9 @@ impl Engine {
         any
     }
 
-    fn end_flush(&self, part: usize, buffer: &Arc<Memtable>, floor: u64) -> Result<()> {
-        let trees = self.trees(part)?;
-        self.follow(part, buffer);
+    fn end_flush(&self, buffer: &Arc<Memtable>, floor: u64) -> Result<()> {
+        let trees = self.trees()?;
+        self.follow(buffer);
         let mut manifest = self.manifest.lock();
         for (&id, log) in manifest.version().logs.range(..floor) {
             let (bytes, last) = (
@@ -455,7 +424,8 @@ impl Engine {
         };
         manifest.append(edit, true, || self.next_file_id())?;
         let changing = self.jobs.releases.changing.lock();
-        self.without_buffer(part, buffer, Part::clone);
+        self.state
+            .rcu(|state| ReadState::clone(state).without_memtable(buffer));
         drop(changing);
         drop(manifest);
         self.logs.sealed.raise_floor(floor);

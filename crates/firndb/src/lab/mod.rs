@@ -14,4 +14,4 @@ pub(crate) use chunk::Chunk;
 pub(crate) use iter::TreesIter;
 pub(crate) use release::Releases;
 pub use stats::LabStats;
-pub(crate) use view::{Begun, Trees};
+pub(crate) use view::{Lookup, Trees};

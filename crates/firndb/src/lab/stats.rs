@@ -1,20 +1,17 @@
-//! Statistics of level 0, and of the layers that answer gets.
+//! Statistics of level 0.
 
 use super::view::Trees;
 use crate::log::HotStats;
 use firn_base::count::Counter;
 use serde::Serialize;
 
-/// Gets by the layer that answered them, and evictions, since the open.
+/// Gets by the structure that answered them, and evictions, since the open.
 #[derive(Debug, Default)]
 pub(crate) struct LabCounters {
-    pub(crate) buffers: Counter,
-    pub(crate) rows: Counter,
     pub(crate) mutable: Counter,
     pub(crate) retained: Counter,
     pub(crate) immutable: Counter,
     pub(crate) hot: Counter,
-    pub(crate) levels: Counter,
     pub(crate) buffers_past: Counter,
     pub(crate) chunks: Counter,
     pub(crate) chunks_by_log: Counter,
@@ -39,8 +36,8 @@ pub struct LabStats {
     pub leaf_bytes: u64,
     /// Bytes of DRAM used by the search structures over leaves.
     pub index_bytes: usize,
-    /// Gets that found their key, by the layer that had it. A hit of a tree or a retained version
-    /// counts for the hot buffer if the value was there.
+    /// Gets that found their key here, by the structure that had it. A hit of a tree or a retained
+    /// version counts for the hot buffer if the value was there.
     pub hits: Vec<(&'static str, u64)>,
     /// Memtables that became tables of level 0, because few of their keys had been written
     /// recently.
@@ -83,13 +80,10 @@ impl Trees {
             leaf_bytes: usage.used_bytes,
             index_bytes: views().map(|view| view.memory_bytes()).sum(),
             hits: vec![
-                ("write_buffers", counters.buffers.get()),
-                ("rows", counters.rows.get()),
                 ("mutable_tree", counters.mutable.get()),
                 ("retained_versions", counters.retained.get()),
                 ("immutable_tree", counters.immutable.get()),
                 ("hot_buffer", counters.hot.get()),
-                ("levels", counters.levels.get()),
             ],
             buffers_past: counters.buffers_past.get(),
             chunks: counters.chunks.get(),

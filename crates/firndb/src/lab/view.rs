@@ -46,10 +46,10 @@ pub(crate) struct Trees {
     pub(crate) reuse: Arc<Reuse>,
 }
 
-/// A value, or the read in flight that fetches it, for [`ValueLogs::finish`].
-pub(crate) enum Begun {
-    Here(Value),
-    Asked(PendingValue),
+/// A lookup that has its result, or the read in flight that it waits for.
+pub(crate) enum Lookup {
+    Done(Got),
+    Pending(Tag, PendingValue),
 }
 
 impl Trees {
@@ -77,40 +77,54 @@ impl Trees {
     pub(crate) fn get(&self, query: &Query<'_>) -> Result<Got> {
         match self.find(query.key, query.seqno)? {
             None => Ok(Got::Missed { read: false }),
-            Some((tag, None)) => Ok(Got::Found {
-                tag,
-                value: Value::owned(Vec::new()),
-                row: None,
-            }),
-            Some((tag, Some(address))) => {
-                let (tag, seqno) = (as_put(tag), tag.seqno());
-                if !query.rows {
-                    return Ok(Got::Found {
-                        tag,
-                        value: self.values.get(address, seqno)?,
-                        row: None,
-                    });
-                }
-                let (value, keep) = self.values.get_once(address, seqno)?;
-                let row = keep.then(|| Row::new(query.key, tag, &value));
-                Ok(Got::Found { tag, value, row })
-            }
+            Some((tag, address)) => self.read(query, tag, address),
         }
     }
 
-    /// Like [`Trees::get`], but only starts the read of a value that is not cached.
-    pub(crate) fn begin_get(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Begun)>> {
-        let Some((tag, address)) = self.find(key, seqno)? else {
-            return Ok(None);
+    /// Like [`Trees::get`], but only starts the read of a value that is not in memory.
+    pub(crate) fn begin_get(&self, query: &Query<'_>) -> Result<Lookup> {
+        let Some((tag, address)) = self.find(query.key, query.seqno)? else {
+            return Ok(Lookup::Done(Got::Missed { read: false }));
         };
-        let begun = match address {
-            None => Begun::Here(Value::owned(Vec::new())),
-            Some(address) => match self.values.submit(address, tag.seqno())? {
-                Some(asked) => Begun::Asked(asked),
-                None => Begun::Here(self.values.get(address, tag.seqno())?),
-            },
+        let pending = match address {
+            Some(address) => self.values.submit(address, tag.seqno())?,
+            None => None,
         };
-        Ok(Some((as_put(tag), begun)))
+        match pending {
+            Some(pending) => Ok(Lookup::Pending(as_put(tag), pending)),
+            None => self.read(query, tag, address).map(Lookup::Done),
+        }
+    }
+
+    /// Waits for the read of the value of entry `tag`.
+    pub(crate) fn finish_get(
+        &self,
+        query: &Query<'_>,
+        tag: Tag,
+        pending: PendingValue,
+    ) -> Result<Got> {
+        if !query.rows {
+            let value = self.values.finish(pending)?;
+            let row = None;
+            return Ok(Got::Found { tag, value, row });
+        }
+        let (value, keep) = self.values.finish_once(pending)?;
+        let row = keep.then(|| Row::new(query.key, tag, &value));
+        Ok(Got::Found { tag, value, row })
+    }
+
+    fn read(&self, query: &Query<'_>, tag: Tag, address: Option<ValueAddress>) -> Result<Got> {
+        let (seqno, tag) = (tag.seqno(), as_put(tag));
+        let (value, row) = match address {
+            None => (Value::owned(Vec::new()), None),
+            Some(address) if query.rows => {
+                let (value, keep) = self.values.get_once(address, seqno)?;
+                let row = keep.then(|| Row::new(query.key, tag, &value));
+                (value, row)
+            }
+            Some(address) => (self.values.get(address, seqno)?, None),
+        };
+        Ok(Got::Found { tag, value, row })
     }
 
     fn find(&self, key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Option<ValueAddress>)>> {

@@ -14,13 +14,14 @@
 use crate::compaction::{CompactionContext, Output, OverlapTracker, write_tables};
 use crate::engine::Engine;
 use crate::files::{FileName, Files};
-use crate::lab::TreesIter;
 use crate::lifecycle::owner;
 use crate::manifest::{self, Edit, TableMeta, Version};
-use crate::read::run_iter::{MergeIter, RunIter};
+use crate::read::merge_iter::MergeIter;
+use crate::read::run_iter::RunIter;
 use crate::read::state::ReadState;
 use crate::read_points::Point;
 use crate::sites;
+use crate::upper::Upper;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
@@ -68,7 +69,7 @@ impl Engine {
         shared: impl FnMut() -> Result<Arc<ReadState>>,
     ) -> Result<()> {
         let (point, state) = self.fix_point(shared)?;
-        for (_, run) in state.parts.iter().flat_map(|part| part.tables()) {
+        for (_, run) in state.tables() {
             self.calls.check()?;
             let name = FileName::Table(run.meta.id);
             if self.read_only {
@@ -99,12 +100,7 @@ impl Engine {
         loop {
             let point = self.readers.snapshots.register(&self.commit.visible);
             let state = shared()?;
-            let flushed = state
-                .parts
-                .iter()
-                .flat_map(|part| part.tables())
-                .map(|(_, run)| run.meta.seqno_max)
-                .max();
+            let flushed = state.tables().map(|(_, run)| run.meta.seqno_max).max();
             if flushed.is_none_or(|flushed| flushed <= point.seqno) {
                 return Ok((point, state));
             }
@@ -124,11 +120,7 @@ impl Engine {
     pub(crate) fn share_tables(&self) -> Result<Arc<ReadState>> {
         self.wait_for(|| {
             let state = self.state.load_full();
-            let is_shared = state
-                .parts
-                .iter()
-                .flat_map(|part| part.tables())
-                .all(|(_, run)| run.share());
+            let is_shared = state.tables().all(|(_, run)| run.share());
             is_shared.then_some(state)
         })
     }
@@ -156,24 +148,23 @@ impl Engine {
         seqno: SeqNo,
         files: &Arc<Files>,
     ) -> Result<Vec<TableMeta>> {
-        let mut children = Vec::new();
-        for part in state.parts.iter() {
-            children.extend(
-                part.buffers
-                    .iter()
-                    .map(|buffer| RunIter::Memtable(buffer.iter())),
-            );
-            let trees = part.trees.iter().flat_map(TreesIter::all);
-            children.extend(trees.map(|iter| RunIter::Trees(Box::new(iter))));
-        }
+        let memtables = state
+            .memtables
+            .iter()
+            .map(|memtable| RunIter::Memtable(memtable.iter()));
+        let upper = state.upper().into_iter().flat_map(Upper::iters);
+        let children = memtables
+            .chain(upper.map(|iter| RunIter::Upper(Box::new(iter))))
+            .collect();
         let id = self.next_file_id();
         let context =
             CompactionContext::new(files, &self.counts.io, &self.options, &self.budget, id);
         let output = Output {
             seqno_max: seqno,
+            cuts: state.layout.cuts().clone(),
             ..Output::new(Cause::Maintenance, false)
         };
-        let below = OverlapTracker::new(0, state.parts[0].metas_below(0));
+        let below = OverlapTracker::new(0, state.metas_below(0));
         block_on(write_tables(
             MergeIter::at_first(children)?,
             &[seqno],
@@ -187,7 +178,7 @@ impl Engine {
     fn mark_shared(&self, state: &ReadState) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let mut edit = Edit::default();
-        let tables = state.parts.iter().flat_map(|part| part.tables());
+        let tables = state.tables();
         let linked: HashSet<u64> = tables.map(|(_, run)| run.meta.id).collect();
         for (level, tables) in manifest.version().levels.iter().enumerate() {
             for table in tables.iter().filter(|table| !table.shared) {
@@ -217,7 +208,7 @@ impl Engine {
         files: &Arc<Files>,
     ) -> Result<()> {
         let manifest_id = self.next_file_id();
-        let linked = state.parts.iter().flat_map(|part| part.tables());
+        let linked = state.tables();
         let edit = Edit {
             id: 1,
             uuid: Some(files.uuid),
@@ -225,6 +216,7 @@ impl Engine {
             profile: Some(self.options.profile.number()),
             next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed) + 1),
             last_seqno: Some(seqno),
+            cuts_added: state.layout.pairs().collect(),
             add: linked
                 .map(|(level, run)| {
                     (

@@ -30,7 +30,7 @@ use crate::manifest::{self, TableMeta, Version};
 use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
-use crate::read::run::{TableCache, TableCacheBounds};
+use crate::read::sst_run::{TableCache, TableCacheBounds};
 use firn_base::clock::Clock;
 use firn_base::count::IoCounters;
 use firn_base::sync::Ordering;

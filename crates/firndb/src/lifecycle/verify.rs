@@ -54,7 +54,7 @@ impl Engine {
             log_entries: self.recovery.replayed_entries,
             ..VerifyReport::default()
         };
-        for (level, run) in state.parts.iter().flat_map(|part| part.tables()) {
+        for (level, run) in state.tables() {
             self.calls.check()?;
             let keys = || Some((run.meta.smallest.clone(), run.meta.largest.clone()));
             // Footer, index and filter are read from the media, too, through the open file, because
@@ -137,12 +137,9 @@ impl Engine {
             report.entries += entries;
             report.bytes += bytes;
         };
-        let trees = state
-            .parts
-            .iter()
-            .filter_map(|part| part.trees.as_ref())
-            .map(|trees| trees.verify(&mut count));
-        trees
+        let upper = state.upper().map(|upper| upper.verify(&mut count));
+        upper
+            .into_iter()
             .chain(self.pm.iter().map(|pool| pool.check().map(drop)))
             .collect()
     }
@@ -178,8 +175,9 @@ fn differs(table: &Sst, meta: &TableMeta) -> Option<&'static str> {
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
+    use crate::manifest::PartId;
     use crate::manifest::TableMeta;
-    use crate::read::run::SstRun;
+    use crate::read::sst_run::SstRun;
     use crate::read::state::{Level, Part};
     use crate::{Db, ErrorKind, Options};
     use firn_base::SeqNo;
@@ -202,7 +200,7 @@ mod tests {
                 let run = SstRun::new(Arc::new(meta.clone()), engine.tables.clone());
                 levels[0] = Arc::new(Level::new(false, vec![Arc::new(run)]));
                 state.with_part(
-                    0,
+                    PartId(0),
                     Part {
                         levels,
                         ..Part::clone(part)

@@ -519,11 +519,26 @@ impl ValueLogs {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Waits for a submitted read and caches the value.
-    ///
-    /// # Errors
-    /// As [`ValueLogs::get`].
+    /// Waits for a read, and caches the value.
     pub(crate) fn finish(&self, asked: PendingValue) -> Result<Value> {
+        let (at, buf) = self.wait(asked)?;
+        if at.len as usize >= LARGE_BYTES {
+            return Ok(Value::owned(buf.into_tail(at.len as usize).into_vec()));
+        }
+        let value = &buf.bytes()[VALUE_HEADER_BYTES..];
+        Ok(self.cache.insert_value(at.log_id, at.offset, value))
+    }
+
+    /// Waits for a read. As [`ValueLogs::get_once`], returns true if the caller may keep the value
+    /// as a row.
+    pub(crate) fn finish_once(&self, asked: PendingValue) -> Result<(Value, bool)> {
+        let (at, buf) = self.wait(asked)?;
+        let value = Value::owned(buf.into_tail(at.len as usize).into_vec());
+        Ok((value, mechanisms::LAB_CACHED.is_on()))
+    }
+
+    /// The bytes that a read returned, checked.
+    fn wait(&self, asked: PendingValue) -> Result<(ValueAddress, IoBuf)> {
         let PendingValue {
             at,
             seqno,
@@ -533,10 +548,7 @@ impl ValueLogs {
         let buf = pending.wait()?;
         let value = check_value(buf.bytes(), at.len, seqno).ok_or_else(|| damaged(&*file, at))?;
         self.counters.read(Cause::UserRead, value.len());
-        if value.len() >= LARGE_BYTES {
-            return Ok(Value::owned(buf.into_tail(at.len as usize).into_vec()));
-        }
-        Ok(self.cache.insert_value(at.log_id, at.offset, value))
+        Ok((at, buf))
     }
 
     /// Passes the value at each of `places` to `see`, with its index. Values are read in the order

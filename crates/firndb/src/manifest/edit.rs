@@ -7,6 +7,7 @@
 //! An unknown tag is an error, because an edit of a later version must not be half understood.
 
 use super::evicted::Evicted;
+use super::parts::{Cut, PartId};
 use crate::files::NUMBER_MAX;
 use crate::log::LogEnd;
 use firn_base::SeqNo;
@@ -98,6 +99,12 @@ impl TableMeta {
         self.deletes * 2 > self.entries
     }
 
+    /// True if `key` lies between its smallest and its largest key.
+    #[inline]
+    pub(crate) fn spans(&self, key: &[u8]) -> bool {
+        self.smallest.as_slice() <= key && key <= self.largest.as_slice()
+    }
+
     /// Bytes of the table that its newest state needs.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.extent.valid_len.saturating_sub(self.dead_bytes)
@@ -135,6 +142,10 @@ pub(crate) struct Edit {
     pub(crate) add: Vec<(usize, TableMeta)>,
     /// (level, file id)
     pub(crate) drop: Vec<(usize, u64)>,
+    /// Partition borders. No table crosses one.
+    pub(crate) cuts_added: Vec<Cut>,
+    /// Borders at which two partitions become the one that begins before the border.
+    pub(crate) cuts_dropped: Vec<Vec<u8>>,
     pub(crate) pm: Option<PmPairing>,
     /// The evicted part of a tree of level 0.
     pub(crate) evicted: Option<Evicted>,
@@ -159,6 +170,8 @@ const FORMAT: u64 = 13;
 const EVICTED_THROUGH: u64 = 16;
 const EVICTED: u64 = 17;
 const ORIGIN: u64 = 18;
+const CUT_ADDED: u64 = 19;
+const CUT_DROPPED: u64 = 20;
 
 /// The version of all formats that this build writes and reads.
 pub(crate) const FORMAT_VERSION: u64 = 5;
@@ -217,6 +230,15 @@ impl Edit {
             put_varint(&mut out, *level as u64);
             put_varint(&mut out, *id);
         }
+        for (cut, id) in &self.cuts_added {
+            put_varint(&mut out, CUT_ADDED);
+            put_varint(&mut out, u64::from(id.0));
+            put_bytes(&mut out, cut);
+        }
+        for cut in &self.cuts_dropped {
+            put_varint(&mut out, CUT_DROPPED);
+            put_bytes(&mut out, cut);
+        }
         out
     }
 
@@ -268,6 +290,11 @@ impl Edit {
                 })
             }
             EVICTED => self.evicted = Some(Evicted::take(reader)?),
+            CUT_ADDED => {
+                let id = PartId(u32::try_from(reader.varint()?).ok()?);
+                self.cuts_added.push((key(reader)?, id));
+            }
+            CUT_DROPPED => self.cuts_dropped.push(key(reader)?),
             EVICTED_THROUGH => self.evicted_through = Some(seqno(reader)?),
             _ => return None,
         }
@@ -281,6 +308,13 @@ fn number(reader: &mut Reader<'_>) -> Option<u64> {
 
 fn seqno(reader: &mut Reader<'_>) -> Option<SeqNo> {
     Some(SeqNo(reader.varint()?)).filter(|&seqno| seqno <= SeqNo::MAX)
+}
+
+fn key(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    let key = reader.bytes()?;
+    (1..=KEY_BYTES_MAX)
+        .contains(&key.len())
+        .then(|| key.to_vec())
 }
 
 fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
@@ -331,12 +365,8 @@ fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
         appends: number(reader)?,
         superseded_bytes: number(reader)?,
         block_bytes_max: number(reader)?,
-        smallest: reader.bytes()?.to_vec(),
-        largest: reader.bytes()?.to_vec(),
+        smallest: key(reader)?,
+        largest: key(reader)?,
     };
-    let keys = [&table.smallest, &table.largest];
-    let fits = keys
-        .iter()
-        .all(|key| (1..=KEY_BYTES_MAX).contains(&key.len()));
-    (fits && table.smallest <= table.largest).then_some(table)
+    (table.smallest <= table.largest).then_some(table)
 }

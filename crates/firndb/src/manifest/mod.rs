@@ -4,6 +4,7 @@
 mod edit;
 mod evicted;
 mod layout;
+mod parts;
 #[cfg(feature = "proof")]
 pub(crate) mod proof;
 mod read;
@@ -14,6 +15,7 @@ mod write;
 
 pub(crate) use edit::{Edit, PmPairing, TableMeta};
 pub(crate) use evicted::{Evicted, KeyRange};
+pub(crate) use parts::{Layout, PartId};
 pub(crate) use read::{owner, read};
 pub(crate) use version::{LogState, Tables, Version};
 pub(crate) use write::{ManifestWriter, start};

@@ -59,6 +59,8 @@ fn edit(id: u64) -> Edit {
             (1, table(10, "d", "f")),
         ],
         drop: vec![],
+        cuts_added: vec![],
+        cuts_dropped: vec![],
         pm: Some(PmPairing { generation: 6 }),
         evicted: Some(Evicted {
             tree: 7,

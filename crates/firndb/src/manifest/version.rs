@@ -4,10 +4,12 @@
 //! 1. `known`: an edit drops only existing tables, from the level that they are in.
 //! 2. `fresh`: an edit adds only file ids that do not exist yet.
 //! 3. `disjoint`: tables of a level below 0 do not overlap, and are in key order.
-//! 4. `rising`: edit ids and sequence numbers do not fall.
+//! 4. `bordered`: partition borders are distinct, and no table crosses one.
+//! 5. `rising`: edit ids and sequence numbers do not fall.
 
 use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
 use super::evicted::Evicted;
+use super::parts::{Layout, PartId, PartRange};
 use crate::log::LogEnd;
 use firn_base::SeqNo;
 use std::collections::{BTreeMap, HashSet};
@@ -41,6 +43,9 @@ pub(crate) struct Version {
     pub(crate) logs: BTreeMap<u64, LogState>,
     /// Tables of each level; level 0 newest first, others by key.
     pub(crate) levels: Vec<Tables>,
+    pub(crate) layout: Layout,
+    /// Partitions so far, so that no number is used twice.
+    pub(crate) parts_made: u32,
     pub(crate) pm: Option<PmPairing>,
     /// The evicted part of a tree, as last recorded.
     pub(crate) evicted: Option<Evicted>,
@@ -75,6 +80,7 @@ impl Version {
             .max(whole.or(edit.evicted_through).unwrap_or_default());
         self.apply_logs(edit)?;
         self.drop_tables(&edit.drop)?;
+        self.move_borders(edit)?;
         self.check_fresh(&edit.add, id_bound)?;
         edit.add
             .iter()
@@ -100,6 +106,58 @@ impl Version {
             }
         }
         Ok(())
+    }
+
+    fn move_borders(&mut self, edit: &Edit) -> Result<(), &'static str> {
+        if edit.cuts_added.is_empty() && edit.cuts_dropped.is_empty() {
+            return Ok(());
+        }
+        self.layout = self.layout.changed(&edit.cuts_dropped, &edit.cuts_added)?;
+        self.parts_made = self.parts_made.max(self.layout.next_id().0);
+        let is_crossed = |table: &Arc<TableMeta>| self.is_crossed_by(table);
+        match self.tables().any(is_crossed) {
+            true => Err("bordered: a table that crosses a border"),
+            false => Ok(()),
+        }
+    }
+
+    fn is_crossed_by(&self, table: &TableMeta) -> bool {
+        self.layout
+            .crossed_by(&table.smallest, &table.largest)
+            .is_some()
+    }
+
+    /// The number of the next partition.
+    pub(crate) fn next_part(&self) -> PartId {
+        self.layout.next_id().max(PartId(self.parts_made))
+    }
+
+    /// The tables of each level with keys in `range`, the keys of a partition.
+    pub(crate) fn tables_of(&self, range: PartRange<'_>) -> Vec<Tables> {
+        let (from, to) = range;
+        if from.is_empty() && to.is_none() {
+            return self.levels.clone();
+        }
+        let is_in = |table: &Arc<TableMeta>| {
+            *table.smallest >= *from && to.is_none_or(|to| *table.smallest < *to)
+        };
+        let of_level = |(level, tables): (usize, &Tables)| -> Tables {
+            if level == 0 {
+                return Arc::new(
+                    tables
+                        .iter()
+                        .filter(|table| is_in(table))
+                        .cloned()
+                        .collect(),
+                );
+            }
+            let first = tables.partition_point(|table| *table.smallest < *from);
+            let end = to.map_or(tables.len(), |to| {
+                tables.partition_point(|table| *table.smallest < *to)
+            });
+            Arc::new(tables[first..end.max(first)].to_vec())
+        };
+        self.levels.iter().enumerate().map(of_level).collect()
     }
 
     /// Checks that none of the added tables exists or appears twice. No existing table has an id of
@@ -171,6 +229,9 @@ impl Version {
     }
 
     fn add(&mut self, level: usize, table: &TableMeta) -> Result<(), &'static str> {
+        if self.is_crossed_by(table) {
+            return Err("bordered: a table that crosses a border");
+        }
         if self.levels.len() <= level {
             self.levels.resize_with(level + 1, Tables::default);
         }
@@ -251,6 +312,8 @@ impl Version {
                 .collect(),
             add: self.levels.iter().enumerate().flat_map(tables).collect(),
             drop: Vec::new(),
+            cuts_added: self.layout.pairs().collect(),
+            cuts_dropped: Vec::new(),
             pm: self.pm,
             evicted: self.evicted.clone(),
             evicted_through: Some(self.evicted_through),

@@ -1,9 +1,11 @@
 //! The parts of the database that a cursor holds, and their revocation when the cursor is idle.
 
 use crate::engine::Engine;
-use crate::lab::TreesIter;
-use crate::read::run_iter::{LevelIter, MergeIter, RunIter};
-use crate::read::state::ReadState;
+use crate::read::merge_iter::MergeIter;
+use crate::read::parts_iter::PartsIter;
+use crate::read::run_iter::{LevelIter, RunIter};
+use crate::read::state::{Part, ReadState};
+use crate::upper::Upper;
 use firn_base::Result;
 use firn_base::sync::{Mutex, Ordering};
 use firn_table::sst::Access;
@@ -38,28 +40,32 @@ pub(crate) enum Direction {
 }
 
 /// Iterators over everything in `state`, newest first.
-pub(crate) fn children(state: &ReadState) -> Result<Vec<RunIter>> {
-    let mut children = Vec::new();
-    for part in state.parts.iter() {
-        children.extend(
-            part.buffers
-                .iter()
-                .map(|buffer| RunIter::Memtable(buffer.iter())),
-        );
-        if let Some(trees) = &part.trees {
-            children.extend(TreesIter::all(trees).map(|iter| RunIter::Trees(Box::new(iter))));
+pub(crate) fn children(state: &Arc<ReadState>) -> Result<Vec<RunIter>> {
+    let memtables = state.memtables.iter();
+    let mut children: Vec<RunIter> = memtables
+        .map(|memtable| RunIter::Memtable(memtable.iter()))
+        .collect();
+    match &*state.parts {
+        [one] => children.extend(part_children(one)?),
+        _ => children.push(RunIter::Parts(Box::new(PartsIter::new(state.clone())))),
+    }
+    Ok(children)
+}
+
+/// Iterators over the runs of a partition, newest first.
+pub(super) fn part_children(part: &Part) -> Result<Vec<RunIter>> {
+    let upper = part.upper.iter().flat_map(Upper::iters);
+    let mut children: Vec<RunIter> = upper.map(|iter| RunIter::Upper(Box::new(iter))).collect();
+    for level in &part.levels {
+        if level.sorted {
+            if !level.runs.is_empty() {
+                let level = LevelIter::new(level.clone(), Access::Cached);
+                children.push(RunIter::Level(Box::new(level)));
+            }
+            continue;
         }
-        for level in &part.levels {
-            if level.sorted {
-                if !level.runs.is_empty() {
-                    let level = LevelIter::new(level.clone(), Access::Cached);
-                    children.push(RunIter::Level(Box::new(level)));
-                }
-                continue;
-            }
-            for run in &level.runs {
-                children.push(RunIter::Sst(Box::new(run.table()?.iter(Access::Cached))));
-            }
+        for run in &level.runs {
+            children.push(RunIter::Sst(Box::new(run.table()?.iter(Access::Cached))));
         }
     }
     Ok(children)

@@ -3,7 +3,7 @@
 //! A hit costs one lookup and needs no filter or index of any level. A compaction removes no row,
 //! because it does not matter which table an entry is in.
 //!
-//! 1. A row is the newest entry of its key in the trees and tables of a state, or states that they
+//! 1. A row is the newest entry of its key below the memtables of a state, or states that they
 //!    have none.
 //! 2. Compactions and evictions do not change which entry that is. A flush does, once its memtable
 //!    leaves the state. So before there is a state without the memtable, the rows of its keys are

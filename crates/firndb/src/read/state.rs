@@ -5,18 +5,19 @@
 //! 2. Memtables and the runs of an unsorted level are ordered newest first by sequence number
 //!    range, never by file id.
 //! 3. The runs of a sorted level do not share a user key and are in key order.
-//! 4. Routing and data are one value, so a reader cannot see the borders of one epoch and the runs
-//!    of another.
-//! 5. A level is shared by all states in which it is unchanged, and by cursors. A changed level is
-//!    derived from the previous one: only the tables that are not in both are examined, and the
-//!    others get one more reference.
+//! 4. Routing and data are one value, so a reader cannot see the partition borders of one state and
+//!    the runs of another. A run lies within one partition. The memtables hold keys of all.
+//! 5. A partition, and a level of it, is shared by all states in which it is unchanged, and by
+//!    cursors. A changed level is derived from the previous one: only the tables that are not in
+//!    both are examined, and the others get one more reference.
 
-use crate::lab::Trees;
-use crate::manifest::{TableMeta, Tables, Version};
+use crate::manifest::{Layout, PartId, TableMeta, Tables, Version};
 use crate::memtable::Memtable;
+use crate::read::level::Change;
+pub(crate) use crate::read::level::Level;
 use crate::read::row_cache::RowCache;
-use crate::read::run::{SstRun, TableCache};
-use firn_base::heads::KeyHeads;
+use crate::read::sst_run::{SstRun, TableCache};
+use crate::upper::Upper;
 use firn_base::key::Kind;
 use firn_base::{SeqNo, Tag};
 use firn_table::sst::Query;
@@ -28,95 +29,169 @@ use std::sync::Arc;
 /// The state that readers see.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadState {
+    /// The memtables, newest first. The first takes writes.
+    pub(crate) memtables: Vec<Arc<Memtable>>,
+    /// Everything up to this sequence number is below the memtables.
+    pub(crate) flushed_through: SeqNo,
+    /// The newest entries below the memtables, for keys that are read.
+    pub(crate) rows: Option<Arc<RowCache>>,
     pub(crate) layout: Layout,
+    /// The partitions, in key order. A database without borders has one.
     pub(crate) parts: Arc<[Arc<Part>]>,
     /// Shared by all states of a database that are still held.
     life: Arc<()>,
 }
 
-/// Partition borders: none for `classic`, whose one part holds all keys.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Layout {
-    pub(crate) cuts: Arc<[Box<[u8]>]>,
-    pub(crate) epoch: u64,
-}
-
-/// One partition: its memtables and its levels.
+/// One partition: the entries of its keys that are below the memtables.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Part {
-    /// The memtables, newest first. The first takes writes.
-    pub(crate) buffers: Vec<Arc<Memtable>>,
-    /// Level 0 in persistent memory, in profile `lab`.
-    pub(crate) trees: Option<Trees>,
+    /// The structure between the memtables and the tables, in profiles that have one.
+    pub(crate) upper: Option<Upper>,
     pub(crate) levels: Vec<Arc<Level>>,
-    /// Everything up to this sequence number is below the memtables.
-    pub(crate) flushed_through: SeqNo,
-    /// The newest entries below the memtables, for keys that are read.
-    pub(crate) rows: Option<Arc<RowCache>>,
 }
 
-/// One level of a partition.
-#[derive(Debug, Default)]
-pub(crate) struct Level {
-    /// True if the runs are disjoint and in key order.
-    pub(crate) sorted: bool,
-    pub(crate) runs: Vec<Arc<SstRun>>,
-    /// The tables of the runs, as the manifest has them.
-    tables: Tables,
-    /// Prefixes of the runs' largest keys, if the runs are sorted.
-    heads: KeyHeads,
-    bytes: Bytes,
-}
-
-/// Sums over the tables of a level.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Bytes {
-    all: u64,
-    live: u64,
-    dead: u64,
-    /// The number of tables that are mostly tombstones.
-    tombstone_tables: u64,
-}
-
-impl Bytes {
-    fn of(runs: &[Arc<SstRun>]) -> Bytes {
-        runs.iter().fold(Bytes::default(), |sum, run| Bytes {
-            all: sum.all + run.meta.bytes(),
-            live: sum.live + run.meta.live_bytes(),
-            dead: sum.dead + run.meta.dead_bytes,
-            tombstone_tables: sum.tombstone_tables + u64::from(run.meta.is_mostly_tombstones()),
-        })
-    }
+/// The changed partitions of a new version.
+pub(crate) enum Touched<'a> {
+    All,
+    /// Those of these keys.
+    Keys(&'a mut dyn Iterator<Item = &'a [u8]>),
 }
 
 impl ReadState {
-    /// The state of one partition.
-    pub(crate) fn single(part: Part) -> ReadState {
-        ReadState {
+    /// A state of these memtables and the tables of `version`, in at least `levels` levels.
+    pub(crate) fn new(
+        memtables: Vec<Arc<Memtable>>,
+        version: &Version,
+        tables: &Arc<TableCache>,
+        levels: usize,
+    ) -> ReadState {
+        let empty = ReadState {
+            memtables,
+            flushed_through: SeqNo(0),
+            rows: None,
             layout: Layout::default(),
-            parts: Arc::new([Arc::new(part)]),
+            parts: Arc::new([Arc::default()]),
             life: Arc::new(()),
-        }
-    }
-
-    /// The number of the part that holds `key`.
-    pub(crate) fn part_of(&self, key: &[u8]) -> usize {
-        self.layout.cuts.partition_point(|cut| **cut <= *key)
-    }
-
-    /// This state with part `i` replaced.
-    pub(crate) fn with_part(&self, i: usize, part: Part) -> ReadState {
-        let mut parts = self.parts.to_vec();
-        parts[i] = Arc::new(part);
-        let layout = Layout {
-            epoch: self.layout.epoch + 1,
-            ..self.layout.clone()
         };
-        ReadState {
-            layout,
-            parts: parts.into(),
-            life: self.life.clone(),
+        empty.with_tables(version, Touched::All, tables, levels)
+    }
+
+    /// The partition that holds `key`.
+    #[inline]
+    pub(crate) fn part(&self, key: &[u8]) -> &Part {
+        &self.parts[self.layout.part_of(key)]
+    }
+
+    /// The partition `id`, if it still exists.
+    pub(crate) fn part_by_id(&self, id: PartId) -> Option<&Arc<Part>> {
+        self.layout.index_of(id).map(|i| &self.parts[i])
+    }
+
+    /// The partitions, with their ids.
+    pub(crate) fn parts(&self) -> impl DoubleEndedIterator<Item = (PartId, &Part)> {
+        let parts = self.layout.ids().iter().zip(self.parts.iter());
+        parts.map(|(&id, part)| (id, &**part))
+    }
+
+    /// All tables, by partition and from level 0 down.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<SstRun>)> {
+        self.parts.iter().flat_map(|part| part.tables())
+    }
+
+    /// The structure between the memtables and the tables. A profile that has one has one
+    /// partition.
+    pub(crate) fn upper(&self) -> Option<&Upper> {
+        self.parts.first().and_then(|part| part.upper.as_ref())
+    }
+
+    /// This state with the tables of `version`. Only the partitions that `touched` names differ
+    /// from those of this state, unless the borders changed. Runs that this state has are shared.
+    pub(crate) fn with_tables(
+        &self,
+        version: &Version,
+        touched: Touched<'_>,
+        tables: &Arc<TableCache>,
+        levels: usize,
+    ) -> ReadState {
+        let layout = version.layout.clone();
+        if !layout.is(&self.layout) || matches!(touched, Touched::All) {
+            let parts = self.rebuilt(version, tables, levels);
+            return ReadState {
+                layout,
+                parts,
+                ..self.clone()
+            };
         }
+        let mut parts = self.parts.to_vec();
+        if let Touched::Keys(keys) = touched {
+            let mut of: Vec<usize> = keys.map(|key| layout.part_of(key)).collect();
+            of.sort_unstable();
+            of.dedup();
+            for i in of {
+                let new = version.tables_of(layout.range(i));
+                parts[i] = Arc::new(self.parts[i].with_tables(&new, tables, levels, |_| None));
+            }
+        }
+        ReadState {
+            parts: parts.into(),
+            ..self.clone()
+        }
+    }
+
+    /// The partitions of `version`, whose borders may differ.
+    fn rebuilt(
+        &self,
+        version: &Version,
+        tables: &Arc<TableCache>,
+        levels: usize,
+    ) -> Arc<[Arc<Part>]> {
+        let layout = &version.layout;
+        let runs: HashMap<u64, &Arc<SstRun>> =
+            self.tables().map(|(_, run)| (run.meta.id, run)).collect();
+        let part = |(i, &id): (usize, &PartId)| {
+            let before = self
+                .part_by_id(id)
+                .map_or_else(Part::default, |part| Part::clone(part));
+            let new = version.tables_of(layout.range(i));
+            Arc::new(before.with_tables(&new, tables, levels, |id| runs.get(&id).copied()))
+        };
+        layout.ids().iter().enumerate().map(part).collect()
+    }
+
+    /// This state with partition `id` replaced.
+    pub(crate) fn with_part(&self, id: PartId, part: Part) -> ReadState {
+        let mut parts = self.parts.to_vec();
+        if let Some(i) = self.layout.index_of(id) {
+            parts[i] = Arc::new(part);
+        }
+        ReadState {
+            parts: parts.into(),
+            ..self.clone()
+        }
+    }
+
+    /// This state with another structure between the memtables and the tables.
+    pub(crate) fn with_upper(&self, upper: Upper) -> ReadState {
+        let first = Part {
+            upper: Some(upper),
+            ..(*self.parts[0]).clone()
+        };
+        self.with_part(self.layout.ids()[0], first)
+    }
+
+    /// This state with `fresh` as the memtable that takes writes.
+    pub(crate) fn with_memtable(&self, fresh: &Arc<Memtable>) -> ReadState {
+        let mut state = self.clone();
+        state.memtables.insert(0, fresh.clone());
+        state
+    }
+
+    /// This state without `flushed`, whose entries are below the memtables now.
+    pub(crate) fn without_memtable(mut self, flushed: &Arc<Memtable>) -> ReadState {
+        self.memtables
+            .retain(|memtable| !Arc::ptr_eq(memtable, flushed));
+        self.flushed_through = flushed.frozen_at().unwrap_or(self.flushed_through);
+        self
     }
 
     /// The same state as a new value, to distinguish readers of this one from later ones.
@@ -128,39 +203,6 @@ impl ReadState {
     pub(crate) fn alive(&self) -> usize {
         Arc::strong_count(&self.life)
     }
-}
-
-impl Part {
-    /// The part with the tables of `version`. Runs that this part already has are shared.
-    pub(crate) fn with_tables(
-        &self,
-        version: &Version,
-        tables: &Arc<TableCache>,
-        levels: usize,
-    ) -> Part {
-        let count = levels.max(version.levels.len());
-        let (no_level, no_tables) = <(Arc<Level>, Tables)>::default();
-        let old = |i: usize| self.levels.get(i).unwrap_or(&no_level);
-        let new = |i: usize| version.levels.get(i).unwrap_or(&no_tables);
-        let changes: Vec<Change<'_>> = (0..count).map(|i| Change::new(old(i), new(i))).collect();
-        // Tables also move from one level to another.
-        let gone = || changes.iter().flat_map(Change::gone);
-        let known: HashMap<u64, &Arc<SstRun>> = gone().map(|run| (run.meta.id, run)).collect();
-        let run = |meta: &Arc<TableMeta>| match known.get(&meta.id) {
-            // `shared` may have changed, but the run is the same.
-            Some(run) if run.meta.extent == meta.extent => Arc::clone(run),
-            _ => Arc::new(SstRun::new(meta.clone(), tables.clone())),
-        };
-        let level =
-            |(i, change): (usize, &Change<'_>)| match change.is_none() && i < self.levels.len() {
-                true => self.levels[i].clone(),
-                false => Arc::new(change.made(i > 0, run)),
-            };
-        Part {
-            levels: changes.iter().enumerate().map(level).collect(),
-            ..self.clone()
-        }
-    }
 
     /// The newest entry of `key` below the memtables, if it is kept as a row and not above `seqno`.
     /// REQUIRES: no memtable has an entry of it.
@@ -169,7 +211,7 @@ impl Part {
         let row = self.rows.as_ref()?.get(key, hash, seqno)?;
         // Loaded after the row: an entry that is in none of these memtables is in one that was
         // created after this one was full.
-        let newest = self.buffers.first().and_then(|active| active.frozen_at());
+        let newest = self.memtables.first().and_then(|active| active.frozen_at());
         newest
             .is_none_or(|newest| row.0.seqno() <= newest)
             .then_some(row)
@@ -190,11 +232,12 @@ impl Part {
     fn searched(&self, seqno: SeqNo) -> RangeInclusive<SeqNo> {
         // Loaded after the read point: if that is above the end of these memtables, they are known
         // to be frozen.
-        let last = self.buffers.first().and_then(|active| active.frozen_at());
+        let last = self.memtables.first().and_then(|active| active.frozen_at());
         self.flushed_through..=last.map_or(seqno, |last| last.min(seqno))
     }
 
     /// Keeps the entry that a get found, if any.
+    #[inline]
     pub(crate) fn keep_row(&self, query: &Query<'_>, found: Option<Row>) {
         if let (Some(row), Some(rows)) = (found, &self.rows) {
             rows.keep(&self.searched(query.seqno), query.hash, row);
@@ -209,19 +252,79 @@ impl Part {
         self.keep_row(query, query.rows.then(row));
     }
 
-    /// Removes `flushed`, whose entries are below the memtables now.
-    pub(crate) fn let_go(&mut self, flushed: &Arc<Memtable>) {
-        self.buffers.retain(|buffer| !Arc::ptr_eq(buffer, flushed));
-        self.flushed_through = flushed.frozen_at().unwrap_or(self.flushed_through);
-    }
-
     /// The approximate number of keys that have a value at `visible`. Each version counts as one,
     /// and each tombstone subtracts one.
     pub(crate) fn approximate_len(&self, visible: SeqNo) -> u64 {
         let live = |run: &SstRun| run.meta.entries.saturating_sub(2 * run.meta.deletes);
         let in_tables: u64 = self.tables().map(|(_, run)| live(run)).sum();
-        let in_trees = self.trees.as_ref().map_or(0, Trees::entries);
-        in_tables + in_trees + visible.0.saturating_sub(self.flushed_through.0)
+        let above = self.upper().map_or(0, Upper::entries);
+        in_tables + above + visible.0.saturating_sub(self.flushed_through.0)
+    }
+
+    /// The oldest memtable, if it is frozen and all its entries are visible, so that it can be
+    /// flushed.
+    pub(crate) fn flushable(&self, visible: SeqNo) -> Option<&Arc<Memtable>> {
+        let oldest = self.memtables.last()?;
+        let is_ready =
+            self.memtables.len() > 1 && oldest.frozen_at().is_some_and(|last| last <= visible);
+        is_ready.then_some(oldest)
+    }
+
+    /// The tables of `level` in all partitions.
+    pub(crate) fn metas_of(&self, level: usize) -> Tables {
+        match &*self.parts {
+            [one] => one.metas_of(level),
+            parts => {
+                let all = parts.iter().map(|part| part.metas_of(level));
+                Arc::new(all.flat_map(|metas| metas.to_vec()).collect())
+            }
+        }
+    }
+
+    /// The tables of each level below `level`, in all partitions.
+    pub(crate) fn metas_below(&self, level: usize) -> Vec<Tables> {
+        let levels = self.parts.iter().map(|part| part.levels.len()).max();
+        (level + 1..levels.unwrap_or(0))
+            .map(|level| self.metas_of(level))
+            .collect()
+    }
+}
+
+impl Part {
+    /// The partition with these tables, by level. Runs that this partition has are shared, and
+    /// those that `known` finds.
+    fn with_tables<'a>(
+        &self,
+        tables: &[Tables],
+        cache: &Arc<TableCache>,
+        levels: usize,
+        known: impl Fn(u64) -> Option<&'a Arc<SstRun>>,
+    ) -> Part {
+        let count = levels.max(tables.len());
+        let (no_level, no_tables) = <(Arc<Level>, Tables)>::default();
+        let old = |i: usize| self.levels.get(i).unwrap_or(&no_level);
+        let new = |i: usize| tables.get(i).unwrap_or(&no_tables);
+        let changes: Vec<Change<'_>> = (0..count).map(|i| Change::new(old(i), new(i))).collect();
+        // Tables also move from one level to another.
+        let gone = || changes.iter().flat_map(Change::gone);
+        let moved: HashMap<u64, &Arc<SstRun>> = gone().map(|run| (run.meta.id, run)).collect();
+        let run = |meta: &Arc<TableMeta>| {
+            let held = moved.get(&meta.id).copied().or_else(|| known(meta.id));
+            match held {
+                // `shared` may have changed, but the run is the same.
+                Some(run) if run.meta.extent == meta.extent => Arc::clone(run),
+                _ => Arc::new(SstRun::new(meta.clone(), cache.clone())),
+            }
+        };
+        let level =
+            |(i, change): (usize, &Change<'_>)| match change.is_none() && i < self.levels.len() {
+                true => self.levels[i].clone(),
+                false => Arc::new(change.made(i > 0, run)),
+            };
+        Part {
+            levels: changes.iter().enumerate().map(level).collect(),
+            ..self.clone()
+        }
     }
 
     /// The last level that holds any table; 0 if none does.
@@ -230,6 +333,11 @@ impl Part {
             .iter()
             .rposition(|level| !level.runs.is_empty())
             .unwrap_or(0)
+    }
+
+    /// The number of tables in level 0.
+    pub(crate) fn level0_tables(&self) -> usize {
+        self.levels.first().map_or(0, |level| level.runs.len())
     }
 
     /// (dead bytes, live bytes) of all tables.
@@ -263,173 +371,5 @@ impl Part {
             .get(level)
             .map(|level| level.tables.clone())
             .unwrap_or_default()
-    }
-
-    /// The oldest memtable, if it is frozen and all its entries are visible, so that it can be
-    /// flushed.
-    pub(crate) fn flushable(&self, visible: SeqNo) -> Option<&Arc<Memtable>> {
-        let oldest = self.buffers.last()?;
-        (self.buffers.len() > 1 && oldest.frozen_at().is_some_and(|last| last <= visible))
-            .then_some(oldest)
-    }
-}
-
-impl Level {
-    /// A level of these runs, in their order.
-    pub(crate) fn new(sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
-        let tables = Tables::new(runs.iter().map(|run| run.meta.clone()).collect());
-        Change::new(&Level::default(), &tables).with_runs(sorted, runs)
-    }
-
-    /// Bytes of the tables.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.all
-    }
-
-    /// True if any table is mostly tombstones.
-    pub(crate) fn has_tombstone_tables(&self) -> bool {
-        self.bytes.tombstone_tables > 0
-    }
-
-    /// Bytes that the newest states of the tables need.
-    pub(crate) fn live_bytes(&self) -> u64 {
-        self.bytes.live
-    }
-
-    /// Bytes in no live block.
-    pub(crate) fn dead_bytes(&self) -> u64 {
-        self.bytes.dead
-    }
-
-    /// The runs with keys between `smallest` and `largest`, both inclusive.
-    pub(crate) fn overlapping(&self, smallest: &[u8], largest: &[u8]) -> &[Arc<SstRun>] {
-        debug_assert!(self.sorted);
-        let from = self
-            .runs
-            .partition_point(|run| run.meta.largest.as_slice() < smallest);
-        let to = self
-            .runs
-            .partition_point(|run| run.meta.smallest.as_slice() <= largest);
-        self.runs.get(from..to).unwrap_or(&[])
-    }
-
-    /// The run of a sorted level that may hold `key`.
-    #[inline]
-    pub(crate) fn run_for(&self, key: &[u8]) -> Option<&Arc<SstRun>> {
-        if self.runs.is_empty() {
-            return None;
-        }
-        self.runs
-            .get(self.first_not_below(key))
-            .filter(|run| run.meta.smallest.as_slice() <= key)
-    }
-
-    /// The index of the first run of a sorted level that does not end below `key`.
-    #[inline]
-    pub(crate) fn first_not_below(&self, key: &[u8]) -> usize {
-        self.heads
-            .first_not_below(key, |i| &self.runs[i].meta.largest)
-    }
-
-    /// The run of the table with the metadata `meta`, if it is in this level.
-    pub(crate) fn run_of(&self, meta: &TableMeta) -> Option<&Arc<SstRun>> {
-        let is_it = |run: &&Arc<SstRun>| run.meta.id == meta.id;
-        match self.sorted {
-            true => self.run_for(&meta.smallest).filter(is_it),
-            false => self.runs.iter().find(is_it),
-        }
-    }
-}
-
-/// The difference between two versions of a level: the tables between their common prefix and
-/// common suffix.
-struct Change<'a> {
-    old: &'a Level,
-    tables: &'a Tables,
-    front: usize,
-    back: usize,
-}
-
-impl<'a> Change<'a> {
-    fn new(old: &'a Level, tables: &'a Tables) -> Change<'a> {
-        let (before, after) = (&old.tables, tables);
-        if Arc::ptr_eq(before, after) {
-            return Change {
-                old,
-                tables,
-                front: before.len(),
-                back: 0,
-            };
-        }
-        let same = |(a, b): &(&Arc<TableMeta>, &Arc<TableMeta>)| Arc::ptr_eq(a, b);
-        let front = before.iter().zip(after.iter()).take_while(same).count();
-        let back = before[front..]
-            .iter()
-            .rev()
-            .zip(after[front..].iter().rev())
-            .take_while(same)
-            .count();
-        Change {
-            old,
-            tables,
-            front,
-            back,
-        }
-    }
-
-    fn is_none(&self) -> bool {
-        self.front + self.back == self.old.runs.len().max(self.tables.len())
-    }
-
-    /// The old runs that are not in the new level.
-    fn gone(&self) -> &'a [Arc<SstRun>] {
-        &self.old.runs[self.front..self.old.runs.len() - self.back]
-    }
-
-    /// The new level, with new runs for its new tables.
-    fn made(&self, sorted: bool, run: impl Fn(&Arc<TableMeta>) -> Arc<SstRun>) -> Level {
-        let old = &self.old.runs;
-        let mut runs = Vec::with_capacity(self.tables.len());
-        runs.extend_from_slice(&old[..self.front]);
-        runs.extend(
-            self.tables[self.front..self.tables.len() - self.back]
-                .iter()
-                .map(run),
-        );
-        runs.extend_from_slice(&old[old.len() - self.back..]);
-        self.with_runs(sorted, runs)
-    }
-
-    /// The new level, made of `runs`.
-    fn with_runs(&self, sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
-        let (front, back) = (self.front, runs.len() - self.back);
-        let heads = match sorted {
-            true => self
-                .old
-                .heads
-                .spliced(runs.len(), front..back, |i| &runs[i].meta.largest),
-            false => KeyHeads::default(),
-        };
-        let (gone, new) = (Bytes::of(self.gone()), Bytes::of(&runs[front..back]));
-        let of = |old: u64, gone: u64, new: u64| old - gone + new;
-        let old = self.old.bytes;
-        let bytes = Bytes {
-            all: of(old.all, gone.all, new.all),
-            live: of(old.live, gone.live, new.live),
-            dead: of(old.dead, gone.dead, new.dead),
-            tombstone_tables: of(
-                old.tombstone_tables,
-                gone.tombstone_tables,
-                new.tombstone_tables,
-            ),
-        };
-        debug_assert_eq!(bytes, Bytes::of(&runs));
-        Level {
-            sorted,
-            runs,
-            tables: self.tables.clone(),
-            heads,
-            bytes,
-        }
     }
 }

@@ -56,7 +56,7 @@ impl Engine {
                     // Removes obsolete files, so that a retry finds room.
                     self.remove_obsolete(true);
                 }
-                if self.state.load().parts[0].buffers[0].log_id != group.log_id {
+                if self.state.load().memtables[0].log_id != group.log_id {
                     // The memtable was frozen during this commit and can be flushed only now. No
                     // other thread would wake the workers for it.
                     self.executor.wake();
@@ -156,7 +156,7 @@ impl Engine {
             self.budget.write_buffer_bytes,
         );
         let state = self.state.load();
-        let buffers = &state.parts[0].buffers;
+        let buffers = &state.memtables;
         let held: usize = buffers.iter().map(|buffer| buffer.capacity_bytes()).sum();
         // Each is a little larger than requested.
         let fits = || held + bytes.max(usual) <= most * usual + usual / 2;
@@ -188,11 +188,7 @@ impl Engine {
         let log_id = self.next_file_id();
         let capacity = self.budget.write_buffer_bytes.max(bytes);
         let fresh = Arc::new(self.fresh_buffer(capacity, log_id));
-        self.state.rcu(|state| {
-            let mut part = (*state.parts[0]).clone();
-            part.buffers.insert(0, fresh.clone());
-            state.with_part(0, part)
-        });
+        self.state.rcu(|state| state.with_memtable(&fresh));
         queue.switch(fresh);
     }
 

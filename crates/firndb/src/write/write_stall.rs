@@ -23,21 +23,60 @@ use firn_base::count::Counter;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+/// How far a part of the engine is from the limit at which it slows writers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pressure {
+    pub(crate) reason: StallReason,
+    /// 0 or less where writers are not delayed; 1 or more where they are slowed the most.
+    pub(crate) stall: f64,
+    /// How often the rate of compactions is to be doubled.
+    pub(crate) haste: f64,
+}
+
 /// The amount of outstanding compaction and flush work.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Debt {
     /// Memtables that wait for a flush.
     pub(crate) buffers: usize,
-    /// The number of tables in level 0.
-    pub(crate) level0_tables: usize,
     /// Bytes by which levels exceed their targets.
     pub(crate) bytes: u64,
-    /// The size of the logs held for level 0, as a fraction of the size at which an eviction is
-    /// due.
-    pub(crate) logs: f64,
-    /// The progress of the leaves' memory, 0 to 1, from the point at which they are evicted to the
-    /// point at which a flush finds no room.
-    pub(crate) trees: f64,
+    /// One of each reason: the largest of those that were reported.
+    pressures: Vec<Pressure>,
+}
+
+impl Debt {
+    /// Adds what a part of the engine reports. Parts are compacted beside each other, so the one
+    /// that is closest to its limit counts, and not their sum.
+    pub(crate) fn add(&mut self, reported: &[Pressure]) {
+        for new in reported {
+            let known = self.pressures.iter_mut();
+            match known.into_iter().find(|known| known.reason == new.reason) {
+                None => self.pressures.push(*new),
+                Some(known) => {
+                    known.stall = known.stall.max(new.stall);
+                    known.haste = known.haste.max(new.haste);
+                }
+            }
+        }
+    }
+
+    /// The largest stall, 0 to 1, and its reason.
+    pub(crate) fn stall(&self) -> (f64, StallReason) {
+        let none = (0.0, StallReason::Level0);
+        self.pressures.iter().fold(none, |worst, pressure| {
+            let stall = pressure.stall.clamp(0.0, 1.0);
+            match stall > worst.0 {
+                true => (stall, pressure.reason),
+                false => worst,
+            }
+        })
+    }
+
+    /// The largest haste.
+    pub(crate) fn haste(&self) -> f64 {
+        let hastes = self.pressures.iter().map(|pressure| pressure.haste);
+        hastes.fold(0.0, f64::max)
+    }
 }
 
 /// The rate assumed before anything was measured, in bytes per second.
@@ -105,27 +144,8 @@ impl WriteStall {
 
     /// Sets the rate according to the debt. Returns the reason if a stall began, `Some(None)` if it
     /// ended, and `None` if neither.
-    pub(crate) fn update(&self, debt: Debt, limits: &Limits) -> Option<Option<StallReason>> {
-        let tables = ramp(
-            debt.level0_tables as f64,
-            limits.level0_slow as f64,
-            limits.level0_stop as f64,
-        );
-        let base = limits.level_base_bytes as f64;
-        let bytes = ramp(debt.bytes as f64, 8.0 * base, 32.0 * base);
-        let logs = ramp(debt.logs, 1.5, 4.0);
-        let trees = ramp(debt.trees, 0.1, 1.0);
-        let debts = [
-            (tables, StallReason::Level0),
-            (bytes, StallReason::Debt),
-            (logs, StallReason::Logs),
-            (trees, StallReason::Trees),
-        ];
-        let (behind, reason) = debts
-            .into_iter()
-            .fold((0.0, StallReason::Level0), |worst, one| {
-                if one.0 > worst.0 { one } else { worst }
-            });
+    pub(crate) fn update(&self, debt: &Debt, limits: &Limits) -> Option<Option<StallReason>> {
+        let (behind, reason) = debt.stall();
         self.last_buffer
             .store(debt.buffers + 1 >= limits.write_buffers, Ordering::Relaxed);
         let rate = if behind > 0.0 {
@@ -208,14 +228,17 @@ impl WriteStall {
     }
 }
 
-/// The position of `x` between `from` and `to`, 0 to 1.
-fn ramp(x: f64, from: f64, to: f64) -> f64 {
-    ((x - from) / (to - from)).clamp(0.0, 1.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::picker::level0_pressure;
+
+    /// The debt of a level 0 with `tables`.
+    fn level0(tables: usize) -> Debt {
+        let mut debt = Debt::default();
+        debt.add(&[level0_pressure(tables, &Limits::default())]);
+        debt
+    }
 
     #[test]
     fn the_pace_falls_with_debt_and_never_stops() {
@@ -223,13 +246,7 @@ mod tests {
         let stall = WriteStall::new(Clock::manual());
         let mut last = u64::MAX;
         for level0_tables in 0..40 {
-            let change = stall.update(
-                Debt {
-                    level0_tables,
-                    ..Debt::default()
-                },
-                &limits,
-            );
+            let change = stall.update(&level0(level0_tables), &limits);
             assert_eq!(change.is_some(), level0_tables == limits.level0_slow + 1);
             let rate = if stall.rate() == 0 {
                 u64::MAX
@@ -239,7 +256,7 @@ mod tests {
             assert!(rate <= last && rate > 0);
             last = rate;
         }
-        assert_eq!(stall.update(Debt::default(), &limits), Some(None));
+        assert_eq!(stall.update(&Debt::default(), &limits), Some(None));
     }
 
     /// The rate falls from 1.5 times the logs' threshold on, in steps too small for a writer to
@@ -251,8 +268,12 @@ mod tests {
         let rates: Vec<f64> = (0..50)
             .map(|step| {
                 stall.update(
-                    Debt {
-                        logs: f64::from(step) / 10.0,
+                    &Debt {
+                        pressures: vec![Pressure {
+                            reason: StallReason::Logs,
+                            stall: (f64::from(step) / 10.0 - 1.5) / 2.5,
+                            haste: 0.0,
+                        }],
                         ..Debt::default()
                     },
                     &Limits::default(),
@@ -274,7 +295,7 @@ mod tests {
         );
         assert!((full / 15.0..full / 8.0).contains(&paced[33]), "{rates:?}");
         assert_eq!(
-            stall.update(Debt::default(), &Limits::default()),
+            stall.update(&Debt::default(), &Limits::default()),
             Some(None)
         );
     }
@@ -283,13 +304,7 @@ mod tests {
     fn a_paced_writer_takes_the_time_that_the_rate_says() {
         let clock = Clock::manual();
         let stall = WriteStall::new(clock.clone());
-        stall.update(
-            Debt {
-                level0_tables: 24,
-                ..Debt::default()
-            },
-            &Limits::default(),
-        );
+        stall.update(&level0(24), &Limits::default());
         let rate = stall.rate();
         for _ in 0..1000 {
             stall.pace(10_000, || 0.0, || true);
@@ -310,13 +325,7 @@ mod tests {
         const BYTES: usize = 8 << 20;
         let clock = Clock::manual();
         let stall = WriteStall::new(clock.clone());
-        stall.update(
-            Debt {
-                level0_tables: 34,
-                ..Debt::default()
-            },
-            &Limits::default(),
-        );
+        stall.update(&level0(34), &Limits::default());
         for _ in 0..20 {
             stall.pace(BYTES, || 0.0, || true);
         }

@@ -109,13 +109,16 @@ fn mark_chunk(db: &Db, chunk_bytes: u64) -> Option<Arc<Job>> {
     let engine = &db.engine;
     let mut jobs = engine.jobs.state.lock();
     let state = engine.state.load_full();
-    let lab = LabTuning {
-        by_log_share: 0.0,
-        ..LabTuning::default()
+    let tuning = Tuning {
+        lab: LabTuning {
+            by_log_share: 0.0,
+            ..LabTuning::default()
+        },
+        ..Tuning::default()
     };
     let facts = Facts {
         chunk_bytes,
-        lab: &lab,
+        tuning: &tuning,
         evicting: false,
         ..engine.manual_facts(&jobs)
     };
@@ -194,16 +197,19 @@ fn lab_14_a_due_eviction_comes_before_other_compactions() {
     let mut limits = engine.options.limits.clone();
     limits.level_base_bytes = 1;
     let picked = |evict_share| {
-        let lab = LabTuning {
-            evict_share,
-            ..LabTuning::default()
+        let tuning = Tuning {
+            lab: LabTuning {
+                evict_share,
+                ..LabTuning::default()
+            },
+            ..Tuning::default()
         };
         let jobs = engine.jobs.state.lock();
         let facts = Facts {
             evicting: false,
             chunk_bytes: 1 << 20,
             limits: &limits,
-            lab: &lab,
+            tuning: &tuning,
             ..engine.manual_facts(&jobs)
         };
         picker::pick(&state, &facts).map(|plan| plan.reason)
@@ -228,15 +234,15 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     assert_eq!(before.iter().map(|used| used.entries).sum::<u64>(), 8);
     (0..8).for_each(|i| db.put(key(i), b"second").unwrap());
     (0..8).for_each(|i| db.put([key(i), vec![b'x'; 3000]].concat(), b"").unwrap());
-    let buffer = db.engine.state.load().parts[0].buffers[0].clone();
+    let buffer = db.engine.state.load().memtables[0].clone();
     let mut queue = db.engine.commit.lock();
     db.engine.switch_buffer(&mut queue, 0);
     drop(queue);
     assert!(
-        !db.engine.flush_to_trees(0, &buffer).unwrap(),
+        !db.engine.flush_to_trees(&buffer).unwrap(),
         "it waits for an eviction"
     );
-    let trees = db.engine.state.load().parts[0].trees.clone().unwrap();
+    let trees = db.engine.trees().unwrap();
     let is_left = |i: &u32| {
         let key = key(*i);
         let got = trees.get(&Query::new(&key, SeqNo::MAX)).unwrap();
@@ -245,7 +251,7 @@ fn a_flush_that_finds_no_room_takes_no_pointer_away() {
     let left = (0..8).filter(is_left).count() as u64;
     assert!(left > 0, "a step failed");
     drop(trees);
-    db.engine.release_trees(0);
+    db.engine.release_trees();
     assert_eq!(uses()[0].entries, left);
     (0..8).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), b"second"));
     db.flush().unwrap();
@@ -293,9 +299,9 @@ fn a_users_compaction_is_not_idle_between_its_actions() {
 fn room_that_came_meanwhile_is_tried() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path(), 8 << 10);
-    let trees = db.engine.state.load().parts[0].trees.clone().unwrap();
+    let trees = db.engine.trees().unwrap();
     assert!(trees.mutable.leaves() == 0 && trees.immutable.is_none() && !trees.store.is_short());
-    assert!(db.engine.may_come_by_room(0).unwrap());
+    assert!(db.engine.may_come_by_room().unwrap());
 }
 
 /// No room can be made for a leaf: no thread may wait for that, and each flush returns the error.
@@ -413,14 +419,7 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
                 .collect();
             assert_eq!(again, [0; 0], "round {round}: written by the chunk before");
             replaced += ids.len();
-            edges += usize::from(
-                !engine.state.load().parts[0]
-                    .trees
-                    .as_ref()
-                    .unwrap()
-                    .immutable_from
-                    .is_empty(),
-            );
+            edges += usize::from(!engine.trees().unwrap().immutable_from.is_empty());
             for i in (0..2000).filter(|i| newest(*i, round).is_some()) {
                 let of = newest(i, round).unwrap();
                 let at = |of: u32| {
@@ -453,13 +452,7 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
                 (0..2000).filter(|i| newest(*i, round).is_some()).count()
             );
         }
-        assert!(
-            engine.state.load().parts[0]
-                .trees
-                .as_ref()
-                .unwrap()
-                .are_empty()
-        );
+        assert!(engine.trees().unwrap().are_empty());
     }
     assert!(
         edges > 10 && replaced > 20,
@@ -635,7 +628,7 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
         let snapshot = db.snapshot();
         write(0..100, 2);
         db.flush().unwrap();
-        let before = engine.state.load().parts[0].trees.clone().unwrap();
+        let before = engine.trees().unwrap();
         assert_eq!(
             before.retained.versions().len(),
             1,
@@ -720,12 +713,12 @@ fn what_was_evicted_in_another_session_is_not_taken_along() {
     let long = |i: u32| [key(i), vec![b'x'; 100]].concat();
     (0..100).for_each(|i| db.put(long(i), b"second").unwrap());
     let engine = &db.engine;
-    let buffer = engine.state.load().parts[0].buffers[0].clone();
+    let buffer = engine.state.load().memtables[0].clone();
     let mut queue = engine.commit.lock();
     engine.switch_buffer(&mut queue, 0);
     drop(queue);
     assert!(
-        !engine.flush_to_trees(0, &buffer).unwrap(),
+        !engine.flush_to_trees(&buffer).unwrap(),
         "it waits for an eviction"
     );
     evict_chunk(&db, 2000).expect("an eviction");

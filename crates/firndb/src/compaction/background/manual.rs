@@ -5,7 +5,8 @@ use super::{Job, JobState};
 use crate::compaction::picker::{self, Facts};
 use crate::compaction::plan::Plan;
 use crate::engine::Engine;
-use crate::read::run::SstRun;
+use crate::manifest::PartId;
+use crate::read::sst_run::SstRun;
 use crate::read::state::ReadState;
 use firn_base::Result;
 use std::cell::Cell;
@@ -35,20 +36,30 @@ impl Engine {
     fn compact_levels(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         self.wait_for(|| (self.jobs.state.lock().compacting == 0).then_some(()))?;
         self.evict_all()?;
-        let deepest = self.deepest_level(from, to);
+        // Borders do not change while this compaction runs.
+        let layout = self.state.load().layout.clone();
+        let first = layout.part_of(from);
+        let meets = |i: &usize| to.is_none_or(|to| layout.range(*i).0 < to);
+        for i in (first..layout.ids().len()).take_while(meets) {
+            self.compact_part(layout.ids()[i], from, to)?;
+        }
+        self.update_stall();
+        self.remove_obsolete(true);
+        Ok(())
+    }
+
+    /// Compacts a partition level by level.
+    fn compact_part(&self, id: PartId, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        let deepest = self.deepest_level(id, from, to);
         for level in 0..deepest.max(1) {
             let mut after: Option<Vec<u8>> = None;
             // From level 0, all current tables are compacted, however many steps that takes. Tables
             // that are flushed meanwhile stay.
-            let mut left = self.state.load().parts[0]
-                .levels
-                .first()
-                .map_or(0, |level| level.runs.len());
+            let mut left = self.level0_tables(id);
             loop {
                 self.make_way()?;
-                let Some(job) = self.start_manual(level, (from, to), after.as_deref()) else {
-                    break;
-                };
+                let job = self.start_manual((id, level), (from, to), after.as_deref());
+                let Some(job) = job else { break };
                 after = job
                     .plan
                     .tables
@@ -64,23 +75,25 @@ impl Engine {
                 }
             }
         }
-        self.rewrite_tables(from, to)?;
-        self.update_stall();
-        self.remove_obsolete(true);
-        Ok(())
+        self.rewrite_tables(id, from, to)
+    }
+
+    fn level0_tables(&self, id: PartId) -> usize {
+        let state = self.state.load();
+        state.part_by_id(id).map_or(0, |part| part.level0_tables())
     }
 
     /// Rewrites tables of the range that hold entries which no read point sees and that no
     /// compaction above met.
-    fn rewrite_tables(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+    fn rewrite_tables(&self, id: PartId, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         let mut after: Option<(usize, Vec<u8>)> = None;
         loop {
             self.make_way()?;
             let mut jobs = self.jobs.state.lock();
             let state = self.state.load_full();
             let place = after.as_ref().map(|(level, key)| (*level, key.as_slice()));
-            let plan =
-                picker::pick_manual_rewrite(&state, (from, to), place, &self.manual_facts(&jobs));
+            let facts = self.manual_facts(&jobs);
+            let plan = picker::pick_manual_rewrite(&state, id, (from, to), place, &facts);
             let Some(plan) = plan else { return Ok(()) };
             after = plan
                 .tables
@@ -98,14 +111,16 @@ impl Engine {
     /// writes must not keep this compaction from finishing.
     fn make_way(&self) -> Result<()> {
         self.evict_now(picker::pick_eviction)?;
-        let level0 = self.state.load().parts[0]
-            .levels
-            .first()
-            .map_or(0, |level| level.runs.len());
-        if level0 < self.options.limits.level0_trigger {
+        let fullest = {
+            let state = self.state.load();
+            let tables = state.parts().map(|(id, part)| (part.level0_tables(), id));
+            tables.max()
+        };
+        let is_due = |(tables, _): &(usize, PartId)| *tables >= self.options.limits.level0_trigger;
+        let Some((_, id)) = fullest.filter(is_due) else {
             return Ok(());
-        }
-        let Some(job) = self.start_manual(0, (&[], None), None) else {
+        };
+        let Some(job) = self.start_manual((id, 0), (&[], None), None) else {
             return Ok(());
         };
         let result = self.run_and_install(&job);
@@ -147,14 +162,17 @@ impl Engine {
         result.map(|_| true)
     }
 
-    fn deepest_level(&self, from: &[u8], to: Option<&[u8]>) -> usize {
+    fn deepest_level(&self, id: PartId, from: &[u8], to: Option<&[u8]>) -> usize {
         let state = self.state.load();
         let meets = |run: &SstRun| {
             run.meta.largest.as_slice() >= from
                 && to.is_none_or(|to| run.meta.smallest.as_slice() < to)
         };
-        state.parts[0]
-            .tables()
+        let tables = state
+            .part_by_id(id)
+            .into_iter()
+            .flat_map(|part| part.tables());
+        tables
             .filter(|(_, run)| meets(run))
             .map(|(level, _)| level)
             .max()
@@ -163,7 +181,7 @@ impl Engine {
 
     pub(super) fn start_manual(
         &self,
-        level: usize,
+        level: (PartId, usize),
         range: (&[u8], Option<&[u8]>),
         after: Option<&[u8]>,
     ) -> Option<Arc<Job>> {
@@ -184,8 +202,9 @@ impl Engine {
             appends: false,
             dead_share_max: f64::INFINITY,
             evicting: true,
-            lab: &self.options.tuning.lab,
+            tuning: &self.options.tuning,
             chunk_bytes: 0,
+            wanted: None,
             buffer_bytes: self.budget.write_buffer_bytes as u64,
             level0_inputs_max: self.budget.level0_inputs_max,
             at_rest: false,

@@ -15,7 +15,7 @@ use crate::files::FileName;
 use crate::manifest::TableMeta;
 use crate::mechanisms;
 use crate::memtable::Memtable;
-use crate::read::run::SstRun;
+use crate::read::sst_run::SstRun;
 use firn_base::sync::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl Engine {
     /// Removes the items that the last reader has released. Tables are removed only when there are
     /// many, unless `all` is true. Returns true if there were any items.
     pub(crate) fn remove_obsolete(&self, all: bool) -> bool {
-        self.release_trees(0);
+        self.release_trees();
         let ready = self.jobs.obsolete.take_free();
         let any = !ready.is_empty();
         for dead in ready {
@@ -237,7 +237,7 @@ impl Engine {
     /// the block cache to make room. Drops one that will not be needed soon.
     pub(super) fn tend_spare(&self, tick: u64) {
         let state = self.state.load();
-        let buffers = &state.parts[0].buffers;
+        let buffers = &state.memtables;
         let (active, used) = (&buffers[0], buffers[0].used_bytes());
         let (log_id, before) =
             std::mem::replace(&mut *self.jobs.obsolete.seen.lock(), (active.log_id, used));

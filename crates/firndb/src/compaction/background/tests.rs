@@ -1,7 +1,8 @@
 //! The resources that a job holds while it runs.
 
 use crate::compaction::background::Obsolete;
-use crate::read::state::Part;
+use crate::manifest::PartId;
+use crate::read::state::ReadState;
 use crate::{Db, Environment, Options};
 use firn_base::ErrorKind;
 use firn_base::clock::Clock;
@@ -36,14 +37,14 @@ fn a_merge_holds_nothing_but_what_it_reads() {
     let beside = engine.state.load().parts[0].levels[1].runs[0].clone();
     let held = Arc::strong_count(&beside);
     let merge = engine
-        .start_manual(0, (b"", None), None)
+        .start_manual((PartId(0), 0), (b"", None), None)
         .expect("a table in level 0");
     assert_eq!(
         Arc::strong_count(&beside),
         held,
         "a table that it does not read"
     );
-    let buffer = Arc::downgrade(&engine.state.load().parts[0].buffers[0]);
+    let buffer = Arc::downgrade(&engine.state.load().memtables[0]);
     db.flush().unwrap();
     engine.remove_obsolete(true);
     assert!(buffer.upgrade().is_none());
@@ -104,8 +105,10 @@ fn a_spare_buffer_is_ready_before_it_is_needed() {
     // It was flushed and is still being read: the next tick comes first.
     drop(engine.jobs.obsolete.spare.lock().take());
     let read = db.get(b"a").unwrap();
-    let flushed = engine.state.load().parts[0].buffers[1].clone();
-    engine.without_buffer(0, &flushed, Part::clone);
+    let flushed = engine.state.load().memtables[1].clone();
+    engine
+        .state
+        .rcu(|state| ReadState::clone(state).without_memtable(&flushed));
     engine.retire([Obsolete::Memtable(flushed)]);
     engine.tend_spare(7);
     assert!(!has_spare(), "it comes back");

@@ -5,56 +5,22 @@
 //! In order of urgency: flush the oldest full memtable; compact the level that exceeds its target
 //! the most; compact a table that costs too many reads without a result, or is mostly tombstones;
 //! rewrite the table with the largest share of dead bytes, if there are too many; and while nothing
-//! is written, do the work that would soon be due. Pure: reads the state and the facts, changes
-//! nothing.
+//! is written, do the work that would soon be due. Each partition has levels of its own.
 
-use crate::compaction::plan::{BusyTables, How, Plan, Reason};
-use crate::lab::{Chunk, Trees};
-use crate::manifest::KeyRange;
+use super::{Facts, pick_flush};
+use crate::compaction::plan::{How, Plan, Reason};
+use crate::compaction::rate_limiter::Pressure;
+use crate::event::StallReason;
+use crate::manifest::PartId;
 use crate::mechanisms;
-use crate::options::tuning::LabTuning;
-use crate::read::run::SstRun;
-use crate::read::state::{Part, ReadState};
-use crate::write::write_stall::Debt;
-use firn_base::{Limits, SeqNo};
+use crate::read::sst_run::SstRun;
+use crate::read::state::{Level, Part, ReadState};
+use firn_base::Limits;
 use std::sync::Arc;
 
 /// A table is moved down only if it overlaps at most this many tables' worth of the level below the
 /// next. Otherwise its own compaction would be a large one.
 const GRANDPARENT_TABLES: u64 = 10;
-
-/// The facts that a pick needs in addition to the state.
-pub(crate) struct Facts<'a> {
-    pub(crate) limits: &'a Limits,
-    pub(crate) busy: &'a BusyTables,
-    /// True if a flush is running.
-    pub(crate) flushing: bool,
-    /// The highest visible sequence number. A memtable may be flushed once all its entries are
-    /// visible.
-    pub(crate) visible: SeqNo,
-    /// The oldest read point. Versions that neither it nor any later one sees may be dropped.
-    pub(crate) oldest: SeqNo,
-    /// A table with too many reads without a result, and its level.
-    pub(crate) seek: Option<(usize, u64)>,
-    /// True if compactions may append to tables.
-    pub(crate) appends: bool,
-    /// The most dead bytes per live byte.
-    pub(crate) dead_share_max: f64,
-    /// True if an eviction is running; the parameters by which one is due; bytes of values that it
-    /// takes.
-    pub(crate) evicting: bool,
-    pub(crate) lab: &'a LabTuning,
-    pub(crate) chunk_bytes: u64,
-    /// Bytes of a write buffer.
-    pub(crate) buffer_bytes: u64,
-    /// The most level-0 tables that one compaction may take.
-    pub(crate) level0_inputs_max: usize,
-    /// True if there is time for work that is not urgent.
-    pub(crate) at_rest: bool,
-    /// True if nothing was written for a long time, so that there is time for work that only saves
-    /// space.
-    pub(crate) idle: bool,
-}
 
 /// The target size of a level below 0, in bytes.
 pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
@@ -64,45 +30,37 @@ pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
 }
 
 /// The next action, if one is due.
-pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    let parts = || state.parts.iter().enumerate();
-    // Trees that fill up come first (LAB-DB, 3.4), because another job might take the tables that
-    // their entries must be merged into.
-    if mechanisms::LAB_FIRST.is_on() && parts().any(|(_, part)| due_chunk(part, facts).is_some()) {
-        return pick_eviction(state, facts).or_else(|| pick_flush(state, facts));
-    }
+pub(super) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
     pick_flush(state, facts)
-        .or_else(|| parts().find_map(|(i, part)| pick_by_size(i, part, facts)))
-        .or_else(|| parts().find_map(|(i, part)| pick_by_seeks(i, part, facts)))
-        .or_else(|| parts().find_map(|(i, part)| pick_by_tombstones(i, part, facts)))
-        .or_else(|| parts().find_map(|(i, part)| pick_by_space(i, part, facts)))
-        .or_else(|| pick_eviction(state, facts))
+        .or_else(|| pick_due(state, facts))
         .or_else(|| pick_rest(state, facts))
 }
 
-/// The amount of outstanding compaction work.
-pub(crate) fn debt(state: &ReadState, limits: &Limits, lab: &LabTuning, buffer_bytes: u64) -> Debt {
-    let logs = |part: &Part| {
-        let share = |trees: &Trees| {
-            trees.values.held_bytes() as f64 / log_bytes_max(part, lab, buffer_bytes) as f64
-        };
-        part.trees.as_ref().map_or(0.0, share)
-    };
-    let trees = |part: &Part| {
-        part.trees
-            .as_ref()
-            .map_or(0.0, |trees| trees.fullness(lab.evict_share))
-    };
-    state.parts.iter().fold(Debt::default(), |sum, part| Debt {
-        buffers: sum.buffers + part.buffers.len().saturating_sub(1),
-        level0_tables: sum.level0_tables + part.levels.first().map_or(0, |level| level.runs.len()),
-        bytes: sum.bytes + excess_bytes(part, limits),
-        logs: sum.logs.max(logs(part)),
-        trees: sum.trees.max(trees(part)),
+/// The next compaction that is due, except flushes.
+pub(super) fn pick_due(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    let parts = || state.parts();
+    pick_by_size(state, facts)
+        .or_else(|| parts().find_map(|(id, part)| pick_by_seeks(id, part, facts)))
+        .or_else(|| parts().find_map(|(id, part)| pick_by_tombstones(id, part, facts)))
+        .or_else(|| parts().find_map(|(id, part)| pick_by_space(id, part, facts)))
+}
+
+/// A job that is not urgent, if there is time for it: a compaction of level 0 with fewer tables,
+/// because each costs a scan one read, or of tables that hold much that no reader sees.
+pub(super) fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    if !facts.at_rest {
+        return None;
+    }
+    state.parts().find_map(|(id, part)| {
+        match part.level0_tables() >= facts.limits.level0_rest.max(1) {
+            true => pick_level0(id, part, facts),
+            false => pick_by_versions(id, part, facts),
+        }
     })
 }
 
-fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
+/// Bytes by which the levels of a partition exceed their targets.
+pub(super) fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
     let level0 = part
         .levels
         .first()
@@ -116,167 +74,45 @@ fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
             .sum::<u64>()
 }
 
-/// The next eviction, if one is due.
-pub(crate) fn pick_eviction(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    let mut parts = state.parts.iter().enumerate();
-    parts.find_map(|(i, part)| plan_eviction(i, part, due_chunk(part, facts)?, facts))
+/// How far a partition is from the limits at which it slows writers.
+pub(super) fn pressures(part: &Part, limits: &Limits) -> [Pressure; 2] {
+    [
+        level0_pressure(part.level0_tables(), limits),
+        debt_pressure(excess_bytes(part, limits), limits),
+    ]
 }
 
-/// The chunk to be evicted, if one is due and no eviction is running.
-fn due_chunk(part: &Part, facts: &Facts<'_>) -> Option<Chunk> {
-    let trees = part.trees.as_ref().filter(|_| !facts.evicting)?;
-    let log_bytes_max = log_bytes_max(part, facts.lab, facts.buffer_bytes);
-    trees.chunk_if_due(
-        facts.lab.evict_share,
-        facts.lab.by_log_share,
-        log_bytes_max,
-        facts.chunk_bytes,
-    )
-}
-
-/// A job that is not urgent, if there is time for it: a compaction of level 0 with fewer tables,
-/// because each costs a scan one read, or an eviction.
-fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    if !facts.at_rest {
-        return None;
+/// The pressure of `tables` in level 0.
+pub(crate) fn level0_pressure(tables: usize, limits: &Limits) -> Pressure {
+    let (slow, stop) = (limits.level0_slow as f64, limits.level0_stop as f64);
+    Pressure {
+        reason: StallReason::Level0,
+        stall: ramp(tables as f64, slow, stop),
+        haste: tables.saturating_sub(limits.level0_trigger) as f64,
     }
-    let mut parts = state.parts.iter().enumerate();
-    parts.find_map(|(i, part)| {
-        if part
-            .levels
-            .first()
-            .is_some_and(|level| level.runs.len() >= facts.limits.level0_rest.max(1))
-        {
-            return pick_level0(i, part, facts);
-        }
-        if let Some(plan) = pick_by_versions(i, part, facts) {
-            return Some(plan);
-        }
-        if facts.evicting {
-            return None;
-        }
-        let trees = part.trees.as_ref()?;
-        let lab = facts.lab;
-        let evict_share = match trees.reuse.newest().filter(|_| lab.reuse_min > 0.0) {
-            // Incoming keys are not written again. Once the trees are empty, memtables can bypass
-            // them.
-            Some(share) if share < lab.reuse_min => 0.0,
-            // Incoming keys are written again and replace entries in the trees. Evicting these now
-            // would write them one more time.
-            Some(_) => return None,
-            None => lab.evict_share,
-        };
-        let log_bytes = log_bytes_max(part, lab, facts.buffer_bytes) as f64 * lab.rest_share;
-        let chunk = trees.chunk_if_due(
-            evict_share,
-            lab.by_log_share,
-            log_bytes as u64,
-            facts.chunk_bytes,
-        )?;
-        plan_eviction(i, part, chunk, facts)
-    })
 }
 
-/// The next leaves for a user's compaction, due or not. If there is no immutable tree, the mutable
-/// one becomes it, provided that `may_rotate` is true.
-pub(crate) fn pick_manual_eviction(
-    state: &ReadState,
-    may_rotate: bool,
-    facts: &Facts<'_>,
-) -> Option<Plan> {
-    let part = state.parts.first()?;
-    let chunk = part.trees.as_ref()?.chunk_if_due(
-        0.0,
-        facts.lab.by_log_share,
-        u64::MAX,
-        facts.chunk_bytes,
-    )?;
-    (may_rotate || !chunk.rotates)
-        .then(|| plan_eviction(0, part, chunk, facts))
-        .flatten()
-}
-
-/// The eviction of `chunk` with the tables of level 1 that it overlaps. If there is no immutable
-/// tree, the mutable one becomes it.
-fn plan_eviction(i: usize, part: &Part, chunk: Chunk, facts: &Facts<'_>) -> Option<Plan> {
-    // Tables of level 0 are older than the trees, and are searched before level 1.
-    if part
-        .levels
-        .first()
-        .is_some_and(|level| !level.runs.is_empty())
-    {
-        return pick_level0(i, part, facts);
+/// The pressure of levels that exceed their targets by `bytes`.
+pub(crate) fn debt_pressure(bytes: u64, limits: &Limits) -> Pressure {
+    let base = limits.level_base_bytes.max(1);
+    Pressure {
+        reason: StallReason::Debt,
+        stall: ramp(bytes as f64, 8.0 * base as f64, 32.0 * base as f64),
+        // The due part of level 0 is about one target of level 1, and no sign that compactions are
+        // too slow.
+        haste: (bytes / base).saturating_sub(1) as f64,
     }
-    let trees = part.trees.as_ref()?;
-    let below = &part.levels.get(1)?.runs;
-    let chunk = chunk.aligned(
-        trees.immutable.as_ref().unwrap_or(&trees.mutable),
-        &part.metas_of(1),
-    );
-    let KeyRange { from, to } = chunk.within();
-    let meets = |run: &&Arc<SstRun>| {
-        run.meta.largest >= *from && to.as_ref().is_none_or(|to| run.meta.smallest < *to)
-    };
-    let tables: Vec<(usize, Arc<SstRun>)> = below
-        .iter()
-        .filter(meets)
-        .map(|run| (1, run.clone()))
-        .collect();
-    if tables.iter().any(|(_, run)| facts.busy.has(run)) {
-        return None;
-    }
-    Some(Plan {
-        part: i,
-        buffer: None,
-        chunk: Some(chunk),
-        tables,
-        level: 1,
-        how: How::Copy,
-        reason: Reason::Evict,
-    })
 }
 
-/// The size of the logs at which level 0 is evicted to free them, in bytes: a fraction of the data,
-/// but at least some write buffers.
-fn log_bytes_max(part: &Part, tuning: &LabTuning, buffer_bytes: u64) -> u64 {
-    const BUFFERS_LEAST: u64 = 8;
-    let data: u64 = part.levels.iter().map(|level| level.live_bytes()).sum();
-    let share = (data as f64 * tuning.log_share_max) as u64;
-    share.clamp(
-        BUFFERS_LEAST * buffer_bytes,
-        tuning.log_bytes_max.max(BUFFERS_LEAST * buffer_bytes),
-    )
+/// The position of `x` between `from` and `to`: 0 at `from`, 1 at `to`.
+pub(super) fn ramp(x: f64, from: f64, to: f64) -> f64 {
+    (x - from) / (to - from)
 }
 
-/// The next flush, if one is due.
-pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    state
-        .parts
-        .iter()
-        .enumerate()
-        .find_map(|(i, part)| plan_flush(i, part, facts))
-}
-
-fn plan_flush(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    let has_room = part.trees.as_ref().is_none_or(Trees::has_room);
-    let buffer = part
-        .flushable(facts.visible)
-        .filter(|_| !facts.flushing && has_room)?;
-    Some(Plan {
-        part: i,
-        buffer: Some(buffer.clone()),
-        chunk: None,
-        tables: Vec::new(),
-        level: 0,
-        how: How::Copy,
-        reason: Reason::Flush,
-    })
-}
-
-fn pick_by_size(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    let last = part.levels.len().checked_sub(1)?;
-    let score = |level: usize| match level {
-        0 => part.levels[0].runs.len() as f64 / facts.limits.level0_trigger as f64,
+/// Compacts the level of any partition that exceeds its target the most.
+fn pick_by_size(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    let score = |part: &Part, level: usize| match level {
+        0 => part.level0_tables() as f64 / facts.limits.level0_trigger as f64,
         _ => {
             let idle = part.levels[level]
                 .live_bytes()
@@ -284,22 +120,24 @@ fn pick_by_size(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
             idle as f64 / level_target(facts.limits, level) as f64
         }
     };
-    let mut levels: Vec<(f64, usize)> = (0..last)
-        .map(|level| (score(level), level))
-        .filter(|s| s.0 >= 1.0)
-        .collect();
+    let mut levels: Vec<(f64, PartId, &Part, usize)> = Vec::new();
+    for (id, part) in state.parts() {
+        let inner = 0..part.levels.len().saturating_sub(1);
+        let scored = inner.map(|level| (score(part, level), id, part, level));
+        levels.extend(scored.filter(|scored| scored.0 >= 1.0));
+    }
     levels.sort_by(|a, b| b.0.total_cmp(&a.0));
-    levels.iter().find_map(|&(_, level)| match level {
-        0 => pick_level0(i, part, facts),
-        _ => pick_table(i, part, level, facts),
+    levels.iter().find_map(|&(_, id, part, level)| match level {
+        0 => pick_level0(id, part, facts),
+        _ => pick_table(id, part, level, facts),
     })
 }
 
 /// All of level 0, or as much of it as one compaction may take, with the tables of level 1 that it
 /// overlaps.
-fn pick_level0(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+pub(super) fn pick_level0(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     plan_for(
-        i,
+        id,
         part,
         0,
         oldest_of_level0(part, facts),
@@ -316,7 +154,7 @@ fn oldest_of_level0<'a>(part: &'a Part, facts: &Facts<'_>) -> &'a [Arc<SstRun>] 
 }
 
 /// The table that costs least per byte moved down.
-fn pick_table(i: usize, part: &Part, level: usize, facts: &Facts<'_>) -> Option<Plan> {
+fn pick_table(id: PartId, part: &Part, level: usize, facts: &Facts<'_>) -> Option<Plan> {
     let below = &part.levels[level + 1];
     let mut choices: Vec<(f64, &Arc<SstRun>)> = part.levels[level]
         .runs
@@ -334,7 +172,7 @@ fn pick_table(i: usize, part: &Part, level: usize, facts: &Facts<'_>) -> Option<
     choices.sort_by(|a, b| a.0.total_cmp(&b.0));
     choices.iter().find_map(|(_, run)| {
         plan_for(
-            i,
+            id,
             part,
             level,
             std::slice::from_ref(*run),
@@ -344,25 +182,25 @@ fn pick_table(i: usize, part: &Part, level: usize, facts: &Facts<'_>) -> Option<
     })
 }
 
-fn pick_by_seeks(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    let (level, id) = facts.seek?;
+fn pick_by_seeks(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+    let (level, table) = facts.seek?;
     let runs = &part
         .levels
         .get(level)
         .filter(|_| level + 1 < part.levels.len())?
         .runs;
-    let run = runs.iter().find(|run| run.meta.id == id)?;
+    let run = runs.iter().find(|run| run.meta.id == table)?;
     let inputs = if level == 0 {
         oldest_of_level0(part, facts)
     } else {
         std::slice::from_ref(run)
     };
-    plan_for(i, part, level, inputs, facts, Reason::Seeks)
+    plan_for(id, part, level, inputs, facts, Reason::Seeks)
 }
 
 /// Compacts a table that is mostly tombstones. Reads walk over them and over the entries that they
 /// hide, which are below and are removed with them. Tables of level 0 wait until it is full.
-fn pick_by_tombstones(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+fn pick_by_tombstones(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let inner = 1..part.levels.len().saturating_sub(1);
     inner
         .filter(|&level| part.levels[level].has_tombstone_tables())
@@ -376,7 +214,7 @@ fn pick_by_tombstones(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> 
             let mut due = part.levels[level].runs.iter().filter(is_due);
             due.find_map(|run| {
                 plan_for(
-                    i,
+                    id,
                     part,
                     level,
                     std::slice::from_ref(run),
@@ -389,7 +227,7 @@ fn pick_by_tombstones(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> 
 
 /// Rewrites one table in its place to remove its dead bytes (BlockDB, V-E, bounds them only per
 /// table).
-fn pick_by_space(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+fn pick_by_space(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let (dead, live) = part.dead_and_live();
     if dead as f64 <= live as f64 * facts.dead_share_max || !mechanisms::BLOCK_SPACE.is_on() {
         return None;
@@ -399,13 +237,13 @@ fn pick_by_space(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
         .tables()
         .filter(|(level, run)| *level > 0 && run.meta.dead_bytes > 0 && !facts.busy.has(run))
         .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
-    Some(rewrite(i, level, run))
+    Some(rewrite(id, level, run))
 }
 
 /// Rewrites one table in its place, or moves it down a level, because most of the space it could
 /// free is held for read points that have ended. Otherwise no input from above might ever reach it,
 /// least of all in the deepest level.
-fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
+fn pick_by_versions(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let is_due = |(level, run): &(usize, &Arc<SstRun>)| {
         // While tables grow they may have twice as many dead bytes.
         let dead_max = run.meta.live_bytes() as f64 * facts.dead_share_max / 2.0;
@@ -417,7 +255,7 @@ fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
         is_free && ((facts.idle && run.meta.dead_bytes as f64 > dead_max) || has_much())
     };
     if let Some((level, run)) = part.tables().find(is_due) {
-        return Some(rewrite(i, level, run));
+        return Some(rewrite(id, level, run));
     }
     // The entries that a table's tombstones hide are below, and are removed with them.
     let hides_much = |(level, run): &(usize, &Arc<SstRun>)| {
@@ -431,12 +269,12 @@ fn pick_by_versions(i: usize, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     } else {
         std::slice::from_ref(run)
     };
-    plan_for(i, part, level, inputs, facts, Reason::Space)
+    plan_for(id, part, level, inputs, facts, Reason::Space)
 }
 
 /// True if a level below `level` has keys in the range of `run`.
 fn has_below(part: &Part, level: usize, run: &SstRun) -> bool {
-    let meets = |deeper: &Arc<crate::read::state::Level>| {
+    let meets = |deeper: &Arc<Level>| {
         !deeper
             .overlapping(&run.meta.smallest, &run.meta.largest)
             .is_empty()
@@ -444,28 +282,27 @@ fn has_below(part: &Part, level: usize, run: &SstRun) -> bool {
     part.levels.iter().skip(level + 1).any(meets)
 }
 
-fn rewrite(i: usize, level: usize, run: &Arc<SstRun>) -> Plan {
-    let tables = vec![(level, run.clone())];
-    Plan {
-        part: i,
-        buffer: None,
-        chunk: None,
-        tables,
+/// The rewriting of one table in its place.
+pub(super) fn rewrite(id: PartId, level: usize, run: &Arc<SstRun>) -> Plan {
+    Plan::new(
+        id,
+        vec![(level, run.clone())],
         level,
-        how: How::Copy,
-        reason: Reason::Space,
-    }
+        How::Copy,
+        Reason::Space,
+    )
 }
 
 /// The last step of a user's compaction: the next table in the range, after `after` by (level,
 /// key), with entries that no read point sees.
 pub(crate) fn pick_manual_rewrite(
     state: &ReadState,
+    id: PartId,
     range: (&[u8], Option<&[u8]>),
     after: Option<(usize, &[u8])>,
     facts: &Facts<'_>,
 ) -> Option<Plan> {
-    let part = state.parts.first()?;
+    let part = state.part_by_id(id)?;
     let meets = |run: &SstRun| {
         run.meta.largest.as_slice() >= range.0
             && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
@@ -480,57 +317,40 @@ pub(crate) fn pick_manual_rewrite(
     };
     part.tables()
         .find(is_next)
-        .map(|(level, run)| rewrite(0, level, run))
+        .map(|(level, run)| rewrite(id, level, run))
 }
 
-/// Compacts the tables of `level` that overlap `range`: one at a time after `after`, or the oldest
-/// of level 0 together.
+/// Compacts the tables of `level` of a partition that overlap `range`: one at a time after `after`,
+/// or the oldest of level 0 together.
 pub(crate) fn pick_manual(
     state: &ReadState,
-    level: usize,
+    (id, level): (PartId, usize),
     range: (&[u8], Option<&[u8]>),
     after: Option<&[u8]>,
     facts: &Facts<'_>,
 ) -> Option<Plan> {
-    let part = state.parts.first()?;
+    let part = state.part_by_id(id)?;
     let in_range = |run: &&Arc<SstRun>| {
         run.meta.largest.as_slice() >= range.0
             && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
     };
     let runs = &part.levels.get(level)?.runs;
-    if level == 0 {
-        let meets = runs.iter().any(|run| in_range(&run));
-        return meets
-            .then(|| {
-                plan_for(
-                    0,
-                    part,
-                    0,
-                    oldest_of_level0(part, facts),
-                    facts,
-                    Reason::Manual,
-                )
-            })
-            .flatten();
-    }
-    let run = runs
-        .iter()
-        .filter(in_range)
-        .find(|run| after.is_none_or(|after| run.meta.smallest.as_slice() > after))?;
-    plan_for(
-        0,
-        part,
-        level,
-        std::slice::from_ref(run),
-        facts,
-        Reason::Manual,
-    )
+    let inputs = match level {
+        0 if runs.iter().any(|run| in_range(&run)) => oldest_of_level0(part, facts),
+        0 => return None,
+        _ => {
+            let is_next =
+                |run: &&Arc<SstRun>| after.is_none_or(|after| run.meta.smallest.as_slice() > after);
+            std::slice::from_ref(runs.iter().filter(in_range).find(is_next)?)
+        }
+    };
+    plan_for(id, part, level, inputs, facts, Reason::Manual)
 }
 
 /// A plan that moves `inputs` down one level and merges them with the tables that they overlap
 /// there; `None` if any of these is busy.
 fn plan_for(
-    i: usize,
+    id: PartId,
     part: &Part,
     level: usize,
     inputs: &[Arc<SstRun>],
@@ -572,13 +392,5 @@ fn plan_for(
         .map(|run| (level, run.clone()))
         .chain(overlapping.iter().map(|run| (level + 1, run.clone())))
         .collect();
-    Some(Plan {
-        part: i,
-        buffer: None,
-        chunk: None,
-        tables,
-        level: level + 1,
-        how,
-        reason,
-    })
+    Some(Plan::new(id, tables, level + 1, how, reason))
 }

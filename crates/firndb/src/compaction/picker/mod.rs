@@ -1,10 +1,93 @@
-//! Pickers: pure policies that choose the next compaction.
+//! Pickers: pure policies that choose the next job. They read the state and the facts, and change
+//! nothing.
 
 mod leveled;
+mod partitions;
 #[cfg(test)]
 mod tests;
+mod trees;
 
-pub(crate) use leveled::{
-    Facts, debt, pick, pick_eviction, pick_flush, pick_manual, pick_manual_eviction,
-    pick_manual_rewrite,
-};
+#[cfg(test)]
+pub(crate) use self::leveled::{debt_pressure, level0_pressure};
+pub(crate) use self::leveled::{pick_manual, pick_manual_rewrite};
+pub(crate) use self::partitions::{Wanted, wanted};
+pub(crate) use self::trees::{goes_past, pick_eviction, pick_manual_eviction};
+use crate::compaction::plan::{BusyTables, Plan};
+use crate::compaction::rate_limiter::Debt;
+use crate::options::tuning::Tuning;
+use crate::read::state::ReadState;
+use crate::upper::Upper;
+use firn_base::{Limits, SeqNo};
+
+/// The facts that a pick needs in addition to the state.
+pub(crate) struct Facts<'a> {
+    pub(crate) limits: &'a Limits,
+    pub(crate) busy: &'a BusyTables,
+    /// True if a flush is running.
+    pub(crate) flushing: bool,
+    /// The highest visible sequence number. A memtable may be flushed once all its entries are
+    /// visible.
+    pub(crate) visible: SeqNo,
+    /// The oldest read point. Versions that neither it nor any later one sees may be dropped.
+    pub(crate) oldest: SeqNo,
+    /// A table with too many reads without a result, and its level.
+    pub(crate) seek: Option<(usize, u64)>,
+    /// True if compactions may append to tables.
+    pub(crate) appends: bool,
+    /// The most dead bytes per live byte.
+    pub(crate) dead_share_max: f64,
+    /// True if an eviction is running.
+    pub(crate) evicting: bool,
+    /// The parameters of the profiles.
+    pub(crate) tuning: &'a Tuning,
+    /// Bytes of values that an eviction takes.
+    pub(crate) chunk_bytes: u64,
+    /// The key at which a partition is to be divided.
+    pub(crate) wanted: Option<&'a Wanted>,
+    /// Bytes of a write buffer.
+    pub(crate) buffer_bytes: u64,
+    /// The most level-0 tables that one compaction may take.
+    pub(crate) level0_inputs_max: usize,
+    /// True if there is time for work that is not urgent.
+    pub(crate) at_rest: bool,
+    /// True if nothing was written for a long time, so that there is time for work that only saves
+    /// space.
+    pub(crate) idle: bool,
+}
+
+/// The next action, if one is due.
+pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    match state.upper() {
+        None => leveled::pick(state, facts).or_else(|| partitions::pick(state, facts)),
+        Some(Upper::Trees(_)) => trees::pick(state, facts),
+    }
+}
+
+/// The next flush, if one is due.
+pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    let has_room = match state.upper() {
+        None => true,
+        Some(Upper::Trees(trees)) => trees.has_room(),
+    };
+    let buffer = state
+        .flushable(facts.visible)
+        .filter(|_| !facts.flushing && has_room)?;
+    Some(Plan::flush(buffer.clone()))
+}
+
+/// The amount of outstanding work.
+pub(crate) fn debt(state: &ReadState, limits: &Limits, tuning: &Tuning, buffer_bytes: u64) -> Debt {
+    let mut debt = Debt::default();
+    debt.buffers = state.memtables.len().saturating_sub(1);
+    for part in state.parts.iter() {
+        debt.bytes += leveled::excess_bytes(part, limits);
+        debt.add(&leveled::pressures(part, limits));
+        match &part.upper {
+            None => {}
+            Some(Upper::Trees(trees)) => {
+                debt.add(&trees::pressures(part, trees, &tuning.lab, buffer_bytes));
+            }
+        }
+    }
+    debt
+}

@@ -3,10 +3,10 @@
 use super::*;
 use crate::compaction::plan::{BusyTables, How, Plan, Reason};
 use crate::files::Files;
-use crate::manifest::{Edit, TableMeta, Version};
-use crate::options::tuning::LabTuning;
-use crate::read::run::{TableCache, TableCacheBounds};
-use crate::read::state::{Part, ReadState};
+use crate::manifest::{Edit, PartId, TableMeta, Version};
+use crate::options::tuning::Tuning;
+use crate::read::sst_run::{TableCache, TableCacheBounds};
+use crate::read::state::{ReadState, Touched};
 use firn_base::count::IoCounters;
 use firn_base::{Limits, SeqNo};
 use firn_fs::SimFs;
@@ -69,14 +69,14 @@ fn state(tables: &[Table<'_>]) -> ReadState {
             ..Edit::default()
         })
         .unwrap();
-    ReadState::single(Part::default().with_tables(&version, &cache(), Limits::tiny().levels))
+    ReadState::new(Vec::new(), &version, &cache(), Limits::tiny().levels)
 }
 
 #[test]
 fn a_state_is_made_from_the_one_before() {
     let (cache, levels) = (cache(), Limits::tiny().levels);
     let mut version = Version::default();
-    let mut next = |before: &Part, drop: &[(usize, u64)], tables: &[Table<'_>]| {
+    let mut next = |before: &ReadState, drop: &[(usize, u64)], tables: &[Table<'_>]| {
         let edit = Edit {
             id: version.edit_id + 1,
             drop: drop.to_vec(),
@@ -84,10 +84,15 @@ fn a_state_is_made_from_the_one_before() {
             ..Edit::default()
         };
         version.apply(&edit).unwrap();
-        before.with_tables(&version, &cache, levels)
+        before.with_tables(
+            &version,
+            Touched::Keys(&mut std::iter::once(&b"a"[..])),
+            &cache,
+            levels,
+        )
     };
     let first = next(
-        &Part::default(),
+        &ReadState::new(Vec::new(), &Version::default(), &cache, levels),
         &[],
         &[
             (0, 1, "a", "z", 1),
@@ -103,14 +108,15 @@ fn a_state_is_made_from_the_one_before() {
         &[(1, 3), (1, 4), (2, 5)],
         &[(1, 6, "d", "e", 32), (2, 4, "g", "i", 8)],
     );
-    let run = |part: &Part, id| {
-        part.tables()
+    let run = |state: &ReadState, id| {
+        state
+            .tables()
             .find(|(_, run)| run.meta.id == id)
             .map(|(_, run)| run.clone())
             .unwrap()
     };
     assert!(
-        Arc::ptr_eq(&first.levels[0], &second.levels[0]),
+        Arc::ptr_eq(&first.parts[0].levels[0], &second.parts[0].levels[0]),
         "what is the same is shared"
     );
     for id in [2, 4] {
@@ -119,15 +125,15 @@ fn a_state_is_made_from_the_one_before() {
             "table {id} is the same run"
         );
     }
-    let bytes: Vec<u64> = second
+    let bytes: Vec<u64> = second.parts[0]
         .levels
         .iter()
         .map(|level| level.bytes() >> 10)
         .collect();
     assert_eq!(bytes[..3], [1, 34, 8]);
-    assert_eq!(first.levels[1].bytes() >> 10, 14, "as it was");
+    assert_eq!(first.parts[0].levels[1].bytes() >> 10, 14, "as it was");
     let found = |key: &str| {
-        second.levels[1]
+        second.parts[0].levels[1]
             .run_for(key.as_bytes())
             .map(|run| run.meta.id)
     };
@@ -135,10 +141,21 @@ fn a_state_is_made_from_the_one_before() {
         [found("b"), found("d"), found("f"), found("g")],
         [Some(2), Some(6), None, None]
     );
-    assert!(second.levels[1].run_of(&run(&first, 3).meta).is_none());
-    assert!(second.levels[2].run_of(&run(&first, 4).meta).is_some());
+    assert!(
+        second.parts[0].levels[1]
+            .run_of(&run(&first, 3).meta)
+            .is_none()
+    );
+    assert!(
+        second.parts[0].levels[2]
+            .run_of(&run(&first, 4).meta)
+            .is_some()
+    );
     let last = next(&second, &[(0, 1), (1, 2), (1, 6), (2, 4)], &[]);
-    assert_eq!((last.tables().count(), last.dead_and_live()), (0, (0, 0)));
+    assert_eq!(
+        (last.tables().count(), last.parts[0].dead_and_live()),
+        (0, (0, 0))
+    );
 }
 
 fn choose(state: &ReadState, busy: &[u64], seek: Option<(usize, u64)>) -> Option<Plan> {
@@ -164,7 +181,8 @@ fn facts<'a>(limits: &'a Limits, busy: &'a BusyTables, seek: Option<(usize, u64)
         appends: false,
         dead_share_max: 0.2,
         evicting: false,
-        lab: Box::leak(Box::default()),
+        tuning: Box::leak(Box::default()),
+        wanted: None,
         chunk_bytes: 0,
         buffer_bytes: 0,
         level0_inputs_max: usize::MAX,
@@ -215,8 +233,8 @@ fn level_0_goes_down_as_a_whole() {
     );
     assert!(choose(&state, &[5], None).is_none(), "an input is busy");
     assert_eq!(
-        debt(&state, &Limits::tiny(), &LabTuning::default(), 0).level0_tables,
-        3
+        debt(&state, &Limits::tiny(), &Tuning::default(), 0).buffers,
+        0
     );
 }
 
@@ -256,7 +274,7 @@ fn level_0_goes_down_by_its_oldest_where_a_merge_cannot_have_all() {
         level0_inputs_max: 2,
         ..facts(&limits, &busy, Some((0, 7)))
     };
-    let manual = pick_manual(&state, 0, (b"a", None), None, &some).unwrap();
+    let manual = pick_manual(&state, (PartId(0), 0), (b"a", None), None, &some).unwrap();
     assert_eq!(ids(&manual)[..2], [(0, 2), (0, 1)]);
 }
 
@@ -289,7 +307,7 @@ fn a_full_level_gives_the_table_that_costs_least() {
     let plan = choose(&state, &[], None).unwrap();
     assert_eq!(ids(&plan), [(1, 2), (2, 4)]);
     assert_eq!(
-        debt(&state, &Limits::tiny(), &LabTuning::default(), 0).bytes,
+        debt(&state, &Limits::tiny(), &Tuning::default(), 0).bytes,
         16 << 10
     );
     assert!(
@@ -332,9 +350,9 @@ fn a_manual_compaction_takes_table_by_table() {
     let (limits, busy) = (Limits::tiny(), BusyTables::default());
     let facts = facts(&limits, &busy, None);
     let range: (&[u8], Option<&[u8]>) = (b"b", Some(b"g"));
-    let first = pick_manual(&state, 1, range, None, &facts).unwrap();
+    let first = pick_manual(&state, (PartId(0), 1), range, None, &facts).unwrap();
     assert_eq!(ids(&first), [(1, 1), (2, 4)]);
-    let second = pick_manual(&state, 1, range, Some(b"a"), &facts).unwrap();
+    let second = pick_manual(&state, (PartId(0), 1), range, Some(b"a"), &facts).unwrap();
     assert_eq!(ids(&second), [(1, 2), (2, 4)]);
-    assert!(pick_manual(&state, 1, range, Some(b"d"), &facts).is_none());
+    assert!(pick_manual(&state, (PartId(0), 1), range, Some(b"d"), &facts).is_none());
 }

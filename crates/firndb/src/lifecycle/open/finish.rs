@@ -17,8 +17,9 @@ use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::Profile;
 use crate::read::row_cache::RowCache;
-use crate::read::state::{Part, ReadState};
+use crate::read::state::ReadState;
 use crate::sites;
+use crate::upper::Upper;
 use crate::write::commit::Commit;
 use crate::write::write_stall::WriteStall;
 use firn_base::exec::{Executor, Threads};
@@ -77,39 +78,14 @@ impl Recovery {
         let active =
             replayed.unwrap_or_else(|| Memtable::new(self.budget.write_buffer_bytes, log_id));
         let active = Arc::new(active.continued_in(log_id));
-        let mut part = Part::default().with_tables(
-            manifest.version(),
-            &self.tables,
-            self.options.limits.levels,
-        );
-        if self.read_only {
-            // Opens as many tables as permitted, so that a concurrent writer cannot remove them.
-            for (_, run) in part.tables().take(super::tables_max(&self.options)) {
-                match run.table().map(drop) {
-                    // Damage is reported to the readers of the table.
-                    Err(error) if error.kind() == ErrorKind::Corruption => {}
-                    opened => opened?,
-                }
-            }
-        }
         // The entries of kept memtables are not in trees or tables yet.
         let first_kept = self.kept.first().unwrap_or(&active).seqnos();
-        part.flushed_through = first_kept.map_or(self.last_seqno, |(first, _)| {
+        let flushed_through = first_kept.map_or(self.last_seqno, |(first, _)| {
             SeqNo(first.0.saturating_sub(1))
         });
-        let cache = self
-            .options
-            .row_cache
-            .then(|| self.tables.context().cache.clone());
-        let keeps_found = self.options.profile != Profile::Lab || mechanisms::LAB_CACHED.is_on();
-        part.rows =
-            cache.map(|cache| Arc::new(RowCache::new(cache, part.flushed_through, keeps_found)));
-        part.trees = self.trees.clone();
-        part.buffers.push(active.clone());
-        part.buffers.extend(self.kept.drain(..).rev());
-        part.buffers
-            .iter()
-            .for_each(|buffer| self.tables.add_buffer(buffer.capacity_bytes() as u64));
+        let kept = self.kept.drain(..).rev();
+        let memtables: Vec<_> = std::iter::once(active.clone()).chain(kept).collect();
+        let state = self.read_state(&manifest, memtables, flushed_through)?;
         let (log, pm_buffer) = log.map_or((None, None), |(log, pm)| (Some(log), pm));
         let logs = Logs {
             unrecorded_end: Mutex::new(None),
@@ -125,7 +101,42 @@ impl Recovery {
             self.last_seqno,
             self.options.limits.group_bytes,
         );
-        Ok(self.assemble(commit, manifest, part, logs))
+        Ok(self.assemble(commit, manifest, state, logs))
+    }
+
+    /// The first state for readers.
+    fn read_state(
+        &self,
+        manifest: &ManifestWriter,
+        memtables: Vec<Arc<Memtable>>,
+        flushed_through: SeqNo,
+    ) -> Result<ReadState> {
+        for memtable in &memtables {
+            self.tables.add_buffer(memtable.capacity_bytes() as u64);
+        }
+        let levels = self.options.limits.levels;
+        let mut state = ReadState::new(memtables, manifest.version(), &self.tables, levels);
+        state.flushed_through = flushed_through;
+        if let Some(trees) = &self.trees {
+            state = state.with_upper(Upper::Trees(trees.clone()));
+        }
+        let keeps_found = self.options.profile != Profile::Lab || mechanisms::LAB_CACHED.is_on();
+        let cache = self.tables.context().cache.clone();
+        state.rows = self
+            .options
+            .row_cache
+            .then(|| Arc::new(RowCache::new(cache, flushed_through, keeps_found)));
+        if self.read_only {
+            // Opens as many tables as permitted, so that a concurrent writer cannot remove them.
+            for (_, run) in state.tables().take(super::tables_max(&self.options)) {
+                match run.table().map(drop) {
+                    // Damage is reported to the readers of the table.
+                    Err(error) if error.kind() == ErrorKind::Corruption => {}
+                    opened => opened?,
+                }
+            }
+        }
+        Ok(state)
     }
 
     /// Releases the slots of the hot buffer that no log from `floor` on needs, and makes `log`
@@ -293,7 +304,7 @@ impl Recovery {
         self,
         commit: Commit,
         manifest: ManifestWriter,
-        part: Part,
+        state: ReadState,
         logs: Logs,
     ) -> Arc<Engine> {
         let workers = match self.options.background_workers {
@@ -334,7 +345,7 @@ impl Recovery {
             clock: self.clock,
             executor: executor.clone(),
             tables: self.tables,
-            state: ArcSwap::from_pointee(ReadState::single(part)),
+            state: ArcSwap::from_pointee(state),
             commit,
             manifest: Mutex::new(manifest),
             logs,

@@ -12,8 +12,8 @@ use crate::files::FileName;
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
 use crate::manifest::{self, LogState};
 use crate::memtable::{Entry, Memtable};
-use crate::read::run_iter::{Entries, MergeIter, RunIter};
-use crate::read::state::Part;
+use crate::read::merge_iter::{Entries, MergeIter};
+use crate::read::run_iter::RunIter;
 use crate::sites;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
@@ -349,11 +349,10 @@ impl Recovery {
     pub(super) fn write_recovered(&mut self, entries: impl Entries) -> Result<()> {
         let output = Output {
             log_id: self.replaying.log_id,
+            cuts: self.version.layout.cuts().clone(),
             ..Output::new(Cause::Flush, false)
         };
-        let part =
-            Part::default().with_tables(&self.version, &self.tables, self.options.limits.levels);
-        let below = OverlapTracker::new(0, part.metas_below(0));
+        let below = OverlapTracker::new(0, self.version.levels.iter().skip(1).cloned().collect());
         self.recovered.extend(block_on(write_tables(
             entries,
             &[SeqNo::MAX],

@@ -9,7 +9,9 @@ use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::Profile;
 use crate::options::tuning::LogPlacement;
-use crate::read::run_iter::{MergeIter, RunIter};
+use crate::read::merge_iter::MergeIter;
+use crate::read::run_iter::RunIter;
+use crate::upper::UpperIter;
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_pm::{DurableAt, PmConfig, Pool};
 use firn_table::pm_btree::{Hold, Recovered, Seen, TreeStore, View};
@@ -281,7 +283,7 @@ impl Recovery {
             .drain(..)
             .map(|buffer| RunIter::Memtable(buffer.iter()));
         let children = TreesIter::all(&trees)
-            .map(|iter| RunIter::Trees(Box::new(iter)))
+            .map(|iter| RunIter::Upper(Box::new(UpperIter::Trees(iter))))
             .chain(kept)
             .collect();
         self.write_recovered(MergeIter::at_first(children)?)?;

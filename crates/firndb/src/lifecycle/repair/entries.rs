@@ -11,7 +11,8 @@ use crate::log::{
 };
 use crate::memtable::{Entry, Memtable};
 use crate::options::tuning::LogPlacement;
-use crate::read::run_iter::{MergeIter, RunIter};
+use crate::read::merge_iter::MergeIter;
+use crate::read::run_iter::RunIter;
 use firn_base::exec::block_on;
 use firn_base::key::Kind;
 use firn_base::{ErrorKind, Result, SeqNo, Tag};

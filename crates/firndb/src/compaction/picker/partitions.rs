@@ -1,0 +1,123 @@
+//! The picker of partition borders: a partition that has grown is divided in two, and two small
+//! neighbours become one.
+//!
+//! 1. A border is wanted before it exists. From then on every output ends there, and the tables
+//!    that cross it are compacted. Once none is left, one manifest record adds the border, and no
+//!    data moves for it.
+//! 2. A border changes only while no flush and no compaction of its partitions runs, because their
+//!    outputs end at the borders that they began with.
+//! 3. A border that is wanted is forgotten by a crash, which leaves nothing but tables that end
+//!    there.
+
+use super::Facts;
+use super::leveled::{pick_level0, rewrite};
+use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
+use crate::manifest::PartId;
+use crate::read::state::{Level, Part, ReadState};
+use firn_base::Limits;
+use std::sync::Arc;
+
+/// The partition that is to be divided, and the key at which it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) part: PartId,
+    pub(crate) cut: Vec<u8>,
+}
+
+fn bytes(part: &Part) -> u64 {
+    part.levels.iter().map(|level| level.live_bytes()).sum()
+}
+
+/// The border that is wanted next: `before` as long as its partition is large, or one in the middle
+/// of another partition that is.
+pub(crate) fn wanted(state: &ReadState, limits: &Limits, before: Option<Wanted>) -> Option<Wanted> {
+    if state.parts.len() >= limits.partitions_max || state.upper().is_some() {
+        return None;
+    }
+    let is_large = |part: &Part| bytes(part) > limits.partition_bytes;
+    let still = before.filter(|wanted| {
+        let at = state.layout.part_of(&wanted.cut);
+        state.layout.ids()[at] == wanted.part && is_large(&state.parts[at])
+    });
+    still.or_else(|| {
+        state
+            .parts()
+            .filter(|(_, part)| is_large(part))
+            .find_map(|(id, part)| {
+                let cut = middle(part)?;
+                (state.layout.cuts().iter().all(|other| **other != *cut))
+                    .then_some(Wanted { part: id, cut })
+            })
+    })
+}
+
+/// The first key of the table in the middle of the lowest level that has several.
+fn middle(part: &Part) -> Option<Vec<u8>> {
+    let has_some = |level: &&Arc<Level>| level.sorted && level.runs.len() > 1;
+    let level = part.levels.iter().rev().find(has_some)?;
+    let half = level.live_bytes() / 2;
+    let mut before = 0;
+    let at = level.runs.iter().position(|run| {
+        before += run.meta.live_bytes();
+        before > half
+    })?;
+    Some(level.runs[at.max(1)].meta.smallest.clone())
+}
+
+/// The next step towards the wanted border, or a border that can go.
+pub(super) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    match facts.wanted {
+        Some(wanted) => pick_division(state, wanted, facts),
+        None => pick_union(state, facts),
+    }
+}
+
+fn pick_division(state: &ReadState, wanted: &Wanted, facts: &Facts<'_>) -> Option<Plan> {
+    let (id, part) = (wanted.part, state.part_by_id(wanted.part)?);
+    let crosses = part
+        .tables()
+        .find(|(_, run)| run.meta.smallest < wanted.cut && run.meta.largest >= wanted.cut);
+    match crosses {
+        Some((0, _)) => pick_level0(id, part, facts),
+        Some((level, run)) if !facts.busy.has(run) => Some(Plan {
+            reason: Reason::Partition,
+            ..rewrite(id, level, run)
+        }),
+        Some(_) => None,
+        None if facts.flushing || is_busy(part, facts.busy) => None,
+        None => Some(border(id, &[part], Border::Add(wanted.cut.clone()))),
+    }
+}
+
+/// Joins two neighbours that have little together. Each keeps its tables.
+fn pick_union(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
+    if facts.flushing || state.parts.len() == 1 {
+        return None;
+    }
+    let is_small = |(left, right): (&Part, &Part)| {
+        bytes(left) + bytes(right) < facts.limits.partition_bytes / 2
+    };
+    let is_free = |part: &Part| !is_busy(part, facts.busy);
+    let parts = &state.parts;
+    let at = (1..parts.len()).find(|&i| {
+        let (left, right) = (&parts[i - 1], &parts[i]);
+        is_small((left, right)) && is_free(left) && is_free(right)
+    })?;
+    let dropped = Border::Drop(state.layout.cuts()[at - 1].to_vec());
+    let id = state.layout.ids()[at - 1];
+    Some(border(id, &[&parts[at - 1], &parts[at]], dropped))
+}
+
+fn is_busy(part: &Part, busy: &BusyTables) -> bool {
+    part.tables().any(|(_, run)| busy.has(run))
+}
+
+/// The plan takes all tables of its partitions, so that no compaction of them begins.
+fn border(id: PartId, parts: &[&Part], border: Border) -> Plan {
+    let tables = parts.iter().flat_map(|part| part.tables());
+    let tables = tables.map(|(level, run)| (level, run.clone())).collect();
+    Plan {
+        border: Some(border),
+        ..Plan::new(id, tables, 0, How::Border, Reason::Partition)
+    }
+}

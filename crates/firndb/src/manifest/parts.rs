@@ -1,0 +1,120 @@
+//! Partitions: key ranges whose tables are compacted on their own.
+
+use std::sync::Arc;
+
+/// The number of a partition. It stays the same while the borders around the partition change, and
+/// is never used for another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PartId(pub(crate) u32);
+
+/// A partition border: the key, and the partition that begins there.
+pub(crate) type Cut = (Vec<u8>, PartId);
+
+/// The borders of the partitions, in key order. Without any there is one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layout {
+    cuts: Arc<[Box<[u8]>]>,
+    /// The partition before the first border, and those that begin at each.
+    ids: Arc<[PartId]>,
+}
+
+/// The keys of a partition: from the first, included, to the second, not included.
+pub(crate) type PartRange<'a> = (&'a [u8], Option<&'a [u8]>);
+
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout {
+            cuts: Arc::default(),
+            ids: Arc::new([PartId::default()]),
+        }
+    }
+}
+
+impl Layout {
+    /// True if it is the same value as `other`, not merely an equal one.
+    pub(crate) fn is(&self, other: &Layout) -> bool {
+        Arc::ptr_eq(&self.ids, &other.ids) || self == other
+    }
+
+    /// The partitions, in key order.
+    pub(crate) fn ids(&self) -> &[PartId] {
+        &self.ids
+    }
+
+    /// The borders, in key order.
+    pub(crate) fn cuts(&self) -> &Arc<[Box<[u8]>]> {
+        &self.cuts
+    }
+
+    /// The index of the partition that holds `key`.
+    #[inline]
+    pub(crate) fn part_of(&self, key: &[u8]) -> usize {
+        if self.cuts.is_empty() {
+            return 0;
+        }
+        self.cuts.partition_point(|cut| **cut <= *key)
+    }
+
+    /// The index of partition `id`, if it exists.
+    pub(crate) fn index_of(&self, id: PartId) -> Option<usize> {
+        self.ids.iter().position(|other| *other == id)
+    }
+
+    /// The keys of the partition with index `i`.
+    pub(crate) fn range(&self, i: usize) -> PartRange<'_> {
+        let from = i
+            .checked_sub(1)
+            .map_or(&[][..], |before| &self.cuts[before]);
+        (from, self.cuts.get(i).map(|to| &**to))
+    }
+
+    /// The borders with the partitions that begin there.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = Cut> {
+        let ids = self.ids.iter().skip(1).copied();
+        self.cuts.iter().map(|cut| cut.to_vec()).zip(ids)
+    }
+
+    /// The next partition number.
+    pub(crate) fn next_id(&self) -> PartId {
+        PartId(self.ids.iter().map(|id| id.0).max().unwrap_or(0) + 1)
+    }
+
+    /// This layout without the borders `dropped`, and with `added`. The error is the name of the
+    /// invariant that this would break.
+    pub(crate) fn changed(
+        &self,
+        dropped: &[Vec<u8>],
+        added: &[Cut],
+    ) -> Result<Layout, &'static str> {
+        let mut pairs: Vec<Cut> = self.pairs().collect();
+        for cut in dropped {
+            let at = pairs.iter().position(|(key, _)| key == cut);
+            pairs.remove(at.ok_or("bordered: a border that is not there")?);
+        }
+        for (cut, id) in added {
+            let at = pairs.partition_point(|(key, _)| key < cut);
+            if cut.is_empty() || pairs.get(at).is_some_and(|(key, _)| key == cut) {
+                return Err("bordered: a border that is there already");
+            }
+            if *id == self.ids[0] || pairs.iter().any(|(_, other)| other == id) {
+                return Err("bordered: a partition that is there already");
+            }
+            pairs.insert(at, (cut.clone(), *id));
+        }
+        let ids = std::iter::once(self.ids[0]).chain(pairs.iter().map(|(_, id)| *id));
+        Ok(Layout {
+            ids: ids.collect(),
+            cuts: pairs.iter().map(|(cut, _)| cut.as_slice().into()).collect(),
+        })
+    }
+
+    /// The first border after `smallest` that is not after `largest`: one that a table of these
+    /// bounds would cross.
+    pub(crate) fn crossed_by(&self, smallest: &[u8], largest: &[u8]) -> Option<&[u8]> {
+        let at = self.part_of(smallest);
+        self.cuts
+            .get(at)
+            .map(|cut| &**cut)
+            .filter(|cut| *cut <= largest)
+    }
+}

@@ -1,0 +1,192 @@
+//! The search for one key: the memtables, the rows, then the runs from the newest to the oldest.
+//! Gets and `multi_get` run the same search; only the latter does not wait for each read.
+
+use crate::read::run::Run;
+use crate::read::sst_run::SstRun;
+use crate::read::state::{Part, ReadState};
+use firn_base::count::Counter;
+use firn_base::{SeqNo, Tag};
+use firn_table::Value;
+use firn_table::sst::{Got, Query, hash};
+use std::sync::Arc;
+
+/// A place where a get can find an entry, from the newest to the oldest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layer {
+    Memtables,
+    /// Entries below the memtables that were read before, kept one by one.
+    Rows,
+    /// The structure between the memtables and the tables, in profiles that have one.
+    Upper,
+    Level(usize),
+}
+
+/// The number of levels with a counter of their own. Deeper ones count as the last of these.
+const LEVELS: usize = 10;
+
+/// Values found by gets, by layer.
+#[derive(Debug, Default)]
+pub(crate) struct Hits {
+    memtables: Counter,
+    rows: Counter,
+    upper: Counter,
+    levels: [Counter; LEVELS],
+}
+
+impl Hits {
+    fn of(&self, layer: Layer) -> &Counter {
+        match layer {
+            Layer::Memtables => &self.memtables,
+            Layer::Rows => &self.rows,
+            Layer::Upper => &self.upper,
+            Layer::Level(level) => &self.levels[level.min(LEVELS - 1)],
+        }
+    }
+
+    /// Counts a value found in `layer`.
+    #[inline]
+    pub(crate) fn add(&self, layer: Layer) {
+        self.of(layer).add(1);
+    }
+
+    /// The values found in `layer`.
+    pub(crate) fn get(&self, layer: Layer) -> u64 {
+        self.of(layer).get()
+    }
+
+    /// All values found.
+    pub(crate) fn sum(&self) -> u64 {
+        let levels: u64 = self.levels.iter().map(Counter::get).sum();
+        self.memtables.get() + self.rows.get() + self.upper.get() + levels
+    }
+}
+
+/// The runs that may hold a key, newest first. On level 0 every table may; on each lower level at
+/// most one can.
+struct Candidates<'a> {
+    part: &'a Part,
+    key: &'a [u8],
+    upper: Option<Run<'a>>,
+    level: usize,
+    run: usize,
+}
+
+impl<'a> Candidates<'a> {
+    #[inline]
+    fn next(&mut self) -> Option<(Layer, Run<'a>)> {
+        if let Some(upper) = self.upper.take() {
+            return Some((Layer::Upper, upper));
+        }
+        while let Some(level) = self.part.levels.get(self.level) {
+            let layer = Layer::Level(self.level);
+            if level.sorted {
+                self.level += 1;
+                if let Some(run) = level.run_for(self.key) {
+                    return Some((layer, Run::Sst(run)));
+                }
+                continue;
+            }
+            while let Some(run) = level.runs.get(self.run) {
+                self.run += 1;
+                if run.meta.spans(self.key) {
+                    return Some((layer, Run::Sst(run)));
+                }
+            }
+            (self.level, self.run) = (self.level + 1, 0);
+        }
+        None
+    }
+}
+
+/// A search in progress.
+pub(super) struct Search<'a> {
+    pub(super) query: Query<'a>,
+    state: &'a ReadState,
+    candidates: Candidates<'a>,
+    /// The first table that was read without finding the key. Compacting it would have saved that
+    /// read (LevelDB's rule).
+    charged: Option<(usize, &'a Arc<SstRun>)>,
+    found: Option<(Layer, Tag, Value)>,
+}
+
+impl<'a> Search<'a> {
+    /// Begins with everything that needs no read: the memtables and the rows.
+    #[inline]
+    pub(super) fn new(state: &'a ReadState, key: &'a [u8], seqno: SeqNo) -> Search<'a> {
+        let part = state.part(key);
+        let mut search = Search {
+            query: Query {
+                key,
+                hash: 0,
+                seqno,
+                rows: false,
+            },
+            state,
+            candidates: Candidates {
+                part,
+                key,
+                upper: part.upper.as_ref().map(Run::Upper),
+                level: 0,
+                run: 0,
+            },
+            charged: None,
+            found: None,
+        };
+        for memtable in &state.memtables {
+            if let Some((tag, value)) = memtable.get(key, seqno) {
+                search.found = Some((Layer::Memtables, tag, value));
+                return search;
+            }
+        }
+        search.query.hash = hash(key);
+        if let Some((tag, value)) = state.row(key, search.query.hash, seqno) {
+            search.found = Some((Layer::Rows, tag, value));
+            return search;
+        }
+        search.query.rows = state.takes_rows(seqno);
+        search
+    }
+
+    /// The next run to be searched; `None` once the key is found or there is no other run.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<(Layer, Run<'a>)> {
+        match self.found {
+            None => self.candidates.next(),
+            Some(_) => None,
+        }
+    }
+
+    /// Takes the result of `run`.
+    #[inline]
+    pub(super) fn take(&mut self, (layer, run): (Layer, Run<'a>), got: Got) {
+        match got {
+            Got::Found { tag, value, row } => {
+                self.state.keep_row(&self.query, row);
+                self.found = Some((layer, tag, value));
+            }
+            // A block from the cache cost nothing that a compaction could save.
+            Got::Missed { read: true } => {
+                if let (Layer::Level(level), Run::Sst(run)) = (layer, run) {
+                    self.charged.get_or_insert((level, run));
+                }
+            }
+            Got::Missed { read: false } | Got::Excluded => {}
+        }
+    }
+
+    /// The table that is to be charged for a read in vain, with its level.
+    #[inline]
+    pub(super) fn charged(&self) -> Option<(usize, &'a Arc<SstRun>)> {
+        self.charged
+    }
+
+    /// Ends the search: the entry that was found. That there is none is kept, if it took a read to
+    /// learn it.
+    #[inline]
+    pub(super) fn found(self) -> Option<(Layer, Tag, Value)> {
+        if self.found.is_none() && self.charged.is_some() {
+            self.state.keep_absent(&self.query);
+        }
+        self.found
+    }
+}

@@ -1,0 +1,400 @@
+//! A table of the state. It is opened when it was written or is first read, and closed again when
+//! memory or file handles run short.
+//!
+//! 1. A run's table is open or not. Readers that hold it keep it, whatever the cache decides.
+//! 2. The number of tables kept open and their bytes stay within the cache's bounds, except for
+//!    tables that one operation needs at the same time.
+//! 3. No table of the state is in memory twice: a closed one that a cursor still holds is kept
+//!    again instead of being read again.
+//! 4. The block cache has the memory that memtables and open tables leave, including open tables
+//!    that only cursors hold. Its size is set when a table or memtable comes or goes, and once a
+//!    second.
+//!
+//! Thread safety: reading an open table takes no lock.
+
+#[cfg(test)]
+#[cfg(shuttle)]
+mod interleave;
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
+
+use crate::files::{FileName, Files};
+use crate::manifest::TableMeta;
+use firn_base::sync::{
+    ArcSwapOption, AtomicBool, AtomicI64, AtomicU8, AtomicU64, Guard, Mutex, Ordering,
+};
+use firn_base::{Result, count::Counter};
+use firn_fs::OpenMode;
+use firn_table::sst::{Sst, TableContext};
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+/// A table of the state.
+pub(crate) struct SstRun {
+    pub(crate) meta: Arc<TableMeta>,
+    table: ArcSwapOption<Sst>,
+    /// The table as it was last opened. A reader may hold it after it was closed. Locked while the
+    /// table is being opened.
+    opened: Mutex<Weak<Sst>>,
+    used: AtomicBool,
+    /// The permission to append to the file: [`FREE`], [`APPENDING`] or [`SHARED`].
+    growth: AtomicU8,
+    /// The number of reads without a result that it may still cost before it is due for compaction.
+    seeks_left: AtomicI64,
+    cache: Arc<TableCache>,
+}
+
+/// The least size of the block cache, in bytes, while values that are large compared with the
+/// memory limit are being processed.
+const CACHE_BYTES_LEAST: u64 = 64 << 10;
+
+const FREE: u8 = 0;
+const APPENDING: u8 = 1;
+const SHARED: u8 = 2;
+
+/// An open table, borrowed without counting.
+pub(crate) struct OpenTable(Guard<Option<Arc<Sst>>>);
+
+impl std::ops::Deref for OpenTable {
+    type Target = Arc<Sst>;
+    fn deref(&self) -> &Arc<Sst> {
+        match &*self.0 {
+            Some(table) => table,
+            // `SstRun::table` creates no other.
+            None => unreachable!("an open table is open"),
+        }
+    }
+}
+
+impl SstRun {
+    pub(crate) fn new(meta: Arc<TableMeta>, cache: Arc<TableCache>) -> SstRun {
+        let seeks = (meta.live_bytes() / cache.seek_charge_bytes).max(100);
+        let growth = AtomicU8::new(if meta.shared { SHARED } else { FREE });
+        SstRun {
+            meta,
+            table: ArcSwapOption::empty(),
+            opened: Mutex::new(Weak::new()),
+            used: AtomicBool::new(false),
+            growth,
+            seeks_left: AtomicI64::new(seeks as i64),
+            cache,
+        }
+    }
+
+    /// The open table.
+    ///
+    /// # Errors
+    /// The error of opening it.
+    #[inline]
+    pub(crate) fn table(self: &Arc<Self>) -> Result<OpenTable> {
+        let guard = self.table.load();
+        if guard.is_some() {
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
+            return Ok(OpenTable(guard));
+        }
+        drop(guard);
+        self.open()
+    }
+
+    #[cold]
+    fn open(self: &Arc<Self>) -> Result<OpenTable> {
+        let mut opened = self.opened.lock();
+        let table = match opened.upgrade() {
+            Some(held) => held,
+            None => Arc::new(self.cache.open(&self.meta)?),
+        };
+        *opened = Arc::downgrade(&table);
+        drop(opened);
+        let table = self.cache.keep(self, table);
+        self.used.store(true, Ordering::Relaxed);
+        Ok(OpenTable(Guard::from_inner(Some(table))))
+    }
+
+    /// Charges a read that found nothing. Returns true once the allowance is used up, and each time
+    /// after that.
+    pub(crate) fn charge_seek(&self) -> bool {
+        self.seeks_left.fetch_sub(1, Ordering::Relaxed) <= 1
+    }
+
+    /// Acquires the right to append to the file. Returns false if an append is running or the file
+    /// is shared.
+    pub(crate) fn begin_append(&self) -> bool {
+        self.growth
+            .compare_exchange(FREE, APPENDING, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// Releases the right to append after an append that was abandoned.
+    pub(crate) fn end_append(&self) {
+        self.growth.store(FREE, Ordering::Release);
+    }
+
+    /// Forbids appends to the file from now on. Returns false if an append is running.
+    pub(crate) fn share(&self) -> bool {
+        let shared =
+            self.growth
+                .compare_exchange(FREE, SHARED, Ordering::AcqRel, Ordering::Acquire);
+        shared.is_ok() || shared == Err(SHARED)
+    }
+
+    /// The table, if it is open or a reader holds it.
+    pub(crate) fn held(&self) -> Option<Arc<Sst>> {
+        self.table
+            .load_full()
+            .or_else(|| self.opened.lock().upgrade())
+    }
+
+    fn close(&self) {
+        self.table.store(None);
+    }
+}
+
+impl std::fmt::Debug for SstRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SstRun({}, {} entries)", self.meta.id, self.meta.entries)
+    }
+}
+
+struct Kept {
+    run: Weak<SstRun>,
+    bytes: u64,
+}
+
+/// The open tables.
+pub(crate) struct TableCache {
+    files: Arc<Files>,
+    context: TableContext,
+    seek_charge_bytes: u64,
+    direct: bool,
+    tables_max: usize,
+    bytes_max: u64,
+    shared_bytes: Option<u64>,
+    /// Bytes of all memtables, in whatever state.
+    buffer_bytes: AtomicU64,
+    cache_bytes_min: u64,
+    buffer_bytes_usual: u64,
+    kept: Mutex<VecDeque<Kept>>,
+    /// Bytes of the tables kept open.
+    bytes: AtomicU64,
+    /// Held while the block cache's size is set, so that an older size never overwrites a newer
+    /// one.
+    resizing: Mutex<()>,
+    opens: Counter,
+}
+
+/// Bounds of a [`TableCache`].
+pub(crate) struct TableCacheBounds {
+    pub(crate) tables_max: usize,
+    pub(crate) bytes_max: u64,
+    /// The bytes that memtables, open tables and the block cache share. `None` if the block cache
+    /// has a fixed size.
+    pub(crate) shared_bytes: Option<u64>,
+    pub(crate) cache_bytes_min: u64,
+    /// Bytes of all memtables if none is larger than usual. When they exceed it, the cache may
+    /// shrink below its minimum.
+    pub(crate) buffer_bytes_usual: u64,
+    pub(crate) seek_charge_bytes: u64,
+    pub(crate) direct: bool,
+}
+
+#[cfg(test)]
+impl TableCacheBounds {
+    /// Bounds that allow one open table at a time.
+    pub(crate) const ONE: TableCacheBounds = TableCacheBounds {
+        tables_max: 1,
+        bytes_max: u64::MAX,
+        shared_bytes: None,
+        cache_bytes_min: 0,
+        buffer_bytes_usual: u64::MAX,
+        seek_charge_bytes: 256,
+        direct: false,
+    };
+}
+
+/// Memory borrowed from the block cache.
+pub(crate) struct MemoryReservation<'a> {
+    tables: &'a TableCache,
+    bytes: u64,
+}
+
+impl Drop for MemoryReservation<'_> {
+    fn drop(&mut self) {
+        self.tables.drop_buffer(self.bytes);
+    }
+}
+
+impl TableCache {
+    pub(crate) fn new(
+        files: Arc<Files>,
+        context: TableContext,
+        bounds: &TableCacheBounds,
+    ) -> TableCache {
+        TableCache {
+            files,
+            context,
+            seek_charge_bytes: bounds.seek_charge_bytes,
+            direct: bounds.direct,
+            tables_max: bounds.tables_max,
+            bytes_max: bounds.bytes_max,
+            shared_bytes: bounds.shared_bytes,
+            buffer_bytes: AtomicU64::new(0),
+            cache_bytes_min: bounds.cache_bytes_min,
+            buffer_bytes_usual: bounds.buffer_bytes_usual,
+            kept: Mutex::new(VecDeque::new()),
+            bytes: AtomicU64::new(0),
+            resizing: Mutex::new(()),
+            opens: Counter::default(),
+        }
+    }
+
+    /// Opens a table that is not yet, or no longer, in a state.
+    pub(crate) fn open(&self, meta: &TableMeta) -> Result<Sst> {
+        let mode = if self.direct {
+            OpenMode::ReadDirect
+        } else {
+            OpenMode::Read
+        };
+        self.opens.add(1);
+        let file = self
+            .files
+            .open(FileName::Table(meta.id), mode)
+            .map_err(|error| match error.kind() {
+                firn_base::ErrorKind::NotFound if self.files.is_read_only() => {
+                    firn_base::Error::changed(
+                        self.files.path_of(FileName::Table(meta.id)).display(),
+                    )
+                }
+                firn_base::ErrorKind::NotFound => firn_base::Error::corruption(
+                    self.files.path_of(FileName::Table(meta.id)).display(),
+                    0,
+                    "the manifest names this table, but the file is missing",
+                ),
+                _ => error,
+            })?;
+        Sst::open(file, meta.id, meta.extent, self.context.clone())
+    }
+
+    pub(crate) fn context(&self) -> &TableContext {
+        &self.context
+    }
+
+    /// Keeps `table` open for `run`, and closes others while there are too many, starting with
+    /// those not used since the last check. If another reader opened the run's table first, returns
+    /// that one.
+    ///
+    /// A run opens and closes under the lock, so the counts match the tables that are open.
+    fn keep(&self, run: &Arc<SstRun>, table: Arc<Sst>) -> Arc<Sst> {
+        let bytes = table.memory_bytes() as u64;
+        let mut kept = self.kept.lock();
+        if let Some(open) = run.table.load_full() {
+            return open;
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let mut looks = kept.len().min(1 << 20) * 2;
+        while looks > 0
+            && (kept.len() >= self.tables_max
+                || self.bytes.load(Ordering::Relaxed) > self.bytes_max)
+        {
+            looks -= 1;
+            let Some(oldest) = kept.pop_front() else {
+                break;
+            };
+            match oldest.run.upgrade() {
+                Some(alive) if alive.used.swap(false, Ordering::Relaxed) && looks > kept.len() => {
+                    kept.push_back(oldest);
+                    continue;
+                }
+                Some(alive) => alive.close(),
+                None => {}
+            }
+            self.bytes.fetch_sub(oldest.bytes, Ordering::Relaxed);
+        }
+        kept.push_back(Kept {
+            run: Arc::downgrade(run),
+            bytes,
+        });
+        run.table.store(Some(table.clone()));
+        drop(kept);
+        self.leave_the_rest();
+        table
+    }
+
+    /// True if more than an eighth of both bounds is free.
+    pub(crate) fn has_room(&self) -> bool {
+        let full = |now: u64, most: u64| now >= most - most / 8;
+        let kept = self.kept.lock().len() as u64;
+        !full(kept, self.tables_max as u64) && !full(self.context.open_bytes(), self.bytes_max)
+    }
+
+    /// Counts `bytes` of a new memtable, or of another user of the same memory, and shrinks the
+    /// block cache.
+    pub(crate) fn add_buffer(&self, bytes: u64) {
+        self.buffer_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.leave_the_rest();
+    }
+
+    /// Subtracts `bytes` of a memtable that is gone, and returns its memory to the block cache.
+    pub(crate) fn drop_buffer(&self, bytes: u64) {
+        self.buffer_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.leave_the_rest();
+    }
+
+    /// Bytes that the block cache can spare while memtables take `buffer_bytes`.
+    pub(crate) fn lendable(&self, buffer_bytes: u64) -> u64 {
+        let buffers = self.buffer_bytes.load(Ordering::Relaxed).max(buffer_bytes);
+        let taken = buffers + self.context.open_bytes() + self.cache_bytes_min;
+        self.shared_bytes
+            .map_or(0, |shared| shared.saturating_sub(taken))
+    }
+
+    /// Borrows `bytes` from the block cache until the reservation is dropped.
+    pub(crate) fn lend(&self, bytes: u64) -> MemoryReservation<'_> {
+        self.add_buffer(bytes);
+        MemoryReservation {
+            tables: self,
+            bytes,
+        }
+    }
+
+    /// Gives the block cache all memory that is left.
+    pub(crate) fn leave_the_rest(&self) {
+        let Some(shared) = self.shared_bytes else {
+            return;
+        };
+        let _one_by_one = self.resizing.lock();
+        let buffers = self.buffer_bytes.load(Ordering::Relaxed);
+        let least = self
+            .cache_bytes_min
+            .saturating_sub(buffers.saturating_sub(self.buffer_bytes_usual));
+        let left = shared.saturating_sub(buffers + self.context.open_bytes());
+        self.context
+            .cache
+            .resize(left.max(least).max(CACHE_BYTES_LEAST));
+    }
+
+    /// Removes tables whose run is gone.
+    pub(crate) fn sweep(&self) {
+        let mut kept = self.kept.lock();
+        kept.retain(|one| {
+            let alive = one.run.strong_count() > 0;
+            if !alive {
+                self.bytes.fetch_sub(one.bytes, Ordering::Relaxed);
+            }
+            alive
+        });
+        drop(kept);
+        self.leave_the_rest();
+    }
+
+    /// (tables kept open, their bytes, opens so far).
+    pub(crate) fn usage(&self) -> (usize, u64, u64) {
+        (
+            self.kept.lock().len(),
+            self.bytes.load(Ordering::Relaxed),
+            self.opens.get(),
+        )
+    }
+}
