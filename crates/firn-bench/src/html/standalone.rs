@@ -180,6 +180,19 @@ mod tests {
         assert_ne!(plain, spread);
     }
 
+    /// `docs/benchmarks/results.md` names the command that makes them.
+    #[test]
+    fn the_plots_of_the_documents_are_those_of_their_reports() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+        let read = |name: String| std::fs::read_to_string(folder.join(name)).unwrap();
+        for name in ["classic-cloud", "block-cloud", "lab-cloud"] {
+            let report = serde_json::from_str(&read(format!("{name}.json"))).unwrap();
+            let drawn = svg(&report).unwrap();
+            assert_well_formed(&drawn);
+            assert_eq!(drawn, read(format!("{name}.svg")), "{name}");
+        }
+    }
+
     #[test]
     fn a_report_without_a_comparison_is_refused() {
         for report in empty_reports() {
