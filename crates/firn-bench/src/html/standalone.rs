@@ -20,6 +20,7 @@ const HEAD: i32 = 84;
 /// The axis beyond the longest bar, so that the text at its end has room.
 const ROOM: f64 = 1.2;
 const COMMIT_CHARACTERS: usize = 10;
+const NAME_CHARACTERS: usize = 30;
 
 /// A plot of `report`: for each workload, the operations per second of every engine as a multiple
 /// of the first one's, with the spread over the rounds.
@@ -37,9 +38,9 @@ pub fn svg(report: &MatrixReport) -> Result<String> {
             "the report compares no engines: it needs two that ended the same workload in the same round",
         ));
     }
-    let name = "operations/s, as a multiple of the first engine's";
+    let name = "operations/s, as a multiple of the rate in brackets";
     let axis = Axis::linear(max.max(1.0) * ROOM, false, name, digits).marked(1.0);
-    let title = format!("Throughput beside {first}, whose rate is in brackets");
+    let title = format!("Throughput beside {}", shortened(first, NAME_CHARACTERS));
     let drawing = chart::bars(&title, &axis, &groups)?;
     Ok(with_head(&drawing.svg, &title, &about(report)))
 }
