@@ -14,6 +14,7 @@ mod meanings;
 mod overview;
 mod palette;
 mod plots;
+mod standalone;
 mod table;
 mod text;
 
@@ -21,6 +22,7 @@ use crate::matrix::MatrixReport;
 use crate::summary::WorkloadSummary;
 use firn_base::Result;
 use palette::Key;
+pub use standalone::svg;
 use text::{bytes, command_line, date, escape, slug};
 
 const STYLE: &str = include_str!("html/page.css");

@@ -33,7 +33,7 @@ mod zipf;
 pub use cell::{Cell, CellSpec, Engines, run_cell};
 pub use engine::{Compression, Engine, PmBudget, Setup};
 pub use firn::{Firn, FirnStore};
-pub use html::html;
+pub use html::{html, svg};
 pub use key_space::{KeySpace, Permutation};
 pub use latency::{Latencies, Percentiles};
 pub use ledger::Ledger;

@@ -8,6 +8,8 @@
 //! 3. A cell that fails, gives a wrong answer or dies is a result too; the others remain valid.
 //! 4. Databases are removed when their cell is done, and when the run is interrupted.
 
+mod selection;
+
 use crate::cell::{Cell, CellSpec, Engines};
 use crate::engine::{PmBudget, Setup};
 use crate::machine::{Machine, free_bytes};

@@ -310,6 +310,43 @@ fn ycsb(firn: &Firn, rest: &[&str]) -> Ran {
 }
 
 #[test]
+fn a_report_is_shown_again_in_other_forms() {
+    let firn = Firn::new();
+    let two = [
+        "--engines",
+        "firn:classic,firn:block",
+        "--workloads",
+        "load,c",
+    ];
+    let ran = ycsb(&firn, &[&two[..], &["--json", "report.json"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let report = |rest: &[&str]| {
+        let mut command = firn.command("bench");
+        firn.try_command(command.args(["report", "report.json"]).args(rest))
+    };
+    assert_eq!(report(&[]).lines().first(), ran.lines().first());
+    let turned = ["--engines", "firn:block,firn:classic"];
+    let files = ["--svg", "r.svg", "--html", "r.html", "--brief", "r.json"];
+    let ran = report(&[&turned[..], &files[..]].concat());
+    assert_eq!((ran.code, ran.text().trim()), (0, ""), "{}", ran.stderr);
+    let read = |name| std::fs::read_to_string(firn.path(name)).expect("text");
+    assert!(read("r.svg").contains("Throughput beside firn:block"));
+    assert!(read("r.html").starts_with("<!DOCTYPE html>"));
+    let brief: Value = serde_json::from_str(&read("r.json")).expect("JSON");
+    assert_eq!(brief["cells"].as_array().map(Vec::len), Some(0));
+    assert_eq!(brief["engines"][0]["name"], "firn:block");
+    let absent = report(&["--engines", "rocksdb"]);
+    assert_eq!(absent.code, 3, "{}", absent.stderr);
+    std::fs::write(firn.path("report.json"), "{}").expect("a file");
+    let other = report(&[]);
+    assert!(
+        other.code == 3 && other.stderr.contains("report.json"),
+        "{}",
+        other.stderr
+    );
+}
+
+#[test]
 fn every_workload_runs_in_rounds() {
     let firn = Firn::new();
     let ran = ycsb(

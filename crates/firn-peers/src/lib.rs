@@ -2,8 +2,8 @@
 //! all of them.
 //!
 //! Each engine gets the same [`firn_bench::Setup`] and is configured from it as a reasonable user
-//! of that engine would do. A table in `docs/benchmarks.md` shows which settings are equal and
-//! which cannot be. All profiles of FirnDB are included.
+//! of that engine would do. A table in `docs/benchmarks/method.md` shows which settings are equal
+//! and which cannot be. All profiles of FirnDB are included.
 #![deny(unsafe_code)]
 
 mod engines;

@@ -14,7 +14,7 @@
 //! one serves more reads per byte of memory: below 0, blocks do. The factor 2 is for blocks that
 //! one hot entry keeps cached until each of the others is found once too. Without it, or with a sum
 //! for each table, a tenth more of the reads of a zipfian reader miss, and a reader of recent
-//! writes gains nothing (docs/perf.md).
+//! writes gains nothing (docs/decisions.md).
 
 use firn_base::seed::mix;
 use firn_base::sync::{AtomicI64, Ordering};

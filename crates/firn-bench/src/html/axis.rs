@@ -13,6 +13,8 @@ pub(super) struct Axis {
     pub(super) ticks: Vec<(f64, String)>,
     /// The quantity that it shows; may be empty.
     pub(super) name: &'static str,
+    /// The position of a line across the plot, at the value that others are compared with.
+    pub(super) mark: Option<f64>,
 }
 
 impl Axis {
@@ -43,6 +45,7 @@ impl Axis {
             to: if rounded { count * step } else { max },
             ticks,
             name,
+            mark: None,
         }
     }
 
@@ -88,6 +91,7 @@ impl Axis {
             to,
             ticks,
             name,
+            mark: None,
         }
     }
 
@@ -109,6 +113,15 @@ impl Axis {
             to,
             ticks,
             name,
+            mark: None,
+        }
+    }
+
+    /// The axis with a line across the plot at `at`.
+    pub(super) fn marked(self, at: f64) -> Self {
+        Self {
+            mark: Some(at),
+            ..self
         }
     }
 

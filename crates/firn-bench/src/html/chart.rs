@@ -57,6 +57,8 @@ pub(super) struct Group {
 pub(super) struct Bar {
     pub(super) label: String,
     pub(super) parts: Vec<(Key, f64)>,
+    /// The smallest and the largest value over the rounds, drawn as a whisker if they differ.
+    pub(super) spread: Option<(f64, f64)>,
     /// The text at its end.
     pub(super) text: String,
 }
@@ -141,9 +143,12 @@ pub(super) fn bars(title: &str, axis: &Axis, groups: &[Group]) -> Result<Drawing
                 top += ROW;
             }
         }
-        let line = vec![(LEFT, 8), (LEFT, rows + 8)];
-        area.draw(&PathElement::new(line, AXIS.stroke_width(2)))
-            .map_err(undrawn)?;
+        let mark = axis.mark.map(|at| axis.unit(at, LEFT, RIGHT));
+        for x in [Some(LEFT), mark].into_iter().flatten() {
+            let line = vec![(x, 8), (x, rows + 8)];
+            area.draw(&PathElement::new(line, AXIS.stroke_width(2)))
+                .map_err(undrawn)?;
+        }
         Ok(keys)
     })
 }
@@ -167,6 +172,13 @@ fn draw_bar(area: &Area<'_>, axis: &Axis, bar: &Bar, centre: i32) -> Result<Vec<
             .map_err(undrawn)?;
         keys.push(*key);
         from += value;
+    }
+    if let Some((min, max)) = bar.spread.filter(|(min, max)| min < max) {
+        let (start, stop) = (axis.unit(min, LEFT, RIGHT), axis.unit(max, LEFT, RIGHT));
+        let whisker = vec![(start, centre), (stop, centre)];
+        area.draw(&PathElement::new(whisker, INK.stroke_width(3)))
+            .map_err(undrawn)?;
+        end = end.max(stop);
     }
     write(
         area,

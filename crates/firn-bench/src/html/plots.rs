@@ -237,12 +237,14 @@ fn counts(of: &Shown<'_>, causes: &[(String, String)]) -> Vec<Bar> {
         Bar {
             label: format!("engine, {medium}"),
             parts: here.map(part).collect(),
+            spread: None,
             text,
         }
     };
     let outside = |label: &str, key: Key, count: Option<u64>| Bar {
         label: label.to_owned(),
         parts: count.map(|count| (key, count as f64)).into_iter().collect(),
+        spread: None,
         text: count.map_or_else(|| "not counted".to_owned(), |count| bytes(count as f64)),
     };
     let mut bars: Vec<Bar> = media.into_iter().map(by_engine).collect();
@@ -294,6 +296,7 @@ pub(super) fn amplification(
                 .map(|median| (Key::Engine(engine), median))
                 .into_iter()
                 .collect(),
+            spread: None,
             text: median.map_or_else(|| "nothing written or counted".to_owned(), digits),
         });
     }

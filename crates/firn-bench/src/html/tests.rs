@@ -20,7 +20,7 @@ fn pictures(page: &str) -> Vec<&str> {
 }
 
 /// Asserts that the tags of `markup` nest, attributes are quoted, and every entity ends.
-fn assert_well_formed(markup: &str) {
+pub(super) fn assert_well_formed(markup: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = markup;
     while let Some(at) = rest.find(['<', '&']) {

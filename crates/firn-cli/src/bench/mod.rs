@@ -6,6 +6,7 @@ mod interrupt;
 mod paper;
 mod place;
 mod quick;
+mod report;
 mod tables;
 mod ycsb;
 
@@ -30,6 +31,8 @@ enum Kind {
     Ycsb(Box<ycsb::Ycsb>),
     /// A paper's experiments, scaled down: its figures next to ours
     Paper(Box<paper::Paper>),
+    /// Show a report of `ycsb` again: as a table, a plot, a page, or without its rounds
+    Report(report::Report),
     /// Run one engine in one round; started by `ycsb`
     #[command(hide = true)]
     Cell(cell::Cell),
@@ -42,6 +45,7 @@ impl Bench {
             Kind::Quick(quick) => quick.run(settings.into_options()?),
             Kind::Ycsb(ycsb) => ycsb.run(settings, engines, &[verbs, &["cell"]].concat()),
             Kind::Paper(paper) => paper.run(settings, engines, &[verbs, &["cell"]].concat()),
+            Kind::Report(report) => report.run(),
             Kind::Cell(cell) => cell.run(engines),
         }
     }
