@@ -1,5 +1,5 @@
 //! Level 0 of profile `lab`: a pair of B+ trees in persistent memory over the log's values (LAB-DB,
-//! ACM TOS 2024). The design and its reasons are in `docs/tier_btree.md`, the trees themselves in
+//! ACM TOS 2024). The design and its reasons are in `docs/design/lab.md`, the trees themselves in
 //! `firn_table::pm_btree`.
 
 pub(crate) mod chunk;

@@ -163,7 +163,7 @@ pub enum GrainLimits {
 /// names the limits but gives no values, except for the filter's (40 % and 10 %) and the
 /// deletion's. Most others are from its authors' code, of which there are two states; these are
 /// from the later one. Filters reserve more bits than in the paper, because under a load of new
-/// keys full filters ended nearly every series of appends (`docs/perf.md`).
+/// keys full filters ended nearly every series of appends (`docs/decisions.md`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockTuning {
     /// The source of the limits on dead and dirty bytes. Default: cost.
