@@ -272,9 +272,9 @@ impl Cursor {
         large: &mut Option<Value>,
         merge: &mut MergeIter,
     ) -> Result<()> {
-        if !merge.may_be_large() {
+        if let Some(at_hand) = merge.value_at_hand() {
             value.clear();
-            value.extend_from_slice(merge.value());
+            value.extend_from_slice(at_hand);
             return Ok(());
         }
         merge.load()?;
@@ -340,22 +340,18 @@ impl Cursor {
         let merge = &mut pins.merge;
         let commit = &self.db.engine.commit;
         let mut newer = 0;
-        while merge.valid() {
-            if let Some(upper) = self
-                .upper
-                .as_ref()
-                .filter(|upper| merge.key() >= upper.as_slice())
-            {
+        while let Some((key, tag)) = merge.entry() {
+            if let Some(upper) = self.upper.as_deref().filter(|upper| key >= *upper) {
                 Walk::end_at(walk, Some(upper), commit);
                 return Ok(());
             }
-            if merge.tag().seqno() > self.point.seqno {
+            if tag.seqno() > self.point.seqno {
                 newer += 1;
                 if newer % STEPS_MAX == 0 {
                     // Probably many versions of one key, of which this read point sees an older
                     // one.
                     self.scratch.clear();
-                    self.scratch.extend_from_slice(merge.key());
+                    self.scratch.extend_from_slice(key);
                     merge.seek(&self.scratch, Tag::seek(self.point.seqno))?;
                 } else {
                     merge.next()?;
@@ -363,8 +359,8 @@ impl Cursor {
                 continue;
             }
             self.key.clear();
-            self.key.extend_from_slice(merge.key());
-            match known_kind(merge.tag())? {
+            self.key.extend_from_slice(key);
+            match known_kind(tag)? {
                 Kind::Delete => {
                     let walk = walk.get_or_insert_with(|| Walk::forward(self.point.seqno, start));
                     match commit.gaps.at(&self.key, self.point.seqno) {
@@ -496,17 +492,17 @@ const STEPS_MAX: u32 = 8;
 
 /// Moves past all remaining entries of `key`.
 fn pass_key(merge: &mut MergeIter, key: &[u8]) -> Result<()> {
+    let is_at_key = |merge: &MergeIter| merge.entry().is_some_and(|(at, _)| at == key);
     for _ in 0..STEPS_MAX {
-        if !merge.valid() || merge.key() != key {
+        if !is_at_key(merge) {
             return Ok(());
         }
         merge.next()?;
     }
     // Tag 0 sorts after every entry of the key.
-    if merge.valid() && merge.key() == key {
-        merge.seek(key, Tag(0))
-    } else {
-        Ok(())
+    match is_at_key(merge) {
+        true => merge.seek(key, Tag(0)),
+        false => Ok(()),
     }
 }
 

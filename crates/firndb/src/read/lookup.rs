@@ -72,7 +72,7 @@ struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<(Layer, Run<'a>)> {
         if let Some(upper) = self.upper.take() {
             return Some((Layer::Upper, upper));
@@ -106,63 +106,70 @@ pub(super) struct Search<'a> {
     /// The first table that was read without finding the key. Compacting it would have saved that
     /// read (LevelDB's rule).
     charged: Option<(usize, &'a Arc<SstRun>)>,
-    found: Option<(Layer, Tag, Value)>,
+}
+
+/// Looks where no read is needed: in the memtables and the rows. If the key is in neither, returns
+/// the query that goes on with the runs.
+#[inline(always)]
+pub(super) fn look_in_memory<'a>(
+    state: &ReadState,
+    key: &'a [u8],
+    seqno: SeqNo,
+) -> Result<(Layer, Tag, Value), Query<'a>> {
+    for memtable in &state.memtables {
+        if let Some((tag, value)) = memtable.get(key, seqno) {
+            return Ok((Layer::Memtables, tag, value));
+        }
+    }
+    let hash = hash(key);
+    if let Some((tag, value)) = state.row(key, hash, seqno) {
+        return Ok((Layer::Rows, tag, value));
+    }
+    let rows = state.takes_rows(seqno);
+    Err(Query {
+        key,
+        hash,
+        seqno,
+        rows,
+    })
 }
 
 impl<'a> Search<'a> {
-    /// Begins with everything that needs no read: the memtables and the rows.
+    /// Begins a search of the runs.
     #[inline]
-    pub(super) fn new(state: &'a ReadState, key: &'a [u8], seqno: SeqNo) -> Search<'a> {
-        let part = state.part(key);
-        let mut search = Search {
-            query: Query {
-                key,
-                hash: 0,
-                seqno,
-                rows: false,
-            },
-            state,
+    pub(super) fn new(state: &'a ReadState, query: Query<'a>) -> Search<'a> {
+        let part = state.part(query.key);
+        Search {
             candidates: Candidates {
                 part,
-                key,
+                key: query.key,
                 upper: part.upper.as_ref().map(Run::Upper),
                 level: 0,
                 run: 0,
             },
+            query,
+            state,
             charged: None,
-            found: None,
-        };
-        for memtable in &state.memtables {
-            if let Some((tag, value)) = memtable.get(key, seqno) {
-                search.found = Some((Layer::Memtables, tag, value));
-                return search;
-            }
         }
-        search.query.hash = hash(key);
-        if let Some((tag, value)) = state.row(key, search.query.hash, seqno) {
-            search.found = Some((Layer::Rows, tag, value));
-            return search;
-        }
-        search.query.rows = state.takes_rows(seqno);
-        search
     }
 
-    /// The next run to be searched; `None` once the key is found or there is no other run.
-    #[inline]
+    /// The next run to be searched, if there is another.
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Option<(Layer, Run<'a>)> {
-        match self.found {
-            None => self.candidates.next(),
-            Some(_) => None,
-        }
+        self.candidates.next()
     }
 
-    /// Takes the result of `run`.
-    #[inline]
-    pub(super) fn take(&mut self, (layer, run): (Layer, Run<'a>), got: Got) {
+    /// Takes the result of a run. Returns the entry if it was found, which ends the search.
+    #[inline(always)]
+    pub(super) fn take(
+        &mut self,
+        (layer, run): (Layer, Run<'a>),
+        got: Got,
+    ) -> Option<(Layer, Tag, Value)> {
         match got {
             Got::Found { tag, value, row } => {
                 self.state.keep_row(&self.query, row);
-                self.found = Some((layer, tag, value));
+                return Some((layer, tag, value));
             }
             // A block from the cache cost nothing that a compaction could save.
             Got::Missed { read: true } => {
@@ -172,21 +179,21 @@ impl<'a> Search<'a> {
             }
             Got::Missed { read: false } | Got::Excluded => {}
         }
+        None
+    }
+
+    /// Keeps that there is no entry, if it took a read to learn it. REQUIRES: all runs were
+    /// searched.
+    #[inline]
+    pub(super) fn keep_absent(&self) {
+        if self.charged.is_some() {
+            self.state.keep_absent(&self.query);
+        }
     }
 
     /// The table that is to be charged for a read in vain, with its level.
     #[inline]
     pub(super) fn charged(&self) -> Option<(usize, &'a Arc<SstRun>)> {
         self.charged
-    }
-
-    /// Ends the search: the entry that was found. That there is none is kept, if it took a read to
-    /// learn it.
-    #[inline]
-    pub(super) fn found(self) -> Option<(Layer, Tag, Value)> {
-        if self.found.is_none() && self.charged.is_some() {
-            self.state.keep_absent(&self.query);
-        }
-        self.found
     }
 }

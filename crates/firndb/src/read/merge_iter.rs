@@ -98,6 +98,12 @@ impl MergeIter {
         self.top().map_or(&[], RunIter::key)
     }
 
+    /// The key and the tag of the current entry, if there is one.
+    #[inline]
+    pub(crate) fn entry(&self) -> Option<(&[u8], Tag)> {
+        self.top().map(RunIter::entry)
+    }
+
     pub(crate) fn tag(&self) -> Tag {
         self.top().map_or(Tag(0), RunIter::tag)
     }
@@ -209,10 +215,10 @@ impl MergeIter {
         Ok(())
     }
 
-    /// False if the value is in memory already and small.
+    /// The value, if it is in a memtable, or is small and already in memory.
     #[inline]
-    pub(crate) fn may_be_large(&self) -> bool {
-        self.top().is_some_and(RunIter::may_be_large)
+    pub(crate) fn value_at_hand(&self) -> Option<&[u8]> {
+        self.top().and_then(RunIter::value_at_hand)
     }
 
     /// The value, if it is large and need not be copied. REQUIRES: `load`.
@@ -249,7 +255,8 @@ impl MergeIter {
             &self.children[self.heap[a] as usize],
             &self.children[self.heap[b] as usize],
         );
-        let order = compare(x.key(), x.tag(), y.key(), y.tag());
+        let ((x, x_tag), (y, y_tag)) = (x.entry(), y.entry());
+        let order = compare(x, x_tag, y, y_tag);
         match self.direction {
             Direction::Forward => order == Ordering::Less,
             Direction::Backward => order == Ordering::Greater,

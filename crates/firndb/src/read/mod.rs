@@ -12,8 +12,8 @@ pub(crate) mod run_iter;
 pub(crate) mod sst_run;
 pub(crate) mod state;
 
-use self::lookup::Search;
 pub(crate) use self::lookup::{Hits, Layer};
+use self::lookup::{Search, look_in_memory};
 use crate::engine::Engine;
 use crate::read::run::{Pending, Run, Step};
 use crate::read::state::ReadState;
@@ -41,12 +41,18 @@ impl Engine {
     /// does so like a value.
     fn find(&self, state: &ReadState, key: &[u8], seqno: SeqNo) -> Result<Option<Value>> {
         self.counts.user.gets.add(1);
-        let mut search = Search::new(state, key, seqno);
+        let query = match look_in_memory(state, key, seqno) {
+            Ok(found) => return self.hit(found),
+            Err(query) => query,
+        };
+        let mut search = Search::new(state, query);
         while let Some((layer, run)) = search.next() {
             let got = run.get(&search.query)?;
-            search.take((layer, run), got);
+            if let Some(found) = search.take((layer, run), got) {
+                return self.answer(&search, Some(found));
+            }
         }
-        self.answer(search)
+        self.answer(&search, None)
     }
 
     /// The values of several keys at one read point. Reads are issued together: each round issues
@@ -59,41 +65,61 @@ impl Engine {
         let state = self.read_state()?;
         let seqno = at.unwrap_or_else(|| self.commit.visible());
         self.counts.user.gets.add(keys.len() as u64);
-        let mut searches: Vec<Search<'_>> = keys
-            .iter()
-            .map(|key| Search::new(&state, key, seqno))
-            .collect();
-        let mut unfinished: Vec<usize> = (0..searches.len()).collect();
-        while !unfinished.is_empty() {
-            let mut pending = Vec::new();
-            for i in unfinished {
-                let read = begin_read(&mut searches[i])?;
-                pending.extend(read.map(|(at, read)| (i, at, read)));
-            }
-            unfinished = Vec::with_capacity(pending.len());
-            for (i, at, read) in pending {
-                let got = read.finish(&searches[i].query)?;
-                searches[i].take(at, got);
-                unfinished.push(i);
+        let mut values: Vec<Option<Value>> = Vec::with_capacity(keys.len());
+        let mut searches: Vec<(usize, Search<'_>)> = Vec::new();
+        for (i, key) in keys.iter().enumerate() {
+            match look_in_memory(&state, key, seqno) {
+                Ok(found) => values.push(self.hit(found)?),
+                Err(query) => {
+                    values.push(None);
+                    searches.push((i, Search::new(&state, query)));
+                }
             }
         }
-        searches
-            .into_iter()
-            .map(|search| self.answer(search))
-            .collect()
+        while !searches.is_empty() {
+            let mut pending = Vec::new();
+            for (i, mut search) in searches {
+                match begin_read(&mut search)? {
+                    Progress::Ended(found) => values[i] = self.answer(&search, found)?,
+                    Progress::Reads(run, read) => pending.push((i, search, run, read)),
+                }
+            }
+            searches = Vec::with_capacity(pending.len());
+            for (i, mut search, run, read) in pending {
+                let got = read.finish(&search.query)?;
+                match search.take(run, got) {
+                    None => searches.push((i, search)),
+                    found => values[i] = self.answer(&search, found)?,
+                }
+            }
+        }
+        Ok(values)
     }
 
-    /// Ends a search: counts its hit or its reads in vain.
+    /// Ends a search: counts its hit, or its reads in vain.
     #[inline]
-    fn answer(&self, search: Search<'_>) -> Result<Option<Value>> {
+    fn answer(
+        &self,
+        search: &Search<'_>,
+        found: Option<(Layer, Tag, Value)>,
+    ) -> Result<Option<Value>> {
         if let Some((level, run)) = search.charged()
             && run.charge_seek()
         {
             self.due_for_seeks(level, run.meta.id);
         }
-        let Some((layer, tag, value)) = search.found() else {
-            return Ok(None);
-        };
+        match found {
+            Some(found) => self.hit(found),
+            None => {
+                search.keep_absent();
+                Ok(None)
+            }
+        }
+    }
+
+    /// The answer of an entry that was found: its value, or none for a tombstone.
+    #[inline(always)]
+    fn hit(&self, (layer, tag, value): (Layer, Tag, Value)) -> Result<Option<Value>> {
         let value = visible_value(tag, value)?;
         if value.is_some() {
             self.counts.user.hits.add(layer);
@@ -102,19 +128,30 @@ impl Engine {
     }
 }
 
-/// Continues a search until it ends or waits for a read, which is returned with its run.
-fn begin_read<'a>(search: &mut Search<'a>) -> Result<Option<((Layer, Run<'a>), Pending<'a>)>> {
+/// What became of a search that does not wait.
+enum Progress<'a> {
+    Ended(Option<(Layer, Tag, Value)>),
+    /// It waits for a read of this run.
+    Reads((Layer, Run<'a>), Pending<'a>),
+}
+
+/// Continues a search until it ends or waits for a read.
+fn begin_read<'a>(search: &mut Search<'a>) -> Result<Progress<'a>> {
     while let Some((layer, run)) = search.next() {
         match run.begin_get(&search.query)? {
-            Step::Done(got) => search.take((layer, run), got),
-            Step::Pending(read) => return Ok(Some(((layer, run), read))),
+            Step::Pending(read) => return Ok(Progress::Reads((layer, run), read)),
+            Step::Done(got) => {
+                if let Some(found) = search.take((layer, run), got) {
+                    return Ok(Progress::Ended(Some(found)));
+                }
+            }
         }
     }
-    Ok(None)
+    Ok(Progress::Ended(None))
 }
 
 /// The result of an entry for a reader: its value, or none for a tombstone.
-#[inline]
+#[inline(always)]
 fn visible_value(tag: Tag, value: Value) -> Result<Option<Value>> {
     match tag.kind() {
         Some(Kind::Put) => Ok(Some(value)),

@@ -24,8 +24,28 @@ impl PartsIter {
         }
     }
 
+    // Not inlined, because most databases have one partition and pass by this.
+    #[inline(never)]
+    pub(super) fn valid(&self) -> bool {
+        self.merge.valid()
+    }
+
+    #[inline(never)]
+    pub(super) fn key(&self) -> &[u8] {
+        self.merge.key()
+    }
+
+    #[inline(never)]
+    pub(super) fn tag(&self) -> Tag {
+        self.merge.tag()
+    }
+
+    #[inline(never)]
+    pub(super) fn value(&self) -> &[u8] {
+        self.merge.value()
+    }
+
     /// The merge of the current partition's runs.
-    #[inline]
     pub(super) fn merge(&self) -> &MergeIter {
         &self.merge
     }

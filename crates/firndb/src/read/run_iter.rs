@@ -34,40 +34,31 @@ macro_rules! each {
     };
 }
 
-macro_rules! entry {
-    ($self:ident, $iter:ident => $body:expr) => {
-        match $self {
-            RunIter::Memtable($iter) => $body,
-            RunIter::Upper($iter) => $body,
-            RunIter::Sst($iter) => $body,
-            RunIter::Level($iter) => $body,
-            RunIter::Parts(parts) => {
-                let $iter = parts.merge();
-                $body
-            }
-        }
-    };
-}
-
 impl RunIter {
     #[inline]
     pub(crate) fn valid(&self) -> bool {
-        entry!(self, iter => iter.valid())
+        each!(self, iter => iter.valid(), iter.valid())
     }
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        entry!(self, iter => iter.key())
+        each!(self, iter => iter.key(), iter.key())
     }
 
     #[inline]
     pub(crate) fn tag(&self) -> Tag {
-        entry!(self, iter => iter.tag())
+        each!(self, iter => iter.tag(), iter.tag())
+    }
+
+    /// The key and the tag.
+    #[inline]
+    pub(super) fn entry(&self) -> (&[u8], Tag) {
+        each!(self, iter => (iter.key(), iter.tag()), (iter.key(), iter.tag()))
     }
 
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
-        entry!(self, iter => iter.value())
+        each!(self, iter => iter.value(), iter.value())
     }
 
     /// Reads the value if that has not been done. REQUIRES: `valid`.
@@ -115,15 +106,19 @@ impl RunIter {
         }
     }
 
-    /// False if the value is in a memtable, or is small and already in memory.
+    /// The value, if it is in a memtable, or is small and already in memory.
     #[inline]
-    pub(super) fn may_be_large(&self) -> bool {
+    pub(super) fn value_at_hand(&self) -> Option<&[u8]> {
+        let of = |iter: &SstIter| !iter.is_at_large();
         match self {
-            RunIter::Memtable(_) => false,
-            RunIter::Upper(_) => true,
-            RunIter::Sst(iter) => iter.is_at_large(),
-            RunIter::Level(iter) => iter.iter.as_ref().is_some_and(SstIter::is_at_large),
-            RunIter::Parts(iter) => iter.merge().may_be_large(),
+            RunIter::Memtable(iter) => Some(iter.value()),
+            RunIter::Upper(_) => None,
+            RunIter::Sst(iter) => of(iter).then(|| iter.value()),
+            RunIter::Level(iter) => {
+                let iter = iter.iter.as_ref().filter(|iter| of(iter))?;
+                Some(iter.value())
+            }
+            RunIter::Parts(iter) => iter.merge().value_at_hand(),
         }
     }
 
