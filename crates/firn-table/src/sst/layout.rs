@@ -15,7 +15,9 @@ use firn_base::checksum::{crc32c, crc32c_salted, matches};
 use firn_base::coding::{Reader, get_u32, get_u64};
 
 /// "FIRNSST" and the format's version.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"FIRNSST\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"FIRNSST\x02");
+/// The version before, whose files have no header. Its tables are read, and not written any more.
+const MAGIC_1: u64 = u64::from_le_bytes(*b"FIRNSST\x01");
 const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"FIRNTBL\0");
 const HEADER_VERSION: u32 = 1;
 /// Bytes of the header.
@@ -98,6 +100,8 @@ pub(super) struct Footer {
     pub(super) properties: Handle,
     /// Bytes of the data blocks that the index names, without dead ones.
     pub(super) data_bytes: u64,
+    /// True if the file begins with a header.
+    pub(super) has_header: bool,
 }
 
 impl Footer {
@@ -116,6 +120,13 @@ impl Footer {
         out
     }
 
+    /// True if a footer may begin with `bytes`.
+    pub(super) fn may_begin(bytes: &[u8]) -> bool {
+        [MAGIC, MAGIC_1]
+            .iter()
+            .any(|magic| bytes.starts_with(&magic.to_le_bytes()))
+    }
+
     /// Decodes the footer in `bytes`, read at `footer_offset`. The error says what was expected.
     pub(super) fn decode(
         bytes: &[u8],
@@ -131,22 +142,34 @@ impl Footer {
             return Err("the footer's checksum");
         }
         let mut reader = Reader::new(body);
-        if reader.u64() != Some(MAGIC) {
-            return Err("the footer's magic and version");
-        }
-        Self::decode_body(&mut reader)
+        let has_header = match reader.u64() {
+            Some(MAGIC) => true,
+            Some(MAGIC_1) => false,
+            _ => return Err("the footer's magic and version"),
+        };
+        Self::decode_body(&mut reader, has_header)
             .filter(|footer| footer.file_id == file_id && footer.fits(footer_offset))
             .ok_or("sections that lie in front of the footer")
     }
 
-    fn decode_body(reader: &mut Reader<'_>) -> Option<Footer> {
+    fn decode_body(reader: &mut Reader<'_>, has_header: bool) -> Option<Footer> {
         Some(Footer {
             file_id: reader.u64()?,
             filter: Handle::decode(reader)?,
             index: Handle::decode(reader)?,
             properties: Handle::decode(reader)?,
             data_bytes: reader.u64()?,
+            has_header,
         })
+    }
+
+    /// Bytes of the file's header.
+    pub(super) fn header_bytes(&self) -> u64 {
+        if self.has_header {
+            HEADER_BYTES as u64
+        } else {
+            0
+        }
     }
 
     /// True if filter, index and properties are adjacent, in this order, and end at the footer.
@@ -156,7 +179,7 @@ impl Footer {
             && self.properties.end() == Some(footer_offset)
             && self
                 .data_bytes
-                .checked_add(HEADER_BYTES as u64)
+                .checked_add(self.header_bytes())
                 .is_some_and(|end| end <= self.filter.offset)
     }
 }

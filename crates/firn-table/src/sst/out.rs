@@ -207,6 +207,7 @@ impl Out {
             index,
             properties: encoded,
             data_bytes,
+            has_header: true,
         };
         self.buffer.push(&footer.encode(footer_offset));
         let valid_len = footer_offset + FOOTER_BYTES as u64;

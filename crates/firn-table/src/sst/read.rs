@@ -12,7 +12,7 @@ use super::block::{Block, Lookup};
 use super::filter::{Filter, hash};
 use super::index::{BlockHandle, Index};
 use super::iter::{Access, SstIter};
-use super::layout::{FOOTER_BYTES, Footer, HEADER_BYTES, Handle};
+use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
 use super::strides::Strides;
 use crate::cache::{BlockCache, Row};
@@ -74,6 +74,8 @@ pub struct Sst {
     pub(super) file: Arc<dyn File>,
     pub(super) id: u64,
     extent: Extent,
+    /// Bytes of the file's header: 0 in a file of the version that had none.
+    pub(super) header_bytes: u64,
     dead_bytes: u64,
     index: Index,
     filter: Filter,
@@ -221,12 +223,14 @@ impl Sst {
         }
         let properties = Properties::decode(&properties)
             .ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
-        let dead_bytes = footer.filter.offset - HEADER_BYTES as u64 - footer.data_bytes;
+        let header_bytes = footer.header_bytes();
+        let dead_bytes = footer.filter.offset - header_bytes - footer.data_bytes;
         let strides = Strides::default();
         let table = Sst {
             file,
             id,
             extent,
+            header_bytes,
             dead_bytes,
             index,
             filter,
@@ -285,9 +289,9 @@ impl Sst {
     pub fn live(&self) -> impl Iterator<Item = Range<u64>> {
         let block =
             |handle: BlockHandle| handle.offset..handle.offset + u64::from(handle.stored_len);
-        let header = 0..HEADER_BYTES as u64;
-        let sections =
-            HEADER_BYTES as u64 + self.dead_bytes + self.data_bytes()..self.extent.valid_len;
+        let header = 0..self.header_bytes;
+        let sections_at = self.header_bytes + self.dead_bytes + self.data_bytes();
+        let sections = sections_at..self.extent.valid_len;
         (0..self.blocks())
             .map(move |number| block(self.index.handle(number)))
             .chain([header, sections])

@@ -2,7 +2,7 @@
 
 use super::filter;
 use super::iter::Access;
-use super::layout::{FOOTER_BYTES, Footer, HEADER_BYTES, MAGIC, TableOwner};
+use super::layout::{FOOTER_BYTES, Footer, HEADER_BYTES, TableOwner};
 use super::properties::Properties;
 use super::read::{Extent, Sst};
 use firn_base::count::Cause;
@@ -101,6 +101,9 @@ impl Sst {
     }
 
     fn verify_header(&self) -> Result<()> {
+        if self.header_bytes == 0 {
+            return Ok(());
+        }
         let mut buf = firn_fs::IoBuf::default();
         self.file.read(0, HEADER_BYTES, &mut buf)?;
         match TableOwner::decode(buf.bytes(), self.id) {
@@ -250,9 +253,7 @@ impl Sst {
             for at in (0..=buf.len().saturating_sub(FOOTER_BYTES)).rev() {
                 let footer_offset = start + at as u64;
                 let bytes = buf.bytes().get(at..at + FOOTER_BYTES).unwrap_or(&[]);
-                if bytes.starts_with(&MAGIC.to_le_bytes())
-                    && Footer::decode(bytes, id, footer_offset).is_ok()
-                {
+                if Footer::may_begin(bytes) && Footer::decode(bytes, id, footer_offset).is_ok() {
                     return Ok(Extent {
                         valid_len: footer_offset + FOOTER_BYTES as u64,
                         footer_offset,

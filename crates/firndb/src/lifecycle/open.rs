@@ -26,7 +26,7 @@ use crate::engine::{Engine, OpenReport};
 use crate::files::{FileName, Files};
 use crate::lab::Trees;
 use crate::log::{LogEnd, PmLogBuffer};
-use crate::manifest::{self, TableMeta, Version};
+use crate::manifest::{self, FORMAT_VERSION, TABLES_HAVE_HEADERS, TableMeta, Version};
 use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
@@ -341,6 +341,7 @@ impl Recovery {
                 return Err(Error::corruption(path.display(), len, expected));
             }
         }
+        self.upgrade_tables()?;
         // An id is never reused, not even that of a file that a crash left, or of a log that a
         // crash removed.
         ids = ids.max(
@@ -368,6 +369,24 @@ impl Recovery {
         self.compaction
             .next_file_id
             .store(ids.max(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Completes what a manifest of an older format does not know of its tables. The new manifest
+    /// then has it.
+    fn upgrade_tables(&mut self) -> Result<()> {
+        let is_older = (1..FORMAT_VERSION).contains(&self.version.format);
+        if self.read_only || !is_older {
+            return Ok(());
+        }
+        tracing::info!(from = self.version.format, to = FORMAT_VERSION, "upgrading");
+        for table in self.version.levels.iter_mut().flat_map(Arc::make_mut) {
+            let largest = self.tables.open(table)?.block_bytes_max();
+            let table = Arc::make_mut(table);
+            table.block_bytes_max = largest;
+            // A file without a header stays as it is, because only its footer says that it has none.
+            table.shared |= self.version.format < TABLES_HAVE_HEADERS;
+        }
         Ok(())
     }
 

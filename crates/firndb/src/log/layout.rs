@@ -43,6 +43,9 @@ pub(crate) use firn_table::pm_btree::ValueAddress;
 
 pub(super) const FILE_MAGIC: u64 = u64::from_le_bytes(*b"FIRNLOG\0");
 pub(super) const VERSION: u32 = 3;
+/// The version before, which does not know the previous log. Its logs are read, and not written any
+/// more.
+const VERSION_2: u32 = 2;
 pub(crate) const FILE_HEADER_BYTES: usize = 64;
 pub(super) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"FRM1");
 pub(super) const FRAME_HEADER_BYTES: usize = 48;
@@ -85,6 +88,9 @@ impl LogHeader {
     /// Decodes the header at the start of `bytes`, if it belongs to log `log_id`.
     pub(crate) fn decode(bytes: &[u8], log_id: u64) -> Option<LogHeader> {
         let bytes = bytes.get(..FILE_HEADER_BYTES)?;
+        if get_u32(bytes, 8) == Some(VERSION_2) {
+            return LogHeader::decode_2(bytes, log_id);
+        }
         let mut reader = Reader::new(bytes.get(20..)?);
         let uuid = reader.take(16)?.try_into().ok()?;
         let previous = LogEnd {
@@ -97,6 +103,27 @@ impl LogHeader {
             previous: Some(previous).filter(|previous| previous.log_id > 0),
         };
         (header.encode(log_id) == bytes).then_some(header)
+    }
+
+    /// Decodes a header of version 2:
+    ///
+    /// ```text
+    /// magic: u64 | version: u32 | 0: u32 | log id: u64 | database uuid: 16 bytes | 0: 20 bytes
+    /// | CRC-32C: u32
+    /// ```
+    fn decode_2(bytes: &[u8], log_id: u64) -> Option<LogHeader> {
+        const CRC_AT: usize = FILE_HEADER_BYTES - 4;
+        let uuid: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
+        let mut expected = [0; CRC_AT];
+        expected[..8].copy_from_slice(&FILE_MAGIC.to_le_bytes());
+        expected[8..12].copy_from_slice(&VERSION_2.to_le_bytes());
+        expected[16..24].copy_from_slice(&log_id.to_le_bytes());
+        expected[24..40].copy_from_slice(&uuid);
+        let (is_same, crc) = (bytes[..CRC_AT] == expected, get_u32(bytes, CRC_AT)?);
+        (is_same && crc == crc32c(&expected)).then_some(LogHeader {
+            uuid,
+            previous: None,
+        })
     }
 }
 

@@ -173,8 +173,18 @@ const ORIGIN: u64 = 18;
 const CUT_ADDED: u64 = 19;
 const CUT_DROPPED: u64 = 20;
 
-/// The version of all formats that this build writes and reads.
+/// The version of all formats that this build writes.
 pub(crate) const FORMAT_VERSION: u64 = 5;
+
+/// The oldest version that this build reads. An open for writing rewrites the manifest, so that the
+/// database is of the current version from then on; its older tables and logs stay readable.
+///
+/// Before version 5 the manifest does not know the largest block of a table. Before version 4 it
+/// does not know the superseded bytes either, and no file but the manifest says whose it is.
+pub(crate) const FORMAT_VERSION_MIN: u64 = 3;
+
+/// The first version in which the files of tables say whose they are.
+pub(crate) const TABLES_HAVE_HEADERS: u64 = 4;
 
 /// The limit on the levels that a record may name.
 const LEVELS_MAX: usize = 64;
@@ -246,11 +256,18 @@ impl Edit {
     /// an edit of another format version only that number is returned, because the rest may mean
     /// anything.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
+        Edit::decode_as(bytes, FORMAT_VERSION)
+    }
+
+    /// As [`Edit::decode`], for a record of format version `version` unless it names another.
+    pub(super) fn decode_as(bytes: &[u8], mut version: u64) -> Option<Edit> {
         let mut reader = Reader::new(bytes);
         let mut edit = Edit::default();
         while !reader.is_empty() {
-            edit.decode_field(&mut reader)?;
-            if let Some(format) = edit.format.filter(|&format| format != FORMAT_VERSION) {
+            edit.decode_field(&mut reader, version)?;
+            version = edit.format.unwrap_or(version);
+            let is_read = (FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version);
+            if let Some(format) = edit.format.filter(|_| !is_read) {
                 return Some(Edit {
                     format: Some(format),
                     ..Edit::default()
@@ -260,7 +277,7 @@ impl Edit {
         Some(edit)
     }
 
-    fn decode_field(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+    fn decode_field(&mut self, reader: &mut Reader<'_>, version: u64) -> Option<()> {
         match reader.varint()? {
             ID => self.id = number(reader)?,
             UUID => self.uuid = Some(reader.take(16)?.try_into().ok()?),
@@ -279,7 +296,7 @@ impl Edit {
             }),
             ADD => {
                 let level = reader.varint_max(LEVELS_MAX)?;
-                self.add.push((level, table(reader)?));
+                self.add.push((level, table(reader, version)?));
             }
             DROP => self
                 .drop
@@ -342,7 +359,14 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
     put_bytes(out, &table.largest);
 }
 
-fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
+fn table(reader: &mut Reader<'_>, version: u64) -> Option<TableMeta> {
+    let since = |first| {
+        if version >= first {
+            number
+        } else {
+            |_: &mut Reader<'_>| Some(0)
+        }
+    };
     let table = TableMeta {
         id: number(reader)?,
         extent: Extent {
@@ -363,8 +387,8 @@ fn table(reader: &mut Reader<'_>) -> Option<TableMeta> {
         small_blocks: number(reader)?,
         filter_left: number(reader)?,
         appends: number(reader)?,
-        superseded_bytes: number(reader)?,
-        block_bytes_max: number(reader)?,
+        superseded_bytes: since(4)(reader)?,
+        block_bytes_max: since(5)(reader)?,
         smallest: key(reader)?,
         largest: key(reader)?,
     };

@@ -13,7 +13,7 @@ mod tests;
 mod version;
 mod write;
 
-pub(crate) use edit::{Edit, PmPairing, TableMeta};
+pub(crate) use edit::{Edit, FORMAT_VERSION, PmPairing, TABLES_HAVE_HEADERS, TableMeta};
 pub(crate) use evicted::{Evicted, KeyRange};
 pub(crate) use parts::{Layout, PartId};
 pub(crate) use read::{owner, read};

@@ -1,6 +1,6 @@
 //! Runs the manifest's decoders over arbitrary bytes, for [`crate::proof`].
 
-use super::edit::Edit;
+use super::edit::{Edit, FORMAT_VERSION};
 use super::version::Version;
 use crate::files::FileName;
 use firn_base::Result;
@@ -17,8 +17,11 @@ pub fn edit(bytes: &[u8]) {
     let Some(edit) = Edit::decode(bytes) else {
         return;
     };
-    let again = Edit::decode(&edit.encode());
-    assert_eq!(again.as_ref(), Some(&edit));
+    // A record of an older version is written in the current one.
+    if edit.format.is_none_or(|format| format == FORMAT_VERSION) {
+        let again = Edit::decode(&edit.encode());
+        assert_eq!(again.as_ref(), Some(&edit));
+    }
     let mut version = Version::default();
     if version.apply(&edit).is_ok() {
         check_snapshot(&version);

@@ -7,7 +7,7 @@
 //! made obsolete were deleted only after it was durable, so the files that the shorter manifest
 //! needs are missing, and open detects that.
 
-use super::edit::{Edit, FORMAT_VERSION};
+use super::edit::{Edit, FORMAT_VERSION, FORMAT_VERSION_MIN};
 use super::layout::{RECORD_HEADER_BYTES, claimed_record, parse_current, whole_record};
 use super::version::Version;
 use crate::files::FileName;
@@ -74,24 +74,27 @@ fn read_file(dir: &dyn Dir, name: FileName, counters: &IoCounters) -> Result<Vec
 
 fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
     let mut version = Version::default();
+    let mut format = FORMAT_VERSION;
     let mut at = 0;
     while let Some(record) = whole_record(bytes, id, at) {
         let damaged = |expected: &str| Error::corruption(path.display(), at as u64, expected);
-        let edit = Edit::decode(record.payload).ok_or_else(|| {
+        let edit = Edit::decode_as(record.payload, format).ok_or_else(|| {
             let message = format!(
                 "{} holds a record that this version of FirnDB does not know; open it with the version that wrote it",
                 path.display()
             );
             Error::new(ErrorKind::Incompatible, message)
         })?;
-        if let Some(format) = edit.format.filter(|&format| format != FORMAT_VERSION) {
+        format = edit.format.unwrap_or(format);
+        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&format) {
             let message = format!(
-                "{} is of format version {format}, this build reads version {FORMAT_VERSION}; open it with the version \
-                 of FirnDB that wrote it, or copy it from there by `firn export` and `firn load`",
+                "{} is of format version {format}, this build reads versions {FORMAT_VERSION_MIN} to {FORMAT_VERSION}; \
+                 open it with the version of FirnDB that wrote it, or copy it from there by `firn export` and `firn load`",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Incompatible, message));
         }
+        version.format = format;
         if at == 0 && edit.uuid.is_none() {
             return Err(damaged("expected a snapshot record first"));
         }

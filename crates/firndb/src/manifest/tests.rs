@@ -1,6 +1,6 @@
 //! Tests that edits round trip, manifests replay, invariants are named, and damage is detected.
 
-use super::edit::FORMAT_VERSION;
+use super::edit::{FORMAT_VERSION, FORMAT_VERSION_MIN};
 use super::layout::{RECORD_HEADER_BYTES, record};
 use super::*;
 use crate::files::{self, FileName, Files};
@@ -334,16 +334,22 @@ fn another_format_version_is_incompatible() {
     let dir = tempfile::tempdir().unwrap();
     let writer = written(dir.path(), 1 << 20);
     let path = dir.path().join(FileName::Manifest(1).to_string());
-    let snapshot = Edit {
-        format: Some(FORMAT_VERSION - 1),
-        ..edit(1)
-    };
-    std::fs::write(&path, record(1, 0, 0, &snapshot.encode())).unwrap();
-    let fs = OsFs::with(IoBackend::Pool, false);
-    let error = read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Incompatible);
-    let version = format!("format version {}", FORMAT_VERSION - 1);
-    assert!(error.to_string().contains(&version), "{error}");
+    for other in [FORMAT_VERSION_MIN - 1, FORMAT_VERSION + 1] {
+        let snapshot = Edit {
+            format: Some(other),
+            ..edit(1)
+        };
+        std::fs::write(&path, record(1, 0, 0, &snapshot.encode())).unwrap();
+        let fs = OsFs::with(IoBackend::Pool, false);
+        let error = read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Incompatible);
+        for part in [
+            format!("format version {other}"),
+            "versions 3 to 5".to_owned(),
+        ] {
+            assert!(error.to_string().contains(&part), "{error}");
+        }
+    }
     // The manifest is sound, so there is nothing to repair, and its contents stay.
     drop(writer);
     let before = std::fs::read(&path).unwrap();
@@ -472,4 +478,50 @@ proptest::proptest! {
             proptest::prop_assert_eq!(Edit::decode(&edit.encode()), Some(edit));
         }
     }
+}
+
+/// Borders survive a record and a snapshot. A table that crosses one is refused, and so is a border
+/// that a table crosses.
+#[test]
+fn no_table_crosses_a_border() {
+    let mut version = Version::default();
+    let mut apply = |edit: Edit| {
+        let mut next = version.clone();
+        next.apply(&Edit::decode(&edit.encode()).unwrap())?;
+        version = next;
+        let mut again = Version::default();
+        again.apply(&version.snapshot()).unwrap();
+        assert_eq!(again.layout, version.layout);
+        Ok::<_, &'static str>(version.layout.ids().len())
+    };
+    let adds = |id, level, smallest, largest| Edit {
+        add: vec![(level, table(id, smallest, largest))],
+        ..Edit::default()
+    };
+    let cut = |key: &str, id| Edit {
+        cuts_added: vec![(key.into(), PartId(id))],
+        ..Edit::default()
+    };
+    let drop = |key: &str| Edit {
+        cuts_dropped: vec![key.into()],
+        ..Edit::default()
+    };
+    assert_eq!(apply(adds(1, 1, "a", "c")), Ok(1));
+    assert_eq!(apply(cut("d", 1)), Ok(2));
+    for (key, id) in [("b", 2), ("c", 2), ("d", 2), ("e", 1), ("e", 0)] {
+        assert!(
+            apply(cut(key, id)).unwrap_err().starts_with("bordered"),
+            "{key}"
+        );
+    }
+    assert!(
+        apply(adds(2, 0, "c", "d"))
+            .unwrap_err()
+            .starts_with("bordered")
+    );
+    assert_eq!(apply(adds(2, 0, "d", "z")), Ok(2));
+    assert_eq!(apply(cut("zz", 7)), Ok(3));
+    assert!(apply(drop("e")).unwrap_err().starts_with("bordered"));
+    assert_eq!(apply(drop("d")), Ok(2));
+    assert_eq!(apply(adds(3, 0, "a", "z")), Ok(2));
 }

@@ -32,6 +32,8 @@ pub(crate) type Tables = Arc<Vec<Arc<TableMeta>>>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     pub(crate) edit_id: u64,
+    /// The format version of the manifest that it was read from; 0 for a new one.
+    pub(crate) format: u64,
     pub(crate) uuid: [u8; 16],
     /// The databases whose tables this one may hold, because it began as a checkpoint.
     pub(crate) origins: Vec<[u8; 16]>,
