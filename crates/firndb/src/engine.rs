@@ -76,6 +76,13 @@ pub(crate) struct Logs {
     pub(crate) values: Option<Arc<ValueLogs>>,
 }
 
+impl Logs {
+    /// True if background work must write a part of the log to its file.
+    pub(crate) fn has_work(&self) -> bool {
+        self.pm_buffer.as_ref().is_some_and(PmLogBuffer::has_full)
+    }
+}
+
 /// The read points that compactions must respect, and the cursors, whose pins can be revoked.
 #[derive(Default)]
 pub(crate) struct Readers {

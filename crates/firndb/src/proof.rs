@@ -5,7 +5,7 @@
 //! broken. Input that is accepted must encode to the same bytes again, and input that is rejected
 //! must give a proper error.
 
-use crate::memtable::Memtable;
+use crate::memtable::Footprint;
 use crate::write::commit::GroupRole;
 use crate::{Db, Durability, Error, Result, WriteBatch};
 use firn_pm::Pool;
@@ -39,11 +39,18 @@ impl Drop for Begun {
 /// # Errors
 /// As [`Db::write`].
 pub fn begin_write(db: &Db, batch: &WriteBatch, durability: Durability) -> Result<Begun> {
-    let joined = db.engine.join(batch.entries(), durability)?;
-    Ok(Begun {
-        db: db.clone(),
-        joined: Some(joined),
-    })
+    let engine = &db.engine;
+    let footprint = engine.check(batch.entries())?;
+    loop {
+        let reservation = engine.reserve(batch.entries(), footprint)?;
+        let joined = engine
+            .commit
+            .join(reservation, durability == Durability::Power)?;
+        if joined.is_some() {
+            let db = db.clone();
+            return Ok(Begun { db, joined });
+        }
+    }
 }
 
 /// True if beginning this write may wait for a memtable to be flushed. In that case one thread must
@@ -52,7 +59,7 @@ pub fn may_wait(db: &Db, batch: &WriteBatch) -> bool {
     // The height of an entry is random; this is for the highest.
     const LINKS_BYTES_MAX: usize = 256;
     let active = db.engine.commit.active();
-    let bytes = Memtable::bytes_for(batch.entries(), 0) + LINKS_BYTES_MAX * batch.len();
+    let bytes = Footprint::of(batch.entries(), 0).bytes + LINKS_BYTES_MAX * batch.len();
     active.used_bytes() + bytes > active.capacity_bytes() && !db.engine.may_add_buffer(bytes)
 }
 
@@ -62,9 +69,11 @@ impl Begun {
     /// # Errors
     /// As [`Db::write`].
     pub fn finish(mut self) -> Result<()> {
-        self.joined
-            .take()
-            .map_or(Ok(()), |joined| self.db.engine.complete(joined))
+        match self.joined.take() {
+            None => Ok(()),
+            Some(GroupRole::Leader(group)) => self.db.engine.lead(&group),
+            Some(GroupRole::Follower(group)) => group.wait(),
+        }
     }
 }
 

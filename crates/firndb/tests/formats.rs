@@ -1,5 +1,5 @@
-//! Databases that older versions wrote are opened and upgraded. The bytes in `data/` were written by
-//! those versions.
+//! Databases that older versions wrote are opened and upgraded. Those versions wrote the bytes in
+//! `data/`.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firndb::{Backend, Codec, Db, Options, PmConfig, Profile};
@@ -32,7 +32,7 @@ fn unpack(packed: &[u8], root: &Path) {
     }
 }
 
-/// What the program that wrote them had written.
+/// The contents of the database `name`, as the program that wrote it had put them.
 fn contents(name: &str) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for round in 0..3 {

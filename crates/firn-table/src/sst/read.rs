@@ -225,7 +225,6 @@ impl Sst {
             .ok_or_else(|| damaged(footer.properties.offset, "known properties"))?;
         let header_bytes = footer.header_bytes();
         let dead_bytes = footer.filter.offset - header_bytes - footer.data_bytes;
-        let strides = Strides::default();
         let table = Sst {
             file,
             id,
@@ -236,7 +235,7 @@ impl Sst {
             filter,
             properties,
             context,
-            strides,
+            strides: Strides::default(),
         };
         table
             .context

@@ -289,50 +289,31 @@ impl Engine {
             .map(|&cause| self.cause_stats(cause))
             .collect();
         let ssd_written_bytes = ssd.iter().map(|cause| cause.written_bytes).sum();
-        let user_written_bytes = self.counts.user.written_bytes.get();
+        let user = UserStats {
+            writes: self.counts.user.writes.get(),
+            written_bytes: self.counts.user.written_bytes.get(),
+            gets: self.counts.user.gets.get(),
+            found: self.counts.user.hits.sum(),
+            hits: self.hits(&state),
+        };
         let (cache_hits, cache_misses) = self.tables.context().cache.counts();
         let (open_tables, _, table_opens) = self.tables.usage();
-        let (flushing, compacting) = self.running();
         Stats {
             profile: self.options.profile.to_string(),
             io: self.fs().name(),
             log: self.logs.name.clone(),
             seqno: self.commit.visible().0,
-            user: UserStats {
-                writes: self.counts.user.writes.get(),
-                written_bytes: user_written_bytes,
-                gets: self.counts.user.gets.get(),
-                found: self.counts.user.hits.sum(),
-                hits: self.hits(&state),
-            },
+            write_amplification: ssd_written_bytes as f64 / user.written_bytes.max(1) as f64,
+            user,
             ssd,
             pm: self.pm_stats(),
             ssd_written_bytes,
-            write_amplification: ssd_written_bytes as f64 / user_written_bytes.max(1) as f64,
             table_bytes: state.tables().map(|(_, run)| run.meta.bytes()).sum(),
             logs: self.count_logs(),
             lab: state.upper().and_then(Upper::lab_stats),
             levels: self.level_stats(&state),
             partitions: partition_stats(&state),
-            background: BackgroundStats {
-                flushes: self.counts.jobs.flushes.get(),
-                seek_compactions: self.counts.jobs.seeks.get(),
-                flushing,
-                compacting,
-                debt_bytes: self.debt().bytes,
-                rate: self.jobs.rate_limiter.rate(),
-                slept_seconds: self.jobs.rate_limiter.slept_ns() as f64 / 1e9,
-                error: self.background_error().map(|error| error.to_string()),
-                invalidated_blocks: self.counts.jobs.invalidated.get(),
-                removals: self.counts.jobs.removals.get(),
-                removed_tables: self.counts.jobs.removed.get(),
-                sub_tasks: self.counts.jobs.sub_tasks.get(),
-                helped_sub_tasks: self.counts.jobs.helped.get(),
-                append_reads_most: self.counts.jobs.reads_most.load(Ordering::Relaxed),
-                divided_partitions: self.counts.jobs.divided.get(),
-                joined_partitions: self.counts.jobs.joined.get(),
-                grains: self.grain_stats(),
-            },
+            background: self.background_stats(),
             stalls: StallStats {
                 seconds: StallReason::ALL
                     .map(|r| (r.name(), self.write_stall.stalled_ns(r) as f64 / 1e9))
@@ -363,6 +344,30 @@ impl Engine {
                     .collect(),
                 replayed_entries: self.recovery.replayed_entries,
             },
+        }
+    }
+
+    fn background_stats(&self) -> BackgroundStats {
+        let jobs = &self.counts.jobs;
+        let (flushing, compacting) = self.running();
+        BackgroundStats {
+            flushes: jobs.flushes.get(),
+            seek_compactions: jobs.seeks.get(),
+            flushing,
+            compacting,
+            debt_bytes: self.debt().bytes,
+            rate: self.jobs.rate_limiter.rate(),
+            slept_seconds: self.jobs.rate_limiter.slept_ns() as f64 / 1e9,
+            error: self.background_error().map(|error| error.to_string()),
+            invalidated_blocks: jobs.invalidated.get(),
+            removals: jobs.removals.get(),
+            removed_tables: jobs.removed.get(),
+            sub_tasks: jobs.sub_tasks.get(),
+            helped_sub_tasks: jobs.helped.get(),
+            append_reads_most: jobs.reads_most.load(Ordering::Relaxed),
+            divided_partitions: jobs.divided.get(),
+            joined_partitions: jobs.joined.get(),
+            grains: self.grain_stats(),
         }
     }
 

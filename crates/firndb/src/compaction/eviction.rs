@@ -127,6 +127,26 @@ fn for_each_entry(
 }
 
 impl Engine {
+    /// True if a new log may begin. A log that must be in persistent memory waits while evictions
+    /// that may make room there are running or due. After that, the log itself reports that the
+    /// pool is too small.
+    pub(crate) fn next_log_may_begin(&self) -> bool {
+        let lacks_room = self
+            .logs
+            .values
+            .as_ref()
+            .is_some_and(|values| values.lacks_room_for(1));
+        if lacks_room {
+            self.ask_for_merges();
+            if !self.is_idle() {
+                return false;
+            }
+            // Releases the logs that the last eviction finished with.
+            self.remove_obsolete(true);
+        }
+        true
+    }
+
     /// Runs and installs the eviction of `chunk`.
     pub(crate) fn evict(
         &self,

@@ -8,10 +8,10 @@
 //! rate = max(32 MiB, 8 x intake x 2^pressure)
 //! ```
 //! where `intake` is the recent rate of flushes, in bytes per second, which decays while there is
-//! no flush, and `pressure` is the largest that the pickers report: the number of tables that level 0
-//! has beyond its trigger, or the number of level-1 targets by which levels are too large. So growing debt is worked off faster and faster, long
-//! before writers are slowed down. At [`URGENT`] there is no limit, and neither while a caller
-//! waits for the work to end.
+//! no flush, and `pressure` is the largest that the pickers report: for instance the number of
+//! tables that level 0 has beyond its trigger, or the number of level-1 targets by which levels are
+//! too large. So growing debt is worked off faster and faster, long before writers are slowed down.
+//! At [`URGENT`] there is no limit, and neither while a caller waits for the work to end.
 //!
 //! The time that a compaction sleeps is not part of its duration, because `write_stall.rs` measures
 //! how fast compactions can be.

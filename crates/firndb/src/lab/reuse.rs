@@ -130,7 +130,7 @@ impl Sample {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::memtable::Entry;
+    use crate::memtable::{Entry, Footprint};
     use firn_base::key::Kind;
 
     /// A memtable that ended with entry `last`, with these keys, each twice.
@@ -146,7 +146,7 @@ mod tests {
                 })
             };
             let ticket = buffer
-                .reserve(entry(), Memtable::bytes_for(entry(), 0), 0)
+                .reserve(entry(), Footprint::of(entry(), 0))
                 .expect("room");
             ticket.link(SeqNo(i as u64 + 1));
         }

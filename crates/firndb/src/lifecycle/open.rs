@@ -384,7 +384,8 @@ impl Recovery {
             let largest = self.tables.open(table)?.block_bytes_max();
             let table = Arc::make_mut(table);
             table.block_bytes_max = largest;
-            // A file without a header stays as it is, because only its footer says that it has none.
+            // A file without a header never grows, because only its first footer says that it has
+            // none.
             table.shared |= self.version.format < TABLES_HAVE_HEADERS;
         }
         Ok(())

@@ -21,4 +21,4 @@ pub(crate) use replay::{End, LogSource, Replay, Replayed};
 pub(crate) use sealed::SealedLogs;
 pub(crate) use sink::PmLogBuffer;
 pub(crate) use values::{FLYING_MAX, PendingValue, ValueLogs, Wanted};
-pub(crate) use write::{LogEnd, LogMark, LogWriter};
+pub(crate) use write::{LogEnd, LogWriter};

@@ -3,7 +3,7 @@
 use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, read_value};
 use super::*;
 use crate::files::{FileName, Files};
-use crate::memtable::{Entry, Memtable};
+use crate::memtable::{Entry, Footprint, Memtable};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
@@ -79,14 +79,14 @@ fn append_to(
                 key,
                 value,
             });
-            let bytes = Memtable::bytes_for(entries.clone(), first);
-            tickets.push(buffer.reserve(entries, bytes, first).unwrap());
+            let footprint = Footprint::of(entries.clone(), first);
+            tickets.push(buffer.reserve(entries, footprint).unwrap());
             issued.extend(batch);
         }
-        let mut mark = log.append(&tickets, SeqNo(first), synced, true).unwrap();
+        log.note_addresses();
+        log.append(&tickets, SeqNo(first), synced, true).unwrap();
         for ticket in tickets {
             let count = ticket.count;
-            ticket.note_addresses(|len| mark.next(len));
             ticket.link(SeqNo(first));
             first += count;
         }
@@ -200,12 +200,11 @@ fn a_value_is_its_entrys_alone() {
     ] {
         let entries = || std::iter::once(entry);
         let ticket = buffer
-            .reserve(entries(), Memtable::bytes_for(entries(), 1), 1)
+            .reserve(entries(), Footprint::of(entries(), 1))
             .unwrap();
-        let mut mark = log
-            .append(std::slice::from_ref(&ticket), SeqNo(seqno), false, true)
+        log.note_addresses();
+        log.append(std::slice::from_ref(&ticket), SeqNo(seqno), false, true)
             .unwrap();
-        ticket.note_addresses(|len| mark.next(len));
         ticket.link(SeqNo(seqno));
     }
     let found = |key: &[u8]| {
@@ -338,9 +337,7 @@ fn a_value_that_looks_like_the_log() {
             value: &copy,
         })
     };
-    let ticket = buffer
-        .reserve(entry(), Memtable::bytes_for(entry(), 0), 0)
-        .unwrap();
+    let ticket = buffer.reserve(entry(), Footprint::of(entry(), 0)).unwrap();
     log.append(&[ticket], SeqNo(1000), false, true).unwrap();
     let whole = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
     // Tear the frame that holds the copy. The frames inside its value must neither be replayed nor
@@ -409,11 +406,9 @@ fn lab_04_what_a_failed_frame_left_masks_nothing() {
                 value: &value,
             })
         };
-        let ticket = buffer
-            .reserve(entry(), Memtable::bytes_for(entry(), 0), 0)
-            .unwrap();
+        let ticket = buffer.reserve(entry(), Footprint::of(entry(), 0)).unwrap();
         log.append(&[ticket], SeqNo(seqno), false, true)
-            .map(|_mark| (seqno, key.to_vec(), value.clone()))
+            .map(|()| (seqno, key.to_vec(), value.clone()))
     };
     let mut failures = 0;
     // The first frame of a half, or one in the middle of it, with two to five halves.

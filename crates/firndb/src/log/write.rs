@@ -44,7 +44,7 @@ pub(crate) struct LogEnd {
 
 /// The locations of a frame's values, entry by entry.
 #[derive(Debug)]
-pub(crate) struct LogMark {
+struct LogMark {
     log_id: u64,
     /// The offset of the next value's header in the log. Values are stored one after the other.
     next_at: u64,
@@ -63,7 +63,7 @@ impl LogMark {
     }
 
     /// The location of the next entry's value, which has `len` bytes.
-    pub(crate) fn next(&mut self, len: u32) -> ValueAddress {
+    fn next(&mut self, len: u32) -> ValueAddress {
         let (log_id, entry, offset) = (self.log_id, self.entry, self.next_at);
         self.entry += 1;
         if let Some(place) = self.hot.next_if(|place| place.entry == entry) {
@@ -86,6 +86,8 @@ pub(crate) struct LogWriter {
     sink: Sink,
     hot: Option<HotWriter>,
     placed: Option<Arc<PlacedLogs>>,
+    /// True if entries must know where their values are.
+    notes_addresses: bool,
     position: u64,
     synced_through: u64,
     /// True if a frame of this log says that the manifest durably names it.
@@ -196,6 +198,7 @@ impl LogWriter {
             log_id,
             hot: None,
             placed: None,
+            notes_addresses: false,
             position: FILE_HEADER_BYTES as u64,
             synced_through: 0,
             says_named: false,
@@ -232,14 +235,9 @@ impl LogWriter {
         self.hot = Some(hot);
     }
 
-    /// True if slots of the hot buffer wait for [`LogWriter::let_go`].
-    pub(crate) fn has_superseded(&self) -> bool {
-        self.hot.as_ref().is_some_and(HotWriter::has_superseded)
-    }
-
-    /// Calls [`HotWriter::let_go`].
-    pub(crate) fn let_go(&mut self, snapshots: &[SeqNo]) {
-        self.hot.iter_mut().for_each(|hot| hot.let_go(snapshots));
+    /// Tells each entry from now on where its value is.
+    pub(crate) fn note_addresses(&mut self) {
+        self.notes_addresses = true;
     }
 
     /// True if appended entries are durable at once, whatever durability was requested, because the
@@ -266,21 +264,24 @@ impl LogWriter {
         first_seqno: SeqNo,
         power: bool,
         named: bool,
-    ) -> Result<LogMark> {
+    ) -> Result<()> {
         self.check_poison()?;
         // If the manifest loses its end, acknowledged data must be distinguishable from
         // unacknowledged data, so a sync without a new entry may still need a frame.
         let must_say =
             power && named && !self.says_named && self.position > FILE_HEADER_BYTES as u64;
-        let mark = if must_say || group.iter().any(|ticket| ticket.count > 0) {
-            self.write_frame(group, first_seqno, named)?
-        } else {
-            LogMark::new(self.log_id, self.position, Vec::new())
-        };
+        if must_say || group.iter().any(|ticket| ticket.count > 0) {
+            let mut mark = self.write_frame(group, first_seqno, named)?;
+            if self.notes_addresses {
+                for reservation in group {
+                    reservation.note_addresses(|len| mark.next(len));
+                }
+            }
+        }
         if power {
             self.sync()?;
         }
-        Ok(mark)
+        Ok(())
     }
 
     fn write_frame(

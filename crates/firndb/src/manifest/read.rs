@@ -89,7 +89,8 @@ fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
         if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&format) {
             let message = format!(
                 "{} is of format version {format}, this build reads versions {FORMAT_VERSION_MIN} to {FORMAT_VERSION}; \
-                 open it with the version of FirnDB that wrote it, or copy it from there by `firn export` and `firn load`",
+                 open it with the version of FirnDB that wrote it, or copy it from there by `firn export` and \
+                 `firn load`",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Incompatible, message));

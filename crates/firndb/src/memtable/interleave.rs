@@ -72,9 +72,9 @@ impl World {
                 value,
             })
         };
-        let bytes = Memtable::bytes_for(entries(), seed);
+        let footprint = Footprint::of(entries(), seed);
         self.buffer
-            .reserve(entries(), bytes, seed)
+            .reserve(entries(), footprint)
             .unwrap()
             .link(SeqNo(first));
         (first..first + count)

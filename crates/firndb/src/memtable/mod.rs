@@ -11,4 +11,4 @@ mod skiplist;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use run::{Entry, LogEntry, Memtable, MemtableIter, Reservation};
+pub(crate) use run::{Entry, Footprint, LogEntry, Memtable, MemtableIter, Reservation};

@@ -1,6 +1,6 @@
 //! The memtable alone, for [`crate::proof`].
 
-use super::{Entry, Memtable, Reservation};
+use super::{Entry, Footprint, Memtable, Reservation};
 use firn_base::SeqNo;
 use firn_base::key::Kind;
 use std::sync::Arc;
@@ -58,7 +58,6 @@ impl BareMemtable {
                 value,
             })
         };
-        self.0
-            .reserve(entries(), Memtable::bytes_for(entries(), seed), seed)
+        self.0.reserve(entries(), Footprint::of(entries(), seed))
     }
 }

@@ -27,6 +27,25 @@ pub(crate) struct Entry<'a> {
     pub(crate) value: &'a [u8],
 }
 
+/// The space that a batch takes in a memtable, at the heights that its entries were given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Footprint {
+    pub(crate) bytes: usize,
+    seed: u64,
+}
+
+impl Footprint {
+    /// The footprint of `entries`, with heights drawn from `seed`.
+    #[inline]
+    pub(crate) fn of<'a>(entries: impl Iterator<Item = Entry<'a>>, seed: u64) -> Footprint {
+        let bytes = entries
+            .zip(0u64..)
+            .map(|(e, i)| node_bytes(height(seed, i), e.key.len(), e.value.len()))
+            .sum();
+        Footprint { bytes, seed }
+    }
+}
+
 /// A memtable, active or frozen.
 pub(crate) struct Memtable {
     list: Skiplist,
@@ -95,29 +114,21 @@ impl Memtable {
         self.list.touch();
     }
 
-    /// Bytes that `entries` take, at the heights that `seed` gives them.
-    pub(crate) fn bytes_for<'a>(entries: impl Iterator<Item = Entry<'a>>, seed: u64) -> usize {
-        entries
-            .zip(0u64..)
-            .map(|(e, i)| node_bytes(height(seed, i), e.key.len(), e.value.len()))
-            .sum()
-    }
-
-    /// Copies `entries` in without making them visible. `bytes` and `seed` as for
-    /// [`Memtable::bytes_for`]. `None` if they do not fit.
+    /// Copies `entries` in without making them visible. `None` if their footprint does not fit.
     pub(crate) fn reserve<'a>(
         self: &Arc<Self>,
         entries: impl Iterator<Item = Entry<'a>>,
-        bytes: usize,
-        seed: u64,
+        footprint: Footprint,
     ) -> Option<Reservation> {
-        let space = self.list.arena.reserve(bytes)?;
+        let space = self.list.arena.reserve(footprint.bytes)?;
         let mut at = space.start;
         let mut count = 0;
         for entry in entries {
             let crc = crc32c(entry.value);
             let node = (entry.kind as u8, entry.key, entry.value, crc);
-            at = self.list.fill(&space, at, height(seed, count), node);
+            at = self
+                .list
+                .fill(&space, at, height(footprint.seed, count), node);
             count += 1;
         }
         debug_assert_eq!(at, space.end);

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn put(buffer: &Arc<Memtable>, seqno: u64, entries: &[Entry<'_>]) -> bool {
-    let bytes = Memtable::bytes_for(entries.iter().copied(), seqno);
-    match buffer.reserve(entries.iter().copied(), bytes, seqno) {
+    let footprint = Footprint::of(entries.iter().copied(), seqno);
+    match buffer.reserve(entries.iter().copied(), footprint) {
         Some(ticket) => {
             assert_eq!(ticket.count, entries.len() as u64);
             ticket.link(SeqNo(seqno));

@@ -128,7 +128,7 @@ impl Engine {
     }
 }
 
-/// What became of a search that does not wait.
+/// The outcome of a search that does not wait.
 enum Progress<'a> {
     Ended(Option<(Layer, Tag, Value)>),
     /// It waits for a read of this run.

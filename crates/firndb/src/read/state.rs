@@ -53,7 +53,7 @@ pub(crate) struct Part {
 /// The changed partitions of a new version.
 pub(crate) enum Touched<'a> {
     All,
-    /// Those of these keys.
+    /// The partitions of these keys.
     Keys(&'a mut dyn Iterator<Item = &'a [u8]>),
 }
 

@@ -24,8 +24,8 @@
 mod interleave;
 
 use crate::gate::was_closed;
-use crate::log::{LogMark, LogWriter};
-use crate::memtable::{Memtable, Reservation};
+use crate::log::LogWriter;
+use crate::memtable::{Entry, Footprint, Memtable, Reservation};
 use crate::read::gaps::{Gap, Gaps, Watch};
 use firn_base::exec::relax;
 use firn_base::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
@@ -46,7 +46,7 @@ pub(crate) struct Commit {
     /// Key ranges without a live key.
     pub(crate) gaps: Gaps,
     /// A seed for the heights of entries, incremented for each batch.
-    pub(crate) heights: AtomicU64,
+    heights: AtomicU64,
     group_bytes_max: usize,
 }
 
@@ -161,6 +161,12 @@ impl Commit {
         self.queue.lock().active.clone()
     }
 
+    /// The space that `entries` will take, at random heights.
+    #[inline]
+    pub(crate) fn footprint<'a>(&self, entries: impl Iterator<Item = Entry<'a>>) -> Footprint {
+        Footprint::of(entries, self.heights.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Locks the queue, to freeze the active memtable.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
@@ -222,12 +228,12 @@ impl Commit {
         }))
     }
 
-    /// Leads `group` to its end. `write` writes it to the log, and returns the address of its
-    /// values if the entries must know theirs. Then the entries are linked and published.
+    /// Leads `group` to its end: `write` appends it to the log, in the order of the groups; its
+    /// entries are linked; and it is published, again in order.
     pub(crate) fn lead(
         &self,
         group: &Group,
-        write: impl FnOnce(&mut LogWriter, &Group, &Members) -> Result<Option<LogMark>>,
+        write: impl FnOnce(&mut LogWriter, &Group, &Members) -> Result<()>,
     ) -> Result<()> {
         let mut turn = self.log.wait(group.number);
         let members = self.close_group(group);
@@ -237,14 +243,12 @@ impl Commit {
         };
         self.log.leave(turn);
         let mut seqno = group.first_seqno;
-        let result = result.map(|mut mark| {
+        if result.is_ok() {
             for ticket in &members.tickets {
-                mark.iter_mut()
-                    .for_each(|mark| ticket.note_addresses(|len| mark.next(len)));
                 ticket.link(seqno);
                 seqno.0 += ticket.count;
             }
-        });
+        }
         let mut turn = self.publish.wait(group.number);
         if !turn.1.is_empty() {
             let puts = members

@@ -6,8 +6,8 @@ pub(crate) mod write_stall;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::event::StallReason;
-use crate::log::{LogMark, LogWriter};
-use crate::memtable::{Entry, Memtable, Reservation};
+use crate::log::LogWriter;
+use crate::memtable::{Entry, Footprint, Memtable, Reservation};
 use crate::options::Durability;
 use crate::write::commit::{Group, GroupRole, Members, Queue};
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -17,63 +17,43 @@ use std::sync::Arc;
 
 impl Engine {
     /// Applies `entries` atomically. Returns once they are visible, and durable as requested.
+    ///
+    /// 1. Reject what cannot be written, before anything is.
+    /// 2. Wait if compaction is late.
+    /// 3. Copy the entries into the active memtable, where no reader sees them, and join a commit
+    ///    group, which gives them their sequence numbers.
+    /// 4. The group's leader appends it to the log, links its entries and publishes it; the others
+    ///    wait for that.
     pub(crate) fn write<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
         durability: Durability,
     ) -> Result<()> {
-        let joined = self.join(entries, durability)?;
-        self.complete(joined)
-    }
-
-    /// The first half of a write: adds `entries` to a commit group, which is passed to
-    /// [`Engine::complete`].
-    pub(crate) fn join<'a>(
-        &self,
-        entries: impl Iterator<Item = Entry<'a>> + Clone,
-        durability: Durability,
-    ) -> Result<GroupRole> {
-        let seed = self.commit.heights.fetch_add(1, Ordering::Relaxed);
-        let bytes = self.check(entries.clone(), seed)?;
+        let footprint = self.check(entries.clone())?;
+        let fill = || self.active_fill();
         self.write_stall
-            .pace(bytes, || self.active_fill(), || !self.calls.is_closed());
-        loop {
-            let ticket = self.reserve(entries.clone(), bytes, seed)?;
-            if let Some(joined) = self.commit.join(ticket, durability == Durability::Power)? {
-                return Ok(joined);
+            .pace(footprint.bytes, fill, || !self.calls.is_closed());
+        let role = loop {
+            let reservation = self.reserve(entries.clone(), footprint)?;
+            // `None` if the memtable was frozen meanwhile.
+            if let Some(role) = self
+                .commit
+                .join(reservation, durability == Durability::Power)?
+            {
+                break role;
             }
-        }
-    }
-
-    /// The second half: leads the group, or waits for its leader.
-    pub(crate) fn complete(&self, joined: GroupRole) -> Result<()> {
-        match joined {
-            GroupRole::Leader(group) => {
-                let result = self.commit.lead(&group, |log, group, members| {
-                    self.write_group(log, group, members)
-                });
-                if matches!(&result, Err(error) if error.kind() == ErrorKind::NoSpace) {
-                    // Removes obsolete files, so that a retry finds room.
-                    self.remove_obsolete(true);
-                }
-                if self.state.load().memtables[0].log_id != group.log_id {
-                    // The memtable was frozen during this commit and can be flushed only now. No
-                    // other thread would wake the workers for it.
-                    self.executor.wake();
-                }
-                result
-            }
+        };
+        match role {
+            GroupRole::Leader(group) => self.lead(&group),
             GroupRole::Follower(group) => group.wait(),
         }
     }
 
-    /// Rejects entries that cannot be written, before anything is written. Returns the bytes of
-    /// memtable that they take.
-    fn check<'a>(
+    /// Rejects entries that cannot be written. Returns the space that they take.
+    pub(crate) fn check<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
-        seed: u64,
-    ) -> Result<usize> {
+    ) -> Result<Footprint> {
         self.check_writable()?;
         for entry in entries.clone() {
             if entry.key.is_empty() {
@@ -92,31 +72,49 @@ impl Engine {
                 )));
             }
         }
-        let bytes = Memtable::bytes_for(entries, seed);
-        if bytes > self.budget.batch_bytes_max {
+        let footprint = self.commit.footprint(entries);
+        if footprint.bytes > self.budget.batch_bytes_max {
+            let bytes = footprint.bytes;
             return Err(Error::invalid(format!(
                 "a batch takes {bytes} bytes; at most a quarter of what memory_limit has for buffers and caches may be \
                  taken ({} bytes): split it or raise memory_limit",
                 self.budget.batch_bytes_max
             )));
         }
-        Ok(bytes)
+        Ok(footprint)
     }
 
     /// Copies `entries` into the active memtable, making room if there is none.
-    fn reserve<'a>(
+    pub(crate) fn reserve<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>> + Clone,
-        bytes: usize,
-        seed: u64,
+        footprint: Footprint,
     ) -> Result<Reservation> {
         loop {
             let active = self.commit.active();
-            if let Some(ticket) = active.reserve(entries.clone(), bytes, seed) {
-                return Ok(ticket);
+            if let Some(reservation) = active.reserve(entries.clone(), footprint) {
+                return Ok(reservation);
             }
-            self.make_room(&active, bytes)?;
+            self.make_room(&active, footprint.bytes)?;
         }
+    }
+
+    /// Leads `group` to its end.
+    pub(crate) fn lead(&self, group: &Group) -> Result<()> {
+        let append = |log: &mut LogWriter, group: &Group, members: &Members| {
+            self.append_group(log, group, members)
+        };
+        let result = self.commit.lead(group, append);
+        if matches!(&result, Err(error) if error.kind() == ErrorKind::NoSpace) {
+            // Removes obsolete files, so that a retry finds room.
+            self.remove_obsolete(true);
+        }
+        if self.state.load().memtables[0].log_id != group.log_id {
+            // The memtable was frozen during this commit and can be flushed only now. No other
+            // thread would wake the workers for it.
+            self.executor.wake();
+        }
+        result
     }
 
     /// Replaces the full memtable with a fresh one, once another is allowed.
@@ -163,26 +161,6 @@ impl Engine {
         buffers.len() < most && (buffers.len() < 2 || fits())
     }
 
-    /// True if a new log may begin. A log that must be in persistent memory waits while evictions
-    /// that may make room there are running or due. After that, the log itself reports that the
-    /// pool is too small.
-    pub(crate) fn next_log_may_begin(&self) -> bool {
-        let lacks_room = self
-            .logs
-            .values
-            .as_ref()
-            .is_some_and(|values| values.lacks_room_for(1));
-        if lacks_room {
-            self.ask_for_merges();
-            if !self.is_idle() {
-                return false;
-            }
-            // Releases the logs that the last eviction finished with.
-            self.remove_obsolete(true);
-        }
-        true
-    }
-
     /// Freezes the active memtable and adds a fresh one before it, with room for `bytes`.
     pub(crate) fn switch_buffer(&self, queue: &mut Queue, bytes: usize) {
         let log_id = self.next_file_id();
@@ -192,13 +170,8 @@ impl Engine {
         queue.switch(fresh);
     }
 
-    /// Writes a group's frame to the log, after starting the log that belongs to its memtable.
-    fn write_group(
-        &self,
-        log: &mut LogWriter,
-        group: &Group,
-        members: &Members,
-    ) -> Result<Option<LogMark>> {
+    /// Appends a group to the log, after starting the log that belongs to its memtable.
+    fn append_group(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<()> {
         if log.log_id() != group.log_id {
             self.rotate_log(log, group.log_id)?;
         }
@@ -208,20 +181,12 @@ impl Engine {
             // as durable.
             self.sync_log_ends()?;
         }
-        if log.has_superseded() {
-            log.let_go(&self.readers.snapshots.list(&self.commit.visible));
-        }
         let named = self.logs.ends_synced.load(Ordering::Acquire);
-        let mark = log.append(&members.tickets, group.first_seqno(), members.power, named)?;
-        if self
-            .logs
-            .pm_buffer
-            .as_ref()
-            .is_some_and(|buffer| buffer.has_full())
-        {
+        log.append(&members.tickets, group.first_seqno(), members.power, named)?;
+        if self.logs.has_work() {
             self.executor.wake();
         }
-        Ok(self.logs.values.is_some().then_some(mark))
+        Ok(())
     }
 
     pub(crate) fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {

@@ -23,7 +23,7 @@ use crate::upper::Upper;
 use crate::write::commit::Commit;
 use crate::write::write_stall::WriteStall;
 use firn_base::exec::{Executor, Threads};
-use firn_base::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
+use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, ErrorKind, Result, SeqNo};
 use firn_pm::Fenced;
 use std::sync::{Arc, Weak};
@@ -39,7 +39,8 @@ impl Recovery {
             .map(|buffer| buffer.log_id)
             .filter(|_| !self.read_only);
         let kept = oldest.or(replayed.as_ref().map(|buffer| buffer.first_log));
-        let sealed = Arc::new(SealedLogs::new(kept.unwrap_or(log_id)));
+        let floor = kept.unwrap_or(log_id);
+        let sealed = Arc::new(SealedLogs::new(floor));
         let (log, log_name, manifest) = if self.read_only {
             let version = self.version.clone();
             let manifest =
@@ -70,7 +71,9 @@ impl Recovery {
                 .and_then(|trees| trees.values.placed().cloned());
             pm.clone()
                 .map_or(Ok(()), |buffer| log.go_through(buffer, placed))?;
-            self.begin_hot(&mut log, kept.unwrap_or(log_id));
+            if self.trees.is_some() {
+                log.note_addresses();
+            }
             self.write_options();
             ((Some((log, pm))), log_name, manifest)
         };
@@ -101,7 +104,12 @@ impl Recovery {
             self.last_seqno,
             self.options.limits.group_bytes,
         );
-        Ok(self.assemble(commit, manifest, state, logs))
+        let readers = Readers::default();
+        commit.with_log(|log| {
+            self.begin_hot(log, floor, &readers, &commit.visible);
+            Ok(())
+        })?;
+        Ok(self.assemble(commit, manifest, state, logs, readers))
     }
 
     /// The first state for readers.
@@ -141,7 +149,13 @@ impl Recovery {
 
     /// Releases the slots of the hot buffer that no log from `floor` on needs, and makes `log`
     /// write values there.
-    fn begin_hot(&self, log: &mut LogWriter, floor: u64) {
+    fn begin_hot(
+        &self,
+        log: &mut LogWriter,
+        floor: u64,
+        readers: &Readers,
+        visible: &Arc<AtomicU64>,
+    ) {
         let Some(hot) = self.trees.as_ref().and_then(|trees| trees.values.hot()) else {
             return;
         };
@@ -153,6 +167,8 @@ impl Recovery {
             log.go_through_hot(HotWriter::new(
                 hot.clone(),
                 self.options.tuning.lab.hot_writes,
+                readers.snapshots.clone(),
+                visible.clone(),
             ));
         }
     }
@@ -306,6 +322,7 @@ impl Recovery {
         manifest: ManifestWriter,
         state: ReadState,
         logs: Logs,
+        readers: Readers,
     ) -> Arc<Engine> {
         let workers = match self.options.background_workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
@@ -349,7 +366,7 @@ impl Recovery {
             commit,
             manifest: Mutex::new(manifest),
             logs,
-            readers: Readers::default(),
+            readers,
             jobs,
             compaction: self.compaction,
             read_only: self.read_only,

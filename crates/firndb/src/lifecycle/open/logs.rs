@@ -11,7 +11,7 @@ use crate::compaction::{Output, OverlapTracker, write_tables};
 use crate::files::FileName;
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
 use crate::manifest::{self, LogState};
-use crate::memtable::{Entry, Memtable};
+use crate::memtable::{Entry, Footprint, Memtable};
 use crate::read::merge_iter::{Entries, MergeIter};
 use crate::read::run_iter::RunIter;
 use crate::sites;
@@ -311,13 +311,13 @@ impl Recovery {
     }
 
     fn keep_entry(&mut self, entry: Entry<'_>, seqno: SeqNo, address: ValueAddress) -> Result<()> {
-        let bytes = Memtable::bytes_for(std::iter::once(entry), seqno.0);
+        let footprint = Footprint::of(std::iter::once(entry), seqno.0);
         loop {
-            let capacity = self.budget.write_buffer_bytes.max(bytes);
+            let capacity = self.budget.write_buffer_bytes.max(footprint.bytes);
             let buffer = self
                 .buffer
                 .get_or_insert_with(|| Arc::new(Memtable::new(capacity, self.replaying.log_id)));
-            if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
+            if let Some(ticket) = buffer.reserve(std::iter::once(entry), footprint) {
                 if self.trees.is_some() {
                     ticket.note_addresses(|_| address);
                 }

@@ -9,7 +9,7 @@ use crate::log::{
     FLYING_MAX, HotSlots, LogSource, PlacedLogs, PmLogBuffer, Replay, Replayed, ValueAddress,
     ValueLogs, Wanted,
 };
-use crate::memtable::{Entry, Memtable};
+use crate::memtable::{Entry, Footprint, Memtable};
 use crate::options::tuning::LogPlacement;
 use crate::read::merge_iter::MergeIter;
 use crate::read::run_iter::RunIter;
@@ -308,13 +308,13 @@ impl Repair {
         if self.report.dry_run {
             return Ok(());
         }
-        let bytes = Memtable::bytes_for(std::iter::once(entry), seqno.0);
+        let footprint = Footprint::of(std::iter::once(entry), seqno.0);
         loop {
-            let capacity = self.write_buffer_bytes.max(bytes);
+            let capacity = self.write_buffer_bytes.max(footprint.bytes);
             let buffer = self
                 .buffer
                 .get_or_insert_with(|| Arc::new(Memtable::new(capacity, 0)));
-            if let Some(ticket) = buffer.reserve(std::iter::once(entry), bytes, seqno.0) {
+            if let Some(ticket) = buffer.reserve(std::iter::once(entry), footprint) {
                 ticket.link(seqno);
                 self.last_seqno = self.last_seqno.max(seqno);
                 return Ok(());

@@ -5,8 +5,9 @@ use super::keys::HotKeys;
 use super::slots::{HotSlots, address};
 use crate::log::layout::{VALUE_HEADER_BYTES, ValueAddress};
 use crate::memtable::{LogEntry, Reservation};
-use crate::read_points::is_seen;
+use crate::read_points::{Snapshots, is_seen};
 use firn_base::key::Kind;
+use firn_base::sync::AtomicU64;
 use firn_base::{Result, SeqNo};
 use firn_table::sst::hash;
 use std::collections::{HashMap, VecDeque};
@@ -58,6 +59,9 @@ pub(crate) struct HotWriter {
     superseded: VecDeque<Superseded>,
     /// The entries of the current frame that are in the buffer.
     placed: Vec<HotPlace>,
+    /// The read points in use, and the newest visible sequence number.
+    snapshots: Arc<Snapshots>,
+    visible: Arc<AtomicU64>,
 }
 
 /// The entries of `group` with their indexes in the frame.
@@ -66,8 +70,14 @@ fn entries(group: &[Reservation]) -> impl Iterator<Item = (u32, LogEntry<'_>)> {
 }
 
 impl HotWriter {
-    /// A writer for which a key is hot after `writes_min` recent writes.
-    pub(crate) fn new(slots: Arc<HotSlots>, writes_min: u8) -> HotWriter {
+    /// A writer for which a key is hot after `writes_min` recent writes. It keeps what readers at
+    /// `snapshots` and at `visible` need.
+    pub(crate) fn new(
+        slots: Arc<HotSlots>,
+        writes_min: u8,
+        snapshots: Arc<Snapshots>,
+        visible: Arc<AtomicU64>,
+    ) -> HotWriter {
         HotWriter {
             keys: HotKeys::new((slots.bytes() / BYTES_PER_KEY) as usize),
             slots,
@@ -76,6 +86,8 @@ impl HotWriter {
             newest: HashMap::new(),
             superseded: VecDeque::new(),
             placed: Vec::new(),
+            snapshots,
+            visible,
         }
     }
 
@@ -87,6 +99,7 @@ impl HotWriter {
         group: &[Reservation],
         first: SeqNo,
     ) -> Result<&[HotPlace]> {
+        self.release_superseded();
         self.placed.clear();
         let mut written = Vec::new();
         for (
@@ -179,14 +192,13 @@ impl HotWriter {
         self.newest.clear();
     }
 
-    /// True if superseded slots wait to be released.
-    pub(in crate::log) fn has_superseded(&self) -> bool {
-        !self.superseded.is_empty()
-    }
-
-    /// Releases the slots of superseded versions. `snapshots` are the read points in use and, last,
-    /// the present. Everything visible now was acknowledged, and no later read point is before it.
-    pub(in crate::log) fn let_go(&mut self, snapshots: &[SeqNo]) {
+    /// Releases the slots of superseded versions. Everything visible now was acknowledged, and no
+    /// later read point is before it.
+    fn release_superseded(&mut self) {
+        if self.superseded.is_empty() {
+            return;
+        }
+        let snapshots = &self.snapshots.list(&self.visible);
         let visible = snapshots.last().copied().unwrap_or_default();
         while self
             .superseded

@@ -5,7 +5,7 @@ use super::super::{LogSource, LogWriter, Replay};
 use super::*;
 use crate::files::FileName;
 use crate::interleave::{UUID, files, join, thread};
-use crate::memtable::{Entry, Memtable};
+use crate::memtable::{Entry, Footprint, Memtable};
 use firn_base::SeqNo;
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Ordering, explore};
@@ -31,7 +31,7 @@ fn write(log: &mut LogWriter, acknowledged: &AtomicU64) {
             })
         };
         let ticket = buffer
-            .reserve(entry(), Memtable::bytes_for(entry(), seqno), seqno)
+            .reserve(entry(), Footprint::of(entry(), seqno))
             .unwrap();
         log.append(&[ticket], SeqNo(seqno), true, true).unwrap();
         acknowledged.store(seqno, Ordering::SeqCst);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::interleave::{files, join, thread};
-use crate::memtable::Entry;
+use crate::memtable::{Entry, Footprint};
 use firn_base::count::IoCounters;
 use firn_base::key::Kind;
 use firn_base::sync::explore;
@@ -50,8 +50,8 @@ impl World {
         let seed = u64::from(key[0]);
         loop {
             let buffer = self.commit.active();
-            let bytes = Memtable::bytes_for(entries(), seed);
-            let ticket = buffer.reserve(entries(), bytes, seed).unwrap();
+            let footprint = Footprint::of(entries(), seed);
+            let ticket = buffer.reserve(entries(), footprint).unwrap();
             match self.commit.join(ticket, false)? {
                 None => {}
                 Some(GroupRole::Follower(group)) => return group.wait(),
@@ -64,12 +64,7 @@ impl World {
         }
     }
 
-    fn log(
-        &self,
-        log: &mut LogWriter,
-        group: &Group,
-        members: &Members,
-    ) -> Result<Option<LogMark>> {
+    fn log(&self, log: &mut LogWriter, group: &Group, members: &Members) -> Result<()> {
         if log.log_id() != group.log_id {
             log.rotate(group.log_id)?;
         }
@@ -78,7 +73,6 @@ impl World {
             Err(Error::invalid("on purpose"))
         } else {
             log.append(&members.tickets, group.first_seqno, false, true)
-                .map(Some)
         };
         let mut ledger = self.ledger.lock();
         assert_eq!(
