@@ -28,7 +28,7 @@ use self::sub_tasks::SubTasks;
 use crate::compaction::picker::{self, Facts, Wanted};
 use crate::compaction::plan::{BusyTables, How, Plan, Reason};
 use crate::compaction::rate_limiter::{Debt, RateLimiter};
-use crate::compaction::{self, LevelContext};
+use crate::compaction::{self, CompactionOutput, LevelContext};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::lab::Releases;
@@ -176,6 +176,7 @@ impl Engine {
         if self.read_only || self.calls.is_closed() {
             return None;
         }
+        self.sample_reuse();
         let mut jobs = self.jobs.state.lock();
         if self.jobs.error.load().is_some() && self.clock.now_ns() < jobs.retry_at_ns {
             return None;
@@ -196,6 +197,7 @@ impl Engine {
             limits: &self.options.limits,
             busy: &jobs.busy,
             flushing: jobs.flushing,
+            flush_begun: self.is_flush_begun(state),
             visible: self.commit.visible(),
             oldest: self.oldest_read_point(),
             seek: *self.jobs.seek.lock(),
@@ -215,6 +217,12 @@ impl Engine {
             // Even if other work is due.
             false => picker::pick_flush(state, &facts),
         }
+    }
+
+    /// True if the flush of the oldest memtable was interrupted.
+    pub(super) fn is_flush_begun(&self, state: &ReadState) -> bool {
+        let oldest = state.memtables.last();
+        oldest.is_some_and(|buffer| self.jobs.releases.is_begun(buffer))
     }
 
     /// The oldest read point in use, or the current one.
@@ -282,48 +290,58 @@ impl Engine {
 
     fn run_and_install(&self, job: &Arc<Job>) -> Result<Vec<Arc<SstRun>>> {
         let start_ns = self.clock.now_ns();
-        if let Some(buffer) = job
-            .plan
-            .buffer
-            .as_ref()
-            .filter(|_| self.logs.values.is_some())
-            && !self.goes_past_trees(buffer)?
-        {
-            if self.flush_to_trees(buffer)? {
-                self.report(&job.plan, 0, (0, 0), start_ns);
-            }
-            return Ok(Vec::new());
-        }
-        if let Some(chunk) = &job.plan.chunk {
-            return self.evict(chunk, &job.plan, &job.around, start_ns);
-        }
         if let Some(border) = &job.plan.border {
             self.install_border(&job.plan, border)?;
             return Ok(Vec::new());
         }
-        if job.plan.buffer.is_some() {
-            // With this, a whole table proves that the manifest knew its log
-            // (`lifecycle/open/unnamed.rs`).
-            self.sync_log_ends()?;
+        match self.run(job)? {
+            Some((plan, output)) => self.install(&plan, output, start_ns),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Runs a job. Returns its output, and its plan without the tables that no entry falls into;
+    /// `None` if there is nothing to install yet.
+    fn run(&self, job: &Arc<Job>) -> Result<Option<(Plan, CompactionOutput)>> {
+        let plan = &job.plan;
+        if let Some(chunk) = &plan.chunk {
+            return self.evict(chunk, plan, &job.around);
         }
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
-        let mut slept_ns = 0;
-        let made = if job.plan.how == How::Append {
-            let (made, slept) = self.run_sub_tasks(job, snapshots)?;
-            slept_ns = slept;
-            made
-        } else {
-            let _loan = match job.plan.how {
-                How::Move => None,
-                _ => self.borrow_for(&job.plan, 0)?,
-            };
-            let work = compaction::run(&job.plan, &job.around, &snapshots, &self.compaction);
-            match job.plan.reason {
-                Reason::Flush => block_on(work)?,
-                _ => block_on_with(work, || slept_ns += self.yield_point())?,
+        let output = match (plan.how, &plan.buffer) {
+            (How::Insert, Some(buffer)) => match self.flush_to_trees(buffer)? {
+                true => CompactionOutput::default(),
+                false => return Ok(None),
+            },
+            (How::Append, _) => self.run_sub_tasks(job, snapshots)?,
+            (how, buffer) => {
+                if buffer.is_some() {
+                    // With this, a whole table proves that the manifest knew its log
+                    // (`lifecycle/open/unnamed.rs`).
+                    self.sync_log_ends()?;
+                }
+                let _loan = match how {
+                    How::Move => None,
+                    _ => self.borrow_for(plan, 0)?,
+                };
+                let work = compaction::run(plan, &job.around, &snapshots, &self.compaction);
+                match plan.reason {
+                    Reason::Flush => block_on(work)?,
+                    _ => self.run_limited(work)?,
+                }
             }
         };
-        self.install(&job.plan, made, start_ns + slept_ns)
+        Ok(Some((plan.clone(), output)))
+    }
+
+    /// Runs `work`, which the rate limiter slows down.
+    pub(super) fn run_limited(
+        &self,
+        work: impl Future<Output = Result<CompactionOutput>>,
+    ) -> Result<CompactionOutput> {
+        let mut slept_ns = 0;
+        let output = block_on_with(work, || slept_ns += self.yield_point())?;
+        Ok(CompactionOutput { slept_ns, ..output })
     }
 
     /// The yield point of a compaction, called every few entries. Returns the nanoseconds that the

@@ -4,29 +4,30 @@
 //! 2. the chunk's values are read from their logs, in the order of the logs, and merged with the
 //!    tables of level 1 that the chunk overlaps; retained versions of the chunk's keys are merged
 //!    with them;
-//! 3. one manifest record adds and drops tables, and records which part of the tree is gone;
+//! 3. one manifest record adds and drops tables, and records which part of the tree is gone
+//!    (`install.rs`);
 //! 4. the leaves' words in the directory are cleared, and a state without the leaves and the
-//!    retained versions is swapped in; space and pointers are released after the last reader.
+//!    retained versions is swapped in (`upper.rs`); space and pointers are released after the last
+//!    reader.
 //!
 //! A crash before 3 leaves tables that nothing names. A crash after it leaves leaves that the next
 //! open removes.
 
-use crate::compaction::background::Obsolete;
 use crate::compaction::plan::Plan;
+use crate::compaction::upper::Evicted;
 use crate::compaction::{self, BufferedEntries, CompactionOutput, LevelContext};
 use crate::engine::Engine;
 use crate::lab::chunk::{Chunk, Taken};
 use crate::lab::retained::Version;
 use crate::lab::view::{Trees, as_put};
 use crate::log::Wanted;
-use crate::manifest::{Edit, Evicted, KeyRange};
-use crate::read::sst_run::{MemoryReservation, SstRun};
+use crate::manifest::{self, KeyRange};
+use crate::read::sst_run::MemoryReservation;
 use crate::read_points::is_seen;
-use firn_base::exec::{block_on_with, give_way};
-use firn_base::sync::Ordering;
+use firn_base::exec::give_way;
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::LARGE_BYTES;
-use firn_table::pm_btree::{HOT_LOG, Place, TreeIter, ValueAddress, View};
+use firn_table::pm_btree::{HOT_LOG, TreeIter, ValueAddress, View};
 use std::sync::Arc;
 
 /// The entries of one eviction.
@@ -147,24 +148,23 @@ impl Engine {
         true
     }
 
-    /// Runs and installs the eviction of `chunk`.
-    pub(crate) fn evict(
+    /// Runs the eviction of `chunk`. Returns its output, and `plan` without the tables that no
+    /// entry falls into, which stay as they are. `None` if there is nothing to evict.
+    pub(super) fn evict(
         &self,
         chunk: &Chunk,
         plan: &Plan,
         around: &LevelContext,
-        start_ns: u64,
-    ) -> Result<Vec<Arc<SstRun>>> {
+    ) -> Result<Option<(Plan, CompactionOutput)>> {
         if chunk.rotates {
             self.rotate_trees()?;
         }
         let mut trees = self.trees()?;
         let Some(immutable) = trees.immutable.clone() else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let snapshots = self.readers.snapshots.list(&self.commit.visible);
         let Taken { keys, leaves, edge } = chunk.of(&trees, &immutable)?;
-        let gathered = self.gather(&trees, &immutable, &keys, &snapshots)?;
         let Gathered {
             held,
             moved,
@@ -172,91 +172,53 @@ impl Engine {
             bytes,
             largest,
             memory,
-            mut slept_ns,
-        } = gathered;
+            slept_ns,
+        } = self.gather(&trees, &immutable, &keys, &snapshots)?;
         // From here on only the index of `immutable` is used. Its leaves stay in the state until
-        // `leave`, because only evictions remove leaves, and evictions run one at a time.
+        // `end_eviction`, because only evictions remove leaves, and evictions run one at a time.
         trees.stop_reading();
-        // Tables that no entry falls into stay as they are.
-        let plan = &plan.narrowed(held.keys());
-        let (bytes_in, replaced) = (
-            held.byte_size() as u64 + plan.input_bytes(),
-            entries - held.len() as u64,
-        );
-        let _loan = self.borrow_for(plan, largest)?;
-        let work = compaction::run_above(held, plan, around, &snapshots, &self.compaction);
-        let made = block_on_with(work, || slept_ns += self.yield_point())?;
+        let plan = plan.narrowed(held.keys());
+        let bytes_in = held.byte_size() as u64 + plan.input_bytes();
+        let replaced = entries - held.len() as u64;
+        let _loan = self.borrow_for(&plan, largest)?;
+        let work = compaction::run_above(held, &plan, around, &snapshots, &self.compaction);
+        let mut output = self.run_limited(work)?;
         drop(memory);
-        let evicted = self.evicted_with(&trees, leaves);
-        let (left, gone) = immutable.without(|bound| evicted.contains(bound));
-        let all = left.leaves() == 0;
-        let evicted = if all {
-            Evicted {
+        output.slept_ns += slept_ns;
+        output.bytes_in = bytes_in;
+        let ranges = self.evicted_ranges(&trees, leaves);
+        let (left, gone) = immutable.without(|bound| ranges.contains(bound));
+        let is_all = left.leaves() == 0;
+        output.edit.evicted = Some(match is_all {
+            true => manifest::Evicted {
                 ranges: vec![KeyRange::all()],
-                ..evicted
-            }
-        } else {
-            evicted
-        };
-        let is_rebuilt = !trees.store.is_durable();
-        // A log that was not flushed is after all flushed ones. The floor is read first, because a
-        // concurrent flush raises it past the log that it flushed.
-        let floor = self.logs.sealed.floor();
-        let behind = || {
-            trees
-                .values
-                .first_behind(trees.complete_through)
-                .unwrap_or(floor)
-        };
-        let log_floor = (all && is_rebuilt).then(behind);
-        let CompactionOutput {
-            edit,
-            created,
-            bytes_out,
-            ..
-        } = made;
-        let added = edit.add.clone();
-        self.install_eviction(
-            Edit {
-                evicted: Some(evicted),
-                log_floor,
-                ..edit
+                ..ranges
             },
-            &created,
-            plan,
-        )?;
-        trees.counters.chunks.add(1);
-        log_floor
-            .into_iter()
-            .for_each(|floor| trees.values.rebuild_from(floor));
-        let left_entries = left.entries();
-        let is_edge = edge.is_some();
-        let immutable_from = edge.map_or_else(|| trees.immutable_from.clone(), Arc::from);
-        self.leave(&moved, (!all).then(|| Arc::new(left)), immutable_from, gone)?;
-        self.report(
-            plan,
-            added.len(),
-            (bytes_in, bytes_out),
-            start_ns + slept_ns,
-        );
-        self.write_stall.drained(
+            false => ranges,
+        });
+        if is_all && !trees.store.is_durable() {
+            // A log that was not flushed is after all flushed ones. The floor is read first,
+            // because a concurrent flush raises it past the log that it flushed.
+            let floor = self.logs.sealed.floor();
+            let behind = trees.values.first_behind(trees.complete_through);
+            output.edit.log_floor = Some(behind.unwrap_or(floor));
+        }
+        output.evicted = Some(Evicted {
+            moved,
+            left_entries: left.entries(),
+            left: (!is_all).then(|| Arc::new(left)),
+            is_edge: edge.is_some(),
+            immutable_from: edge.map_or_else(|| trees.immutable_from.clone(), Arc::from),
+            gone,
+            entries,
+            replaced,
             bytes,
-            (self.clock.now_ns() - start_ns).saturating_sub(slept_ns),
-        );
-        trees.values.evicted(entries, left_entries);
-        trees.counters.chunk_edges.add(u64::from(is_edge));
-        trees
-            .counters
-            .chunks_by_log
-            .add(u64::from(chunk.is_by_log()));
-        trees.counters.chunk_entries.add(entries);
-        trees.counters.chunk_entries_replaced.add(replaced);
-        self.release_trees();
-        Ok(self.runs_of(&added))
+        });
+        Ok(Some((plan, output)))
     }
 
     /// The evicted part of the immutable tree, including the leaves that begin in `ranges`.
-    fn evicted_with(&self, trees: &Trees, mut ranges: Vec<KeyRange>) -> Evicted {
+    fn evicted_ranges(&self, trees: &Trees, mut ranges: Vec<KeyRange>) -> manifest::Evicted {
         let (tree, through) = (
             trees.store.trees().immutable.unwrap_or(0),
             trees.complete_through,
@@ -268,7 +230,7 @@ impl Engine {
         let same =
             before.filter(|before| is_ours && (before.tree, before.through) == (tree, through));
         ranges.extend(same.iter().flat_map(|before| before.ranges.iter().cloned()));
-        Evicted {
+        manifest::Evicted {
             tree,
             through,
             ranges: KeyRange::union(ranges),
@@ -373,64 +335,5 @@ impl Engine {
             memory,
             slept_ns,
         })
-    }
-
-    fn install_eviction(&self, mut edit: Edit, created: &[u64], plan: &Plan) -> Result<()> {
-        let mut manifest = self.manifest.lock();
-        manifest.version().keep_shared(&mut edit);
-        edit.next_file_id = Some(self.compaction.next_file_id.load(Ordering::Relaxed));
-        let added = edit.add.clone();
-        if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
-            drop(manifest);
-            self.undo_tables(&error, created);
-            return Err(error);
-        }
-        self.swap_tables(manifest.version(), plan, &added);
-        drop(manifest);
-        self.retire(
-            plan.tables
-                .iter()
-                .map(|(_, run)| Obsolete::Table(run.clone())),
-        );
-        Ok(())
-    }
-
-    /// Removes the evicted entries from the trees, and swaps in level 0 without them. The remaining
-    /// tree `left` has yet to be evicted from `immutable_from` on.
-    fn leave(
-        &self,
-        moved: &[Version],
-        left: Option<Arc<View>>,
-        immutable_from: Arc<[u8]>,
-        gone: Vec<Place>,
-    ) -> Result<()> {
-        let _changing = self.jobs.releases.changing.lock();
-        let trees = self.trees()?;
-        if trees.immutable.is_none() {
-            return Ok(());
-        }
-        let (retained, removed) = trees.retained.without(moved);
-        let mut pointers: Vec<_> = removed
-            .into_iter()
-            .filter_map(|version| version.address)
-            .collect();
-        for place in &gone {
-            give_way();
-            trees
-                .store
-                .for_each_entry(*place, |entry| pointers.extend(entry.address))?;
-        }
-        if left.is_none() {
-            trees.store.end_immutable()?;
-        }
-        trees.store.remove(&gone)?;
-        let next = Trees {
-            immutable: left,
-            immutable_from,
-            retained: Arc::new(retained),
-            ..trees
-        };
-        self.swap_trees(next, gone, pointers);
-        Ok(())
     }
 }

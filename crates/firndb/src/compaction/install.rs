@@ -1,14 +1,17 @@
-//! The only place that changes the tables of the state, except for evictions (`eviction.rs`):
+//! The only place that changes the tables of the state:
 //!
 //! 1. record the edit in the manifest, durably;
 //! 2. swap in a state made from the manifest's new version;
 //! 3. retire the files of the old state that the new one does not have.
+//!
+//! `upper.rs` has the part that concerns the structure above the levels, if there is one.
 //!
 //! A crash before 1 is complete leaves the old state and files that nothing names yet. A crash
 //! after it leaves the new state and files that nothing names any more. The next open removes
 //! either.
 
 use crate::compaction::background::Obsolete;
+use crate::compaction::grain::Choice;
 use crate::compaction::plan::{Border, How, Plan, Reason};
 use crate::compaction::{CompactionOutput, Grain};
 use crate::engine::Engine;
@@ -37,9 +40,12 @@ impl Engine {
             created,
             grown,
             choices,
+            evicted,
             bytes_in,
             bytes_out,
+            slept_ns,
         } = made;
+        let start_ns = start_ns + slept_ns;
         let added = edit.add.clone();
         let is_added = |run: &SstRun| added.iter().any(|(_, table)| table.id == run.meta.id);
         if let Some(flushed) = &plan.buffer {
@@ -50,6 +56,9 @@ impl Engine {
             edit.log_floor = self.log_behind(buffer);
             edit.last_seqno = buffer.frozen_at();
         }
+        let floor = edit.log_floor;
+        self.complete_flush(plan, manifest.version(), &mut edit);
+        let recorded_floor = edit.log_floor;
         manifest.version().keep_shared(&mut edit);
         edit.next_file_id = Some(self.compaction.next_file_id.load(Ordering::Relaxed));
         let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
@@ -63,11 +72,12 @@ impl Engine {
         }
         let version = manifest.version();
         self.swap_tables(version, plan, &added);
-        let floor = version.log_floor;
         drop(manifest);
-        self.logs.sealed.raise_floor(floor);
-        let logs = match &plan.buffer {
-            Some(_) => self.logs_behind(logs_before, floor),
+        let logs = match floor.filter(|_| plan.buffer.is_some()) {
+            Some(floor) => {
+                self.logs.sealed.raise_floor(floor);
+                self.obsolete_logs(plan, logs_before, floor)
+            }
             None => Vec::new(),
         };
         let logs = logs.into_iter().map(Obsolete::Log);
@@ -82,17 +92,11 @@ impl Engine {
                 .chain(blocks)
                 .chain(plan.buffer.clone().map(Obsolete::Memtable)),
         );
-        self.counts.jobs.chose(plan.level, &choices);
-        for choice in &choices {
-            self.emit(&Event::GrainChosen {
-                level: plan.level,
-                table: choice.table,
-                block_grained: choice.grain == Grain::Block,
-                because: choice.because,
-                dirty_blocks: choice.dirty_blocks,
-                blocks: choice.blocks,
-            });
+        if let Some(evicted) = evicted {
+            let elapsed_ns = self.clock.now_ns() - start_ns;
+            self.end_eviction(plan, evicted, recorded_floor, elapsed_ns)?;
         }
+        self.report_choices(plan.level, &choices);
         self.report(plan, added.len(), (bytes_in, bytes_out), start_ns);
         Ok(self.runs_of(&added))
     }
@@ -192,7 +196,21 @@ impl Engine {
         buffers.get(at.checked_sub(1)?).map(|newer| newer.first_log)
     }
 
-    pub(crate) fn report(
+    fn report_choices(&self, level: usize, choices: &[Choice]) {
+        self.counts.jobs.chose(level, choices);
+        for choice in choices {
+            self.emit(&Event::GrainChosen {
+                level,
+                table: choice.table,
+                block_grained: choice.grain == Grain::Block,
+                because: choice.because,
+                dirty_blocks: choice.dirty_blocks,
+                blocks: choice.blocks,
+            });
+        }
+    }
+
+    fn report(
         &self,
         plan: &Plan,
         tables_out: usize,

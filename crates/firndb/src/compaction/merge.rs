@@ -14,6 +14,7 @@ use super::entries::{BufferedEntries, MergePair};
 use super::grain::Choice;
 use super::visibility::Versions;
 use crate::compaction::plan::{How, Plan, Reason};
+use crate::compaction::upper::Evicted;
 use crate::files::{FileName, Files};
 use crate::gate::was_closed;
 use crate::manifest::{Edit, TableMeta, Tables};
@@ -198,8 +199,12 @@ pub(crate) struct CompactionOutput {
     pub(crate) grown: Vec<GrownTable>,
     /// The choice for each table of the output's level, if there was one.
     pub(crate) choices: Vec<Choice>,
+    /// The entries that are to leave the structure above the levels.
+    pub(crate) evicted: Option<Evicted>,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    /// The time that the rate limiter made the job sleep.
+    pub(crate) slept_ns: u64,
 }
 
 /// Runs `plan`, which must not be an append. If it fails, none of its files stay.

@@ -1,5 +1,5 @@
-//! Flushes and compactions. Each job runs a plan, does the I/O and returns an edit; only
-//! `install.rs` and the flushes and evictions of trees change the state.
+//! Flushes and compactions. Each job runs a plan, does the I/O and returns an edit, and
+//! `install.rs` puts it into the state.
 
 mod append;
 pub(crate) mod background;
@@ -13,6 +13,7 @@ pub(crate) mod picker;
 pub(crate) mod plan;
 pub(crate) mod rate_limiter;
 mod tree_flush;
+mod upper;
 mod visibility;
 
 pub(crate) use append::{Piece, SubTask, collect, run_sub_task, sub_tasks};

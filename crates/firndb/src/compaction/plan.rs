@@ -16,6 +16,9 @@ pub(crate) enum How {
     Append,
     /// The one input table moves down a level as it is. No entry is read.
     Move,
+    /// The entries of a memtable are inserted into the structure above the levels. No table
+    /// changes.
+    Insert,
     /// The borders of partitions change. No table does.
     Border,
 }
@@ -116,7 +119,7 @@ impl Plan {
     }
 
     /// The flush of `buffer`.
-    pub(crate) fn flush(buffer: Arc<Memtable>) -> Plan {
+    pub(crate) fn flush(buffer: Arc<Memtable>, how: How) -> Plan {
         Plan {
             part: None,
             buffer: Some(buffer),
@@ -124,7 +127,7 @@ impl Plan {
             chunk: None,
             tables: Vec::new(),
             level: 0,
-            how: How::Copy,
+            how,
             reason: Reason::Flush,
         }
     }

@@ -13,21 +13,16 @@
 //! A crash in between leaves the entries of some keys in the tree. Replay brings all of them again,
 //! with the same sequence numbers.
 
-use crate::compaction::background::Obsolete;
-use crate::compaction::picker;
 use crate::engine::Engine;
 use crate::lab::retained::Version;
 use crate::lab::view::Trees;
-use crate::manifest::Edit;
 use crate::mechanisms;
 use crate::memtable::{Memtable, MemtableIter};
-use crate::read::state::ReadState;
 use crate::upper::Upper;
 use firn_base::exec::give_way;
 use firn_base::key::Kind;
-use firn_base::sync::Ordering;
 use firn_base::{Error, ErrorKind, Result, SeqNo, Tag};
-use firn_table::pm_btree::{Entry, Place, ValueAddress};
+use firn_table::pm_btree::{Entry, ValueAddress};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -135,37 +130,29 @@ impl Trees {
 }
 
 impl Engine {
-    /// True if `buffer` becomes a table of level 0 instead.
-    pub(crate) fn goes_past_trees(&self, buffer: &Arc<Memtable>) -> Result<bool> {
-        let is_begun = self.jobs.releases.flushed_to(buffer).is_some();
+    /// Compares the keys of the memtable that is flushed next with those before it, so that the
+    /// picker knows whether they are written again. It takes long, so no lock is held.
+    pub(super) fn sample_reuse(&self) {
         let lab = &self.options.tuning.lab;
-        Ok(picker::goes_past(self.trees()?, buffer, lab, is_begun))
-    }
-
-    /// The logs of `logs` that are obsolete once a flush has made tables and raised the floor. If
-    /// the flush went past trees, releases the parts of logs below `floor` that were held for them,
-    /// because the entries are in tables now. REQUIRES: the manifest has that floor.
-    pub(crate) fn logs_behind(&self, logs: Vec<u64>, floor: u64) -> Vec<u64> {
-        let passed = logs.into_iter().filter(|&log| log < floor);
-        let Ok(trees) = self.trees() else {
-            return passed.collect();
+        let (buffer, reuse, tree_bytes) = {
+            let state = self.state.load();
+            let buffer = state.flushable(self.commit.visible());
+            let Some((buffer, trees)) = buffer.zip(state.upper().and_then(Upper::trees)) else {
+                return;
+            };
+            if lab.reuse_min == 0.0 || trees.values.is_placed(buffer.log_id) {
+                return;
+            }
+            let tree_bytes = trees.store.usage().region_bytes;
+            // The state is not held, so that what it alone can reach can be released meanwhile.
+            (buffer.clone(), trees.reuse.clone(), tree_bytes)
         };
-        trees.counters.buffers_past.add(1);
-        // The values that readers of older trees need of these logs stay. The logs must be known,
-        // so that they are released like the others.
-        passed.for_each(|log| trees.values.end(log, 0, SeqNo(0)));
-        if trees.need_logs() {
-            trees.values.rebuild_from(floor);
-        }
-        if let Some(hot) = trees.values.hot() {
-            hot.let_go_below(floor);
-        }
-        trees.values.take_unused(floor)
+        reuse.sample(&buffer, |key| lab.entries_max(tree_bytes, key.len() as u64));
     }
 
-    /// Flushes the oldest memtable, which is `buffer`. Returns false if it stopped for want
-    /// of room: an eviction makes some, and the next call continues from there. The entries
-    /// inserted so far are in the trees, or already in level 1.
+    /// Inserts the oldest memtable, which is `buffer`, into the trees. Returns false if it stopped
+    /// for want of room: an eviction makes some, and the next call continues from there. The
+    /// entries inserted so far are in the trees, or already in level 1.
     pub(crate) fn flush_to_trees(&self, buffer: &Arc<Memtable>) -> Result<bool> {
         let floor = self
             .log_behind(buffer)
@@ -209,8 +196,6 @@ impl Engine {
                 return Ok(false);
             }
         }
-        self.end_flush(buffer, floor)?;
-        self.jobs.releases.set_flushed_to(None);
         Ok(true)
     }
 
@@ -350,99 +335,5 @@ impl Engine {
             Vec::new(),
             pointers,
         );
-    }
-
-    /// The current level 0.
-    pub(super) fn trees(&self) -> Result<Trees> {
-        let state = self.state.load();
-        let trees = state.upper().and_then(Upper::trees);
-        trees
-            .cloned()
-            .ok_or_else(|| Error::invalid("this profile has no trees"))
-    }
-
-    /// Makes `next` level 0 and ends the current generation. `places` and `pointers` are the ones
-    /// that `next` no longer has. REQUIRES: `changing` has been held since `next` was derived from
-    /// the current level 0.
-    pub(super) fn swap_trees(&self, next: Trees, places: Vec<Place>, pointers: Vec<ValueAddress>) {
-        let Ok(before) = self.trees() else {
-            return;
-        };
-        let next = Trees {
-            generation: Arc::default(),
-            ..next
-        };
-        // The retained versions of older generations are not counted.
-        match (before.retained.bytes(), next.retained.bytes()) {
-            (before, now) if now > before => self.tables.add_buffer(now - before),
-            (before, now) if now < before => self.tables.drop_buffer(before - now),
-            _ => {}
-        }
-        self.state
-            .rcu(|state| state.with_upper(Upper::Trees(next.clone())));
-        // Pushed after the swap, when no new reader can hold that generation.
-        self.jobs.releases.push(before.generation, places, pointers);
-    }
-
-    /// Releases leaves and pointers that no reader can reach, and then the logs that nothing points
-    /// into.
-    pub(crate) fn release_trees(&self) -> bool {
-        let Ok(trees) = self.trees() else {
-            return false;
-        };
-        let mut any = self.jobs.releases.run(&trees);
-        if !trees.has_room() && !self.jobs.releases.is_empty() {
-            // Otherwise a cursor that keeps moving would hold everything that was replaced since it
-            // began.
-            self.revoke_all_cursors();
-            any |= self.jobs.releases.run(&trees);
-        }
-        if any {
-            let unused = trees.values.take_unused(self.logs.sealed.floor());
-            self.retire(unused.into_iter().map(Obsolete::Log));
-        }
-        any
-    }
-
-    fn end_flush(&self, buffer: &Arc<Memtable>, floor: u64) -> Result<()> {
-        let trees = self.trees()?;
-        self.follow(buffer);
-        let mut manifest = self.manifest.lock();
-        for (&id, log) in manifest.version().logs.range(..floor) {
-            let (bytes, last) = (
-                log.end.map_or(0, |end| end.end),
-                buffer.frozen_at().unwrap_or_default(),
-            );
-            trees.values.end(id, bytes, last);
-        }
-        let edit = Edit {
-            // A tree that must be rebuilt needs its logs.
-            log_floor: (!trees.need_logs()).then_some(floor),
-            last_seqno: buffer.frozen_at(),
-            next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),
-            ..Edit::default()
-        };
-        manifest.append(edit, true, || self.next_file_id())?;
-        let changing = self.jobs.releases.changing.lock();
-        self.state
-            .rcu(|state| ReadState::clone(state).without_memtable(buffer));
-        drop(changing);
-        drop(manifest);
-        self.logs.sealed.raise_floor(floor);
-        if !trees.need_logs() {
-            trees
-                .values
-                .hot()
-                .iter()
-                .for_each(|hot| hot.let_go_below(floor));
-        }
-        let unused = trees.values.take_unused(floor);
-        self.retire(
-            unused
-                .into_iter()
-                .map(Obsolete::Log)
-                .chain([Obsolete::Memtable(buffer.clone())]),
-        );
-        Ok(())
     }
 }

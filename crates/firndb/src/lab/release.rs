@@ -79,6 +79,15 @@ impl Releases {
             .map(|(_, last)| last.clone())
     }
 
+    /// True if the flush of `buffer` was interrupted, so that some of it is in the trees, or
+    /// already in level 1.
+    pub(crate) fn is_begun(&self, buffer: &Arc<Memtable>) -> bool {
+        let partly = self.partly.lock();
+        partly
+            .as_ref()
+            .is_some_and(|(of, _)| Arc::ptr_eq(of, buffer))
+    }
+
     pub(crate) fn set_flushed_to(&self, partly: Option<(Arc<Memtable>, Vec<u8>)>) {
         *self.partly.lock() = partly;
     }

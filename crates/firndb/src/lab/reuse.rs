@@ -53,21 +53,32 @@ impl Reuse {
         self.newest.lock().and_then(|(_, share)| share)
     }
 
-    /// The share of the keys of `buffer` that were in the memtables before it, looking back by the
-    /// number of keys that `window` returns for a key like these. Keys are gathered over several
-    /// memtables if `buffer` has too few. `None` while too little is known.
-    pub(crate) fn share(
-        &self,
-        buffer: &Arc<Memtable>,
-        window: impl Fn(&[u8]) -> u64,
-    ) -> Option<f64> {
-        let (known, last) = (*self.newest.lock(), buffer.frozen_at().unwrap_or_default());
-        if let Some((_, share)) = known.filter(|(newest, _)| *newest == last) {
-            return share;
+    /// The share of the keys of `buffer` that were in the memtables before it. `None` while too
+    /// little is known, or if `buffer` is not the newest that was sampled.
+    pub(crate) fn share_of(&self, buffer: &Memtable) -> Option<f64> {
+        self.known(buffer).flatten()
+    }
+
+    /// Samples `buffer`, which is compared with the memtables before it: as many as have the number
+    /// of keys that `window` returns for a key like these. Keys are gathered over several memtables
+    /// if `buffer` has too few.
+    pub(crate) fn sample(&self, buffer: &Arc<Memtable>, window: impl Fn(&[u8]) -> u64) {
+        if self.known(buffer).is_some() {
+            return;
         }
-        let share = self.sample.lock().share(buffer, last, window);
-        *self.newest.lock() = Some((last, share));
-        share
+        let mut sample = self.sample.lock();
+        // Another thread may have sampled it meanwhile.
+        if self.known(buffer).is_none() {
+            let last = buffer.frozen_at().unwrap_or_default();
+            let share = sample.share(buffer, last, window);
+            *self.newest.lock() = Some((last, share));
+        }
+    }
+
+    fn known(&self, buffer: &Memtable) -> Option<Option<f64>> {
+        let last = buffer.frozen_at().unwrap_or_default();
+        let known = self.newest.lock().filter(|(newest, _)| *newest == last);
+        known.map(|(_, share)| share)
     }
 }
 
@@ -133,6 +144,11 @@ mod tests {
     use crate::memtable::{Entry, Footprint};
     use firn_base::key::Kind;
 
+    fn share(reuse: &Reuse, buffer: &Arc<Memtable>, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
+        reuse.sample(buffer, window);
+        reuse.share_of(buffer)
+    }
+
     /// A memtable that ended with entry `last`, with these keys, each twice.
     fn buffer(last: u64, keys: impl Iterator<Item = u32>) -> Arc<Memtable> {
         let buffer = Arc::new(Memtable::new(1 << 20, 1));
@@ -159,25 +175,25 @@ mod tests {
         let reuse = Reuse::default();
         let window = |_: &[u8]| 2 * SAMPLE_KEYS;
         assert_eq!(
-            reuse.share(&buffer(1, 0..4000), window),
+            share(&reuse, &buffer(1, 0..4000), window),
             None,
             "nothing to compare it with"
         );
         assert_eq!(reuse.newest(), None);
         let second = buffer(2, 2000..6000);
-        let half = reuse.share(&second, window).expect("a share");
+        let half = share(&reuse, &second, window).expect("a share");
         assert!(
             (0.45..0.55).contains(&half) && reuse.newest() == Some(half),
             "{half}"
         );
         assert_eq!(
-            reuse.share(&second, window),
+            share(&reuse, &second, window),
             Some(half),
             "a flush that is tried again"
         );
-        assert_eq!(reuse.share(&buffer(3, 2000..6000), window), Some(1.0));
+        assert_eq!(share(&reuse, &buffer(3, 2000..6000), window), Some(1.0));
         assert_eq!(
-            reuse.share(&buffer(4, 0..2000), window),
+            share(&reuse, &buffer(4, 0..2000), window),
             Some(0.0),
             "as long ago as trees do not reach"
         );
@@ -191,15 +207,15 @@ mod tests {
     fn a_few_keys_say_nothing_by_themselves() {
         let reuse = Reuse::default();
         let window = |_: &[u8]| SAMPLE_KEYS;
-        reuse.share(&buffer(1, 0..100), window);
-        assert_eq!(reuse.share(&buffer(2, 0..40), window), None);
+        share(&reuse, &buffer(1, 0..100), window);
+        assert_eq!(share(&reuse, &buffer(2, 0..40), window), None);
         assert_eq!(
-            reuse.share(&buffer(3, 1000..1040), window),
+            share(&reuse, &buffer(3, 1000..1040), window),
             Some(0.5),
             "of both"
         );
         assert_eq!(
-            reuse.share(&buffer(4, 2000..2010), window),
+            share(&reuse, &buffer(4, 2000..2010), window),
             Some(0.5),
             "as before"
         );

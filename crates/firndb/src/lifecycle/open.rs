@@ -2,7 +2,8 @@
 //!
 //! 1. lock the directory;
 //! 2. read CURRENT and the manifest;
-//! 3. open the pool and check that it pairs with the manifest;
+//! 3. open the pool, check that it pairs with the manifest, and claim what either of them names
+//!    there before anything else becomes free;
 //! 4. find the logs that belong to the database although the manifest lost their names, and reject
 //!    a manifest that lost more (`unnamed.rs`);
 //! 5. replay the logs from their floor, in order, writing memtables to tables unless the logs hold
@@ -295,9 +296,6 @@ impl Recovery {
         };
         let pool = Arc::new(pool);
         let _first = self.creation.pool.set(pool.clone());
-        if !self.read_only {
-            pool.finish_recovery()?;
-        }
         let root = pool.root();
         let place = config
             .path
@@ -315,6 +313,11 @@ impl Recovery {
                 self.version.edit_id
             );
             return Err(Error::corruption(place, 0, expected));
+        }
+        // The pool's own open has claimed the extents that its roots name, and the manifest names
+        // none, so the rest is free.
+        if !self.read_only {
+            pool.finish_recovery()?;
         }
         self.pm = Some(pool);
         Ok(())

@@ -92,7 +92,7 @@ impl Engine {
             let mut jobs = self.jobs.state.lock();
             let state = self.state.load_full();
             let place = after.as_ref().map(|(level, key)| (*level, key.as_slice()));
-            let facts = self.manual_facts(&jobs);
+            let facts = self.manual_facts(&jobs, &state);
             let plan = picker::pick_manual_rewrite(&state, id, (from, to), place, &facts);
             let Some(plan) = plan else { return Ok(()) };
             after = plan
@@ -150,7 +150,7 @@ impl Engine {
         let facts = Facts {
             chunk_bytes: self.chunk_bytes(),
             evicting: false,
-            ..self.manual_facts(&jobs)
+            ..self.manual_facts(&jobs, &state)
         };
         let Some(plan) = pick(&state, &facts) else {
             return Ok(false);
@@ -187,15 +187,17 @@ impl Engine {
     ) -> Option<Arc<Job>> {
         let mut jobs = self.jobs.state.lock();
         let state = self.state.load_full();
-        let plan = picker::pick_manual(&state, level, range, after, &self.manual_facts(&jobs))?;
+        let facts = self.manual_facts(&jobs, &state);
+        let plan = picker::pick_manual(&state, level, range, after, &facts)?;
         Some(self.mark(&mut jobs, plan, &state))
     }
 
-    pub(super) fn manual_facts<'a>(&'a self, jobs: &'a JobState) -> Facts<'a> {
+    pub(super) fn manual_facts<'a>(&'a self, jobs: &'a JobState, state: &ReadState) -> Facts<'a> {
         Facts {
             limits: &self.options.limits,
             busy: &jobs.busy,
             flushing: jobs.flushing,
+            flush_begun: self.is_flush_begun(state),
             visible: self.commit.visible(),
             oldest: self.oldest_read_point(),
             seek: None,

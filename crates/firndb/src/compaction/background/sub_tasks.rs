@@ -99,13 +99,12 @@ impl SubTasks {
 }
 
 impl Engine {
-    /// Runs the sub-tasks of `job`, together with other workers. Returns the combined output, and
-    /// the nanoseconds that this worker slept.
+    /// Runs the sub-tasks of `job`, together with other workers. Returns the combined output.
     pub(super) fn run_sub_tasks(
         &self,
         job: &Arc<Job>,
         snapshots: Vec<SeqNo>,
-    ) -> Result<(CompactionOutput, u64)> {
+    ) -> Result<CompactionOutput> {
         const WAIT: Duration = Duration::from_millis(20);
         let shared = Arc::new(SubTasks::new(job.clone(), snapshots));
         let parallel = shared.tasks.len() > 1 && mechanisms::BLOCK_PARALLEL.is_on();
@@ -132,7 +131,10 @@ impl Engine {
             self.wait_for_background(seen, WAIT);
         }
         match shared.take() {
-            Ok(pieces) => Ok((compaction::collect(&job.plan, pieces), slept_ns)),
+            Ok(pieces) => Ok(CompactionOutput {
+                slept_ns,
+                ..compaction::collect(&job.plan, pieces)
+            }),
             Err((error, pieces)) => {
                 pieces.iter().for_each(|piece| piece.undo(&self.compaction));
                 Err(error)

@@ -11,8 +11,8 @@ mod trees;
 pub(crate) use self::leveled::{debt_pressure, level0_pressure};
 pub(crate) use self::leveled::{pick_manual, pick_manual_rewrite};
 pub(crate) use self::partitions::{Wanted, wanted};
-pub(crate) use self::trees::{goes_past, pick_eviction, pick_manual_eviction};
-use crate::compaction::plan::{BusyTables, Plan};
+pub(crate) use self::trees::{pick_eviction, pick_manual_eviction};
+use crate::compaction::plan::{BusyTables, How, Plan};
 use crate::compaction::rate_limiter::Debt;
 use crate::options::tuning::Tuning;
 use crate::read::state::ReadState;
@@ -25,6 +25,9 @@ pub(crate) struct Facts<'a> {
     pub(crate) busy: &'a BusyTables,
     /// True if a flush is running.
     pub(crate) flushing: bool,
+    /// True if the flush of the oldest memtable was interrupted, so that some of its entries are in
+    /// the structure above the levels.
+    pub(crate) flush_begun: bool,
     /// The highest visible sequence number. A memtable may be flushed once all its entries are
     /// visible.
     pub(crate) visible: SeqNo,
@@ -65,14 +68,12 @@ pub(crate) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
 
 /// The next flush, if one is due.
 pub(crate) fn pick_flush(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    let has_room = match state.upper() {
-        None => true,
-        Some(Upper::Trees(trees)) => trees.has_room(),
+    let buffer = state.flushable(facts.visible).filter(|_| !facts.flushing)?;
+    let how = match state.upper() {
+        None => How::Copy,
+        Some(Upper::Trees(trees)) => trees::flush_how(trees, buffer, facts)?,
     };
-    let buffer = state
-        .flushable(facts.visible)
-        .filter(|_| !facts.flushing && has_room)?;
-    Some(Plan::flush(buffer.clone()))
+    Some(Plan::flush(buffer.clone(), how))
 }
 
 /// The amount of outstanding work.

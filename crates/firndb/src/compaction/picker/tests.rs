@@ -172,6 +172,7 @@ fn choose(state: &ReadState, busy: &[u64], seek: Option<(usize, u64)>) -> Option
 
 fn facts<'a>(limits: &'a Limits, busy: &'a BusyTables, seek: Option<(usize, u64)>) -> Facts<'a> {
     Facts {
+        flush_begun: false,
         limits,
         busy,
         flushing: false,

@@ -37,35 +37,27 @@ pub(super) fn pick(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
         .or_else(|| pick_eviction_at_rest(state, facts))
 }
 
-/// True if `buffer` must become a table of level 0: few of its keys are expected to be written
-/// again, and the trees are empty. The trees are searched first, so they must have nothing older.
-/// `is_begun` is true if some of it may be in the trees, or already in level 1.
-pub(crate) fn goes_past(
-    trees: Trees,
-    buffer: &Arc<Memtable>,
-    lab: &LabTuning,
-    is_begun: bool,
-) -> bool {
+/// The way in which `buffer` is flushed: into the trees, or as a table of level 0 if few of its
+/// keys are expected to be written again and the trees are empty. They are searched first, so they
+/// must have nothing older. `None` if the trees have no room.
+pub(super) fn flush_how(trees: &Trees, buffer: &Memtable, facts: &Facts<'_>) -> Option<How> {
     let needed = [
         &mechanisms::LAB_TREES,
         &mechanisms::LAB_VALUES,
         &mechanisms::LAB_ADDRESSES,
     ];
-    if !needed.iter().all(|mechanism| mechanism.is_on()) && trees.are_empty() {
-        return true;
-    }
-    if lab.reuse_min == 0.0 || trees.values.is_placed(buffer.log_id) {
-        return false;
-    }
-    let (reuse, tree_bytes, are_empty) = (
-        trees.reuse.clone(),
-        trees.store.usage().region_bytes,
-        trees.are_empty(),
-    );
-    // Dropped, so that the contents of this view can be released meanwhile.
-    drop(trees);
-    let share = reuse.share(buffer, |key| lab.entries_max(tree_bytes, key.len() as u64));
-    are_empty && !is_begun && share.is_none_or(|share| share < lab.reuse_min)
+    let works = needed.iter().all(|mechanism| mechanism.is_on());
+    let reuse_min = facts.tuning.lab.reuse_min;
+    let is_reused = |share: Option<f64>| share.is_some_and(|share| share >= reuse_min);
+    let stays = reuse_min == 0.0
+        || facts.flush_begun
+        || trees.values.is_placed(buffer.log_id)
+        || is_reused(trees.reuse.share_of(buffer));
+    let how = match trees.are_empty() && (!works || !stays) {
+        true => How::Copy,
+        false => How::Insert,
+    };
+    trees.has_room().then_some(how)
 }
 
 /// How far the trees and the logs that they point into are from the limits at which they slow
