@@ -27,6 +27,25 @@ impl fmt::Display for SeqNo {
     }
 }
 
+/// The number of a database's file. No two of its files ever have the same one, whatever their
+/// kind, and a newer file has a larger one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FileId(pub u64);
+
+impl FileId {
+    /// The number after this one.
+    #[must_use]
+    pub fn next(self) -> FileId {
+        FileId(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The effect of an entry on its key. The numbers are stored on media and never change their
 /// meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

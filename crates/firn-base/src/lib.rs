@@ -19,5 +19,5 @@ pub mod site;
 pub mod sync;
 
 pub use error::{Error, ErrorKind, Result};
-pub use key::{Kind, SeqNo, Tag};
+pub use key::{FileId, Kind, SeqNo, Tag};
 pub use limits::Limits;

@@ -7,7 +7,7 @@
 
 use firn_base::key::Kind;
 use firn_base::seed::{Seed, mix};
-use firn_base::{Result, SeqNo, Tag};
+use firn_base::{FileId, Result, SeqNo, Tag};
 use firn_pm::{PmConfig, Pool};
 use firn_table::pm_btree::{Entry, TreeStore, ValueAddress, View};
 use std::sync::Arc;
@@ -123,7 +123,7 @@ fn fill(keys: &[Vec<u8>]) -> Result<f64> {
                 seqno += 1;
                 // Values of 1 KiB, logs of 64 MiB.
                 let address = ValueAddress {
-                    log_id: seqno >> 16,
+                    log_id: FileId(seqno >> 16),
                     offset: (seqno & 0xffff) << 10,
                     len: 1024,
                 };

@@ -13,6 +13,7 @@
 use crate::locality::Locality;
 use crate::sst::{Block, BlockBuilder, Lookup};
 use crate::value::Value;
+use firn_base::FileId;
 use firn_base::Tag;
 use firn_base::count::Counter;
 use firn_base::exec::give_way;
@@ -33,7 +34,7 @@ const VALUE: u64 = 1 << 62;
 /// Units of age in the time it takes to fill the cache once.
 const AGES_A_FILL: u64 = 8;
 /// Marks a row. Takes the place of a file's id.
-const ROW: u64 = 1 << 63;
+const ROW: FileId = FileId(1 << 63);
 /// The key of a cached value. A value is stored as a block with this one entry.
 const VALUE_KEY: &[u8] = b"v";
 const VALUE_TAG: Tag = Tag(1);
@@ -52,8 +53,8 @@ const RESIZE_STEPS: u64 = 8;
 #[derive(Clone)]
 struct Weigh;
 
-impl Weighter<(u64, u64), Arc<Block>> for Weigh {
-    fn weight(&self, _: &(u64, u64), block: &Arc<Block>) -> u64 {
+impl Weighter<(FileId, u64), Arc<Block>> for Weigh {
+    fn weight(&self, _: &(FileId, u64), block: &Arc<Block>) -> u64 {
         BlockCache::cost(block.len())
     }
 }
@@ -78,7 +79,7 @@ impl Hasher for Mixer {
     }
 }
 
-type Shard = Cache<(u64, u64), Arc<Block>, Weigh, BuildHasherDefault<Mixer>>;
+type Shard = Cache<(FileId, u64), Arc<Block>, Weigh, BuildHasherDefault<Mixer>>;
 
 /// The blocks shared by all readers of a database. Sharded; a hit takes one short read lock. Each
 /// shard is a cache of its own, so a thread that shrinks all of them can yield between two shards.
@@ -167,7 +168,7 @@ impl BlockCache {
     }
 
     #[inline]
-    fn shard(&self, key: &(u64, u64)) -> &Shard {
+    fn shard(&self, key: &(FileId, u64)) -> &Shard {
         // Bits from the middle, because a shard's own table uses those at both ends.
         let bits =
             (BuildHasherDefault::<Mixer>::default().hash_one(key) >> 16) & u64::from(u32::MAX);
@@ -176,7 +177,7 @@ impl BlockCache {
 
     /// The block at `offset` of `file`, if cached.
     #[inline]
-    pub fn get(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
+    pub fn get(&self, file: FileId, offset: u64) -> Option<Arc<Block>> {
         let key = (file, offset);
         let found = self.shard(&key).get(&key);
         if found.is_some() {
@@ -251,7 +252,7 @@ impl BlockCache {
     /// Like [`BlockCache::get`], for a reader that keeps a row of the entry it finds in the block.
     /// Does not affect eviction.
     #[inline]
-    pub(crate) fn look(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
+    pub(crate) fn look(&self, file: FileId, offset: u64) -> Option<Arc<Block>> {
         let found = self.peek(file, offset);
         if found.is_some() {
             &self.hits
@@ -264,34 +265,34 @@ impl BlockCache {
 
     /// The block at `offset` of `file`, if cached, for a reader that reads it only once. Counts as
     /// neither hit nor miss and does not affect eviction.
-    pub(crate) fn peek(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
+    pub(crate) fn peek(&self, file: FileId, offset: u64) -> Option<Arc<Block>> {
         let key = (file, offset);
         self.shard(&key).peek(&key)
     }
 
     /// The value at `offset` of `log`, if cached. Otherwise counts a miss, because the value is
     /// read next.
-    pub fn get_value(&self, log: u64, offset: u64) -> Option<Value> {
-        Row(self.get(log | VALUE, offset)?)
+    pub fn get_value(&self, log: FileId, offset: u64) -> Option<Value> {
+        Row(self.get(FileId(log.0 | VALUE), offset)?)
             .get(VALUE_KEY, VALUE_TAG)
             .map(|(_, value)| value)
     }
 
     /// True if the value at `offset` of `log` is cached. For a caller that will ask for it later.
-    pub fn has_value(&self, log: u64, offset: u64) -> bool {
-        self.peek(log | VALUE, offset).is_some()
+    pub fn has_value(&self, log: FileId, offset: u64) -> bool {
+        self.peek(FileId(log.0 | VALUE), offset).is_some()
     }
 
     /// Inserts the value at `offset` of `log` and returns it.
-    pub fn insert_value(&self, log: u64, offset: u64, value: &[u8]) -> Value {
+    pub fn insert_value(&self, log: FileId, offset: u64, value: &[u8]) -> Value {
         let row = Row::new(VALUE_KEY, VALUE_TAG, value);
-        self.insert(log | VALUE, offset, row.0.clone());
+        self.insert(FileId(log.0 | VALUE), offset, row.0.clone());
         row.get(VALUE_KEY, VALUE_TAG)
             .map_or_else(|| Value::owned(value.to_vec()), |(_, value)| value)
     }
 
     /// Inserts `block`, evicting others if needed.
-    pub fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
+    pub fn insert(&self, file: FileId, offset: u64, block: Arc<Block>) {
         const FEW: u64 = 8;
         if block.len() as u64 * FEW > self.bytes_max.load(Ordering::Relaxed) {
             return;
@@ -326,7 +327,7 @@ impl BlockCache {
     }
 
     /// Removes a block that will not be looked up again. True if it was cached.
-    pub fn remove(&self, file: u64, offset: u64) -> bool {
+    pub fn remove(&self, file: FileId, offset: u64) -> bool {
         let key = (file, offset);
         self.shard(&key).remove(&key).is_some()
     }
@@ -351,7 +352,7 @@ mod tests {
         const MIB: u64 = 1 << 20;
         let cache = BlockCache::new(16 * MIB, 4096);
         let fill = |from: u64| {
-            (from..from + 16_000).for_each(|at| drop(cache.insert_value(1, at, &[7; 1000])))
+            (from..from + 16_000).for_each(|at| drop(cache.insert_value(FileId(1), at, &[7; 1000])))
         };
         fill(0);
         let full = cache.bytes();

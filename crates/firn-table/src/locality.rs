@@ -16,6 +16,7 @@
 //! for each table, a tenth more of the reads of a zipfian reader miss, and a reader of recent
 //! writes gains nothing (docs/decisions.md).
 
+use firn_base::FileId;
 use firn_base::seed::mix;
 use firn_base::sync::{AtomicI64, Ordering};
 
@@ -39,8 +40,8 @@ impl Locality {
 
     /// True if the block at `offset` of `file` belongs to the sample.
     #[inline]
-    pub(crate) fn is_sampled(file: u64, offset: u64) -> bool {
-        mix(file ^ mix(offset)).is_multiple_of(SAMPLE)
+    pub(crate) fn is_sampled(file: FileId, offset: u64) -> bool {
+        mix(file.0 ^ mix(offset)).is_multiple_of(SAMPLE)
     }
 
     /// Records that the entry for which a block was read was found again. `block` and `entry` are
@@ -85,7 +86,7 @@ mod tests {
     #[test]
     fn about_one_block_in_sixty_four_is_sampled() {
         let sampled = (0..64_000)
-            .filter(|i| Locality::is_sampled(7, i * 4096))
+            .filter(|i| Locality::is_sampled(FileId(7), i * 4096))
             .count();
         assert!((900..1100).contains(&sampled), "{sampled}");
     }

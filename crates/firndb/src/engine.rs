@@ -20,11 +20,12 @@ use crate::read::state::ReadState;
 use crate::read_points::Snapshots;
 use crate::write::commit::Commit;
 use crate::write::write_stall::WriteStall;
+use firn_base::FileId;
 use firn_base::Result;
 use firn_base::clock::Clock;
 use firn_base::count::{Counter, IoCounters};
 use firn_base::exec::{Executor, relax};
-use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Guard, Mutex, Ordering};
+use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Guard, Mutex};
 use firn_fs::{Fs, OsFs};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -122,8 +123,8 @@ impl Engine {
             .unwrap_or_else(|| Arc::new(OsFs::new()))
     }
 
-    pub(crate) fn next_file_id(&self) -> u64 {
-        self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next_file_id(&self) -> FileId {
+        self.compaction.file_ids.take()
     }
 
     pub(crate) fn emit(&self, event: &Event) {

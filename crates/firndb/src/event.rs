@@ -1,6 +1,7 @@
 //! Events that the engine reports to a listener.
 
 use firn_base::Error;
+use firn_base::FileId;
 use std::fmt;
 use std::time::Duration;
 
@@ -113,7 +114,7 @@ pub enum Event {
     /// A log ended and a new one began.
     LogRotated {
         /// The new log's id.
-        log_id: u64,
+        log_id: FileId,
     },
     /// A write stall began or ended.
     Stall {
@@ -130,7 +131,7 @@ pub enum Event {
     /// An obsolete file was removed.
     FileRemoved {
         /// The id of the file.
-        file_id: u64,
+        file_id: FileId,
     },
 }
 

@@ -7,8 +7,8 @@
 
 use crate::gate::Gate;
 use firn_base::site::Site;
-use firn_base::sync::Mutex;
-use firn_base::{Error, Result};
+use firn_base::sync::{AtomicU64, Mutex, Ordering};
+use firn_base::{Error, FileId, Result};
 use firn_fs::{Dir, File, Lock, OpenMode};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -57,9 +57,9 @@ pub(crate) struct Files {
 /// A file of a database, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum FileName {
-    Log(u64),
-    Table(u64),
-    Manifest(u64),
+    Log(FileId),
+    Table(FileId),
+    Manifest(FileId),
     Current,
     CurrentNew,
     Lock,
@@ -67,6 +67,32 @@ pub(crate) enum FileName {
     OptionsNew,
     /// A name that no database file has.
     Unknown,
+}
+
+/// Hands out the ids of new files. No id is handed out twice, even after a restart.
+#[derive(Debug)]
+pub(crate) struct FileIds(AtomicU64);
+
+impl FileIds {
+    /// The ids from `next` on.
+    pub(crate) fn from(next: FileId) -> FileIds {
+        FileIds(AtomicU64::new(next.0))
+    }
+
+    /// The id of a new file.
+    pub(crate) fn take(&self) -> FileId {
+        FileId(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The id that is handed out next.
+    pub(crate) fn next(&self) -> FileId {
+        FileId(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Skips the ids below `next`. REQUIRES: no thread takes ids yet.
+    pub(crate) fn start_at(&self, next: FileId) {
+        self.0.store(next.0, Ordering::Relaxed);
+    }
 }
 
 impl Files {
@@ -121,7 +147,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`Files::create`].
-    pub(crate) fn create_table(&self, id: u64, is_direct: bool) -> Result<Arc<dyn File>> {
+    pub(crate) fn create_table(&self, id: FileId, is_direct: bool) -> Result<Arc<dyn File>> {
         self.make(
             FileName::Table(id),
             if is_direct {
@@ -224,10 +250,8 @@ impl FileName {
         }
         let number = |digits: &str| {
             let is_number = digits.bytes().all(|b| b.is_ascii_digit());
-            digits
-                .parse()
-                .ok()
-                .filter(|&id| is_number && id <= NUMBER_MAX)
+            let id = digits.parse().ok();
+            id.filter(|&id| is_number && id <= NUMBER_MAX).map(FileId)
         };
         let parsed = if let Some(digits) = name.strip_prefix("MANIFEST-") {
             number(digits).map(FileName::Manifest)
@@ -244,7 +268,7 @@ impl FileName {
     }
 
     /// The number in the name of a log, table or manifest.
-    pub(crate) fn number(self) -> Option<u64> {
+    pub(crate) fn number(self) -> Option<FileId> {
         match self {
             FileName::Log(id) | FileName::Table(id) | FileName::Manifest(id) => Some(id),
             _ => None,
@@ -269,9 +293,15 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        assert_eq!(FileName::parse("000012.log"), FileName::Log(12));
-        assert_eq!(FileName::parse("1234567.sst"), FileName::Table(1_234_567));
-        assert_eq!(FileName::parse("MANIFEST-000003"), FileName::Manifest(3));
+        assert_eq!(FileName::parse("000012.log"), FileName::Log(FileId(12)));
+        assert_eq!(
+            FileName::parse("1234567.sst"),
+            FileName::Table(FileId(1_234_567))
+        );
+        assert_eq!(
+            FileName::parse("MANIFEST-000003"),
+            FileName::Manifest(FileId(3))
+        );
         assert_eq!(FileName::parse("CURRENT"), FileName::Current);
         assert_eq!(FileName::parse("+5.log"), FileName::Unknown);
         assert_eq!(FileName::parse("notes.txt"), FileName::Unknown);
@@ -283,7 +313,7 @@ mod tests {
         assert_eq!(FileName::parse("0000012.log"), FileName::Unknown);
         assert_eq!(
             FileName::parse(&format!("{}.log", NUMBER_MAX)),
-            FileName::Log(NUMBER_MAX)
+            FileName::Log(FileId(NUMBER_MAX))
         );
         assert_eq!(
             FileName::parse("18446744073709551615.sst"),

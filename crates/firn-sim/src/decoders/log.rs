@@ -4,6 +4,7 @@
 
 use super::patch::{clamp_u32, clamp_u64, put, put_u32};
 use super::{Target, check_refusal, real};
+use firn_base::FileId;
 use firn_base::SeqNo;
 use firn_base::checksum::{crc32c, crc32c_salted, of_entry};
 use firn_base::coding::{Reader, get_u64};
@@ -48,7 +49,7 @@ pub(super) const HALF: Target = Target {
 };
 
 fn run_frame(bytes: &[u8]) {
-    proof::frame(bytes, LOG_ID, FILE_HEADER as u64);
+    proof::frame(bytes, FileId(LOG_ID), FILE_HEADER as u64);
 }
 
 fn frame_seeds() -> Vec<Vec<u8>> {
@@ -78,7 +79,7 @@ fn header_of(log: &[u8]) -> (u64, [u8; 16]) {
 fn run_log(bytes: &[u8]) {
     let (id, uuid) = header_of(bytes);
     for any in [false, true] {
-        if let Err(error) = proof::replay_log(bytes, None, id, &uuid, any) {
+        if let Err(error) = proof::replay_log(bytes, None, FileId(id), &uuid, any) {
             check_refusal(&error, "a log");
         }
     }
@@ -191,7 +192,7 @@ fn run_half(bytes: &[u8]) {
     };
     let (id, uuid) = header_of(file);
     let pool = pool_with_half(&[header, half].concat(), uuid).expect("a pool without a fault");
-    if let Err(error) = proof::replay_log(file, Some(&pool), id, &uuid, false) {
+    if let Err(error) = proof::replay_log(file, Some(&pool), FileId(id), &uuid, false) {
         check_refusal(&error, "a log with a half");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::patch::{clamp_u32, clamp_u64, put_u32};
 use super::{Target, check_refusal, no_checksum, real};
+use firn_base::FileId;
 use firn_base::checksum::{crc32c, crc32c_salted};
 use firn_base::coding::get_u32;
 use firndb::proof;
@@ -61,7 +62,7 @@ fn naming() -> Vec<u8> {
 }
 
 fn run_manifest(bytes: &[u8]) {
-    if let Err(error) = proof::read_manifest(&naming(), ID, bytes) {
+    if let Err(error) = proof::read_manifest(&naming(), FileId(ID), bytes) {
         check_refusal(&error, "a manifest");
     }
 }
@@ -92,10 +93,10 @@ fn run_current(bytes: &[u8]) {
     let Some(manifest) = manifest_seeds().into_iter().next() else {
         return;
     };
-    match proof::read_manifest(bytes, ID, &manifest) {
+    match proof::read_manifest(bytes, FileId(ID), &manifest) {
         Ok(read) => assert_eq!(
             (read, bytes),
-            (Some(ID), &naming()[..]),
+            (Some(FileId(ID)), &naming()[..]),
             "CURRENT has one form"
         ),
         Err(error) => check_refusal(&error, "CURRENT"),

@@ -6,6 +6,7 @@
 use super::patch::{put, put_u32, put_u64};
 use super::{Target, check_refusal, real};
 use crate::setup::Setup;
+use firn_base::FileId;
 use firn_base::checksum::crc32c_salted;
 use firn_base::coding::{get_u32, get_u64};
 use firn_base::site::TEST;
@@ -104,7 +105,7 @@ fn use_pool(sim: &SimRegion, pool: Pool, uuid: [u8; 16]) {
         logs.extend(get_u64(bytes, 8));
     }
     for log_id in logs {
-        if let Err(error) = proof::replay_log(&[0; 64], Some(&pool), log_id, &uuid, true) {
+        if let Err(error) = proof::replay_log(&[0; 64], Some(&pool), FileId(log_id), &uuid, true) {
             check_refusal(&error, "a log in a pool");
         }
     }

@@ -8,7 +8,7 @@ use super::{Target, check_refusal, no_checksum, real};
 use firn_base::checksum::{crc32c, crc32c_salted};
 use firn_base::coding::{Reader, get_u32, get_u64, put_bytes, put_varint};
 use firn_base::count::IoCounters;
-use firn_base::{Result, SeqNo, Tag};
+use firn_base::{FileId, Result, SeqNo, Tag};
 use firn_fs::{OpenMode, SimFs};
 use firn_table::BlockCache;
 use firn_table::sst::{
@@ -179,14 +179,14 @@ fn read_table(bytes: &[u8]) -> Result<()> {
         valid_len: bytes.len() as u64,
         footer_offset: footer_at as u64,
     };
-    if let Ok(found) = Sst::find_extent(&*file, id) {
+    if let Ok(found) = Sst::find_extent(&*file, FileId(id)) {
         assert!(found.footer_offset + FOOTER_BYTES as u64 <= found.valid_len);
     }
     let context = TableContext::new(
         Arc::new(BlockCache::new(CACHE_BYTES, 512)),
         Arc::new(IoCounters::default()),
     );
-    let table = Arc::new(Sst::open(file, id, extent, context)?);
+    let table = Arc::new(Sst::open(file, FileId(id), extent, context)?);
     let streaming = Access::Streaming {
         bytes: 1 << 10,
         cause: firn_base::count::Cause::Maintenance,

@@ -10,7 +10,7 @@ use firn_base::checksum::crc32c_salted;
 use firn_base::coding::{get_u32, get_u64};
 use firn_base::key::Kind;
 use firn_base::site::TEST;
-use firn_base::{Result, SeqNo, Tag};
+use firn_base::{FileId, Result, SeqNo, Tag};
 use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_btree::{Entry, Recovered, Seen, TreeIter, TreeStore, ValueAddress, View};
@@ -177,7 +177,7 @@ fn seed(count: u8, both: bool) -> Result<Vec<u8>> {
             .zip(1..)
             .map(|(key, n)| {
                 let address = (n % 3 > 0).then_some(ValueAddress {
-                    log_id: 4 + n / 8,
+                    log_id: FileId(4 + n / 8),
                     offset: n << 10,
                     len: 100,
                 });

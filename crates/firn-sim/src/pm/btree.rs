@@ -7,7 +7,7 @@ use crate::tally::Tally;
 use firn_base::ErrorKind::{Corruption, Incompatible};
 use firn_base::key::Kind;
 use firn_base::site::Site;
-use firn_base::{Error, Result, SeqNo, Tag};
+use firn_base::{Error, FileId, Result, SeqNo, Tag};
 use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{Fenced, GRANULE_BYTES, Owner, Pool, RootEntry};
 use firn_table::pm_btree::{Entry, Recovered, Seen, TreeIter, TreeStore, ValueAddress, View};
@@ -79,7 +79,7 @@ fn next_write(tree: &Tree) -> u64 {
 /// The address of the value of write `n`.
 fn address(n: u64) -> ValueAddress {
     ValueAddress {
-        log_id: 3 + n / 4,
+        log_id: FileId(3 + n / 4),
         offset: n << 8,
         len: n as u32,
     }

@@ -14,6 +14,7 @@ use crate::session::Session;
 use crate::setup::Setup;
 use crate::tally::Tally;
 use crate::tier::Tier;
+use firn_base::FileId;
 use firn_base::count::IoCounters;
 use firn_base::seed::{Seed, mix};
 use firn_fs::{OpenMode, SimFs};
@@ -387,14 +388,14 @@ fn live_bytes(fs: &SimFs) -> BTreeMap<PathBuf, Vec<Range<u64>>> {
     let of = |path: &PathBuf| {
         let (file, id) = (
             fs.open(path, OpenMode::Read).unwrap(),
-            path.file_stem().unwrap().to_str().unwrap(),
+            FileId(path.file_stem().unwrap().to_str().unwrap().parse().unwrap()),
         );
-        let extent = Sst::find_extent(&*file, id.parse().unwrap()).unwrap();
+        let extent = Sst::find_extent(&*file, id).unwrap();
         let context = TableContext::new(
             Arc::new(BlockCache::new(0, 512)),
             Arc::new(IoCounters::default()),
         );
-        Sst::open(file, id.parse().unwrap(), extent, context)
+        Sst::open(file, id, extent, context)
             .unwrap()
             .live()
             .collect()

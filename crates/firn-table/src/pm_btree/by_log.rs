@@ -4,6 +4,7 @@
 use super::index::View;
 use super::leaf::HOT_LOG;
 use super::store::TreeStore;
+use firn_base::FileId;
 use firn_base::Result;
 
 /// A leaf's bounds and the oldest log it points to.
@@ -18,7 +19,7 @@ pub struct LeafLog {
     /// Bytes of their keys and values.
     pub entry_bytes: u64,
     /// The oldest log it points to; `None` if it points to none.
-    pub oldest_log: Option<u64>,
+    pub oldest_log: Option<FileId>,
 }
 
 impl TreeStore {
@@ -29,7 +30,7 @@ impl TreeStore {
     pub fn for_each_leaf(&self, view: &View, mut see: impl FnMut(LeafLog) -> bool) -> Result<()> {
         let mut next = view.first();
         while let Some(at) = next {
-            let (mut oldest_log, mut entry_bytes) = (None::<u64>, 0);
+            let (mut oldest_log, mut entry_bytes) = (None::<FileId>, 0);
             self.for_each_entry(view.place(at), |entry| {
                 let value_bytes = entry.address.map_or(0, |address| u64::from(address.len));
                 entry_bytes += entry.key.len() as u64 + value_bytes;

@@ -18,6 +18,7 @@
 //! 2. Versions begin at 1, so no word of a leaf is 0.
 
 use crate::sites;
+use firn_base::FileId;
 use firn_base::SeqNo;
 use firn_base::checksum::{crc32c_salted, matches};
 use firn_base::coding::Reader;
@@ -81,7 +82,7 @@ pub(super) struct Header {
     pub(super) entries: u32,
     pub(super) bound_bytes: u16,
     pub(super) lowest: SeqNo,
-    pub(super) newest_log: u64,
+    pub(super) newest_log: FileId,
 }
 
 impl Header {
@@ -97,7 +98,7 @@ impl Header {
             &self.bound_bytes.to_le_bytes(),
             &[0; 2],
             &self.lowest.0.to_le_bytes(),
-            &self.newest_log.to_le_bytes(),
+            &self.newest_log.0.to_le_bytes(),
         ];
         let mut at = 4;
         for field in fields {
@@ -119,11 +120,11 @@ impl Header {
             entries: reader.u32()?,
             bound_bytes: reader.u16()?,
             lowest: (reader.u16()? == 0).then_some(SeqNo(0))?,
-            newest_log: 0,
+            newest_log: FileId(0),
         };
         let header = Header {
             lowest: SeqNo(reader.u64()?),
-            newest_log: reader.u64()?,
+            newest_log: FileId(reader.u64()?),
             ..header
         };
         let least = HEADER_BYTES + usize::from(header.bound_bytes);

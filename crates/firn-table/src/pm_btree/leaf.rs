@@ -3,17 +3,17 @@
 use super::layout::{HEADER_BYTES, Header, KEYS_BYTES_MAX};
 use firn_base::coding::Reader;
 use firn_base::key::{KEY_BYTES_MAX, Kind};
-use firn_base::{SeqNo, Tag};
+use firn_base::{FileId, SeqNo, Tag};
 use std::cmp::Ordering;
 
 /// The [`ValueAddress::log_id`] of a value in the pool's hot buffer. No log has this number.
-pub const HOT_LOG: u64 = 0;
+pub const HOT_LOG: FileId = FileId(0);
 
 /// The location of a value in a log. Its header and its bytes are read to get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueAddress {
     /// The log, or [`HOT_LOG`].
-    pub log_id: u64,
+    pub log_id: FileId,
     /// The offset in the log where the value's header begins, or the offset in the hot buffer where
     /// its slot begins.
     pub offset: u64,
@@ -166,7 +166,7 @@ impl<'a> Entries<'a> {
         let address = match kind {
             Kind::Delete => None,
             Kind::Pointer => Some(ValueAddress {
-                log_id: self.header.newest_log.checked_sub(reader.varint()?)?,
+                log_id: FileId(self.header.newest_log.0.checked_sub(reader.varint()?)?),
                 offset: reader.varint()?,
                 len: u32::try_from(reader.varint()?).ok()?,
             }),

@@ -3,7 +3,7 @@
 use super::*;
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
-use firn_base::{ErrorKind, Result, SeqNo, Tag};
+use firn_base::{ErrorKind, FileId, Result, SeqNo, Tag};
 use firn_pm::sim::{Mode, SimRegion};
 use firn_pm::{PmConfig, Pool};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ fn pool(bytes: u64) -> Arc<Pool> {
 
 fn address(seqno: u64) -> ValueAddress {
     ValueAddress {
-        log_id: seqno >> 8,
+        log_id: FileId(seqno >> 8),
         offset: seqno << 10,
         len: 1000 + seqno as u32 % 50,
     }

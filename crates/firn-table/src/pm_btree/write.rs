@@ -5,7 +5,7 @@ use super::leaf::{Entry, ValueAddress};
 use crate::mechanisms;
 use firn_base::coding::{put_varint, varint_len};
 use firn_base::key::shared_prefix_len;
-use firn_base::{SeqNo, Tag};
+use firn_base::{FileId, SeqNo, Tag};
 use std::ops::Range;
 
 /// Entries in key order, with their keys concatenated in one buffer.
@@ -117,7 +117,7 @@ impl Gathered {
             .filter_map(|item| item.address)
             .map(|at| at.log_id)
             .max()
-            .unwrap_or(0);
+            .unwrap_or_default();
         let mut leaf = vec![0; HEADER_BYTES];
         leaf.extend_from_slice(bound);
         for (i, item) in entries.clone().zip(items) {
@@ -149,14 +149,14 @@ fn put_entry(
     shared: usize,
     rest: &[u8],
     item: &Item,
-    (lowest, newest_log): (SeqNo, u64),
+    (lowest, newest_log): (SeqNo, FileId),
 ) {
     put_varint(leaf, shared as u64);
     put_varint(leaf, rest.len() as u64);
     put_varint(leaf, item.tag.seqno().0 - lowest.0);
     leaf.push(item.tag.kind_byte());
     if let Some(at) = item.address {
-        put_varint(leaf, newest_log - at.log_id);
+        put_varint(leaf, newest_log.0 - at.log_id.0);
         put_varint(leaf, at.offset);
         put_varint(leaf, u64::from(at.len));
     }

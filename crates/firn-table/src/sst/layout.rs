@@ -11,6 +11,7 @@
 //!    if the header says that it belongs to this database.
 
 use crate::sites;
+use firn_base::FileId;
 use firn_base::checksum::{crc32c, crc32c_salted, matches};
 use firn_base::coding::{Reader, get_u32, get_u64};
 
@@ -30,17 +31,17 @@ pub struct TableOwner {
     /// The database for which the table was written. A checkpoint links tables of its source.
     pub uuid: [u8; 16],
     /// The log of the memtable from which the table was flushed; 0 for any other table.
-    pub log_id: u64,
+    pub log_id: FileId,
 }
 
 impl TableOwner {
-    pub(super) fn encode(&self, file_id: u64) -> [u8; HEADER_BYTES] {
+    pub(super) fn encode(&self, file_id: FileId) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[..8].copy_from_slice(&HEADER_MAGIC.to_le_bytes());
         out[8..12].copy_from_slice(&HEADER_VERSION.to_le_bytes());
-        out[16..24].copy_from_slice(&file_id.to_le_bytes());
+        out[16..24].copy_from_slice(&file_id.0.to_le_bytes());
         out[24..40].copy_from_slice(&self.uuid);
-        out[40..48].copy_from_slice(&self.log_id.to_le_bytes());
+        out[40..48].copy_from_slice(&self.log_id.0.to_le_bytes());
         let crc = crc32c(&out[..HEADER_BYTES - 4]);
         out[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         out
@@ -48,11 +49,11 @@ impl TableOwner {
 
     /// The owner named by the header at the start of `bytes`, if it is the header of table
     /// `file_id`.
-    pub fn decode(bytes: &[u8], file_id: u64) -> Option<TableOwner> {
+    pub fn decode(bytes: &[u8], file_id: FileId) -> Option<TableOwner> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         let owner = TableOwner {
             uuid: bytes[24..40].try_into().ok()?,
-            log_id: get_u64(bytes, 40)?,
+            log_id: FileId(get_u64(bytes, 40)?),
         };
         (owner.encode(file_id) == bytes).then_some(owner)
     }
@@ -94,7 +95,7 @@ impl Handle {
 /// The last bytes of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
-    pub(super) file_id: u64,
+    pub(super) file_id: FileId,
     pub(super) filter: Handle,
     pub(super) index: Handle,
     pub(super) properties: Handle,
@@ -108,13 +109,13 @@ impl Footer {
     pub(super) fn encode(&self, footer_offset: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(&MAGIC.to_le_bytes());
-        out.extend_from_slice(&self.file_id.to_le_bytes());
+        out.extend_from_slice(&self.file_id.0.to_le_bytes());
         self.filter.encode(&mut out);
         self.index.encode(&mut out);
         self.properties.encode(&mut out);
         out.extend_from_slice(&self.data_bytes.to_le_bytes());
         out.extend_from_slice(&0u32.to_le_bytes());
-        let crc = crc32c_salted(self.file_id, footer_offset, &[&out]);
+        let crc = crc32c_salted(self.file_id.0, footer_offset, &[&out]);
         out.extend_from_slice(&crc.to_le_bytes());
         debug_assert_eq!(out.len(), FOOTER_BYTES);
         out
@@ -130,14 +131,14 @@ impl Footer {
     /// Decodes the footer in `bytes`, read at `footer_offset`. The error says what was expected.
     pub(super) fn decode(
         bytes: &[u8],
-        file_id: u64,
+        file_id: FileId,
         footer_offset: u64,
     ) -> Result<Footer, &'static str> {
         let (body, crc) = bytes
             .split_at_checked(CRC_AT)
             .ok_or("a footer of 80 bytes")?;
         let stored = get_u32(crc, 0).ok_or("a footer of 80 bytes")?;
-        let computed = || crc32c_salted(file_id, footer_offset, &[body]);
+        let computed = || crc32c_salted(file_id.0, footer_offset, &[body]);
         if bytes.len() != FOOTER_BYTES || !matches(&sites::SST_FOOTER_CHECK, stored, computed) {
             return Err("the footer's checksum");
         }
@@ -154,7 +155,7 @@ impl Footer {
 
     fn decode_body(reader: &mut Reader<'_>, has_header: bool) -> Option<Footer> {
         Some(Footer {
-            file_id: reader.u64()?,
+            file_id: FileId(reader.u64()?),
             filter: Handle::decode(reader)?,
             index: Handle::decode(reader)?,
             properties: Handle::decode(reader)?,

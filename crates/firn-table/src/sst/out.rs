@@ -18,7 +18,7 @@ use firn_base::checksum::{Crc32c, crc32c};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::site::Site;
 use firn_base::sync::Mutex;
-use firn_base::{Result, Tag};
+use firn_base::{FileId, Result, Tag};
 use firn_fs::{File, IoBuf, Pending, give_back_if_large};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// must not overwrite the output of another attempt.
 pub(super) struct Out {
     file: Arc<dyn File>,
-    file_id: u64,
+    file_id: FileId,
     counters: Arc<IoCounters>,
     cause: Cause,
     codec: Codec,
@@ -53,7 +53,7 @@ impl Out {
     /// Writes `file`, known as `file_id`, from `start` on.
     pub(super) fn new(
         file: Arc<dyn File>,
-        file_id: u64,
+        file_id: FileId,
         start: u64,
         options: &SstOptions,
         counters: Arc<IoCounters>,

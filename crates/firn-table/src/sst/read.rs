@@ -23,7 +23,7 @@ use crate::value::Value;
 use firn_base::checksum::{crc32c, matches};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::{self, AtomicU64};
-use firn_base::{Error, Result, SeqNo, Tag};
+use firn_base::{Error, FileId, Result, SeqNo, Tag};
 use firn_fs::{File, IoBuf, Pending};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -72,7 +72,7 @@ impl TableContext {
 /// An open table.
 pub struct Sst {
     pub(super) file: Arc<dyn File>,
-    pub(super) id: u64,
+    pub(super) id: FileId,
     extent: Extent,
     /// Bytes of the file's header: 0 in a file of the version that had none.
     pub(super) header_bytes: u64,
@@ -165,7 +165,7 @@ impl Sst {
     /// `Corruption` if a checksum, bound or length does not hold; `Io` if the device fails.
     pub fn open(
         file: Arc<dyn File>,
-        id: u64,
+        id: FileId,
         extent: Extent,
         context: TableContext,
     ) -> Result<Sst> {
@@ -245,7 +245,7 @@ impl Sst {
     }
 
     /// The file's id.
-    pub fn id(&self) -> u64 {
+    pub fn id(&self) -> FileId {
         self.id
     }
 

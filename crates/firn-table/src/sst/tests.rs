@@ -10,7 +10,7 @@ use crate::cache::BlockCache;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::{Kind, compare};
 use firn_base::seed::Seed;
-use firn_base::{ErrorKind, Limits, SeqNo, Tag};
+use firn_base::{ErrorKind, FileId, Limits, SeqNo, Tag};
 use firn_fs::{OpenMode, OsFs, SimFs, open_file};
 use std::path::Path;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn build_with(path: &Path, all: &[Entry], codec: Codec, limits: &Limits) -> (Sst
     };
     let mut writer = SstWriter::new(
         file,
-        7,
+        FileId(7),
         options,
         Arc::new(IoCounters::default()),
         Cause::Flush,
@@ -71,7 +71,7 @@ fn build_with(path: &Path, all: &[Entry], codec: Codec, limits: &Limits) -> (Sst
     }
     let meta = writer.finish().unwrap();
     let file = open_file(&fs, path, OpenMode::ReadDirect).unwrap();
-    let table = Sst::open(file, 7, meta.extent, context()).unwrap();
+    let table = Sst::open(file, FileId(7), meta.extent, context()).unwrap();
     (meta, Arc::new(table))
 }
 
@@ -325,7 +325,7 @@ fn reads_per_get() {
         Arc::new(BlockCache::new(0, 512)),
         Arc::new(IoCounters::default()),
     );
-    let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
+    let table = Sst::open(file, FileId(7), meta.extent, context.clone()).unwrap();
     for (key, _, value) in &all {
         assert_eq!(
             found(table.get(&Query::new(key, SeqNo::MAX)).unwrap())
@@ -366,7 +366,7 @@ fn gets_in_blocks_of(block_bytes: usize) {
         Arc::new(BlockCache::new(64 << 20, 512)),
         Arc::new(IoCounters::default()),
     );
-    let table = Sst::open(file, 7, meta.extent, context.clone()).unwrap();
+    let table = Sst::open(file, FileId(7), meta.extent, context.clone()).unwrap();
     let get_with = |i: usize, rows: bool| {
         let key = &all[i].0;
         let before = context.counters.get(Cause::UserRead).1;
@@ -447,7 +447,7 @@ fn verify_bytes(bytes: &[u8], extent: Extent) -> firn_base::Result<SstReport> {
     let (fs, path) = (SimFs::new(1), Path::new("/table"));
     fs.write_file(path, bytes);
     let file = open_file(&fs, path, OpenMode::Read).unwrap();
-    Sst::open(file, 7, extent, context()).and_then(|table| Arc::new(table).verify())
+    Sst::open(file, FileId(7), extent, context()).and_then(|table| Arc::new(table).verify())
 }
 
 /// Verifies a table of three blocks of three keys each. Its index names `bounds`, and `change` has
@@ -463,7 +463,7 @@ fn verify_lying(
         Arc::new(IoCounters::default()),
     );
     let file = open_file(&fs, &path, OpenMode::CreateDirect).unwrap();
-    let mut out = out::Out::new(file, 7, 0, &options, counters, Cause::Flush);
+    let mut out = out::Out::new(file, FileId(7), 0, &options, counters, Cause::Flush);
     let mut index = index::IndexBuilder::default();
     let (smallest, largest) = (b"a0".to_vec(), b"c2".to_vec());
     let mut properties = Properties {
@@ -472,7 +472,7 @@ fn verify_lying(
         largest,
         ..Properties::default()
     };
-    out.header(&options.owner.encode(7));
+    out.header(&options.owner.encode(FileId(7)));
     let mut data_bytes = 0;
     for (letter, bounds) in ["a", "b", "c"].into_iter().zip(bounds) {
         let mut block = BlockBuilder::new(options.restart_interval);
@@ -490,7 +490,7 @@ fn verify_lying(
         .finish(&firn_base::site::TEST, &[], index, properties, data_bytes)
         .unwrap();
     let file = open_file(&fs, &path, OpenMode::Read).unwrap();
-    Arc::new(Sst::open(file, 7, meta.extent, context())?).verify()
+    Arc::new(Sst::open(file, FileId(7), meta.extent, context())?).verify()
 }
 
 #[test]

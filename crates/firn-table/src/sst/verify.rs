@@ -7,7 +7,7 @@ use super::properties::Properties;
 use super::read::{Extent, Sst};
 use firn_base::count::Cause;
 use firn_base::key::compare;
-use firn_base::{Error, ErrorKind, Result, SeqNo, Tag};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo, Tag};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -241,7 +241,7 @@ impl Sst {
     ///
     /// # Errors
     /// `Corruption` if there is none; `Io`.
-    pub fn find_extent(file: &dyn firn_fs::File, id: u64) -> Result<Extent> {
+    pub fn find_extent(file: &dyn firn_fs::File, id: FileId) -> Result<Extent> {
         const WINDOW: u64 = 256 << 10;
         let len = file.len()?;
         let mut buf = firn_fs::IoBuf::default();

@@ -19,7 +19,7 @@ use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Tag;
 use firn_base::sync::Mutex;
-use firn_base::{Limits, Result, SeqNo};
+use firn_base::{FileId, Limits, Result, SeqNo};
 use firn_fs::File;
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl SstOptions {
             io_bytes: limits.io_bytes,
             owner: TableOwner {
                 uuid: [0; 16],
-                log_id: 0,
+                log_id: FileId(0),
             },
             compressing: Arc::default(),
         }
@@ -100,7 +100,7 @@ impl SstWriter {
     /// A writer at the start of an empty `file`, to be known as `file_id`.
     pub fn new(
         file: Arc<dyn File>,
-        file_id: u64,
+        file_id: FileId,
         options: SstOptions,
         counters: Arc<IoCounters>,
         cause: Cause,

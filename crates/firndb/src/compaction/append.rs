@@ -32,7 +32,7 @@ use crate::read::merge_iter::{Entries, MergeIter};
 use crate::read::run_iter::{LevelIter, RunIter};
 use crate::read::sst_run::SstRun;
 use firn_base::count::Cause;
-use firn_base::{Result, SeqNo, Tag};
+use firn_base::{FileId, Result, SeqNo, Tag};
 use firn_fs::OpenMode;
 use firn_table::sites::SST_APPEND_SYNC;
 use firn_table::sst::{Access, BlocksIter, Dirty, DirtyFinder, Sst, SstAppender, SstMeta};
@@ -52,7 +52,7 @@ pub(crate) struct SubTask {
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     add: Vec<TableMeta>,
-    created: Vec<u64>,
+    created: Vec<FileId>,
     grown: Option<GrownTable>,
     choice: Option<Choice>,
     pub(crate) bytes_in: u64,

@@ -38,7 +38,7 @@ use crate::read::sst_run::SstRun;
 use crate::read::state::ReadState;
 use firn_base::exec::{Work, block_on, block_on_with, give_way};
 use firn_base::sync::{ArcSwapOption, Condvar, Mutex, Ordering};
-use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub(crate) struct Jobs {
     /// write reads it without.
     error: ArcSwapOption<Error>,
     /// A table with too many reads without a result, and its level.
-    seek: Mutex<Option<(usize, u64)>>,
+    seek: Mutex<Option<(usize, FileId)>>,
     obsolete: ObsoleteFiles,
     /// Items that newer views of level 0 do not have.
     pub(crate) releases: Releases,
@@ -264,7 +264,7 @@ impl Engine {
     /// that sees it ended can clean up after it.
     fn unmark(&self, job: Arc<Job>) {
         let (reason, how) = (job.plan.reason, job.plan.how);
-        let ids: Vec<u64> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
+        let ids: Vec<FileId> = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
         drop(job);
         let mut jobs = self.jobs.state.lock();
         jobs.flushing &= reason != Reason::Flush && how != How::Border;
@@ -406,7 +406,7 @@ impl Engine {
     }
 
     /// Reports a table with too many reads without a result.
-    pub(crate) fn due_for_seeks(&self, level: usize, id: u64) {
+    pub(crate) fn due_for_seeks(&self, level: usize, id: FileId) {
         let mut seek = self.jobs.seek.lock();
         if mechanisms::BLOCK_SEEKS.is_on()
             && seek.is_none()

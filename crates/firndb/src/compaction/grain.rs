@@ -25,6 +25,7 @@
 
 use crate::mechanisms;
 use crate::options::tuning::{BlockTuning, GrainLimits};
+use firn_base::FileId;
 use firn_table::sst::Dirty;
 
 /// The way in which a table takes its input.
@@ -39,7 +40,7 @@ pub(crate) enum Grain {
 /// The choice for a table, and the rule that decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Choice {
-    pub(crate) table: u64,
+    pub(crate) table: FileId,
     pub(crate) grain: Grain,
     pub(crate) because: &'static str,
     pub(crate) blocks: usize,

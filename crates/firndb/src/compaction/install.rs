@@ -22,7 +22,7 @@ use crate::memtable::Memtable;
 use crate::read::sst_run::SstRun;
 use crate::read::state::Touched;
 use firn_base::sync::Ordering;
-use firn_base::{Error, ErrorKind, Result};
+use firn_base::{Error, ErrorKind, FileId, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ impl Engine {
         self.complete_flush(plan, manifest.version(), &mut edit);
         let recorded_floor = edit.log_floor;
         manifest.version().keep_shared(&mut edit);
-        edit.next_file_id = Some(self.compaction.next_file_id.load(Ordering::Relaxed));
-        let logs_before: Vec<u64> = manifest.version().logs.keys().copied().collect();
+        edit.next_file_id = Some(self.compaction.file_ids.next());
+        let logs_before: Vec<FileId> = manifest.version().logs.keys().copied().collect();
         if let Err(error) = manifest.append(edit, true, || self.next_file_id()) {
             drop(manifest);
             self.undo_tables(&error, &created);
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// Removes tables that could not be recorded because of `error`.
-    pub(crate) fn undo_tables(&self, error: &Error, created: &[u64]) {
+    pub(crate) fn undo_tables(&self, error: &Error, created: &[FileId]) {
         // After a failed sync the record may still turn out to be durable, and then its files must
         // exist.
         if error.kind() != ErrorKind::Poisoned {
@@ -187,7 +187,7 @@ impl Engine {
 
     /// The first log of the next newer memtable after `flushed`. Logs below it are not needed once
     /// `flushed` is a table.
-    pub(crate) fn log_behind(&self, flushed: &Arc<Memtable>) -> Option<u64> {
+    pub(crate) fn log_behind(&self, flushed: &Arc<Memtable>) -> Option<FileId> {
         let state = self.state.load();
         let buffers = &state.memtables;
         let at = buffers
@@ -201,7 +201,7 @@ impl Engine {
         for choice in choices {
             self.emit(&Event::GrainChosen {
                 level,
-                table: choice.table,
+                table: choice.table.0,
                 block_grained: choice.grain == Grain::Block,
                 because: choice.because,
                 dirty_blocks: choice.dirty_blocks,

@@ -15,7 +15,7 @@ use super::grain::Choice;
 use super::visibility::Versions;
 use crate::compaction::plan::{How, Plan, Reason};
 use crate::compaction::upper::Evicted;
-use crate::files::{FileName, Files};
+use crate::files::{FileIds, FileName, Files};
 use crate::gate::was_closed;
 use crate::manifest::{Edit, TableMeta, Tables};
 use crate::mechanisms;
@@ -30,8 +30,8 @@ use crate::sites;
 use crate::upper::Upper;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::yield_now;
-use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
-use firn_base::{Limits, Result, SeqNo};
+use firn_base::sync::{AtomicBool, Ordering};
+use firn_base::{FileId, Limits, Result, SeqNo};
 use firn_table::sst::{Access, SstOptions, SstWriter, TableOwner};
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub(crate) struct CompactionContext {
     pub(crate) keys_bytes: usize,
     /// The profile's parameters, if it appends.
     pub(crate) appends: Option<BlockTuning>,
-    pub(crate) next_file_id: Arc<AtomicU64>,
+    pub(crate) file_ids: Arc<FileIds>,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -69,7 +69,7 @@ impl CompactionContext {
         counters: &Arc<IoCounters>,
         options: &Options,
         budget: &Budget,
-        next_file_id: u64,
+        next_file_id: FileId,
     ) -> CompactionContext {
         let sst = SstOptions {
             codec: options.compression,
@@ -78,7 +78,7 @@ impl CompactionContext {
             io_bytes: budget.io_bytes,
             owner: TableOwner {
                 uuid: files.uuid,
-                log_id: 0,
+                log_id: FileId(0),
             },
             ..SstOptions::new(&options.limits)
         };
@@ -92,7 +92,7 @@ impl CompactionContext {
             hold_bytes: budget.hold_bytes,
             keys_bytes: budget.keys_bytes,
             appends: options.appends().then(|| options.tuning.block.clone()),
-            next_file_id: Arc::new(AtomicU64::new(next_file_id)),
+            file_ids: Arc::new(FileIds::from(next_file_id)),
             stop: Arc::default(),
         }
     }
@@ -195,7 +195,7 @@ impl LevelContext {
 pub(crate) struct CompactionOutput {
     pub(crate) edit: Edit,
     /// The files that were created, to be removed if the edit is not installed.
-    pub(crate) created: Vec<u64>,
+    pub(crate) created: Vec<FileId>,
     pub(crate) grown: Vec<GrownTable>,
     /// The choice for each table of the output's level, if there was one.
     pub(crate) choices: Vec<Choice>,
@@ -246,7 +246,8 @@ pub(crate) async fn run(
     };
     let merge = MergeIter::at_first(inputs(plan, context.stretch_bytes, cause)?)?;
     let reserve_percent = context.reserve_percent(around, plan.level);
-    let log_id = plan.buffer.as_ref().map_or(0, |buffer| buffer.log_id);
+    let log_id = plan.buffer.as_ref().map(|buffer| buffer.log_id);
+    let log_id = log_id.unwrap_or_default();
     let output = Output {
         reserve_percent,
         log_id,
@@ -346,7 +347,7 @@ pub(crate) struct Output {
     /// The size at which a table is cut, if it is not the target size.
     pub(crate) table_bytes: Option<u64>,
     /// The log of the memtable that is flushed; 0 for other jobs.
-    pub(crate) log_id: u64,
+    pub(crate) log_id: FileId,
     /// Keys, in order, before which a table always ends: the borders of partitions.
     pub(crate) cuts: Arc<[Box<[u8]>]>,
 }
@@ -360,7 +361,7 @@ impl Output {
             seqno_max: SeqNo::MAX,
             reserve_percent: 0,
             table_bytes: None,
-            log_id: 0,
+            log_id: FileId(0),
             cuts: Arc::default(),
         }
     }
@@ -517,8 +518,8 @@ struct TablesWriter<'a> {
     context: &'a CompactionContext,
     output: Output,
     metas: Vec<TableMeta>,
-    created: Vec<u64>,
-    open: Option<(u64, SstWriter)>,
+    created: Vec<FileId>,
+    open: Option<(FileId, SstWriter)>,
     /// The number of cuts at or before the last key.
     cuts_passed: usize,
 }
@@ -584,7 +585,7 @@ impl TablesWriter<'_> {
             Some(open) => open,
             None => {
                 let context = self.context;
-                let id = context.next_file_id.fetch_add(1, Ordering::Relaxed);
+                let id = context.file_ids.take();
                 let file = context.files.create_table(id, context.direct)?;
                 self.created.push(id);
                 let options = SstOptions {
@@ -599,7 +600,7 @@ impl TablesWriter<'_> {
                     id,
                     SstWriter::new(
                         file,
-                        id,
+                        FileId(id.0),
                         options,
                         context.counters.clone(),
                         self.output.cause,

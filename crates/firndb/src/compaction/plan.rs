@@ -4,6 +4,7 @@ use crate::lab::Chunk;
 use crate::manifest::PartId;
 use crate::memtable::Memtable;
 use crate::read::sst_run::SstRun;
+use firn_base::FileId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ pub(crate) struct Plan {
 
 /// Tables that running jobs read or replace, with their levels and live bytes.
 #[derive(Debug, Default)]
-pub(crate) struct BusyTables(HashMap<u64, (usize, u64)>);
+pub(crate) struct BusyTables(HashMap<FileId, (usize, u64)>);
 
 impl BusyTables {
     /// Marks a table of `level` as taken by a job.
@@ -79,7 +80,7 @@ impl BusyTables {
     }
 
     /// Marks a table as free again.
-    pub(crate) fn give_back(&mut self, id: u64) {
+    pub(crate) fn give_back(&mut self, id: FileId) {
         self.0.remove(&id);
     }
 

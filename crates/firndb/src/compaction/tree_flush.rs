@@ -21,7 +21,7 @@ use crate::memtable::{Memtable, MemtableIter};
 use crate::upper::Upper;
 use firn_base::exec::give_way;
 use firn_base::key::Kind;
-use firn_base::{Error, ErrorKind, Result, SeqNo, Tag};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo, Tag};
 use firn_table::pm_btree::{Entry, ValueAddress};
 use std::ops::Range;
 use std::sync::Arc;
@@ -218,7 +218,7 @@ impl Engine {
 
     /// Makes the bytes of `buffer` in the log durable in the log's file. From then on the file is
     /// read past the page cache.
-    fn drain_log_of(&self, buffer: &Arc<Memtable>, next: u64) -> Result<()> {
+    fn drain_log_of(&self, buffer: &Arc<Memtable>, next: FileId) -> Result<()> {
         self.commit.with_log(|log| {
             // Nothing was written since the memtable was frozen.
             if log.log_id() == buffer.log_id {

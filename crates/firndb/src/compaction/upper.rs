@@ -14,7 +14,7 @@ use crate::manifest;
 use crate::manifest::Edit;
 use crate::upper::Upper;
 use firn_base::exec::give_way;
-use firn_base::{Error, Result, SeqNo};
+use firn_base::{Error, FileId, Result, SeqNo};
 use firn_table::pm_btree::{Place, ValueAddress, View};
 use std::sync::Arc;
 
@@ -70,7 +70,12 @@ impl Engine {
 
     /// The logs of `logs` that are obsolete after a flush that needs none below `floor`. REQUIRES:
     /// the flush is recorded.
-    pub(super) fn obsolete_logs(&self, plan: &Plan, logs: Vec<u64>, floor: u64) -> Vec<u64> {
+    pub(super) fn obsolete_logs(
+        &self,
+        plan: &Plan,
+        logs: Vec<FileId>,
+        floor: FileId,
+    ) -> Vec<FileId> {
         let passed = logs.into_iter().filter(|&log| log < floor);
         let Ok(trees) = self.trees() else {
             return passed.collect();
@@ -101,7 +106,7 @@ impl Engine {
         &self,
         plan: &Plan,
         evicted: Evicted,
-        log_floor: Option<u64>,
+        log_floor: Option<FileId>,
         elapsed_ns: u64,
     ) -> Result<()> {
         let trees = self.trees()?;

@@ -12,6 +12,7 @@
 use super::view::Trees;
 use crate::manifest::{KeyRange, TableMeta};
 use crate::mechanisms;
+use firn_base::FileId;
 use firn_base::Result;
 use firn_table::pm_btree::{TreeIter, Usage, View};
 use std::sync::Arc;
@@ -111,7 +112,7 @@ impl Chunk {
         })?;
         if self.by_log {
             trees.counters.leaves_looked_into.add(leaves.len() as u64);
-            leaves.sort_by_key(|leaf| leaf.oldest_log.unwrap_or(u64::MAX));
+            leaves.sort_by_key(|leaf| leaf.oldest_log.unwrap_or(FileId(u64::MAX)));
         }
         let (mut entries, mut bytes) = (0, 0);
         let chosen = leaves.into_iter().take_while(|leaf| {

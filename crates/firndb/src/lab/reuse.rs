@@ -142,6 +142,7 @@ impl Sample {
 mod tests {
     use super::*;
     use crate::memtable::{Entry, Footprint};
+    use firn_base::FileId;
     use firn_base::key::Kind;
 
     fn share(reuse: &Reuse, buffer: &Arc<Memtable>, window: impl Fn(&[u8]) -> u64) -> Option<f64> {
@@ -151,7 +152,7 @@ mod tests {
 
     /// A memtable that ended with entry `last`, with these keys, each twice.
     fn buffer(last: u64, keys: impl Iterator<Item = u32>) -> Arc<Memtable> {
-        let buffer = Arc::new(Memtable::new(1 << 20, 1));
+        let buffer = Arc::new(Memtable::new(1 << 20, FileId(1)));
         for (i, key) in keys.flat_map(|key| [key, key]).enumerate() {
             let key = key.to_be_bytes();
             let entry = || {

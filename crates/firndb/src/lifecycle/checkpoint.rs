@@ -26,8 +26,7 @@ use firn_base::count::Cause;
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
 use firn_base::site::Site;
-use firn_base::sync::Ordering;
-use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_fs::{File, Fs, IoBuf, OpenMode, cannot_link};
 use std::collections::HashSet;
 use std::path::Path;
@@ -134,7 +133,7 @@ impl Engine {
 
     fn fresh_uuid(&self, uuid: &mut [u8; 16]) {
         let mut seed = if self.clock.is_manual() {
-            Seed::new(self.next_file_id())
+            Seed::new(self.next_file_id().0)
         } else {
             Seed::from_entropy()
         };
@@ -179,7 +178,7 @@ impl Engine {
         let mut manifest = self.manifest.lock();
         let mut edit = Edit::default();
         let tables = state.tables();
-        let linked: HashSet<u64> = tables.map(|(_, run)| run.meta.id).collect();
+        let linked: HashSet<FileId> = tables.map(|(_, run)| run.meta.id).collect();
         for (level, tables) in manifest.version().levels.iter().enumerate() {
             for table in tables.iter().filter(|table| !table.shared) {
                 if linked.contains(&table.id) {
@@ -214,7 +213,7 @@ impl Engine {
             uuid: Some(files.uuid),
             origins: self.origins_and_own(),
             profile: Some(self.options.profile.number()),
-            next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed) + 1),
+            next_file_id: Some(self.compaction.file_ids.next().next()),
             last_seqno: Some(seqno),
             cuts_added: state.layout.pairs().collect(),
             add: linked

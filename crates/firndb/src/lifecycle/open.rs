@@ -34,8 +34,7 @@ use crate::options::{Options, Profile};
 use crate::read::sst_run::{TableCache, TableCacheBounds};
 use firn_base::clock::Clock;
 use firn_base::count::IoCounters;
-use firn_base::sync::Ordering;
-use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_fs::OsFs;
 use firn_pm::Pool;
 use firn_table::BlockCache;
@@ -71,7 +70,7 @@ struct Recovery {
     replaying: Replaying,
     /// The sequence number through which entries found no room in rebuilt trees and are in tables,
     /// and the first log that has later ones.
-    spilled: Option<(SeqNo, u64)>,
+    spilled: Option<(SeqNo, FileId)>,
 }
 
 /// The logs to be replayed.
@@ -84,7 +83,7 @@ struct Replaying {
     /// The logs that are needed after this recovery, with the ends that were found.
     settled: Vec<LogEnd>,
     /// The log that is being replayed.
-    log_id: u64,
+    log_id: FileId,
     /// Keys for which the log must have a newer version, because the slot of the older one in the
     /// hot buffer was reused.
     superseded: HashMap<Box<[u8]>, SeqNo>,
@@ -168,38 +167,17 @@ fn open_directory(
             .iter()
             .filter_map(|name| FileName::parse(name).number())
             .max();
-        manifest::start(&files, &counters, last.map_or(1, |last| last + 1), &version)?;
+        let id = last.map_or(FileId(1), FileId::next);
+        manifest::start(&files, &counters, id, &version)?;
     }
     let compaction = CompactionContext::new(
         &files,
         &counters,
         &options,
         &budget,
-        version.next_file_id.max(1),
+        version.next_file_id.max(FileId(1)),
     );
-    let cache = Arc::new(BlockCache::new(
-        budget.block_cache_bytes,
-        options.limits.block_bytes,
-    ));
-    // A read-only open keeps tables open regardless of memory, because a concurrent writer may
-    // remove the files at any time.
-    let tables_max = tables_max(&options);
-    let bytes_max = if read_only {
-        u64::MAX
-    } else {
-        budget.open_tables_bytes
-    };
-    let bounds = TableCacheBounds {
-        tables_max,
-        bytes_max,
-        shared_bytes: budget.shared_bytes,
-        cache_bytes_min: budget.block_cache_bytes / 2,
-        buffer_bytes_usual: (budget.write_buffer_bytes * options.limits.write_buffers) as u64,
-        seek_charge_bytes: options.limits.seek_charge_bytes,
-        direct: options.direct_io,
-    };
-    let context = TableContext::new(cache, counters.clone());
-    let tables = Arc::new(TableCache::new(files.clone(), context, &bounds));
+    let tables = open_tables(&files, &counters, &options, &budget);
     let mut recovery = Recovery {
         last_seqno: version.last_seqno,
         options,
@@ -232,6 +210,38 @@ fn open_directory(
     recovery.replay_logs()?;
     recovery.step("logs");
     recovery.finish()
+}
+
+/// The cache of open tables, none of which is open yet.
+fn open_tables(
+    files: &Arc<Files>,
+    counters: &Arc<IoCounters>,
+    options: &Options,
+    budget: &Budget,
+) -> Arc<TableCache> {
+    let cache = Arc::new(BlockCache::new(
+        budget.block_cache_bytes,
+        options.limits.block_bytes,
+    ));
+    // A read-only open keeps tables open regardless of memory, because a concurrent writer may
+    // remove the files at any time.
+    let tables_max = tables_max(options);
+    let bytes_max = if files.is_read_only() {
+        u64::MAX
+    } else {
+        budget.open_tables_bytes
+    };
+    let bounds = TableCacheBounds {
+        tables_max,
+        bytes_max,
+        shared_bytes: budget.shared_bytes,
+        cache_bytes_min: budget.block_cache_bytes / 2,
+        buffer_bytes_usual: (budget.write_buffer_bytes * options.limits.write_buffers) as u64,
+        seek_charge_bytes: options.limits.seek_charge_bytes,
+        direct: options.direct_io,
+    };
+    let context = TableContext::new(cache, counters.clone());
+    Arc::new(TableCache::new(files.clone(), context, &bounds))
 }
 
 /// The number of tables kept open: the number in the options, limited so that the process keeps
@@ -352,15 +362,13 @@ impl Recovery {
                 .logs
                 .keys()
                 .next_back()
-                .map_or(0, |last| last + 1),
+                .map_or(FileId(0), |last| last.next()),
         );
         // Nor that of a log whose half in the pool outlived its file, because the half would
         // overlay another log of that id.
         if let Some(pool) = &self.pm {
             let named = PmLogBuffer::logs_named(pool, &self.files.uuid)?;
-            ids = named
-                .into_iter()
-                .fold(ids, |ids, id| ids.max(id.saturating_add(1)));
+            ids = named.into_iter().fold(ids, |ids, id| ids.max(id.next()));
         }
         let numbers = self
             .files
@@ -368,10 +376,8 @@ impl Recovery {
             .iter()
             .filter_map(|name| FileName::parse(name).number())
             .max();
-        ids = ids.max(numbers.map_or(0, |last| last + 1));
-        self.compaction
-            .next_file_id
-            .store(ids.max(1), Ordering::Relaxed);
+        ids = ids.max(numbers.map_or(FileId(0), FileId::next));
+        self.compaction.file_ids.start_at(ids.max(FileId(1)));
         Ok(())
     }
 
@@ -394,7 +400,7 @@ impl Recovery {
         Ok(())
     }
 
-    fn next_file_id(&self) -> u64 {
-        self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed)
+    fn next_file_id(&self) -> FileId {
+        self.compaction.file_ids.take()
     }
 }

@@ -44,8 +44,7 @@ use crate::read::run_iter::RunIter;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::exec::block_on;
 use firn_base::seed::Seed;
-use firn_base::sync::Ordering;
-use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_fs::{Dir, Lock, OpenMode, OsFs};
 use firn_pm::Pool;
 use firn_table::BlockCache;
@@ -110,10 +109,10 @@ struct Repair {
     /// The databases whose tables this one may hold.
     origins: Vec<[u8; 16]>,
     /// (file id, extent of the table in the file)
-    tables: Vec<(u64, Option<Extent>)>,
+    tables: Vec<(FileId, Option<Extent>)>,
     /// The logs to be replayed, and all existing ones.
-    logs: BTreeSet<u64>,
-    all_logs: BTreeSet<u64>,
+    logs: BTreeSet<FileId>,
+    all_logs: BTreeSet<FileId>,
     last_seqno: SeqNo,
     report: RepairReport,
     /// The pool's hot buffer, and the keys whose slots in it were reused, with the highest sequence
@@ -125,7 +124,7 @@ struct Repair {
     inputs: Vec<Arc<Sst>>,
     /// The files that the new tables replace, and whether each was whole.
     replaced: BTreeMap<FileName, bool>,
-    temporary: Vec<u64>,
+    temporary: Vec<FileId>,
 }
 
 /// Repairs the database at `path` in place. It must not be open. Blocks until the repair is
@@ -276,30 +275,27 @@ impl Repair {
             .iter()
             .filter_map(|name| name.number())
             .max()
-            .unwrap_or(0)
-            + 1;
+            .map_or(FileId(1), FileId::next);
         // The number of a file that is not ours must not be reused either.
         let others = files
             .list()?
             .iter()
             .filter_map(|name| FileName::parse(name).number())
             .max();
-        let next = next.max(others.map_or(0, |last| last + 1));
+        let next = next.max(others.map_or(FileId(0), FileId::next));
         let Inputs {
             tables,
             logs,
             all_logs,
         } = own::inputs(&files, known.as_ref(), &own, &counters)?;
-        let last_log = all_logs.last().copied().unwrap_or(0);
+        let last_log = all_logs.last().copied().unwrap_or(FileId(0));
         let pool = open_pool(options, uuid, known.as_ref(), &mut report)?;
         // Nor a number that only the manifest or the pool still has.
         let named = pool.as_ref().map_or(Ok(Vec::new()), |pool| {
             PmLogBuffer::logs_named(pool, &files.uuid)
         })?;
-        let next = named
-            .into_iter()
-            .fold(next, |next, id| next.max(id.saturating_add(1)));
-        let next = next.max(known.as_ref().map_or(0, |known| known.next_file_id));
+        let next = named.into_iter().fold(next, |next, id| next.max(id.next()));
+        let next = next.max(known.as_ref().map_or(FileId(0), |known| known.next_file_id));
         let mut compaction = CompactionContext::new(&files, &counters, options, budget, next);
         compaction.sst.owner.log_id = last_log;
         let cache = Arc::new(BlockCache::new(
@@ -370,7 +366,7 @@ impl Repair {
         Ok(())
     }
 
-    fn open_table(&self, id: u64, extent: Option<Extent>) -> Result<Sst> {
+    fn open_table(&self, id: FileId, extent: Option<Extent>) -> Result<Sst> {
         let file = self.files.open(FileName::Table(id), OpenMode::Read)?;
         let extent = match extent {
             Some(extent) => extent,
@@ -386,7 +382,7 @@ impl Repair {
             self.report.blocks_lost += table.salvage(|_, _, _| Ok(())).map_err(not_given)?;
             return Ok(());
         }
-        let id = self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.compaction.file_ids.take();
         let file = self.files.create(FileName::Table(id))?;
         self.temporary.push(id);
         let counters = self.context.counters.clone();
@@ -471,7 +467,7 @@ impl Repair {
         // Temporary until the manifest names them, so that they are removed if anything fails.
         let made = metas.iter().map(|meta| meta.id);
         self.temporary.extend(made.clone());
-        let made: BTreeSet<u64> = made.collect();
+        let made: BTreeSet<FileId> = made.collect();
         self.report.entries = metas.iter().map(|meta| meta.entries).sum();
         let newest = metas
             .iter()
@@ -479,7 +475,7 @@ impl Repair {
             .max()
             .unwrap_or_default();
         let version = self.version(metas, level, self.last_seqno.max(newest))?;
-        let manifest_id = self.compaction.next_file_id.fetch_add(1, Ordering::Relaxed);
+        let manifest_id = self.compaction.file_ids.take();
         self.tell()?;
         let aside: Vec<FileName> = self
             .report
@@ -542,13 +538,13 @@ impl Repair {
             uuid: Some(uuid),
             origins,
             profile: Some(profile),
-            next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed) + 1),
+            next_file_id: Some(self.compaction.file_ids.next().next()),
             last_seqno: Some(last_seqno),
             // A repair that is interrupted after this and repeated must not bring entries back from
             // old logs.
             evicted_through: Some(last_seqno),
             // Logs that are obsolete or could not be read must not be replayed.
-            log_floor: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),
+            log_floor: Some(self.compaction.file_ids.next()),
             add: metas.into_iter().map(|meta| (level, meta)).collect(),
             pm: pool::pairing(self.pool.as_deref()),
             ..Edit::default()
@@ -572,7 +568,7 @@ impl Repair {
 
     /// Removes the files that the new tables replace. The next open removes those that a crash
     /// leaves.
-    fn remove_replaced(&mut self, manifest_id: u64) -> Result<()> {
+    fn remove_replaced(&mut self, manifest_id: FileId) -> Result<()> {
         for text in self.files.list()? {
             let name = FileName::parse(&text);
             let is_replaced = match name {

@@ -192,7 +192,7 @@ mod tests {
         db.flush().unwrap();
         db.verify().unwrap();
         let engine = &db.engine;
-        let true_meta = TableMeta::clone(&engine.state.load().parts[0].levels[0].runs[0].meta);
+        let true_meta = TableMeta::clone(&engine.state.load().runs(0)[0].meta);
         let found = |meta: TableMeta| {
             engine.state.rcu(|state| {
                 let part = &state.parts[0];

@@ -37,7 +37,7 @@ use crate::sites;
 use firn_base::checksum::{crc32c, crc32c_salted, matches, of_entry};
 use firn_base::coding::{Reader, get_u32, put_bytes, put_varint};
 use firn_base::key::{KEY_BYTES_MAX, Kind};
-use firn_base::{Error, Result, SeqNo};
+use firn_base::{Error, FileId, Result, SeqNo};
 use firn_fs::{File, IoBuf};
 pub(crate) use firn_table::pm_btree::ValueAddress;
 
@@ -66,18 +66,18 @@ pub(crate) struct LogHeader {
 }
 
 impl LogHeader {
-    pub(super) fn encode(&self, log_id: u64) -> Vec<u8> {
+    pub(super) fn encode(&self, log_id: FileId) -> Vec<u8> {
         let previous = self.previous.unwrap_or(LogEnd {
-            log_id: 0,
+            log_id: FileId(0),
             end: 0,
             synced_through: 0,
         });
         let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
         out.extend_from_slice(&FILE_MAGIC.to_le_bytes());
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&log_id.to_le_bytes());
+        out.extend_from_slice(&log_id.0.to_le_bytes());
         out.extend_from_slice(&self.uuid);
-        for number in [previous.log_id, previous.end, previous.synced_through] {
+        for number in [previous.log_id.0, previous.end, previous.synced_through] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         let crc = crc32c(&out);
@@ -86,7 +86,7 @@ impl LogHeader {
     }
 
     /// Decodes the header at the start of `bytes`, if it belongs to log `log_id`.
-    pub(crate) fn decode(bytes: &[u8], log_id: u64) -> Option<LogHeader> {
+    pub(crate) fn decode(bytes: &[u8], log_id: FileId) -> Option<LogHeader> {
         let bytes = bytes.get(..FILE_HEADER_BYTES)?;
         if get_u32(bytes, 8) == Some(VERSION_2) {
             return LogHeader::decode_2(bytes, log_id);
@@ -94,13 +94,13 @@ impl LogHeader {
         let mut reader = Reader::new(bytes.get(20..)?);
         let uuid = reader.take(16)?.try_into().ok()?;
         let previous = LogEnd {
-            log_id: reader.u64()?,
+            log_id: FileId(reader.u64()?),
             end: reader.u64()?,
             synced_through: reader.u64()?,
         };
         let header = LogHeader {
             uuid,
-            previous: Some(previous).filter(|previous| previous.log_id > 0),
+            previous: Some(previous).filter(|previous| previous.log_id > FileId(0)),
         };
         (header.encode(log_id) == bytes).then_some(header)
     }
@@ -111,13 +111,13 @@ impl LogHeader {
     /// magic: u64 | version: u32 | 0: u32 | log id: u64 | database uuid: 16 bytes | 0: 20 bytes
     /// | CRC-32C: u32
     /// ```
-    fn decode_2(bytes: &[u8], log_id: u64) -> Option<LogHeader> {
+    fn decode_2(bytes: &[u8], log_id: FileId) -> Option<LogHeader> {
         const CRC_AT: usize = FILE_HEADER_BYTES - 4;
         let uuid: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
         let mut expected = [0; CRC_AT];
         expected[..8].copy_from_slice(&FILE_MAGIC.to_le_bytes());
         expected[8..12].copy_from_slice(&VERSION_2.to_le_bytes());
-        expected[16..24].copy_from_slice(&log_id.to_le_bytes());
+        expected[16..24].copy_from_slice(&log_id.0.to_le_bytes());
         expected[24..40].copy_from_slice(&uuid);
         let (is_same, crc) = (bytes[..CRC_AT] == expected, get_u32(bytes, CRC_AT)?);
         let is_whole = matches(&sites::LOG_HEADER_CHECK, crc, || crc32c(&expected));
@@ -129,7 +129,7 @@ impl LogHeader {
 }
 
 /// True if `bytes` begin with the header of log `log_id` of this database.
-pub(super) fn is_file_header(bytes: &[u8], log_id: u64, uuid: &[u8; 16]) -> bool {
+pub(super) fn is_file_header(bytes: &[u8], log_id: FileId, uuid: &[u8; 16]) -> bool {
     !sites::LOG_HEADER_CHECK.is_on()
         || LogHeader::decode(bytes, log_id).is_some_and(|header| header.uuid == *uuid)
 }
@@ -149,7 +149,7 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    pub(super) fn encode(&self, log_id: u64, offset: u64) -> [u8; FRAME_HEADER_BYTES] {
+    pub(super) fn encode(&self, log_id: FileId, offset: u64) -> [u8; FRAME_HEADER_BYTES] {
         let mut out = [0; FRAME_HEADER_BYTES];
         out[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
         out[8..12].copy_from_slice(&self.key_bytes.to_le_bytes());
@@ -160,16 +160,16 @@ impl FrameHeader {
         out[32..40].copy_from_slice(&self.synced_through.to_le_bytes());
         out[40..44].copy_from_slice(&self.key_crc.to_le_bytes());
         out[44..48].copy_from_slice(&self.value_headers_crc.to_le_bytes());
-        let crc = crc32c_salted(log_id, offset, &[&out[8..]]);
+        let crc = crc32c_salted(log_id.0, offset, &[&out[8..]]);
         out[4..8].copy_from_slice(&crc.to_le_bytes());
         out
     }
 
     /// Decodes the header in `bytes`, read at `offset` of log `log_id`; `None` if it is not a
     /// header written there.
-    pub(super) fn decode(bytes: &[u8], log_id: u64, offset: u64) -> Option<FrameHeader> {
+    pub(super) fn decode(bytes: &[u8], log_id: FileId, offset: u64) -> Option<FrameHeader> {
         let bytes = bytes.get(..FRAME_HEADER_BYTES)?;
-        let crc = || crc32c_salted(log_id, offset, &[&bytes[8..]]);
+        let crc = || crc32c_salted(log_id.0, offset, &[&bytes[8..]]);
         if get_u32(bytes, 0)? != FRAME_MAGIC
             || !matches(&sites::LOG_FRAME_CHECK, get_u32(bytes, 4)?, crc)
         {

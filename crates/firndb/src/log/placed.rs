@@ -11,7 +11,7 @@
 use super::layout::{FILE_HEADER_BYTES, VALUE_HEADER_BYTES, ValueAddress};
 use crate::options::tuning::LogPlacement;
 use firn_base::sync::Mutex;
-use firn_base::{ErrorKind, Result};
+use firn_base::{ErrorKind, FileId, Result};
 use firn_pm::{Extent, Fenced, Owner, PmOffset, Pool, RootEntry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct PlacedLogs {
     bytes: u64,
     read_only: bool,
     /// By log id: the kind under which the root names the log, and its extent.
-    logs: Mutex<BTreeMap<u64, (u16, Extent)>>,
+    logs: Mutex<BTreeMap<FileId, (u16, Extent)>>,
 }
 
 impl PlacedLogs {
@@ -39,7 +39,7 @@ impl PlacedLogs {
         bytes: u64,
         read_only: bool,
     ) -> PlacedLogs {
-        let entry = |entry: &RootEntry| Some((entry.word, (entry.kind, entry.extent?)));
+        let entry = |entry: &RootEntry| Some((FileId(entry.word), (entry.kind, entry.extent?)));
         let root = pool.root();
         let logs = root
             .entries
@@ -61,7 +61,7 @@ impl PlacedLogs {
     ///
     /// # Errors
     /// `NoSpace` if an extent is required and there is no room; the errors of the commit.
-    pub(super) fn begin(&self, log_id: u64) -> Result<Option<Extent>> {
+    pub(super) fn begin(&self, log_id: FileId) -> Result<Option<Extent>> {
         if self.placement == LogPlacement::Ssd {
             return Ok(None);
         }
@@ -98,7 +98,7 @@ impl PlacedLogs {
             root.set(RootEntry {
                 owner: Owner::Log,
                 kind,
-                word: log_id,
+                word: log_id.0,
                 extent: Some(extent),
             });
             Ok(())
@@ -130,7 +130,7 @@ impl PlacedLogs {
     ///
     /// # Errors
     /// The errors of the commit.
-    pub(crate) fn remove(&self, log_id: u64) -> Result<()> {
+    pub(crate) fn remove(&self, log_id: FileId) -> Result<()> {
         let mut logs = self.logs.lock();
         let Some((kind, extent)) = logs.get(&log_id).copied() else {
             return Ok(());
@@ -145,12 +145,12 @@ impl PlacedLogs {
     }
 
     /// The ids of the logs.
-    pub(crate) fn ids(&self) -> Vec<u64> {
+    pub(crate) fn ids(&self) -> Vec<FileId> {
         self.logs.lock().keys().copied().collect()
     }
 
     /// The extent of log `log_id`, if it has one.
-    pub(crate) fn extent(&self, log_id: u64) -> Option<Extent> {
+    pub(crate) fn extent(&self, log_id: FileId) -> Option<Extent> {
         self.logs.lock().get(&log_id).map(|(_, extent)| *extent)
     }
 

@@ -6,7 +6,7 @@ use super::{LogSource, PmLogBuffer, Replay};
 use crate::memtable::proof::Group;
 use firn_base::coding::Reader;
 use firn_base::count::IoCounters;
-use firn_base::{Result, SeqNo};
+use firn_base::{FileId, Result, SeqNo};
 use firn_fs::{OpenMode, SimFs};
 use firn_pm::Pool;
 use std::path::Path;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 ///
 /// # Panics
 /// If the decoded parts would not be encoded the same way.
-pub fn frame(bytes: &[u8], log_id: u64, offset: u64) {
+pub fn frame(bytes: &[u8], log_id: FileId, offset: u64) {
     let Some(header) = FrameHeader::decode(bytes, log_id, offset) else {
         return;
     };
@@ -44,7 +44,7 @@ pub fn frame(bytes: &[u8], log_id: u64, offset: u64) {
 pub fn replay_log(
     file: &[u8],
     pool: Option<&Pool>,
-    log_id: u64,
+    log_id: FileId,
     uuid: &[u8; 16],
     any: bool,
 ) -> Result<u64> {
@@ -85,7 +85,7 @@ pub fn replay_log(
 /// `Invalid` if the keys exceed 4 GiB.
 pub fn frame_head(head: &mut Vec<u8>, group: &Group) -> Result<u64> {
     let place = Place {
-        log_id: 1,
+        log_id: FileId(1),
         offset: 4096,
         first_seqno: SeqNo(1),
         synced_through: 0,

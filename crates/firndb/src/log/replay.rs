@@ -17,7 +17,7 @@ use firn_base::checksum::{crc32c, matches};
 use firn_base::coding::Reader;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
-use firn_base::{Error, Result, SeqNo, Tag};
+use firn_base::{Error, FileId, Result, SeqNo, Tag};
 use firn_fs::{File, IoBuf, give_back_if_large};
 use firn_table::pm_btree::HOT_LOG;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ pub(crate) struct Replayed<'a> {
 /// A replay in progress.
 pub(crate) struct Replay {
     source: LogSource,
-    log_id: u64,
+    log_id: FileId,
     position: u64,
     /// The largest `synced through` seen.
     synced_through: u64,
@@ -173,7 +173,7 @@ impl Replay {
     ///
     /// # Errors
     /// The error of a read.
-    pub(crate) fn open(source: LogSource, log_id: u64, uuid: &[u8; 16]) -> Result<Replay> {
+    pub(crate) fn open(source: LogSource, log_id: FileId, uuid: &[u8; 16]) -> Result<Replay> {
         let mut replay = Replay {
             source,
             log_id,
@@ -197,7 +197,7 @@ impl Replay {
     ///
     /// # Errors
     /// The error of a read.
-    pub(crate) fn open_any(source: LogSource, log_id: u64, uuid: &[u8; 16]) -> Result<Replay> {
+    pub(crate) fn open_any(source: LogSource, log_id: FileId, uuid: &[u8; 16]) -> Result<Replay> {
         let mut replay = Replay::open(source, log_id, uuid)?;
         // Frames have checksums of their own. The header only identifies the owner.
         replay.position = FILE_HEADER_BYTES as u64;

@@ -6,7 +6,7 @@
 
 use crate::sites;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
-use firn_base::{Error, ErrorKind, Result};
+use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_fs::File;
 use std::sync::Arc;
 
@@ -16,26 +16,26 @@ pub(crate) struct SealedLogs {
     /// Logs below this id are obsolete and need no sync.
     floor: AtomicU64,
     /// The logs that are still needed and whose last bytes were not synced.
-    unsynced: Mutex<Vec<(u64, Arc<dyn File>)>>,
+    unsynced: Mutex<Vec<(FileId, Arc<dyn File>)>>,
 }
 
 impl SealedLogs {
     /// Begins with the logs from `floor` on as needed.
-    pub(crate) fn new(floor: u64) -> SealedLogs {
+    pub(crate) fn new(floor: FileId) -> SealedLogs {
         SealedLogs {
-            floor: AtomicU64::new(floor),
+            floor: AtomicU64::new(floor.0),
             unsynced: Mutex::default(),
         }
     }
 
     /// The floor: logs below this id are obsolete.
-    pub(crate) fn floor(&self) -> u64 {
-        self.floor.load(Ordering::Acquire)
+    pub(crate) fn floor(&self) -> FileId {
+        FileId(self.floor.load(Ordering::Acquire))
     }
 
     /// Marks logs below `floor` as obsolete. Their files may be removed after this.
-    pub(crate) fn raise_floor(&self, floor: u64) {
-        self.floor.fetch_max(floor, Ordering::AcqRel);
+    pub(crate) fn raise_floor(&self, floor: FileId) {
+        self.floor.fetch_max(floor.0, Ordering::AcqRel);
         let gone: Vec<_> = self
             .unsynced
             .lock()
@@ -45,7 +45,7 @@ impl SealedLogs {
     }
 
     /// Adds a sealed log that has to be synced before anything in a later log is durable.
-    pub(super) fn add(&self, id: u64, file: Arc<dyn File>) {
+    pub(super) fn add(&self, id: FileId, file: Arc<dyn File>) {
         let mut unsynced = self.unsynced.lock();
         // If the floor was raised meanwhile, that call did not find this log.
         if id >= self.floor() {
@@ -62,14 +62,14 @@ impl SealedLogs {
     ///
     /// # Errors
     /// `Poisoned` if a sync fails, because nothing is known about the file then.
-    pub(crate) fn sync_below(&self, id: u64) -> Result<()> {
+    pub(crate) fn sync_below(&self, id: FileId) -> Result<()> {
         let poison = |error: Error| {
             let message = format!(
                 "an ended log could not be synced ({error}); reopen the database to recover"
             );
             Error::new(ErrorKind::Poisoned, message)
         };
-        let below = |(other, file): &(u64, Arc<dyn File>)| (*other < id).then(|| file.clone());
+        let below = |(other, file): &(FileId, Arc<dyn File>)| (*other < id).then(|| file.clone());
         let files: Vec<Arc<dyn File>> = self.unsynced.lock().iter().filter_map(below).collect();
         files
             .iter()
@@ -106,16 +106,17 @@ mod tests {
     fn who_raises_the_floor_lets_go_of_the_files() {
         let dir = tempfile::tempdir().unwrap();
         let fs = firn_fs::OsFs::with(firn_fs::IoBackend::Pool, false);
-        let file =
-            |id: u64| open_file(&fs, &dir.path().join(id.to_string()), OpenMode::Create).unwrap();
-        let sealed = SealedLogs::new(1);
-        let files = [1, 2, 3].map(file);
+        let file = |id: FileId| {
+            open_file(&fs, &dir.path().join(id.to_string()), OpenMode::Create).unwrap()
+        };
+        let sealed = SealedLogs::new(FileId(1));
+        let files = [1, 2, 3].map(|id| file(FileId(id)));
         for (id, file) in (1..).zip(&files) {
-            sealed.add(id, file.clone());
+            sealed.add(FileId(id), file.clone());
         }
-        sealed.raise_floor(3);
+        sealed.raise_floor(FileId(3));
         assert_eq!(files.each_ref().map(Arc::strong_count), [1, 1, 2]);
-        sealed.add(2, files[1].clone());
+        sealed.add(FileId(2), files[1].clone());
         assert_eq!(Arc::strong_count(&files[1]), 1, "obsolete before it came");
         assert!(sealed.sync(|_| Err("a sync that fails")).is_err());
         assert!(!sealed.is_synced());

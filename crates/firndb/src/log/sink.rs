@@ -37,7 +37,7 @@ use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::Mutex;
-use firn_base::{Error, Result};
+use firn_base::{Error, FileId, Result};
 use firn_fs::File;
 use firn_pm::{DurableAt, Extent, Fenced, LINE_BYTES, Owner, PmOffset, Pool, RootEntry};
 use std::sync::Arc;
@@ -131,10 +131,10 @@ impl PmLogBuffer {
     pub(crate) fn overlay(
         pool: &Pool,
         uuid: &[u8; 16],
-        log_id: u64,
+        log_id: FileId,
     ) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut overlay = Vec::new();
-        let is_its = |entry: &&RootEntry| entry.owner == Owner::Log && entry.word == log_id;
+        let is_its = |entry: &&RootEntry| entry.owner == Owner::Log && entry.word == log_id.0;
         for extent in pool
             .root()
             .entries
@@ -180,14 +180,14 @@ impl PmLogBuffer {
     ///
     /// # Errors
     /// The error of reading the pool.
-    pub(crate) fn logs_named(pool: &Pool, uuid: &[u8; 16]) -> Result<Vec<u64>> {
+    pub(crate) fn logs_named(pool: &Pool, uuid: &[u8; 16]) -> Result<Vec<FileId>> {
         let is_log = |entry: &&RootEntry| entry.owner == Owner::Log;
-        let mut named: Vec<u64> = pool
+        let mut named: Vec<FileId> = pool
             .root()
             .entries
             .iter()
             .filter(is_log)
-            .map(|entry| entry.word)
+            .map(|entry| FileId(entry.word))
             .collect();
         for extent in (0..2).filter_map(|kind| pool.root().find(Owner::LogBuffer, kind)?.extent) {
             let mut header = vec![0; HALF_HEADER_BYTES];
@@ -226,10 +226,10 @@ impl PmLogBuffer {
     }
 }
 
-fn encode_header(log_id: u64, base: u64, uuid: &[u8; 16]) -> [u8; HEADER_BYTES] {
+fn encode_header(log_id: FileId, base: u64, uuid: &[u8; 16]) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     out[..8].copy_from_slice(&HALF_MAGIC.to_le_bytes());
-    out[8..16].copy_from_slice(&log_id.to_le_bytes());
+    out[8..16].copy_from_slice(&log_id.0.to_le_bytes());
     out[16..24].copy_from_slice(&base.to_le_bytes());
     out[24..40].copy_from_slice(uuid);
     let crc = crc32c(&out[..60]);
@@ -238,14 +238,14 @@ fn encode_header(log_id: u64, base: u64, uuid: &[u8; 16]) -> [u8; HEADER_BYTES] 
 }
 
 /// The log and the base in a half's header.
-fn decode_half(bytes: &[u8], uuid: &[u8; 16]) -> Option<(u64, u64)> {
+fn decode_half(bytes: &[u8], uuid: &[u8; 16]) -> Option<(FileId, u64)> {
     let (first, rest) = bytes.split_at_checked(HEADER_BYTES)?;
     decode_header(first, uuid).or_else(|| decode_header(rest.get(..HEADER_BYTES)?, uuid))
 }
 
-fn decode_header(bytes: &[u8], uuid: &[u8; 16]) -> Option<(u64, u64)> {
+fn decode_header(bytes: &[u8], uuid: &[u8; 16]) -> Option<(FileId, u64)> {
     let mut reader = firn_base::coding::Reader::new(bytes);
-    let (_, log_id, base) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let (_, log_id, base) = (reader.u64()?, FileId(reader.u64()?), reader.u64()?);
     let is_ours = || *bytes == encode_header(log_id, base, uuid);
     (!sites::LOG_HALF_CHECK.is_on() || is_ours()).then_some((log_id, base))
 }
@@ -253,7 +253,7 @@ fn decode_header(bytes: &[u8], uuid: &[u8; 16]) -> Option<(u64, u64)> {
 /// The destination of a log writer's bytes.
 pub(super) struct Sink {
     file: Arc<dyn File>,
-    log_id: u64,
+    log_id: FileId,
     counters: Arc<IoCounters>,
     pm: Option<PmStream>,
     /// The extent for the log's first bytes.
@@ -271,7 +271,7 @@ struct PmStream {
 }
 
 impl Sink {
-    pub(super) fn new(file: Arc<dyn File>, log_id: u64, counters: Arc<IoCounters>) -> Sink {
+    pub(super) fn new(file: Arc<dyn File>, log_id: FileId, counters: Arc<IoCounters>) -> Sink {
         Sink {
             file,
             log_id,
@@ -363,7 +363,7 @@ impl Sink {
     pub(super) fn rotate(
         &mut self,
         file: Arc<dyn File>,
-        log_id: u64,
+        log_id: FileId,
         logs: Option<&PlacedLogs>,
     ) -> Result<Arc<dyn File>> {
         if let Some(stream) = &mut self.pm {
@@ -403,7 +403,7 @@ fn split<'a>(parts: &[&'a [u8]], mut len: u64) -> (Vec<&'a [u8]>, Vec<&'a [u8]>)
 impl PmStream {
     /// Makes the active half hold log `log_id` from `base` on. REQUIRES: its contents are in its
     /// file.
-    fn begin_half(&mut self, log_id: u64, base: u64) -> Result<()> {
+    fn begin_half(&mut self, log_id: FileId, base: u64) -> Result<()> {
         let header = encode_header(log_id, base, &self.buffer.uuid);
         let _durable = self.buffer.pool.write_durable(
             &sites::LOG_HALF_FENCE,
@@ -447,7 +447,7 @@ impl PmStream {
         &mut self,
         file: &Arc<dyn File>,
         counters: &Arc<IoCounters>,
-        log_id: u64,
+        log_id: FileId,
         position: u64,
         parts: &[&[u8]],
     ) -> Result<()> {
@@ -481,7 +481,7 @@ impl PmStream {
         &mut self,
         file: &Arc<dyn File>,
         counters: &Arc<IoCounters>,
-        log_id: u64,
+        log_id: FileId,
         mut part: &[u8],
     ) -> Result<()> {
         while !part.is_empty() {

@@ -7,14 +7,14 @@ use crate::memtable::{Entry, Footprint, Memtable};
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
-use firn_base::{ErrorKind, Result, SeqNo, Tag};
+use firn_base::{ErrorKind, FileId, Result, SeqNo, Tag};
 use firn_fs::{Fault, FaultKind, IoBackend, IoBuf, OpKind, OpenMode, OsFs, SimFs};
 use firn_pm::{Backend, PmConfig, Pool};
 use std::path::Path;
 use std::sync::Arc;
 
 const UUID: [u8; 16] = [7; 16];
-const LOG: u64 = 5;
+const LOG: FileId = FileId(5);
 
 type Issued = (u64, Vec<u8>, Vec<u8>);
 
@@ -38,7 +38,7 @@ fn writer(files: &Arc<Files>) -> LogWriter {
         files.clone(),
         Arc::new(IoCounters::default()),
         LOG,
-        Arc::new(SealedLogs::new(0)),
+        Arc::new(SealedLogs::new(FileId(0))),
     )
     .unwrap()
 }
@@ -159,17 +159,17 @@ fn lab_06_entries_know_where_the_log_has_their_values() {
         file_bytes: 0,
     };
     assert_eq!(values.uses(), [all]);
-    assert_eq!(values.take_unused(LOG + 1), [0; 0]);
+    assert_eq!(values.take_unused(LOG.next()), []);
     for (_, key, _) in &issued {
         iter.seek(key, Tag::seek(SeqNo::MAX));
         (0..2).for_each(|_| values.remove(iter.address()));
     }
     assert_eq!(
         values.take_unused(LOG),
-        [0; 0],
+        [],
         "not those that are still to be replayed"
     );
-    assert_eq!(values.take_unused(LOG + 1), [LOG]);
+    assert_eq!(values.take_unused(LOG.next()), [LOG]);
     // The value at an address is checked.
     iter.first();
     let moved = ValueAddress {
@@ -360,7 +360,7 @@ fn lab_04_log_buffer() {
     pool.finish_recovery().unwrap();
     let half = PmLogBuffer::open(&pool, UUID, HALF).unwrap().unwrap();
     let counters = Arc::new(IoCounters::default());
-    let sealed = Arc::new(SealedLogs::new(0));
+    let sealed = Arc::new(SealedLogs::new(FileId(0)));
     let mut log = LogWriter::create(files.clone(), counters.clone(), LOG, sealed).unwrap();
     log.go_through(half, None).unwrap();
     let issued = append(&mut log, &mut Seed::new(5), 60, false);
@@ -480,7 +480,7 @@ fn rotation_seals() {
     let files = files(dir.path());
     let mut log = writer(&files);
     let issued = append(&mut log, &mut Seed::new(6), 5, false);
-    let end = log.rotate(LOG + 1).unwrap();
+    let end = log.rotate(LOG.next()).unwrap();
     assert_eq!((end.log_id, end.synced_through), (LOG, 0));
     assert_eq!(
         replay(&files, Vec::new(), 0).unwrap(),

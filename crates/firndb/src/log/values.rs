@@ -17,7 +17,7 @@ use crate::files::{FileName, Files};
 use crate::mechanisms;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
-use firn_base::{Error, Result, SeqNo};
+use firn_base::{Error, FileId, Result, SeqNo};
 use firn_fs::{File, IoBuf, LARGE_BYTES, OpenMode, Pending};
 use firn_pm::Extent;
 use firn_table::pm_btree::HOT_LOG;
@@ -59,7 +59,7 @@ pub(crate) struct ValueLogs {
     mode: OpenMode,
     hot: Option<Arc<HotSlots>>,
     placed: Option<Arc<PlacedLogs>>,
-    logs: Mutex<BTreeMap<u64, Arc<ValueLog>>>,
+    logs: Mutex<BTreeMap<FileId, Arc<ValueLog>>>,
     /// If the trees are rebuilt from logs, the first log needed for that. Otherwise the highest
     /// number.
     rebuilt_from: AtomicU64,
@@ -96,7 +96,7 @@ pub(crate) type Wanted = Option<(ValueAddress, SeqNo)>;
 /// The references to a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogUse {
-    pub(crate) log_id: u64,
+    pub(crate) log_id: FileId,
     pub(crate) entries: u64,
     /// Bytes of values, without their headers.
     pub(crate) bytes: u64,
@@ -206,13 +206,13 @@ impl ValueLogs {
 
     /// Keeps the logs from `log_id` on, even if nothing points into them, because the trees are
     /// rebuilt from them.
-    pub(crate) fn rebuild_from(&self, log_id: u64) {
-        self.rebuilt_from.store(log_id, Ordering::Release);
+    pub(crate) fn rebuild_from(&self, log_id: FileId) {
+        self.rebuilt_from.store(log_id.0, Ordering::Release);
     }
 
     /// Records that all of log `log_id` is in the trees or in tables. Its file has `bytes` bytes,
     /// and the sequence number of its last entry is `last`.
-    pub(crate) fn end(&self, log_id: u64, bytes: u64, last: SeqNo) {
+    pub(crate) fn end(&self, log_id: FileId, bytes: u64, last: SeqNo) {
         let log = self.log(log_id);
         let bytes = bytes.max(log.placed.map_or(0, |extent| extent.len));
         if log.last_seqno.load(Ordering::Acquire) == 0 {
@@ -231,14 +231,14 @@ impl ValueLogs {
     }
 
     /// The first ended log with an entry above `seqno`.
-    pub(crate) fn first_behind(&self, seqno: SeqNo) -> Option<u64> {
+    pub(crate) fn first_behind(&self, seqno: SeqNo) -> Option<FileId> {
         let logs = self.logs.lock();
         logs.iter()
             .find(|(_, log)| log.last_seqno.load(Ordering::Acquire) > seqno.0)
             .map(|(id, _)| *id)
     }
 
-    fn log(&self, log_id: u64) -> Arc<ValueLog> {
+    fn log(&self, log_id: FileId) -> Arc<ValueLog> {
         let placed = || {
             self.placed
                 .as_ref()
@@ -301,7 +301,7 @@ impl ValueLogs {
     /// The references by log, oldest log first.
     pub(crate) fn uses(&self) -> Vec<LogUse> {
         let logs = self.logs.lock();
-        let used = |(&log_id, log): (&u64, &Arc<ValueLog>)| LogUse {
+        let used = |(&log_id, log): (&FileId, &Arc<ValueLog>)| LogUse {
             log_id,
             entries: log.entries.load(Ordering::Acquire),
             bytes: log.bytes.load(Ordering::Acquire),
@@ -312,13 +312,13 @@ impl ValueLogs {
 
     /// Drops the logs below `floor` to which nothing points and which are not needed otherwise.
     /// Returns their ids.
-    pub(crate) fn take_unused(&self, floor: u64) -> Vec<u64> {
+    pub(crate) fn take_unused(&self, floor: FileId) -> Vec<FileId> {
         let mut logs = self.logs.lock();
-        let below = floor.min(self.rebuilt_from.load(Ordering::Acquire));
-        let unused = |(id, log): (&u64, &Arc<ValueLog>)| {
+        let below = floor.min(FileId(self.rebuilt_from.load(Ordering::Acquire)));
+        let unused = |(id, log): (&FileId, &Arc<ValueLog>)| {
             (log.entries.load(Ordering::Acquire) == 0).then_some(*id)
         };
-        let ids: Vec<u64> = logs.range(..below).filter_map(unused).collect();
+        let ids: Vec<FileId> = logs.range(..below).filter_map(unused).collect();
         ids.iter().for_each(|id| drop(logs.remove(id)));
         ids
     }
@@ -451,7 +451,7 @@ impl ValueLogs {
     }
 
     /// True if log `log_id` is in persistent memory, at least in part.
-    pub(crate) fn is_placed(&self, log_id: u64) -> bool {
+    pub(crate) fn is_placed(&self, log_id: FileId) -> bool {
         self.placed
             .as_ref()
             .is_some_and(|placed| placed.extent(log_id).is_some())
@@ -620,7 +620,7 @@ impl ValueLogs {
     ///
     /// # Errors
     /// `NotFound` if it was removed already.
-    pub(crate) fn hold(&self, log_id: u64) -> Result<()> {
+    pub(crate) fn hold(&self, log_id: FileId) -> Result<()> {
         let log = self.log(log_id);
         self.open(&log, log_id).map(drop)
     }
@@ -628,7 +628,7 @@ impl ValueLogs {
     /// Tells the system's cache that it need not keep the synced bytes of log `log_id`, unless the
     /// log is read through that cache. If memory is bounded, cached pages of old logs displace new
     /// ones. This is only a hint, and a log without entries may have no file.
-    pub(crate) fn leave_cache(&self, log_id: u64) {
+    pub(crate) fn leave_cache(&self, log_id: FileId) {
         if self.mode != OpenMode::ReadDirect {
             return;
         }
@@ -639,7 +639,7 @@ impl ValueLogs {
             .for_each(|file| file.leave_cache());
     }
 
-    fn open<'a>(&self, log: &'a ValueLog, log_id: u64) -> Result<&'a Arc<dyn File>> {
+    fn open<'a>(&self, log: &'a ValueLog, log_id: FileId) -> Result<&'a Arc<dyn File>> {
         if let Some(file) = log.file.get() {
             return Ok(file);
         }
@@ -665,19 +665,19 @@ mod tests {
             )
         };
         let wanted = [
-            at(1, 0, 100),
-            at(1, 4000, 100),
-            at(1, 20_000, 100),
-            at(2, 20_200, 300_000),
-            at(2, 320_300, 100_000),
-            at(2, 420_400, 10),
+            at(FileId(1), 0, 100),
+            at(FileId(1), 4000, 100),
+            at(FileId(1), 20_000, 100),
+            at(FileId(2), 20_200, 300_000),
+            at(FileId(2), 320_300, 100_000),
+            at(FileId(2), 420_400, 10),
         ];
         let mut rest = &wanted[..];
         let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest, GAP_BYTES_MIN))
             .map(<[_]>::len)
             .collect();
         assert_eq!(lens, [2, 1, 1, 2]);
-        let many: Vec<_> = (0..200).map(|i| at(1, i * 1000, 900)).collect();
+        let many: Vec<_> = (0..200).map(|i| at(FileId(1), i * 1000, 900)).collect();
         let mut rest = &many[..];
         let lens: Vec<usize> = std::iter::from_fn(|| next_run(&mut rest, GAP_BYTES_MIN))
             .map(<[_]>::len)

@@ -26,7 +26,7 @@ use crate::sites;
 use firn_base::checksum::crc32c;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::key::Kind;
-use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_fs::File;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -36,7 +36,7 @@ use std::vec::IntoIter;
 /// The end of a log, for the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogEnd {
-    pub(crate) log_id: u64,
+    pub(crate) log_id: FileId,
     pub(crate) end: u64,
     /// The position up to which it was synced when it was sealed.
     pub(crate) synced_through: u64,
@@ -45,7 +45,7 @@ pub(crate) struct LogEnd {
 /// The locations of a frame's values, entry by entry.
 #[derive(Debug)]
 struct LogMark {
-    log_id: u64,
+    log_id: FileId,
     /// The offset of the next value's header in the log. Values are stored one after the other.
     next_at: u64,
     entry: u32,
@@ -53,7 +53,7 @@ struct LogMark {
 }
 
 impl LogMark {
-    fn new(log_id: u64, values_at: u64, hot: Vec<HotPlace>) -> LogMark {
+    fn new(log_id: FileId, values_at: u64, hot: Vec<HotPlace>) -> LogMark {
         LogMark {
             log_id,
             next_at: values_at,
@@ -82,7 +82,7 @@ impl LogMark {
 pub(crate) struct LogWriter {
     files: Arc<Files>,
     counters: Arc<IoCounters>,
-    log_id: u64,
+    log_id: FileId,
     sink: Sink,
     hot: Option<HotWriter>,
     placed: Option<Arc<PlacedLogs>>,
@@ -95,14 +95,14 @@ pub(crate) struct LogWriter {
     sealed: Arc<SealedLogs>,
     poison: Option<Error>,
     /// Files of future logs that could not be used yet: one for a writer, and one for a flush.
-    begun: BTreeMap<u64, Arc<dyn File>>,
+    begun: BTreeMap<FileId, Arc<dyn File>>,
     /// Header and key section of the frame under construction.
     head: Vec<u8>,
 }
 
 /// A frame's place, and the fields of its header that do not depend on its entries.
 pub(super) struct Place {
-    pub(super) log_id: u64,
+    pub(super) log_id: FileId,
     pub(super) offset: u64,
     pub(super) first_seqno: SeqNo,
     pub(super) synced_through: u64,
@@ -186,7 +186,7 @@ impl LogWriter {
     pub(crate) fn create(
         files: Arc<Files>,
         counters: Arc<IoCounters>,
-        log_id: u64,
+        log_id: FileId,
         sealed: Arc<SealedLogs>,
     ) -> Result<LogWriter> {
         let file = files.create(FileName::Log(log_id))?;
@@ -247,7 +247,7 @@ impl LogWriter {
     }
 
     /// The log's id.
-    pub(crate) fn log_id(&self) -> u64 {
+    pub(crate) fn log_id(&self) -> FileId {
         self.log_id
     }
 
@@ -366,7 +366,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// The error of writing or creating a file; the old log then goes on.
-    pub(crate) fn rotate(&mut self, log_id: u64) -> Result<LogEnd> {
+    pub(crate) fn rotate(&mut self, log_id: FileId) -> Result<LogEnd> {
         self.check_poison()?;
         let end = self.end();
         let file = self.begin_file(log_id, end)?;
@@ -386,7 +386,7 @@ impl LogWriter {
     /// The file of log `log_id`, whose header names this log's `end`. If a later step fails before
     /// the file is used, a retry takes the same file and rewrites its header with the new end. A
     /// log without a frame is ignored by any reader.
-    fn begin_file(&mut self, log_id: u64, end: LogEnd) -> Result<Arc<dyn File>> {
+    fn begin_file(&mut self, log_id: FileId, end: LogEnd) -> Result<Arc<dyn File>> {
         let file = match self.begun.get(&log_id) {
             Some(file) => file.clone(),
             None => self
@@ -424,7 +424,7 @@ fn write_header(
     file: &dyn File,
     files: &Files,
     counters: &IoCounters,
-    log_id: u64,
+    log_id: FileId,
     previous: Option<LogEnd>,
 ) -> Result<()> {
     let header = LogHeader {

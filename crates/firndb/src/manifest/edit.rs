@@ -10,6 +10,7 @@ use super::evicted::Evicted;
 use super::parts::{Cut, PartId};
 use crate::files::NUMBER_MAX;
 use crate::log::LogEnd;
+use firn_base::FileId;
 use firn_base::SeqNo;
 use firn_base::coding::{Reader, put_bytes, put_varint};
 use firn_base::key::KEY_BYTES_MAX;
@@ -18,7 +19,7 @@ use firn_table::sst::{Extent, SstMeta};
 /// A table as recorded in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
-    pub(crate) id: u64,
+    pub(crate) id: FileId,
     pub(crate) extent: Extent,
     /// Bytes of live data blocks.
     pub(crate) data_bytes: u64,
@@ -47,7 +48,7 @@ pub(crate) struct TableMeta {
 }
 
 impl TableMeta {
-    pub(crate) fn new(id: u64, meta: SstMeta) -> TableMeta {
+    pub(crate) fn new(id: FileId, meta: SstMeta) -> TableMeta {
         let properties = &meta.properties;
         let raw_bytes = (properties.key_bytes + properties.value_bytes).max(1);
         let stored = u128::from(properties.superseded_bytes) * u128::from(meta.data_bytes)
@@ -111,6 +112,35 @@ impl TableMeta {
     }
 }
 
+#[cfg(test)]
+impl TableMeta {
+    /// A table of `kib` KiB with ten entries. Its keys are those from `smallest` to `largest`, and
+    /// its sequence numbers are its id.
+    pub(crate) fn of_test(id: u64, smallest: &str, largest: &str, kib: u64) -> TableMeta {
+        TableMeta {
+            id: FileId(id),
+            extent: firn_table::sst::Extent {
+                valid_len: kib << 10,
+                footer_offset: 0,
+            },
+            data_bytes: 0,
+            entries: 10,
+            deletes: 0,
+            seqno_min: SeqNo(id),
+            seqno_max: SeqNo(id),
+            smallest: smallest.into(),
+            largest: largest.into(),
+            shared: false,
+            dead_bytes: 0,
+            small_blocks: 0,
+            block_bytes_max: 0,
+            filter_left: 0,
+            appends: 0,
+            superseded_bytes: 0,
+        }
+    }
+}
+
 /// The pool that belongs to this database: the lowest generation its root must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PmPairing {
@@ -130,18 +160,18 @@ pub(crate) struct Edit {
     /// The version of the file formats. Set only by a snapshot record.
     pub(crate) format: Option<u64>,
     pub(crate) profile: Option<u8>,
-    pub(crate) next_file_id: Option<u64>,
+    pub(crate) next_file_id: Option<FileId>,
     pub(crate) last_seqno: Option<SeqNo>,
     /// Logs below this id hold nothing that is not in tables.
-    pub(crate) log_floor: Option<u64>,
-    pub(crate) logs_added: Vec<u64>,
+    pub(crate) log_floor: Option<FileId>,
+    pub(crate) logs_added: Vec<FileId>,
     pub(crate) logs_sealed: Vec<LogEnd>,
     /// Logs whose names are durable.
-    pub(crate) logs_named: Vec<u64>,
+    pub(crate) logs_named: Vec<FileId>,
     /// (level, table)
     pub(crate) add: Vec<(usize, TableMeta)>,
     /// (level, file id)
-    pub(crate) drop: Vec<(usize, u64)>,
+    pub(crate) drop: Vec<(usize, FileId)>,
     /// Partition borders. No table crosses one.
     pub(crate) cuts_added: Vec<Cut>,
     /// Borders at which two partitions become the one that begins before the border.
@@ -201,15 +231,15 @@ impl Edit {
         number(ID, Some(self.id));
         number(FORMAT, self.format);
         number(PROFILE, self.profile.map(u64::from));
-        number(NEXT_FILE_ID, self.next_file_id);
+        number(NEXT_FILE_ID, self.next_file_id.map(|id| id.0));
         number(LAST_SEQNO, self.last_seqno.map(|seqno| seqno.0));
         number(EVICTED_THROUGH, self.evicted_through.map(|seqno| seqno.0));
-        number(LOG_FLOOR, self.log_floor);
+        number(LOG_FLOOR, self.log_floor.map(|id| id.0));
         for &log in &self.logs_added {
-            number(LOG_ADDED, Some(log));
+            number(LOG_ADDED, Some(log.0));
         }
         for &log in &self.logs_named {
-            number(LOG_NAMED, Some(log));
+            number(LOG_NAMED, Some(log.0));
         }
         number(PM, self.pm.map(|pm| pm.generation));
         if let Some(uuid) = &self.uuid {
@@ -222,7 +252,7 @@ impl Edit {
         }
         for end in &self.logs_sealed {
             put_varint(&mut out, LOG_SEALED);
-            put_varint(&mut out, end.log_id);
+            put_varint(&mut out, end.log_id.0);
             put_varint(&mut out, end.end);
             put_varint(&mut out, end.synced_through);
         }
@@ -238,7 +268,7 @@ impl Edit {
         for (level, id) in &self.drop {
             put_varint(&mut out, DROP);
             put_varint(&mut out, *level as u64);
-            put_varint(&mut out, *id);
+            put_varint(&mut out, id.0);
         }
         for (cut, id) in &self.cuts_added {
             put_varint(&mut out, CUT_ADDED);
@@ -284,13 +314,13 @@ impl Edit {
             ORIGIN => self.origins.push(reader.take(16)?.try_into().ok()?),
             FORMAT => self.format = Some(reader.varint()?),
             PROFILE => self.profile = Some(u8::try_from(reader.varint()?).ok()?),
-            NEXT_FILE_ID => self.next_file_id = Some(number(reader)?),
+            NEXT_FILE_ID => self.next_file_id = Some(FileId(number(reader)?)),
             LAST_SEQNO => self.last_seqno = Some(seqno(reader)?),
-            LOG_FLOOR => self.log_floor = Some(number(reader)?),
-            LOG_ADDED => self.logs_added.push(number(reader)?),
-            LOG_NAMED => self.logs_named.push(number(reader)?),
+            LOG_FLOOR => self.log_floor = Some(FileId(number(reader)?)),
+            LOG_ADDED => self.logs_added.push(file_id(reader)?),
+            LOG_NAMED => self.logs_named.push(file_id(reader)?),
             LOG_SEALED => self.logs_sealed.push(LogEnd {
-                log_id: number(reader)?,
+                log_id: FileId(number(reader)?),
                 end: number(reader)?,
                 synced_through: number(reader)?,
             }),
@@ -300,7 +330,7 @@ impl Edit {
             }
             DROP => self
                 .drop
-                .push((reader.varint_max(LEVELS_MAX)?, number(reader)?)),
+                .push((reader.varint_max(LEVELS_MAX)?, FileId(number(reader)?))),
             PM => {
                 self.pm = Some(PmPairing {
                     generation: number(reader)?,
@@ -323,6 +353,10 @@ fn number(reader: &mut Reader<'_>) -> Option<u64> {
     reader.varint().filter(|&number| number <= NUMBER_MAX)
 }
 
+fn file_id(reader: &mut Reader<'_>) -> Option<FileId> {
+    number(reader).map(FileId)
+}
+
 fn seqno(reader: &mut Reader<'_>) -> Option<SeqNo> {
     Some(SeqNo(reader.varint()?)).filter(|&seqno| seqno <= SeqNo::MAX)
 }
@@ -336,7 +370,7 @@ fn key(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
 
 fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
     let numbers = [
-        table.id,
+        table.id.0,
         table.extent.valid_len,
         table.extent.footer_offset,
         table.data_bytes,
@@ -368,7 +402,7 @@ fn table(reader: &mut Reader<'_>, version: u64) -> Option<TableMeta> {
         }
     };
     let table = TableMeta {
-        id: number(reader)?,
+        id: FileId(number(reader)?),
         extent: Extent {
             valid_len: number(reader)?,
             footer_offset: number(reader)?,

@@ -9,6 +9,7 @@
 
 use crate::files::FileName;
 use crate::sites;
+use firn_base::FileId;
 use firn_base::checksum::{crc32c, crc32c_salted, matches};
 use firn_base::coding::{get_u32, get_u64};
 
@@ -18,11 +19,11 @@ pub(super) const RECORD_BYTES_MAX: usize = 1 << 30;
 
 /// Encodes a record for `offset` of manifest `id`, whose first `synced_through` bytes are durable
 /// by then.
-pub(super) fn record(id: u64, offset: u64, synced_through: u64, payload: &[u8]) -> Vec<u8> {
+pub(super) fn record(id: FileId, offset: u64, synced_through: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(RECORD_HEADER_BYTES + payload.len());
     let synced = synced_through.to_le_bytes();
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    out.extend_from_slice(&crc32c_salted(id, offset, &[&synced, payload]).to_le_bytes());
+    out.extend_from_slice(&crc32c_salted(id.0, offset, &[&synced, payload]).to_le_bytes());
     out.extend_from_slice(&synced);
     out.extend_from_slice(payload);
     out
@@ -48,22 +49,22 @@ pub(super) fn claimed_record(bytes: &[u8], offset: usize) -> Option<Record<'_>> 
 }
 
 /// The whole record at `offset` of the manifest's `bytes`, if there is one.
-pub(super) fn whole_record(bytes: &[u8], id: u64, offset: usize) -> Option<Record<'_>> {
+pub(super) fn whole_record(bytes: &[u8], id: FileId, offset: usize) -> Option<Record<'_>> {
     let record = claimed_record(bytes, offset)?;
     let crc = get_u32(bytes, offset.checked_add(4)?)?;
     let synced = record.synced_through.to_le_bytes();
-    let computed = || crc32c_salted(id, offset as u64, &[&synced, record.payload]);
+    let computed = || crc32c_salted(id.0, offset as u64, &[&synced, record.payload]);
     matches(&sites::MANIFEST_CHECK, crc, computed).then_some(record)
 }
 
 /// The contents of a CURRENT that names manifest `id`.
-pub(super) fn current(id: u64) -> String {
+pub(super) fn current(id: FileId) -> String {
     let name = FileName::Manifest(id).to_string();
     format!("{name} {:08x}\n", crc32c(name.as_bytes()))
 }
 
 /// The manifest named by CURRENT's contents.
-pub(super) fn parse_current(bytes: &[u8]) -> Option<u64> {
+pub(super) fn parse_current(bytes: &[u8]) -> Option<FileId> {
     let text = std::str::from_utf8(bytes).ok()?;
     match FileName::parse(text.split(' ').next()?) {
         FileName::Manifest(id) if !sites::CURRENT_CHECK.is_on() || current(id) == text => Some(id),

@@ -3,6 +3,7 @@
 use super::edit::{Edit, FORMAT_VERSION};
 use super::version::Version;
 use crate::files::FileName;
+use firn_base::FileId;
 use firn_base::Result;
 use firn_base::count::IoCounters;
 use firn_fs::{Fs, SimFs};
@@ -36,7 +37,7 @@ pub fn edit(bytes: &[u8]) {
 ///
 /// # Panics
 /// If the state differs from that of its snapshot.
-pub fn read_manifest(named: &[u8], id: u64, bytes: &[u8]) -> Result<Option<u64>> {
+pub fn read_manifest(named: &[u8], id: FileId, bytes: &[u8]) -> Result<Option<FileId>> {
     let (fs, dir) = (SimFs::new(1), Path::new("/db"));
     fs.write_file(&dir.join(FileName::Current.to_string()), named);
     fs.write_file(&dir.join(FileName::Manifest(id).to_string()), bytes);

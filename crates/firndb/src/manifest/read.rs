@@ -13,7 +13,7 @@ use super::version::Version;
 use crate::files::FileName;
 use crate::files::Owner;
 use firn_base::count::{Cause, IoCounters};
-use firn_base::{Error, ErrorKind, Result};
+use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_fs::{Dir, IoBuf, OpenMode};
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// `Corruption` if either is damaged.
-pub(crate) fn read(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<(u64, Version)>> {
+pub(crate) fn read(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<(FileId, Version)>> {
     let path = dir.path().join(FileName::Current.to_string());
     let named = match read_file(dir, FileName::Current, counters) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -35,23 +35,27 @@ pub(crate) fn read(dir: &dyn Dir, counters: &IoCounters) -> Result<Option<(u64, 
             "expected the name of a manifest and its checksum",
         )
     })?;
-    let path = dir.path().join(FileName::Manifest(id).to_string());
+    let path = dir
+        .path()
+        .join(FileName::Manifest(FileId(id.0)).to_string());
     let bytes =
-        read_file(dir, FileName::Manifest(id), counters).map_err(|error| match error.kind() {
+        read_file(dir, FileName::Manifest(FileId(id.0)), counters).map_err(|error| match error
+            .kind()
+        {
             ErrorKind::NotFound => {
                 Error::corruption(path.display(), 0, "CURRENT names it, but it is missing")
             }
             _ => error,
         })?;
-    let version = replay(&bytes, id, &path)?;
-    Ok(Some((id, version)))
+    let version = replay(&bytes, FileId(id.0), &path)?;
+    Ok(Some((FileId(id.0), version)))
 }
 
 /// The owner of manifest `id` according to its first record, even if CURRENT does not name it.
 ///
 /// # Errors
 /// The error of a read.
-pub(crate) fn owner(dir: &dyn Dir, id: u64, counters: &IoCounters) -> Result<Owner> {
+pub(crate) fn owner(dir: &dyn Dir, id: FileId, counters: &IoCounters) -> Result<Owner> {
     let bytes = read_file(dir, FileName::Manifest(id), counters)?;
     let first = whole_record(&bytes, id, 0).map(|record| Edit::decode(record.payload));
     Ok(match first {
@@ -72,7 +76,7 @@ fn read_file(dir: &dyn Dir, name: FileName, counters: &IoCounters) -> Result<Vec
     Ok(buf.bytes().to_vec())
 }
 
-fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
+fn replay(bytes: &[u8], id: FileId, path: &Path) -> Result<Version> {
     let mut version = Version::default();
     let mut format = FORMAT_VERSION;
     let mut at = 0;
@@ -121,7 +125,7 @@ fn replay(bytes: &[u8], id: u64, path: &Path) -> Result<Version> {
 /// The bytes there may be crafted so that every place looks like the header of a long record. So
 /// the bytes that are checksummed are limited to a small multiple of the bytes present. A genuine
 /// torn end never comes near the limit; anything that exceeds it counts as damage.
-fn is_relied_on(bytes: &[u8], id: u64, end: usize) -> bool {
+fn is_relied_on(bytes: &[u8], id: FileId, end: usize) -> bool {
     const TIMES_MAX: usize = 64;
     let mut left = (bytes.len() - end).saturating_mul(TIMES_MAX);
     (end + 1..bytes.len()).any(|later| {

@@ -6,7 +6,7 @@ use super::*;
 use crate::files::{self, FileName, Files};
 use crate::log::LogEnd;
 use firn_base::count::IoCounters;
-use firn_base::{ErrorKind, SeqNo};
+use firn_base::{ErrorKind, FileId, SeqNo};
 use firn_fs::{Fs, IoBackend, OsFs, SimFs};
 use firn_table::sst::Extent;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 fn table(id: u64, smallest: &str, largest: &str) -> TableMeta {
     TableMeta {
-        id,
+        id: FileId(id),
         extent: Extent {
             valid_len: 1000 + id,
             footer_offset: 920 + id,
@@ -43,13 +43,13 @@ fn edit(id: u64) -> Edit {
         origins: vec![[4; 16]],
         format: Some(FORMAT_VERSION),
         profile: Some(0),
-        next_file_id: Some(77),
+        next_file_id: Some(FileId(77)),
         last_seqno: Some(SeqNo(1000)),
-        log_floor: Some(4),
-        logs_added: vec![4, 5],
-        logs_named: vec![5],
+        log_floor: Some(FileId(4)),
+        logs_added: vec![FileId(4), FileId(5)],
+        logs_named: vec![FileId(5)],
         logs_sealed: vec![LogEnd {
-            log_id: 4,
+            log_id: FileId(4),
             end: 300,
             synced_through: 200,
         }],
@@ -100,7 +100,7 @@ fn leaves_of_a_pool_are_not_those_of_a_tree_in_dram() {
 #[test]
 fn edits_round_trip() {
     let mut edit = edit(1);
-    edit.drop = vec![(1, 9)];
+    edit.drop = vec![(1, FileId(9))];
     assert_eq!(Edit::decode(&edit.encode()), Some(edit.clone()));
     assert_eq!(
         Edit::decode(&Edit::default().encode()),
@@ -123,7 +123,7 @@ fn invariants_are_named() {
     refuse(
         Edit {
             id: 2,
-            drop: vec![(1, 99)],
+            drop: vec![(1, FileId(99))],
             ..Edit::default()
         },
         "known",
@@ -131,7 +131,7 @@ fn invariants_are_named() {
     refuse(
         Edit {
             id: 2,
-            drop: vec![(5, 9)],
+            drop: vec![(5, FileId(9))],
             ..Edit::default()
         },
         "known",
@@ -147,7 +147,7 @@ fn invariants_are_named() {
     refuse(
         Edit {
             id: 2,
-            drop: vec![(1, 9), (1, 9)],
+            drop: vec![(1, FileId(9)), (1, FileId(9))],
             ..Edit::default()
         },
         "known",
@@ -205,7 +205,7 @@ fn a_table_that_was_linked_meanwhile_stays_shared() {
         shared: false,
         ..table(id, "a", "c")
     };
-    let shared = |drop: Vec<(usize, u64)>, id| {
+    let shared = |drop: Vec<(usize, FileId)>, id| {
         let mut edit = Edit {
             drop,
             add: vec![(2, as_read(id))],
@@ -214,9 +214,9 @@ fn a_table_that_was_linked_meanwhile_stays_shared() {
         version.keep_shared(&mut edit);
         edit.add[0].1.shared
     };
-    assert!(shared(vec![(0, 8)], 8), "8 is, by now");
-    assert!(!shared(vec![(1, 9)], 9), "9 is not");
-    assert!(!shared(vec![(0, 8)], 12), "12 is new");
+    assert!(shared(vec![(0, FileId(8))], FileId(8).0), "8 is, by now");
+    assert!(!shared(vec![(1, FileId(9))], FileId(9).0), "9 is not");
+    assert!(!shared(vec![(0, FileId(8))], FileId(12).0), "12 is new");
 }
 
 fn written(dir: &Path, bytes_max: u64) -> ManifestWriter {
@@ -230,7 +230,7 @@ fn written(dir: &Path, bytes_max: u64) -> ManifestWriter {
     let mut writer = ManifestWriter::create(
         files,
         Arc::new(IoCounters::default()),
-        1,
+        FileId(1),
         version,
         bytes_max,
     )
@@ -244,7 +244,7 @@ fn written(dir: &Path, bytes_max: u64) -> ManifestWriter {
         };
         let id = || {
             next_id += 1;
-            next_id
+            FileId(next_id)
         };
         writer.append(edit, i % 2 == 0, id).unwrap();
     }
@@ -261,7 +261,7 @@ fn a_manifest_replays_also_after_it_was_renewed() {
             .unwrap()
             .unwrap();
         assert_eq!(id, writer.id());
-        assert_eq!(id > 1, bytes_max == 200);
+        assert_eq!(id > FileId(1), bytes_max == 200);
         assert_eq!(version.snapshot(), writer.version().snapshot());
         let manifests = fs
             .open_dir(dir.path())
@@ -282,12 +282,12 @@ fn every_byte_cut_or_flipped() {
     let dir = tempfile::tempdir().unwrap();
     let writer = written(dir.path(), 1 << 20);
     let last = writer.version().edit_id;
-    let bytes = std::fs::read(dir.path().join(FileName::Manifest(1).to_string())).unwrap();
+    let bytes = std::fs::read(dir.path().join(FileName::Manifest(FileId(1)).to_string())).unwrap();
     let text = std::fs::read(dir.path().join("CURRENT")).unwrap();
     // In memory, because the files are rewritten for each byte.
     let (fs, dir) = (SimFs::new(1), Path::new("/db"));
     let (path, current) = (
-        dir.join(FileName::Manifest(1).to_string()),
+        dir.join(FileName::Manifest(FileId(1)).to_string()),
         dir.join("CURRENT"),
     );
     fs.write_file(&current, &text);
@@ -333,13 +333,13 @@ fn every_byte_cut_or_flipped() {
 fn another_format_version_is_incompatible() {
     let dir = tempfile::tempdir().unwrap();
     let writer = written(dir.path(), 1 << 20);
-    let path = dir.path().join(FileName::Manifest(1).to_string());
+    let path = dir.path().join(FileName::Manifest(FileId(1)).to_string());
     for other in [FORMAT_VERSION_MIN - 1, FORMAT_VERSION + 1] {
         let snapshot = Edit {
             format: Some(other),
             ..edit(1)
         };
-        std::fs::write(&path, record(1, 0, 0, &snapshot.encode())).unwrap();
+        std::fs::write(&path, record(FileId(1), 0, 0, &snapshot.encode())).unwrap();
         let fs = OsFs::with(IoBackend::Pool, false);
         let error = read(&*fs.open_dir(dir.path()).unwrap(), &IoCounters::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Incompatible);
@@ -362,9 +362,9 @@ fn another_format_version_is_incompatible() {
 fn a_record_of_a_later_version_is_incompatible() {
     let dir = tempfile::tempdir().unwrap();
     let _writer = written(dir.path(), 1 << 20);
-    let path = dir.path().join(FileName::Manifest(1).to_string());
+    let path = dir.path().join(FileName::Manifest(FileId(1)).to_string());
     let mut bytes = std::fs::read(&path).unwrap();
-    let next = record(1, bytes.len() as u64, 0, &[63, 1]);
+    let next = record(FileId(1), bytes.len() as u64, 0, &[63, 1]);
     bytes.extend_from_slice(&next);
     std::fs::write(&path, &bytes).unwrap();
     let fs = OsFs::with(IoBackend::Pool, false);
@@ -386,24 +386,24 @@ fn numbers_that_cannot_be_counted_on_are_refused() {
             ..Edit::default()
         },
         Edit {
-            next_file_id: Some(u64::MAX),
+            next_file_id: Some(FileId(u64::MAX)),
             ..Edit::default()
         },
         Edit {
-            log_floor: Some(too_large),
+            log_floor: Some(FileId(too_large)),
             ..Edit::default()
         },
         Edit {
-            logs_added: vec![u64::MAX],
+            logs_added: vec![FileId(u64::MAX)],
             ..Edit::default()
         },
         Edit {
-            logs_named: vec![u64::MAX],
+            logs_named: vec![FileId(u64::MAX)],
             ..Edit::default()
         },
         Edit {
             logs_sealed: vec![LogEnd {
-                log_id: 1,
+                log_id: FileId(1),
                 end: u64::MAX,
                 synced_through: 0,
             }],
@@ -413,14 +413,14 @@ fn numbers_that_cannot_be_counted_on_are_refused() {
             add: vec![(
                 0,
                 TableMeta {
-                    id: u64::MAX,
+                    id: FileId(u64::MAX),
                     ..table(1, "a", "b")
                 },
             )],
             ..Edit::default()
         },
         Edit {
-            drop: vec![(0, u64::MAX)],
+            drop: vec![(0, FileId(u64::MAX))],
             ..Edit::default()
         },
         Edit {
@@ -442,7 +442,7 @@ fn a_torn_end_is_searched_in_linear_time() {
     const END_BYTES: u32 = 16 << 20;
     let dir = tempfile::tempdir().unwrap();
     let _writer = written(dir.path(), 1 << 20);
-    let path = dir.path().join(FileName::Manifest(1).to_string());
+    let path = dir.path().join(FileName::Manifest(FileId(1)).to_string());
     let mut bytes = std::fs::read(&path).unwrap();
     let end = bytes.len() as u64;
     bytes.extend_from_slice(&[0; 16]);
@@ -464,9 +464,9 @@ fn a_torn_end_is_searched_in_linear_time() {
 /// The bytes that were durable when a record was written are before it.
 #[test]
 fn a_record_synced_past_itself_is_none() {
-    let bytes = record(1, 0, 1, b"payload");
-    assert!(layout::whole_record(&bytes, 1, 0).is_none());
-    assert!(layout::whole_record(&record(1, 0, 0, b"payload"), 1, 0).is_some());
+    let bytes = record(FileId(1), 0, 1, b"payload");
+    assert!(layout::whole_record(&bytes, FileId(1), 0).is_none());
+    assert!(layout::whole_record(&record(FileId(1), 0, 0, b"payload"), FileId(1), 0).is_some());
 }
 
 proptest::proptest! {

@@ -11,6 +11,7 @@ use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
 use super::evicted::Evicted;
 use super::parts::{Layout, PartId, PartRange};
 use crate::log::LogEnd;
+use firn_base::FileId;
 use firn_base::SeqNo;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -38,11 +39,11 @@ pub(crate) struct Version {
     /// The databases whose tables this one may hold, because it began as a checkpoint.
     pub(crate) origins: Vec<[u8; 16]>,
     pub(crate) profile: u8,
-    pub(crate) next_file_id: u64,
+    pub(crate) next_file_id: FileId,
     pub(crate) last_seqno: SeqNo,
-    pub(crate) log_floor: u64,
+    pub(crate) log_floor: FileId,
     /// Logs at or above the floor.
-    pub(crate) logs: BTreeMap<u64, LogState>,
+    pub(crate) logs: BTreeMap<FileId, LogState>,
     /// Tables of each level; level 0 newest first, others by key.
     pub(crate) levels: Vec<Tables>,
     pub(crate) layout: Layout,
@@ -68,7 +69,7 @@ impl Version {
         self.uuid = edit.uuid.unwrap_or(self.uuid);
         self.origins.extend(&edit.origins);
         self.profile = edit.profile.unwrap_or(self.profile);
-        self.next_file_id = self.next_file_id.max(edit.next_file_id.unwrap_or(0));
+        self.next_file_id = self.next_file_id.max(edit.next_file_id.unwrap_or_default());
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or_default());
         self.pm = edit.pm.or(self.pm);
         self.evicted = edit.evicted.clone().or(self.evicted.take());
@@ -90,8 +91,8 @@ impl Version {
     }
 
     /// Drops tables. Each level is scanned once, however many of its tables are dropped.
-    fn drop_tables(&mut self, drop: &[(usize, u64)]) -> Result<(), &'static str> {
-        let mut by_level: BTreeMap<usize, HashSet<u64>> = BTreeMap::new();
+    fn drop_tables(&mut self, drop: &[(usize, FileId)]) -> Result<(), &'static str> {
+        let mut by_level: BTreeMap<usize, HashSet<FileId>> = BTreeMap::new();
         for &(level, id) in drop {
             if !by_level.entry(level).or_default().insert(id) {
                 return Err("known: a table that is dropped twice");
@@ -164,8 +165,12 @@ impl Version {
 
     /// Checks that none of the added tables exists or appears twice. No existing table has an id of
     /// `id_bound` or above.
-    fn check_fresh(&self, add: &[(usize, TableMeta)], id_bound: u64) -> Result<(), &'static str> {
-        let ids: HashSet<u64> = add.iter().map(|(_, table)| table.id).collect();
+    fn check_fresh(
+        &self,
+        add: &[(usize, TableMeta)],
+        id_bound: FileId,
+    ) -> Result<(), &'static str> {
+        let ids: HashSet<FileId> = add.iter().map(|(_, table)| table.id).collect();
         let may_be_there = ids.iter().any(|&id| id < id_bound);
         if ids.len() < add.len()
             || (may_be_there && self.tables().any(|table| ids.contains(&table.id)))
@@ -198,7 +203,7 @@ impl Version {
     }
 
     /// Records that the names of these logs are durable.
-    pub(crate) fn name_logs(&mut self, logs: &[u64]) {
+    pub(crate) fn name_logs(&mut self, logs: &[FileId]) {
         for log in logs {
             if let Some(log) = self.logs.get_mut(log) {
                 log.named = true;
@@ -224,7 +229,7 @@ impl Version {
             }
         }
         self.name_logs(&edit.logs_named);
-        self.log_floor = self.log_floor.max(edit.log_floor.unwrap_or(0));
+        self.log_floor = self.log_floor.max(edit.log_floor.unwrap_or_default());
         // For every edit, because a delayed edit may add a log that is obsolete by now.
         self.logs = self.logs.split_off(&self.log_floor);
         Ok(())
@@ -255,15 +260,15 @@ impl Version {
             }
         }
         tables.insert(at, Arc::new(table.clone()));
-        self.next_file_id = self.next_file_id.max(table.id + 1);
+        self.next_file_id = self.next_file_id.max(table.id.next());
         Ok(())
     }
 
     /// Marks the tables that `edit` drops and adds again as shared if a checkpoint has linked them
     /// since the edit's author read them.
     pub(crate) fn keep_shared(&self, edit: &mut Edit) {
-        let dropped: HashSet<u64> = edit.drop.iter().map(|(_, id)| *id).collect();
-        let kept: HashSet<u64> = edit
+        let dropped: HashSet<FileId> = edit.drop.iter().map(|(_, id)| *id).collect();
+        let kept: HashSet<FileId> = edit
             .add
             .iter()
             .map(|(_, table)| table.id)
@@ -272,7 +277,7 @@ impl Version {
         if kept.is_empty() {
             return;
         }
-        let shared: HashSet<u64> = self
+        let shared: HashSet<FileId> = self
             .tables()
             .filter(|table| table.shared && kept.contains(&table.id))
             .map(|table| table.id)

@@ -18,7 +18,7 @@ use crate::files::{FileName, Files};
 use crate::sites;
 use firn_base::count::{Cause, IoCounters};
 use firn_base::site::Site;
-use firn_base::{Error, ErrorKind, Result};
+use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_fs::File;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(crate) struct ManifestWriter {
     files: Arc<Files>,
     counters: Arc<IoCounters>,
-    id: u64,
+    id: FileId,
     /// `None` for a read-only database.
     file: Option<Arc<dyn File>>,
     position: u64,
@@ -45,7 +45,7 @@ impl ManifestWriter {
     pub(crate) fn create(
         files: Arc<Files>,
         counters: Arc<IoCounters>,
-        id: u64,
+        id: FileId,
         mut version: Version,
         bytes_max: u64,
     ) -> Result<ManifestWriter> {
@@ -70,10 +70,9 @@ impl ManifestWriter {
     pub(crate) fn read_only(
         files: Arc<Files>,
         counters: Arc<IoCounters>,
-        id: u64,
         version: Version,
     ) -> Self {
-        let (file, bytes_max) = (None, u64::MAX);
+        let (id, file, bytes_max) = (FileId(0), None, u64::MAX);
         ManifestWriter {
             files,
             counters,
@@ -93,7 +92,7 @@ impl ManifestWriter {
     }
 
     /// The manifest's id.
-    pub(crate) fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> FileId {
         self.id
     }
 
@@ -107,7 +106,7 @@ impl ManifestWriter {
         &mut self,
         mut edit: Edit,
         durable: bool,
-        new_id: impl FnOnce() -> u64,
+        new_id: impl FnOnce() -> FileId,
     ) -> Result<()> {
         self.check_poison()?;
         edit.id = self.version.edit_id + 1;
@@ -123,7 +122,7 @@ impl ManifestWriter {
                 format_args!("an edit broke {broken}"),
             )
         })?;
-        let unnamed: Vec<u64> = next
+        let unnamed: Vec<FileId> = next
             .logs
             .iter()
             .filter(|(_, log)| !log.named)
@@ -155,7 +154,7 @@ impl ManifestWriter {
     ///
     /// # Errors
     /// As [`ManifestWriter::append`].
-    pub(crate) fn make_durable(&mut self, new_id: impl FnOnce() -> u64) -> Result<()> {
+    pub(crate) fn make_durable(&mut self, new_id: impl FnOnce() -> FileId) -> Result<()> {
         if self.synced_through == self.position && self.version.logs.values().all(|log| log.named) {
             return self.check_poison();
         }
@@ -182,8 +181,8 @@ impl ManifestWriter {
 
     /// Continues in a fresh manifest. If that fails, the old one continues; it is only longer than
     /// it should be.
-    fn renew(&mut self, id: u64) -> Result<()> {
-        self.version.next_file_id = self.version.next_file_id.max(id + 1);
+    fn renew(&mut self, id: FileId) -> Result<()> {
+        self.version.next_file_id = self.version.next_file_id.max(id.next());
         let before = self.version.clone();
         self.version.name_all_logs();
         match start(&self.files, &self.counters, id, &self.version) {
@@ -217,7 +216,7 @@ impl ManifestWriter {
 pub(crate) fn start(
     files: &Files,
     counters: &IoCounters,
-    id: u64,
+    id: FileId,
     version: &Version,
 ) -> Result<(Arc<dyn File>, u64)> {
     // Remains of a crash. Nothing ever used it.
@@ -247,7 +246,7 @@ pub(crate) fn start(
 fn write_snapshot(
     files: &Files,
     counters: &IoCounters,
-    id: u64,
+    id: FileId,
     version: &Version,
 ) -> Result<(Arc<dyn File>, u64)> {
     let bytes = record(id, 0, 0, &version.snapshot().encode());

@@ -7,7 +7,7 @@ use super::*;
 use crate::interleave::{join, spawner, thread};
 use firn_base::key::{Kind, compare};
 use firn_base::sync::{AtomicBool, Ordering, explore};
-use firn_base::{SeqNo, Tag};
+use firn_base::{FileId, SeqNo, Tag};
 use std::sync::Arc;
 
 #[test]
@@ -55,7 +55,7 @@ impl World {
     fn new(entries: u64) -> World {
         let linked = (0..=entries).map(|_| AtomicBool::new(false)).collect();
         World {
-            buffer: Arc::new(Memtable::new(4 << 10, 1)),
+            buffer: Arc::new(Memtable::new(4 << 10, FileId(1))),
             linked,
         }
     }

@@ -1,6 +1,7 @@
 //! The memtable alone, for [`crate::proof`].
 
 use super::{Entry, Footprint, Memtable, Reservation};
+use firn_base::FileId;
 use firn_base::SeqNo;
 use firn_base::key::Kind;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub struct Group(pub(crate) Vec<Reservation>);
 impl BareMemtable {
     /// An empty memtable of `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
-        Self(Arc::new(Memtable::new(capacity, 1)))
+        Self(Arc::new(Memtable::new(capacity, FileId(1))))
     }
 
     /// Puts `key` with sequence number `seqno`. False if it does not fit.

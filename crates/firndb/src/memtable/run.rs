@@ -11,7 +11,7 @@ use super::skiplist::{Node, Skiplist, VALUE_HEADER_BYTES, height, node_bytes};
 use firn_base::checksum::{crc32c, of_entry};
 use firn_base::key::Kind;
 use firn_base::sync::{AtomicU64, Ordering};
-use firn_base::{SeqNo, Tag};
+use firn_base::{FileId, SeqNo, Tag};
 use firn_table::pm_btree::{HOT_LOG, ValueAddress};
 use firn_table::{Pin, Value};
 use std::sync::Arc;
@@ -50,10 +50,10 @@ impl Footprint {
 pub(crate) struct Memtable {
     list: Skiplist,
     /// The id of the memtable, and of the log that takes its entries.
-    pub(crate) log_id: u64,
+    pub(crate) log_id: FileId,
     /// The first log that holds entries of it. An earlier one if entries were replayed when the
     /// database was opened.
-    pub(crate) first_log: u64,
+    pub(crate) first_log: FileId,
     /// The highest sequence number that belongs here, once frozen; `u64::MAX` before.
     last_seqno: AtomicU64,
 }
@@ -85,7 +85,7 @@ impl Memtable {
     pub(crate) const EMPTY_BYTES: usize = Skiplist::EMPTY_BYTES;
 
     /// An empty memtable of `capacity` bytes, whose entries are in log `log_id`.
-    pub(crate) fn new(capacity: usize, log_id: u64) -> Memtable {
+    pub(crate) fn new(capacity: usize, log_id: FileId) -> Memtable {
         Memtable {
             list: Skiplist::new(capacity),
             log_id,
@@ -95,12 +95,12 @@ impl Memtable {
     }
 
     /// This memtable, with its next entries going to log `log_id`.
-    pub(crate) fn continued_in(self, log_id: u64) -> Memtable {
+    pub(crate) fn continued_in(self, log_id: FileId) -> Memtable {
         Memtable { log_id, ..self }
     }
 
     /// Empties this memtable for the entries of log `log_id`, reusing its memory.
-    pub(crate) fn recycle(self, log_id: u64) -> Memtable {
+    pub(crate) fn recycle(self, log_id: FileId) -> Memtable {
         Memtable {
             list: self.list.recycle(),
             log_id,

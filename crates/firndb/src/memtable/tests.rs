@@ -3,7 +3,7 @@
 use super::*;
 use firn_base::key::Kind;
 use firn_base::seed::Seed;
-use firn_base::{SeqNo, Tag};
+use firn_base::{FileId, SeqNo, Tag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn put(buffer: &Arc<Memtable>, seqno: u64, entries: &[Entry<'_>]) -> bool {
 
 #[test]
 fn agrees_with_a_map_both_ways() {
-    let buffer = Arc::new(Memtable::new(256 << 10, 1));
+    let buffer = Arc::new(Memtable::new(256 << 10, FileId(1)));
     let mut model = BTreeMap::new();
     let mut seed = Seed::new(1);
     for seqno in 1..2000 {
@@ -73,7 +73,7 @@ fn agrees_with_a_map_both_ways() {
 
 #[test]
 fn a_full_buffer_refuses_and_stays_whole() {
-    let buffer = Arc::new(Memtable::new(1 << 10, 1));
+    let buffer = Arc::new(Memtable::new(1 << 10, FileId(1)));
     let mut count = 0;
     let value = [9; 100];
     while put(
@@ -101,7 +101,7 @@ fn a_full_buffer_refuses_and_stays_whole() {
 fn concurrent() {
     const THREADS: u64 = 4;
     const EACH: u64 = 3000;
-    let buffer = Arc::new(Memtable::new(4 << 20, 1));
+    let buffer = Arc::new(Memtable::new(4 << 20, FileId(1)));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let buffer = &buffer;

@@ -153,6 +153,7 @@ impl std::fmt::Debug for RowCache {
 mod tests {
     use super::*;
     use crate::{Db, Options, Profile};
+    use firn_base::FileId;
 
     fn open(dir: &std::path::Path, profile: Profile) -> Db {
         Db::open(
@@ -322,7 +323,7 @@ mod tests {
             None,
             "of the same hash"
         );
-        let flushed = Arc::new(Memtable::new(4096, 1));
+        let flushed = Arc::new(Memtable::new(4096, FileId(1)));
         flushed.freeze(SeqNo(8));
         rows.follow(&flushed);
         assert_eq!(get(9), Some(b"v".to_vec()), "is not in that buffer");

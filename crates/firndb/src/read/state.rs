@@ -11,6 +11,9 @@
 //!    cursors. A changed level is derived from the previous one: only the tables that are not in
 //!    both are examined, and the others get one more reference.
 
+#[cfg(all(test, not(shuttle)))]
+mod tests;
+
 use crate::manifest::{Layout, PartId, TableMeta, Tables, Version};
 use crate::memtable::Memtable;
 use crate::read::level::Change;
@@ -19,7 +22,7 @@ use crate::read::row_cache::RowCache;
 use crate::read::sst_run::{SstRun, TableCache};
 use crate::upper::Upper;
 use firn_base::key::Kind;
-use firn_base::{SeqNo, Tag};
+use firn_base::{FileId, SeqNo, Tag};
 use firn_table::sst::Query;
 use firn_table::{Row, Value};
 use std::collections::HashMap;
@@ -98,6 +101,13 @@ impl ReadState {
         self.parts.iter().flat_map(|part| part.tables())
     }
 
+    /// The tables of `level` in all partitions.
+    #[cfg(test)]
+    pub(crate) fn runs(&self, level: usize) -> Vec<Arc<SstRun>> {
+        let parts = self.parts.iter().filter_map(|part| part.levels.get(level));
+        parts.flat_map(|level| level.runs.clone()).collect()
+    }
+
     /// The structure between the memtables and the tables. A profile that has one has one
     /// partition.
     pub(crate) fn upper(&self) -> Option<&Upper> {
@@ -146,7 +156,7 @@ impl ReadState {
         levels: usize,
     ) -> Arc<[Arc<Part>]> {
         let layout = &version.layout;
-        let runs: HashMap<u64, &Arc<SstRun>> =
+        let runs: HashMap<FileId, &Arc<SstRun>> =
             self.tables().map(|(_, run)| (run.meta.id, run)).collect();
         let part = |(i, &id): (usize, &PartId)| {
             let before = self
@@ -298,7 +308,7 @@ impl Part {
         tables: &[Tables],
         cache: &Arc<TableCache>,
         levels: usize,
-        known: impl Fn(u64) -> Option<&'a Arc<SstRun>>,
+        known: impl Fn(FileId) -> Option<&'a Arc<SstRun>>,
     ) -> Part {
         let count = levels.max(tables.len());
         let (no_level, no_tables) = <(Arc<Level>, Tables)>::default();
@@ -307,7 +317,7 @@ impl Part {
         let changes: Vec<Change<'_>> = (0..count).map(|i| Change::new(old(i), new(i))).collect();
         // Tables also move from one level to another.
         let gone = || changes.iter().flat_map(Change::gone);
-        let moved: HashMap<u64, &Arc<SstRun>> = gone().map(|run| (run.meta.id, run)).collect();
+        let moved: HashMap<FileId, &Arc<SstRun>> = gone().map(|run| (run.meta.id, run)).collect();
         let run = |meta: &Arc<TableMeta>| {
             let held = moved.get(&meta.id).copied().or_else(|| known(meta.id));
             match held {

@@ -29,7 +29,7 @@ use crate::memtable::{Entry, Footprint, Memtable, Reservation};
 use crate::read::gaps::{Gap, Gaps, Watch};
 use firn_base::exec::relax;
 use firn_base::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
-use firn_base::{Error, Result, SeqNo};
+use firn_base::{Error, FileId, Result, SeqNo};
 use std::sync::Arc;
 
 /// The number of times a waiter checks again, yielding its time slice, before it sleeps. A frame
@@ -62,7 +62,7 @@ pub(crate) struct Queue {
 /// The writes that share one frame.
 pub(crate) struct Group {
     number: u64,
-    pub(crate) log_id: u64,
+    pub(crate) log_id: FileId,
     first_seqno: SeqNo,
     /// Changed under the queue's lock until the group is closed; owned by the leader after that.
     members: Mutex<Members>,

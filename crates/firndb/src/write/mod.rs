@@ -12,7 +12,7 @@ use crate::options::Durability;
 use crate::write::commit::{Group, GroupRole, Members, Queue};
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use firn_base::sync::Ordering;
-use firn_base::{Error, ErrorKind, Result};
+use firn_base::{Error, ErrorKind, FileId, Result};
 use std::sync::Arc;
 
 impl Engine {
@@ -189,13 +189,13 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn rotate_log(&self, log: &mut LogWriter, log_id: u64) -> Result<()> {
+    pub(crate) fn rotate_log(&self, log: &mut LogWriter, log_id: FileId) -> Result<()> {
         let end = log.rotate(log_id)?;
         // An earlier end may still be waiting, because logs end even if the manifest cannot be
         // written.
         let mut unrecorded = self.logs.unrecorded_end.lock();
         let edit = unrecorded.get_or_insert_default();
-        edit.logs_added.push(log_id);
+        edit.logs_added.push(FileId(log_id.0));
         edit.logs_sealed.push(end);
         drop(unrecorded);
         self.emit(&Event::LogRotated { log_id });

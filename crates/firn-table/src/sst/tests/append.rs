@@ -1,6 +1,7 @@
 //! Tests tables that grow against a sorted vector.
 
 use super::*;
+use firn_base::FileId;
 
 const SMALL: usize = 256;
 
@@ -66,7 +67,7 @@ fn grow(path: &Path, table: &Arc<Sst>, incoming: &[Entry]) -> (SstMeta, Arc<Sst>
     }
     let meta = appender.finish(old.seen()).unwrap();
     let file = open_file(&fs, path, OpenMode::ReadDirect).unwrap();
-    let grown = Arc::new(Sst::open(file, 7, meta.extent, table.context().clone()).unwrap());
+    let grown = Arc::new(Sst::open(file, FileId(7), meta.extent, table.context().clone()).unwrap());
     (meta, grown, dirty)
 }
 
@@ -222,7 +223,10 @@ fn an_append_that_did_not_end_is_passed_over() {
     let file = open_file(&fs, &path, OpenMode::Append).unwrap();
     let end = file.len().unwrap();
     file.write(end, &[&[0xCD; 9000]]).unwrap();
-    assert_eq!(Sst::find_extent(&*file, 7).unwrap(), grown_meta.extent);
+    assert_eq!(
+        Sst::find_extent(&*file, FileId(7)).unwrap(),
+        grown_meta.extent
+    );
 }
 
 #[test]
@@ -233,7 +237,7 @@ fn reserved_bits_are_used_up_and_counted() {
     let file = open_file(&fs, &path, OpenMode::CreateDirect).unwrap();
     let mut writer = SstWriter::new(
         file,
-        7,
+        FileId(7),
         options(40),
         Arc::new(IoCounters::default()),
         Cause::Compaction,
@@ -254,7 +258,7 @@ fn reserved_bits_are_used_up_and_counted() {
     );
     let table = Sst::open(
         open_file(&fs, &path, OpenMode::ReadDirect).unwrap(),
-        7,
+        FileId(7),
         meta.extent,
         context(),
     )

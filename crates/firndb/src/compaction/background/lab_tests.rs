@@ -7,7 +7,7 @@ use crate::files::FileName;
 use crate::{Db, Environment, LabTuning, Options, PmConfig, Profile, Tuning};
 use firn_base::clock::Clock;
 use firn_base::exec::{Inline, Work};
-use firn_base::{ErrorKind, SeqNo};
+use firn_base::{ErrorKind, FileId, SeqNo};
 use firn_fs::SimFs;
 use firn_pm::sim::{Mode, SimRegion};
 use firn_table::sst::{Got, Query};
@@ -97,7 +97,7 @@ fn key(i: u32) -> Vec<u8> {
 
 /// Evicts the next chunk from the left, of about `chunk_bytes` if level 0 has as many. Returns the
 /// ids of the tables that it replaced.
-fn evict_chunk(db: &Db, chunk_bytes: u64) -> Option<Vec<u64>> {
+fn evict_chunk(db: &Db, chunk_bytes: u64) -> Option<Vec<FileId>> {
     let job = mark_chunk(db, chunk_bytes)?;
     let replaced = job.plan.tables.iter().map(|(_, run)| run.meta.id).collect();
     db.engine.perform(job);
@@ -277,7 +277,7 @@ fn an_eviction_takes_no_more_than_a_buffer_from_a_full_cache() {
     (0..u64::MAX)
         .take_while(|_| cache.bytes() + buffer < lendable)
         .for_each(|at| {
-            cache.insert_value(1, at, &[0; 1000]);
+            cache.insert_value(FileId(1), at, &[0; 1000]);
         });
     assert_eq!(engine.chunk_bytes(), buffer, "it is nearly full");
 }
@@ -340,7 +340,7 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
     };
     let db = open_in(Path::new("/db"), 512 << 10, environment);
     let by_log = || db.stats().lab.unwrap().chunks_by_log;
-    let entries = |id: u64| {
+    let entries = |id: FileId| {
         let uses = db.engine.logs.values.as_ref().unwrap().uses();
         uses.iter()
             .find(|used| used.log_id == id)
@@ -350,7 +350,7 @@ fn lab_09_a_chunk_by_log_takes_from_the_oldest() {
         let uses = db.engine.logs.values.as_ref().unwrap().uses();
         uses.iter()
             .find(|used| used.entries > 0)
-            .map_or(0, |used| used.log_id)
+            .map_or(FileId(0), |used| used.log_id)
     };
     let (mut chunks, mut taken) = (0, 0);
     for i in 0..60_000 {
@@ -385,12 +385,9 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
     let db = open_in(Path::new("/db"), 512 << 10, environment);
     let value = |round: u32, i: u32| [&round.to_be_bytes()[..], &[i as u8; 100]].concat();
     let engine = &db.engine;
-    let level1 = || -> Vec<u64> {
-        engine.state.load().parts[0].levels[1]
-            .runs
-            .iter()
-            .map(|run| run.meta.id)
-            .collect()
+    let level1 = || -> Vec<FileId> {
+        let runs = engine.state.load().runs(1);
+        runs.iter().map(|run| run.meta.id).collect()
     };
     let (mut edges, mut replaced) = (0, 0);
     for round in 0..3 {
@@ -412,12 +409,12 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
         };
         let before = level1();
         while let Some(ids) = evict_chunk(&db, 24_000) {
-            let again: Vec<u64> = ids
+            let again: Vec<FileId> = ids
                 .iter()
                 .copied()
                 .filter(|id| !before.contains(id))
                 .collect();
-            assert_eq!(again, [0; 0], "round {round}: written by the chunk before");
+            assert_eq!(again, [], "round {round}: written by the chunk before");
             replaced += ids.len();
             edges += usize::from(!engine.trees().unwrap().immutable_from.is_empty());
             for i in (0..2000).filter(|i| newest(*i, round).is_some()) {
@@ -534,11 +531,7 @@ fn a_chunk_replaces_no_table_that_it_has_nothing_for() {
     while evict_chunk(&db, 1 << 20).is_some() {}
     let level1 = || -> Vec<_> {
         let state = db.engine.state.load();
-        state.parts[0].levels[1]
-            .runs
-            .iter()
-            .map(|run| run.meta.clone())
-            .collect()
+        state.runs(1).iter().map(|run| run.meta.clone()).collect()
     };
     let (first, last) = (key(1400), key(1499));
     (1400..1500).for_each(|i| db.put(key(i), [2; 100]).unwrap());
@@ -549,7 +542,7 @@ fn a_chunk_replaces_no_table_that_it_has_nothing_for() {
         before.len(),
         "the leaves have no other bounds"
     );
-    let after: Vec<u64> = level1().iter().map(|table| table.id).collect();
+    let after: Vec<FileId> = level1().iter().map(|table| table.id).collect();
     let met = before
         .iter()
         .filter(|table| *table.largest >= *first && *table.smallest <= *last)

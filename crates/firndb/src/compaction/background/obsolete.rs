@@ -16,6 +16,7 @@ use crate::manifest::TableMeta;
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::read::sst_run::SstRun;
+use firn_base::FileId;
 use firn_base::sync::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub(super) struct ObsoleteFiles {
     /// A memtable whose memory the next one takes.
     pub(super) spare: Mutex<Option<Spare>>,
     /// The active memtable's log, and its used bytes at the last tick.
-    seen: Mutex<(u64, usize)>,
+    seen: Mutex<(FileId, usize)>,
 }
 
 /// An item that no new reader can reach, kept until the last reader releases it.
@@ -46,7 +47,7 @@ pub(crate) enum Obsolete {
     /// Blocks that the next state of a table does not have.
     Blocks(Arc<SstRun>, Arc<[usize]>),
     Memtable(Arc<Memtable>),
-    Log(u64),
+    Log(FileId),
 }
 
 /// An unused memtable, and the tick at which it became unused.
@@ -80,7 +81,7 @@ impl ObsoleteFiles {
             Obsolete::Blocks(run, _) if !dead.is_free() => Some(run.meta.id),
             _ => None,
         };
-        let read_shorter: HashSet<u64> = dead.iter().filter_map(shorter).collect();
+        let read_shorter: HashSet<FileId> = dead.iter().filter_map(shorter).collect();
         let (ready, kept) = dead.drain(..).partition(|dead| {
             let is_read =
                 matches!(dead, Obsolete::Table(run) if read_shorter.contains(&run.meta.id));
@@ -178,7 +179,7 @@ impl Engine {
     }
 
     /// Frees the persistent memory of a removed log.
-    fn free_log(&self, id: u64) {
+    fn free_log(&self, id: FileId) {
         let placed = self.logs.values.as_ref().and_then(|values| values.placed());
         if let Err(error) = placed.map_or(Ok(()), |placed| placed.remove(id)) {
             // The next open frees it.
@@ -187,7 +188,7 @@ impl Engine {
     }
 
     /// Removes a file. Returns true if it is gone.
-    fn remove_file(&self, name: FileName, id: u64) -> bool {
+    fn remove_file(&self, name: FileName, id: FileId) -> bool {
         match self.files.remove(name) {
             Ok(()) => self.emit(&Event::FileRemoved { file_id: id }),
             // The next open removes it.
@@ -212,7 +213,7 @@ impl Engine {
     }
 
     /// A memtable of at least `capacity` bytes for the entries of log `log_id`.
-    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: u64) -> Memtable {
+    pub(crate) fn fresh_buffer(&self, capacity: usize, log_id: FileId) -> Memtable {
         let fits = |spare: &mut Spare| {
             let bytes = spare.buffer.capacity_bytes() - Memtable::EMPTY_BYTES;
             // A memtable that was created for a huge batch is not reused.
@@ -224,7 +225,7 @@ impl Engine {
         }
     }
 
-    fn new_buffer(&self, capacity: usize, log_id: u64) -> Memtable {
+    fn new_buffer(&self, capacity: usize, log_id: FileId) -> Memtable {
         // The block cache makes room first: for the requested size, and then for the actual one.
         self.tables.add_buffer(capacity as u64);
         let buffer = Memtable::new(capacity, log_id);
@@ -269,7 +270,7 @@ impl Engine {
         if self.jobs.obsolete.spare.lock().is_some() || !self.may_add_buffer(0) {
             return None;
         }
-        let mut buffer = self.new_buffer(self.budget.write_buffer_bytes, 0);
+        let mut buffer = self.new_buffer(self.budget.write_buffer_bytes, FileId(0));
         buffer.touch();
         self.jobs
             .obsolete

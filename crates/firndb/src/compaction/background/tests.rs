@@ -34,7 +34,7 @@ fn a_merge_holds_nothing_but_what_it_reads() {
     db.flush().unwrap();
     db.put(b"a", b"2").unwrap();
     let engine = &db.engine;
-    let beside = engine.state.load().parts[0].levels[1].runs[0].clone();
+    let beside = engine.state.load().runs(1).remove(0);
     let held = Arc::strong_count(&beside);
     let merge = engine
         .start_manual((PartId(0), 0), (b"", None), None)

@@ -17,7 +17,7 @@ use crate::compaction::rate_limiter::Debt;
 use crate::options::tuning::Tuning;
 use crate::read::state::ReadState;
 use crate::upper::Upper;
-use firn_base::{Limits, SeqNo};
+use firn_base::{FileId, Limits, SeqNo};
 
 /// The facts that a pick needs in addition to the state.
 pub(crate) struct Facts<'a> {
@@ -34,7 +34,7 @@ pub(crate) struct Facts<'a> {
     /// The oldest read point. Versions that neither it nor any later one sees may be dropped.
     pub(crate) oldest: SeqNo,
     /// A table with too many reads without a result, and its level.
-    pub(crate) seek: Option<(usize, u64)>,
+    pub(crate) seek: Option<(usize, FileId)>,
     /// True if compactions may append to tables.
     pub(crate) appends: bool,
     /// The most dead bytes per live byte.

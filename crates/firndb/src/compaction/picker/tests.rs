@@ -1,359 +1,319 @@
-//! The picker's inputs and outputs.
+//! Pickers as text: the files in `cases/` hold states and the plans that are picked for them.
+//!
+//! ```text
+//! # A title. Each case begins with one, and with an empty state.
+//! limits: level0_trigger=4         changes of `Limits::tiny`
+//! facts: at_rest inputs=2          changes of the facts
+//! border: m                        partitions end before this key
+//! level 0: new:a-z a-c/40          tables, newest first in level 0
+//! busy: a-c                        tables that running jobs have
+//! wanted: k                        the border that is wanted
+//! pick                             a question
+//! => size: copy a-c + b-d -> 1     its answer: the inputs, then the tables that they overlap
+//! ```
+//!
+//! A table is `[name:]first-last[/KiB][,dead=KiB][,superseded=KiB][,deletes=n]`, of 10 KiB and ten
+//! entries, and is called by its name or else by its keys. To change the answers of all cases, run
+//! the tests with `FIRN_REWRITE=1` and read the difference.
 
 use super::*;
-use crate::compaction::plan::{BusyTables, How, Plan, Reason};
-use crate::files::Files;
+use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
 use crate::manifest::{Edit, PartId, TableMeta, Version};
 use crate::options::tuning::Tuning;
-use crate::read::sst_run::{TableCache, TableCacheBounds};
-use crate::read::state::{ReadState, Touched};
-use firn_base::count::IoCounters;
-use firn_base::{Limits, SeqNo};
-use firn_fs::SimFs;
-use firn_table::BlockCache;
-use firn_table::sst::{Extent, TableContext};
+use crate::read::sst_run::{SstRun, TableCache};
+use crate::read::state::ReadState;
+use firn_base::{FileId, Limits, SeqNo};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::Arc;
 
-/// A table: level, id, smallest and largest key, size in KiB.
-type Table<'a> = (usize, u64, &'a str, &'a str, u64);
-
-fn add(tables: &[Table<'_>]) -> Vec<(usize, TableMeta)> {
-    let meta = |&(level, id, smallest, largest, kib): &Table<'_>| {
-        let table = TableMeta {
-            id,
-            extent: Extent {
-                valid_len: kib << 10,
-                footer_offset: 0,
-            },
-            data_bytes: 0,
-            entries: 1,
-            deletes: 0,
-            seqno_min: SeqNo(id),
-            seqno_max: SeqNo(id),
-            smallest: smallest.into(),
-            largest: largest.into(),
-            shared: false,
-            dead_bytes: 0,
-            small_blocks: 0,
-            block_bytes_max: 0,
-            filter_left: 0,
-            appends: 0,
-            superseded_bytes: 0,
-        };
-        (level, table)
-    };
-    tables.iter().map(meta).collect()
+/// A case: the state that its lines have described so far.
+struct Case {
+    limits: Limits,
+    facts: Vec<(String, String)>,
+    borders: Vec<String>,
+    tables: Vec<(usize, TableMeta)>,
+    names: BTreeMap<FileId, String>,
+    busy: Vec<String>,
+    wanted: Option<String>,
 }
 
-fn cache() -> Arc<TableCache> {
-    let files = Arc::new(Files::of_test(
-        &SimFs::new(1),
-        Path::new("/nowhere"),
-        [0; 16],
-    ));
-    let context = TableContext::new(
-        Arc::new(BlockCache::new(0, 512)),
-        Arc::new(IoCounters::default()),
-    );
-    Arc::new(TableCache::new(files, context, &TableCacheBounds::ONE))
+/// `name=value`, or a name alone, which is true.
+fn setting(word: &str) -> (String, String) {
+    let (name, value) = word.split_once('=').unwrap_or((word, "1"));
+    (name.to_owned(), value.to_owned())
 }
 
-/// A state with these tables.
-fn state(tables: &[Table<'_>]) -> ReadState {
-    let mut version = Version::default();
-    version
-        .apply(&Edit {
-            id: 1,
-            add: add(tables),
-            ..Edit::default()
-        })
-        .unwrap();
-    ReadState::new(Vec::new(), &version, &cache(), Limits::tiny().levels)
+fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Flush => "flush",
+        Reason::Size => "size",
+        Reason::Seeks => "seeks",
+        Reason::Space => "space",
+        Reason::Evict => "evict",
+        Reason::Manual => "manual",
+        Reason::Partition => "partition",
+    }
 }
 
-#[test]
-fn a_state_is_made_from_the_one_before() {
-    let (cache, levels) = (cache(), Limits::tiny().levels);
-    let mut version = Version::default();
-    let mut next = |before: &ReadState, drop: &[(usize, u64)], tables: &[Table<'_>]| {
+impl Case {
+    fn new() -> Case {
+        Case {
+            limits: Limits::tiny(),
+            facts: Vec::new(),
+            borders: Vec::new(),
+            tables: Vec::new(),
+            names: BTreeMap::new(),
+            busy: Vec::new(),
+            wanted: None,
+        }
+    }
+
+    fn limit(&mut self, name: &str, value: &str) {
+        let number: u64 = value.parse().unwrap();
+        match name {
+            "level0_trigger" => self.limits.level0_trigger = number as usize,
+            "level0_rest" => self.limits.level0_rest = number as usize,
+            "levels" => self.limits.levels = number as usize,
+            "partitions_max" => self.limits.partitions_max = number as usize,
+            "partition_kib" => self.limits.partition_bytes = number << 10,
+            _ => panic!("unknown limit {name}"),
+        }
+    }
+
+    /// Adds tables of `level`. Each is older than those before it.
+    fn level(&mut self, level: usize, words: &[&str]) {
+        for word in words {
+            let (name, rest) = match word.split_once(':') {
+                Some((name, rest)) => (Some(name), rest),
+                None => (None, *word),
+            };
+            let mut parts = rest.split(',');
+            let head = parts.next().unwrap();
+            let (keys, kib) = head.split_once('/').unwrap_or((head, "10"));
+            let (first, last) = keys.split_once('-').unwrap();
+            let id = 100 - self.tables.len() as u64;
+            let mut meta = TableMeta::of_test(id, first, last, kib.parse().unwrap());
+            for (name, value) in parts.map(setting) {
+                let number: u64 = value.parse().unwrap();
+                match name.as_str() {
+                    "dead" => meta.dead_bytes = number << 10,
+                    "superseded" => meta.superseded_bytes = number << 10,
+                    "deletes" => meta.deletes = number,
+                    _ => panic!("unknown word {name}"),
+                }
+            }
+            let old = self.names.insert(meta.id, name.unwrap_or(keys).to_owned());
+            assert!(old.is_none());
+            self.tables.push((level, meta));
+        }
+    }
+
+    fn state(&self) -> ReadState {
+        let cuts = self.borders.iter().enumerate();
         let edit = Edit {
-            id: version.edit_id + 1,
-            drop: drop.to_vec(),
-            add: add(tables),
+            id: 1,
+            add: self.tables.clone(),
+            cuts_added: cuts
+                .map(|(i, key)| (key.clone().into_bytes(), PartId(i as u32 + 1)))
+                .collect(),
             ..Edit::default()
         };
+        let mut version = Version::default();
         version.apply(&edit).unwrap();
-        before.with_tables(
+        ReadState::new(
+            Vec::new(),
             &version,
-            Touched::Keys(&mut std::iter::once(&b"a"[..])),
-            &cache,
-            levels,
+            &TableCache::of_test(),
+            self.limits.levels,
         )
-    };
-    let first = next(
-        &ReadState::new(Vec::new(), &Version::default(), &cache, levels),
-        &[],
-        &[
-            (0, 1, "a", "z", 1),
-            (1, 2, "a", "c", 2),
-            (1, 3, "d", "f", 4),
-            (1, 4, "g", "i", 8),
-            (2, 5, "a", "z", 16),
-        ],
-    );
-    // One table of level 1 is replaced, and one moves down a level.
-    let second = next(
-        &first,
-        &[(1, 3), (1, 4), (2, 5)],
-        &[(1, 6, "d", "e", 32), (2, 4, "g", "i", 8)],
-    );
-    let run = |state: &ReadState, id| {
-        state
-            .tables()
-            .find(|(_, run)| run.meta.id == id)
-            .map(|(_, run)| run.clone())
-            .unwrap()
-    };
-    assert!(
-        Arc::ptr_eq(&first.parts[0].levels[0], &second.parts[0].levels[0]),
-        "what is the same is shared"
-    );
-    for id in [2, 4] {
-        assert!(
-            Arc::ptr_eq(&run(&first, id), &run(&second, id)),
-            "table {id} is the same run"
-        );
     }
-    let bytes: Vec<u64> = second.parts[0]
-        .levels
-        .iter()
-        .map(|level| level.bytes() >> 10)
-        .collect();
-    assert_eq!(bytes[..3], [1, 34, 8]);
-    assert_eq!(first.parts[0].levels[1].bytes() >> 10, 14, "as it was");
-    let found = |key: &str| {
-        second.parts[0].levels[1]
-            .run_for(key.as_bytes())
-            .map(|run| run.meta.id)
-    };
-    assert_eq!(
-        [found("b"), found("d"), found("f"), found("g")],
-        [Some(2), Some(6), None, None]
-    );
-    assert!(
-        second.parts[0].levels[1]
-            .run_of(&run(&first, 3).meta)
-            .is_none()
-    );
-    assert!(
-        second.parts[0].levels[2]
-            .run_of(&run(&first, 4).meta)
-            .is_some()
-    );
-    let last = next(&second, &[(0, 1), (1, 2), (1, 6), (2, 4)], &[]);
-    assert_eq!(
-        (last.tables().count(), last.parts[0].dead_and_live()),
-        (0, (0, 0))
-    );
-}
 
-fn choose(state: &ReadState, busy: &[u64], seek: Option<(usize, u64)>) -> Option<Plan> {
-    let tables = || {
-        state.parts[0]
+    fn named<'a>(&self, state: &'a ReadState, name: &str) -> (usize, &'a SstRun) {
+        let found = state
             .tables()
-            .filter(|(_, run)| busy.contains(&run.meta.id))
-    };
-    let mut taken = BusyTables::default();
-    tables().for_each(|(level, run)| taken.take(level, run));
-    let limits = Limits::tiny();
-    pick(state, &facts(&limits, &taken, seek))
-}
-
-fn facts<'a>(limits: &'a Limits, busy: &'a BusyTables, seek: Option<(usize, u64)>) -> Facts<'a> {
-    Facts {
-        flush_begun: false,
-        limits,
-        busy,
-        flushing: false,
-        oldest: SeqNo::MAX,
-        visible: SeqNo(0),
-        seek,
-        appends: false,
-        dead_share_max: 0.2,
-        evicting: false,
-        tuning: Box::leak(Box::default()),
-        wanted: None,
-        chunk_bytes: 0,
-        buffer_bytes: 0,
-        level0_inputs_max: usize::MAX,
-        at_rest: false,
-        idle: false,
+            .find(|(_, run)| self.names[&run.meta.id] == name);
+        let (level, run) = found.unwrap_or_else(|| panic!("no table {name}"));
+        (level, run)
     }
-}
 
-fn ids(plan: &Plan) -> Vec<(usize, u64)> {
-    plan.tables
-        .iter()
-        .map(|(level, run)| (*level, run.meta.id))
-        .collect()
-}
+    /// Passes the facts to `see`.
+    fn with_facts<T>(&self, state: &ReadState, see: impl FnOnce(&Facts<'_>) -> T) -> T {
+        let mut busy = BusyTables::default();
+        for name in &self.busy {
+            let (level, run) = self.named(state, name);
+            busy.take(level, run);
+        }
+        let wanted = self.wanted.as_ref().map(|cut| Wanted {
+            part: state.layout.ids()[state.layout.part_of(cut.as_bytes())],
+            cut: cut.clone().into_bytes(),
+        });
+        let tuning = Tuning::default();
+        let mut facts = Facts {
+            limits: &self.limits,
+            busy: &busy,
+            flushing: false,
+            flush_begun: false,
+            visible: SeqNo(0),
+            oldest: SeqNo::MAX,
+            seek: None,
+            appends: false,
+            dead_share_max: 0.2,
+            evicting: false,
+            tuning: &tuning,
+            chunk_bytes: 0,
+            wanted: wanted.as_ref(),
+            buffer_bytes: 0,
+            level0_inputs_max: usize::MAX,
+            at_rest: false,
+            idle: false,
+        };
+        for (name, value) in &self.facts {
+            match name.as_str() {
+                "at_rest" => facts.at_rest = true,
+                "idle" => facts.idle = true,
+                "appends" => facts.appends = true,
+                "flushing" => facts.flushing = true,
+                "inputs" => facts.level0_inputs_max = value.parse().unwrap(),
+                "oldest" => facts.oldest = SeqNo(value.parse().unwrap()),
+                "seek" => {
+                    let (level, run) = self.named(state, value);
+                    facts.seek = Some((level, run.meta.id));
+                }
+                _ => panic!("unknown fact {name}"),
+            }
+        }
+        see(&facts)
+    }
 
-#[test]
-fn nothing_is_due_in_a_small_tree() {
-    assert!(choose(&state(&[]), &[], None).is_none());
-    assert!(
-        choose(
-            &state(&[
-                (0, 1, "a", "z", 10),
-                (0, 2, "a", "z", 10),
-                (1, 3, "a", "m", 60)
-            ]),
-            &[],
-            None
-        )
-        .is_none()
-    );
-}
+    fn told(&self, state: &ReadState, plan: Option<Plan>) -> String {
+        let Some(plan) = plan else {
+            return "nothing".to_owned();
+        };
+        let names = |upper: bool| {
+            let of = plan
+                .tables
+                .iter()
+                .filter(|(level, _)| (*level < plan.level) == upper);
+            let names: Vec<&str> = of.map(|(_, run)| &*self.names[&run.meta.id]).collect();
+            names.join(" ")
+        };
+        let mut out = String::new();
+        if state.parts.len() > 1 {
+            let id = plan.part.map_or(0, |part| part.0);
+            write!(out, "partition {id}, ").unwrap();
+        }
+        write!(out, "{}: ", reason(plan.reason)).unwrap();
+        let key = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+        match &plan.border {
+            Some(Border::Add(cut)) => return out + "divide at " + &key(cut),
+            Some(Border::Drop(cut)) => return out + "join at " + &key(cut),
+            None => {}
+        }
+        let how = match plan.how {
+            How::Copy => "copy",
+            How::Append => "append",
+            How::Move => "move",
+            How::Insert => "insert",
+            How::Border => "border",
+        };
+        let (upper, same) = (names(true), names(false));
+        let sides = [upper, same].into_iter().filter(|side| !side.is_empty());
+        let inputs = sides.collect::<Vec<_>>().join(" + ");
+        write!(out, "{how} {inputs} -> {}", plan.level).unwrap();
+        out
+    }
 
-#[test]
-fn level_0_goes_down_as_a_whole() {
-    let state = state(&[
-        (0, 1, "c", "f", 10),
-        (0, 2, "e", "h", 10),
-        (0, 3, "b", "c", 10),
-        (1, 4, "a", "b", 10),
-        (1, 5, "g", "i", 10),
-        (1, 6, "k", "l", 10),
-    ]);
-    let plan = choose(&state, &[], None).unwrap();
-    assert_eq!(ids(&plan), [(0, 3), (0, 2), (0, 1), (1, 4), (1, 5)]);
-    assert_eq!(
-        (plan.level, plan.how, plan.reason),
-        (1, How::Copy, Reason::Size)
-    );
-    assert!(choose(&state, &[5], None).is_none(), "an input is busy");
-    assert_eq!(
-        debt(&state, &Limits::tiny(), &Tuning::default(), 0).buffers,
-        0
-    );
-}
-
-#[test]
-fn level_0_goes_down_by_its_oldest_where_a_merge_cannot_have_all() {
-    let tables: Vec<_> = (1..8)
-        .map(|id| (0, id, "a", "z", 10))
-        .chain([(1, 9, "a", "c", 10), (1, 10, "x", "y", 10)])
-        .collect();
-    let (state, limits, busy) = (state(&tables), Limits::tiny(), BusyTables::default());
-    let pick_of = |level0_inputs_max| {
-        let plan = pick(
-            &state,
-            &Facts {
-                level0_inputs_max,
-                ..facts(&limits, &busy, None)
+    /// The answer to `question`.
+    fn answer(&self, question: &str) -> String {
+        let state = self.state();
+        let words: Vec<&str> = question.split(' ').collect();
+        self.with_facts(&state, |facts| match words[..] {
+            ["pick"] => self.told(&state, pick(&state, facts)),
+            // `manual LEVEL FROM TO`, with `after KEY` for the next step.
+            ["manual", level, from, to, ref after @ ..] => {
+                let level = (PartId(0), level.parse().unwrap());
+                let after = after.get(1).map(|key| key.as_bytes());
+                let range = (from.as_bytes(), Some(to.as_bytes()));
+                self.told(&state, pick_manual(&state, level, range, after, facts))
+            }
+            ["rewrite", from, to] => {
+                let range = (from.as_bytes(), Some(to.as_bytes()));
+                let plan = pick_manual_rewrite(&state, PartId(0), range, None, facts);
+                self.told(&state, plan)
+            }
+            ["wanted"] => match wanted(&state, &self.limits, facts.wanted.cloned()) {
+                None => "nothing".to_owned(),
+                Some(wanted) => String::from_utf8(wanted.cut).unwrap(),
             },
-        )
-        .unwrap();
-        let taken: Vec<u64> = plan
-            .tables
-            .iter()
-            .filter(|(level, _)| *level == 0)
-            .map(|(_, run)| run.meta.id)
-            .collect();
-        (taken, plan.tables.len())
-    };
-    assert_eq!(pick_of(7), (vec![7, 6, 5, 4, 3, 2, 1], 9));
-    assert_eq!(
-        pick_of(3),
-        (vec![3, 2, 1], 5),
-        "what stays is newer than what goes"
-    );
-    assert_eq!(pick_of(1), (vec![1], 3));
-    // For a user's compaction, one for reads, and one for tombstones.
-    let some = Facts {
-        level0_inputs_max: 2,
-        ..facts(&limits, &busy, Some((0, 7)))
-    };
-    let manual = pick_manual(&state, (PartId(0), 0), (b"a", None), None, &some).unwrap();
-    assert_eq!(ids(&manual)[..2], [(0, 2), (0, 1)]);
+            ["debt"] => {
+                let debt = debt(&state, &self.limits, facts.tuning, 0);
+                format!("{} KiB over the targets", debt.bytes >> 10)
+            }
+            _ => panic!("unknown question {question}"),
+        })
+    }
+
+    /// Takes a line that describes the state.
+    fn take(&mut self, line: &str) {
+        let (what, rest) = line.split_once(':').unwrap();
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        match what.split_once(' ') {
+            Some(("level", level)) => self.level(level.parse().unwrap(), &words),
+            _ => match what {
+                "limits" => words
+                    .iter()
+                    .map(|word| setting(word))
+                    .for_each(|(name, value)| {
+                        self.limit(&name, &value);
+                    }),
+                "facts" => self.facts = words.iter().map(|word| setting(word)).collect(),
+                "border" => self.borders = words.iter().map(|&key| key.to_owned()).collect(),
+                "busy" => self.busy = words.iter().map(|&name| name.to_owned()).collect(),
+                "wanted" => self.wanted = words.first().map(|&key| key.to_owned()),
+                _ => panic!("unknown line {line}"),
+            },
+        }
+    }
+}
+
+/// Runs the cases of a file, and compares the answers.
+fn run(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/compaction/picker/cases")
+        .join(name);
+    let expected = std::fs::read_to_string(&path).unwrap();
+    let (mut case, mut found) = (Case::new(), String::new());
+    for line in expected.lines().filter(|line| !line.starts_with("=> ")) {
+        writeln!(found, "{line}").unwrap();
+        if line.starts_with('#') {
+            case = Case::new();
+        } else if line.contains(": ") || line.ends_with(':') {
+            case.take(line);
+        } else if !line.is_empty() {
+            writeln!(found, "=> {}", case.answer(line)).unwrap();
+        }
+    }
+    if std::env::var_os("FIRN_REWRITE").is_some() {
+        std::fs::write(&path, &found).unwrap();
+    }
+    for (at, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(found, expected, "{name}:{}", at + 1);
+    }
+    assert_eq!(found.lines().count(), expected.lines().count(), "{name}");
 }
 
 #[test]
-fn level_0_goes_down_sooner_while_there_is_time() {
-    let (mut limits, busy) = (Limits::tiny(), BusyTables::default());
-    (limits.level0_trigger, limits.level0_rest) = (8, 4);
-    let tables: Vec<_> = (1..5).map(|id| (0, id, "a", "z", 10)).collect();
-    let at_rest = Facts {
-        at_rest: true,
-        ..facts(&limits, &busy, None)
-    };
-    assert!(pick(&state(&tables), &facts(&limits, &busy, None)).is_none());
-    assert_eq!(
-        pick(&state(&tables), &at_rest).map(|plan| ids(&plan).len()),
-        Some(4)
-    );
-    assert!(pick(&state(&tables[1..]), &at_rest).is_none(), "too few");
+fn leveled() {
+    run("leveled.txt");
 }
 
 #[test]
-fn a_full_level_gives_the_table_that_costs_least() {
-    let state = state(&[
-        (1, 1, "a", "c", 40),
-        (1, 2, "d", "f", 40),
-        (2, 3, "a", "c", 80),
-        (2, 4, "d", "e", 20),
-        (2, 5, "g", "h", 80),
-    ]);
-    let plan = choose(&state, &[], None).unwrap();
-    assert_eq!(ids(&plan), [(1, 2), (2, 4)]);
-    assert_eq!(
-        debt(&state, &Limits::tiny(), &Tuning::default(), 0).bytes,
-        16 << 10
-    );
-    assert!(
-        choose(&state, &[1], None).is_none(),
-        "what goes down already is not counted"
-    );
+fn space() {
+    run("space.txt");
 }
 
 #[test]
-fn a_table_that_overlaps_nothing_is_moved() {
-    let state = state(&[
-        (1, 1, "a", "c", 40),
-        (1, 2, "d", "f", 40),
-        (2, 3, "a", "c", 80),
-    ]);
-    let plan = choose(&state, &[], None).unwrap();
-    assert_eq!((ids(&plan), plan.how), (vec![(1, 2)], How::Move));
-}
-
-#[test]
-fn a_table_of_many_fruitless_reads_goes_down() {
-    let state = state(&[(1, 1, "a", "c", 10), (2, 3, "b", "c", 10)]);
-    let plan = choose(&state, &[], Some((1, 1))).unwrap();
-    assert_eq!(
-        (ids(&plan), plan.reason),
-        (vec![(1, 1), (2, 3)], Reason::Seeks)
-    );
-    assert!(choose(&state, &[], Some((1, 9))).is_none());
-    assert!(choose(&state, &[3], Some((1, 1))).is_none());
-}
-
-#[test]
-fn a_manual_compaction_takes_table_by_table() {
-    let state = state(&[
-        (1, 1, "a", "c", 10),
-        (1, 2, "d", "f", 10),
-        (1, 3, "x", "z", 10),
-        (2, 4, "b", "e", 10),
-    ]);
-    let (limits, busy) = (Limits::tiny(), BusyTables::default());
-    let facts = facts(&limits, &busy, None);
-    let range: (&[u8], Option<&[u8]>) = (b"b", Some(b"g"));
-    let first = pick_manual(&state, (PartId(0), 1), range, None, &facts).unwrap();
-    assert_eq!(ids(&first), [(1, 1), (2, 4)]);
-    let second = pick_manual(&state, (PartId(0), 1), range, Some(b"a"), &facts).unwrap();
-    assert_eq!(ids(&second), [(1, 2), (2, 4)]);
-    assert!(pick_manual(&state, (PartId(0), 1), range, Some(b"d"), &facts).is_none());
+fn partitions() {
+    run("partitions.txt");
 }

@@ -14,7 +14,7 @@ use crate::sites;
 use firn_base::clock::Clock;
 use firn_base::count::IoCounters;
 use firn_base::seed::Seed;
-use firn_base::{Error, ErrorKind, Result};
+use firn_base::{Error, ErrorKind, FileId, Result};
 use firn_fs::{Dir, Fs, Lock, OpenMode};
 use firn_pm::{PmConfig, Pool};
 use std::path::Path;
@@ -267,7 +267,7 @@ pub(super) fn read_or_create(
     }
     let version = Version {
         profile: options.profile.number(),
-        next_file_id: 1,
+        next_file_id: FileId(1),
         ..Version::default()
     };
     let uuid = match owner::owner_of(&**dir, FileName::Lock)? {

@@ -23,8 +23,8 @@ use crate::upper::Upper;
 use crate::write::commit::Commit;
 use crate::write::write_stall::WriteStall;
 use firn_base::exec::{Executor, Threads};
-use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Mutex, Ordering};
-use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_base::sync::{ArcSwap, AtomicBool, AtomicU64, Mutex};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_pm::Fenced;
 use std::sync::{Arc, Weak};
 
@@ -43,8 +43,8 @@ impl Recovery {
         let sealed = Arc::new(SealedLogs::new(floor));
         let (log, log_name, manifest) = if self.read_only {
             let version = self.version.clone();
-            let manifest =
-                ManifestWriter::read_only(self.files.clone(), self.counters.clone(), 0, version);
+            let (files, counters) = (self.files.clone(), self.counters.clone());
+            let manifest = ManifestWriter::read_only(files, counters, version);
             (None, "none: read-only".to_owned(), manifest)
         } else {
             let (pm, log_name) = self.pm_log_buffer()?;
@@ -152,7 +152,7 @@ impl Recovery {
     fn begin_hot(
         &self,
         log: &mut LogWriter,
-        floor: u64,
+        floor: FileId,
         readers: &Readers,
         visible: &Arc<AtomicU64>,
     ) {
@@ -196,7 +196,7 @@ impl Recovery {
 
     /// Writes the new manifest: the state of the old one, the recovered tables, and the new log.
     /// Logs from `kept` on stay needed.
-    fn record(&mut self, log_id: u64, kept: Option<u64>) -> Result<ManifestWriter> {
+    fn record(&mut self, log_id: FileId, kept: Option<FileId>) -> Result<ManifestWriter> {
         let is_rebuilt = self.is_rebuilt();
         let pm = match &self.pm {
             Some(pool) => {
@@ -214,7 +214,7 @@ impl Recovery {
         let manifest_id = self.next_file_id();
         let edit = Edit {
             id: self.version.edit_id + 1,
-            next_file_id: Some(self.compaction.next_file_id.load(Ordering::Relaxed)),
+            next_file_id: Some(self.compaction.file_ids.next()),
             last_seqno: Some(self.last_seqno),
             // Rebuilt trees need the logs from their floor on.
             log_floor: (!is_rebuilt)

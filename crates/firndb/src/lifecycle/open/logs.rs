@@ -18,7 +18,7 @@ use crate::sites;
 use firn_base::count::Cause;
 use firn_base::exec::block_on;
 use firn_base::key::Kind;
-use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_fs::OpenMode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ impl Recovery {
     /// Replays the logs in order. No frame that was acknowledged as durable may follow a torn end.
     pub(super) fn replay_logs(&mut self) -> Result<()> {
         self.adopt_logs()?;
-        let logs: BTreeMap<u64, LogState> = self.version.logs.clone();
+        let logs: BTreeMap<FileId, LogState> = self.version.logs.clone();
         self.weigh_logs(&logs)?;
-        let mut torn: Option<u64> = None;
+        let mut torn: Option<FileId> = None;
         for (log_id, LogState { end: sealed, named }) in logs {
             let Some(mut replay) = self.open_log(log_id, sealed, named)? else {
                 torn.get_or_insert(log_id);
@@ -69,11 +69,11 @@ impl Recovery {
                 replay.end(sealed.map_or(0, |end| end.synced_through))?;
             self.settle_log(log_id, &replay, at)?;
             let cut = sealed.map_or(
-                is_torn && self.version.logs.range(log_id + 1..).next().is_some(),
+                is_torn && self.version.logs.range(log_id.next()..).next().is_some(),
                 |end| at < end.end,
             );
             if cut {
-                tracing::warn!(log_id, at, "the log is torn; later logs are not replayed");
+                tracing::warn!(%log_id, at, "the log is torn; later logs are not replayed");
                 torn = Some(log_id);
             }
         }
@@ -95,7 +95,7 @@ impl Recovery {
     }
 
     /// Decides by the size of `logs` whether their entries stay in them.
-    fn weigh_logs(&mut self, logs: &BTreeMap<u64, LogState>) -> Result<()> {
+    fn weigh_logs(&mut self, logs: &BTreeMap<FileId, LogState>) -> Result<()> {
         for (&log_id, log) in logs {
             self.replaying.bytes += match self.files.len(FileName::Log(log_id)) {
                 Ok(len) => log.end.map_or(len, |end| end.end),
@@ -118,7 +118,7 @@ impl Recovery {
 
     /// Makes log `log_id` durable up to `end`, where its replay ended, if it is needed after this
     /// recovery. Its bytes in the pool are written to its file.
-    fn settle_log(&mut self, log_id: u64, replay: &Replay, end: u64) -> Result<()> {
+    fn settle_log(&mut self, log_id: FileId, replay: &Replay, end: u64) -> Result<()> {
         if self.read_only || (self.trees.is_none() && !self.may_continue_buffer()) {
             return Ok(());
         }
@@ -160,7 +160,7 @@ impl Recovery {
     /// The replay of a log; `None` if a power cut lost the log before its name was durable.
     pub(super) fn open_log(
         &self,
-        log_id: u64,
+        log_id: FileId,
         sealed: Option<LogEnd>,
         named: bool,
     ) -> Result<Option<Replay>> {
@@ -198,7 +198,7 @@ impl Recovery {
     /// read-only open flushed and removed it after the manifest was read. The writer records that
     /// before it removes the file, so reading the manifest again decides. A power cut is assumed
     /// only if the manifest still names the log as before.
-    fn check_still_needed(&self, log_id: u64) -> Result<()> {
+    fn check_still_needed(&self, log_id: FileId) -> Result<()> {
         if !self.read_only {
             return Ok(());
         }
@@ -270,7 +270,7 @@ impl Recovery {
     fn catch_up(
         &mut self,
         mut replay: Replay,
-        log_id: u64,
+        log_id: FileId,
         sealed: Option<LogEnd>,
         named: bool,
     ) -> Result<Replay> {
@@ -293,7 +293,7 @@ impl Recovery {
 
     /// Checks that each key that lost its slot in the hot buffer has a newer version in the same,
     /// replayed log.
-    fn check_superseded(&mut self, log_id: u64) -> Result<()> {
+    fn check_superseded(&mut self, log_id: FileId) -> Result<()> {
         match self.replaying.superseded.drain().next() {
             None => Ok(()),
             Some((_, seqno)) => {

@@ -22,7 +22,7 @@ use crate::lifecycle::lost;
 use crate::lifecycle::owner;
 use crate::log::{FILE_HEADER_BYTES, LogEnd, LogHeader};
 use crate::manifest::{self, LogState};
-use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_fs::OpenMode;
 use firn_table::sst::{HEADER_BYTES, Sst, TableOwner};
 
@@ -95,7 +95,7 @@ impl Recovery {
     }
 
     /// The contents of log `log_id`; `None` if it is gone.
-    fn look_through(&self, log_id: u64) -> Result<Option<Found>> {
+    fn look_through(&self, log_id: FileId) -> Result<Option<Found>> {
         let Some(mut replay) = self.open_log(log_id, None, false)? else {
             return Ok(None);
         };
@@ -115,7 +115,7 @@ impl Recovery {
     /// moves it to `lost/`.
     fn check_left_over(
         &mut self,
-        log_id: u64,
+        log_id: FileId,
         previous: Option<LogEnd>,
         found: Found,
     ) -> Result<()> {
@@ -159,7 +159,7 @@ impl Recovery {
             let Some((newest, owner)) = self.read_unnamed(id)? else {
                 continue;
             };
-            let log_is_known = owner.log_id > 0 && self.knows_log(owner.log_id)?;
+            let log_is_known = owner.log_id > FileId(0) && self.knows_log(owner.log_id)?;
             if newest > self.last_seqno && !log_is_known {
                 let expected = format!(
                     "a record that names table {} with entries up to number {}, where logs and named tables end at {}: \
@@ -178,7 +178,7 @@ impl Recovery {
     /// recorded something after the manifest was read, the error is `Changed`.
     fn lost_records(&self, expected: String) -> Result<Error> {
         let read = manifest::read(self.files.dir(), &self.counters)?;
-        let (id, now) = read.map_or((0, 0), |(id, version)| (id, version.edit_id));
+        let (id, now) = read.map_or((FileId(0), 0), |(id, version)| (id, version.edit_id));
         if self.read_only && now != self.version.edit_id {
             return Ok(Error::changed(self.files.path().display()));
         }
@@ -192,7 +192,7 @@ impl Recovery {
     /// True if the entries of a table may still be in log `log_id`. Whatever the manifest says, a
     /// log whose file is gone was removed because a record named the table. A log below the floor
     /// is obsolete: an earlier recovery read it, and the removal of the table was not durable.
-    fn knows_log(&self, log_id: u64) -> Result<bool> {
+    fn knows_log(&self, log_id: FileId) -> Result<bool> {
         if log_id < self.version.log_floor {
             return Ok(true);
         }
@@ -205,7 +205,7 @@ impl Recovery {
 
     /// The highest sequence number in table `id` and the owner in its header, if the table is whole
     /// and the database's own.
-    fn read_unnamed(&self, id: u64) -> Result<Option<(SeqNo, TableOwner)>> {
+    fn read_unnamed(&self, id: FileId) -> Result<Option<(SeqNo, TableOwner)>> {
         use ErrorKind::{Corruption, Invalid, NotFound};
         let name = FileName::Table(id);
         let read = owner::head(self.files.dir(), name, HEADER_BYTES).and_then(|bytes| {

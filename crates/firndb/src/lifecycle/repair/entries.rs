@@ -15,7 +15,7 @@ use crate::read::merge_iter::MergeIter;
 use crate::read::run_iter::RunIter;
 use firn_base::exec::block_on;
 use firn_base::key::Kind;
-use firn_base::{ErrorKind, Result, SeqNo, Tag};
+use firn_base::{ErrorKind, FileId, Result, SeqNo, Tag};
 use firn_fs::OpenMode;
 use firn_table::pm_btree::{HOT_LOG, Seen, TreeIter, TreeStore, View};
 use firn_table::sst::{Got, Query};
@@ -252,7 +252,7 @@ impl Repair {
     }
 
     /// Reads a log. Returns true if it is whole, and `None` if it does not exist.
-    fn read_log(&mut self, log_id: u64) -> Result<Option<bool>> {
+    fn read_log(&mut self, log_id: FileId) -> Result<Option<bool>> {
         let file = match self.files.open(FileName::Log(log_id), OpenMode::Read) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.report.logs_damaged.push(format!("{log_id:06}.log"));
@@ -313,7 +313,7 @@ impl Repair {
             let capacity = self.write_buffer_bytes.max(footprint.bytes);
             let buffer = self
                 .buffer
-                .get_or_insert_with(|| Arc::new(Memtable::new(capacity, 0)));
+                .get_or_insert_with(|| Arc::new(Memtable::new(capacity, FileId(0))));
             if let Some(ticket) = buffer.reserve(std::iter::once(entry), footprint) {
                 ticket.link(seqno);
                 self.last_seqno = self.last_seqno.max(seqno);

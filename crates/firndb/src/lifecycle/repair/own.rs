@@ -7,7 +7,7 @@ use crate::lifecycle::owner;
 use crate::log::{LogSource, Replay};
 use crate::manifest::Version;
 use firn_base::count::IoCounters;
-use firn_base::{ErrorKind, Result, SeqNo};
+use firn_base::{ErrorKind, FileId, Result, SeqNo};
 use firn_fs::OpenMode;
 use firn_table::BlockCache;
 use firn_table::sst::{Extent, HEADER_BYTES, Sst, TableContext, TableOwner};
@@ -17,11 +17,11 @@ use std::sync::Arc;
 /// The files that a repair reads.
 pub(super) struct Inputs {
     /// (file id, extent of the table in the file)
-    pub(super) tables: Vec<(u64, Option<Extent>)>,
+    pub(super) tables: Vec<(FileId, Option<Extent>)>,
     /// The logs to be replayed.
-    pub(super) logs: BTreeSet<u64>,
+    pub(super) logs: BTreeSet<FileId>,
     /// All existing logs.
-    pub(super) all_logs: BTreeSet<u64>,
+    pub(super) all_logs: BTreeSet<FileId>,
 }
 
 /// The inputs among the `own` files: those that the manifest names and newer ones, or all if the
@@ -46,8 +46,8 @@ pub(super) fn inputs(
             None
         }
     });
-    let all_logs: BTreeSet<u64> = log_ids.collect();
-    let (mut tables, logs): (BTreeMap<u64, Option<Extent>>, BTreeSet<u64>) = match known {
+    let all_logs: BTreeSet<FileId> = log_ids.collect();
+    let (mut tables, logs): (BTreeMap<FileId, Option<Extent>>, BTreeSet<FileId>) = match known {
         Some(version) => {
             let named = version
                 .tables()
@@ -133,7 +133,7 @@ fn lost_records(
     own: &[FileName],
     counters: &Arc<IoCounters>,
 ) -> Result<bool> {
-    let named: BTreeSet<u64> = known.tables().map(|table| table.id).collect();
+    let named: BTreeSet<FileId> = known.tables().map(|table| table.id).collect();
     let is_there = |name: FileName| match files.len(name) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -153,9 +153,9 @@ fn lost_records(
             continue;
         };
         let head = owner::head(files.dir(), *name, HEADER_BYTES).map_err(not_given)?;
-        let log_id = TableOwner::decode(&head, id).map_or(0, |owner| owner.log_id);
+        let log_id = TableOwner::decode(&head, id).map_or(FileId(0), |owner| owner.log_id);
         let may_be_in_log =
-            log_id > 0 && (log_id < known.log_floor || is_there(FileName::Log(log_id))?);
+            log_id > FileId(0) && (log_id < known.log_floor || is_there(FileName::Log(log_id))?);
         if newest > known.last_seqno && !may_be_in_log {
             return Ok(true);
         }
@@ -164,7 +164,7 @@ fn lost_records(
 }
 
 /// The highest sequence number in table `id`; `None` if the table is not whole.
-fn newest_of(files: &Files, id: u64, counters: &Arc<IoCounters>) -> Result<Option<SeqNo>> {
+fn newest_of(files: &Files, id: FileId, counters: &Arc<IoCounters>) -> Result<Option<SeqNo>> {
     let context = TableContext::new(Arc::new(BlockCache::new(0, 512)), counters.clone());
     let read = files
         .open(FileName::Table(id), OpenMode::Read)

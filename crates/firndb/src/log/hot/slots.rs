@@ -8,7 +8,7 @@ use crate::sites;
 use firn_base::coding::get_u64;
 use firn_base::count::Counter;
 use firn_base::sync::{ArcSwapOption, Mutex};
-use firn_base::{Error, ErrorKind, Result, SeqNo};
+use firn_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use firn_pm::{Extent, Fenced, Flushed, Owner, PmOffset, Pool, RootEntry};
 use firn_table::pm_btree::{HOT_LOG, Space};
 use serde::Serialize;
@@ -41,7 +41,7 @@ struct State {
     /// The slots by their first unit.
     slots: HashMap<u32, Slot>,
     /// The slots needed by logs, by log.
-    held: BTreeMap<u64, HashSet<u32>>,
+    held: BTreeMap<FileId, HashSet<u32>>,
 }
 
 /// A slot in use.
@@ -226,7 +226,7 @@ impl HotSlots {
 
     /// Reserves a slot for the value of `len` bytes of entry `seqno`, needed by log `log_id`;
     /// `None` if there is no room.
-    pub(super) fn reserve(&self, log_id: u64, seqno: SeqNo, len: u32) -> Option<u32> {
+    pub(super) fn reserve(&self, log_id: FileId, seqno: SeqNo, len: u32) -> Option<u32> {
         let mut state = self.state.lock();
         let unit = state.space.alloc(units(len))?;
         state.slots.insert(
@@ -350,7 +350,7 @@ impl HotSlots {
     ///
     /// # Errors
     /// As [`HotSlots::use_again`].
-    pub(crate) fn hold(&self, log_id: u64, at: ValueAddress, seqno: SeqNo) -> Result<()> {
+    pub(crate) fn hold(&self, log_id: FileId, at: ValueAddress, seqno: SeqNo) -> Result<()> {
         self.use_again(at, seqno)?;
         let unit = self.unit(at)?;
         let mut state = self.state.lock();
@@ -388,7 +388,7 @@ impl HotSlots {
     }
 
     /// Releases log `log_id`'s use of the slot at `unit`.
-    pub(super) fn let_go(&self, log_id: u64, unit: u32) {
+    pub(super) fn let_go(&self, log_id: FileId, unit: u32) {
         let mut state = self.state.lock();
         if state
             .held
@@ -400,7 +400,7 @@ impl HotSlots {
     }
 
     /// Releases all slots held by logs below `floor`.
-    pub(crate) fn let_go_below(&self, floor: u64) {
+    pub(crate) fn let_go_below(&self, floor: FileId) {
         let mut state = self.state.lock();
         let from_floor = state.held.split_off(&floor);
         let below = std::mem::replace(&mut state.held, from_floor);

@@ -8,7 +8,7 @@ use crate::memtable::{LogEntry, Reservation};
 use crate::read_points::{Snapshots, is_seen};
 use firn_base::key::Kind;
 use firn_base::sync::AtomicU64;
-use firn_base::{Result, SeqNo};
+use firn_base::{FileId, Result, SeqNo};
 use firn_table::sst::hash;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl HotPlace {
 
 /// The slot of a version that is no longer the newest in its log.
 struct Superseded {
-    log_id: u64,
+    log_id: FileId,
     unit: u32,
     seqno: SeqNo,
     /// The sequence number of the version that superseded it.
@@ -95,7 +95,7 @@ impl HotWriter {
     /// hot buffer, for a frame of log `log_id`. DURABLE AFTER: those values. Returns their places.
     pub(in crate::log) fn place(
         &mut self,
-        log_id: u64,
+        log_id: FileId,
         group: &[Reservation],
         first: SeqNo,
     ) -> Result<&[HotPlace]> {
@@ -148,7 +148,7 @@ impl HotWriter {
     }
 
     /// Releases the slots of a frame that was not written.
-    pub(in crate::log) fn give_up(&mut self, log_id: u64) {
+    pub(in crate::log) fn give_up(&mut self, log_id: FileId) {
         self.placed
             .drain(..)
             .for_each(|place| self.slots.let_go(log_id, place.unit));
@@ -158,7 +158,7 @@ impl HotWriter {
     /// whose values are in the hot buffer.
     pub(in crate::log) fn wrote(
         &mut self,
-        log_id: u64,
+        log_id: FileId,
         group: &[Reservation],
         first: SeqNo,
     ) -> Vec<HotPlace> {

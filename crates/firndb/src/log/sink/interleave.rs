@@ -12,7 +12,7 @@ use firn_base::sync::{AtomicU64, Ordering, explore};
 use firn_fs::OpenMode;
 use firn_pm::sim::{Mode, SimRegion};
 
-const LOG: u64 = 1;
+const LOG: FileId = FileId(1);
 /// Enough to go through both halves twice.
 const GROUPS: u64 = 10;
 const HALF_BYTES: usize = 3 << 10;

@@ -16,10 +16,7 @@ fn open_tables_are_counted() {
         }
         let engine = &db.engine;
         let state = engine.state.load_full();
-        let metas: Vec<_> = state.parts[0]
-            .tables()
-            .map(|(_, run)| run.meta.clone())
-            .collect();
+        let metas: Vec<_> = state.tables().map(|(_, run)| run.meta.clone()).collect();
         assert_eq!(metas.len(), 2);
         let shared = engine.tables.context();
         let context = TableContext::new(shared.cache.clone(), shared.counters.clone());

@@ -24,7 +24,7 @@ fn what_a_cursor_holds_is_counted_and_used_again() {
         &TableCacheBounds::ONE,
     ));
     let state = engine.state.load_full();
-    let runs: Vec<_> = state.parts[0]
+    let runs: Vec<_> = state
         .tables()
         .map(|(_, run)| Arc::new(SstRun::new(run.meta.clone(), cache.clone())))
         .collect();

@@ -28,9 +28,14 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let first = Arc::new(Memtable::new(4 << 10, 1));
-        let log =
-            LogWriter::create(files(), Arc::new(IoCounters::default()), 1, Arc::default()).unwrap();
+        let first = Arc::new(Memtable::new(4 << 10, FileId(1)));
+        let log = LogWriter::create(
+            files(),
+            Arc::new(IoCounters::default()),
+            FileId(1),
+            Arc::default(),
+        )
+        .unwrap();
         World {
             commit: Commit::new(Some(log), first.clone(), SeqNo(0), 100),
             ledger: Mutex::default(),
@@ -122,7 +127,7 @@ impl World {
     /// Freezes the memtable, as `write/mod.rs` does when it is full.
     fn switch(&self) {
         let mut queue = self.commit.lock();
-        let fresh = Arc::new(Memtable::new(4 << 10, 2));
+        let fresh = Arc::new(Memtable::new(4 << 10, FileId(2)));
         self.buffers.lock().insert(0, fresh.clone());
         let full = queue.switch(fresh);
         let last = full.frozen_at();
