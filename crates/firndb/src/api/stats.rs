@@ -5,7 +5,7 @@ use crate::compaction::LevelCounters;
 use crate::engine::Engine;
 use crate::event::StallReason;
 use crate::lab::LabStats;
-use crate::manifest::{PartId, TableMeta};
+use crate::manifest::{Level, PartId, TableMeta};
 use crate::read::Layer;
 use crate::read::state::{Part, ReadState};
 use crate::upper::Upper;
@@ -411,18 +411,18 @@ impl Engine {
             all.push(named("upper", Layer::Upper));
         }
         let levels = 0..self.options.limits.levels;
-        all.extend(levels.map(|level| named(&format!("level{level}"), Layer::Level(level))));
+        all.extend(levels.map(|level| named(&format!("level{level}"), Layer::Level(Level(level)))));
         all
     }
 
     fn level_stats(&self, state: &ReadState) -> Vec<LevelStats> {
         let levels = state.parts.iter().map(|part| part.levels.len()).max();
         (0..levels.unwrap_or(0))
-            .map(|level| self.stats_of_level(state, level))
+            .map(|level| self.stats_of_level(state, Level(level)))
             .collect()
     }
 
-    fn stats_of_level(&self, state: &ReadState, i: usize) -> LevelStats {
+    fn stats_of_level(&self, state: &ReadState, i: Level) -> LevelStats {
         let levels = || state.parts.iter().filter_map(|part| part.levels.get(i));
         let runs = || levels().flat_map(|level| level.runs.iter());
         let sum = |of: fn(&TableMeta) -> u64| runs().map(|run| of(&run.meta)).sum::<u64>();
@@ -430,7 +430,7 @@ impl Engine {
         let count = |pick: fn(&LevelCounters) -> &Counter| done.map_or(0, |done| pick(done).get());
         let (tables, appends) = (runs().count(), sum(|table| table.appends));
         LevelStats {
-            level: i,
+            level: i.0,
             tables,
             bytes: levels().map(|level| level.bytes()).sum(),
             entries: sum(|table| table.entries),

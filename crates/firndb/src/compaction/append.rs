@@ -26,7 +26,7 @@ use super::merge::{
 use super::visibility::Versions;
 use crate::compaction::plan::Plan;
 use crate::files::FileName;
-use crate::manifest::{Edit, TableMeta};
+use crate::manifest::{Edit, Level, TableMeta};
 use crate::mechanisms;
 use crate::read::merge_iter::{Entries, MergeIter};
 use crate::read::run_iter::{LevelIter, RunIter};
@@ -328,7 +328,7 @@ fn even_cut(bytes: u64, target: u64) -> u64 {
 /// The context of a sub-task for both grains.
 struct Merging<'a> {
     around: &'a LevelContext,
-    level: usize,
+    level: Level,
     snapshots: &'a [SeqNo],
     context: &'a CompactionContext,
 }

@@ -32,6 +32,7 @@ use crate::compaction::{self, CompactionOutput, LevelContext};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::lab::Releases;
+use crate::manifest::Level;
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::read::sst_run::SstRun;
@@ -55,7 +56,7 @@ pub(crate) struct Jobs {
     /// write reads it without.
     error: ArcSwapOption<Error>,
     /// A table with too many reads without a result, and its level.
-    seek: Mutex<Option<(usize, FileId)>>,
+    seek: Mutex<Option<(Level, FileId)>>,
     obsolete: ObsoleteFiles,
     /// Items that newer views of level 0 do not have.
     pub(crate) releases: Releases,
@@ -406,11 +407,11 @@ impl Engine {
     }
 
     /// Reports a table with too many reads without a result.
-    pub(crate) fn due_for_seeks(&self, level: usize, id: FileId) {
+    pub(crate) fn due_for_seeks(&self, level: Level, id: FileId) {
         let mut seek = self.jobs.seek.lock();
         if mechanisms::BLOCK_SEEKS.is_on()
             && seek.is_none()
-            && level + 1 < self.options.limits.levels
+            && level.0 + 1 < self.options.limits.levels
         {
             *seek = Some((level, id));
             drop(seek);

@@ -2,6 +2,7 @@
 
 use super::grain::{Choice, Grain};
 use super::plan::{Plan, Reason};
+use crate::manifest::{Level, Levels};
 use firn_base::count::Counter;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub(crate) struct JobCounters {
     pub(crate) joined: Counter,
     /// The number of choices by (block-grained, rule).
     pub(crate) grains: Mutex<BTreeMap<(bool, &'static str), u64>>,
-    pub(crate) levels: Vec<LevelCounters>,
+    pub(crate) levels: Levels<LevelCounters>,
 }
 
 #[derive(Default)]
@@ -50,7 +51,7 @@ impl JobCounters {
     }
 
     /// Counts the choices for tables of `level`.
-    pub(crate) fn chose(&self, level: usize, choices: &[Choice]) {
+    pub(crate) fn chose(&self, level: Level, choices: &[Choice]) {
         let Some(level) = self.levels.get(level) else {
             return;
         };
@@ -87,7 +88,7 @@ impl JobCounters {
         // The tables of an eviction, if any, are those that the entries of the trees are merged
         // with.
         let source = if plan.chunk.is_some() {
-            Some(0)
+            Some(Level::ZERO)
         } else {
             plan.source_level()
         };

@@ -17,7 +17,7 @@ use crate::compaction::{CompactionOutput, Grain};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::files::FileName;
-use crate::manifest::{Edit, TableMeta, Version};
+use crate::manifest::{Edit, Level, TableMeta, Version};
 use crate::memtable::Memtable;
 use crate::read::sst_run::SstRun;
 use crate::read::state::Touched;
@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// Swaps in a state with the tables of `version`, which `plan` made by adding `added`.
-    pub(crate) fn swap_tables(&self, version: &Version, plan: &Plan, added: &[(usize, TableMeta)]) {
+    pub(crate) fn swap_tables(&self, version: &Version, plan: &Plan, added: &[(Level, TableMeta)]) {
         self.state.rcu(|state| {
             let inputs = plan
                 .tables
@@ -145,9 +145,9 @@ impl Engine {
     }
 
     /// The runs of these tables, if the state still has them.
-    pub(crate) fn runs_of(&self, tables: &[(usize, TableMeta)]) -> Vec<Arc<SstRun>> {
+    pub(crate) fn runs_of(&self, tables: &[(Level, TableMeta)]) -> Vec<Arc<SstRun>> {
         let state = self.state.load();
-        let run = |(level, table): &(usize, TableMeta)| {
+        let run = |(level, table): &(Level, TableMeta)| {
             let part = state.part(&table.smallest);
             part.levels.get(*level)?.run_of(table).cloned()
         };
@@ -196,11 +196,11 @@ impl Engine {
         buffers.get(at.checked_sub(1)?).map(|newer| newer.first_log)
     }
 
-    fn report_choices(&self, level: usize, choices: &[Choice]) {
+    fn report_choices(&self, level: Level, choices: &[Choice]) {
         self.counts.jobs.chose(level, choices);
         for choice in choices {
             self.emit(&Event::GrainChosen {
-                level,
+                level: level.0,
                 table: choice.table.0,
                 block_grained: choice.grain == Grain::Block,
                 because: choice.because,
@@ -234,8 +234,8 @@ impl Engine {
             return;
         }
         let from_level = plan.source_level().unwrap_or(plan.level);
-        if from_level == 0 {
-            let level0 = plan.tables.iter().filter(|(level, _)| *level == 0);
+        if from_level.is_zero() {
+            let level0 = plan.tables.iter().filter(|(level, _)| level.is_zero());
             self.write_stall
                 .drained(level0.map(|(_, run)| run.meta.bytes()).sum(), elapsed_ns);
         }
@@ -244,8 +244,8 @@ impl Engine {
             .jobs
             .compacted(plan, moved, (bytes_in, bytes_out), elapsed_ns);
         self.emit(&Event::Compacted {
-            from_level,
-            level: plan.level,
+            from_level: from_level.0,
+            level: plan.level.0,
             tables_in: plan.tables.len(),
             tables_out,
             bytes_in,

@@ -17,7 +17,7 @@ use crate::compaction::plan::{How, Plan, Reason};
 use crate::compaction::upper::Evicted;
 use crate::files::{FileIds, FileName, Files};
 use crate::gate::was_closed;
-use crate::manifest::{Edit, TableMeta, Tables};
+use crate::manifest::{Edit, Level, TableMeta, Tables};
 use crate::mechanisms;
 use crate::options::Options;
 use crate::options::budget::Budget;
@@ -104,11 +104,11 @@ impl CompactionContext {
     }
 
     /// The percentage that filters of tables on `level` reserve; 0 if nothing is appended to them.
-    pub(crate) fn reserve_percent(&self, around: &LevelContext, level: usize) -> u32 {
+    pub(crate) fn reserve_percent(&self, around: &LevelContext, level: Level) -> u32 {
         let tuning = self
             .appends
             .as_ref()
-            .filter(|_| level > 1 && mechanisms::BLOCK_RESERVE.is_on());
+            .filter(|_| level > Level(1) && mechanisms::BLOCK_RESERVE.is_on());
         let as_last = around.is_last || !mechanisms::BLOCK_RESERVE_BY_LEVEL.is_on();
         tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(as_last))
     }
@@ -150,7 +150,7 @@ impl LevelContext {
                 level0: state
                     .upper()
                     .is_none_or(Upper::is_empty)
-                    .then(|| state.metas_of(0)),
+                    .then(|| state.metas_of(Level::ZERO)),
                 deeper: state.metas_below(level),
                 cuts,
                 is_last: false,
@@ -160,10 +160,10 @@ impl LevelContext {
         }
     }
 
-    fn of_part(part: &Part, level: usize, cuts: Arc<[Box<[u8]>]>) -> LevelContext {
+    fn of_part(part: &Part, level: Level, cuts: Arc<[Box<[u8]>]>) -> LevelContext {
         let (dead, live) = part.dead_and_live();
         let last = part.last_level();
-        let bytes = |level: usize| {
+        let bytes = |level: Level| {
             part.levels
                 .get(level)
                 .map_or(0, |level| level.live_bytes())
@@ -180,9 +180,9 @@ impl LevelContext {
     }
 
     /// The overlaps below an output on `level`, to be tracked along with a merge.
-    pub(super) fn below(&self, level: usize) -> OverlapTracker {
+    pub(super) fn below(&self, level: Level) -> OverlapTracker {
         match &self.level0 {
-            Some(level0) if level == 0 => {
+            Some(level0) if level.is_zero() => {
                 OverlapTracker::newest(level0.clone(), self.deeper.clone())
             }
             _ => OverlapTracker::new(level, self.deeper.clone()),
@@ -319,7 +319,7 @@ fn inputs(plan: &Plan, bytes: usize, cause: Cause) -> Result<Vec<RunIter>> {
         .collect();
     let mut sorted: Vec<Arc<SstRun>> = Vec::new();
     for (level, run) in &plan.tables {
-        if *level == 0 {
+        if level.is_zero() {
             children.push(RunIter::Sst(Box::new(run.table()?.iter(access))));
         } else if *level == plan.level {
             sorted.push(run.clone());
@@ -380,8 +380,8 @@ pub(crate) struct OverlapTracker {
 }
 
 impl OverlapTracker {
-    pub(crate) fn new(level: usize, deeper: Vec<Tables>) -> OverlapTracker {
-        let beside = (level > 0).then(Tables::default);
+    pub(crate) fn new(level: Level, deeper: Vec<Tables>) -> OverlapTracker {
+        let beside = (!level.is_zero()).then(Tables::default);
         OverlapTracker {
             beside,
             at: vec![0; deeper.len()],
@@ -395,7 +395,7 @@ impl OverlapTracker {
     fn newest(beside: Tables, deeper: Vec<Tables>) -> OverlapTracker {
         OverlapTracker {
             beside: Some(beside),
-            ..OverlapTracker::new(0, deeper)
+            ..OverlapTracker::new(Level::ZERO, deeper)
         }
     }
 

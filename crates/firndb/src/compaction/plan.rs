@@ -1,7 +1,7 @@
 //! The plan of a background job: the picker's only output.
 
 use crate::lab::Chunk;
-use crate::manifest::PartId;
+use crate::manifest::{Level, PartId};
 use crate::memtable::Memtable;
 use crate::read::sst_run::SstRun;
 use firn_base::FileId;
@@ -62,20 +62,20 @@ pub(crate) struct Plan {
     /// Leaves of the immutable tree.
     pub(crate) chunk: Option<Chunk>,
     /// (level, table), with the tables of the upper level first.
-    pub(crate) tables: Vec<(usize, Arc<SstRun>)>,
+    pub(crate) tables: Vec<(Level, Arc<SstRun>)>,
     /// The output's level.
-    pub(crate) level: usize,
+    pub(crate) level: Level,
     pub(crate) how: How,
     pub(crate) reason: Reason,
 }
 
 /// Tables that running jobs read or replace, with their levels and live bytes.
 #[derive(Debug, Default)]
-pub(crate) struct BusyTables(HashMap<FileId, (usize, u64)>);
+pub(crate) struct BusyTables(HashMap<FileId, (Level, u64)>);
 
 impl BusyTables {
     /// Marks a table of `level` as taken by a job.
-    pub(crate) fn take(&mut self, level: usize, run: &SstRun) {
+    pub(crate) fn take(&mut self, level: Level, run: &SstRun) {
         self.0.insert(run.meta.id, (level, run.meta.live_bytes()));
     }
 
@@ -89,7 +89,7 @@ impl BusyTables {
     }
 
     /// Live bytes of the busy tables of `level`, which may just have been moved from there.
-    pub(crate) fn live_bytes(&self, level: usize) -> u64 {
+    pub(crate) fn live_bytes(&self, level: Level) -> u64 {
         self.0
             .values()
             .filter(|(of, _)| *of == level)
@@ -102,8 +102,8 @@ impl Plan {
     /// A plan that makes output on `level` of partition `part` from `tables`.
     pub(crate) fn new(
         part: PartId,
-        tables: Vec<(usize, Arc<SstRun>)>,
-        level: usize,
+        tables: Vec<(Level, Arc<SstRun>)>,
+        level: Level,
         how: How,
         reason: Reason,
     ) -> Plan {
@@ -127,7 +127,7 @@ impl Plan {
             border: None,
             chunk: None,
             tables: Vec::new(),
-            level: 0,
+            level: Level::ZERO,
             how,
             reason: Reason::Flush,
         }
@@ -178,7 +178,7 @@ impl Plan {
     }
 
     /// The level that the inputs come from.
-    pub(crate) fn source_level(&self) -> Option<usize> {
+    pub(crate) fn source_level(&self) -> Option<Level> {
         self.tables.first().map(|(level, _)| *level)
     }
 }

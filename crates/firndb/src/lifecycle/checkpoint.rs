@@ -15,7 +15,7 @@ use crate::compaction::{CompactionContext, Output, OverlapTracker, write_tables}
 use crate::engine::Engine;
 use crate::files::{FileName, Files};
 use crate::lifecycle::owner;
-use crate::manifest::{self, Edit, TableMeta, Version};
+use crate::manifest::{self, Edit, Level, TableMeta, Version};
 use crate::read::merge_iter::MergeIter;
 use crate::read::run_iter::RunIter;
 use crate::read::state::ReadState;
@@ -163,7 +163,7 @@ impl Engine {
             cuts: state.layout.cuts().clone(),
             ..Output::new(Cause::Maintenance, false)
         };
-        let below = OverlapTracker::new(0, state.metas_below(0));
+        let below = OverlapTracker::new(Level::ZERO, state.metas_below(Level::ZERO));
         block_on(write_tables(
             MergeIter::at_first(children)?,
             &[seqno],
@@ -179,7 +179,7 @@ impl Engine {
         let mut edit = Edit::default();
         let tables = state.tables();
         let linked: HashSet<FileId> = tables.map(|(_, run)| run.meta.id).collect();
-        for (level, tables) in manifest.version().levels.iter().enumerate() {
+        for (level, tables) in manifest.version().levels.iter() {
             for table in tables.iter().filter(|table| !table.shared) {
                 if linked.contains(&table.id) {
                     edit.drop.push((level, table.id));
@@ -226,7 +226,7 @@ impl Engine {
                         },
                     )
                 })
-                .chain(buffered.into_iter().map(|table| (0, table)))
+                .chain(buffered.into_iter().map(|table| (Level::ZERO, table)))
                 .collect(),
             ..Edit::default()
         };

@@ -389,7 +389,7 @@ impl Recovery {
             return Ok(());
         }
         tracing::info!(from = self.version.format, to = FORMAT_VERSION, "upgrading");
-        for table in self.version.levels.iter_mut().flat_map(Arc::make_mut) {
+        for table in self.version.levels.values_mut().flat_map(Arc::make_mut) {
             let largest = self.tables.open(table)?.block_bytes_max();
             let table = Arc::make_mut(table);
             table.block_bytes_max = largest;

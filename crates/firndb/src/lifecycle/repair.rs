@@ -35,7 +35,7 @@ use crate::files::{FileName, Files};
 use crate::lifecycle::lost;
 use crate::lifecycle::owner;
 use crate::log::{HotSlots, PmLogBuffer};
-use crate::manifest::{self, Edit, TableMeta, Version};
+use crate::manifest::{self, Edit, Level, TableMeta, Version};
 use crate::memtable::Memtable;
 use crate::options::budget::Budget;
 use crate::options::{Options, Profile};
@@ -455,7 +455,7 @@ impl Repair {
             .iter()
             .map(|table| RunIter::Sst(Box::new(table.iter(access))))
             .collect();
-        let level = self.options.limits.levels - 1;
+        let level = Level(self.options.limits.levels - 1);
         let merge = MergeIter::at_first(children)?;
         let metas = block_on(write_tables(
             merge,
@@ -502,7 +502,7 @@ impl Repair {
         self.remove_replaced(manifest_id)
     }
 
-    fn version(&self, metas: Vec<TableMeta>, level: usize, last_seqno: SeqNo) -> Result<Version> {
+    fn version(&self, metas: Vec<TableMeta>, level: Level, last_seqno: SeqNo) -> Result<Version> {
         let mut uuid = self.files.uuid;
         let paired = self
             .known

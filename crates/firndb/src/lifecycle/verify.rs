@@ -175,10 +175,9 @@ fn differs(table: &Sst, meta: &TableMeta) -> Option<&'static str> {
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
-    use crate::manifest::PartId;
-    use crate::manifest::TableMeta;
+    use crate::manifest::{Level, PartId, TableMeta};
     use crate::read::sst_run::SstRun;
-    use crate::read::state::{Level, Part};
+    use crate::read::state::{LevelRuns, Part};
     use crate::{Db, ErrorKind, Options};
     use firn_base::SeqNo;
     use firn_table::sst::Extent;
@@ -192,13 +191,14 @@ mod tests {
         db.flush().unwrap();
         db.verify().unwrap();
         let engine = &db.engine;
-        let true_meta = TableMeta::clone(&engine.state.load().runs(0)[0].meta);
+        let true_meta = TableMeta::clone(&engine.state.load().runs(Level::ZERO)[0].meta);
         let found = |meta: TableMeta| {
             engine.state.rcu(|state| {
                 let part = &state.parts[0];
                 let mut levels = part.levels.clone();
                 let run = SstRun::new(Arc::new(meta.clone()), engine.tables.clone());
-                levels[0] = Arc::new(Level::new(false, vec![Arc::new(run)]));
+                let level0 = LevelRuns::new(false, vec![Arc::new(run)]);
+                *levels.get_or_add(Level::ZERO) = Arc::new(level0);
                 state.with_part(
                     PartId(0),
                     Part {

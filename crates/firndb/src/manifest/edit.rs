@@ -6,6 +6,7 @@
 //! ```
 //! An unknown tag is an error, because an edit of a later version must not be half understood.
 
+use super::Level;
 use super::evicted::Evicted;
 use super::parts::{Cut, PartId};
 use crate::files::NUMBER_MAX;
@@ -169,9 +170,9 @@ pub(crate) struct Edit {
     /// Logs whose names are durable.
     pub(crate) logs_named: Vec<FileId>,
     /// (level, table)
-    pub(crate) add: Vec<(usize, TableMeta)>,
+    pub(crate) add: Vec<(Level, TableMeta)>,
     /// (level, file id)
-    pub(crate) drop: Vec<(usize, FileId)>,
+    pub(crate) drop: Vec<(Level, FileId)>,
     /// Partition borders. No table crosses one.
     pub(crate) cuts_added: Vec<Cut>,
     /// Borders at which two partitions become the one that begins before the border.
@@ -262,12 +263,12 @@ impl Edit {
         }
         for (level, table) in &self.add {
             put_varint(&mut out, ADD);
-            put_varint(&mut out, *level as u64);
+            put_varint(&mut out, level.0 as u64);
             put_table(&mut out, table);
         }
         for (level, id) in &self.drop {
             put_varint(&mut out, DROP);
-            put_varint(&mut out, *level as u64);
+            put_varint(&mut out, level.0 as u64);
             put_varint(&mut out, id.0);
         }
         for (cut, id) in &self.cuts_added {
@@ -326,11 +327,12 @@ impl Edit {
             }),
             ADD => {
                 let level = reader.varint_max(LEVELS_MAX)?;
-                self.add.push((level, table(reader, version)?));
+                self.add.push((Level(level), table(reader, version)?));
             }
-            DROP => self
-                .drop
-                .push((reader.varint_max(LEVELS_MAX)?, FileId(number(reader)?))),
+            DROP => self.drop.push((
+                Level(reader.varint_max(LEVELS_MAX)?),
+                FileId(number(reader)?),
+            )),
             PM => {
                 self.pm = Some(PmPairing {
                     generation: number(reader)?,

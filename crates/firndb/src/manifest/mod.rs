@@ -4,6 +4,7 @@
 mod edit;
 mod evicted;
 mod layout;
+mod level;
 mod parts;
 #[cfg(feature = "proof")]
 pub(crate) mod proof;
@@ -15,6 +16,7 @@ mod write;
 
 pub(crate) use edit::{Edit, FORMAT_VERSION, PmPairing, TABLES_HAVE_HEADERS, TableMeta};
 pub(crate) use evicted::{Evicted, KeyRange};
+pub(crate) use level::{Level, Levels};
 pub(crate) use parts::{Layout, PartId};
 pub(crate) use read::{owner, read};
 pub(crate) use version::{LogState, Tables, Version};

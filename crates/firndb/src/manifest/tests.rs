@@ -54,9 +54,9 @@ fn edit(id: u64) -> Edit {
             synced_through: 200,
         }],
         add: vec![
-            (0, table(8, "a", "z")),
-            (1, table(9, "a", "c")),
-            (1, table(10, "d", "f")),
+            (Level(0), table(8, "a", "z")),
+            (Level(1), table(9, "a", "c")),
+            (Level(1), table(10, "d", "f")),
         ],
         drop: vec![],
         cuts_added: vec![],
@@ -100,7 +100,7 @@ fn leaves_of_a_pool_are_not_those_of_a_tree_in_dram() {
 #[test]
 fn edits_round_trip() {
     let mut edit = edit(1);
-    edit.drop = vec![(1, FileId(9))];
+    edit.drop = vec![(Level(1), FileId(9))];
     assert_eq!(Edit::decode(&edit.encode()), Some(edit.clone()));
     assert_eq!(
         Edit::decode(&Edit::default().encode()),
@@ -123,7 +123,7 @@ fn invariants_are_named() {
     refuse(
         Edit {
             id: 2,
-            drop: vec![(1, FileId(99))],
+            drop: vec![(Level(1), FileId(99))],
             ..Edit::default()
         },
         "known",
@@ -131,7 +131,7 @@ fn invariants_are_named() {
     refuse(
         Edit {
             id: 2,
-            drop: vec![(5, FileId(9))],
+            drop: vec![(Level(5), FileId(9))],
             ..Edit::default()
         },
         "known",
@@ -139,7 +139,7 @@ fn invariants_are_named() {
     refuse(
         Edit {
             id: 2,
-            add: vec![(2, table(9, "x", "y"))],
+            add: vec![(Level(2), table(9, "x", "y"))],
             ..Edit::default()
         },
         "fresh",
@@ -147,16 +147,16 @@ fn invariants_are_named() {
     refuse(
         Edit {
             id: 2,
-            drop: vec![(1, FileId(9)), (1, FileId(9))],
+            drop: vec![(Level(1), FileId(9)), (Level(1), FileId(9))],
             ..Edit::default()
         },
         "known",
     );
-    let twice = vec![(2, table(200, "a", "b")), (2, table(200, "c", "d"))];
+    let twice = [("a", "b"), ("c", "d")].map(|(from, to)| (Level(2), table(200, from, to)));
     refuse(
         Edit {
             id: 2,
-            add: twice,
+            add: twice.to_vec(),
             ..Edit::default()
         },
         "fresh",
@@ -166,20 +166,20 @@ fn invariants_are_named() {
     above
         .apply(&Edit {
             id: 2,
-            add: vec![(2, table(200, "a", "b"))],
+            add: vec![twice[0].clone()],
             ..Edit::default()
         })
         .unwrap();
     let again = Edit {
         id: 3,
-        add: vec![(2, table(200, "c", "d"))],
+        add: vec![twice[1].clone()],
         ..Edit::default()
     };
     assert!(above.apply(&again).unwrap_err().starts_with("fresh"));
     refuse(
         Edit {
             id: 2,
-            add: vec![(1, table(11, "c", "d"))],
+            add: vec![(Level(1), table(11, "c", "d"))],
             ..Edit::default()
         },
         "disjoint",
@@ -205,18 +205,18 @@ fn a_table_that_was_linked_meanwhile_stays_shared() {
         shared: false,
         ..table(id, "a", "c")
     };
-    let shared = |drop: Vec<(usize, FileId)>, id| {
+    let shared = |drop: Vec<(Level, FileId)>, id| {
         let mut edit = Edit {
             drop,
-            add: vec![(2, as_read(id))],
+            add: vec![(Level(2), as_read(id))],
             ..Edit::default()
         };
         version.keep_shared(&mut edit);
         edit.add[0].1.shared
     };
-    assert!(shared(vec![(0, FileId(8))], FileId(8).0), "8 is, by now");
-    assert!(!shared(vec![(1, FileId(9))], FileId(9).0), "9 is not");
-    assert!(!shared(vec![(0, FileId(8))], FileId(12).0), "12 is new");
+    assert!(shared(vec![(Level(0), FileId(8))], 8), "8 is, by now");
+    assert!(!shared(vec![(Level(1), FileId(9))], 9), "9 is not");
+    assert!(!shared(vec![(Level(0), FileId(8))], 12), "12 is new");
 }
 
 fn written(dir: &Path, bytes_max: u64) -> ManifestWriter {
@@ -239,7 +239,7 @@ fn written(dir: &Path, bytes_max: u64) -> ManifestWriter {
     for i in 0..20 {
         let key = format!("k{i:02}");
         let edit = Edit {
-            add: vec![(2, table(20 + i, &key, &key))],
+            add: vec![(Level(2), table(20 + i, &key, &key))],
             ..Edit::default()
         };
         let id = || {
@@ -299,7 +299,7 @@ fn every_byte_cut_or_flipped() {
     let last_record = RECORD_HEADER_BYTES
         + Edit {
             id: last,
-            add: vec![(2, table(39, "k19", "k19"))],
+            add: vec![(Level(2), table(39, "k19", "k19"))],
             ..Edit::default()
         }
         .encode()
@@ -411,7 +411,7 @@ fn numbers_that_cannot_be_counted_on_are_refused() {
         },
         Edit {
             add: vec![(
-                0,
+                Level(0),
                 TableMeta {
                     id: FileId(u64::MAX),
                     ..table(1, "a", "b")
@@ -420,7 +420,7 @@ fn numbers_that_cannot_be_counted_on_are_refused() {
             ..Edit::default()
         },
         Edit {
-            drop: vec![(0, FileId(u64::MAX))],
+            drop: vec![(Level(0), FileId(u64::MAX))],
             ..Edit::default()
         },
         Edit {
@@ -506,7 +506,7 @@ fn no_table_crosses_a_border() {
         cuts_dropped: vec![key.into()],
         ..Edit::default()
     };
-    assert_eq!(apply(adds(1, 1, "a", "c")), Ok(1));
+    assert_eq!(apply(adds(1, Level(1), "a", "c")), Ok(1));
     assert_eq!(apply(cut("d", 1)), Ok(2));
     for (key, id) in [("b", 2), ("c", 2), ("d", 2), ("e", 1), ("e", 0)] {
         assert!(
@@ -515,13 +515,13 @@ fn no_table_crosses_a_border() {
         );
     }
     assert!(
-        apply(adds(2, 0, "c", "d"))
+        apply(adds(2, Level(0), "c", "d"))
             .unwrap_err()
             .starts_with("bordered")
     );
-    assert_eq!(apply(adds(2, 0, "d", "z")), Ok(2));
+    assert_eq!(apply(adds(2, Level(0), "d", "z")), Ok(2));
     assert_eq!(apply(cut("zz", 7)), Ok(3));
     assert!(apply(drop("e")).unwrap_err().starts_with("bordered"));
     assert_eq!(apply(drop("d")), Ok(2));
-    assert_eq!(apply(adds(3, 0, "a", "z")), Ok(2));
+    assert_eq!(apply(adds(3, Level(0), "a", "z")), Ok(2));
 }

@@ -10,6 +10,7 @@
 use super::edit::{Edit, FORMAT_VERSION, PmPairing, TableMeta};
 use super::evicted::Evicted;
 use super::parts::{Layout, PartId, PartRange};
+use super::{Level, Levels};
 use crate::log::LogEnd;
 use firn_base::FileId;
 use firn_base::SeqNo;
@@ -45,7 +46,7 @@ pub(crate) struct Version {
     /// Logs at or above the floor.
     pub(crate) logs: BTreeMap<FileId, LogState>,
     /// Tables of each level; level 0 newest first, others by key.
-    pub(crate) levels: Vec<Tables>,
+    pub(crate) levels: Levels<Tables>,
     pub(crate) layout: Layout,
     /// Partitions so far, so that no number is used twice.
     pub(crate) parts_made: u32,
@@ -91,8 +92,8 @@ impl Version {
     }
 
     /// Drops tables. Each level is scanned once, however many of its tables are dropped.
-    fn drop_tables(&mut self, drop: &[(usize, FileId)]) -> Result<(), &'static str> {
-        let mut by_level: BTreeMap<usize, HashSet<FileId>> = BTreeMap::new();
+    fn drop_tables(&mut self, drop: &[(Level, FileId)]) -> Result<(), &'static str> {
+        let mut by_level: BTreeMap<Level, HashSet<FileId>> = BTreeMap::new();
         for &(level, id) in drop {
             if !by_level.entry(level).or_default().insert(id) {
                 return Err("known: a table that is dropped twice");
@@ -136,7 +137,7 @@ impl Version {
     }
 
     /// The tables of each level with keys in `range`, the keys of a partition.
-    pub(crate) fn tables_of(&self, range: PartRange<'_>) -> Vec<Tables> {
+    pub(crate) fn tables_of(&self, range: PartRange<'_>) -> Levels<Tables> {
         let (from, to) = range;
         if from.is_empty() && to.is_none() {
             return self.levels.clone();
@@ -144,8 +145,8 @@ impl Version {
         let is_in = |table: &Arc<TableMeta>| {
             *table.smallest >= *from && to.is_none_or(|to| *table.smallest < *to)
         };
-        let of_level = |(level, tables): (usize, &Tables)| -> Tables {
-            if level == 0 {
+        let of_level = |(level, tables): (Level, &Tables)| -> Tables {
+            if level.is_zero() {
                 return Arc::new(
                     tables
                         .iter()
@@ -160,14 +161,14 @@ impl Version {
             });
             Arc::new(tables[first..end.max(first)].to_vec())
         };
-        self.levels.iter().enumerate().map(of_level).collect()
+        self.levels.iter().map(of_level).collect()
     }
 
     /// Checks that none of the added tables exists or appears twice. No existing table has an id of
     /// `id_bound` or above.
     fn check_fresh(
         &self,
-        add: &[(usize, TableMeta)],
+        add: &[(Level, TableMeta)],
         id_bound: FileId,
     ) -> Result<(), &'static str> {
         let ids: HashSet<FileId> = add.iter().map(|(_, table)| table.id).collect();
@@ -235,21 +236,18 @@ impl Version {
         Ok(())
     }
 
-    fn add(&mut self, level: usize, table: &TableMeta) -> Result<(), &'static str> {
+    fn add(&mut self, level: Level, table: &TableMeta) -> Result<(), &'static str> {
         if self.is_crossed_by(table) {
             return Err("bordered: a table that crosses a border");
         }
-        if self.levels.len() <= level {
-            self.levels.resize_with(level + 1, Tables::default);
-        }
-        let tables = Arc::make_mut(&mut self.levels[level]);
-        let at = if level == 0 {
+        let tables = Arc::make_mut(self.levels.get_or_add(level));
+        let at = if level.is_zero() {
             tables
                 .partition_point(|other| (other.seqno_max, other.id) > (table.seqno_max, table.id))
         } else {
             tables.partition_point(|other| other.smallest < table.smallest)
         };
-        if level > 0 {
+        if !level.is_zero() {
             let before = at.checked_sub(1).and_then(|i| tables.get(i));
             if before.is_some_and(|before| before.largest >= table.smallest)
                 || tables
@@ -289,12 +287,12 @@ impl Version {
 
     /// All tables.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<TableMeta>> {
-        self.levels.iter().flat_map(|tables| tables.iter())
+        self.levels.values().flat_map(|tables| tables.iter())
     }
 
     /// One edit that replaces all edits so far.
     pub(crate) fn snapshot(&self) -> Edit {
-        let tables = |(level, tables): (usize, &Tables)| {
+        let tables = |(level, tables): (Level, &Tables)| {
             tables
                 .iter()
                 .map(move |table| (level, TableMeta::clone(table)))
@@ -317,7 +315,7 @@ impl Version {
                 .filter(|(_, log)| log.named)
                 .map(|(&id, _)| id)
                 .collect(),
-            add: self.levels.iter().enumerate().flat_map(tables).collect(),
+            add: self.levels.iter().flat_map(tables).collect(),
             drop: Vec::new(),
             cuts_added: self.layout.pairs().collect(),
             cuts_dropped: Vec::new(),

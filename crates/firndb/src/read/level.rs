@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// One level of a partition.
 #[derive(Debug, Default)]
-pub(crate) struct Level {
+pub(crate) struct LevelRuns {
     /// True if the runs are disjoint and in key order.
     pub(crate) sorted: bool,
     pub(crate) runs: Vec<Arc<SstRun>>,
@@ -39,11 +39,11 @@ impl Bytes {
     }
 }
 
-impl Level {
+impl LevelRuns {
     /// A level of these runs, in their order.
-    pub(crate) fn new(sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
+    pub(crate) fn new(sorted: bool, runs: Vec<Arc<SstRun>>) -> LevelRuns {
         let tables = Tables::new(runs.iter().map(|run| run.meta.clone()).collect());
-        Change::new(&Level::default(), &tables).with_runs(sorted, runs)
+        Change::new(&LevelRuns::default(), &tables).with_runs(sorted, runs)
     }
 
     /// Bytes of the tables.
@@ -109,14 +109,14 @@ impl Level {
 /// The difference between two versions of a level: the tables between their common prefix and
 /// common suffix.
 pub(super) struct Change<'a> {
-    old: &'a Level,
+    old: &'a LevelRuns,
     tables: &'a Tables,
     front: usize,
     back: usize,
 }
 
 impl<'a> Change<'a> {
-    pub(super) fn new(old: &'a Level, tables: &'a Tables) -> Change<'a> {
+    pub(super) fn new(old: &'a LevelRuns, tables: &'a Tables) -> Change<'a> {
         let (before, after) = (&old.tables, tables);
         if Arc::ptr_eq(before, after) {
             return Change {
@@ -152,7 +152,11 @@ impl<'a> Change<'a> {
     }
 
     /// The new level, with new runs for its new tables.
-    pub(super) fn made(&self, sorted: bool, run: impl Fn(&Arc<TableMeta>) -> Arc<SstRun>) -> Level {
+    pub(super) fn made(
+        &self,
+        sorted: bool,
+        run: impl Fn(&Arc<TableMeta>) -> Arc<SstRun>,
+    ) -> LevelRuns {
         let old = &self.old.runs;
         let mut runs = Vec::with_capacity(self.tables.len());
         runs.extend_from_slice(&old[..self.front]);
@@ -166,7 +170,7 @@ impl<'a> Change<'a> {
     }
 
     /// The new level, made of `runs`.
-    fn with_runs(&self, sorted: bool, runs: Vec<Arc<SstRun>>) -> Level {
+    fn with_runs(&self, sorted: bool, runs: Vec<Arc<SstRun>>) -> LevelRuns {
         let (front, back) = (self.front, runs.len() - self.back);
         let heads = match sorted {
             true => self
@@ -189,7 +193,7 @@ impl<'a> Change<'a> {
             ),
         };
         debug_assert_eq!(bytes, Bytes::of(&runs));
-        Level {
+        LevelRuns {
             sorted,
             runs,
             tables: self.tables.clone(),

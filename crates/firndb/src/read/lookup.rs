@@ -1,6 +1,7 @@
 //! The search for one key: the memtables, the rows, then the runs from the newest to the oldest.
 //! Gets and `multi_get` run the same search; only the latter does not wait for each read.
 
+use crate::manifest::Level;
 use crate::read::run::Run;
 use crate::read::sst_run::SstRun;
 use crate::read::state::{Part, ReadState};
@@ -18,7 +19,7 @@ pub(crate) enum Layer {
     Rows,
     /// The structure between the memtables and the tables, in profiles that have one.
     Upper,
-    Level(usize),
+    Level(Level),
 }
 
 /// The number of levels with a counter of their own. Deeper ones count as the last of these.
@@ -39,7 +40,7 @@ impl Hits {
             Layer::Memtables => &self.memtables,
             Layer::Rows => &self.rows,
             Layer::Upper => &self.upper,
-            Layer::Level(level) => &self.levels[level.min(LEVELS - 1)],
+            Layer::Level(level) => &self.levels[level.0.min(LEVELS - 1)],
         }
     }
 
@@ -67,7 +68,7 @@ struct Candidates<'a> {
     part: &'a Part,
     key: &'a [u8],
     upper: Option<Run<'a>>,
-    level: usize,
+    level: Level,
     run: usize,
 }
 
@@ -80,7 +81,7 @@ impl<'a> Candidates<'a> {
         while let Some(level) = self.part.levels.get(self.level) {
             let layer = Layer::Level(self.level);
             if level.sorted {
-                self.level += 1;
+                self.level = self.level.below();
                 if let Some(run) = level.run_for(self.key) {
                     return Some((layer, Run::Sst(run)));
                 }
@@ -92,7 +93,7 @@ impl<'a> Candidates<'a> {
                     return Some((layer, Run::Sst(run)));
                 }
             }
-            (self.level, self.run) = (self.level + 1, 0);
+            (self.level, self.run) = (self.level.below(), 0);
         }
         None
     }
@@ -105,7 +106,7 @@ pub(super) struct Search<'a> {
     candidates: Candidates<'a>,
     /// The first table that was read without finding the key. Compacting it would have saved that
     /// read (LevelDB's rule).
-    charged: Option<(usize, &'a Arc<SstRun>)>,
+    charged: Option<(Level, &'a Arc<SstRun>)>,
 }
 
 /// Looks where no read is needed: in the memtables and the rows. If the key is in neither, returns
@@ -144,7 +145,7 @@ impl<'a> Search<'a> {
                 part,
                 key: query.key,
                 upper: part.upper.as_ref().map(Run::Upper),
-                level: 0,
+                level: Level(0),
                 run: 0,
             },
             query,
@@ -193,7 +194,7 @@ impl<'a> Search<'a> {
 
     /// The table that is to be charged for a read in vain, with its level.
     #[inline]
-    pub(super) fn charged(&self) -> Option<(usize, &'a Arc<SstRun>)> {
+    pub(super) fn charged(&self) -> Option<(Level, &'a Arc<SstRun>)> {
         self.charged
     }
 }

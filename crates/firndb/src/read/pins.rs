@@ -56,7 +56,7 @@ pub(crate) fn children(state: &Arc<ReadState>) -> Result<Vec<RunIter>> {
 pub(super) fn part_children(part: &Part) -> Result<Vec<RunIter>> {
     let upper = part.upper.iter().flat_map(Upper::iters);
     let mut children: Vec<RunIter> = upper.map(|iter| RunIter::Upper(Box::new(iter))).collect();
-    for level in &part.levels {
+    for level in part.levels.values() {
         if level.sorted {
             if !level.runs.is_empty() {
                 let level = LevelIter::new(level.clone(), Access::Cached);

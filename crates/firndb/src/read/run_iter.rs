@@ -3,7 +3,7 @@
 use crate::memtable::MemtableIter;
 use crate::read::parts_iter::PartsIter;
 use crate::read::sst_run::SstRun;
-use crate::read::state::Level;
+use crate::read::state::LevelRuns;
 use crate::upper::UpperIter;
 use firn_base::{Result, SeqNo, Tag};
 use firn_fs::LARGE_BYTES;
@@ -170,7 +170,7 @@ impl RunIter {
 
 /// An iterator over disjoint tables in key order. It opens one at a time.
 pub(crate) struct LevelIter {
-    level: Arc<Level>,
+    level: Arc<LevelRuns>,
     access: Access,
     /// The first key that is not wanted.
     end: Option<Vec<u8>>,
@@ -181,7 +181,7 @@ pub(crate) struct LevelIter {
 
 impl LevelIter {
     /// REQUIRES: the level is sorted.
-    pub(crate) fn new(level: Arc<Level>, access: Access) -> LevelIter {
+    pub(crate) fn new(level: Arc<LevelRuns>, access: Access) -> LevelIter {
         LevelIter {
             at: level.runs.len(),
             level,
@@ -194,7 +194,7 @@ impl LevelIter {
 
     /// An iterator over these tables only.
     pub(crate) fn of(runs: Vec<Arc<SstRun>>, access: Access) -> LevelIter {
-        LevelIter::new(Arc::new(Level::new(true, runs)), access)
+        LevelIter::new(Arc::new(LevelRuns::new(true, runs)), access)
     }
 
     /// Limits the iterator to keys before `end`, so that nothing after it is read ahead.

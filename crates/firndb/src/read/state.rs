@@ -14,10 +14,10 @@
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 
-use crate::manifest::{Layout, PartId, TableMeta, Tables, Version};
+use crate::manifest::{Layout, Level, Levels, PartId, TableMeta, Tables, Version};
 use crate::memtable::Memtable;
 use crate::read::level::Change;
-pub(crate) use crate::read::level::Level;
+pub(crate) use crate::read::level::LevelRuns;
 use crate::read::row_cache::RowCache;
 use crate::read::sst_run::{SstRun, TableCache};
 use crate::upper::Upper;
@@ -50,7 +50,7 @@ pub(crate) struct ReadState {
 pub(crate) struct Part {
     /// The structure between the memtables and the tables, in profiles that have one.
     pub(crate) upper: Option<Upper>,
-    pub(crate) levels: Vec<Arc<Level>>,
+    pub(crate) levels: Levels<Arc<LevelRuns>>,
 }
 
 /// The changed partitions of a new version.
@@ -97,13 +97,13 @@ impl ReadState {
     }
 
     /// All tables, by partition and from level 0 down.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<SstRun>)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (Level, &Arc<SstRun>)> {
         self.parts.iter().flat_map(|part| part.tables())
     }
 
     /// The tables of `level` in all partitions.
     #[cfg(test)]
-    pub(crate) fn runs(&self, level: usize) -> Vec<Arc<SstRun>> {
+    pub(crate) fn runs(&self, level: Level) -> Vec<Arc<SstRun>> {
         let parts = self.parts.iter().filter_map(|part| part.levels.get(level));
         parts.flat_map(|level| level.runs.clone()).collect()
     }
@@ -281,7 +281,7 @@ impl ReadState {
     }
 
     /// The tables of `level` in all partitions.
-    pub(crate) fn metas_of(&self, level: usize) -> Tables {
+    pub(crate) fn metas_of(&self, level: Level) -> Tables {
         match &*self.parts {
             [one] => one.metas_of(level),
             parts => {
@@ -292,10 +292,10 @@ impl ReadState {
     }
 
     /// The tables of each level below `level`, in all partitions.
-    pub(crate) fn metas_below(&self, level: usize) -> Vec<Tables> {
+    pub(crate) fn metas_below(&self, level: Level) -> Vec<Tables> {
         let levels = self.parts.iter().map(|part| part.levels.len()).max();
-        (level + 1..levels.unwrap_or(0))
-            .map(|level| self.metas_of(level))
+        (level.0 + 1..levels.unwrap_or(0))
+            .map(|level| self.metas_of(Level(level)))
             .collect()
     }
 }
@@ -305,18 +305,19 @@ impl Part {
     /// those that `known` finds.
     fn with_tables<'a>(
         &self,
-        tables: &[Tables],
+        tables: &Levels<Tables>,
         cache: &Arc<TableCache>,
         levels: usize,
         known: impl Fn(FileId) -> Option<&'a Arc<SstRun>>,
     ) -> Part {
         let count = levels.max(tables.len());
-        let (no_level, no_tables) = <(Arc<Level>, Tables)>::default();
-        let old = |i: usize| self.levels.get(i).unwrap_or(&no_level);
-        let new = |i: usize| tables.get(i).unwrap_or(&no_tables);
-        let changes: Vec<Change<'_>> = (0..count).map(|i| Change::new(old(i), new(i))).collect();
+        let (no_level, no_tables) = <(Arc<LevelRuns>, Tables)>::default();
+        let old = |i: Level| self.levels.get(i).unwrap_or(&no_level);
+        let new = |i: Level| tables.get(i).unwrap_or(&no_tables);
+        let change = |i: Level| Change::new(old(i), new(i));
+        let changes: Levels<Change<'_>> = (0..count).map(|i| change(Level(i))).collect();
         // Tables also move from one level to another.
-        let gone = || changes.iter().flat_map(Change::gone);
+        let gone = || changes.values().flat_map(Change::gone);
         let moved: HashMap<FileId, &Arc<SstRun>> = gone().map(|run| (run.meta.id, run)).collect();
         let run = |meta: &Arc<TableMeta>| {
             let held = moved.get(&meta.id).copied().or_else(|| known(meta.id));
@@ -326,57 +327,57 @@ impl Part {
                 _ => Arc::new(SstRun::new(meta.clone(), cache.clone())),
             }
         };
-        let level =
-            |(i, change): (usize, &Change<'_>)| match change.is_none() && i < self.levels.len() {
-                true => self.levels[i].clone(),
-                false => Arc::new(change.made(i > 0, run)),
-            };
+        let level = |(i, change): (Level, &Change<'_>)| match self
+            .levels
+            .get(i)
+            .filter(|_| change.is_none())
+        {
+            Some(level) => level.clone(),
+            None => Arc::new(change.made(!i.is_zero(), run)),
+        };
         Part {
-            levels: changes.iter().enumerate().map(level).collect(),
+            levels: changes.iter().map(level).collect(),
             ..self.clone()
         }
     }
 
     /// The last level that holds any table; 0 if none does.
-    pub(crate) fn last_level(&self) -> usize {
-        self.levels
-            .iter()
-            .rposition(|level| !level.runs.is_empty())
-            .unwrap_or(0)
+    pub(crate) fn last_level(&self) -> Level {
+        let mut levels = self.levels.iter().rev();
+        let has_any = |(_, level): &(Level, &Arc<LevelRuns>)| !level.runs.is_empty();
+        levels.find(has_any).map_or(Level::ZERO, |(level, _)| level)
     }
 
     /// The number of tables in level 0.
     pub(crate) fn level0_tables(&self) -> usize {
-        self.levels.first().map_or(0, |level| level.runs.len())
+        self.levels
+            .get(Level::ZERO)
+            .map_or(0, |level| level.runs.len())
     }
 
     /// (dead bytes, live bytes) of all tables.
     pub(crate) fn dead_and_live(&self) -> (u64, u64) {
-        self.levels.iter().fold((0, 0), |(dead, live), level| {
+        self.levels.values().fold((0, 0), |(dead, live), level| {
             (dead + level.bytes.dead, live + level.bytes.live)
         })
     }
 
     /// All tables, from level 0 down.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<SstRun>)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (Level, &Arc<SstRun>)> {
         self.levels
             .iter()
-            .enumerate()
             .flat_map(|(i, level)| level.runs.iter().map(move |run| (i, run)))
     }
 
     /// The tables of each level below `level`, without their runs, so that a long job holds nothing
     /// of the state except the tables it reads.
-    pub(crate) fn metas_below(&self, level: usize) -> Vec<Tables> {
-        self.levels
-            .iter()
-            .skip(level + 1)
-            .map(|level| level.tables.clone())
-            .collect()
+    pub(crate) fn metas_below(&self, level: Level) -> Vec<Tables> {
+        let below = self.levels.below(level).iter();
+        below.map(|level| level.tables.clone()).collect()
     }
 
     /// As [`Part::metas_below`], for `level` itself.
-    pub(crate) fn metas_of(&self, level: usize) -> Tables {
+    pub(crate) fn metas_of(&self, level: Level) -> Tables {
         self.levels
             .get(level)
             .map(|level| level.tables.clone())

@@ -4,6 +4,7 @@ use super::Job;
 use crate::compaction::picker::{self, Facts};
 use crate::compaction::plan::Reason;
 use crate::files::FileName;
+use crate::manifest::Level;
 use crate::{Db, Environment, LabTuning, Options, PmConfig, Profile, Tuning};
 use firn_base::clock::Clock;
 use firn_base::exec::{Inline, Work};
@@ -386,7 +387,7 @@ fn a_chunk_ends_where_a_table_of_level_1_does() {
     let value = |round: u32, i: u32| [&round.to_be_bytes()[..], &[i as u8; 100]].concat();
     let engine = &db.engine;
     let level1 = || -> Vec<FileId> {
-        let runs = engine.state.load().runs(1);
+        let runs = engine.state.load().runs(Level(1));
         runs.iter().map(|run| run.meta.id).collect()
     };
     let (mut edges, mut replaced) = (0, 0);
@@ -531,7 +532,11 @@ fn a_chunk_replaces_no_table_that_it_has_nothing_for() {
     while evict_chunk(&db, 1 << 20).is_some() {}
     let level1 = || -> Vec<_> {
         let state = db.engine.state.load();
-        state.runs(1).iter().map(|run| run.meta.clone()).collect()
+        state
+            .runs(Level(1))
+            .iter()
+            .map(|run| run.meta.clone())
+            .collect()
     };
     let (first, last) = (key(1400), key(1499));
     (1400..1500).for_each(|i| db.put(key(i), [2; 100]).unwrap());

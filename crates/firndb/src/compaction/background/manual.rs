@@ -5,7 +5,7 @@ use super::{Job, JobState};
 use crate::compaction::picker::{self, Facts};
 use crate::compaction::plan::Plan;
 use crate::engine::Engine;
-use crate::manifest::PartId;
+use crate::manifest::{Level, PartId};
 use crate::read::sst_run::SstRun;
 use crate::read::state::ReadState;
 use firn_base::Result;
@@ -51,7 +51,7 @@ impl Engine {
     /// Compacts a partition level by level.
     fn compact_part(&self, id: PartId, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         let deepest = self.deepest_level(id, from, to);
-        for level in 0..deepest.max(1) {
+        for level in (0..deepest.0.max(1)).map(Level) {
             let mut after: Option<Vec<u8>> = None;
             // From level 0, all current tables are compacted, however many steps that takes. Tables
             // that are flushed meanwhile stay.
@@ -65,12 +65,12 @@ impl Engine {
                     .tables
                     .first()
                     .map(|(_, run)| run.meta.smallest.clone());
-                left =
-                    left.saturating_sub(job.plan.tables.iter().filter(|(of, _)| *of == 0).count());
+                let is_level0 = |(of, _): &&(Level, Arc<SstRun>)| of.is_zero();
+                left = left.saturating_sub(job.plan.tables.iter().filter(is_level0).count());
                 let result = self.run_and_install(&job);
                 self.unmark(job);
                 result?;
-                if level == 0 && left == 0 {
+                if level.is_zero() && left == 0 {
                     break;
                 }
             }
@@ -86,7 +86,7 @@ impl Engine {
     /// Rewrites tables of the range that hold entries which no read point sees and that no
     /// compaction above met.
     fn rewrite_tables(&self, id: PartId, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        let mut after: Option<(usize, Vec<u8>)> = None;
+        let mut after: Option<(Level, Vec<u8>)> = None;
         loop {
             self.make_way()?;
             let mut jobs = self.jobs.state.lock();
@@ -120,7 +120,7 @@ impl Engine {
         let Some((_, id)) = fullest.filter(is_due) else {
             return Ok(());
         };
-        let Some(job) = self.start_manual((id, 0), (&[], None), None) else {
+        let Some(job) = self.start_manual((id, Level::ZERO), (&[], None), None) else {
             return Ok(());
         };
         let result = self.run_and_install(&job);
@@ -162,7 +162,7 @@ impl Engine {
         result.map(|_| true)
     }
 
-    fn deepest_level(&self, id: PartId, from: &[u8], to: Option<&[u8]>) -> usize {
+    fn deepest_level(&self, id: PartId, from: &[u8], to: Option<&[u8]>) -> Level {
         let state = self.state.load();
         let meets = |run: &SstRun| {
             run.meta.largest.as_slice() >= from
@@ -176,12 +176,12 @@ impl Engine {
             .filter(|(_, run)| meets(run))
             .map(|(level, _)| level)
             .max()
-            .unwrap_or(0)
+            .unwrap_or_default()
     }
 
     pub(super) fn start_manual(
         &self,
-        level: (PartId, usize),
+        level: (PartId, Level),
         range: (&[u8], Option<&[u8]>),
         after: Option<&[u8]>,
     ) -> Option<Arc<Job>> {

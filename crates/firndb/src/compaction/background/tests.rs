@@ -1,7 +1,7 @@
 //! The resources that a job holds while it runs.
 
 use crate::compaction::background::Obsolete;
-use crate::manifest::PartId;
+use crate::manifest::{Level, PartId};
 use crate::read::state::ReadState;
 use crate::{Db, Environment, Options};
 use firn_base::ErrorKind;
@@ -34,10 +34,10 @@ fn a_merge_holds_nothing_but_what_it_reads() {
     db.flush().unwrap();
     db.put(b"a", b"2").unwrap();
     let engine = &db.engine;
-    let beside = engine.state.load().runs(1).remove(0);
+    let beside = engine.state.load().runs(Level(1)).remove(0);
     let held = Arc::strong_count(&beside);
     let merge = engine
-        .start_manual((PartId(0), 0), (b"", None), None)
+        .start_manual((PartId(0), Level(0)), (b"", None), None)
         .expect("a table in level 0");
     assert_eq!(
         Arc::strong_count(&beside),

@@ -11,10 +11,10 @@ use super::{Facts, pick_flush};
 use crate::compaction::plan::{How, Plan, Reason};
 use crate::compaction::rate_limiter::Pressure;
 use crate::event::StallReason;
-use crate::manifest::PartId;
+use crate::manifest::{Level, PartId};
 use crate::mechanisms;
 use crate::read::sst_run::SstRun;
-use crate::read::state::{Level, Part, ReadState};
+use crate::read::state::{LevelRuns, Part, ReadState};
 use firn_base::Limits;
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use std::sync::Arc;
 const GRANDPARENT_TABLES: u64 = 10;
 
 /// The target size of a level below 0, in bytes.
-pub(crate) fn level_target(limits: &Limits, level: usize) -> u64 {
-    (1..level).fold(limits.level_base_bytes, |target, _| {
+pub(crate) fn level_target(limits: &Limits, level: Level) -> u64 {
+    (1..level.0).fold(limits.level_base_bytes, |target, _| {
         target.saturating_mul(limits.level_fan_out)
     })
 }
@@ -63,10 +63,10 @@ pub(super) fn pick_rest(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
 pub(super) fn excess_bytes(part: &Part, limits: &Limits) -> u64 {
     let level0 = part
         .levels
-        .first()
+        .get(Level::ZERO)
         .filter(|level| level.runs.len() >= limits.level0_trigger);
-    let below = part.levels.iter().enumerate().skip(1);
-    let last = part.levels.len().saturating_sub(1);
+    let below = part.levels.iter().skip(1);
+    let last = part.levels.last();
     level0.map_or(0, |level| level.bytes())
         + below
             .filter(|(i, _)| *i < last)
@@ -111,8 +111,8 @@ pub(super) fn ramp(x: f64, from: f64, to: f64) -> f64 {
 
 /// Compacts the level of any partition that exceeds its target the most.
 fn pick_by_size(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
-    let score = |part: &Part, level: usize| match level {
-        0 => part.level0_tables() as f64 / facts.limits.level0_trigger as f64,
+    let score = |part: &Part, level: Level| match level {
+        Level::ZERO => part.level0_tables() as f64 / facts.limits.level0_trigger as f64,
         _ => {
             let idle = part.levels[level]
                 .live_bytes()
@@ -120,15 +120,15 @@ fn pick_by_size(state: &ReadState, facts: &Facts<'_>) -> Option<Plan> {
             idle as f64 / level_target(facts.limits, level) as f64
         }
     };
-    let mut levels: Vec<(f64, PartId, &Part, usize)> = Vec::new();
+    let mut levels: Vec<(f64, PartId, &Part, Level)> = Vec::new();
     for (id, part) in state.parts() {
-        let inner = 0..part.levels.len().saturating_sub(1);
+        let inner = (0..part.levels.last().0).map(Level);
         let scored = inner.map(|level| (score(part, level), id, part, level));
         levels.extend(scored.filter(|scored| scored.0 >= 1.0));
     }
     levels.sort_by(|a, b| b.0.total_cmp(&a.0));
     levels.iter().find_map(|&(_, id, part, level)| match level {
-        0 => pick_level0(id, part, facts),
+        Level::ZERO => pick_level0(id, part, facts),
         _ => pick_table(id, part, level, facts),
     })
 }
@@ -139,7 +139,7 @@ pub(super) fn pick_level0(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<
     plan_for(
         id,
         part,
-        0,
+        Level::ZERO,
         oldest_of_level0(part, facts),
         facts,
         Reason::Size,
@@ -149,13 +149,13 @@ pub(super) fn pick_level0(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<
 /// The oldest tables of level 0, which one compaction may take. The tables that stay must be newer,
 /// because level 0 is searched first.
 fn oldest_of_level0<'a>(part: &'a Part, facts: &Facts<'_>) -> &'a [Arc<SstRun>] {
-    let runs = &part.levels[0].runs;
+    let runs = &part.levels[Level::ZERO].runs;
     &runs[runs.len().saturating_sub(facts.level0_inputs_max)..]
 }
 
 /// The table that costs least per byte moved down.
-fn pick_table(id: PartId, part: &Part, level: usize, facts: &Facts<'_>) -> Option<Plan> {
-    let below = &part.levels[level + 1];
+fn pick_table(id: PartId, part: &Part, level: Level, facts: &Facts<'_>) -> Option<Plan> {
+    let below = &part.levels[level.below()];
     let mut choices: Vec<(f64, &Arc<SstRun>)> = part.levels[level]
         .runs
         .iter()
@@ -187,10 +187,10 @@ fn pick_by_seeks(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let runs = &part
         .levels
         .get(level)
-        .filter(|_| level + 1 < part.levels.len())?
+        .filter(|_| level < part.levels.last())?
         .runs;
     let run = runs.iter().find(|run| run.meta.id == table)?;
-    let inputs = if level == 0 {
+    let inputs = if level.is_zero() {
         oldest_of_level0(part, facts)
     } else {
         std::slice::from_ref(run)
@@ -201,7 +201,7 @@ fn pick_by_seeks(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
 /// Compacts a table that is mostly tombstones. Reads walk over them and over the entries that they
 /// hide, which are below and are removed with them. Tables of level 0 wait until it is full.
 fn pick_by_tombstones(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    let inner = 1..part.levels.len().saturating_sub(1);
+    let inner = (1..part.levels.last().0).map(Level);
     inner
         .filter(|&level| part.levels[level].has_tombstone_tables())
         .find_map(|level| {
@@ -235,7 +235,7 @@ fn pick_by_space(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
     let share = |run: &SstRun| run.meta.dead_bytes as f64 / run.meta.live_bytes().max(1) as f64;
     let (level, run) = part
         .tables()
-        .filter(|(level, run)| *level > 0 && run.meta.dead_bytes > 0 && !facts.busy.has(run))
+        .filter(|(level, run)| !level.is_zero() && run.meta.dead_bytes > 0 && !facts.busy.has(run))
         .max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
     Some(rewrite(id, level, run))
 }
@@ -244,10 +244,10 @@ fn pick_by_space(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
 /// free is held for read points that have ended. Otherwise no input from above might ever reach it,
 /// least of all in the deepest level.
 fn pick_by_versions(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> {
-    let is_due = |(level, run): &(usize, &Arc<SstRun>)| {
+    let is_due = |(level, run): &(Level, &Arc<SstRun>)| {
         // While tables grow they may have twice as many dead bytes.
         let dead_max = run.meta.live_bytes() as f64 * facts.dead_share_max / 2.0;
-        let is_free = *level > 0 && !facts.busy.has(run);
+        let is_free = !level.is_zero() && !facts.busy.has(run);
         let has_much = || {
             run.meta
                 .holds_much_that_may_go(facts.oldest, has_below(part, *level, run))
@@ -258,13 +258,13 @@ fn pick_by_versions(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> 
         return Some(rewrite(id, level, run));
     }
     // The entries that a table's tombstones hide are below, and are removed with them.
-    let hides_much = |(level, run): &(usize, &Arc<SstRun>)| {
+    let hides_much = |(level, run): &(Level, &Arc<SstRun>)| {
         let is_inner =
-            level + 1 < part.levels.len() && has_below(part, *level, run) && !facts.busy.has(run);
+            *level < part.levels.last() && has_below(part, *level, run) && !facts.busy.has(run);
         is_inner && run.meta.seqno_max <= facts.oldest && run.meta.deletes * 4 > run.meta.entries
     };
     let (level, run) = part.tables().find(hides_much)?;
-    let inputs = if level == 0 {
+    let inputs = if level.is_zero() {
         oldest_of_level0(part, facts)
     } else {
         std::slice::from_ref(run)
@@ -273,17 +273,17 @@ fn pick_by_versions(id: PartId, part: &Part, facts: &Facts<'_>) -> Option<Plan> 
 }
 
 /// True if a level below `level` has keys in the range of `run`.
-fn has_below(part: &Part, level: usize, run: &SstRun) -> bool {
-    let meets = |deeper: &Arc<Level>| {
+fn has_below(part: &Part, level: Level, run: &SstRun) -> bool {
+    let meets = |deeper: &Arc<LevelRuns>| {
         !deeper
             .overlapping(&run.meta.smallest, &run.meta.largest)
             .is_empty()
     };
-    part.levels.iter().skip(level + 1).any(meets)
+    part.levels.below(level).iter().any(meets)
 }
 
 /// The rewriting of one table in its place.
-pub(super) fn rewrite(id: PartId, level: usize, run: &Arc<SstRun>) -> Plan {
+pub(super) fn rewrite(id: PartId, level: Level, run: &Arc<SstRun>) -> Plan {
     Plan::new(
         id,
         vec![(level, run.clone())],
@@ -299,7 +299,7 @@ pub(crate) fn pick_manual_rewrite(
     state: &ReadState,
     id: PartId,
     range: (&[u8], Option<&[u8]>),
-    after: Option<(usize, &[u8])>,
+    after: Option<(Level, &[u8])>,
     facts: &Facts<'_>,
 ) -> Option<Plan> {
     let part = state.part_by_id(id)?;
@@ -307,13 +307,13 @@ pub(crate) fn pick_manual_rewrite(
         run.meta.largest.as_slice() >= range.0
             && range.1.is_none_or(|end| run.meta.smallest.as_slice() < end)
     };
-    let is_next = |(level, run): &(usize, &Arc<SstRun>)| {
+    let is_next = |(level, run): &(Level, &Arc<SstRun>)| {
         let is_behind = after.is_none_or(|after| (*level, run.meta.smallest.as_slice()) > after);
         let holds = || {
             run.meta
                 .holds_what_may_go(facts.oldest, has_below(part, *level, run))
         };
-        *level > 0 && is_behind && meets(run) && !facts.busy.has(run) && holds()
+        !level.is_zero() && is_behind && meets(run) && !facts.busy.has(run) && holds()
     };
     part.tables()
         .find(is_next)
@@ -324,7 +324,7 @@ pub(crate) fn pick_manual_rewrite(
 /// or the oldest of level 0 together.
 pub(crate) fn pick_manual(
     state: &ReadState,
-    (id, level): (PartId, usize),
+    (id, level): (PartId, Level),
     range: (&[u8], Option<&[u8]>),
     after: Option<&[u8]>,
     facts: &Facts<'_>,
@@ -336,8 +336,8 @@ pub(crate) fn pick_manual(
     };
     let runs = &part.levels.get(level)?.runs;
     let inputs = match level {
-        0 if runs.iter().any(|run| in_range(&run)) => oldest_of_level0(part, facts),
-        0 => return None,
+        Level::ZERO if runs.iter().any(|run| in_range(&run)) => oldest_of_level0(part, facts),
+        Level::ZERO => return None,
         _ => {
             let is_next =
                 |run: &&Arc<SstRun>| after.is_none_or(|after| run.meta.smallest.as_slice() > after);
@@ -352,7 +352,7 @@ pub(crate) fn pick_manual(
 fn plan_for(
     id: PartId,
     part: &Part,
-    level: usize,
+    level: Level,
     inputs: &[Arc<SstRun>],
     facts: &Facts<'_>,
     reason: Reason,
@@ -362,7 +362,10 @@ fn plan_for(
         .map(|run| run.meta.smallest.as_slice())
         .min()?;
     let largest = inputs.iter().map(|run| run.meta.largest.as_slice()).max()?;
-    let overlapping = part.levels.get(level + 1)?.overlapping(smallest, largest);
+    let overlapping = part
+        .levels
+        .get(level.below())?
+        .overlapping(smallest, largest);
     if inputs
         .iter()
         .chain(overlapping)
@@ -370,7 +373,7 @@ fn plan_for(
     {
         return None;
     }
-    let grandparents = part.levels.get(level + 2).map_or(0, |below| {
+    let grandparents = part.levels.get(level.below().below()).map_or(0, |below| {
         below
             .overlapping(smallest, largest)
             .iter()
@@ -384,13 +387,13 @@ fn plan_for(
         Reason::Manual => How::Copy,
         _ if movable && cheap_later && mechanisms::BLOCK_MOVE.is_on() => How::Move,
         // Level 0 overlaps all of level 1, so few of its blocks would stay clean.
-        _ if facts.appends && level > 0 && !overlapping.is_empty() => How::Append,
+        _ if facts.appends && !level.is_zero() && !overlapping.is_empty() => How::Append,
         _ => How::Copy,
     };
     let tables = inputs
         .iter()
         .map(|run| (level, run.clone()))
-        .chain(overlapping.iter().map(|run| (level + 1, run.clone())))
+        .chain(overlapping.iter().map(|run| (level.below(), run.clone())))
         .collect();
-    Some(Plan::new(id, tables, level + 1, how, reason))
+    Some(Plan::new(id, tables, level.below(), how, reason))
 }

@@ -14,6 +14,7 @@ pub(crate) use self::partitions::{Wanted, wanted};
 pub(crate) use self::trees::{pick_eviction, pick_manual_eviction};
 use crate::compaction::plan::{BusyTables, How, Plan};
 use crate::compaction::rate_limiter::Debt;
+use crate::manifest::Level;
 use crate::options::tuning::Tuning;
 use crate::read::state::ReadState;
 use crate::upper::Upper;
@@ -34,7 +35,7 @@ pub(crate) struct Facts<'a> {
     /// The oldest read point. Versions that neither it nor any later one sees may be dropped.
     pub(crate) oldest: SeqNo,
     /// A table with too many reads without a result, and its level.
-    pub(crate) seek: Option<(usize, FileId)>,
+    pub(crate) seek: Option<(Level, FileId)>,
     /// True if compactions may append to tables.
     pub(crate) appends: bool,
     /// The most dead bytes per live byte.

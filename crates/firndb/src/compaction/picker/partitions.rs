@@ -12,8 +12,8 @@
 use super::Facts;
 use super::leveled::{pick_level0, rewrite};
 use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
-use crate::manifest::PartId;
-use crate::read::state::{Level, Part, ReadState};
+use crate::manifest::{Level, PartId};
+use crate::read::state::{LevelRuns, Part, ReadState};
 use firn_base::Limits;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) struct Wanted {
 }
 
 fn bytes(part: &Part) -> u64 {
-    part.levels.iter().map(|level| level.live_bytes()).sum()
+    part.levels.values().map(|level| level.live_bytes()).sum()
 }
 
 /// The border that is wanted next: `before` as long as its partition is large, or one in the middle
@@ -53,8 +53,8 @@ pub(crate) fn wanted(state: &ReadState, limits: &Limits, before: Option<Wanted>)
 
 /// The first key of the table in the middle of the lowest level that has several.
 fn middle(part: &Part) -> Option<Vec<u8>> {
-    let has_some = |level: &&Arc<Level>| level.sorted && level.runs.len() > 1;
-    let level = part.levels.iter().rev().find(has_some)?;
+    let has_some = |level: &&Arc<LevelRuns>| level.sorted && level.runs.len() > 1;
+    let level = part.levels.values().rev().find(has_some)?;
     let half = level.live_bytes() / 2;
     let mut before = 0;
     let at = level.runs.iter().position(|run| {
@@ -78,7 +78,7 @@ fn pick_division(state: &ReadState, wanted: &Wanted, facts: &Facts<'_>) -> Optio
         .tables()
         .find(|(_, run)| run.meta.smallest < wanted.cut && run.meta.largest >= wanted.cut);
     match crosses {
-        Some((0, _)) => pick_level0(id, part, facts),
+        Some((Level::ZERO, _)) => pick_level0(id, part, facts),
         Some((level, run)) if !facts.busy.has(run) => Some(Plan {
             reason: Reason::Partition,
             ..rewrite(id, level, run)
@@ -118,6 +118,6 @@ fn border(id: PartId, parts: &[&Part], border: Border) -> Plan {
     let tables = tables.map(|(level, run)| (level, run.clone())).collect();
     Plan {
         border: Some(border),
-        ..Plan::new(id, tables, 0, How::Border, Reason::Partition)
+        ..Plan::new(id, tables, Level::ZERO, How::Border, Reason::Partition)
     }
 }

@@ -18,7 +18,7 @@
 
 use super::*;
 use crate::compaction::plan::{Border, BusyTables, How, Plan, Reason};
-use crate::manifest::{Edit, PartId, TableMeta, Version};
+use crate::manifest::{Edit, Level, PartId, TableMeta, Version};
 use crate::options::tuning::Tuning;
 use crate::read::sst_run::{SstRun, TableCache};
 use crate::read::state::ReadState;
@@ -32,7 +32,7 @@ struct Case {
     limits: Limits,
     facts: Vec<(String, String)>,
     borders: Vec<String>,
-    tables: Vec<(usize, TableMeta)>,
+    tables: Vec<(Level, TableMeta)>,
     names: BTreeMap<FileId, String>,
     busy: Vec<String>,
     wanted: Option<String>,
@@ -82,7 +82,7 @@ impl Case {
     }
 
     /// Adds tables of `level`. Each is older than those before it.
-    fn level(&mut self, level: usize, words: &[&str]) {
+    fn level(&mut self, level: Level, words: &[&str]) {
         for word in words {
             let (name, rest) = match word.split_once(':') {
                 Some((name, rest)) => (Some(name), rest),
@@ -129,7 +129,7 @@ impl Case {
         )
     }
 
-    fn named<'a>(&self, state: &'a ReadState, name: &str) -> (usize, &'a SstRun) {
+    fn named<'a>(&self, state: &'a ReadState, name: &str) -> (Level, &'a SstRun) {
         let found = state
             .tables()
             .find(|(_, run)| self.names[&run.meta.id] == name);
@@ -232,7 +232,7 @@ impl Case {
             ["pick"] => self.told(&state, pick(&state, facts)),
             // `manual LEVEL FROM TO`, with `after KEY` for the next step.
             ["manual", level, from, to, ref after @ ..] => {
-                let level = (PartId(0), level.parse().unwrap());
+                let level = (PartId(0), Level(level.parse().unwrap()));
                 let after = after.get(1).map(|key| key.as_bytes());
                 let range = (from.as_bytes(), Some(to.as_bytes()));
                 self.told(&state, pick_manual(&state, level, range, after, facts))
@@ -259,7 +259,7 @@ impl Case {
         let (what, rest) = line.split_once(':').unwrap();
         let words: Vec<&str> = rest.split_whitespace().collect();
         match what.split_once(' ') {
-            Some(("level", level)) => self.level(level.parse().unwrap(), &words),
+            Some(("level", level)) => self.level(Level(level.parse().unwrap()), &words),
             _ => match what {
                 "limits" => words
                     .iter()

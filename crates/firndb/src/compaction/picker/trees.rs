@@ -7,7 +7,7 @@ use crate::compaction::plan::{How, Plan, Reason};
 use crate::compaction::rate_limiter::{Pressure, URGENT};
 use crate::event::StallReason;
 use crate::lab::{Chunk, Trees};
-use crate::manifest::{KeyRange, PartId};
+use crate::manifest::{KeyRange, Level, PartId};
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::tuning::LabTuning;
@@ -148,26 +148,26 @@ fn plan_eviction(state: &ReadState, chunk: Chunk, facts: &Facts<'_>) -> Option<P
     if part.level0_tables() > 0 {
         return pick_level0(id, part, facts);
     }
-    let below = &part.levels.get(1)?.runs;
+    let below = &part.levels.get(Level(1))?.runs;
     let chunk = chunk.aligned(
         trees.immutable.as_ref().unwrap_or(&trees.mutable),
-        &part.metas_of(1),
+        &part.metas_of(Level(1)),
     );
     let KeyRange { from, to } = chunk.within();
     let meets = |run: &&Arc<SstRun>| {
         run.meta.largest >= *from && to.as_ref().is_none_or(|to| run.meta.smallest < *to)
     };
-    let tables: Vec<(usize, Arc<SstRun>)> = below
+    let tables: Vec<(Level, Arc<SstRun>)> = below
         .iter()
         .filter(meets)
-        .map(|run| (1, run.clone()))
+        .map(|run| (Level(1), run.clone()))
         .collect();
     if tables.iter().any(|(_, run)| facts.busy.has(run)) {
         return None;
     }
     Some(Plan {
         chunk: Some(chunk),
-        ..Plan::new(id, tables, 1, How::Copy, Reason::Evict)
+        ..Plan::new(id, tables, Level(1), How::Copy, Reason::Evict)
     })
 }
 
@@ -175,7 +175,7 @@ fn plan_eviction(state: &ReadState, chunk: Chunk, facts: &Facts<'_>) -> Option<P
 /// but at least some write buffers.
 fn log_bytes_max(part: &Part, tuning: &LabTuning, buffer_bytes: u64) -> u64 {
     const BUFFERS_LEAST: u64 = 8;
-    let data: u64 = part.levels.iter().map(|level| level.live_bytes()).sum();
+    let data: u64 = part.levels.values().map(|level| level.live_bytes()).sum();
     let share = (data as f64 * tuning.log_share_max) as u64;
     share.clamp(
         BUFFERS_LEAST * buffer_bytes,

@@ -12,7 +12,7 @@ use crate::gate::Gate;
 use crate::lifecycle::owner;
 use crate::lifecycle::stored;
 use crate::log::{HotWriter, LogWriter, PmLogBuffer, SealedLogs};
-use crate::manifest::{Edit, ManifestWriter, PmPairing};
+use crate::manifest::{Edit, Level, ManifestWriter, PmPairing};
 use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::Profile;
@@ -225,7 +225,7 @@ impl Recovery {
             logs_sealed: std::mem::take(&mut self.replaying.settled),
             add: std::mem::take(&mut self.recovered)
                 .into_iter()
-                .map(|table| (0, table))
+                .map(|table| (Level::ZERO, table))
                 .collect(),
             pm: Some(pm),
             ..Edit::default()

@@ -10,7 +10,7 @@ use super::Recovery;
 use crate::compaction::{Output, OverlapTracker, write_tables};
 use crate::files::FileName;
 use crate::log::{End, LogEnd, LogSource, PmLogBuffer, Replay, Replayed, ValueAddress};
-use crate::manifest::{self, LogState};
+use crate::manifest::{self, Level, LogState};
 use crate::memtable::{Entry, Footprint, Memtable};
 use crate::read::merge_iter::{Entries, MergeIter};
 use crate::read::run_iter::RunIter;
@@ -352,7 +352,8 @@ impl Recovery {
             cuts: self.version.layout.cuts().clone(),
             ..Output::new(Cause::Flush, false)
         };
-        let below = OverlapTracker::new(0, self.version.levels.iter().skip(1).cloned().collect());
+        let below =
+            OverlapTracker::new(Level::ZERO, self.version.levels.below(Level::ZERO).to_vec());
         self.recovered.extend(block_on(write_tables(
             entries,
             &[SeqNo::MAX],

@@ -1,7 +1,7 @@
 //! A state is made from the one before it.
 
 use super::*;
-use crate::manifest::{Edit, TableMeta};
+use crate::manifest::{Edit, Level, TableMeta};
 use firn_base::FileId;
 
 const LEVELS: usize = 5;
@@ -30,13 +30,13 @@ impl States {
     /// The state after tables are dropped (level, id) and added.
     fn next(&mut self, drop: &[(usize, u64)], add: &[Added<'_>]) -> &ReadState {
         let table = |&(level, id, smallest, largest, kib): &Added<'_>| {
-            (level, TableMeta::of_test(id, smallest, largest, kib))
+            (Level(level), TableMeta::of_test(id, smallest, largest, kib))
         };
         let edit = Edit {
             id: self.version.edit_id + 1,
             drop: drop
                 .iter()
-                .map(|&(level, id)| (level, FileId(id)))
+                .map(|&(level, id)| (Level(level), FileId(id)))
                 .collect(),
             add: add.iter().map(table).collect(),
             ..Edit::default()
@@ -76,7 +76,7 @@ fn run(state: &ReadState, id: u64) -> Arc<SstRun> {
 fn kib(state: &ReadState) -> Vec<u64> {
     let part = state.part(b"a");
     part.levels
-        .iter()
+        .values()
         .map(|level| level.bytes() >> 10)
         .collect()
 }
@@ -90,7 +90,7 @@ fn runs_and_levels_that_stay_are_shared() {
         &[(1, 3), (1, 4), (2, 5)],
         &[(1, 6, "d", "e", 32), (2, 4, "g", "i", 8)],
     );
-    let level0 = |state: &ReadState| state.part(b"a").levels[0].clone();
+    let level0 = |state: &ReadState| state.part(b"a").levels[Level::ZERO].clone();
     assert!(Arc::ptr_eq(&level0(&before), &level0(after)));
     for id in [2, 4] {
         let shared = Arc::ptr_eq(&run(&before, id), &run(after, id));
@@ -113,9 +113,13 @@ fn a_key_is_found_in_the_table_that_spans_it() {
         &[(1, 6, "d", "e", 32), (2, 4, "g", "i", 8)],
     );
     let levels = &state.part(b"a").levels;
-    let found = |key: &str| levels[1].run_for(key.as_bytes()).map(|run| run.meta.id.0);
+    let found = |key: &str| {
+        levels[Level(1)]
+            .run_for(key.as_bytes())
+            .map(|run| run.meta.id.0)
+    };
     let expected = [Some(2), Some(6), None, None];
     assert_eq!(["b", "d", "f", "g"].map(found), expected);
-    assert!(levels[1].run_of(&replaced).is_none());
-    assert!(levels[2].run_of(&moved).is_some());
+    assert!(levels[Level(1)].run_of(&replaced).is_none());
+    assert!(levels[Level(2)].run_of(&moved).is_some());
 }
