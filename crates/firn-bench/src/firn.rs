@@ -183,7 +183,7 @@ impl Firn {
         Ok(Options::default()
             .profile(self.0)
             .tuning(tuning)
-            .memory_limit(setup.memory_bytes)
+            .memory_limit_bytes(setup.memory_bytes)
             .write_buffer_bytes(setup.extra("write_buffer_bytes")?)
             .block_cache_bytes(setup.extra("block_cache_bytes")?)
             .row_cache(setup.extra("row_cache")?.unwrap_or(default.row_cache))
@@ -218,10 +218,10 @@ impl Engine for Firn {
             return BTreeMap::new();
         };
         let or_derived = |bytes: Option<u64>| {
-            bytes.map_or_else(|| "from memory_limit".to_owned(), |b| b.to_string())
+            bytes.map_or_else(|| "from memory_limit_bytes".to_owned(), |b| b.to_string())
         };
         let pairs = [
-            ("memory_limit", options.memory_limit.to_string()),
+            ("memory_limit_bytes", options.memory_limit_bytes.to_string()),
             ("write_buffer_bytes", or_derived(options.write_buffer_bytes)),
             ("block_cache_bytes", or_derived(options.block_cache_bytes)),
             ("row_cache", options.row_cache.to_string()),

@@ -339,9 +339,9 @@ impl Settings {
         Ok(Options::default()
             .profile(self.profile.map_or(default.profile, |word| word.0))
             .durability(self.durability.map_or(default.durability, |word| word.0))
-            .memory_limit(
+            .memory_limit_bytes(
                 self.memory_limit
-                    .map_or(default.memory_limit, |size| size.0),
+                    .map_or(default.memory_limit_bytes, |size| size.0),
             )
             .write_buffer_bytes(self.write_buffer.map(|size| size.0))
             .block_cache_bytes(self.block_cache.map(|size| size.0))
@@ -402,7 +402,7 @@ mod tests {
             ..Settings::default()
         };
         let options = flags.or(file).into_options().unwrap();
-        assert_eq!(options.memory_limit, 1 << 30);
+        assert_eq!(options.memory_limit_bytes, 1 << 30);
         assert_eq!(options.durability, Durability::Process);
         assert_eq!(
             (options.filter_bits, options.max_open_files),

@@ -39,7 +39,7 @@ struct Everything<'a> {
 
 impl Stats {
     pub(crate) fn run(self, options: Options) -> Outcome {
-        let memory_limit = options.memory_limit;
+        let memory_limit = options.memory_limit_bytes;
         let db = Db::open_read_only(&self.db, options)?;
         let stats = db.stats();
         if self.prometheus {

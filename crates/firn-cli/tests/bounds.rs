@@ -128,7 +128,10 @@ fn a_record_too_large_is_a_bad_line() {
     let stopped = firn.try_run("load", [&load[..], &LITTLE].concat());
     assert_eq!(stopped.code, 3);
     assert!(stopped.stderr.contains("data:3: "), "{}", stopped.stderr);
-    assert!(stopped.stderr.contains("2 records are in") && stopped.stderr.contains("memory_limit"));
+    assert!(
+        stopped.stderr.contains("2 records are in")
+            && stopped.stderr.contains("memory_limit_bytes")
+    );
     let passed = firn.run("load", [&load[..], &["--skip-bad"], &LITTLE].concat());
     for place in ["data:3: ", "data:4: ", "data:5: the key has 70000 bytes"] {
         assert!(

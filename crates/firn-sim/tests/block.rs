@@ -9,7 +9,7 @@ use firn_base::exec::{Executor, Inline, Work};
 use firn_base::site;
 use firn_fs::{Fault, FaultKind, OpKind, SimFs};
 use firndb::mechanisms;
-use firndb::{ByLevel, Db, Environment, Event, GrainLimits, Options, Profile, Stats};
+use firndb::{ByLevel, Db, Environment, Event, GrainLimits, GrainRule, Options, Profile, Stats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use std::time::Duration;
 struct Chosen {
     level: usize,
     block_grained: bool,
-    because: &'static str,
+    rule: GrainRule,
 }
 
 /// The decisions so far.
@@ -30,12 +30,12 @@ fn chosen(rig: &Rig) -> Vec<Chosen> {
         Event::GrainChosen {
             level,
             block_grained,
-            because,
+            rule,
             ..
         } => Some(Chosen {
             level,
             block_grained,
-            because,
+            rule,
         }),
         _ => None,
     };
@@ -281,22 +281,25 @@ fn block_05_each_table_is_judged_by_itself() {
             chosen.iter().all(|chosen| chosen.level > 1),
             "level 1 is written anew as a whole"
         );
-        let by = |grain, because| {
+        let by = |grain, rule| {
             chosen
                 .iter()
-                .filter(|chosen| chosen.block_grained == grain && chosen.because == because)
+                .filter(|chosen| chosen.block_grained == grain && chosen.rule == rule)
                 .count()
         };
         for grain in rig.stats().background.grains {
             assert_eq!(
-                by(grain.block_grained, grain.because) as u64,
+                by(grain.block_grained, grain.rule) as u64,
                 grain.count,
                 "{grain}"
             );
         }
-        assert!(by(true, "cost") > 20);
-        assert!(by(false, "live share") > 0, "tables with many dead bytes");
-        assert!(by(false, "dirty share") + by(false, "live bytes") > 0);
+        assert!(by(true, GrainRule::Cost) > 20);
+        assert!(
+            by(false, GrainRule::LiveShare) > 0,
+            "tables with many dead bytes"
+        );
+        assert!(by(false, GrainRule::DirtyShare) + by(false, GrainRule::LiveBytes) > 0);
         rig.check();
     });
 }
@@ -337,7 +340,7 @@ fn block_05_limits_by_level_come_from_cost() {
         assert!(
             chosen
                 .iter()
-                .any(|chosen| !chosen.block_grained && chosen.because == "space")
+                .any(|chosen| !chosen.block_grained && chosen.rule == GrainRule::Space)
         );
         rig.check();
     });
@@ -389,14 +392,9 @@ fn block_05_tables_that_are_scanned_are_written_anew() {
         }
         rig.check();
         let chosen = chosen(&rig);
-        let by = |because| {
-            chosen
-                .iter()
-                .filter(|chosen| chosen.because == because)
-                .count()
-        };
+        let by = |rule| chosen.iter().filter(|chosen| chosen.rule == rule).count();
         let grown = chosen.iter().filter(|chosen| chosen.block_grained).count();
-        (by("scans"), grown)
+        (by(GrainRule::Scans), grown)
     };
     let (none, some, free) = (decided(4 << 10, 0), decided(4 << 10, 300), decided(0, 300));
     assert_eq!((none.0, free.0), (0, 0));
@@ -541,7 +539,7 @@ fn block_08_a_used_up_reserve_makes_a_table_due() {
     assert!(
         chosen(&rig)
             .iter()
-            .any(|chosen| !chosen.block_grained && chosen.because == "filter")
+            .any(|chosen| !chosen.block_grained && chosen.rule == GrainRule::Filter)
     );
     rig.check();
 }

@@ -7,10 +7,10 @@
 //!
 //! A row is a single entry. With a skewed workload, a reader wants one entry of most blocks, and
 //! several times more rows than blocks fit into the same memory. The owner of a row defines its
-//! meaning and how long it is valid. `locality.rs` decides whether a get inserts its row or its
+//! meaning and how long it is valid. `admission.rs` decides whether a get inserts its row or its
 //! block here.
 
-use crate::locality::Locality;
+use crate::admission::Admission;
 use crate::sst::{Block, BlockBuilder, Lookup};
 use crate::value::Value;
 use firn_base::FileId;
@@ -92,7 +92,7 @@ pub struct BlockCache {
     has_rows: AtomicBool,
     /// Bytes inserted by gets and cursors so far.
     brought: AtomicU64,
-    locality: Locality,
+    admission: Admission,
 }
 
 /// A single entry.
@@ -163,7 +163,7 @@ impl BlockCache {
             misses,
             has_rows,
             brought,
-            locality: Locality::default(),
+            admission: Admission::default(),
         }
     }
 
@@ -229,12 +229,12 @@ impl BlockCache {
 
     /// True if rows serve gets better than blocks, as observed so far.
     pub fn prefers_rows(&self) -> bool {
-        !self.locality.prefers_blocks()
+        !self.admission.prefers_blocks()
     }
 
     /// The observations of cached blocks.
-    pub(crate) fn locality(&self) -> &Locality {
-        &self.locality
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
     }
 
     /// The age of the cache, in units of [`AGES_A_FILL`] per fill. Starts at 2, so it is never

@@ -5,8 +5,8 @@
 //! memory. [`Value`] is the type that every read returns: bytes pinned in place, not copied.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod cache;
-mod locality;
 pub mod mechanisms;
 pub mod pm_btree;
 pub mod sites;

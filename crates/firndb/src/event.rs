@@ -1,7 +1,7 @@
 //! Events that the engine reports to a listener.
 
-use firn_base::Error;
-use firn_base::FileId;
+use firn_base::{Error, FileId};
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
 
@@ -53,6 +53,56 @@ impl fmt::Display for StallReason {
     }
 }
 
+/// The rule that decided whether a table takes its input by an append or is rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum GrainRule {
+    /// The way that was chosen writes fewer bytes.
+    Cost,
+    /// The table's filter has no room for the new keys.
+    Filter,
+    /// The table is too large.
+    LiveBytes,
+    /// Too few of its bytes are live.
+    LiveShare,
+    /// Too many of its blocks receive an entry.
+    DirtyShare,
+    /// An append would cost scans more than it saves.
+    Scans,
+    /// Dead bytes would cost more than an append saves, or exceed their limit.
+    Space,
+    /// Another append to the table is running, or a checkpoint shares its file.
+    MayNotGrow,
+}
+
+impl GrainRule {
+    /// The name in statistics and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            GrainRule::Cost => "cost",
+            GrainRule::Filter => "filter",
+            GrainRule::LiveBytes => "live bytes",
+            GrainRule::LiveShare => "live share",
+            GrainRule::DirtyShare => "dirty share",
+            GrainRule::Scans => "scans",
+            GrainRule::Space => "space",
+            GrainRule::MayNotGrow => "may not grow",
+        }
+    }
+}
+
+impl fmt::Display for GrainRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for GrainRule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
 /// Something that happened in the engine. Later versions may add kinds.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -95,12 +145,12 @@ pub enum Event {
     GrainChosen {
         /// The table's level.
         level: usize,
-        /// The file id of the table.
-        table: u64,
+        /// The table's file.
+        table: FileId,
         /// True if blocks are appended to the table, false if it is rewritten.
         block_grained: bool,
         /// The rule that decided.
-        because: &'static str,
+        rule: GrainRule,
         /// The blocks of the table that must be rewritten in either case.
         dirty_blocks: usize,
         /// All blocks of the table.

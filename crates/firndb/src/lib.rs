@@ -68,10 +68,10 @@ pub use api::stats::{
     BackgroundStats, CauseStats, GrainStats, LevelStats, MemoryStats, PartitionStats, PmStats,
     RecoveryStats, StallStats, Stats, UserStats,
 };
-pub use event::{Event, EventListener, StallReason};
+pub use event::{Event, EventListener, GrainRule, StallReason};
 pub use firn_base::clock::Clock;
 pub use firn_base::exec::Executor;
-pub use firn_base::{Error, ErrorKind, Limits, Result};
+pub use firn_base::{Error, ErrorKind, FileId, Limits, Result};
 pub use firn_fs::{Dir, File, Fs};
 pub use firn_pm::{Backend, Latency, PmConfig};
 pub use firn_table::Value;

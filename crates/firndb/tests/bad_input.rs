@@ -71,7 +71,7 @@ fn keys_values_and_batches() {
     assert_eq!(
         kind(
             db.write(&batch, &WriteOptions::default()),
-            "a quarter of what memory_limit has for buffers and caches"
+            "a quarter of what memory_limit_bytes leaves for buffers and caches"
         ),
         ErrorKind::Invalid
     );
@@ -92,7 +92,10 @@ fn options_that_cannot_be() {
         Db::open(dir.path().join("db"), options)
     };
     assert_eq!(
-        kind(open(|o| o.memory_limit = 1 << 10), "memory_limit"),
+        kind(
+            open(|o| o.memory_limit_bytes = 1 << 10),
+            "memory_limit_bytes"
+        ),
         ErrorKind::Invalid
     );
     assert_eq!(
@@ -105,7 +108,7 @@ fn options_that_cannot_be() {
     assert_eq!(
         kind(
             open(|o| o.write_buffer_bytes = Some(1 << 30)),
-            "raise memory_limit"
+            "raise memory_limit_bytes"
         ),
         ErrorKind::Invalid
     );

@@ -44,7 +44,7 @@ fn key(number: u64) -> [u8; 8] {
 fn share(dir: &Path, profile: Profile) {
     let options = Options::default()
         .profile(profile)
-        .memory_limit(64 << 20)
+        .memory_limit_bytes(64 << 20)
         .write_buffer_bytes(Some(256 << 10));
     let db = Db::open(dir.join(profile.to_string()), options).unwrap();
     let process = WriteOptions::new().durability(Durability::Process);

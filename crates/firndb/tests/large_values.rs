@@ -1,9 +1,10 @@
-//! `memory_limit` with values that are large compared with it, measured by the system. Each case
-//! runs in its own process, which reports the peak resident memory of each phase.
+//! `memory_limit_bytes` with values that are large compared with it, measured by the system. Each
+//! case runs in its own process, which reports the peak resident memory of each phase.
 //!
-//! The allowance is `memory_limit` and a tenth, or and two values if that is more (docs/memory.md).
-//! It once took 1,100 to 1,500 MiB under a limit of 64: a compaction had up to four blocks of each
-//! of its tables in memory, a cursor had one, and freed memory stayed with the allocator.
+//! The allowance is `memory_limit_bytes` and a tenth, or and two values if that is more
+//! (docs/memory.md). It once took 1,100 to 1,500 MiB under a limit of 64: a compaction had up to
+//! four blocks of each of its tables in memory, a cursor had one, and freed memory stayed with the
+//! allocator.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use firn_base::seed::mix;
@@ -55,10 +56,10 @@ fn phase<T>(name: &str, work: impl FnOnce() -> T) -> T {
 
 impl Case {
     fn options(&self) -> Options {
-        let (profile, memory_limit, compression) = (self.profile, self.limit, self.codec);
+        let (profile, memory_limit_bytes, compression) = (self.profile, self.limit, self.codec);
         let mut options = Options::default()
             .profile(profile)
-            .memory_limit(memory_limit)
+            .memory_limit_bytes(memory_limit_bytes)
             .compression(compression);
         if self.codec == Codec::None {
             // All of it goes into the trees, and is evicted from there.

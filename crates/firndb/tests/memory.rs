@@ -1,5 +1,5 @@
-//! `memory_limit` is a cap: with a counting allocator, a load, 32 cursors and random reads stay
-//! within it and a tenth.
+//! `memory_limit_bytes` is a cap: with a counting allocator, a load, 32 cursors and random reads
+//! stay within it and a tenth.
 #![allow(
     unsafe_code,
     reason = "a global allocator can only be written so; listed in UNSAFE.md"
@@ -51,7 +51,7 @@ fn peak(profile: Profile, records: u64, value: &[u8], work: impl FnOnce(&Db)) ->
     PEAK.store(base, Ordering::Relaxed);
     let mut options = Options::default()
         .profile(profile)
-        .memory_limit(LIMIT as u64)
+        .memory_limit_bytes(LIMIT as u64)
         .compression(Codec::None);
     if profile == Profile::Block {
         // With the usual sizes this few records fit one level, and no table would grow.

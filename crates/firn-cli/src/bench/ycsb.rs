@@ -188,7 +188,7 @@ pub(super) fn setup(options: &Options, pm: Option<PmBudget>) -> Outcome<Setup> {
     };
     Ok(Setup {
         directory: PathBuf::new(),
-        memory_bytes: options.memory_limit,
+        memory_bytes: options.memory_limit_bytes,
         compression,
         direct_io: options.direct_io,
         background_threads: options.background_workers,

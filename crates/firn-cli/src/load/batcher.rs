@@ -32,7 +32,7 @@ impl<'a> Batcher<'a> {
             slot,
             durability: options.durability,
             // The engine accepts a quarter of the memory limit, less in some profiles.
-            bytes_max: BATCH_BYTES_MAX.min(options.memory_limit / 16) as usize,
+            bytes_max: BATCH_BYTES_MAX.min(options.memory_limit_bytes / 16) as usize,
             batch: WriteBatch::new(),
             pending: None,
             slot_used,
@@ -141,6 +141,6 @@ impl<'a> Batcher<'a> {
 /// The largest value worth reading for a database with `options`, in bytes. The engine may still
 /// refuse it.
 pub(crate) fn value_bytes_max(options: &Options) -> usize {
-    let quarter = usize::try_from(options.memory_limit / 4).unwrap_or(usize::MAX);
+    let quarter = usize::try_from(options.memory_limit_bytes / 4).unwrap_or(usize::MAX);
     quarter.min(firn_base::key::VALUE_BYTES_MAX)
 }

@@ -70,7 +70,7 @@ impl Rig {
         let (events, inline) = (Arc::new(Events::default()), Arc::new(Inline::new()));
         let mut options = Options::tiny()
             .profile(profile)
-            .memory_limit(16 << 20)
+            .memory_limit_bytes(16 << 20)
             .write_buffer_bytes(Some(32 << 10))
             .block_cache_bytes(Some(8 << 20))
             .compression(Codec::None)

@@ -5,7 +5,7 @@
 //! places that were replaced since.
 
 use super::layout::Place;
-use firn_base::heads::KeyHeads;
+use firn_base::key_prefixes::KeyPrefixes;
 use std::sync::Arc;
 
 /// The approximate number of leaves in a segment.
@@ -15,7 +15,7 @@ const SEGMENT_LEAVES: usize = 512;
 #[derive(Debug, Clone, Default)]
 pub struct View {
     segments: Arc<[Arc<Segment>]>,
-    heads: KeyHeads,
+    prefixes: KeyPrefixes,
     leaves: usize,
     entries: u64,
 }
@@ -27,7 +27,7 @@ struct Segment {
     /// The end offset of each bound.
     ends: Box<[u32]>,
     places: Box<[Place]>,
-    heads: KeyHeads,
+    prefixes: KeyPrefixes,
 }
 
 /// The position of a leaf in a view.
@@ -73,12 +73,12 @@ impl Segment {
             })
             .collect();
         let places = leaves.iter().map(|&(_, place)| place).collect();
-        let heads = KeyHeads::new(leaves.len(), |i| &leaves[i].0);
+        let prefixes = KeyPrefixes::new(leaves.len(), |i| &leaves[i].0);
         Segment {
             bounds: bounds.into(),
             ends,
             places,
-            heads,
+            prefixes,
         }
     }
 
@@ -95,7 +95,7 @@ impl Segment {
         self.bounds.len()
             + size_of_val(&*self.ends)
             + size_of_val(&*self.places)
-            + self.heads.memory_bytes()
+            + self.prefixes.memory_bytes()
     }
 }
 
@@ -111,7 +111,7 @@ impl View {
     }
 
     fn of(segments: Vec<Arc<Segment>>) -> View {
-        let heads = KeyHeads::new(segments.len(), |i| segments[i].bound(0));
+        let prefixes = KeyPrefixes::new(segments.len(), |i| segments[i].bound(0));
         let places = || segments.iter().flat_map(|segment| &*segment.places);
         let (leaves, entries) = (
             places().count(),
@@ -119,7 +119,7 @@ impl View {
         );
         View {
             segments: segments.into(),
-            heads,
+            prefixes,
             leaves,
             entries,
         }
@@ -137,7 +137,7 @@ impl View {
 
     /// Bytes of DRAM used. Segments shared with other views count in each view.
     pub fn memory_bytes(&self) -> usize {
-        self.heads.memory_bytes()
+        self.prefixes.memory_bytes()
             + self
                 .segments
                 .iter()
@@ -154,11 +154,11 @@ impl View {
 
     /// The leaf whose range contains `key`; `None` if the key is below all leaves.
     pub(super) fn locate(&self, key: &[u8]) -> Option<At> {
-        let segment = last_not_above(&self.heads, key, self.segments.len(), |i| {
+        let segment = last_not_above(&self.prefixes, key, self.segments.len(), |i| {
             self.segments[i].bound(0)
         })?;
         let inner = &self.segments[segment];
-        let leaf = last_not_above(&inner.heads, key, inner.places.len(), |i| inner.bound(i))?;
+        let leaf = last_not_above(&inner.prefixes, key, inner.places.len(), |i| inner.bound(i))?;
         Some(At { segment, leaf })
     }
 
@@ -303,12 +303,12 @@ impl View {
 
 /// The index of the last of `count` ascending keys that is not above `wanted`.
 fn last_not_above<'a>(
-    heads: &KeyHeads,
+    prefixes: &KeyPrefixes,
     wanted: &[u8],
     count: usize,
     key: impl Fn(usize) -> &'a [u8],
 ) -> Option<usize> {
-    let at = heads.first_not_below(wanted, &key);
+    let at = prefixes.first_not_below(wanted, &key);
     if at < count && key(at) == wanted {
         Some(at)
     } else {

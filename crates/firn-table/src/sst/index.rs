@@ -19,8 +19,8 @@
 
 use super::compress::Codec;
 use firn_base::coding::{Reader, put_bytes, put_varint};
-use firn_base::heads::KeyHeads;
 use firn_base::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX, shared_prefix_len};
+use firn_base::key_prefixes::KeyPrefixes;
 
 /// The size of the largest possible block, in bytes: one entry of the largest key and value, and
 /// its framing.
@@ -135,7 +135,7 @@ pub struct Index {
     entries: Box<[Entry]>,
     keys: Box<[u8]>,
     /// Key prefixes of the largest keys.
-    heads: KeyHeads,
+    prefixes: KeyPrefixes,
 }
 
 impl Index {
@@ -171,14 +171,14 @@ impl Index {
         let mut index = Index {
             entries: entries.into(),
             keys: keys.into(),
-            heads: KeyHeads::default(),
+            prefixes: KeyPrefixes::default(),
         };
         if !index.is_sorted() {
             return Err(
                 "blocks in the order of their keys, each with its smallest not above its largest",
             );
         }
-        index.heads = KeyHeads::new(index.len(), |block| index.largest(block));
+        index.prefixes = KeyPrefixes::new(index.len(), |block| index.largest(block));
         if index.is_disjoint() {
             Ok(index)
         } else {
@@ -232,7 +232,7 @@ impl Index {
 
     /// Bytes held.
     pub fn memory_bytes(&self) -> usize {
-        self.entries.len() * size_of::<Entry>() + self.keys.len() + self.heads.memory_bytes()
+        self.entries.len() * size_of::<Entry>() + self.keys.len() + self.prefixes.memory_bytes()
     }
 
     pub(super) fn handle(&self, block: usize) -> BlockHandle {
@@ -272,7 +272,8 @@ impl Index {
     /// The first block whose largest key is not below `key`, or `len()` if there is none. Only this
     /// block, and those after it that begin with the same key, can contain the key.
     pub(super) fn find(&self, key: &[u8]) -> usize {
-        self.heads.first_not_below(key, |block| self.largest(block))
+        self.prefixes
+            .first_not_below(key, |block| self.largest(block))
     }
 }
 

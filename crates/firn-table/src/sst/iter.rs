@@ -12,7 +12,7 @@ use super::block::Block;
 use super::block_iter::{BlockIter, Damaged};
 use super::read::Sst;
 use super::window::Window;
-use crate::locality::Locality;
+use crate::admission::Admission;
 use crate::value::Value;
 use firn_base::count::Cause;
 use firn_base::{Result, SeqNo, Tag};
@@ -73,7 +73,7 @@ pub struct SstIter {
     ahead: usize,
     /// The number of blocks since the cursor was positioned, all forward; 0 if it moved back, or
     /// streams.
-    stride: usize,
+    walked: usize,
     /// The block at which streaming stops reading ahead.
     stop: usize,
     /// The stretch being worked on, and the one after it, which is in flight.
@@ -87,7 +87,7 @@ impl SstIter {
         let block = table.index().len();
         let (stream, next_stream, spare) = (None, None, Vec::new());
         let (cursor, bare, lazy_above) = (None, None, usize::MAX);
-        let (ahead, stride, stop) = (0, 0, block);
+        let (ahead, walked, stop) = (0, 0, block);
         let at_large = false;
         Self {
             table,
@@ -98,7 +98,7 @@ impl SstIter {
             lazy_above,
             at_large,
             ahead,
-            stride,
+            walked,
             stop,
             stream,
             next_stream,
@@ -419,19 +419,19 @@ impl SstIter {
     fn load_cached(&mut self, block: usize, forward: bool) -> Result<Arc<Block>> {
         let backward = block.wrapping_add(1) == self.block;
         if forward {
-            self.stride += 1;
+            self.walked += 1;
         } else {
-            self.end_stride();
-            (self.ahead, self.stride) = (0, usize::from(!backward));
+            self.end_walk();
+            (self.ahead, self.walked) = (0, usize::from(!backward));
         }
         let context = self.table.context();
         let (id, offset) = (self.table.id(), self.table.index().handle(block).offset);
         if let Some(found) = context.cache.get(id, offset) {
-            if Locality::is_sampled(id, offset)
+            if Admission::is_sampled(id, offset)
                 && found.is_young(context.cache.age())
                 && !found.touch_by_cursor()
             {
-                context.cache.locality().found_another();
+                context.cache.admission().found_another();
             }
             return Ok(found);
         }
@@ -439,8 +439,8 @@ impl SstIter {
             true => 1,
             false => self
                 .table
-                .strides()
-                .next_read(self.stride.saturating_sub(1), self.ahead),
+                .readahead()
+                .next_read(self.walked.saturating_sub(1), self.ahead),
         };
         match self.table.run_within_bytes(block, self.ahead) {
             1 => self.table.load_missed(block, Cause::UserRead),
@@ -448,9 +448,9 @@ impl SstIter {
         }
     }
 
-    fn end_stride(&self) {
-        if self.stride > 0 {
-            self.table.strides().note(self.stride);
+    fn end_walk(&self) {
+        if self.walked > 0 {
+            self.table.readahead().note(self.walked);
         }
     }
 
@@ -527,6 +527,6 @@ impl SstIter {
 
 impl Drop for SstIter {
     fn drop(&mut self) {
-        self.end_stride();
+        self.end_walk();
     }
 }

@@ -14,7 +14,7 @@ mod load;
 mod out;
 mod properties;
 mod read;
-mod strides;
+mod readahead;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -14,9 +14,9 @@ use super::index::{BlockHandle, Index};
 use super::iter::{Access, SstIter};
 use super::layout::{FOOTER_BYTES, Footer, Handle};
 use super::properties::Properties;
-use super::strides::Strides;
+use super::readahead::Readahead;
+use crate::admission::Admission;
 use crate::cache::{BlockCache, Row};
-use crate::locality::Locality;
 use crate::mechanisms;
 use crate::sites;
 use crate::value::Value;
@@ -81,7 +81,7 @@ pub struct Sst {
     filter: Filter,
     properties: Properties,
     context: TableContext,
-    strides: Strides,
+    readahead: Readahead,
 }
 
 /// The arguments of a get.
@@ -235,7 +235,7 @@ impl Sst {
             filter,
             properties,
             context,
-            strides: Strides::default(),
+            readahead: Readahead::default(),
         };
         table
             .context
@@ -357,12 +357,12 @@ impl Sst {
     /// The number of cursors that continued from one block to the next since this state of the
     /// table was opened.
     pub fn scans(&self) -> u64 {
-        self.strides.scans()
+        self.readahead.scans()
     }
 
     /// The readahead statistics of cursors.
-    pub(super) fn strides(&self) -> &Strides {
-        &self.strides
+    pub(super) fn readahead(&self) -> &Readahead {
+        &self.readahead
     }
 
     /// The file that contains the table.
@@ -510,8 +510,8 @@ impl Sst {
     #[inline]
     fn leaves_block(&self, offset: u64, query: &Query<'_>) -> bool {
         !query.rows
-            || self.context.cache.locality().prefers_blocks()
-            || Locality::is_sampled(self.id, offset)
+            || self.context.cache.admission().prefers_blocks()
+            || Admission::is_sampled(self.id, offset)
     }
 
     /// A block that may contain the key, from the cache or the file.
@@ -544,13 +544,13 @@ impl Sst {
             return false;
         }
         let again = at.block.touch(query.hash);
-        if Locality::is_sampled(self.id, offset) && at.block.is_young(self.context.cache.age()) {
-            let (locality, cost) = (self.context.cache.locality(), BlockCache::cost);
+        if Admission::is_sampled(self.id, offset) && at.block.is_young(self.context.cache.age()) {
+            let (admission, cost) = (self.context.cache.admission(), BlockCache::cost);
             match at.block.was_read_for(query.hash) {
                 true if at.block.touch_again() => {}
-                true => locality.found_again(cost(at.block.len()), cost(bytes)),
+                true => admission.found_again(cost(at.block.len()), cost(bytes)),
                 false if again => {}
-                false => locality.found_another(),
+                false => admission.found_another(),
             }
         }
         // A row beside its cached block must be much smaller to be worth it.

@@ -147,7 +147,7 @@ impl Db {
     /// Applies a batch, entirely or not at all. The batch can be cleared and used again.
     ///
     /// # Errors
-    /// As [`Db::put`]; also `Invalid` for a batch larger than a quarter of `memory_limit`.
+    /// As [`Db::put`]; also `Invalid` for a batch larger than a quarter of `memory_limit_bytes`.
     pub fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if batch.is_empty() {
             return self.engine.check_writable();

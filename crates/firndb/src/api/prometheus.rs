@@ -176,7 +176,7 @@ impl Stats {
                 "table"
             };
             (
-                format!("{{grain=\"{name}\",rule=\"{}\"}}", grain.because),
+                format!("{{grain=\"{name}\",rule=\"{}\"}}", grain.rule),
                 grain.count as f64,
             )
         };

@@ -3,6 +3,7 @@
 
 use crate::compaction::LevelCounters;
 use crate::engine::Engine;
+use crate::event::GrainRule;
 use crate::event::StallReason;
 use crate::lab::LabStats;
 use crate::manifest::{Level, PartId, TableMeta};
@@ -151,7 +152,7 @@ pub struct GrainStats {
     /// True for an append, false for a rewrite.
     pub block_grained: bool,
     /// The rule that decided.
-    pub because: &'static str,
+    pub rule: GrainRule,
     /// The number of choices.
     pub count: u64,
 }
@@ -161,8 +162,12 @@ impl fmt::Display for GrainStats {
         write!(
             f,
             "{}: {}",
-            if self.block_grained { "append" } else { "anew" },
-            self.because
+            if self.block_grained {
+                "append"
+            } else {
+                "rewrite"
+            },
+            self.rule
         )
     }
 }
@@ -274,9 +279,9 @@ impl Engine {
         let grains = self.counts.jobs.grains.lock();
         grains
             .iter()
-            .map(|(&(block_grained, because), &count)| GrainStats {
+            .map(|(&(block_grained, rule), &count)| GrainStats {
                 block_grained,
-                because,
+                rule,
                 count,
             })
             .collect()

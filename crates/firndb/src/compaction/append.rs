@@ -19,12 +19,13 @@
 //! offset that is reused.
 
 use super::entries::{BoundedEntries, BufferedEntries, MergePair, UpperEntries};
-use super::grain::{self, Choice, Grain, MAY_NOT_GROW};
+use super::grain::{self, Choice, Grain};
 use super::merge::{
     CompactionContext, CompactionOutput, LevelContext, Output, Steps, write_tables,
 };
 use super::visibility::Versions;
 use crate::compaction::plan::Plan;
+use crate::event::GrainRule;
 use crate::files::FileName;
 use crate::manifest::{Edit, Level, TableMeta};
 use crate::mechanisms;
@@ -180,15 +181,15 @@ pub(crate) async fn run_sub_task(
         });
     }
     let above = incoming.again(held)?;
-    let (mut grain, mut because) = choose(&child, task, &dirty, around, context);
+    let (mut grain, mut rule) = choose(&child, task, &dirty, around, context);
     // From here to the end of the append, every failure must release the right to append.
     if grain == Grain::Block && !task.child.begin_append() {
-        (grain, because) = (Grain::Table, MAY_NOT_GROW);
+        (grain, rule) = (Grain::Table, GrainRule::MayNotGrow);
     }
     let mut choice = Choice {
         table: child.id(),
         grain,
-        because,
+        rule,
         blocks: child.blocks(),
         dirty_blocks: dirty.blocks.len(),
         reads_most: 0,
@@ -224,13 +225,13 @@ fn choose(
     dirty: &Dirty,
     around: &LevelContext,
     context: &CompactionContext,
-) -> (Grain, &'static str) {
+) -> (Grain, GrainRule) {
     let Some(tuning) = context
         .appends
         .as_ref()
         .filter(|_| mechanisms::BLOCK_APPEND.is_on())
     else {
-        return (Grain::Table, "switched off");
+        return (Grain::Table, GrainRule::MayNotGrow);
     };
     let meta = &task.child.meta;
     let facts = grain::Facts {

@@ -2,6 +2,7 @@
 
 use super::grain::{Choice, Grain};
 use super::plan::{Plan, Reason};
+use crate::event::GrainRule;
 use crate::manifest::{Level, Levels};
 use firn_base::count::Counter;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
@@ -25,7 +26,7 @@ pub(crate) struct JobCounters {
     pub(crate) divided: Counter,
     pub(crate) joined: Counter,
     /// The number of choices by (block-grained, rule).
-    pub(crate) grains: Mutex<BTreeMap<(bool, &'static str), u64>>,
+    pub(crate) grains: Mutex<BTreeMap<(bool, GrainRule), u64>>,
     pub(crate) levels: Levels<LevelCounters>,
 }
 
@@ -59,7 +60,7 @@ impl JobCounters {
             *self
                 .grains
                 .lock()
-                .entry((choice.grain == Grain::Block, choice.because))
+                .entry((choice.grain == Grain::Block, choice.rule))
                 .or_default() += 1;
             match choice.grain {
                 Grain::Block => {

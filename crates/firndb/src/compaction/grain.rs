@@ -23,6 +23,7 @@
 //! last one ([`GrainLimits::Constants`], those of the paper and its authors), with a minimum
 //! saving.
 
+use crate::event::GrainRule;
 use crate::mechanisms;
 use crate::options::tuning::{BlockTuning, GrainLimits};
 use firn_base::FileId;
@@ -42,7 +43,7 @@ pub(crate) enum Grain {
 pub(crate) struct Choice {
     pub(crate) table: FileId,
     pub(crate) grain: Grain,
-    pub(crate) because: &'static str,
+    pub(crate) rule: GrainRule,
     pub(crate) blocks: usize,
     pub(crate) dirty_blocks: usize,
     /// The largest number of concurrent reads.
@@ -75,30 +76,27 @@ pub(crate) struct Facts<'a> {
 /// The price of a dead byte on the last level while there is none, in bytes written.
 const PRICE: f64 = 0.2;
 
-/// The rule that rewrites a table to which an append is running, or which a checkpoint shares.
-pub(crate) const MAY_NOT_GROW: &str = "may not grow";
-
 /// Chooses for a table that may grow.
-pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static str) {
+pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, GrainRule) {
     let live = (facts.data_bytes + facts.section_bytes) as f64;
     let selective = mechanisms::BLOCK_SELECTIVE.is_on();
     let constants = tuning.grain_limits == GrainLimits::Constants;
     let limit = if selective
         && live > tuning.live_tables_max.of(facts.is_last) * facts.table_bytes as f64
     {
-        Some("live bytes")
+        Some(GrainRule::LiveBytes)
     } else if facts.has_filter && facts.dirty.new_keys > facts.filter_left {
-        Some("filter")
+        Some(GrainRule::Filter)
     } else if constants {
         limit_passed(&facts, live, tuning)
     } else {
         None
     };
-    if let Some(because) = limit {
-        return (Grain::Table, because);
+    if let Some(rule) = limit {
+        return (Grain::Table, rule);
     }
     if !selective {
-        return (Grain::Block, "cost");
+        return (Grain::Block, GrainRule::Cost);
     }
     let (incoming, left) = (
         facts.dirty.incoming_bytes as f64,
@@ -109,36 +107,36 @@ pub(crate) fn choose(facts: Facts<'_>, tuning: &BlockTuning) -> (Grain, &'static
     } else {
         (0.0, price(&facts, tuning))
     };
-    let anew = (incoming + live) * (1.0 - least);
+    let rewrite = (incoming + live) * (1.0 - least);
     let append = incoming + left;
     let scans = facts.scans as f64 * tuning.scan_bytes as f64;
     let dead = (facts.dead_bytes as f64 + left) * price;
-    if append > anew {
-        (Grain::Table, "cost")
-    } else if append + scans > anew {
-        (Grain::Table, "scans")
-    } else if append + scans + dead > anew {
-        (Grain::Table, "space")
+    if append > rewrite {
+        (Grain::Table, GrainRule::Cost)
+    } else if append + scans > rewrite {
+        (Grain::Table, GrainRule::Scans)
+    } else if append + scans + dead > rewrite {
+        (Grain::Table, GrainRule::Space)
     } else {
-        (Grain::Block, "cost")
+        (Grain::Block, GrainRule::Cost)
     }
 }
 
 /// The first constant limit that a table exceeds.
-fn limit_passed(facts: &Facts<'_>, live: f64, tuning: &BlockTuning) -> Option<&'static str> {
+fn limit_passed(facts: &Facts<'_>, live: f64, tuning: &BlockTuning) -> Option<GrainRule> {
     let dead = facts.dead_bytes as f64;
     let share = dead / live.max(1.0);
     let selective = mechanisms::BLOCK_SELECTIVE.is_on();
     if selective && live < tuning.live_share_min.of(facts.is_last) * (live + dead) {
-        Some("live share")
+        Some(GrainRule::LiveShare)
     } else if selective
         && facts.dirty.bytes as f64 > tuning.dirty_share_max.of(facts.is_last) * live
     {
-        Some("dirty share")
+        Some(GrainRule::DirtyShare)
     } else if mechanisms::BLOCK_SPACE.is_on()
         && share >= share_allowed(facts.dead_share, tuning.dead_share_max)
     {
-        Some("space")
+        Some(GrainRule::Space)
     } else {
         None
     }
@@ -202,6 +200,9 @@ mod tests {
         }
     }
 
+    const APPEND: (Grain, GrainRule) = (Grain::Block, GrainRule::Cost);
+    const SPACE: (Grain, GrainRule) = (Grain::Table, GrainRule::Space);
+
     fn constants() -> BlockTuning {
         BlockTuning {
             grain_limits: GrainLimits::Constants,
@@ -228,22 +229,14 @@ mod tests {
                 ..facts(dirty)
             })
         };
-        assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
-        assert_eq!(
-            choose(facts(&many)),
-            (Grain::Block, "cost"),
-            "there is room"
-        );
-        assert_eq!(
-            choose(facts(&most)),
-            (Grain::Table, "space"),
-            "hardly anything is saved"
-        );
-        assert_eq!(last(&many, 0.0, 0), (Grain::Block, "cost"));
-        assert_eq!(last(&too_many, 0.0, 0), (Grain::Table, "space"));
+        assert_eq!(choose(facts(&some)), APPEND);
+        assert_eq!(choose(facts(&many)), APPEND, "there is room");
+        assert_eq!(choose(facts(&most)), SPACE, "hardly anything is saved");
+        assert_eq!(last(&many, 0.0, 0), APPEND);
+        assert_eq!(last(&too_many, 0.0, 0), SPACE);
         assert_eq!(
             choose(facts(&all)),
-            (Grain::Table, "cost"),
+            (Grain::Table, GrainRule::Cost),
             "as of small entries"
         );
         assert_eq!(
@@ -251,47 +244,39 @@ mod tests {
                 data_bytes: 4_100_000,
                 ..facts(&some)
             }),
-            (Grain::Table, "live bytes")
+            (Grain::Table, GrainRule::LiveBytes)
         );
         assert_eq!(
             choose(Facts {
                 filter_left: 9,
                 ..facts(&some)
             }),
-            (Grain::Table, "filter")
+            (Grain::Table, GrainRule::Filter)
         );
         assert_eq!(
             choose(Facts {
                 scans: 44,
                 ..facts(&some)
             }),
-            (Grain::Block, "cost")
+            APPEND
         );
         assert_eq!(
             choose(Facts {
                 scans: 46,
                 ..facts(&some)
             }),
-            (Grain::Table, "scans")
+            (Grain::Table, GrainRule::Scans)
         );
         // Dead bytes are at four fifths of their limit: each one costs as much as a byte written.
-        assert_eq!(last(&some, 0.144, 400_000), (Grain::Block, "cost"));
-        assert_eq!(last(&some, 0.144, 500_000), (Grain::Table, "space"));
+        assert_eq!(last(&some, 0.144, 400_000), APPEND);
+        assert_eq!(last(&some, 0.144, 500_000), SPACE);
         assert_eq!(
             last(&more, 0.144, 0),
-            (Grain::Table, "space"),
+            SPACE,
             "little is saved for what it leaves"
         );
-        assert_eq!(
-            last(&some, 0.09, 1_000_000),
-            (Grain::Block, "cost"),
-            "there is room"
-        );
-        assert_eq!(
-            last(&one, 0.18, 0),
-            (Grain::Table, "space"),
-            "there is none"
-        );
+        assert_eq!(last(&some, 0.09, 1_000_000), APPEND, "there is room");
+        assert_eq!(last(&one, 0.18, 0), SPACE, "there is none");
         // On middle levels dead bytes stay for less time.
         let middle = |dead_share, dead_bytes| {
             choose(Facts {
@@ -300,9 +285,9 @@ mod tests {
                 ..facts(&some)
             })
         };
-        assert_eq!(middle(0.144, 5_000_000), (Grain::Block, "cost"));
-        assert_eq!(middle(0.144, 8_000_000), (Grain::Table, "space"));
-        assert_eq!(middle(0.18, 0), (Grain::Table, "space"));
+        assert_eq!(middle(0.144, 5_000_000), APPEND);
+        assert_eq!(middle(0.144, 8_000_000), SPACE);
+        assert_eq!(middle(0.18, 0), SPACE);
     }
 
     #[test]
@@ -310,28 +295,28 @@ mod tests {
         let tuning = constants();
         let choose = |facts: Facts<'_>| choose(facts, &tuning);
         let (some, many) = (dirty(260_000), dirty(820_000));
-        assert_eq!(choose(facts(&some)), (Grain::Block, "cost"));
+        assert_eq!(choose(facts(&some)), APPEND);
         assert_eq!(
             choose(Facts {
                 data_bytes: 4_100_000,
                 ..facts(&some)
             }),
-            (Grain::Table, "live bytes")
+            (Grain::Table, GrainRule::LiveBytes)
         );
         assert_eq!(
             choose(Facts {
                 dead_bytes: 1_600_000,
                 ..facts(&some)
             }),
-            (Grain::Table, "live share")
+            (Grain::Table, GrainRule::LiveShare)
         );
-        assert_eq!(choose(facts(&many)), (Grain::Table, "dirty share"));
+        assert_eq!(choose(facts(&many)), (Grain::Table, GrainRule::DirtyShare));
         assert_eq!(
             choose(Facts {
                 filter_left: 9,
                 ..facts(&some)
             }),
-            (Grain::Table, "filter")
+            (Grain::Table, GrainRule::Filter)
         );
         assert_eq!(
             choose(Facts {
@@ -339,14 +324,14 @@ mod tests {
                 has_filter: false,
                 ..facts(&some)
             }),
-            (Grain::Block, "cost")
+            APPEND
         );
         assert_eq!(
             choose(Facts {
                 dead_share: 0.3,
                 ..facts(&some)
             }),
-            (Grain::Table, "space")
+            SPACE
         );
         // Near the limit, tables with many dead bytes are rewritten first.
         assert_eq!(
@@ -354,7 +339,7 @@ mod tests {
                 dead_share: 0.17,
                 ..facts(&some)
             }),
-            (Grain::Block, "cost")
+            APPEND
         );
         assert_eq!(
             choose(Facts {
@@ -362,7 +347,7 @@ mod tests {
                 dead_bytes: 300_000,
                 ..facts(&some)
             }),
-            (Grain::Table, "space")
+            SPACE
         );
         assert_eq!(
             choose(Facts {
@@ -370,21 +355,21 @@ mod tests {
                 dead_bytes: 300_000,
                 ..facts(&some)
             }),
-            (Grain::Block, "cost")
+            APPEND
         );
         assert_eq!(
             choose(Facts {
                 scans: 20,
                 ..facts(&some)
             }),
-            (Grain::Block, "cost")
+            APPEND
         );
         assert_eq!(
             choose(Facts {
                 scans: 30,
                 ..facts(&some)
             }),
-            (Grain::Table, "scans")
+            (Grain::Table, GrainRule::Scans)
         );
         let most = dirty(960_000);
         let loose = BlockTuning {
@@ -396,7 +381,7 @@ mod tests {
         };
         assert_eq!(
             super::choose(facts(&most), &loose),
-            (Grain::Table, "cost"),
+            (Grain::Table, GrainRule::Cost),
             "nearly all blocks, as of small entries"
         );
     }
@@ -414,7 +399,7 @@ mod tests {
                 },
                 &tuning
             ),
-            (Grain::Table, "dirty share")
+            (Grain::Table, GrainRule::DirtyShare)
         );
         let few = dirty(100_000);
         let stale = Facts {
@@ -422,7 +407,7 @@ mod tests {
             dead_bytes: 300_000,
             ..facts(&few)
         };
-        assert_eq!(choose(stale, &tuning), (Grain::Table, "live share"));
+        assert_eq!(choose(stale, &tuning), (Grain::Table, GrainRule::LiveShare));
         assert_eq!(
             choose(
                 Facts {
@@ -431,7 +416,7 @@ mod tests {
                 },
                 &tuning
             ),
-            (Grain::Block, "cost")
+            APPEND
         );
     }
 }

@@ -201,9 +201,9 @@ impl Engine {
         for choice in choices {
             self.emit(&Event::GrainChosen {
                 level: level.0,
-                table: choice.table.0,
+                table: choice.table,
                 block_grained: choice.grain == Grain::Block,
-                because: choice.because,
+                rule: choice.rule,
                 dirty_blocks: choice.dirty_blocks,
                 blocks: choice.blocks,
             });

@@ -629,7 +629,7 @@ mod tests {
     fn many_small_entries_end_a_table_early() {
         let dir = tempfile::tempdir().unwrap();
         let options = Options {
-            memory_limit: 4 << 20,
+            memory_limit_bytes: 4 << 20,
             compression: Codec::None,
             ..Options::default()
         };

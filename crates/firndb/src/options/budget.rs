@@ -1,4 +1,4 @@
-//! The division of `memory_limit`: write buffers first, then I/O and compaction, then caches.
+//! The division of `memory_limit_bytes`: write buffers first, then I/O and compaction, then caches.
 //!
 //! ```text
 //! limit = I/O (an eighth) + what allocations cost beside their bytes (a sixteenth) + shared
@@ -113,18 +113,18 @@ fn check_limits(limits: &Limits) -> Result<()> {
 }
 
 impl Budget {
-    /// Divides `options.memory_limit`.
+    /// Divides `options.memory_limit_bytes`.
     ///
     /// # Errors
     /// `Invalid` if the parts that the options set exceed it.
     pub(crate) fn new(options: &Options) -> Result<Budget> {
         check_limits(&options.limits)?;
         let trees = options.tree_memory_bytes();
-        let limit = options.memory_limit.checked_sub(trees).ok_or_else(|| {
+        let limit = options.memory_limit_bytes.checked_sub(trees).ok_or_else(|| {
             Error::invalid(format!(
-                "without persistent memory the trees of profile `lab` take {trees} bytes, and memory_limit is {}: \
-                 lower tuning.lab.tree_bytes or raise memory_limit",
-                options.memory_limit
+                "without persistent memory the trees of profile `lab` take {trees} bytes, and memory_limit_bytes \
+                 is {}: lower tuning.lab.tree_bytes or raise memory_limit_bytes",
+                options.memory_limit_bytes
             ))
         })?;
         let buffers = options.limits.write_buffers as u64;
@@ -134,7 +134,7 @@ impl Budget {
         let block = options.limits.block_bytes as u64;
         if options.write_buffer_bytes.is_none() && write_buffer < 8 * block {
             return Err(Error::invalid(format!(
-                "memory_limit is {limit} bytes; it must be at least {} (64 of the blocks that it buffers)",
+                "memory_limit_bytes is {limit} bytes; it must be at least {} (64 of the blocks that it buffers)",
                 64 * block
             )));
         }
@@ -148,15 +148,15 @@ impl Budget {
         let taken = write_buffer.saturating_mul(buffers).saturating_add(io);
         let left = limit.checked_sub(taken).filter(|&left| left >= limit / 8).ok_or_else(|| {
             Error::invalid(format!(
-                "memory_limit of {limit} bytes is too small for {buffers} write buffers of {write_buffer} bytes, their \
-                 I/O and any cache; raise memory_limit or lower write_buffer_bytes"
+                "memory_limit_bytes is {limit}, too few for {buffers} write buffers of {write_buffer} bytes, their I/O \
+                 and any cache; raise memory_limit_bytes or lower write_buffer_bytes"
             ))
         })?;
         let block_cache = options.block_cache_bytes.unwrap_or(left / 2);
         let open_tables = left.checked_sub(block_cache).ok_or_else(|| {
             Error::invalid(format!(
-                "block_cache_bytes of {block_cache} does not fit memory_limit: {left} bytes are left beside the write \
-                 buffers; raise memory_limit or lower block_cache_bytes"
+                "block_cache_bytes of {block_cache} does not fit memory_limit_bytes: {left} bytes are left beside the \
+                 write buffers; raise memory_limit_bytes or lower block_cache_bytes"
             ))
         })?;
         let shared = limit - io - limit / 16;
@@ -185,16 +185,16 @@ mod tests {
 
     #[test]
     fn the_inputs_of_a_merge_fit_its_share_of_io() {
-        for memory_limit in [16 << 20, 64 << 20, 512 << 20, 16 << 30] {
+        for memory_limit_bytes in [16 << 20, 64 << 20, 512 << 20, 16 << 30] {
             let budget = Budget::new(&Options {
-                memory_limit,
+                memory_limit_bytes,
                 ..Options::default()
             })
             .unwrap();
-            let io = memory_limit as usize / 8;
+            let io = memory_limit_bytes as usize / 8;
             assert!(
                 budget.level0_inputs_max * 3 * budget.stretch_bytes <= io,
-                "{memory_limit}"
+                "{memory_limit_bytes}"
             );
             assert!(
                 budget.level0_inputs_max >= Limits::default().level0_stop,

@@ -39,8 +39,8 @@ impl Options {
 
     /// Sets the memory for buffers, caches, filters and indexes together, in bytes.
     #[must_use]
-    pub fn memory_limit(mut self, memory_limit: u64) -> Options {
-        self.memory_limit = memory_limit;
+    pub fn memory_limit_bytes(mut self, memory_limit_bytes: u64) -> Options {
+        self.memory_limit_bytes = memory_limit_bytes;
         self
     }
 

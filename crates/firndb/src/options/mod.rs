@@ -150,7 +150,7 @@ impl WriteOptions {
 ///
 /// ```
 /// use firndb::{Options, Profile};
-/// let options = Options::default().profile(Profile::Block).memory_limit(256 << 20);
+/// let options = Options::default().profile(Profile::Block).memory_limit_bytes(256 << 20);
 /// assert_eq!(options.profile, Profile::Block);
 /// ```
 #[derive(Clone)]
@@ -168,9 +168,9 @@ pub struct Options {
     /// The memory for buffers, caches, filters and indexes together, in bytes. Default: 512 MiB.
     /// Less than 64 blocks (256 KiB with default limits) is rejected, and at least 16 MiB is
     /// recommended. More memory means fewer reads and larger write buffers.
-    pub memory_limit: u64,
+    pub memory_limit_bytes: u64,
     /// The size of one write buffer, in bytes; up to three exist. Default: an eighth of
-    /// `memory_limit`, at most 64 MiB.
+    /// `memory_limit_bytes`, at most 64 MiB.
     pub write_buffer_bytes: Option<u64>,
     /// The size of the block cache, in bytes. Default: half of the memory that the write buffers
     /// leave.
@@ -234,7 +234,7 @@ impl Default for Options {
             create_if_missing: true,
             create_parents: false,
             durability: Durability::default(),
-            memory_limit: 512 << 20,
+            memory_limit_bytes: 512 << 20,
             write_buffer_bytes: None,
             block_cache_bytes: None,
             row_cache: true,
@@ -270,7 +270,10 @@ impl Options {
 
     /// Bytes for leaves if they are not in persistent memory.
     pub(crate) fn tree_bytes_in_dram(&self) -> u64 {
-        self.tuning.lab.tree_bytes.unwrap_or(self.memory_limit / 8)
+        self.tuning
+            .lab
+            .tree_bytes
+            .unwrap_or(self.memory_limit_bytes / 8)
     }
 
     /// True if compactions may append to tables, where that is cheaper.
@@ -286,7 +289,7 @@ impl Options {
     #[cfg(any(test, feature = "proof"))]
     pub fn tiny() -> Self {
         Self {
-            memory_limit: 1 << 20,
+            memory_limit_bytes: 1 << 20,
             write_buffer_bytes: Some(64 << 10),
             block_cache_bytes: Some(64 << 10),
             limits: Limits::tiny(),
@@ -300,7 +303,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("profile", &self.profile)
             .field("durability", &self.durability)
-            .field("memory_limit", &self.memory_limit)
+            .field("memory_limit_bytes", &self.memory_limit_bytes)
             .field("write_buffer_bytes", &self.write_buffer_bytes)
             .field("block_cache_bytes", &self.block_cache_bytes)
             .field("row_cache", &self.row_cache)

@@ -15,8 +15,8 @@ pub struct Tuning {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabTuning {
     /// Bytes for the leaves of both trees, used when the trees are created. Default: three quarters
-    /// of the pool without the log's buffer, or an eighth of `memory_limit` without a pool that is
-    /// durable at the fence.
+    /// of the pool without the log's buffer, or an eighth of `memory_limit_bytes` without a pool
+    /// that is durable at the fence.
     pub tree_bytes: Option<u64>,
     /// The size of a leaf, in bytes. Default: 1,024.
     pub leaf_bytes: u32,

@@ -2,7 +2,7 @@
 
 use crate::manifest::{TableMeta, Tables};
 use crate::read::sst_run::SstRun;
-use firn_base::heads::KeyHeads;
+use firn_base::key_prefixes::KeyPrefixes;
 use std::sync::Arc;
 
 /// One level of a partition.
@@ -14,7 +14,7 @@ pub(crate) struct LevelRuns {
     /// The tables of the runs, as the manifest has them.
     pub(super) tables: Tables,
     /// Prefixes of the runs' largest keys, if the runs are sorted.
-    heads: KeyHeads,
+    prefixes: KeyPrefixes,
     pub(super) bytes: Bytes,
 }
 
@@ -92,7 +92,7 @@ impl LevelRuns {
     /// The index of the first run of a sorted level that does not end below `key`.
     #[inline]
     pub(crate) fn first_not_below(&self, key: &[u8]) -> usize {
-        self.heads
+        self.prefixes
             .first_not_below(key, |i| &self.runs[i].meta.largest)
     }
 
@@ -172,12 +172,12 @@ impl<'a> Change<'a> {
     /// The new level, made of `runs`.
     fn with_runs(&self, sorted: bool, runs: Vec<Arc<SstRun>>) -> LevelRuns {
         let (front, back) = (self.front, runs.len() - self.back);
-        let heads = match sorted {
+        let prefixes = match sorted {
             true => self
                 .old
-                .heads
+                .prefixes
                 .spliced(runs.len(), front..back, |i| &runs[i].meta.largest),
-            false => KeyHeads::default(),
+            false => KeyPrefixes::default(),
         };
         let (gone, new) = (Bytes::of(self.gone()), Bytes::of(&runs[front..back]));
         let of = |old: u64, gone: u64, new: u64| old - gone + new;
@@ -197,7 +197,7 @@ impl<'a> Change<'a> {
             sorted,
             runs,
             tables: self.tables.clone(),
-            heads,
+            prefixes,
             bytes,
         }
     }

@@ -188,7 +188,7 @@ mod tests {
                 .collect();
             keys.iter().for_each(|key| db.put(key, [1; 50]).unwrap());
             db.compact().unwrap();
-            // Three times, because a sample of blocks is cached whole (`locality.rs`).
+            // Three times, because a sample of blocks is cached whole (`admission.rs`).
             (0..3).for_each(|_| {
                 keys.iter()
                     .for_each(|key| assert_eq!(get(&db, key).unwrap(), [1; 50]))

@@ -76,8 +76,8 @@ impl Engine {
         if footprint.bytes > self.budget.batch_bytes_max {
             let bytes = footprint.bytes;
             return Err(Error::invalid(format!(
-                "a batch takes {bytes} bytes; at most a quarter of what memory_limit has for buffers and caches may be \
-                 taken ({} bytes): split it or raise memory_limit",
+                "a batch takes {bytes} bytes; it may take a quarter of what memory_limit_bytes leaves for buffers and \
+                 caches ({} bytes): split it or raise memory_limit_bytes",
                 self.budget.batch_bytes_max
             )));
         }

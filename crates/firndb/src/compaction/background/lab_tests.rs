@@ -266,7 +266,7 @@ fn an_eviction_takes_no_more_than_a_buffer_from_a_full_cache() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options {
         profile: Profile::Lab,
-        memory_limit: 16 << 20,
+        memory_limit_bytes: 16 << 20,
         block_cache_bytes: None,
         ..Options::tiny()
     };

@@ -53,7 +53,7 @@ impl Recovery {
                 counted = values.add_recovered(at, seqno);
             }
         };
-        let bytes_max = self.options.memory_limit / HELD_SHARE;
+        let bytes_max = self.options.memory_limit_bytes / HELD_SHARE;
         let mut copied = || values.hot().map_or(Ok(()), |hot| hot.take_along(bytes_max));
         let hold = self.read_only.then_some(Hold {
             bytes_max,

@@ -29,9 +29,9 @@ const ONE: i64 = 1024;
 
 /// The sum of the observations.
 #[derive(Debug, Default)]
-pub(crate) struct Locality(AtomicI64);
+pub(crate) struct Admission(AtomicI64);
 
-impl Locality {
+impl Admission {
     /// True if blocks served more gets per byte than entries would have.
     #[inline]
     pub(crate) fn prefers_blocks(&self) -> bool {
@@ -69,24 +69,24 @@ mod tests {
 
     #[test]
     fn who_reads_neighbours_gets_blocks() {
-        let locality = Locality::default();
-        assert!(!locality.prefers_blocks(), "nothing was seen yet");
-        (0..10_000).for_each(|_| locality.found_again(4288, 1286));
-        (0..100).for_each(|_| locality.found_another());
-        assert!(!locality.prefers_blocks());
-        (0..600).for_each(|_| locality.found_another());
+        let admission = Admission::default();
+        assert!(!admission.prefers_blocks(), "nothing was seen yet");
+        (0..10_000).for_each(|_| admission.found_again(4288, 1286));
+        (0..100).for_each(|_| admission.found_another());
+        assert!(!admission.prefers_blocks());
+        (0..600).for_each(|_| admission.found_another());
         assert!(
-            locality.prefers_blocks(),
+            admission.prefers_blocks(),
             "what was seen long ago counts no more"
         );
-        (0..300).for_each(|_| locality.found_again(4288, 1286));
-        assert!(!locality.prefers_blocks());
+        (0..300).for_each(|_| admission.found_again(4288, 1286));
+        assert!(!admission.prefers_blocks());
     }
 
     #[test]
     fn about_one_block_in_sixty_four_is_sampled() {
         let sampled = (0..64_000)
-            .filter(|i| Locality::is_sampled(FileId(7), i * 4096))
+            .filter(|i| Admission::is_sampled(FileId(7), i * 4096))
             .count();
         assert!((900..1100).contains(&sampled), "{sampled}");
     }

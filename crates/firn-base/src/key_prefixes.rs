@@ -12,12 +12,12 @@ use std::ops::Range;
 
 /// The key prefixes of a sorted list of keys.
 #[derive(Debug, Clone, Default)]
-pub struct KeyHeads {
+pub struct KeyPrefixes {
     prefix: Box<[u8]>,
     words: Box<[u64]>,
 }
 
-impl KeyHeads {
+impl KeyPrefixes {
     /// Builds the words of `count` keys in ascending order. `key(i)` returns key `i`.
     pub fn new<'a>(count: usize, key: impl Fn(usize) -> &'a [u8]) -> Self {
         let Some(last) = count.checked_sub(1) else {
@@ -33,8 +33,8 @@ impl KeyHeads {
         }
     }
 
-    /// Like [`KeyHeads::new`], reusing the words of `self` for all keys outside `fresh`. Those keys
-    /// are the first `fresh.start` and the last `count - fresh.end` keys of `self`.
+    /// Like [`KeyPrefixes::new`], reusing the words of `self` for all keys outside `fresh`. Those
+    /// keys are the first `fresh.start` and the last `count - fresh.end` keys of `self`.
     pub fn spliced<'a>(
         &self,
         count: usize,
@@ -148,7 +148,7 @@ mod tests {
             };
             let mut keys: Vec<Vec<u8>> = (0..round % 40).map(|_| random_key()).collect();
             keys.sort();
-            let heads = KeyHeads::new(keys.len(), |i| &keys[i]);
+            let heads = KeyPrefixes::new(keys.len(), |i| &keys[i]);
             let mut wanted: Vec<Vec<u8>> = (0..50).map(|_| random_key()).collect();
             wanted.extend([
                 vec![],
@@ -194,9 +194,9 @@ mod tests {
                 let fresh: Vec<Vec<u8>> = within.cloned().collect();
                 let keys: Vec<&Vec<u8>> =
                     old[..from].iter().chain(&fresh).chain(&old[to..]).collect();
-                let before = KeyHeads::new(old.len(), |i| &old[i]);
+                let before = KeyPrefixes::new(old.len(), |i| &old[i]);
                 let spliced = before.spliced(keys.len(), from..from + fresh.len(), |i| keys[i]);
-                let anew = KeyHeads::new(keys.len(), |i| keys[i]);
+                let anew = KeyPrefixes::new(keys.len(), |i| keys[i]);
                 assert_eq!(
                     (&spliced.prefix, &spliced.words),
                     (&anew.prefix, &anew.words),

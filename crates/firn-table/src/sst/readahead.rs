@@ -23,7 +23,7 @@ const MEMORY: u64 = 16;
 const PARTS: u64 = 16;
 const ONE: u64 = MEMORY * PARTS;
 /// Longer scans count as this many blocks.
-const STRIDE_MAX: usize = 1 << 10;
+const BLOCKS_MAX: usize = 1 << 10;
 /// The maximum blocks of a read, and the minimum beyond the usual distance.
 const READ_MAX: usize = 16;
 const READ_BEYOND_MIN: usize = 4;
@@ -31,17 +31,17 @@ const READ_BEYOND_MIN: usize = 4;
 /// The running sum of the distances of a table's cursors. It is a hint, so two concurrent updates
 /// may count once.
 #[derive(Debug, Default)]
-pub(super) struct Strides {
+pub(super) struct Readahead {
     sum: AtomicU64,
     scans: AtomicU64,
 }
 
-impl Strides {
+impl Readahead {
     /// Records that a cursor was positioned and went on until it had visited `blocks` blocks.
     pub(super) fn note(&self, blocks: usize) {
         let sum = self.sum.load(Ordering::Relaxed);
         self.sum.store(
-            sum - sum / MEMORY + blocks.min(STRIDE_MAX) as u64 * PARTS,
+            sum - sum / MEMORY + blocks.min(BLOCKS_MAX) as u64 * PARTS,
             Ordering::Relaxed,
         );
         if blocks > 1 {
@@ -74,10 +74,10 @@ mod tests {
     use super::*;
 
     /// The reads of a scan over `blocks` blocks.
-    fn reads(strides: &Strides, blocks: usize) -> Vec<usize> {
+    fn reads(readahead: &Readahead, blocks: usize) -> Vec<usize> {
         let (mut passed, mut reads) = (0, Vec::new());
         while passed < blocks {
-            reads.push(strides.next_read(passed, reads.last().copied().unwrap_or(0)));
+            reads.push(readahead.next_read(passed, reads.last().copied().unwrap_or(0)));
             passed += reads[reads.len() - 1];
         }
         reads
@@ -85,16 +85,22 @@ mod tests {
 
     #[test]
     fn reads_follow_what_is_usual() {
-        let strides = Strides::default();
-        assert_eq!(reads(&strides, 30), [1, 4, 8, 16, 16], "nothing is known");
-        (0..100).for_each(|_| strides.note(1));
-        assert_eq!((reads(&strides, 5), strides.scans()), (vec![1, 1, 4], 0));
-        (0..100).for_each(|_| strides.note(13));
-        assert_eq!((reads(&strides, 13), strides.scans()), (vec![7, 7], 100));
-        assert_eq!(reads(&strides, 50), [7, 7, 7, 7, 14, 16], "one goes on");
-        (0..200).for_each(|_| strides.note(usize::MAX));
-        assert_eq!(reads(&strides, 40), [16, 16, 16]);
-        (0..200).for_each(|_| strides.note(1));
-        assert_eq!(reads(&strides, 1), [1]);
+        let readahead = Readahead::default();
+        assert_eq!(reads(&readahead, 30), [1, 4, 8, 16, 16], "nothing is known");
+        (0..100).for_each(|_| readahead.note(1));
+        assert_eq!(
+            (reads(&readahead, 5), readahead.scans()),
+            (vec![1, 1, 4], 0)
+        );
+        (0..100).for_each(|_| readahead.note(13));
+        assert_eq!(
+            (reads(&readahead, 13), readahead.scans()),
+            (vec![7, 7], 100)
+        );
+        assert_eq!(reads(&readahead, 50), [7, 7, 7, 7, 14, 16], "one goes on");
+        (0..200).for_each(|_| readahead.note(usize::MAX));
+        assert_eq!(reads(&readahead, 40), [16, 16, 16]);
+        (0..200).for_each(|_| readahead.note(1));
+        assert_eq!(reads(&readahead, 1), [1]);
     }
 }
