@@ -4,7 +4,7 @@
 
 mod rig;
 
-use self::rig::{DIR, Rig, loose, looser, row, tables_of};
+use self::rig::{DIR, Rig, loose, looser, row, row_of_option, tables_of};
 use firn_base::exec::{Executor, Inline, Work};
 use firn_base::site;
 use firn_fs::{Fault, FaultKind, OpKind, SimFs};
@@ -63,29 +63,34 @@ fn compaction_bytes(stats: &Stats) -> u64 {
 
 #[test]
 fn block_01_both_bounds_of_a_block_are_in_its_index_entry() {
-    row(&firn_table::mechanisms::BLOCK_BOUNDS, || {
-        let rig = Rig::loaded(Profile::Classic, 4_000, |options| options.filter_bits = 0);
-        rig.db.compact().unwrap();
-        let before = looks(&rig);
-        let absent = rig.model.keys().map(|key| [key.as_slice(), b"+"].concat());
-        let gets = absent
-            .inspect(|key| assert!(rig.db.get(key).unwrap().is_none()))
-            .count() as u64;
-        let looked = looks(&rig).0 + looks(&rig).1 - before.0 - before.1;
-        // A block holds three or four entries, and keys after its last entry are in no block.
-        assert!(
-            looked < gets * 85 / 100,
-            "{looked} blocks were searched for {gets} keys that are in none"
-        );
-    });
+    row(
+        &firn_table::mechanisms::BLOCK_BOUNDS,
+        "keys that are in none",
+        || {
+            let rig = Rig::loaded(Profile::Classic, 4_000, |options| options.filter_bits = 0);
+            rig.db.compact().unwrap();
+            let before = looks(&rig);
+            let absent = rig.model.keys().map(|key| [key.as_slice(), b"+"].concat());
+            let gets = absent
+                .inspect(|key| assert!(rig.db.get(key).unwrap().is_none()))
+                .count() as u64;
+            let looked = looks(&rig).0 + looks(&rig).1 - before.0 - before.1;
+            // A block holds three or four entries, and keys after its last entry are in no block.
+            assert!(
+                looked < gets * 85 / 100,
+                "{looked} blocks were searched for {gets} keys that are in none"
+            );
+        },
+    );
 }
 
 #[test]
 fn block_02_only_blocks_that_keys_fall_into_are_written() {
-    row(&mechanisms::BLOCK_APPEND, || {
+    row(&mechanisms::BLOCK_APPEND, "tables grew", || {
         let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
         let stats = rig.stats();
-        assert!(sum(&stats, |level| level.block_grained) > 20);
+        let grown = sum(&stats, |level| level.block_grained);
+        assert!(grown > 20, "{grown} tables grew");
         assert!(sum(&stats, |level| level.kept_blocks) > 200);
         let level = &stats.levels[2];
         assert!(
@@ -104,7 +109,7 @@ fn block_02_only_blocks_that_keys_fall_into_are_written() {
 /// Large entries have their own blocks, so that every other key falls into a gap.
 #[test]
 fn block_02_small_blocks_in_gaps_stay_few() {
-    row(&mechanisms::BLOCK_COALESCE, || {
+    row(&mechanisms::BLOCK_COALESCE, "blocks are small", || {
         let mut rig = Rig::new(Profile::Block, |options| {
             looser(options);
             options.filter_bits = 0;
@@ -186,9 +191,10 @@ fn block_02_tables_that_no_key_falls_into_stay_as_they_are() {
 
 #[test]
 fn block_03_dirty_blocks_are_read_at_the_same_time() {
-    row(&mechanisms::BLOCK_READS, || {
+    row(&mechanisms::BLOCK_READS, "reads at a time", || {
         let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
-        assert!(rig.stats().background.append_reads_most > 4);
+        let most = rig.stats().background.append_reads_most;
+        assert!(most > 4, "at most {most} reads at a time");
     });
 }
 
@@ -249,7 +255,7 @@ fn misses_behind_compactions(profile: Profile) -> (u64, u64) {
 
 #[test]
 fn block_04_what_stays_clean_stays_cached() {
-    row(&mechanisms::BLOCK_CACHED, || {
+    row(&mechanisms::BLOCK_CACHED, "misses against", || {
         let (block, classic) = (
             misses_behind_compactions(Profile::Block),
             misses_behind_compactions(Profile::Classic),
@@ -271,79 +277,87 @@ fn block_04_what_stays_clean_stays_cached() {
 
 #[test]
 fn block_05_each_table_is_judged_by_itself() {
-    row(&mechanisms::BLOCK_SELECTIVE, || {
-        let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
-            options.tuning.block.grain_limits = GrainLimits::Constants;
-        });
-        rig.put(6_000, 1_000_000);
-        let chosen = chosen(&rig);
-        assert!(
-            chosen.iter().all(|chosen| chosen.level > 1),
-            "level 1 is written anew as a whole"
-        );
-        let by = |grain, rule| {
-            chosen
-                .iter()
-                .filter(|chosen| chosen.block_grained == grain && chosen.rule == rule)
-                .count()
-        };
-        for grain in rig.stats().background.grains {
-            assert_eq!(
-                by(grain.block_grained, grain.rule) as u64,
-                grain.count,
-                "{grain}"
+    row(
+        &mechanisms::BLOCK_SELECTIVE,
+        "tables with many dead bytes",
+        || {
+            let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
+                options.tuning.block.grain_limits = GrainLimits::Constants;
+            });
+            rig.put(6_000, 1_000_000);
+            let chosen = chosen(&rig);
+            assert!(
+                chosen.iter().all(|chosen| chosen.level > 1),
+                "level 1 is written anew as a whole"
             );
-        }
-        assert!(by(true, GrainRule::Cost) > 20);
-        assert!(
-            by(false, GrainRule::LiveShare) > 0,
-            "tables with many dead bytes"
-        );
-        assert!(by(false, GrainRule::DirtyShare) + by(false, GrainRule::LiveBytes) > 0);
-        rig.check();
-    });
+            let by = |grain, rule| {
+                chosen
+                    .iter()
+                    .filter(|chosen| chosen.block_grained == grain && chosen.rule == rule)
+                    .count()
+            };
+            for grain in rig.stats().background.grains {
+                assert_eq!(
+                    by(grain.block_grained, grain.rule) as u64,
+                    grain.count,
+                    "{grain}"
+                );
+            }
+            assert!(by(true, GrainRule::Cost) > 20);
+            assert!(
+                by(false, GrainRule::LiveShare) > 0,
+                "tables with many dead bytes"
+            );
+            assert!(by(false, GrainRule::DirtyShare) + by(false, GrainRule::LiveBytes) > 0);
+            rig.check();
+        },
+    );
 }
 
 /// Dead bytes become more expensive as they approach their limit, and are more expensive where they
 /// stay longer. So on the last level tables are rewritten with fewer dead bytes.
 #[test]
 fn block_05_limits_by_level_come_from_cost() {
-    row(&mechanisms::BLOCK_SELECTIVE, || {
-        let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
-            options.limits.level_base_bytes = 32 << 10;
-        });
-        rig.put(12_000, 1_000_000);
-        let stats = rig.stats();
-        let (dead, all) = (
-            sum(&stats, |level| level.dead_bytes),
-            sum(&stats, |level| level.bytes),
-        );
-        assert!(
-            dead as f64 <= 0.18 * (all - dead) as f64,
-            "{dead} of {all} bytes are dead"
-        );
-        let chosen = chosen(&rig);
-        let share = |level: usize| {
-            let of: Vec<_> = chosen
-                .iter()
-                .filter(|chosen| chosen.level == level)
-                .collect();
-            let grown = of.iter().filter(|chosen| chosen.block_grained).count();
-            assert!(
-                of.len() > 20 && grown > 5,
-                "level {level}: {grown} of {}",
-                of.len()
+    row(
+        &mechanisms::BLOCK_SELECTIVE,
+        "rewritten for their dead bytes",
+        || {
+            let mut rig = Rig::loaded(Profile::Block, 12_000, |options| {
+                options.limits.level_base_bytes = 32 << 10;
+            });
+            rig.put(12_000, 1_000_000);
+            let stats = rig.stats();
+            let (dead, all) = (
+                sum(&stats, |level| level.dead_bytes),
+                sum(&stats, |level| level.bytes),
             );
-            grown as f64 / of.len() as f64
-        };
-        assert!(share(2) > 1.1 * share(3), "{} and {}", share(2), share(3));
-        assert!(
-            chosen
+            assert!(
+                dead as f64 <= 0.18 * (all - dead) as f64,
+                "{dead} of {all} bytes are dead"
+            );
+            let chosen = chosen(&rig);
+            let share = |level: usize| {
+                let of: Vec<_> = chosen
+                    .iter()
+                    .filter(|chosen| chosen.level == level)
+                    .collect();
+                let grown = of.iter().filter(|chosen| chosen.block_grained).count();
+                assert!(
+                    of.len() > 20 && grown > 5,
+                    "level {level}: {grown} of {}",
+                    of.len()
+                );
+                grown as f64 / of.len() as f64
+            };
+            assert!(share(2) > 1.1 * share(3), "{} and {}", share(2), share(3));
+            let rewritten = chosen
                 .iter()
-                .any(|chosen| !chosen.block_grained && chosen.rule == GrainRule::Space)
-        );
-        rig.check();
-    });
+                .filter(|chosen| !chosen.block_grained && chosen.rule == GrainRule::Space)
+                .count();
+            assert!(rewritten > 0, "no tables rewritten for their dead bytes");
+            rig.check();
+        },
+    );
 }
 
 #[test]
@@ -490,11 +504,16 @@ fn block_06_workers_side_by_side_hold_what_one_does() {
 
 #[test]
 fn block_08_filters_reserve_bits() {
-    row(&mechanisms::BLOCK_RESERVE, || {
-        let rig = Rig::loaded(Profile::Block, 12_000, |_| {});
+    row_of_option("room for keys to come", |on| {
+        let rig = Rig::loaded(Profile::Block, 12_000, |options| {
+            if !on {
+                options.tuning.block.filter_reserve_percent = ByLevel { middle: 0, last: 0 };
+            }
+        });
         let stats = rig.stats();
+        let left = stats.levels[2].filter_left;
+        assert!(left > 0, "filters have no room for keys to come");
         assert!(sum(&stats, |level| level.block_grained) > 20);
-        assert!(stats.levels[2].filter_left > 0);
         assert_eq!(
             stats.levels[0].filter_left + stats.levels[1].filter_left,
             0,
@@ -507,7 +526,7 @@ fn block_08_filters_reserve_bits() {
 /// Tables that never grow keep all of the space reserved by their filters.
 #[test]
 fn block_08_middle_levels_reserve_more_than_the_last() {
-    row(&mechanisms::BLOCK_RESERVE_BY_LEVEL, || {
+    row(&mechanisms::BLOCK_RESERVE_BY_LEVEL, "room for", || {
         let rig = Rig::loaded(Profile::Block, 12_000, |options| {
             options.limits.level_base_bytes = 32 << 10;
             options.tuning.block.grain_limits = GrainLimits::Constants;
@@ -546,20 +565,21 @@ fn block_08_a_used_up_reserve_makes_a_table_due() {
 
 #[test]
 fn block_09_tables_that_overlap_nothing_are_moved() {
-    row(&mechanisms::BLOCK_MOVE, || {
+    row(&mechanisms::BLOCK_MOVE, "tables moved", || {
         let mut rig = Rig::new(Profile::Block, |_| {});
         for i in 0..6_000 {
             rig.put_one(format!("key{i:07}").into_bytes());
         }
         rig.db.wait_idle().unwrap();
-        assert!(sum(&rig.stats(), |level| level.moves) > 10);
+        let moves = sum(&rig.stats(), |level| level.moves);
+        assert!(moves > 10, "{moves} tables moved");
         rig.check();
     });
 }
 
 #[test]
 fn block_09_fruitless_reads_compact_a_table() {
-    row(&mechanisms::BLOCK_SEEKS, || {
+    row(&mechanisms::BLOCK_SEEKS, "compactions for reads", || {
         let mut rig = Rig::loaded(Profile::Block, 12_000, |options| options.filter_bits = 0);
         let before = rig.stats().background.seek_compactions;
         for _ in 0..60_000 {
@@ -568,7 +588,8 @@ fn block_09_fruitless_reads_compact_a_table() {
         }
         rig.db.wait_idle().unwrap();
         rig.check();
-        assert!(rig.stats().background.seek_compactions > before);
+        let after = rig.stats().background.seek_compactions;
+        assert!(after > before, "{after} compactions for reads");
     });
 }
 
@@ -603,37 +624,41 @@ fn rewrites(fs: &SimFs) -> (usize, usize) {
 
 #[test]
 fn block_10_an_append_begins_behind_all_that_was_ever_written() {
-    row(&firn_table::mechanisms::BLOCK_BEHIND, || {
-        let mut rig = Rig::loaded(Profile::Block, 10_000, loose);
-        for round in 0..80 {
-            // Some faults hit new tables, some hit appends; some leave the first part of a write.
-            let manifest = rig
-                .fs
-                .list(Path::new(DIR))
-                .unwrap()
-                .into_iter()
-                .find(|name| name.starts_with("MANIFEST"));
-            let fault = match round % 3 {
-                0 => Fault::once(FaultKind::Eio).on(OpKind::Sync).at(".sst"),
-                1 => Fault::once(FaultKind::ShortWrite)
-                    .on(OpKind::Write)
-                    .at(".sst"),
-                _ => Fault::once(FaultKind::Enospc)
-                    .on(OpKind::Write)
-                    .at(manifest.unwrap()),
-            };
-            rig.fs.inject(fault.after(round % 11));
-            // Bytes that cannot be truncated stay, and the next append starts after them.
-            rig.fs
-                .inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Truncate));
-            rig.put(600, 1_000_000);
-            rig.fs.heal();
-        }
-        let (again, failed) = rewrites(&rig.fs);
-        assert!(failed > 5, "only {failed} writes failed");
-        assert_eq!(again, 0, "bytes of a table were written twice");
-        rig.check();
-    });
+    row(
+        &firn_table::mechanisms::BLOCK_BEHIND,
+        "bytes of a table were written twice",
+        || {
+            let mut rig = Rig::loaded(Profile::Block, 10_000, loose);
+            for round in 0..80 {
+                // Some faults hit new tables, some hit appends; some leave the first part of a write.
+                let manifest = rig
+                    .fs
+                    .list(Path::new(DIR))
+                    .unwrap()
+                    .into_iter()
+                    .find(|name| name.starts_with("MANIFEST"));
+                let fault = match round % 3 {
+                    0 => Fault::once(FaultKind::Eio).on(OpKind::Sync).at(".sst"),
+                    1 => Fault::once(FaultKind::ShortWrite)
+                        .on(OpKind::Write)
+                        .at(".sst"),
+                    _ => Fault::once(FaultKind::Enospc)
+                        .on(OpKind::Write)
+                        .at(manifest.unwrap()),
+                };
+                rig.fs.inject(fault.after(round % 11));
+                // Bytes that cannot be truncated stay, and the next append starts after them.
+                rig.fs
+                    .inject(Fault::for_ever(FaultKind::Eio).on(OpKind::Truncate));
+                rig.put(600, 1_000_000);
+                rig.fs.heal();
+            }
+            let (again, failed) = rewrites(&rig.fs);
+            assert!(failed > 5, "only {failed} writes failed");
+            assert_eq!(again, 0, "bytes of a table were written twice");
+            rig.check();
+        },
+    );
 }
 
 /// Bytes of the table files beyond the tables' own sizes.
@@ -764,14 +789,14 @@ fn dead_bytes_are_bounded(grain_limits: GrainLimits) {
 
 #[test]
 fn block_11_dead_bytes_have_a_limit() {
-    row(&mechanisms::BLOCK_SPACE, || {
+    row(&mechanisms::BLOCK_SPACE, "bytes are dead", || {
         dead_bytes_are_bounded(GrainLimits::Constants)
     });
 }
 
 #[test]
 fn block_11_dead_bytes_have_a_price() {
-    row(&mechanisms::BLOCK_SPACE, || {
+    row(&mechanisms::BLOCK_SPACE, "bytes are dead", || {
         dead_bytes_are_bounded(GrainLimits::Cost)
     });
 }
@@ -780,24 +805,13 @@ fn block_11_dead_bytes_have_a_price() {
 /// no data is lost; this test checks that.
 #[test]
 fn block_nothing_is_lost_without_a_mechanism() {
-    let all = mechanisms::ALL
-        .iter()
-        .chain(firn_table::mechanisms::ALL)
-        .filter(|site| site.name().starts_with("block."));
-    let mut count = 0;
-    for site in all {
-        site::without(site, || {
-            let mut rig = Rig::loaded(Profile::Block, 4_000, looser);
-            for key in rig.model.keys().step_by(3).cloned().collect::<Vec<_>>() {
-                rig.db.delete(&key).unwrap();
-                rig.model.remove(&key);
-            }
-            rig.put(2_000, 1_000_000);
-            rig.check();
-            rig.reopened().check();
-        });
-        count += 1;
-    }
+    let count = rig::without_each("block.", || {
+        let mut rig = Rig::loaded(Profile::Block, 4_000, looser);
+        rig.delete_some();
+        rig.put(2_000, 1_000_000);
+        rig.check();
+        rig.reopened().check();
+    });
     assert!(count > 10);
 }
 

@@ -4,7 +4,7 @@
 
 mod rig;
 
-use self::rig::{Rig, flush, hits, row, tier, trees};
+use self::rig::{Rig, flush, hits, row, row_of_option, tier, trees};
 use firn_base::seed::Seed;
 use firn_fs::{OpKind, Operation};
 use firn_pm::sim::{Mode, SimRegion};
@@ -90,73 +90,85 @@ fn lab_holds_what_a_map_holds() {
 
 #[test]
 fn lab_01_level_0_is_a_pair_of_trees() {
-    row(&mechanisms::LAB_TREES, || {
-        let mut rig = Rig::loaded(Profile::Lab, 300, trees(true));
-        flush(&rig);
-        let stats = rig.stats();
-        let found = tier(&rig);
-        assert_eq!(
-            (found.mutable_entries, found.immutable_entries),
-            (rig.model.len() as u64, 0)
-        );
-        assert!(
-            stats.levels.iter().all(|level| level.tables == 0),
-            "the values are where the log has them"
-        );
-        let in_pm: u64 = stats
-            .pm
-            .iter()
-            .filter(|pm| pm.owner == "btree")
-            .map(|pm| pm.live_bytes)
-            .sum();
-        assert!(
-            in_pm >= found.leaf_bytes && found.index_bytes > 0,
-            "{in_pm} bytes in persistent memory"
-        );
-        let mut both = 0;
-        for _ in 0..40 {
-            rig.put(50, 1_000_000);
+    row(
+        &mechanisms::LAB_TREES,
+        "entries of the mutable tree",
+        || {
+            let mut rig = Rig::loaded(Profile::Lab, 300, trees(true));
             flush(&rig);
+            let stats = rig.stats();
             let found = tier(&rig);
-            both += u64::from(found.mutable_entries > 0 && found.immutable_entries > 0);
-        }
-        assert!(both > 0, "one takes flushes while the other is evicted");
-        rig.check();
-    });
+            assert_eq!(
+                (found.mutable_entries, found.immutable_entries),
+                (rig.model.len() as u64, 0),
+                "entries of the mutable tree and of the immutable one"
+            );
+            assert!(
+                stats.levels.iter().all(|level| level.tables == 0),
+                "the values are where the log has them"
+            );
+            let in_pm: u64 = stats
+                .pm
+                .iter()
+                .filter(|pm| pm.owner == "btree")
+                .map(|pm| pm.live_bytes)
+                .sum();
+            assert!(
+                in_pm >= found.leaf_bytes && found.index_bytes > 0,
+                "{in_pm} bytes in persistent memory"
+            );
+            let mut both = 0;
+            for _ in 0..40 {
+                rig.put(50, 1_000_000);
+                flush(&rig);
+                let found = tier(&rig);
+                both += u64::from(found.mutable_entries > 0 && found.immutable_entries > 0);
+            }
+            assert!(both > 0, "one takes flushes while the other is evicted");
+            rig.check();
+        },
+    );
 }
 
 #[test]
 fn lab_02_an_entry_is_a_key_and_a_pointer() {
-    row(&firn_table::mechanisms::LAB_PREFIX, || {
-        let mut rig = Rig::new(Profile::Lab, trees(true));
-        let mut numbers: Vec<u32> = (0..300).collect();
-        for i in (1..numbers.len()).rev() {
-            numbers.swap(i, rig.random.below(i as u64 + 1) as usize);
-        }
-        let key = |number: u32| {
-            format!("{}{number:010}", "a prefix that all keys share, ".repeat(2)).into_bytes()
-        };
-        numbers
-            .into_iter()
-            .for_each(|number| rig.put_one(key(number)));
-        flush(&rig);
-        let found = tier(&rig);
-        let bytes = found.leaf_bytes / found.mutable_entries;
-        // 2 or 3 bytes of a key are unique, and every leaf has one whole key.
-        assert!(
-            bytes < 24 + 6,
-            "{bytes} bytes of leaf for each entry, whose value takes more than 100"
-        );
-        rig.check();
-    });
+    row(
+        &firn_table::mechanisms::LAB_PREFIX,
+        "bytes of leaf for each entry",
+        || {
+            let mut rig = Rig::new(Profile::Lab, trees(true));
+            let mut numbers: Vec<u32> = (0..300).collect();
+            for i in (1..numbers.len()).rev() {
+                numbers.swap(i, rig.random.below(i as u64 + 1) as usize);
+            }
+            let key = |number: u32| {
+                format!("{}{number:010}", "a prefix that all keys share, ".repeat(2)).into_bytes()
+            };
+            numbers
+                .into_iter()
+                .for_each(|number| rig.put_one(key(number)));
+            flush(&rig);
+            let found = tier(&rig);
+            let bytes = found.leaf_bytes / found.mutable_entries;
+            // 2 or 3 bytes of a key are unique, and every leaf has one whole key.
+            assert!(
+                bytes < 24 + 6,
+                "{bytes} bytes of leaf for each entry, whose value takes more than 100"
+            );
+            rig.check();
+        },
+    );
 }
 
 #[test]
 fn lab_04_the_log_goes_through_persistent_memory() {
-    row(&mechanisms::LAB_LOG_BUFFER, || {
+    row_of_option("fences for 200 writes", |on| {
         let mut rig = Rig::new(Profile::Lab, |options| {
             trees(true)(options);
             options.durability = Durability::Power;
+            if !on {
+                options.limits.pm_log_buffer_bytes = 0;
+            }
         });
         let fences = |rig: &Rig| {
             rig.stats()
@@ -192,7 +204,7 @@ fn lab_04_the_log_goes_through_persistent_memory() {
 
 #[test]
 fn lab_05_values_stay_where_the_log_has_them() {
-    row(&mechanisms::LAB_VALUES, || {
+    row(&mechanisms::LAB_VALUES, "values were written again", || {
         let rig = Rig::loaded(Profile::Lab, 300, trees(true));
         flush(&rig);
         let written = |name| {
@@ -203,7 +215,7 @@ fn lab_05_values_stay_where_the_log_has_them() {
                 .unwrap()
                 .written_bytes
         };
-        assert_eq!(written("flush"), 0);
+        assert_eq!(written("flush"), 0, "values were written again");
         let found = tier(&rig);
         assert_eq!(found.log_entries, rig.model.len() as u64);
         assert_eq!(
@@ -219,33 +231,40 @@ fn lab_05_values_stay_where_the_log_has_them() {
 
 #[test]
 fn lab_03_a_flush_leaves_one_entry_of_a_key() {
-    row(&mechanisms::LAB_IN_PLACE, || {
-        let mut rig = Rig::new(Profile::Lab, trees(true));
-        let overwrite = |rig: &mut Rig| {
-            (0..100).for_each(|i| rig.put_one(format!("key{i}").into_bytes()));
-            flush(rig);
-            let found = tier(rig);
-            assert_eq!((found.mutable_entries, found.chunks), (100, 0));
-            found.retained_versions
-        };
-        assert_eq!(
-            (0..5).map(|_| overwrite(&mut rig)).sum::<usize>(),
-            0,
-            "nobody sees what was replaced"
-        );
-        let (snapshot, then) = (rig.db.snapshot(), rig.model.clone());
-        assert_eq!(
-            (overwrite(&mut rig), overwrite(&mut rig)),
-            (100, 100),
-            "what the snapshot sees, and no more"
-        );
-        for (key, value) in &then {
-            assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
-        }
-        drop(snapshot);
-        assert_eq!(overwrite(&mut rig), 0);
-        rig.check();
-    });
+    row(
+        &mechanisms::LAB_IN_PLACE,
+        "versions that no snapshot sees",
+        || {
+            let mut rig = Rig::new(Profile::Lab, trees(true));
+            let overwrite = |rig: &mut Rig| {
+                (0..100).for_each(|i| rig.put_one(format!("key{i}").into_bytes()));
+                flush(rig);
+                let found = tier(rig);
+                let (entries, retained) = (found.mutable_entries, found.retained_versions);
+                (entries, retained, found.chunks)
+            };
+            for _ in 0..5 {
+                let found = overwrite(&mut rig);
+                assert_eq!(
+                    found,
+                    (100, 0, 0),
+                    "versions that no snapshot sees were kept"
+                );
+            }
+            let (snapshot, then) = (rig.db.snapshot(), rig.model.clone());
+            assert_eq!(
+                (overwrite(&mut rig), overwrite(&mut rig)),
+                ((100, 100, 0), (100, 100, 0)),
+                "what the snapshot sees, and no more"
+            );
+            for (key, value) in &then {
+                assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
+            }
+            drop(snapshot);
+            assert_eq!(overwrite(&mut rig), (100, 0, 0));
+            rig.check();
+        },
+    );
 }
 
 /// Versions seen by snapshots go to level 1 once they take much memory, and snapshots still see
@@ -278,24 +297,28 @@ fn lab_03_what_snapshots_see_is_bounded() {
 
 #[test]
 fn lab_06_a_flush_makes_pointers_without_reading() {
-    row(&mechanisms::LAB_ADDRESSES, || {
-        let rig = Rig::loaded(Profile::Lab, 200, trees(true));
-        flush(&rig);
-        let stats = rig.stats();
-        let reads: u64 = stats.ssd.iter().map(|cause| cause.read_bytes).sum();
-        let pointers = tier(&rig).log_entries;
-        assert_eq!(
-            (reads, pointers),
-            (0, rig.model.len() as u64),
-            "the buffer knew where each value lies"
-        );
-        rig.check();
-    });
+    row(
+        &mechanisms::LAB_ADDRESSES,
+        "the buffer knew where each value lies",
+        || {
+            let rig = Rig::loaded(Profile::Lab, 200, trees(true));
+            flush(&rig);
+            let stats = rig.stats();
+            let reads: u64 = stats.ssd.iter().map(|cause| cause.read_bytes).sum();
+            let pointers = tier(&rig).log_entries;
+            assert_eq!(
+                (reads, pointers),
+                (0, rig.model.len() as u64),
+                "the buffer knew where each value lies"
+            );
+            rig.check();
+        },
+    );
 }
 
 #[test]
 fn lab_07_a_flush_puts_many_entries_in_at_a_time() {
-    row(&mechanisms::LAB_BULK, || {
+    row(&mechanisms::LAB_BULK, "fences for", || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         (0..200_u32).for_each(|i| rig.put_one(i.to_be_bytes().to_vec()));
         let fences = |rig: &Rig| {
@@ -366,7 +389,7 @@ fn lab_long_keys_make_room_for_each_other() {
 
 #[test]
 fn lab_08_chunks_leave_the_rest_as_a_cache() {
-    row(&mechanisms::LAB_CHUNKS, || {
+    row(&mechanisms::LAB_CHUNKS, "chunks", || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         let mut rests = 0;
         for _ in 0..60 {
@@ -490,15 +513,22 @@ fn lab_12_what_is_passed_over_is_not_read() {
 
 #[test]
 fn lab_09_the_last_leaves_go_by_log() {
-    row(&mechanisms::LAB_BY_LOG, || {
-        let mut rig = Rig::new(Profile::Lab, trees(true));
+    row_of_option("chunks by log", |on| {
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            trees(true)(options);
+            if !on {
+                options.tuning.lab.by_log_share = 0.0;
+            }
+        });
         for _ in 0..60 {
             rig.put(50, 1_000_000);
         }
         let found = tier(&rig);
         assert!(
             found.chunks_by_log > 0 && found.chunks_by_log * 2 < found.chunks,
-            "{found:?}"
+            "{} chunks by log of {}",
+            found.chunks_by_log,
+            found.chunks
         );
         assert!(found.leaves_looked_into > 0, "the cost is told");
         assert_eq!(
@@ -548,7 +578,7 @@ fn lab_09_how_much_goes_by_log_is_asked_for() {
 
 #[test]
 fn lab_10_logs_are_bounded() {
-    row(&mechanisms::LAB_LOGS, || {
+    row(&mechanisms::LAB_LOGS, "logs hold", || {
         let mut rig = Rig::new(Profile::Lab, |options| {
             trees(true)(options);
             options.tuning.lab.log_share_max = 0.25;
@@ -603,7 +633,7 @@ fn lab_13_smaller_trees_lose_nothing() {
 
 #[test]
 fn lab_12_a_value_is_read_from_its_log_once() {
-    row(&mechanisms::LAB_CACHED, || {
+    row(&mechanisms::LAB_CACHED, "reads of one value", || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         rig.put_one(b"key".to_vec());
         flush(&rig);
@@ -617,7 +647,7 @@ fn lab_12_a_value_is_read_from_its_log_once() {
         };
         let before = reads(&rig);
         (0..5).for_each(|_| assert!(rig.db.get(b"key").unwrap().is_some()));
-        assert_eq!(reads(&rig) - before, 1);
+        assert_eq!(reads(&rig) - before, 1, "reads of one value");
     });
 }
 
@@ -663,36 +693,40 @@ fn lab_12_each_layer_answers_for_the_ones_below() {
 
 #[test]
 fn lab_13_a_recovery_is_timed_step_by_step() {
-    row(&mechanisms::LAB_RECOVERY, || {
-        for with_memory in [true, false] {
-            let mut rig = Rig::loaded(Profile::Lab, 2_000, trees(with_memory));
-            rig.put_one(b"key".to_vec());
-            flush(&rig);
-            let before = tier(&rig);
-            let entries = |found: &LabStats| found.mutable_entries + found.immutable_entries;
-            let rig = rig.reopened();
-            let (recovery, after) = (rig.stats().recovery, tier(&rig));
-            let steps: Vec<&str> = recovery.steps.iter().map(|(step, _)| *step).collect();
-            assert_eq!(
-                steps,
-                ["manifest", "pool", "trees", "tables", "logs", "record"]
-            );
-            assert!(entries(&after) >= entries(&before), "{after:?}");
-            assert_eq!(
-                recovery.replayed_entries > 100,
-                !with_memory,
-                "without persistent memory from the logs"
-            );
-            rig.check();
-        }
-    });
+    row(
+        &mechanisms::LAB_RECOVERY,
+        "without persistent memory from the logs",
+        || {
+            for with_memory in [true, false] {
+                let mut rig = Rig::loaded(Profile::Lab, 2_000, trees(with_memory));
+                rig.put_one(b"key".to_vec());
+                flush(&rig);
+                let before = tier(&rig);
+                let entries = |found: &LabStats| found.mutable_entries + found.immutable_entries;
+                let rig = rig.reopened();
+                let (recovery, after) = (rig.stats().recovery, tier(&rig));
+                let steps: Vec<&str> = recovery.steps.iter().map(|(step, _)| *step).collect();
+                assert_eq!(
+                    steps,
+                    ["manifest", "pool", "trees", "tables", "logs", "record"]
+                );
+                assert!(entries(&after) >= entries(&before), "{after:?}");
+                assert_eq!(
+                    recovery.replayed_entries > 100,
+                    !with_memory,
+                    "without persistent memory from the logs"
+                );
+                rig.check();
+            }
+        },
+    );
 }
 
 /// Without persistent memory a recovery replays the logs of the trees' entries, and the size of
 /// those logs is bounded.
 #[test]
 fn lab_13_what_is_replayed_is_bounded() {
-    row(&mechanisms::LAB_LOGS, || {
+    row(&mechanisms::LAB_LOGS, "of 9,000 writes", || {
         let mut rig = Rig::new(Profile::Lab, |options| {
             trees(false)(options);
             (
@@ -717,7 +751,7 @@ fn lab_13_what_is_replayed_is_bounded() {
 
 #[test]
 fn lab_14_evictions_come_first() {
-    row(&mechanisms::LAB_FIRST, || {
+    row(&mechanisms::LAB_FIRST, "while the trees were full", || {
         let mut rig = Rig::new(Profile::Lab, trees(true));
         rig.put(2_000, 1_000_000);
         let compactions = |rig: &Rig| {
@@ -756,11 +790,11 @@ fn lab_14_evictions_come_first() {
 
 #[test]
 fn lab_15_logs_lie_where_they_are_to() {
-    row(&mechanisms::LAB_PLACEMENT, || {
+    row_of_option("what there is room for", |on| {
         let filled = |placement, pool_kib: u64| {
             let mut rig = Rig::new(Profile::Lab, |options| {
                 trees(true)(options);
-                options.tuning.lab.log_placement = placement;
+                options.tuning.lab.log_placement = if on { placement } else { LogPlacement::Ssd };
                 options.environment.memory = Some(SimRegion::new(pool_kib << 10, Mode::Adr));
             });
             rig.put(1_500, 1_000_000);
@@ -900,6 +934,30 @@ fn what_is_scanned_from_logs_moves_to_level_1() {
     }
     let after = in_trees(&rig);
     assert!(after < before / 2, "{after} of {before} are left");
+}
+
+/// As `block_nothing_is_lost_without_a_mechanism`, through a close and a kill, with persistent
+/// memory and without.
+#[test]
+fn lab_nothing_is_lost_without_a_mechanism() {
+    for with_memory in [true, false] {
+        let count = rig::without_each("lab.", || {
+            let mut rig = Rig::loaded(Profile::Lab, 2_000, trees(with_memory));
+            let (snapshot, then) = (rig.db.snapshot(), rig.model.clone());
+            rig.delete_some();
+            rig.put(1_000, 1_000_000);
+            rig.check();
+            for (key, value) in then.iter().step_by(7) {
+                assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
+            }
+            drop(snapshot);
+            let mut rig = rig.reopened();
+            rig.check();
+            rig.put(500, 1_000_000);
+            rig.killed().check();
+        });
+        assert!(count > 10);
+    }
 }
 
 /// Tables below the trees may also be merged by appends.

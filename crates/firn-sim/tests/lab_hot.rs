@@ -3,9 +3,8 @@
 
 mod rig;
 
-use self::rig::{Rig, flush, hits, row, tier, trees};
+use self::rig::{Rig, flush, hits, row_of_option, tier, trees};
 use firn_pm::sim::{Mode, SimRegion};
-use firndb::mechanisms;
 use firndb::{Db, ErrorKind, Options, Profile};
 
 /// Like [`trees`], with a hot buffer.
@@ -21,23 +20,26 @@ fn hot_key(i: u64) -> Vec<u8> {
 
 #[test]
 fn lab_11_values_of_hot_keys_are_not_in_the_log() {
-    row(&mechanisms::LAB_HOT, || {
-        let mut rig = Rig::new(Profile::Lab, hot);
+    row_of_option("bytes of log", |on| {
+        let mut rig = Rig::new(Profile::Lab, |options| {
+            hot(options);
+            if !on {
+                options.tuning.lab.hot_bytes = Some(0);
+            }
+        });
         rig.put(300, 1_000_000);
         (0..3_000).for_each(|i| rig.put_one(hot_key(i)));
         flush(&rig);
         let stats = rig.stats();
         let cause = |name| stats.ssd.iter().find(|cause| cause.cause == name).unwrap();
-        let (found, log) = (
-            stats.lab.clone().unwrap().hot.unwrap(),
-            cause("log").written_bytes,
-        );
+        let log = cause("log").written_bytes;
+        // 120 bytes per value, and about 70 per frame and key.
+        assert!(log < 3_300 * 110, "{log} bytes of log");
+        let found = stats.lab.clone().unwrap().hot.unwrap();
         assert!(
             found.written > 2_800 && found.written_bytes > 100 * found.written,
             "{found:?}"
         );
-        // 120 bytes per value, and about 70 per frame and key.
-        assert!(log < 3_300 * 110, "{log} bytes of log");
         assert!(
             found.values < 100 && found.used_bytes < found.bytes,
             "slots are used again: {found:?}"

@@ -14,10 +14,6 @@ firn_base::sites! {
     BLOCK_SELECTIVE = "block.selective";
     /// Sub-tasks run on several workers (block_06).
     BLOCK_PARALLEL = "block.parallel";
-    /// Obsolete tables are removed in batches (block_07).
-    BLOCK_LAZY = "block.lazy";
-    /// Filters reserve bits for future keys (block_08).
-    BLOCK_RESERVE = "block.reserve";
     /// Filters of middle levels reserve more than those of the last (block_08).
     BLOCK_RESERVE_BY_LEVEL = "block.reserve_by_level";
     /// A table with too many reads without a result is compacted (block_09).
@@ -30,8 +26,6 @@ firn_base::sites! {
     LAB_TREES = "lab.trees";
     /// A tree has one entry per key: a replaced version that no snapshot sees is dropped (lab_03).
     LAB_IN_PLACE = "lab.in_place";
-    /// The log goes through persistent memory (lab_04).
-    LAB_LOG_BUFFER = "lab.log_buffer";
     /// Values in the log become level 0's data and are not written again (lab_05).
     LAB_VALUES = "lab.values";
     /// Memtable entries know the addresses of their values in the log, so that a flush writes
@@ -41,18 +35,12 @@ firn_base::sites! {
     LAB_BULK = "lab.bulk";
     /// The immutable tree is evicted a chunk at a time (lab_08).
     LAB_CHUNKS = "lab.chunks";
-    /// The last fifth of a tree is evicted by log (lab_09).
-    LAB_BY_LOG = "lab.by_log";
-    /// Values of hot keys are stored in persistent memory (lab_11).
-    LAB_HOT = "lab.hot";
     /// The size of the logs can make an eviction due (lab_10).
     LAB_LOGS = "lab.logs";
     /// Entries in leaves that outlive the process are not replayed (lab_13).
     LAB_RECOVERY = "lab.recovery";
     /// Only flushes start while an eviction is due (lab_14).
     LAB_FIRST = "lab.first";
-    /// Logs are placed according to `log_placement` (lab_15).
-    LAB_PLACEMENT = "lab.placement";
     /// A value read from a log is cached (lab_12).
     LAB_CACHED = "lab.cached";
 }

@@ -17,22 +17,47 @@ use firndb::{
     LabStats, LabTuning, Limits, Options, PmConfig, Profile, Stats,
 };
 use std::collections::BTreeMap;
-use std::panic::catch_unwind;
+use std::panic::{UnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) const DIR: &str = "/db";
 
-/// Checks that `show` succeeds, and fails with the mechanism of `site` switched off.
-pub(crate) fn row(site: &'static Site, show: fn()) {
+/// Checks that `show` succeeds, and that with the mechanism of `site` switched off its assertion
+/// with `message` fails. Any other failure is one of the engine.
+pub(crate) fn row(site: &'static Site, message: &str, show: fn()) {
     show();
-    let without = catch_unwind(|| site::without(site, show));
+    expect(message, site.name(), || site::without(site, show));
+}
+
+/// Like [`row`], for a mechanism that an option switches: `show` is called with true and with false.
+pub(crate) fn row_of_option(message: &str, show: fn(bool)) {
+    show(true);
+    expect(message, "its option", || show(false));
+}
+
+fn expect(message: &str, what: &str, show: impl FnOnce() + UnwindSafe) {
+    let Err(panic) = catch_unwind(show) else {
+        panic!("it shows the same without {what}");
+    };
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or(panic.downcast_ref::<&str>().copied());
+    let text = text.unwrap_or("a panic without a message");
     assert!(
-        without.is_err(),
-        "it shows the same without {}",
-        site.name()
+        text.contains(message),
+        "without {what} another assertion failed than {message:?}: {text}"
     );
+}
+
+/// Runs `show` with each mechanism switched off whose name starts with `prefix`. Returns the number
+/// of these.
+pub(crate) fn without_each(prefix: &str, show: impl Fn()) -> usize {
+    let all = firndb::mechanisms::ALL
+        .iter()
+        .chain(firn_table::mechanisms::ALL)
+        .filter(|site| site.name().starts_with(prefix));
+    all.map(|site| site::without(site, &show)).count()
 }
 
 #[derive(Default)]
@@ -112,18 +137,28 @@ impl Rig {
         self.settle();
     }
 
+    /// Deletes one key in three.
+    pub(crate) fn delete_some(&mut self) {
+        for key in self.model.keys().step_by(3).cloned().collect::<Vec<_>>() {
+            self.db.delete(&key).unwrap();
+            self.model.remove(&key);
+        }
+    }
+
     /// Waits until nothing is left to do, and retries on errors.
     pub(crate) fn settle(&self) {
+        let mut failed = None;
         for _ in 0..100 {
             match (self.db.wait_idle(), &self.options.environment.clock) {
-                (Err(_), Some(clock)) => {
+                (Err(error), Some(clock)) => {
+                    failed = Some(error);
                     clock.advance(Duration::from_millis(300));
                     self.inline.run();
                 }
                 (done, _) => return done.unwrap(),
             }
         }
-        panic!("it fails for ever");
+        panic!("it fails for ever: {failed:?}");
     }
 
     pub(crate) fn put_one(&mut self, key: Vec<u8>) {

@@ -45,7 +45,7 @@ impl Gathered {
         let address = entry.address.map_or(0, |at| {
             varint_len(at.offset) + varint_len(u64::from(at.len))
         });
-        let bytes = 8 + address + entry.key.len() - shared;
+        let bytes = 8 + address + entry.key.len() - omitted(shared);
         self.bytes += bytes;
         let (key, tag, address) = (start..self.keys.len(), entry.tag, entry.address);
         self.items.push(Item {
@@ -121,8 +121,8 @@ impl Gathered {
         let mut leaf = vec![0; HEADER_BYTES];
         leaf.extend_from_slice(bound);
         for (i, item) in entries.clone().zip(items) {
-            let shares = i > entries.start && mechanisms::LAB_PREFIX.is_on();
-            let shared = if shares { item.shared } else { 0 };
+            let is_first = i == entries.start;
+            let shared = if is_first { 0 } else { omitted(item.shared) };
             put_entry(
                 &mut leaf,
                 shared,
@@ -141,6 +141,15 @@ impl Gathered {
             newest_log,
         };
         (leaf, header)
+    }
+}
+
+/// The bytes that an entry omits of the `shared` bytes at the start of its key.
+fn omitted(shared: usize) -> usize {
+    if mechanisms::LAB_PREFIX.is_on() {
+        shared
+    } else {
+        0
     }
 }
 

@@ -105,10 +105,7 @@ impl CompactionContext {
 
     /// The percentage that filters of tables on `level` reserve; 0 if nothing is appended to them.
     pub(crate) fn reserve_percent(&self, around: &LevelContext, level: Level) -> u32 {
-        let tuning = self
-            .appends
-            .as_ref()
-            .filter(|_| level > Level(1) && mechanisms::BLOCK_RESERVE.is_on());
+        let tuning = self.appends.as_ref().filter(|_| level > Level(1));
         let as_last = around.is_last || !mechanisms::BLOCK_RESERVE_BY_LEVEL.is_on();
         tuning.map_or(0, |tuning| tuning.filter_reserve_percent.of(as_last))
     }

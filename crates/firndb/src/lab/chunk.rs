@@ -218,7 +218,7 @@ impl Trees {
         let rotates = self.immutable.is_none();
         let view = self.immutable.as_ref().unwrap_or(&self.mutable);
         let few_left = view.leaves() as f64 <= self.leaves as f64 * by_log_share;
-        let by_log = !rotates && few_left && mechanisms::LAB_BY_LOG.is_on();
+        let by_log = !rotates && few_left;
         let bytes_max = if mechanisms::LAB_CHUNKS.is_on() {
             bytes + bytes / 4
         } else {

@@ -157,11 +157,7 @@ impl Engine {
         let tables = {
             let mut obsolete = self.jobs.obsolete.obsolete.lock();
             let bytes: u64 = obsolete.iter().map(|meta| meta.bytes()).sum();
-            let lazy = self
-                .compaction
-                .appends
-                .as_ref()
-                .filter(|_| mechanisms::BLOCK_LAZY.is_on());
+            let lazy = self.compaction.appends.as_ref();
             if !all && lazy.is_some_and(|tuning| bytes < tuning.lazy_delete_bytes) {
                 return false;
             }

@@ -160,10 +160,7 @@ impl Recovery {
             return;
         };
         hot.let_go_below(floor);
-        if log.durable_at_write()
-            && mechanisms::LAB_HOT.is_on()
-            && mechanisms::LAB_ADDRESSES.is_on()
-        {
+        if log.durable_at_write() && mechanisms::LAB_ADDRESSES.is_on() {
             log.go_through_hot(HotWriter::new(
                 hot.clone(),
                 self.options.tuning.lab.hot_writes,
@@ -176,11 +173,7 @@ impl Recovery {
     /// The log's buffer in the pool, and the name of the log in statistics.
     fn pm_log_buffer(&self) -> Result<(Option<PmLogBuffer>, String)> {
         let half_bytes = self.options.limits.pm_log_buffer_bytes;
-        let Some(pool) = self
-            .pm
-            .as_ref()
-            .filter(|_| mechanisms::LAB_LOG_BUFFER.is_on() && half_bytes > 0)
-        else {
+        let Some(pool) = self.pm.as_ref().filter(|_| half_bytes > 0) else {
             return Ok((None, "file".to_owned()));
         };
         let buffer = PmLogBuffer::open(pool, self.files.uuid, half_bytes)?;

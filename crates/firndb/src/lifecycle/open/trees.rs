@@ -5,10 +5,8 @@ use crate::files::FileName;
 use crate::lab::{Trees, TreesIter};
 use crate::log::{HotSlots, PlacedLogs, ValueLogs};
 use crate::manifest::{self, Version};
-use crate::mechanisms;
 use crate::memtable::Memtable;
 use crate::options::Profile;
-use crate::options::tuning::LogPlacement;
 use crate::read::merge_iter::MergeIter;
 use crate::read::run_iter::RunIter;
 use crate::upper::UpperIter;
@@ -125,12 +123,7 @@ impl Recovery {
         if pool.durable_at() != DurableAt::Fence {
             return None;
         }
-        let lab = &self.options.tuning.lab;
-        let placement = if mechanisms::LAB_PLACEMENT.is_on() {
-            lab.log_placement
-        } else {
-            LogPlacement::Ssd
-        };
+        let placement = self.options.tuning.lab.log_placement;
         // A frame takes some 30 bytes more in the log than in the memtable.
         let bytes = self.budget.write_buffer_bytes as u64 / 8 * 9;
         Some(Arc::new(PlacedLogs::open(
