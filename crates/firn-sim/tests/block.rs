@@ -630,7 +630,8 @@ fn block_10_an_append_begins_behind_all_that_was_ever_written() {
         || {
             let mut rig = Rig::loaded(Profile::Block, 10_000, loose);
             for round in 0..80 {
-                // Some faults hit new tables, some hit appends; some leave the first part of a write.
+                // Some faults hit new tables, some hit appends; some leave the first part of a
+                // write.
                 let manifest = rig
                     .fs
                     .list(Path::new(DIR))

@@ -31,7 +31,8 @@ pub(crate) fn row(site: &'static Site, message: &str, show: fn()) {
     expect(message, site.name(), || site::without(site, show));
 }
 
-/// Like [`row`], for a mechanism that an option switches: `show` is called with true and with false.
+/// Like [`row`], for a mechanism that an option switches: `show` is called with true, then with
+/// false.
 pub(crate) fn row_of_option(message: &str, show: fn(bool)) {
     show(true);
     expect(message, "its option", || show(false));
