@@ -4,7 +4,7 @@
 
 mod rig;
 
-use self::rig::{Rig, flush, hits, row, row_of_option, tier, trees};
+use self::rig::{Rig, flush, hits, lab_stats, row, row_of_option, trees};
 use firn_base::seed::Seed;
 use firn_fs::{OpKind, Operation};
 use firn_pm::sim::{Mode, SimRegion};
@@ -97,7 +97,7 @@ fn lab_01_level_0_is_a_pair_of_trees() {
             let mut rig = Rig::loaded(Profile::Lab, 300, trees(true));
             flush(&rig);
             let stats = rig.stats();
-            let found = tier(&rig);
+            let found = lab_stats(&rig);
             assert_eq!(
                 (found.mutable_entries, found.immutable_entries),
                 (rig.model.len() as u64, 0),
@@ -121,7 +121,7 @@ fn lab_01_level_0_is_a_pair_of_trees() {
             for _ in 0..40 {
                 rig.put(50, 1_000_000);
                 flush(&rig);
-                let found = tier(&rig);
+                let found = lab_stats(&rig);
                 both += u64::from(found.mutable_entries > 0 && found.immutable_entries > 0);
             }
             assert!(both > 0, "one takes flushes while the other is evicted");
@@ -148,7 +148,7 @@ fn lab_02_an_entry_is_a_key_and_a_pointer() {
                 .into_iter()
                 .for_each(|number| rig.put_one(key(number)));
             flush(&rig);
-            let found = tier(&rig);
+            let found = lab_stats(&rig);
             let bytes = found.leaf_bytes / found.mutable_entries;
             // 2 or 3 bytes of a key are unique, and every leaf has one whole key.
             assert!(
@@ -216,7 +216,7 @@ fn lab_05_values_stay_where_the_log_has_them() {
                 .written_bytes
         };
         assert_eq!(written("flush"), 0, "values were written again");
-        let found = tier(&rig);
+        let found = lab_stats(&rig);
         assert_eq!(found.log_entries, rig.model.len() as u64);
         assert_eq!(
             found.log_live_bytes,
@@ -239,7 +239,7 @@ fn lab_03_a_flush_leaves_one_entry_of_a_key() {
             let overwrite = |rig: &mut Rig| {
                 (0..100).for_each(|i| rig.put_one(format!("key{i}").into_bytes()));
                 flush(rig);
-                let found = tier(rig);
+                let found = lab_stats(rig);
                 let (entries, retained) = (found.mutable_entries, found.retained_versions);
                 (entries, retained, found.chunks)
             };
@@ -277,10 +277,10 @@ fn lab_03_what_snapshots_see_is_bounded() {
         (0..100).for_each(|i| rig.put_one(format!("key{i}").into_bytes()));
         flush(&rig);
         rig.settle();
-        most = most.max(tier(&rig).retained_versions);
+        most = most.max(lab_stats(&rig).retained_versions);
         seen.push((rig.db.snapshot(), rig.model.clone()));
     }
-    let found = tier(&rig);
+    let found = lab_stats(&rig);
     assert!(
         most < 1000 && found.chunks > 0 && found.occupancy < 0.5,
         "{most} of 5,900 that are seen: {found:?}"
@@ -305,7 +305,7 @@ fn lab_06_a_flush_makes_pointers_without_reading() {
             flush(&rig);
             let stats = rig.stats();
             let reads: u64 = stats.ssd.iter().map(|cause| cause.read_bytes).sum();
-            let pointers = tier(&rig).log_entries;
+            let pointers = lab_stats(&rig).log_entries;
             assert_eq!(
                 (reads, pointers),
                 (0, rig.model.len() as u64),
@@ -394,10 +394,10 @@ fn lab_08_chunks_leave_the_rest_as_a_cache() {
         let mut rests = 0;
         for _ in 0..60 {
             rig.put(50, 1_000_000);
-            let found = tier(&rig);
+            let found = lab_stats(&rig);
             rests += u64::from(found.chunks > 0 && found.immutable_entries > 0);
         }
-        let found = tier(&rig);
+        let found = lab_stats(&rig);
         assert!(found.chunks > 3 && rests > 10, "{} chunks", found.chunks);
         let mean = found.chunk_entries / found.chunks;
         assert!(
@@ -420,7 +420,7 @@ fn lab_08_values_of_a_chunk_are_read_together() {
             .find(|cause| cause.cause == "evict")
             .unwrap()
             .reads,
-        tier(&rig).chunk_entries,
+        lab_stats(&rig).chunk_entries,
     );
     assert!(
         entries > 1000 && reads * 8 < entries,
@@ -475,7 +475,7 @@ fn lab_12_what_is_passed_over_is_not_read() {
         flush(&rig);
         seen.push((rig.db.snapshot(), rig.model.clone()));
     }
-    let found = tier(&rig);
+    let found = lab_stats(&rig);
     assert_eq!(
         (found.mutable_entries, found.retained_versions, found.chunks),
         (100, 300, 0)
@@ -523,7 +523,7 @@ fn lab_09_the_last_leaves_go_by_log() {
         for _ in 0..60 {
             rig.put(50, 1_000_000);
         }
-        let found = tier(&rig);
+        let found = lab_stats(&rig);
         assert!(
             found.chunks_by_log > 0 && found.chunks_by_log * 2 < found.chunks,
             "{} chunks by log of {}",
@@ -540,10 +540,10 @@ fn lab_09_the_last_leaves_go_by_log() {
         let mut between = 0;
         for round in 0..30 {
             rig.put(50, 1_000_000);
-            let before = tier(&rig);
+            let before = lab_stats(&rig);
             if before.chunks_by_log > 0 && before.immutable_entries > 0 {
                 rig = rig.reopened();
-                let after = tier(&rig);
+                let after = lab_stats(&rig);
                 assert_eq!(
                     before.immutable_entries, after.immutable_entries,
                     "round {round}"
@@ -567,7 +567,7 @@ fn lab_09_how_much_goes_by_log_is_asked_for() {
             rig.put(50, 1_000_000);
         }
         rig.check();
-        let found = tier(&rig);
+        let found = lab_stats(&rig);
         (found.chunks, found.chunks_by_log)
     };
     let (none, some, all) = (chunks(0.0), chunks(0.2), chunks(1.0));
@@ -593,7 +593,7 @@ fn lab_10_logs_are_bounded() {
             rig.put_one(key.into_bytes());
         }
         flush(&rig);
-        let held = tier(&rig).log_file_bytes;
+        let held = lab_stats(&rig).log_file_bytes;
         assert!(
             held < 400 << 10,
             "logs hold {held} bytes, eight buffers are 256 KiB"
@@ -701,10 +701,10 @@ fn lab_13_a_recovery_is_timed_step_by_step() {
                 let mut rig = Rig::loaded(Profile::Lab, 2_000, trees(with_memory));
                 rig.put_one(b"key".to_vec());
                 flush(&rig);
-                let before = tier(&rig);
+                let before = lab_stats(&rig);
                 let entries = |found: &LabStats| found.mutable_entries + found.immutable_entries;
                 let rig = rig.reopened();
-                let (recovery, after) = (rig.stats().recovery, tier(&rig));
+                let (recovery, after) = (rig.stats().recovery, lab_stats(&rig));
                 let steps: Vec<&str> = recovery.steps.iter().map(|(step, _)| *step).collect();
                 assert_eq!(
                     steps,
@@ -771,7 +771,7 @@ fn lab_14_evictions_come_first() {
             });
             // Fewer steps than there is work.
             for _ in 0..2 {
-                let (due, before) = (tier(&rig).occupancy >= 0.75, compactions(&rig).len());
+                let (due, before) = (lab_stats(&rig).occupancy >= 0.75, compactions(&rig).len());
                 rig.inline.step();
                 for level in &compactions(&rig)[before..] {
                     evictions += u64::from(*level == 1);
@@ -905,7 +905,7 @@ fn lab_15_writers_wait_for_room_for_logs() {
         rig.db.put(&key, &value).unwrap();
         rig.model.insert(key, value);
     }
-    let chunks = tier(&rig).chunks;
+    let chunks = lab_stats(&rig).chunks;
     assert!(chunks > 2, "{chunks} evictions made room");
     rig.check();
     rig.reopened().killed().check();
@@ -923,7 +923,7 @@ fn what_is_scanned_from_logs_moves_to_level_1() {
     });
     rig.put(2_000, 1_000_000);
     flush(&rig);
-    let in_trees = |rig: &Rig| tier(rig).mutable_entries + tier(rig).immutable_entries;
+    let in_trees = |rig: &Rig| lab_stats(rig).mutable_entries + lab_stats(rig).immutable_entries;
     let before = in_trees(&rig);
     assert!(before > 1_500, "{before}");
     rig.settle();
@@ -999,7 +999,7 @@ fn at_rest_trees_are_evicted_early() {
         });
         rig.put(700, 1_000_000);
         flush(&rig);
-        let left = tier(&rig).mutable_entries + tier(&rig).immutable_entries;
+        let left = lab_stats(&rig).mutable_entries + lab_stats(&rig).immutable_entries;
         rig.check();
         left
     };

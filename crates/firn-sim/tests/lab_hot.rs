@@ -3,7 +3,7 @@
 
 mod rig;
 
-use self::rig::{Rig, flush, hits, row_of_option, tier, trees};
+use self::rig::{Rig, flush, hits, lab_stats, row_of_option, trees};
 use firn_pm::sim::{Mode, SimRegion};
 use firndb::{Db, ErrorKind, Options, Profile};
 
@@ -66,11 +66,11 @@ fn lab_11_values_of_hot_keys_are_not_in_the_log() {
 fn lab_11_a_key_that_is_written_once_is_not_hot() {
     let mut rig = Rig::new(Profile::Lab, hot);
     rig.put(2_000, 1_000_000);
-    let found = tier(&rig).hot.unwrap();
+    let found = lab_stats(&rig).hot.unwrap();
     assert!(found.written < 20, "{found:?}");
     // Without a pool that is durable at the fence there is no hot buffer, and the stats show that.
     assert!(
-        tier(&Rig::loaded(Profile::Lab, 100, trees(false)))
+        lab_stats(&Rig::loaded(Profile::Lab, 100, trees(false)))
             .hot
             .is_none()
     );
@@ -107,7 +107,7 @@ fn lab_11_slots_are_let_go_of_and_not_too_early() {
             );
         }
         drop(snapshot);
-        used = used.max(tier(&rig).hot.unwrap().values);
+        used = used.max(lab_stats(&rig).hot.unwrap().values);
         rig = match round % 5 {
             3 => rig.reopened(),
             4 => rig.killed(),
@@ -118,7 +118,7 @@ fn lab_11_slots_are_let_go_of_and_not_too_early() {
     assert!(used > 20, "{used} values");
     rig.db.compact().unwrap();
     rig.settle();
-    let left = tier(&rig).hot.unwrap();
+    let left = lab_stats(&rig).hot.unwrap();
     assert_eq!((left.values, left.used_bytes), (0, 0), "all is in tables");
     rig.check();
 }
@@ -191,7 +191,7 @@ fn lab_11_without_room_values_go_to_the_log() {
     for i in 0..4_000 {
         rig.put_one(format!("hot{}", i % 100).into_bytes());
     }
-    let found = tier(&rig).hot.unwrap();
+    let found = lab_stats(&rig).hot.unwrap();
     assert!(
         found.turned_away > 10 && found.written > 100 && found.written < 2_000,
         "{found:?}"

@@ -4,7 +4,7 @@
 
 mod rig;
 
-use self::rig::{Rig, flush, tables_of, tables_on_disk, tier, trees};
+use self::rig::{Rig, flush, lab_stats, tables_of, tables_on_disk, trees};
 use firn_fs::{Fault, FaultKind};
 use firndb::{Options, Profile};
 
@@ -17,7 +17,7 @@ fn selective(with_memory: bool) -> impl FnOnce(&mut Options) {
 }
 
 fn entries(rig: &Rig) -> u64 {
-    let found = tier(rig);
+    let found = lab_stats(rig);
     found.mutable_entries + found.immutable_entries + found.retained_versions as u64
 }
 
@@ -47,7 +47,7 @@ fn what_is_new_becomes_tables_and_leaves_no_log() {
         let mut rig = Rig::new(Profile::Lab, selective(with_memory));
         put_new(&mut rig, 0, 3000);
         flush(&rig);
-        let found = tier(&rig);
+        let found = lab_stats(&rig);
         assert_eq!(entries(&rig), 0, "{found:?}");
         assert!(
             found.buffers_past > 10 && found.chunks == 0 && tables_of(&rig.stats()) > 3,
@@ -61,12 +61,12 @@ fn what_is_new_becomes_tables_and_leaves_no_log() {
         assert_eq!((entries(&rig), tables_of(&rig.stats()) > 3), (0, true));
         put_new(&mut rig, 3050, 1000);
         flush(&rig);
-        assert!(entries(&rig) == 0 && tier(&rig).buffers_past > 2);
+        assert!(entries(&rig) == 0 && lab_stats(&rig).buffers_past > 2);
         rig.check();
         let mut paper = Rig::new(Profile::Lab, trees(with_memory));
         put_new(&mut paper, 0, 3000);
         flush(&paper);
-        assert!(tier(&paper).buffers_past == 0 && entries(&paper) > 0 && logs(&paper) > 1);
+        assert!(lab_stats(&paper).buffers_past == 0 && entries(&paper) > 0 && logs(&paper) > 1);
     }
 }
 
@@ -76,12 +76,12 @@ fn what_is_written_again_goes_into_the_trees() {
         let mut rig = Rig::new(Profile::Lab, selective(with_memory));
         put_new(&mut rig, 0, 1000);
         flush(&rig);
-        let past = tier(&rig).buffers_past;
+        let past = lab_stats(&rig).buffers_past;
         let snapshot = rig.db.snapshot();
         let before = rig.model.clone();
         put_again(&mut rig, 2000);
         rig.db.flush().unwrap();
-        let found = tier(&rig);
+        let found = lab_stats(&rig);
         assert!(
             found.mutable_entries >= 100 && found.buffers_past <= past + 2,
             "{found:?}, {past}"
@@ -109,19 +109,19 @@ fn trees_take_what_is_new_until_they_are_empty() {
         let mut rig = Rig::new(Profile::Lab, selective(with_memory));
         put_again(&mut rig, 1000);
         rig.db.flush().unwrap();
-        let past = tier(&rig).buffers_past;
+        let past = lab_stats(&rig).buffers_past;
         // Few enough that the rig does not wait until nothing is due.
         for i in 0..3 {
             put_new(&mut rig, 50 * i, 50);
             rig.db.flush().unwrap();
-            assert_eq!(tier(&rig).buffers_past, past);
+            assert_eq!(lab_stats(&rig).buffers_past, past);
         }
         rig.check();
         flush(&rig);
-        assert_eq!(entries(&rig), 0, "{:?}", tier(&rig));
+        assert_eq!(entries(&rig), 0, "{:?}", lab_stats(&rig));
         put_new(&mut rig, 500, 500);
         flush(&rig);
-        assert!(tier(&rig).buffers_past > past && entries(&rig) == 0);
+        assert!(lab_stats(&rig).buffers_past > past && entries(&rig) == 0);
         rig.check();
         rig.killed().check();
     }
@@ -167,10 +167,10 @@ fn values_of_hot_keys_leave_their_slots() {
     put_new(&mut rig, 0, 100);
     (0..50).for_each(|i| rig.put_one(format!("few{}", i % 5).into_bytes()));
     put_new(&mut rig, 100, 50);
-    let hot = |rig: &Rig| tier(rig).hot.unwrap();
+    let hot = |rig: &Rig| lab_stats(rig).hot.unwrap();
     assert!(hot(&rig).values > 0, "{:?}", hot(&rig));
     rig.db.flush().unwrap();
-    let found = tier(&rig);
+    let found = lab_stats(&rig);
     assert!(
         found.buffers_past > 0 && found.mutable_entries == 0,
         "{found:?}"
@@ -207,7 +207,7 @@ fn a_flush_past_the_trees_that_fails_is_made_again() {
                 assert!(failed || after > 0 || !is_reported, "a table is written");
             }
         }
-        assert!(entries(&rig) == 0 && tier(&rig).buffers_past > 0);
+        assert!(entries(&rig) == 0 && lab_stats(&rig).buffers_past > 0);
         rig.killed().check();
     }
 }
@@ -225,10 +225,10 @@ fn trees_stay_until_something_is_known() {
     }
     rig.settle();
     let held = entries(&rig);
-    assert!(held > 0, "{:?}", tier(&rig));
+    assert!(held > 0, "{:?}", lab_stats(&rig));
     let mut rig = rig.reopened();
     put_new(&mut rig, 0, 5);
     flush(&rig);
-    assert!(entries(&rig) >= held, "{:?}", tier(&rig));
+    assert!(entries(&rig) >= held, "{:?}", lab_stats(&rig));
     rig.check();
 }

@@ -39,7 +39,7 @@ impl Summary {
         let in_trees = stats
             .lab
             .as_ref()
-            .map_or(0, |tier| tier.mutable_entries + tier.immutable_entries);
+            .map_or(0, |lab| lab.mutable_entries + lab.immutable_entries);
         let above = stats.recovery.replayed_entries.max(in_trees);
         let mut summary = Self {
             entries_about: above + stats.levels.iter().map(|level| level.entries).sum::<u64>(),

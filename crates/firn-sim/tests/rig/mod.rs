@@ -317,7 +317,7 @@ pub(crate) fn trees(with_memory: bool) -> impl FnOnce(&mut Options) {
     }
 }
 
-pub(crate) fn tier(rig: &Rig) -> LabStats {
+pub(crate) fn lab_stats(rig: &Rig) -> LabStats {
     rig.stats().lab.unwrap()
 }
 

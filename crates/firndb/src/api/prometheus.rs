@@ -59,8 +59,8 @@ impl Stats {
         self.traffic(&mut text);
         self.levels(&mut text);
         self.running(&mut text);
-        if let Some(tier) = &self.lab {
-            tier.write_to(&mut text);
+        if let Some(lab) = &self.lab {
+            lab.write_to(&mut text);
         }
         text.0
     }

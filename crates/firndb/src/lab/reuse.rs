@@ -162,10 +162,10 @@ mod tests {
                     value: b"",
                 })
             };
-            let ticket = buffer
+            let reservation = buffer
                 .reserve(entry(), Footprint::of(entry(), 0))
                 .expect("room");
-            ticket.link(SeqNo(i as u64 + 1));
+            reservation.link(SeqNo(i as u64 + 1));
         }
         buffer.freeze(SeqNo(last));
         buffer

@@ -64,7 +64,7 @@ fn append_to(
     let mut issued = Vec::new();
     let mut seqno = 1u64;
     for _ in 0..groups {
-        let mut tickets = Vec::new();
+        let mut reservations = Vec::new();
         let mut first = seqno;
         for _ in 0..1 + seed.below(3) {
             let mut batch = Vec::new();
@@ -80,14 +80,15 @@ fn append_to(
                 value,
             });
             let footprint = Footprint::of(entries.clone(), first);
-            tickets.push(buffer.reserve(entries, footprint).unwrap());
+            reservations.push(buffer.reserve(entries, footprint).unwrap());
             issued.extend(batch);
         }
         log.note_addresses();
-        log.append(&tickets, SeqNo(first), synced, true).unwrap();
-        for ticket in tickets {
-            let count = ticket.count;
-            ticket.link(SeqNo(first));
+        log.append(&reservations, SeqNo(first), synced, true)
+            .unwrap();
+        for reservation in reservations {
+            let count = reservation.count;
+            reservation.link(SeqNo(first));
             first += count;
         }
     }
@@ -199,13 +200,18 @@ fn a_value_is_its_entrys_alone() {
         (2, entry(b"b", b"other value")),
     ] {
         let entries = || std::iter::once(entry);
-        let ticket = buffer
+        let reservation = buffer
             .reserve(entries(), Footprint::of(entries(), 1))
             .unwrap();
         log.note_addresses();
-        log.append(std::slice::from_ref(&ticket), SeqNo(seqno), false, true)
-            .unwrap();
-        ticket.link(SeqNo(seqno));
+        log.append(
+            std::slice::from_ref(&reservation),
+            SeqNo(seqno),
+            false,
+            true,
+        )
+        .unwrap();
+        reservation.link(SeqNo(seqno));
     }
     let found = |key: &[u8]| {
         let mut iter = buffer.iter();
@@ -337,8 +343,9 @@ fn a_value_that_looks_like_the_log() {
             value: &copy,
         })
     };
-    let ticket = buffer.reserve(entry(), Footprint::of(entry(), 0)).unwrap();
-    log.append(&[ticket], SeqNo(1000), false, true).unwrap();
+    let reservation = buffer.reserve(entry(), Footprint::of(entry(), 0)).unwrap();
+    log.append(&[reservation], SeqNo(1000), false, true)
+        .unwrap();
     let whole = std::fs::read(files.path_of(FileName::Log(LOG))).unwrap();
     // Tear the frame that holds the copy. The frames inside its value must neither be replayed nor
     // be taken for later ones.
@@ -406,8 +413,8 @@ fn lab_04_what_a_failed_frame_left_masks_nothing() {
                 value: &value,
             })
         };
-        let ticket = buffer.reserve(entry(), Footprint::of(entry(), 0)).unwrap();
-        log.append(&[ticket], SeqNo(seqno), false, true)
+        let reservation = buffer.reserve(entry(), Footprint::of(entry(), 0)).unwrap();
+        log.append(&[reservation], SeqNo(seqno), false, true)
             .map(|()| (seqno, key.to_vec(), value.clone()))
     };
     let mut failures = 0;

@@ -270,7 +270,7 @@ impl LogWriter {
         // unacknowledged data, so a sync without a new entry may still need a frame.
         let must_say =
             power && named && !self.says_named && self.position > FILE_HEADER_BYTES as u64;
-        if must_say || group.iter().any(|ticket| ticket.count > 0) {
+        if must_say || group.iter().any(|reservation| reservation.count > 0) {
             let mut mark = self.write_frame(group, first_seqno, named)?;
             if self.notes_addresses {
                 for reservation in group {
@@ -291,9 +291,9 @@ impl LogWriter {
         named: bool,
     ) -> Result<LogMark> {
         let mut first = first_seqno;
-        for ticket in group {
-            ticket.tie_checksums(first);
-            first.0 += ticket.count;
+        for reservation in group {
+            reservation.tie_checksums(first);
+            first.0 += reservation.count;
         }
         let place = Place {
             log_id: self.log_id,
@@ -306,7 +306,10 @@ impl LogWriter {
             Some(hot) => hot.place(self.log_id, group, first_seqno)?,
             None => &[],
         };
-        let entries: usize = group.iter().map(|ticket| ticket.count as usize).sum();
+        let entries: usize = group
+            .iter()
+            .map(|reservation| reservation.count as usize)
+            .sum();
         let mut parts: Vec<&[u8]> = Vec::with_capacity(1 + entries);
         parts.push(&[]);
         let written = match encode_head(&mut self.head, group, hot, &place, |value| {

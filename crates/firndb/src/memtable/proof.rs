@@ -21,7 +21,7 @@ impl BareMemtable {
     /// Puts `key` with sequence number `seqno`. False if it does not fit.
     pub fn put(&self, seqno: u64, key: &[u8], value: &[u8]) -> bool {
         self.reserve(seqno, key, value)
-            .map(|ticket| ticket.link(SeqNo(seqno)))
+            .map(|reservation| reservation.link(SeqNo(seqno)))
             .is_some()
     }
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 fn put(buffer: &Arc<Memtable>, seqno: u64, entries: &[Entry<'_>]) -> bool {
     let footprint = Footprint::of(entries.iter().copied(), seqno);
     match buffer.reserve(entries.iter().copied(), footprint) {
-        Some(ticket) => {
-            assert_eq!(ticket.count, entries.len() as u64);
-            ticket.link(SeqNo(seqno));
+        Some(reservation) => {
+            assert_eq!(reservation.count, entries.len() as u64);
+            reservation.link(SeqNo(seqno));
             true
         }
         None => false,

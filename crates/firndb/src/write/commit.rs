@@ -73,7 +73,7 @@ pub(crate) struct Group {
 
 #[derive(Default)]
 pub(crate) struct Members {
-    pub(crate) tickets: Vec<Reservation>,
+    pub(crate) reservations: Vec<Reservation>,
     pub(crate) power: bool,
     bytes: usize,
     entries: u64,
@@ -198,12 +198,12 @@ impl Commit {
     ///
     /// # Errors
     /// `Invalid` once the database is closed.
-    pub(crate) fn join(&self, ticket: Reservation, power: bool) -> Result<Option<GroupRole>> {
+    pub(crate) fn join(&self, reservation: Reservation, power: bool) -> Result<Option<GroupRole>> {
         let mut queue = self.queue.lock();
         if queue.is_closed {
             return Err(was_closed());
         }
-        if !Arc::ptr_eq(&queue.active, &ticket.buffer) {
+        if !Arc::ptr_eq(&queue.active, &reservation.buffer) {
             return Ok(None);
         }
         let open = queue.open.clone();
@@ -211,12 +211,12 @@ impl Commit {
             Some(group) => (group, false),
             None => (queue.open_group(), true),
         };
-        queue.next_seqno += ticket.count;
+        queue.next_seqno += reservation.count;
         let mut members = group.members.lock();
-        members.entries += ticket.count;
-        members.bytes += ticket.bytes();
+        members.entries += reservation.count;
+        members.bytes += reservation.bytes();
         members.power |= power;
-        members.tickets.push(ticket);
+        members.reservations.push(reservation);
         if members.bytes >= self.group_bytes_max {
             queue.open = None;
         }
@@ -244,17 +244,17 @@ impl Commit {
         self.log.leave(turn);
         let mut seqno = group.first_seqno;
         if result.is_ok() {
-            for ticket in &members.tickets {
-                ticket.link(seqno);
-                seqno.0 += ticket.count;
+            for reservation in &members.reservations {
+                reservation.link(seqno);
+                seqno.0 += reservation.count;
             }
         }
         let mut turn = self.publish.wait(group.number);
         if !turn.1.is_empty() {
             let puts = members
-                .tickets
+                .reservations
                 .iter()
-                .flat_map(|ticket| ticket.entries())
+                .flat_map(|reservation| reservation.entries())
                 .filter(|entry| !entry.is_delete());
             puts.for_each(|entry| self.gaps.put(&mut turn.1, entry.key));
         }

@@ -182,7 +182,12 @@ impl Engine {
             self.sync_log_ends()?;
         }
         let named = self.logs.ends_synced.load(Ordering::Acquire);
-        log.append(&members.tickets, group.first_seqno(), members.power, named)?;
+        log.append(
+            &members.reservations,
+            group.first_seqno(),
+            members.power,
+            named,
+        )?;
         if self.logs.has_work() {
             self.executor.wake();
         }

@@ -497,7 +497,7 @@ fn a_chunk_leaves_out_what_was_written_again() {
                 "{i}, as it was"
             );
         }
-        let tier = db.stats().lab.unwrap();
+        let lab = db.stats().lab.unwrap();
         let after = open(&fs.power_cut(chunks));
         for i in 0..3000 {
             let found = after.get(key(i)).unwrap().map(|found| found.to_vec());
@@ -507,9 +507,9 @@ fn a_chunk_leaves_out_what_was_written_again() {
                 "{i}, after {chunks} chunks and a power cut"
             );
         }
-        if tier.immutable_entries == 0 {
+        if lab.immutable_entries == 0 {
             assert_eq!(
-                (tier.chunk_entries, tier.chunk_entries_replaced),
+                (lab.chunk_entries, lab.chunk_entries_replaced),
                 (3000, 1000)
             );
             assert!(chunks > 5);
@@ -637,9 +637,9 @@ fn a_change_of_trees_keeps_what_readers_from_before_it_reach() {
         freeze_active_buffer(&db);
         evict_chunk(&db, 1 << 20)
             .expect("the trees change places, and the buffer is flushed beside that");
-        let (tier, buffers) = (db.stats().lab.unwrap(), db.stats().memory.buffers);
+        let (lab, buffers) = (db.stats().lab.unwrap(), db.stats().memory.buffers);
         assert_eq!(
-            (tier.mutable_entries, tier.retained_versions, buffers),
+            (lab.mutable_entries, lab.retained_versions, buffers),
             (100, 0, 1),
             "nobody sees the first version"
         );

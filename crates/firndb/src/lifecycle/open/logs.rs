@@ -317,11 +317,11 @@ impl Recovery {
             let buffer = self
                 .buffer
                 .get_or_insert_with(|| Arc::new(Memtable::new(capacity, self.replaying.log_id)));
-            if let Some(ticket) = buffer.reserve(std::iter::once(entry), footprint) {
+            if let Some(reservation) = buffer.reserve(std::iter::once(entry), footprint) {
                 if self.trees.is_some() {
-                    ticket.note_addresses(|_| address);
+                    reservation.note_addresses(|_| address);
                 }
-                ticket.link(seqno);
+                reservation.link(seqno);
                 self.last_seqno = self.last_seqno.max(seqno);
                 self.report.replayed_entries += 1;
                 return Ok(());

@@ -314,8 +314,8 @@ impl Repair {
             let buffer = self
                 .buffer
                 .get_or_insert_with(|| Arc::new(Memtable::new(capacity, FileId(0))));
-            if let Some(ticket) = buffer.reserve(std::iter::once(entry), footprint) {
-                ticket.link(seqno);
+            if let Some(reservation) = buffer.reserve(std::iter::once(entry), footprint) {
+                reservation.link(seqno);
                 self.last_seqno = self.last_seqno.max(seqno);
                 return Ok(());
             }

@@ -30,10 +30,11 @@ fn write(log: &mut LogWriter, acknowledged: &AtomicU64) {
                 value: &value,
             })
         };
-        let ticket = buffer
+        let reservation = buffer
             .reserve(entry(), Footprint::of(entry(), seqno))
             .unwrap();
-        log.append(&[ticket], SeqNo(seqno), true, true).unwrap();
+        log.append(&[reservation], SeqNo(seqno), true, true)
+            .unwrap();
         acknowledged.store(seqno, Ordering::SeqCst);
     }
 }

@@ -56,8 +56,8 @@ impl World {
         loop {
             let buffer = self.commit.active();
             let footprint = Footprint::of(entries(), seed);
-            let ticket = buffer.reserve(entries(), footprint).unwrap();
-            match self.commit.join(ticket, false)? {
+            let reservation = buffer.reserve(entries(), footprint).unwrap();
+            match self.commit.join(reservation, false)? {
                 None => {}
                 Some(GroupRole::Follower(group)) => return group.wait(),
                 Some(GroupRole::Leader(group)) => {
@@ -77,7 +77,7 @@ impl World {
         let written = if fails {
             Err(Error::invalid("on purpose"))
         } else {
-            log.append(&members.tickets, group.first_seqno, false, true)
+            log.append(&members.reservations, group.first_seqno, false, true)
         };
         let mut ledger = self.ledger.lock();
         assert_eq!(
@@ -86,7 +86,7 @@ impl World {
             "numbers follow each other in the log"
         );
         let keys: Vec<[u8; 2]> = members
-            .tickets
+            .reservations
             .iter()
             .flat_map(Reservation::entries)
             .map(|e| [e.key[0], e.key[1]])
